@@ -1,6 +1,6 @@
 #!/bin/sh
 # Compiles a crate of the workspace with the coverage counters that libFuzzer reads: cargo calls this as
-# `RUSTC_WORKSPACE_WRAPPER`, with the compiler first. Crates of others are compiled as in every other build.
+# `RUSTC_WORKSPACE_WRAPPER`, with the compiler first. Dependencies are compiled as in every other build.
 exec "$@" \
   -Copt-level=1 \
   -Cpasses=sancov-module \

@@ -1,5 +1,5 @@
-//! Certificate bundles: PEM and PKCS#12, as the text of `client_secret` and as the bytes inside
-//! its base64.
+//! Fuzzes the certificate bundle parsers, PEM and PKCS#12: the input is the text of `client_secret`, or the
+//! bytes within its base64.
 #![no_main]
 
 use base64::Engine;

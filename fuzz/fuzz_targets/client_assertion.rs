@@ -1,5 +1,5 @@
-//! Client assertions at the local Azure, before anything about them is trusted: as text, and as
-//! header, claims and signature on lines of their own, so that a change reaches the JSON inside.
+//! Fuzzes the local Azure's parser of client assertions, before their validation: the input is a text, or
+//! header, claims and signature on separate lines, so that mutations reach the JSON within.
 #![no_main]
 
 use base64::Engine;

@@ -1,11 +1,11 @@
-//! The credential document: any bytes are read or refused, and nothing that is printed about
-//! them holds the secret.
+//! Fuzzes the credential document parser: any input is parsed or refused, and the printed result never
+//! contains the secret.
 #![no_main]
 
 use lanyard_credential::document::CredentialDocument;
 use libfuzzer_sys::fuzz_target;
 
-/// Stands in the seeds as `client_secret`, and is rare enough to be looked for.
+/// The `client_secret` of the seeds, which is rare enough to be found in the output.
 const SECRET_MARKER: &str = "c2VjcmV0LW1hcmtlcg";
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,6 +1,6 @@
-//! What comes in at the CSI socket: as messages, and as texts on lines of their own (target, token
-//! JSON, group, pod uid), so that a change reaches what is inside. An order never leaves the
-//! kubelet's directory, and a refusal never repeats the tokens.
+//! Fuzzes the request parser of the CSI socket: the input is a message, or texts on separate lines (target,
+//! token JSON, group, pod uid), so that mutations reach the fields. A parsed target is always below the
+//! kubelet's directory, and an error never contains the tokens.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -41,7 +41,8 @@ fn check_publish(request: NodePublishVolumeRequest) {
 }
 
 fn assert_below_kubelet_dir(target: &Path) {
-    let below = target.strip_prefix(KUBELET_DIR).expect("every target is the kubelet's");
+    let below =
+        target.strip_prefix(KUBELET_DIR).expect("every target is below the kubelet's directory");
     assert!(below.components().next().is_some());
     assert!(below.components().all(|it| matches!(it, Component::Normal(_))), "{target:?}");
 }

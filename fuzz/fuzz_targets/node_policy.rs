@@ -1,4 +1,4 @@
-//! Policies of the node: what is read can be written and read again without a change.
+//! Fuzzes the parser of node policies: a parsed policy is unchanged after writing and parsing it again.
 #![no_main]
 
 use lanyard_node::fuzzing::read_node_policy;

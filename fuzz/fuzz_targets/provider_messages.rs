@@ -1,5 +1,6 @@
-//! What other people's providers answer and what other people's drivers ask: as messages, and as
-//! the two JSON texts of a request on lines of their own, so that a change reaches what is inside.
+//! Fuzzes the parsers for responses of third-party providers and for requests of third-party drivers: the
+//! input is a message, or the two JSON texts of a request on separate lines, so that mutations reach their
+//! fields.
 #![no_main]
 
 use lanyard_grpc::provider::{MountRequest, MountResponse};

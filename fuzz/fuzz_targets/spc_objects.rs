@@ -1,5 +1,5 @@
-//! The parameter `objects` of a SecretProviderClass: what is read can be written and read again
-//! without a change.
+//! Fuzzes the parser of the SecretProviderClass parameter `objects`: parsed parameters are unchanged after
+//! writing and parsing them again.
 #![no_main]
 
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@ use crate::logging::LogArgs;
     name = "lanyard",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 good, 1 something is not good, 2 invalid input, 3 the surroundings do not allow it."
+    after_help = "Exit codes: 0 success, 1 a check failed, 2 invalid input, 3 the environment prevents the command."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -27,8 +27,8 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads the command line, or ends the process with what clap says about it. Under the name of
-    /// a kubectl plugin the help says what people type.
+    /// Parses the command line, or prints clap's message and ends the process. When the program is called as
+    /// a kubectl plugin, the help shows the `kubectl lanyard` usage.
     pub(crate) fn parse_arguments(arguments: Vec<OsString>) -> Self {
         let is_plugin = arguments.first().is_some_and(is_kubectl_plugin);
         let mut command = Self::command();
@@ -40,12 +40,12 @@ impl Cli {
     }
 }
 
-/// `kubectl` looks for `kubectl-lanyard` when somebody types `kubectl lanyard`.
+/// Whether the program is called as a kubectl plugin. `kubectl lanyard` runs the program `kubectl-lanyard`.
 fn is_kubectl_plugin(program: &OsString) -> bool {
     Path::new(program).file_stem().is_some_and(|name| name == "kubectl-lanyard")
 }
 
-/// The commands. Those without a line here are described at their arguments.
+/// The commands. Commands without a comment here are documented at their arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
     #[cfg(feature = "emulator")]
@@ -64,7 +64,7 @@ pub(crate) enum CliCommand {
     Kms(commands::kms::Args),
     #[cfg(feature = "canary")]
     Canary(Box<commands::canary::Args>),
-    /// Look at credentials
+    /// Inspect credentials
     #[cfg(feature = "cli")]
     Credential {
         #[command(subcommand)]
@@ -79,8 +79,7 @@ pub(crate) enum CliCommand {
 }
 
 impl CliCommand {
-    /// What is logged unless the person asks for more: a command that reports by itself has said
-    /// everything below an error already.
+    /// The default log filter. Commands that print their own errors log only errors.
     pub(crate) const fn default_log_filter(&self) -> &'static str {
         match self {
             #[cfg(feature = "emulator")]
@@ -102,7 +101,7 @@ impl CliCommand {
         }
     }
 
-    /// Whether a flag of the command asks for lines of JSON.
+    /// Whether a flag of the command selects JSON log lines.
     pub(crate) const fn logs_json(&self) -> bool {
         match self {
             #[cfg(feature = "node")]
@@ -126,14 +125,14 @@ impl CliCommand {
 /// The log filter of commands that print their own result and errors.
 const LOG_FILTER_FOR_REPORTING_COMMANDS: &str = "error";
 
-/// The commands about credentials.
+/// The subcommands of `lanyard credential`.
 #[cfg(feature = "cli")]
 #[derive(Debug, Subcommand)]
 pub(crate) enum CredentialCommand {
     Check(commands::credential::check::Args),
 }
 
-/// The commands about the local Azure.
+/// The subcommands of `lanyard azure`.
 #[cfg(feature = "emulator")]
 #[derive(Debug, Subcommand)]
 pub(crate) enum AzureCommand {

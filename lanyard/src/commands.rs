@@ -1,6 +1,7 @@
-//! One file per command: its arguments, its work, its output.
+//! The commands, one file each: arguments, implementation and output.
 //!
-//! A command is compiled with the feature of its group; what several groups share, with any of them.
+//! Each command is compiled with the feature of its group. Helpers of several groups are compiled with any of
+//! these features.
 
 #[cfg(feature = "emulator")]
 pub(crate) mod azure;
@@ -52,7 +53,7 @@ use crate::cli::{Cli, CliCommand};
 use crate::exit::{CommandError, CommandResult};
 use crate::settings::ProcessEnvironment;
 
-/// Runs the command that the person asked for.
+/// Runs the command of the command line.
 pub(crate) fn run(cli: Cli) -> CommandResult {
     let environment = ProcessEnvironment::load();
     match cli.command {
@@ -100,12 +101,12 @@ fn block_on(work: impl Future<Output = CommandResult>) -> CommandResult {
     run_on_runtime(tokio::runtime::Builder::new_multi_thread().enable_all(), work)
 }
 
-/// The same on this thread alone: for what waits almost always and runs a thousand times.
+/// Runs `work` on a single-threaded runtime, for short commands that mostly wait for I/O and run very often.
 fn block_on_one_thread(work: impl Future<Output = CommandResult>) -> CommandResult {
     run_on_runtime(tokio::runtime::Builder::new_current_thread().enable_all(), work)
 }
 
-/// A runtime with at most `most` worker threads, and never more than the machine has processors.
+/// A runtime with at most `most` worker threads, and never more than the number of processors.
 fn multi_thread_builder(most: usize) -> tokio::runtime::Builder {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most);
     let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -113,25 +114,25 @@ fn multi_thread_builder(most: usize) -> tokio::runtime::Builder {
     builder
 }
 
-/// The node plugin waits for others almost always, and each thread costs memory on every node.
+/// The node plugin mostly waits for I/O, and every thread costs memory on every node.
 #[cfg(feature = "node")]
 const NODE_THREADS: usize = 2;
 
-/// How long a thread for blocking work of the node plugin waits for more of it before it ends. Mounts
-/// come in bursts, and a thread keeps its stack and its part of the heap.
+/// How long an idle blocking thread of the node plugin is kept. Mounts come in bursts, and a thread keeps its
+/// stack and its heap arena.
 #[cfg(feature = "node")]
 const NODE_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// The operator waits for the API server almost always. A second thread made it slower: they wait for
-/// each other at the one heap, and the API server for a processor.
+/// The operator mostly waits for the API server. Measured with a second thread, it was slower: the threads
+/// contend for the heap, and the API server loses a processor.
 #[cfg(feature = "operator")]
 const OPERATOR_THREADS: usize = 1;
 
-/// The KMS plugin waits for the vault almost always.
+/// The KMS plugin mostly waits for the vault.
 #[cfg(feature = "kms")]
 const KMS_THREADS: usize = 2;
 
-/// How long blocking work may go on after a command has ended.
+/// How long blocking work may continue after the command has ended.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn run_on_runtime(
@@ -141,7 +142,7 @@ fn run_on_runtime(
     match builder.build() {
         Ok(runtime) => {
             let outcome = runtime.block_on(work);
-            // Work that blocks cannot be called off: a disk that hangs keeps no process from its end.
+            // Blocking work cannot be cancelled. The timeout prevents a hanging disk from delaying the exit.
             runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
             outcome
         }

@@ -1,4 +1,4 @@
-//! How the program ends: exit codes that scripts may rely on, and errors that people read.
+//! Exit codes, which scripts may rely on, and error messages for users.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -8,15 +8,15 @@ use lanyard_vocabulary::format_error_chain;
 /// The exit codes of lanyard. They are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandExit {
-    /// Everything that was asked for is good.
+    /// Everything succeeded.
     Success,
-    /// The command did its work, and something that it looked at is not good.
+    /// The command ran, but a checked item failed.
     Failed,
-    /// The input (a file, an argument) is invalid; clap uses the same code.
+    /// An input (a file, an argument) is invalid. clap uses the same exit code.
     Invalid,
-    /// The surroundings do not allow it: a port is taken, a directory cannot be written.
+    /// The environment prevents the command: a port is in use, a directory is not writable.
     Unavailable,
-    /// The command that was run inside ended with this code.
+    /// The exit code of the child process.
     ChildProcess(u8),
 }
 
@@ -32,7 +32,7 @@ impl From<CommandExit> for ExitCode {
     }
 }
 
-/// An expected error of a command: what was tried and what came back, and the next step.
+/// An expected error of a command: the failed operation with its cause, and a hint.
 #[derive(Debug)]
 pub(crate) struct CommandError {
     exit: CommandExit,
@@ -40,34 +40,34 @@ pub(crate) struct CommandError {
     hint: Option<String>,
 }
 
-/// What a command comes to.
+/// The result of a command.
 pub(crate) type CommandResult = Result<CommandExit, CommandError>;
 
 impl CommandError {
-    /// The input is invalid.
+    /// Creates an error for invalid input.
     pub(crate) fn invalid_input(message: impl Into<String>) -> Self {
         Self { exit: CommandExit::Invalid, message: message.into(), hint: None }
     }
 
-    /// The surroundings do not allow it.
+    /// Creates an error for a problem of the environment.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self { exit: CommandExit::Unavailable, message: message.into(), hint: None }
     }
 
-    /// The same with the error's causes in its message.
+    /// Appends the error and its causes to the message.
     pub(crate) fn with_cause(mut self, error: &dyn std::error::Error) -> Self {
         self.message = format!("{}: {}", self.message, format_error_chain(error));
         self
     }
 
-    /// The same with a next step.
+    /// Sets the hint.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Tells the person at the terminal.
-    #[expect(clippy::print_stderr, reason = "the one place where an error reaches the person")]
+    /// Prints the error to standard error and returns the exit code.
+    #[expect(clippy::print_stderr, reason = "the only place that prints errors")]
     pub(crate) fn print(&self) -> ExitCode {
         eprintln!("{self}");
         self.exit.into()

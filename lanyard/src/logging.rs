@@ -1,4 +1,4 @@
-//! Logs: to standard error, so that standard output holds data only.
+//! Logs go to standard error, so that standard output contains only data.
 
 use std::io::IsTerminal;
 
@@ -7,20 +7,20 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// The form of log lines.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Lines for people.
+    /// Text for people
     Text,
-    /// One JSON object per line.
+    /// One JSON object per line
     Json,
 }
 
-/// What is logged, and how.
+/// The log flags, which all commands share.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct LogArgs {
     /// What to log, as a filter such as `info` or `lanyard_credential=debug` [default: `warn` for
-    /// what keeps running, `error` for commands that report by themselves]
+    /// long-running commands, `error` for commands that print their own errors]
     #[arg(
         long = "log",
         global = true,
@@ -29,7 +29,7 @@ pub(crate) struct LogArgs {
         help_heading = "Global options"
     )]
     filter: Option<String>,
-    /// The form of log lines
+    /// The format of log lines
     #[arg(
         long = "log-format",
         global = true,
@@ -41,8 +41,9 @@ pub(crate) struct LogArgs {
     format: LogFormat,
 }
 
-/// Starts logging: as `args` say, and as JSON too where the command has been told so by a flag of
-/// its own. A filter that cannot be read logs what the default would, and says so.
+/// Starts logging with the format and filter of `args`. `json` selects JSON regardless of `args`, for
+/// commands with a JSON flag of their own. An invalid filter is logged as an error and replaced by the
+/// default.
 pub(crate) fn init(args: &LogArgs, default: &str, json: bool) {
     let wanted = args.filter.as_deref().unwrap_or(default);
     let (filter, complaint) = match wanted.parse() {

@@ -1,6 +1,6 @@
 //! Lanyard brings Azure identities to the components that need them.
 
-// Helpers that commands share: a build with fewer commands leaves some of them unused.
+// Builds with fewer commands leave some of the shared helpers unused.
 #![cfg_attr(
     not(all(
         feature = "node",
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The arguments of the process; those of the KMS plugin may have one dash.
+/// The arguments of the process. Flags of the KMS plugin may have a single dash.
 fn process_arguments() -> Vec<OsString> {
     let arguments = std::env::args_os();
     #[cfg(feature = "kms")]

@@ -1,4 +1,4 @@
-//! What goes to standard output: tables for people, JSON and YAML for programs.
+//! Standard output: tables for people, JSON and YAML for programs.
 
 use std::io::{self, Write};
 
@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use crate::exit::CommandError;
 
-/// The form of a command's data.
+/// The output format of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum CliOutputFormat {
-    /// A table for people.
+    /// A table for people
     Table,
-    /// One JSON document.
+    /// One JSON document
     Json,
-    /// One YAML document.
+    /// One YAML document
     Yaml,
 }
 
-/// A value as a document.
+/// Serializes a value as a document.
 pub(crate) fn serialize_document(value: &impl Serialize, format: CliOutputFormat) -> String {
     match format {
         CliOutputFormat::Yaml => {
@@ -29,8 +29,8 @@ pub(crate) fn serialize_document(value: &impl Serialize, format: CliOutputFormat
     }
 }
 
-/// Writes to standard output. A reader that went away (`| head`) is no error; a disk that is full is
-/// one, for whoever reads the file must not take a part for the whole.
+/// Writes to standard output. A closed pipe (`| head`) is not an error. A full disk is an error, because the
+/// reader of the file must not mistake a partial file for a complete one.
 pub(crate) fn print_stdout(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
@@ -48,11 +48,10 @@ pub(crate) fn print_stdout(text: &str) -> Result<(), CommandError> {
 
 /// Writes a line of progress or explanation to standard error.
 pub(crate) fn print_stderr(text: &str) {
-    // Nobody is left to be told when standard error is gone.
+    // A failed write to standard error cannot be reported anywhere.
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
-/// Whether standard output is a terminal.
 pub(crate) fn stdout_is_terminal() -> bool {
     io::IsTerminal::is_terminal(&io::stdout())
 }

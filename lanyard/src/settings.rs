@@ -1,46 +1,46 @@
-//! The environment, read in one place and documented here.
+//! The environment variables. This file is the only one that reads them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What the environment says. Flags win over it where both exist.
+/// The environment variables of the process. Flags override them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ProcessEnvironment {
     /// `HTTPS_PROXY`: the proxy for requests to Azure.
     pub(crate) https_proxy: Option<String>,
-    /// `NO_PROXY`: hosts that are reached without it.
+    /// `NO_PROXY`: hosts that are reached without the proxy.
     pub(crate) no_proxy: Option<String>,
-    /// `XDG_RUNTIME_DIR`: where a running local Azure leaves its address.
+    /// `XDG_RUNTIME_DIR`: the directory in which a running local Azure writes its address.
     pub(crate) runtime_directory: Option<PathBuf>,
-    /// `SSL_CERT_FILE`: the trusted authorities, in the place of the system's.
+    /// `SSL_CERT_FILE`: trusted CA certificates that replace those of the system.
     pub(crate) ssl_cert_file: Option<PathBuf>,
-    /// `KUBERNETES_SERVICE_HOST`: the Kubernetes API, in a pod.
+    /// `KUBERNETES_SERVICE_HOST`: the host of the Kubernetes API, in a pod.
     pub(crate) kubernetes_host: Option<String>,
-    /// `KUBERNETES_SERVICE_PORT`: its port.
+    /// `KUBERNETES_SERVICE_PORT`: the port of the Kubernetes API, in a pod.
     pub(crate) kubernetes_port: Option<String>,
-    /// `KUBECONFIG`, or `~/.kube/config`: the Kubernetes API, for a person.
+    /// `KUBECONFIG`, or `~/.kube/config`: the kubeconfig files, outside of a pod.
     pub(crate) kubeconfigs: Vec<PathBuf>,
-    /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: a stand-in for the instance metadata service.
+    /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: an alternative to the instance metadata service.
     pub(crate) managed_identity_host: Option<String>,
-    /// `AZURE_CLIENT_ID`, as the workload identity webhook sets it.
+    /// `AZURE_CLIENT_ID`, as set by the workload identity webhook.
     pub(crate) azure_client_id: Option<String>,
-    /// `AZURE_TENANT_ID`, the same.
+    /// `AZURE_TENANT_ID`, as set by the workload identity webhook.
     pub(crate) azure_tenant_id: Option<String>,
-    /// `AZURE_FEDERATED_TOKEN_FILE`, the same.
+    /// `AZURE_FEDERATED_TOKEN_FILE`, as set by the workload identity webhook.
     pub(crate) azure_federated_token_file: Option<PathBuf>,
-    /// `AZURE_AUTHORITY_HOST`, the same.
+    /// `AZURE_AUTHORITY_HOST`, as set by the workload identity webhook.
     pub(crate) azure_authority_host: Option<String>,
-    /// `LANYARD_CRASH_AT`: the step at which the process kills itself.
+    /// `LANYARD_CRASH_AT`: the crash point at which the process kills itself.
     #[cfg(feature = "crash-points")]
     pub(crate) crash_at: Option<String>,
-    /// `LANYARD_MOUNT_IN_PLACE`: mount before the files are written, as on a kernel that knows no
-    /// mounts without a place.
+    /// `LANYARD_MOUNT_IN_PLACE`: mount before the files are written, as on kernels without detached mounts.
     #[cfg(feature = "crash-points")]
     pub(crate) mount_in_place: bool,
-    /// `LANYARD_CLOCK_AHEAD`: by how many seconds the process takes it to be later than it is.
+    /// `LANYARD_CLOCK_AHEAD`: the offset in seconds by which the clock of the process runs ahead.
     #[cfg(feature = "crash-points")]
     pub(crate) clock_ahead: Option<String>,
-    /// `LANYARD_TEST_CONTROLLER`: what csi-sanity needs beside the node service.
+    /// `LANYARD_TEST_CONTROLLER`: serve the controller service, which csi-sanity needs besides the node
+    /// service.
     #[cfg(feature = "sanity")]
     pub(crate) test_controller: bool,
     /// `NO_COLOR`: tables without colour.
@@ -48,7 +48,7 @@ pub(crate) struct ProcessEnvironment {
 }
 
 impl ProcessEnvironment {
-    /// The value of a variable whose name the person gave.
+    /// Reads a variable whose name the user gave.
     pub(crate) fn read_variable(name: &str) -> Option<OsString> {
         std::env::var_os(name)
     }
@@ -84,7 +84,7 @@ impl ProcessEnvironment {
     }
 }
 
-/// The files that `kubectl` would read.
+/// The kubeconfig files that `kubectl` would read.
 fn kubeconfig_files() -> Vec<PathBuf> {
     match std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty()) {
         Some(list) => std::env::split_paths(&list).filter(|path| *path != PathBuf::new()).collect(),

@@ -1,24 +1,24 @@
-//! The wish of the person or of the supervisor that the program ends.
+//! Termination signals from the terminal or from a supervisor.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::CommandError;
 
-/// A signal that asks for an end.
+/// A termination signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TerminationSignal {
-    /// Ctrl-C: the terminal sends it to the whole group of processes.
+    /// SIGINT (Ctrl-C): the terminal sends it to the whole process group.
     Interrupt,
-    /// A supervisor asks for the end.
+    /// SIGTERM: a supervisor stops the process.
     Terminate,
-    /// The terminal went away.
+    /// SIGHUP: the terminal was closed.
     HangUp,
-    /// Ctrl-\.
+    /// SIGQUIT (Ctrl-\).
     Quit,
 }
 
-/// Listens from its making on, so that no signal between two waits is lost. Make it before
-/// anything that has to be cleared away.
+/// Receives termination signals from its creation on, so that no signal between two waits is lost. Create it
+/// before any resource that must be cleaned up.
 #[derive(Debug)]
 pub(crate) struct TerminationSignals {
     interrupt: Signal,
@@ -28,7 +28,7 @@ pub(crate) struct TerminationSignals {
 }
 
 impl TerminationSignals {
-    /// Starts to listen.
+    /// Installs the signal handlers.
     pub(crate) fn listen() -> Result<Self, CommandError> {
         let listen = || {
             Ok(Self {
@@ -43,7 +43,7 @@ impl TerminationSignals {
         })
     }
 
-    /// Ready when an end is asked for. Nothing is lost if this is dropped.
+    /// Waits for a termination signal. Cancellation safe: dropping the future loses no signal.
     pub(crate) async fn wait(&mut self) -> TerminationSignal {
         tokio::select! {
             _ = self.interrupt.recv() => TerminationSignal::Interrupt,

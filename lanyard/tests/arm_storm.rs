@@ -1,5 +1,5 @@
-//! An hour in which Azure Resource Manager, or Entra, throttles everybody, in virtual time: nine
-//! canaries of one hosted cluster against the local Azure, and what the operator makes of their facts.
+//! Tests one hour of throttling by Azure Resource Manager or Entra in virtual time: nine canaries of one
+//! hosted cluster against the local Azure, and the status that the operator derives from their facts.
 
 #![cfg(all(feature = "canary", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
@@ -24,10 +24,10 @@ use crate::azure::VirtualTimeAzure;
 use crate::canary_fleet::TestCanaryFleet;
 
 const ONE_MINUTE: Duration = Duration::from_mins(1);
-/// The longest pause of a canary that nobody asked for.
+/// The longest pause of a canary between requests without a `Retry-After` header.
 const LONGEST_DEFAULT_PAUSE: Duration = Duration::from_mins(5);
 
-/// The cluster as the operator tells it, minute by minute.
+/// The cluster with the status that the operator reports, minute by minute.
 struct ThrottlingFixture {
     azure: VirtualTimeAzure,
     canary_fleet: TestCanaryFleet,
@@ -38,25 +38,25 @@ struct ThrottlingFixture {
 impl ThrottlingFixture {
     async fn start() -> Self {
         let azure = VirtualTimeAzure::start().await;
-        let flock = TestCanaryFleet::start_all(&azure).await;
-        let mut watched =
-            Self { azure, canary_fleet: flock, status: None, transitions: Vec::new() };
-        watched.advance_minutes(12, |_| ()).await;
-        watched
+        let canary_fleet = TestCanaryFleet::start_all(&azure).await;
+        let mut fixture = Self { azure, canary_fleet, status: None, transitions: Vec::new() };
+        fixture.advance_minutes(12, |_| ()).await;
+        fixture
     }
 
-    /// Lets minutes pass, and looks after each.
+    /// Advances the time minute by minute, and checks the status after each minute.
     async fn advance_minutes(
         &mut self,
         minutes: usize,
-        look: impl Fn(&HostedClusterIdentitiesStatus),
+        check: impl Fn(&HostedClusterIdentitiesStatus),
     ) {
         for _ in 0..minutes {
             self.azure.advance(ONE_MINUTE).await;
             let now = self.canary_fleet.status(self.azure.clock.now(), self.status.as_ref());
-            let told = lanyard_desired::status::status_transitions(self.status.as_ref(), &now);
-            self.transitions.extend(told);
-            look(&now);
+            let transitions =
+                lanyard_desired::status::status_transitions(self.status.as_ref(), &now);
+            self.transitions.extend(transitions);
+            check(&now);
             self.status = Some(now);
         }
     }
@@ -71,7 +71,7 @@ impl ThrottlingFixture {
     }
 }
 
-/// What a status says, without words and times.
+/// The readiness values of a status, without messages and times.
 fn readiness_values(status: &HostedClusterIdentitiesStatus) -> Vec<(String, String)> {
     let identities = status.identities.iter().map(|it| (it.component.clone(), it.ready.clone()));
     let conditions = status.conditions.iter().map(|it| (it.type_.clone(), it.status.clone()));
@@ -82,7 +82,7 @@ fn calls_arm(component: Component) -> bool {
     component != Component::Kms
 }
 
-/// How many requests reached ARM in each part of the time since then.
+/// The number of requests to ARM in each interval since a time.
 fn requests_per_interval(
     times: &[Timestamp],
     since: Timestamp,
@@ -97,88 +97,91 @@ fn requests_per_interval(
 }
 
 async fn arm_throttling(retry_after: u32, most: usize) {
-    let mut watched = ThrottlingFixture::start().await;
-    let calm = readiness_values(watched.status.as_ref().unwrap());
-    assert!(calm.iter().all(|(_, verdict)| verdict == "True"), "{calm:?}");
-    assert!(watched.reasons().values().all(|reason| reason == "AsExpected"));
-    watched.transitions.clear();
-    let tokens = watched.azure.requests("entra", watched.azure.clock.now() - 11 * ONE_MINUTE).len();
+    let mut fixture = ThrottlingFixture::start().await;
+    let baseline = readiness_values(fixture.status.as_ref().unwrap());
+    assert!(baseline.iter().all(|(_, verdict)| verdict == "True"), "{baseline:?}");
+    assert!(fixture.reasons().values().all(|reason| reason == "AsExpected"));
+    fixture.transitions.clear();
+    let tokens = fixture.azure.requests("entra", fixture.azure.clock.now() - 11 * ONE_MINUTE).len();
 
-    // For an hour every request to ARM is throttled, whoever asks.
-    let begins = watched.azure.clock.now();
+    // For one hour, ARM throttles every request.
+    let begins = fixture.azure.clock.now();
     let effect = json!({"type": "throttle", "retry_after": retry_after});
     let rule = json!({"name": "storm", "service": "arm", "seconds": 3_600, "effect": effect});
-    watched.azure.change("POST", "faults", &rule.to_string()).await;
-    watched
+    fixture.azure.change("POST", "faults", &rule.to_string()).await;
+    fixture
         .advance_minutes(2, |status| {
-            assert_eq!(readiness_values(status), calm, "nothing is taken back")
+            assert_eq!(readiness_values(status), baseline, "readiness is unchanged")
         })
         .await;
-    // Who is to be left alone for long is told of before it is asked again.
-    let is_told = watched.reasons()[&Component::Disk] == "TooManyRequests";
-    assert_eq!(is_told, Duration::from_secs(retry_after.into()) >= FailureThreshold::HOPS.duration);
-    watched
+    // With a long Retry-After, the status reports the throttling before the next request.
+    let is_reported = fixture.reasons()[&Component::Disk] == "TooManyRequests";
+    assert_eq!(
+        is_reported,
+        Duration::from_secs(retry_after.into()) >= FailureThreshold::HOPS.duration
+    );
+    fixture
         .advance_minutes(28, |status| {
-            assert_eq!(readiness_values(status), calm, "nothing is taken back")
+            assert_eq!(readiness_values(status), baseline, "readiness is unchanged")
         })
         .await;
-    // A pod that is new has proven nothing; its identity was, with the same certificate.
-    watched.canary_fleet.replace_pod(&watched.azure, Component::Disk);
-    watched
+    // A new pod has proven nothing, but its identity was proven earlier, with the same certificate.
+    fixture.canary_fleet.replace_pod(&fixture.azure, Component::Disk);
+    fixture
         .advance_minutes(30, |status| {
-            assert_eq!(readiness_values(status), calm, "nothing is taken back")
+            assert_eq!(readiness_values(status), baseline, "readiness is unchanged")
         })
         .await;
-    for (component, reason) in watched.reasons() {
+    for (component, reason) in fixture.reasons() {
         let expected = if calls_arm(component) { "TooManyRequests" } else { "AsExpected" };
         assert_eq!(reason, expected, "{component}");
     }
-    let asked = watched.azure.requests("arm", begins);
+    let asked = fixture.azure.requests("arm", begins);
     let parts = requests_per_interval(&asked, begins, 20 * ONE_MINUTE, 3);
     assert!(asked.len() <= most, "{} requests in the hour", asked.len());
     assert!(parts[0] > parts[1].max(parts[2]), "the pauses grow: {parts:?}");
-    let tokens_of_hour = watched.azure.requests("entra", begins).len();
+    let tokens_of_hour = fixture.azure.requests("entra", begins).len();
     assert!(tokens_of_hour <= 6 * tokens + 9, "{tokens_of_hour} tokens, {tokens} in ten minutes");
-    let vault = watched.azure.requests("key-vault", begins).len();
+    let vault = fixture.azure.requests("key-vault", begins).len();
     assert!(vault >= 50, "the call of the key's identity goes on: {vault}");
 
-    // It ends, and all is as it was two rounds after the last pause: those of probes are up to a
-    // tenth longer.
+    // After the throttling ends, the status recovers within two rounds after the longest pause. Pauses of
+    // probes are up to a tenth longer.
     let longest = LONGEST_DEFAULT_PAUSE.max(Duration::from_secs(retry_after.into())).mul_f64(1.1);
     let minutes = 2 + usize::try_from(longest.as_secs().div_ceil(ONE_MINUTE.as_secs())).unwrap();
-    watched.advance_minutes(minutes, |status| assert_eq!(readiness_values(status), calm)).await;
+    fixture.advance_minutes(minutes, |status| assert_eq!(readiness_values(status), baseline)).await;
     assert!(
-        watched.reasons().values().all(|reason| reason == "AsExpected"),
+        fixture.reasons().values().all(|reason| reason == "AsExpected"),
         "{:?}",
-        watched.reasons()
+        fixture.reasons()
     );
-    watched.advance_minutes(20, |status| assert_eq!(readiness_values(status), calm)).await;
+    fixture.advance_minutes(20, |status| assert_eq!(readiness_values(status), baseline)).await;
 
-    // Everybody was told once that it began and once that it ended.
-    let count = |reason: &str| watched.transitions.iter().filter(|it| it.reason == reason).count();
+    // The start and the end of the throttling were reported once for each identity.
+    let count = |reason: &str| fixture.transitions.iter().filter(|it| it.reason == reason).count();
     assert_eq!(
         (count("TooManyRequests"), count("IdentityReady")),
         (8, 8),
         "{:?}",
-        watched.transitions
+        fixture.transitions
     );
-    assert_eq!(watched.transitions.len(), 16, "{:?}", watched.transitions);
+    assert_eq!(fixture.transitions.len(), 16, "{:?}", fixture.transitions);
     for component in Component::ALL {
         assert_eq!(
-            watched.canary_fleet.token_lapses(component),
+            fixture.canary_fleet.token_lapses(component),
             0,
             "{component} had a token all the time"
         );
-        let told = watched.canary_fleet.annotation_writes(component);
-        // The first facts, one or two probes, and two changes for the storm.
-        assert!(told <= 9, "{component} told {told} times");
+        let writes = fixture.canary_fleet.annotation_writes(component);
+        // The first facts, one or two probes, and two changes for the throttling.
+        assert!(writes <= 9, "{component} wrote its annotation {writes} times");
     }
-    watched.azure.shutdown().await;
+    fixture.azure.shutdown().await;
 }
 
 #[test]
 fn one_hour_of_arm_throttling_keeps_readiness_with_few_requests() {
-    // A calm hour takes about 500, and this one about 110.
+    // An hour without throttling has about 500 requests, this one about 110.
     azure::run_in_virtual_time(arm_throttling(7, 130));
 }
 
@@ -192,42 +195,42 @@ fn arm_throttling_with_retry_after_of_one_hour_keeps_readiness() {
     azure::run_in_virtual_time(arm_throttling(3_600, 12));
 }
 
-/// A certificate comes while Entra throttles; or in a brownout, after which Entra throttles.
+/// A certificate is rotated while Entra throttles, or during an Entra outage after which Entra throttles.
 async fn rotation_while_entra_throttles(comes_in_brownout: bool) {
-    let mut watched = ThrottlingFixture::start().await;
-    let calm = readiness_values(watched.status.as_ref().unwrap());
-    assert!(calm.iter().all(|(_, verdict)| verdict == "True"), "{calm:?}");
-    watched.transitions.clear();
+    let mut fixture = ThrottlingFixture::start().await;
+    let baseline = readiness_values(fixture.status.as_ref().unwrap());
+    assert!(baseline.iter().all(|(_, verdict)| verdict == "True"), "{baseline:?}");
+    fixture.transitions.clear();
     let disk = |status: &HostedClusterIdentitiesStatus| {
         let name = Component::Disk.name();
         status.identities.iter().find(|it| it.component == name).unwrap().clone()
     };
-    let before = disk(watched.status.as_ref().unwrap());
+    let before = disk(fixture.status.as_ref().unwrap());
 
     let rule =
         |effect| json!({"name": "storm", "service": "entra", "seconds": 2_400, "effect": effect});
     let throttle = rule(json!({"type": "throttle", "retry_after": 7})).to_string();
     let brownout = rule(json!({"type": "status", "status": 503})).to_string();
     let first = if comes_in_brownout { &brownout } else { &throttle };
-    watched.azure.change("POST", "faults", first).await;
+    fixture.azure.change("POST", "faults", first).await;
     if !comes_in_brownout {
-        watched
+        fixture
             .advance_minutes(5, |status| {
-                assert_eq!(readiness_values(status), calm, "every token serves on")
+                assert_eq!(readiness_values(status), baseline, "every token stays valid")
             })
             .await;
     }
     let component = json!({"component": Component::Disk.name()});
-    watched.azure.change("POST", "rotate", &component.to_string()).await;
-    watched.canary_fleet.rewrite_credential_file(&watched.azure, Component::Disk).await;
+    fixture.azure.change("POST", "rotate", &component.to_string()).await;
+    fixture.canary_fleet.rewrite_credential_file(&fixture.azure, Component::Disk).await;
     if comes_in_brownout {
-        // Trouble that may pass says nothing, neither of the old certificate nor of the new one.
-        watched.advance_minutes(2, |status| assert_eq!(disk(status), before)).await;
-        watched.azure.change("POST", "faults", &throttle).await;
+        // A temporary error changes neither the status of the old certificate nor that of the new one.
+        fixture.advance_minutes(2, |status| assert_eq!(disk(status), before)).await;
+        fixture.azure.change("POST", "faults", &throttle).await;
     }
-    // Nobody knows whether Entra takes the new certificate, so nobody says so; the others are as
-    // they were.
-    watched
+    // It is unknown whether Entra accepts the new certificate, so the status is `Unknown`; the status of the
+    // other identities is unchanged.
+    fixture
         .advance_minutes(30, |status| {
             let now = disk(status);
             let is_renewed = now.not_after != before.not_after;
@@ -236,28 +239,32 @@ async fn rotation_while_entra_throttles(comes_in_brownout: bool) {
             assert!(others.into_iter().all(|it| it.ready == "True"));
         })
         .await;
-    let now = disk(watched.status.as_ref().unwrap());
-    assert_ne!(now.not_after, before.not_after, "it is loaded");
+    let now = disk(fixture.status.as_ref().unwrap());
+    assert_ne!(now.not_after, before.not_after, "the new certificate is loaded");
     assert_eq!(
         (now.reason.as_str(), now.last_good_hop.as_deref()),
         ("NotProven", Some("credential"))
     );
-    let count = |watched: &ThrottlingFixture, reason: &str| {
-        watched.transitions.iter().filter(|it| it.reason == reason).count()
+    let count = |fixture: &ThrottlingFixture, reason: &str| {
+        fixture.transitions.iter().filter(|it| it.reason == reason).count()
     };
-    assert_eq!(count(&watched, "NotProven"), 1, "{:?}", watched.transitions);
-    assert_eq!(count(&watched, "CredentialRotated"), 0, "{:?}", watched.transitions);
+    assert_eq!(count(&fixture, "NotProven"), 1, "{:?}", fixture.transitions);
+    assert_eq!(count(&fixture, "CredentialRotated"), 0, "{:?}", fixture.transitions);
 
-    // It ends, Entra takes it, and all is well.
-    watched.advance_minutes(19, |_| ()).await;
-    assert_eq!(readiness_values(watched.status.as_ref().unwrap()), calm);
+    // The throttling ends, Entra accepts the certificate, and all identities are ready.
+    fixture.advance_minutes(19, |_| ()).await;
+    assert_eq!(readiness_values(fixture.status.as_ref().unwrap()), baseline);
     assert!(
-        watched.reasons().values().all(|reason| reason == "AsExpected"),
+        fixture.reasons().values().all(|reason| reason == "AsExpected"),
         "{:?}",
-        watched.reasons()
+        fixture.reasons()
     );
-    assert_eq!(watched.canary_fleet.token_lapses(Component::Disk), 0, "the token before served on");
-    watched.azure.shutdown().await;
+    assert_eq!(
+        fixture.canary_fleet.token_lapses(Component::Disk),
+        0,
+        "the previous token stayed valid"
+    );
+    fixture.azure.shutdown().await;
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `lanyard azure` and `lanyard credential check` as people run them, against each other.
+//! Runs the binary's `lanyard azure` and `lanyard credential check` commands against each other.
 
 #![cfg(all(feature = "cli", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
@@ -22,7 +22,7 @@ fn utf8(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs a shell script inside a local Azure of its own.
+/// Runs a shell script in its own local Azure.
 fn run_shell_in_local_azure(script: &str) -> Output {
     lanyard_command().args(["azure", "run", "--", "sh", "-c", script]).output().unwrap()
 }
@@ -80,12 +80,13 @@ fn state_survives_a_kill_of_azure_serve() {
         .arg(other)
         .output()
         .unwrap();
-    assert_eq!(refused.status.code(), Some(2), "another world than the one on disk");
+    assert_eq!(refused.status.code(), Some(2), "the cluster differs from the saved state");
 }
 
 #[test]
-fn a_shell_inside_finds_its_tenant_and_reaches_entra_through_the_proxy() {
-    // The names of the control API's answer are picked with a shell: no client of ours takes part.
+fn shell_in_azure_run_reaches_entra_through_the_proxy() {
+    // The script parses the response of the control API with shell tools, so the test uses no client of this
+    // project.
     let script = r#"
         guests=$(curl -sS -H 'x-lanyard-control: 1' "$LANYARD_AZURE_CONTROL/guests")
         value() { printf '%s' "$guests" | tr ',{}' '\n' | grep "\"$1\":" | head -n 1 | sed 's/.*: *"\(.*\)"/\1/'; }

@@ -1,4 +1,4 @@
-//! `lanyard canary` as its pods run it, against a local Azure: nine processes, nine identities.
+//! Runs `lanyard canary` as its pods do, against a local Azure: nine processes with nine identities.
 
 #![cfg(all(feature = "canary", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
@@ -21,7 +21,7 @@ use self::up_process::UpProcess;
 
 const GRANTED_HOP: &str = "granted";
 
-/// What shows that there was never a moment without a token that is taken.
+/// Asserts that the canary had a valid token at all times.
 fn assert_no_lapse(canary: &TestCanaryProcess) {
     let component = canary.component;
     assert_eq!(canary.metric_value("lanyard_canary_authenticated"), Some(1.0), "{component}");
@@ -32,7 +32,7 @@ fn assert_no_lapse(canary: &TestCanaryProcess) {
     }
 }
 
-/// The display name of the role that a component is given.
+/// The display name of the role that is assigned to a component.
 fn expected_role(component: Component) -> &'static str {
     match component {
         Component::CloudProvider => "Azure Red Hat OpenShift Cloud Controller Manager",
@@ -51,7 +51,7 @@ fn expected_role(component: Component) -> &'static str {
     }
 }
 
-/// The role by which the local Azure grants the component its call.
+/// The role by which the local Azure grants the component's call.
 fn granting_role(up: &UpProcess, world: &Value, component: Component) -> String {
     let rows = world["components"].as_array().unwrap();
     let row = rows.iter().find(|row| row["component"] == component.name()).unwrap();
@@ -73,7 +73,7 @@ fn granting_role(up: &UpProcess, world: &Value, component: Component) -> String 
     answer["role"].as_str().unwrap().to_owned()
 }
 
-/// The logs were written at the lowest level; nothing secret may be in them.
+/// Asserts that a log, written at the lowest level, contains no secrets.
 fn assert_no_secrets(text: &str) {
     for marker in ["PRIVATE KEY", "eyJ", "LS0tLS1CRUdJTi", "\"MII"] {
         assert!(!text.contains(marker), "{marker} in the output");
@@ -124,7 +124,7 @@ fn nine_canaries_survive_rotation_and_report_lost_roles() {
         assert_eq!(canary.is_hop_good("entra-token"), Some(true), "{}", canary.component);
     }
 
-    // Each call is granted by the role of its component and by nothing else.
+    // Each call is granted only by the role of its component.
     let world = up.get_control("world");
     for canary in &canaries {
         assert_eq!(granting_role(&up, &world, canary.component), expected_role(canary.component));
@@ -138,7 +138,7 @@ fn nine_canaries_survive_rotation_and_report_lost_roles() {
             "AuthorizationFailed"
         };
         assert!(canary.log().contains(code), "{}: {code}", canary.component);
-        // And a broken identity restarts nothing.
+        // A broken identity does not fail the probes.
         assert!(canary.fetch_page("/healthz").0 && canary.fetch_page("/readyz").0);
     }
     for canary in &canaries {
@@ -149,7 +149,7 @@ fn nine_canaries_survive_rotation_and_report_lost_roles() {
     assert_eq!(up.terminate().0, Some(0));
 }
 
-/// The code that the facts blame, `good` where they blame nobody.
+/// The failure code in the facts, or `good`.
 fn failure_code(facts: &Value) -> &str {
     facts["failure"]["code"].as_str().unwrap_or("good")
 }
@@ -182,34 +182,34 @@ fn revoked_identity_is_reported_in_its_annotation_only() {
     let fault =
         json!({"name": "revoked", "service": "entra", "client_id": client, "effect": effect});
     assert_eq!(up.control_request("POST", "faults", &fault.to_string()).0, 201);
-    let told = wait_for(|| server.read_facts().filter(|facts| failure_code(facts) != "good"));
+    let reported = wait_for(|| server.read_facts().filter(|facts| failure_code(facts) != "good"));
     assert_eq!(
-        (failure_code(&told), &told["failure"]["hop"]),
+        (failure_code(&reported), &reported["failure"]["hop"]),
         ("AADSTS7000112", &json!("entra-token"))
     );
     assert_eq!(
-        (&told["lastGoodHop"], &told["credential"]["clientId"]),
+        (&reported["lastGoodHop"], &reported["credential"]["clientId"]),
         (&json!("credential"), client)
     );
-    assert!(told["failure"]["hint"].as_str().unwrap().contains("enable it"), "{told}");
+    assert!(reported["failure"]["hint"].as_str().unwrap().contains("enable it"), "{reported}");
 
     assert_eq!(up.control_request("DELETE", "faults/revoked", "").0, 204);
     let healed = wait_for(|| server.read_facts().filter(|facts| failure_code(facts) == "good"));
-    assert_eq!(healed, first, "what is known is what was known before");
+    assert_eq!(healed, first, "the facts are the same as before the fault");
     assert_no_lapse(&disk);
     assert_no_lapse(&file);
     assert_eq!(file.metric_value(r#"lanyard_canary_failures_total{hop="entra-token"}"#), Some(0.0));
 
     let pod = "/api/v1/namespaces/clusters-harbour/pods/canary-1";
-    let told = format!("PATCH {pod}/status");
-    let expected = [format!("GET {pod}"), told.clone(), told.clone(), told];
-    assert_eq!(server.requests(), expected, "one look, and one write for each change");
+    let reported = format!("PATCH {pod}/status");
+    let expected = [format!("GET {pod}"), reported.clone(), reported.clone(), reported];
+    assert_eq!(server.requests(), expected, "one read, and one write for each change");
     assert_no_secrets(&disk.log());
     assert_no_secrets(&healed.to_string());
 }
 
 #[test]
-fn the_control_plane_operators_canary_probes_network_and_key() {
+fn control_plane_operator_canary_probes_network_and_key() {
     let (mounts, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let up = UpProcess::start(mounts.path());
     let cluster = example_cluster();
@@ -241,7 +241,7 @@ fn the_control_plane_operators_canary_probes_network_and_key() {
     assert_eq!(up.control_request("POST", "drills", &drill).0, 201);
     canary.wait_until(|it| is(it, "encryption", 0.0));
     assert!(is(&canary, "network", 1.0));
-    assert_eq!(canary.is_hop_good(GRANTED_HOP), Some(true), "a probe is no hop");
+    assert_eq!(canary.is_hop_good(GRANTED_HOP), Some(true), "a failed probe does not fail a hop");
     assert!(canary.log().contains("ForbiddenByRbac"));
     assert_no_secrets(&canary.log());
 }

@@ -1,9 +1,8 @@
-//! The crash matrix: a real `lanyard node` is killed at every step of a publish, a rotation, a scrub,
-//! a take-over of another driver's volume and an unpublish, on real memory file systems, and the next
-//! process has to mend what it finds.
+//! The crash tests: kill a real `lanyard node` at every step of a publish, a rotation, a scrub, a takeover of
+//! another driver's volume and an unpublish, on real tmpfs mounts, and check that the next process recovers.
 //!
-//! This program is the kubelet, and another people's provider on its socket. The feature `crash-points`
-//! is on in every build of `cargo xtask test`.
+//! This program acts as the kubelet, and as a third-party provider on its socket. The feature `crash-points`
+//! is enabled in every build of `cargo xtask test`.
 
 mod crash {
     pub(crate) mod fake_provider;
@@ -20,17 +19,18 @@ use lanyard_node::{VolumeOperation, VolumeStep};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> ExitCode {
-    let ways = [(VolumeStaging::Detached, ""), (VolumeStaging::InPlace, "-in-place")];
+    let stagings = [(VolumeStaging::Detached, ""), (VolumeStaging::InPlace, "-in-place")];
     let mut trials = Vec::new();
-    let works = ways.into_iter().flat_map(|it| VolumeOperation::ALL.map(|work| (it, work)));
-    let works = works.filter(|((staging, _), work)| {
-        // These begin with what is mounted, however that was done.
+    let operations =
+        stagings.into_iter().flat_map(|it| VolumeOperation::ALL.map(|work| (it, work)));
+    let operations = operations.filter(|((staging, _), work)| {
+        // These operations start with a mounted volume, independent of the staging.
         *staging == VolumeStaging::Detached
             || !matches!(work, VolumeOperation::Scrub | VolumeOperation::AdoptMount)
     });
-    for ((staging, way), work) in works {
+    for ((staging, suffix), work) in operations {
         trials.extend(crash_triggers(work).map(|moment| {
-            let name = format!("{}{way}/{moment}", work_name(work));
+            let name = format!("{}{suffix}/{moment}", work_name(work));
             crash_trial(name, staging, async move |node| run_killed(node, work, moment).await)
         }));
     }
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Every step, and those that are loops in the middle as well: some of the files are there then.
+/// All steps, and for steps in loops a second trigger in the middle, when some of the files exist.
 fn crash_triggers(work: VolumeOperation) -> impl Iterator<Item = CrashTrigger> {
     let middles = match work {
         VolumeOperation::Publish | VolumeOperation::Rotate | VolumeOperation::AdoptMount => {
@@ -67,8 +67,8 @@ where
     trial.with_ignored_flag(!is_initial_root())
 }
 
-/// Whether this process may mount, and the directories above its sockets belong to it. In a user
-/// namespace `/` belongs to an unknown user, and the plugin trusts no provider's socket below it.
+/// Whether this process may mount and owns the directories above its sockets. In a user namespace an unknown
+/// user owns `/`, and the plugin does not trust provider sockets below it.
 fn is_initial_root() -> bool {
     let owner = std::fs::metadata("/").map(|it| it.uid());
     rustix::process::geteuid().is_root() && owner.is_ok_and(|owner| owner == 0)
@@ -104,7 +104,7 @@ async fn crash_publish(node: &CrashTestNode, moment: CrashTrigger) -> Result<(),
     let seen = node.visible_version()?;
 
     let mut plugin = node.start_plugin(None).await?;
-    // The source is out of reach: only a volume that is whole may be called one.
+    // The provider returns no content, so a publish may succeed only if the volume is complete.
     node.refuse_content();
     match (plugin.publish("1").await, seen.as_deref()) {
         (CsiCallResult::Refused(_), None) | (CsiCallResult::Good, Some("1")) => {}
@@ -134,8 +134,8 @@ async fn crash_rotate(node: &CrashTestNode, moment: CrashTrigger) -> Result<(), 
     node.check_removed()
 }
 
-/// A process dies while it gives a mounted volume its second version, and the next one goes on, under
-/// the running container.
+/// Kills a process while it publishes the second version to a mounted volume, and starts the next one, while
+/// a container is running.
 async fn crash_during_update(
     node: &CrashTestNode,
     container: &CrashTestContainer,
@@ -151,14 +151,14 @@ async fn crash_during_update(
     container.check_version(Some(&seen))?;
 
     let mut plugin = node.start_plugin(None).await?;
-    // A pod is running on it: whatever the source says, the volume stays.
+    // A pod uses the volume, so the volume must stay regardless of the provider.
     node.refuse_content();
     plugin.publish(second).await.expect_good()?;
     node.check_version(&seen)?;
     node.provide_version("3");
     plugin.publish("3").await.expect_good()?;
     node.check_version("3")?;
-    // The container goes on with the mount that it found.
+    // The container still uses the mount that it started with.
     container.check_version(Some("3"))?;
     Ok(plugin)
 }
@@ -173,7 +173,7 @@ async fn crash_take_over(node: &CrashTestNode, moment: CrashTrigger) -> Result<(
     node.check_removed()
 }
 
-/// Nobody asks for a scrub: it is due when a process finds what has retired, and has its time.
+/// No call starts a scrub: it is due when a process finds retired content of sufficient age.
 async fn crash_scrub(node: &CrashTestNode, moment: CrashTrigger) -> Result<(), Failed> {
     let mut plugin = node.start_plugin(None).await?;
     node.provide_version("1");
@@ -193,12 +193,12 @@ async fn crash_scrub(node: &CrashTestNode, moment: CrashTrigger) -> Result<(), F
     }
     node.check_version("2")?;
 
-    // The next process goes on with it, and touches nothing else.
+    // The next process continues the scrub and changes no other files.
     let mut plugin = node.launch_plugin(None, ProcessClock::OneHourAhead)?;
     plugin.wait_until_serving().await?;
     retired.wait_until_emptied().await?;
     if current.count_emptied()? > 0 {
-        return Err("what readers see was emptied".into());
+        return Err("visible files were emptied".into());
     }
     node.refuse_content();
     plugin.publish("2").await.expect_good()?;
@@ -222,7 +222,7 @@ async fn crash_unpublish(node: &CrashTestNode, moment: CrashTrigger) -> Result<(
     node.start_plugin(Some(moment)).await?.unpublish().await.expect_killed_at(moment)?;
 
     let mut plugin = node.start_plugin(None).await?;
-    // The kubelet may ask for either again.
+    // The kubelet may retry either call.
     let seen = node.visible_version()?;
     node.refuse_content();
     match (plugin.publish("2").await, seen.as_deref()) {
@@ -242,7 +242,7 @@ async fn crash_unpublish(node: &CrashTestNode, moment: CrashTrigger) -> Result<(
     Ok(())
 }
 
-/// The mounts are gone and the directories are there.
+/// After a reboot, the directories exist without mounts.
 async fn test_reboot(node: &CrashTestNode) -> Result<(), Failed> {
     node.provide_version("1");
     node.start_plugin(None).await?.publish("1").await.expect_good()?;

@@ -1,4 +1,4 @@
-//! `lanyard forecast` with the real program: what it reads, prints and ends with.
+//! Tests the input, output and exit codes of the `lanyard forecast` binary.
 
 #![cfg(feature = "cli")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
@@ -34,7 +34,7 @@ fn run_forecast(arguments: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A program that refuses its arguments ends without reading.
+    // The program exits without reading its input if its arguments are invalid.
     let written = program.stdin.take().unwrap().write_all(input.as_bytes());
     written.or_else(|error| if error.kind() == BrokenPipe { Ok(()) } else { Err(error) }).unwrap();
     program.wait_with_output().unwrap()
@@ -59,8 +59,8 @@ fn exit_code_is_1_when_action_is_needed() {
         (&["--all-namespaces"], 2),
     ] {
         let output = run_forecast(arguments, IDENTITIES_LIST);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(expected), "{arguments:?}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(expected), "{arguments:?}: {stderr}");
     }
 }
 
@@ -73,12 +73,12 @@ fn unknown_expiry_exits_1_unless_ignored() {
 
 #[test]
 fn empty_input_is_refused_and_empty_list_exits_1() {
-    // What is left of `kubectl … | lanyard forecast -f -` where kubectl failed.
+    // The input of `kubectl … | lanyard forecast -f -` if kubectl fails.
     for input in ["", "---\n"] {
         let output = run_forecast(&["--ignore-unknown"], input);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains("there is nothing in it"), "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("the input is empty"), "{stderr}");
     }
     let none = "kind: List\nitems: []\n";
     assert_eq!(run_forecast(&[], none).status.code(), Some(1));
@@ -97,9 +97,9 @@ fn full_disk_exits_3() {
         .unwrap();
     program.stdin.take().unwrap().write_all(IDENTITIES_LIST.as_bytes()).unwrap();
     let output = program.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{told}");
-    assert!(told.contains("standard output cannot be written: No space left"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("standard output cannot be written: No space left"), "{stderr}");
 }
 
 #[test]
@@ -122,13 +122,13 @@ fn every_output_format_is_printed() {
 #[test]
 fn objects_of_other_kinds_are_reported_with_position_and_hint() {
     let output = run_forecast(&[], "kind: Pod\n---\nkind: Secret\n");
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     for part in [
         "document 1: kind is `Pod`",
         "document 2: kind is `Secret`",
         "hint: give what `kubectl get",
     ] {
-        assert!(told.contains(part), "{told}");
+        assert!(stderr.contains(part), "{stderr}");
     }
 }

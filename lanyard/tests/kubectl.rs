@@ -1,4 +1,4 @@
-//! `lanyard` under the name of a kubectl plugin, and its way to an API server as people set it up.
+//! Tests `lanyard` as a kubectl plugin, and its kubeconfig handling.
 
 #![cfg(feature = "cli")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
@@ -23,10 +23,10 @@ fn plugin_help_shows_kubectl_usage() {
 #[test]
 fn missing_kubeconfig_error_lists_paths_and_hint() {
     let output = run_plugin(&["identities", "-A"], "/nonexistent/one:/nonexistent/two");
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(3), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
     for part in ["/nonexistent/one, /nonexistent/two", "hint: give --kubeconfig, or set KUBECONFIG"]
     {
-        assert!(told.contains(part), "{told}");
+        assert!(stderr.contains(part), "{stderr}");
     }
 }

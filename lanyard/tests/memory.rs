@@ -1,8 +1,8 @@
-//! One tenant asks for more than the node plugin may hold, and it goes on for all others: a real
-//! `lanyard node` in a container's 128 MiB, before a scripted vault.
+//! Tests that one tenant cannot exhaust the memory of the node plugin: a real `lanyard node` in a container
+//! with 128 MiB, with a scripted vault.
 //!
-//! This program is the kubelet, and the vault. It needs root and a writable memory cgroup. Without
-//! them its tests are reported as ignored.
+//! This program acts as the kubelet and as the vault. It needs root and a writable memory cgroup; otherwise
+//! its tests are reported as ignored.
 
 mod memory {
     pub(crate) mod cgroup;
@@ -21,7 +21,8 @@ use memory::kubelet::MemoryTestNode;
 fn main() -> ExitCode {
     let can_limit = MemoryCgroup::is_available();
     let mut arguments = Arguments::from_args();
-    // A user namespace gives root but no cgroup, and ignored tests are asked for wherever there is root.
+    // A user namespace provides root but no cgroup, and `cargo xtask test` includes ignored tests wherever it
+    // has root.
     arguments.include_ignored &= can_limit;
     let trial = |name: &str, classes: Vec<MemoryTestClass>, most: u64| {
         let trial = Trial::test(name, move || {
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         trial(
             "one_large_secret_in_430_entries_is_refused_and_all_others_go_on",
             (0..24).map(class_with_many_entries).collect(),
-            // Less than two volumes that are decoded.
+            // Less than two decoded volumes.
             PROCESS_LIMIT,
         ),
     ];
@@ -54,7 +55,7 @@ pub(crate) struct MemoryTestClass {
     pub(crate) history: u32,
 }
 
-/// 1,299 secrets of 25 KB, of a vault for each class.
+/// 1,299 secrets of 25 KB; each class has its own vault.
 fn class_with_many_secrets(number: usize) -> MemoryTestClass {
     let entry = |entry: usize| (format!("large-{entry}"), format!("f{entry}"));
     MemoryTestClass {
@@ -88,12 +89,11 @@ fn small_class() -> MemoryTestClass {
 
 /// How often the kubelet tries each pod of the tenant.
 const ATTEMPTS: usize = 3;
-/// How soon a pod of somebody else starts and a mounted volume follows its vault, on a machine that
-/// has much else to do.
+/// The time within which another pod starts and a mounted volume follows its vault, on a busy machine.
 const REACTION_TIME: Duration = Duration::from_secs(30);
 
-/// One pod for each of these classes starts, while others start and rotate.
-/// The process holds so many bytes at `most`.
+/// Starts one pod for each of these classes, while others start and rotate. The process may use at most
+/// `most` bytes.
 async fn test_limits(mut classes: Vec<MemoryTestClass>, most: u64) -> Result<(), Failed> {
     let hostile = classes.len();
     classes.push(small_class());
@@ -129,19 +129,23 @@ async fn test_limits(mut classes: Vec<MemoryTestClass>, most: u64) -> Result<(),
             return Err(format!("refused with another outcome: {message}").into());
         }
     }
-    let is_final = |message: &&String| message.contains("will not heal");
+    let is_final = |message: &&String| message.contains("does not recover");
     if !refused.iter().any(|message| is_final(&message)) {
-        return Err(format!("nobody is told that it will not heal: {refused:?}").into());
+        return Err(format!("no message says that it does not recover: {refused:?}").into());
     }
-    // As before.
+    // The node works as before.
     let version = node.vault.write_small_secrets();
     with_timeout(REACTION_TIME, node.wait_for_version("mounted", version)).await??;
     with_timeout(REACTION_TIME, node.publish("last", "calm")).await??;
     node.check_alive()?;
-    if peak <= most { Ok(()) } else { Err(format!("it held {peak} bytes, not {most}").into()) }
+    if peak <= most {
+        Ok(())
+    } else {
+        Err(format!("the process used {peak} bytes, more than {most}").into())
+    }
 }
 
-/// Every hostile pod is tried again and again, all at the same time. What each try was refused with.
+/// Publishes every hostile pod several times, all concurrently. Returns the error messages.
 async fn publish_hostile_pods(
     node: &MemoryTestNode,
     hostile: usize,
@@ -178,11 +182,11 @@ async fn with_timeout<T>(limit: Duration, work: impl Future<Output = T>) -> Resu
     }
 }
 
-/// How often it is looked how much the process holds.
+/// How often the memory usage of the process is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
-/// The limit of the volumes and of what is read for them, which is half of that of the container.
+/// The limit of the volumes and of content that is read for them: half of the container's limit.
 const VOLUMES_LIMIT: u64 = CONTAINER_LIMIT / 2;
-/// What the process may hold beside it, unoptimized as it is.
+/// The limit for the process's own memory in an unoptimized build.
 const PROCESS_LIMIT: u64 = 48 * 1024 * 1024;
-/// As the chart has it.
+/// The limit that the chart sets.
 const CONTAINER_LIMIT: u64 = 128 * 1024 * 1024;

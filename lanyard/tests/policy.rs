@@ -1,5 +1,6 @@
-//! Policy, audit and identities of `lanyard node`, as people run it: another driver asks over
-//! `azure.sock`, the local Azure answers, and what was read becomes the policy that allows it.
+//! Tests policies, audit trails and identities of the `lanyard node` binary: a driver mounts over
+//! `azure.sock`, the local Azure responds, and the policy that is suggested from the audit trail allows the
+//! recorded reads.
 
 #![cfg(all(feature = "node", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
@@ -21,7 +22,7 @@ mod azure_serve_process;
 
 use azure_serve_process::AzureServeProcess;
 
-/// A process that ends with the test.
+/// Kills its process when it is dropped.
 struct ChildProcessGuard(Child);
 
 impl Drop for ChildProcessGuard {
@@ -31,7 +32,7 @@ impl Drop for ChildProcessGuard {
     }
 }
 
-/// A local Azure whose control API is used.
+/// A local Azure with its control API.
 struct PolicyTestAzure(AzureServeProcess);
 
 impl PolicyTestAzure {
@@ -39,12 +40,12 @@ impl PolicyTestAzure {
         Self(AzureServeProcess::start(lanyard_command(), state))
     }
 
-    /// Asks the control API.
+    /// Sends a GET request to the control API.
     fn get_control(&self, path: &str) -> Value {
         self.control_request("GET", path, "")
     }
 
-    /// Changes something through the control API.
+    /// Sends a POST request to the control API.
     fn post_control(&self, path: &str, body: &Value) -> Value {
         self.control_request("POST", path, &body.to_string())
     }
@@ -63,7 +64,7 @@ impl PolicyTestAzure {
         serde_json::from_str(reply.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
-    /// How many requests the vaults saw.
+    /// The number of requests that reached the vaults.
     fn count_vault_requests(&self) -> usize {
         let ledger = self.get_control("ledger");
         let entries = ledger["value"].as_array().unwrap().iter();
@@ -71,7 +72,7 @@ impl PolicyTestAzure {
     }
 }
 
-/// A node plugin without a cluster, and its directory.
+/// A node plugin without a Kubernetes API, and its directory.
 struct PolicyTestNode {
     _process: ChildProcessGuard,
     directory: PathBuf,
@@ -98,7 +99,7 @@ impl PolicyTestNode {
         Self { _process: ChildProcessGuard(child), directory: directory.to_owned() }
     }
 
-    /// Mounts a secret for a pod through the identity of the node.
+    /// Mounts a secret for a pod with the node's identity.
     async fn mount(
         &self,
         namespace: &str,
@@ -111,8 +112,8 @@ impl PolicyTestNode {
         self.mount_as(namespace, object, (&identity, &Value::Null)).await
     }
 
-    /// Mounts a secret for a pod, as another driver would ask: with the parameters of an identity,
-    /// and the pod's own secrets.
+    /// Mounts a secret for a pod as another driver would: with the parameters of an identity, and the pod's
+    /// own secrets.
     async fn mount_as(
         &self,
         namespace: &str,
@@ -167,7 +168,7 @@ impl PolicyTestNode {
     }
 }
 
-/// A secret that the identity of the node may read.
+/// A secret that the node's identity may read.
 struct PolicyTestSecret {
     client: String,
     tenant: String,
@@ -238,11 +239,11 @@ async fn policy_suggested_from_audit_allows_exactly_the_recorded_reads() {
     for (namespace, object) in [("tenant-b", &one), ("tenant-a", &other), ("default", &one)] {
         let status = node.mount(namespace, object).await.unwrap_err();
         assert_eq!(status.code(), Code::PermissionDenied, "{status}");
-        for part in ["PolicyDenied", namespace, &object.name, "does not heal by itself"] {
+        for part in ["PolicyDenied", namespace, &object.name, "does not recover by itself"] {
             assert!(status.message().contains(part), "{part}: {status}");
         }
     }
-    assert_eq!(azure.count_vault_requests(), before, "nobody was asked for what the policy denies");
+    assert_eq!(azure.count_vault_requests(), before, "denied reads cause no vault request");
 }
 
 #[tokio::test]
@@ -304,7 +305,7 @@ async fn policy_does_not_restrict_identities_of_the_pod() {
         let answer = answer.unwrap_or_else(|status| panic!("{mode}: {status}"));
         assert_eq!(answer.files[0].contents, b"for guests", "{mode}");
     }
-    assert!(node.mount("team", &object).await.is_err(), "the identity of the node is not theirs");
+    assert!(node.mount("team", &object).await.is_err(), "the pod must not use the node's identity");
 }
 
 #[test]
@@ -327,7 +328,7 @@ fn invalid_policy_prevents_start_and_lists_every_problem() {
 }
 
 #[test]
-fn a_trail_without_reads_suggests_nothing() {
+fn audit_trail_without_reads_yields_no_policy() {
     let directory = tempfile::tempdir().unwrap();
     let trail = directory.path().join("audit.jsonl");
     std::fs::write(&trail, "not a record\n").unwrap();

@@ -1,4 +1,4 @@
-//! `lanyard up` without `--once`: what its requests were, and that nothing is left behind.
+//! Tests `lanyard up` without `--once`: its request log, and that it removes all mounts and directories.
 
 #![cfg(feature = "emulator")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
@@ -17,7 +17,7 @@ use self::up_process::UpProcess;
 #[path = "support/up_process.rs"]
 mod up_process;
 
-/// Runs `lanyard credential check` as another program of this machine would.
+/// Runs `lanyard credential check` as a separate process.
 fn check_credential(up: &UpProcess, file: &Path, call: &str) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
         .args(["credential", "check", "--call", call])
@@ -93,7 +93,7 @@ fn request_log_shows_each_hop_over_tls_and_one_vault_reader_token() {
 }
 
 #[test]
-fn a_mounted_file_is_checked_down_to_a_granted_and_a_refused_call() {
+fn credential_check_of_mounted_file_reports_granted_and_refused_calls() {
     let directory = tempfile::tempdir().unwrap();
     let up = UpProcess::start(directory.path());
     let file = directory
@@ -135,9 +135,9 @@ fn termination_removes_mounts_and_directories() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// A user and a directory of theirs, in which `lanyard up` leaves nothing.
+/// A user with a home directory, in which `lanyard up` must leave no files.
 struct TestUser {
-    /// `None` for the user of this test.
+    /// `None` for the user of this test process.
     id: Option<u32>,
     home: TempDir,
     lanyard: PathBuf,
@@ -149,16 +149,16 @@ impl TestUser {
         Self { id: None, home: tempfile::tempdir().unwrap(), lanyard }
     }
 
-    /// A user who may not mount; `None` where this test may not act as another user.
+    /// A user who may not mount; `None` if this test process cannot switch users.
     fn without_privileges() -> Option<Self> {
         if !is_root() || !["uid_map", "gid_map"].into_iter().all(maps_unprivileged_user) {
             return None;
         }
-        // `TMPDIR` and the program may be in a directory that only root can enter.
+        // Only root may be able to enter the directories of `TMPDIR` and of the program.
         let home = tempfile::tempdir_in("/tmp").unwrap();
         let lanyard = home.path().join("lanyard");
-        // A file that this process has open for writing cannot be executed (`ETXTBSY`) while a child of
-        // another test holds the same descriptor, so another process copies.
+        // A separate process copies the program: a file that this process has open for writing cannot be
+        // executed (`ETXTBSY`) while a child process of another test has inherited the descriptor.
         let mut copy = Command::new("cp");
         copy.arg(env!("CARGO_BIN_EXE_lanyard")).arg(&lanyard);
         assert!(copy.status().unwrap().success());
@@ -166,7 +166,7 @@ impl TestUser {
         Some(Self { id: Some(UNPRIVILEGED_USER), home, lanyard })
     }
 
-    /// `TMPDIR` of the user.
+    /// The `TMPDIR` of the user.
     fn temporary_directory(&self) -> PathBuf {
         self.home.path().join("tmp")
     }
@@ -210,7 +210,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn the_next_run_removes_the_volumes_and_directories_of_a_killed_one() {
+fn next_run_removes_volumes_and_directories_of_a_killed_run() {
     for user in [Some(TestUser::current()), TestUser::without_privileges()].into_iter().flatten() {
         std::fs::create_dir(user.temporary_directory()).unwrap();
         chown(user.temporary_directory(), user.id, user.id).unwrap();
@@ -242,7 +242,7 @@ fn the_next_run_removes_the_volumes_and_directories_of_a_killed_one() {
 }
 
 #[test]
-fn a_second_run_with_the_same_directory_is_refused() {
+fn second_run_in_one_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let up = UpProcess::start(directory.path());
     let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))

@@ -1,4 +1,4 @@
-//! `lanyard up` as people run it: the real binary, its report, its exit codes.
+//! Tests the report and the exit codes of the `lanyard up` binary.
 
 #![cfg(feature = "emulator")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
@@ -82,13 +82,13 @@ fn parse_report(output: &Output) -> UpReport {
     })
 }
 
-/// The logs were written at the lowest level; nothing secret may be in them or in the report.
+/// Asserts that the logs, written at the lowest level, and the report contain no secrets.
 fn assert_no_secrets(output: &Output) {
     assert!(String::from_utf8_lossy(&output.stderr).contains("TRACE"), "nothing was traced");
     for text in [&output.stdout, &output.stderr] {
         let text = String::from_utf8_lossy(text);
-        // A private key, any JWT or other base64 of JSON, the base64 of PEM and of PKCS#12, and the
-        // beginning of a credential document in hex.
+        // A private key, any JWT or other base64 of JSON, the base64 of PEM and of PKCS#12, and the start of
+        // a credential document in hex.
         let markers =
             ["PRIVATE KEY", "eyJ", "LS0tLS1CRUdJTi", "\"MII", "7b2261757468656e7469636174696f6e"];
         for marker in markers {
@@ -134,7 +134,8 @@ fn fault_fails_only_its_hop_of_its_component() {
         ("arm-role", "granted"),
     ]);
     for (fault, blamed) in blame {
-        // Without a component it is cloudProvider; kms is the one whose role is a vault's.
+        // Without a component the fault applies to cloudProvider. kms is the component whose role is a vault
+        // role.
         for target in [None, Some("disk"), Some("kms")] {
             let broken = target.map_or_else(|| fault.to_owned(), |name| format!("{fault}:{name}"));
             let output = run_lanyard(&["up", "--once", "--output", "json", "--break", &broken]);
@@ -183,7 +184,7 @@ fn every_rotated_key_is_in_use_within_a_second() {
 }
 
 #[test]
-fn the_table_names_components_hops_and_the_next_step() {
+fn report_table_shows_components_hops_and_hint() {
     let output = run_lanyard(&["up", "--once", "--break", "vault-role:disk", "--log", "error"]);
     let table = String::from_utf8(output.stdout).unwrap();
     for name in COMPONENTS.iter().chain(&HOPS) {
@@ -195,7 +196,7 @@ fn the_table_names_components_hops_and_the_next_step() {
 }
 
 #[test]
-fn a_broken_hosted_cluster_gets_every_problem_with_its_path() {
+fn every_problem_of_a_hosted_cluster_is_reported_with_its_path() {
     let text = std::fs::read_to_string(example()).unwrap();
     let broken = text
         .replace("objectEncoding: base64", "objectEncoding: rot13")
@@ -244,7 +245,7 @@ fn hosted_cluster_as_returned_by_the_api_server_is_accepted() {
 }
 
 #[test]
-fn a_fault_that_does_not_exist_is_refused_with_the_ones_that_do() {
+fn unknown_fault_error_lists_known_faults() {
     let output = run_lanyard(&["up", "--once", "--break", "gremlins"]);
     assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8_lossy(&output.stderr);

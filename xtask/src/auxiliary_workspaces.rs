@@ -1,5 +1,6 @@
-//! Programs that live beside the workspace, because they need versions and settings of their own:
-//! judges and peers. They are held to format and lints like everything else.
+//! Checks the auxiliary workspaces: programs outside of the main workspace, because they need other
+//! dependency versions and settings. They are conformance clients and benchmark peers, and are formatted and
+//! linted like all other code.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +10,7 @@ use crate::repository::Repository;
 use crate::task_error::TaskError;
 use crate::tools::go_command;
 
-/// Rust workspaces of their own.
+/// Cargo workspaces.
 const RUST_WORKSPACES: [&str; 3] =
     ["benches/credential", "conformance/kubernetes/witness", "conformance/rust"];
 
@@ -21,30 +22,30 @@ const GO_MODULES: [&str; 4] = [
     "conformance/tools/mock-provider",
 ];
 
-pub(crate) fn check(house: &Repository) -> Result<PassFailCounts, TaskError> {
+pub(crate) fn check(repository: &Repository) -> Result<PassFailCounts, TaskError> {
     let mut tally = PassFailCounts::default();
     for path in RUST_WORKSPACES {
-        let directory = house.root().join(path);
-        process::run(house.cargo_in(&directory).args(["fmt", "--check"]))?;
-        let mut clippy = house.cargo_in(&directory);
+        let directory = repository.root().join(path);
+        process::run(repository.cargo_in(&directory).args(["fmt", "--check"]))?;
+        let mut clippy = repository.cargo_in(&directory);
         clippy.args(["clippy", "--all-targets", "--locked", "--target-dir"]);
-        clippy.arg(target_directory(house)).args(["--", "--deny", "warnings"]);
+        clippy.arg(target_directory(repository)).args(["--", "--deny", "warnings"]);
         process::run(&mut clippy)?;
         tally += PassFailCounts::ONE_PASSED;
     }
     for path in GO_MODULES {
-        check_go_module(house, house.root().join(path))?;
+        check_go_module(repository, repository.root().join(path))?;
         tally += PassFailCounts::ONE_PASSED;
     }
     Ok(tally)
 }
 
-/// Where all of them are built: what they have in common is built once.
-pub(crate) fn target_directory(house: &Repository) -> PathBuf {
-    house.target_directory().join("satellites")
+/// The shared target directory of the auxiliary workspaces, so that common dependencies are built once.
+pub(crate) fn target_directory(repository: &Repository) -> PathBuf {
+    repository.target_directory().join("satellites")
 }
 
-fn check_go_module(house: &Repository, directory: PathBuf) -> Result<(), TaskError> {
+fn check_go_module(repository: &Repository, directory: PathBuf) -> Result<(), TaskError> {
     let unformatted =
         process::capture_stdout(Command::new("gofmt").arg("-l").arg(".").current_dir(&directory))?;
     let findings: Vec<String> = String::from_utf8_lossy(&unformatted)
@@ -54,5 +55,5 @@ fn check_go_module(house: &Repository, directory: PathBuf) -> Result<(), TaskErr
     if !findings.is_empty() {
         return Err(TaskError::Findings { check: "Go files that gofmt would change", findings });
     }
-    process::run(go_command(house)?.args(["vet", "./..."]).current_dir(&directory))
+    process::run(go_command(repository)?.args(["vet", "./..."]).current_dir(&directory))
 }

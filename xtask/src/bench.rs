@@ -1,8 +1,8 @@
-//! `cargo xtask bench`: ourselves beside our peers, measured in the same run.
+//! `cargo xtask bench`: compares lanyard with its peers, measured in the same run.
 //!
-//! The programs in `benches/` measure and know nothing of goals; the goals are here, and whether
-//! they are met is computed. A goal that is missed is a row that says so, not an error: how fast
-//! a machine is at the moment is no property of a change.
+//! The programs in `benches/` only measure. The goals are defined here, and the rows show whether they are
+//! met. A missed goal is not an error, because the speed of a machine at a given moment is not a property of
+//! a change.
 
 mod credential;
 mod node;
@@ -24,40 +24,40 @@ use crate::task_error::TaskError;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to measure
+    /// The target to measure
     bench: BenchTarget,
-    /// How to print the rows
+    /// The output format
     #[arg(long, value_enum, default_value_t = BenchOutputFormat::Table)]
     output: BenchOutputFormat,
-    /// How many hosted clusters the fleet of the operator has
+    /// The number of hosted clusters in the operator's fleet
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=50_000), value_name = "NUMBER")]
     clusters: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BenchTarget {
-    /// Cached tokens, cold scopes, hanging and refusing services, and reloads of the credential library
+    /// The credential library: cached tokens, cold scopes, hanging and refusing services, and reloads
     Credential,
-    /// Memory, mounts, republishes, requests and writes of the node plugin
+    /// The node plugin: memory, mounts, republishes, requests and writes
     Node,
-    /// Writes, requests and memory of the operator with a fleet of hosted clusters
+    /// The operator with a fleet of hosted clusters: writes, requests and memory
     Operator,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BenchOutputFormat {
-    /// Columns for people
+    /// A table
     Table,
-    /// One array of rows
+    /// A JSON array of rows
     Json,
 }
 
-pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError> {
+pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskError> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     if let Some(load) = load_average()
         && load > 0.5 * f64::from(u32::try_from(cores).unwrap_or(u32::MAX))
     {
-        // Nobody has to hear this for the work to go on.
+        // The note is optional, so a failed write is ignored.
         writeln!(
             io::stderr().lock(),
             "note: the load average is {load} on {cores} cores, which makes times longer"
@@ -65,9 +65,9 @@ pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError>
         .unwrap_or_default();
     }
     let rows = match arguments.bench {
-        BenchTarget::Credential => credential::measure(house, cores)?,
-        BenchTarget::Node => node::measure(house)?,
-        BenchTarget::Operator => operator::measure(house, arguments.clusters)?,
+        BenchTarget::Credential => credential::measure(repository, cores)?,
+        BenchTarget::Node => node::measure(repository)?,
+        BenchTarget::Operator => operator::measure(repository, arguments.clusters)?,
     };
     match arguments.output {
         BenchOutputFormat::Table => {
@@ -78,8 +78,8 @@ pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError>
     Ok(())
 }
 
-/// The numbers that a program wrote into a file while it worked. What it says meanwhile is no part of
-/// the rows.
+/// Runs a benchmark and reads the measurements from the file that it writes. Its standard output is not
+/// parsed.
 fn run_and_read_measurements(
     command: &mut Command,
     file: &Path,
@@ -94,7 +94,7 @@ fn run_and_read_measurements(
         .map_err(|source| TaskError::Answer { command: process::command_line(command), source })
 }
 
-/// The rows, where no number is missing.
+/// Compares the measurements; returns an error if one is missing.
 fn bench_rows(
     ourselves: &str,
     metrics: &[BenchMetric],
@@ -110,7 +110,7 @@ fn rows_json(rows: &[BenchRow]) -> Result<String, TaskError> {
         .map_err(|source| TaskError::Answer { command: "cargo xtask bench".to_owned(), source })
 }
 
-/// How many processes wanted to run during the last minute, where the system says so.
+/// The load average of the last minute, if the system provides it.
 fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

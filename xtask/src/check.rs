@@ -8,25 +8,25 @@ use crate::task_error::TaskError;
 use crate::test;
 use crate::tidy;
 
-/// The steps, the fast ones first.
+/// The steps, in order of their duration.
 const STEPS: [(&str, CheckStep); 5] = [
     ("format", ci::format),
-    ("layers", |house| layers::check(house).map(drop)),
-    ("tidy", |house| tidy::check(house).map(drop)),
+    ("layers", |repository| layers::check(repository).map(drop)),
+    ("tidy", |repository| tidy::check(repository).map(drop)),
     ("clippy", ci::clippy),
     ("tests", test::run_with_nextest),
 ];
 
 type CheckStep = fn(&Repository) -> Result<(), TaskError>;
 
-/// Runs every step, also after a failure, and closes with the seconds of each.
-pub(crate) fn run(house: &Repository) -> Result<(), TaskError> {
+/// Runs every step, also after a failure, and prints the seconds of each.
+pub(crate) fn run(repository: &Repository) -> Result<(), TaskError> {
     let (mut lines, mut failed) = (Vec::new(), Vec::new());
     let whole = Stopwatch::start();
     for (name, step) in STEPS {
         process::print_line(&format!("\n=== {name}"));
         let watch = Stopwatch::start();
-        let result = step(house);
+        let result = step(repository);
         let verdict = if result.is_ok() { "ok" } else { "FAILED" };
         lines.push(format!("{name:<8} {:>5} s  {verdict}", watch.elapsed().as_secs()));
         if let Err(error) = result {

@@ -1,7 +1,8 @@
-//! `cargo xtask ci`: everything that must hold, stage by stage, with the seconds of each.
+//! `cargo xtask ci`: runs every check that must pass before a merge, stage by stage, and prints the seconds
+//! of each stage.
 //!
-//! A whole run takes lanes side by side: suites wait for other programs most of the time, and what is
-//! built meanwhile needs nothing of them.
+//! A full run executes groups of stages in parallel: suites mostly wait for other programs, and the builds
+//! that run meanwhile do not depend on them.
 
 mod job_groups;
 mod processor_time;
@@ -27,10 +28,11 @@ use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Run only the stages whose names begin so
+    /// Run only the stages whose names start with this prefix
     #[arg(long, value_name = "STAGE")]
     only: Vec<String>,
-    /// Run one stage here and close with its count, for the lanes of a whole run
+    /// Run one stage in this process and print its counts at the end; a full run starts its stages with this
+    /// flag
     #[arg(long, value_name = "STAGE", hide = true, conflicts_with = "only")]
     stage: Option<String>,
 }
@@ -38,15 +40,15 @@ pub(crate) struct Args {
 struct CiStage {
     name: String,
     group: JobGroup,
-    /// The stages that this one waits for, where they run at all.
+    /// The stages that this one waits for, if they are part of the run.
     depends_on: Vec<&'static str>,
     run: Box<CiStageFn>,
 }
 
-/// The stage that builds the programs of the suites. It runs wherever a suite does.
+/// The stage that builds the programs of the suites. It runs whenever a suite runs.
 const PROGRAMS: &str = "programs";
 
-/// The stage that builds the fuzz targets. It runs wherever one of them does.
+/// The stage that builds the fuzz targets. It runs whenever a fuzz target runs.
 const FUZZ_BUILD: &str = "fuzz build";
 
 type CiStageFn = dyn Fn(&Repository) -> Result<PassFailCounts, TaskError> + Sync;
@@ -54,13 +56,13 @@ type CiStageFn = dyn Fn(&Repository) -> Result<PassFailCounts, TaskError> + Sync
 struct StageOutcome {
     name: String,
     seconds: u64,
-    /// The processor time of the stage and of the processes that it waited for, where it is known.
+    /// The processor time of the stage and of its child processes, if it is known.
     processor_time: Option<Duration>,
     result: Result<PassFailCounts, TaskError>,
 }
 
 impl StageOutcome {
-    /// The outcome of a stage that needs one that failed.
+    /// The outcome of a stage whose dependency failed.
     fn skipped(name: &str, failed: &str) -> Self {
         let findings = vec![format!("{failed} failed")];
         let result = Err(TaskError::Findings {
@@ -71,18 +73,18 @@ impl StageOutcome {
     }
 }
 
-/// Runs every stage, also after a failure: one run shows all that is wrong.
-pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError> {
+/// Runs every stage, also after a failure, so that one run shows all problems.
+pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskError> {
     if let Some(name) = &arguments.stage {
-        return run_single_stage(house, name);
+        return run_single_stage(repository, name);
     }
     let stages = selected_stages(all_stages(), &arguments.only)?;
     let total = stages.len();
     let watch = Stopwatch::start();
     let outcomes = if total == 1 {
-        run_sequentially(house, stages)
+        run_sequentially(repository, stages)
     } else {
-        job_groups::run_in_parallel(house, &stages)?
+        job_groups::run_in_parallel(repository, &stages)?
     };
     for line in summary_lines(&outcomes, watch.elapsed().as_secs()) {
         process::print_line(&line);
@@ -100,13 +102,13 @@ pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError>
     })
 }
 
-/// One stage. Its last lines are its processor time and its count.
-fn run_single_stage(house: &Repository, name: &str) -> Result<(), TaskError> {
+/// Runs one stage. Its last lines are its processor time and its counts.
+fn run_single_stage(repository: &Repository, name: &str) -> Result<(), TaskError> {
     let known = || all_stages().iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
     let stage = all_stages().into_iter().find(|it| it.name == name).ok_or_else(|| {
         TaskError::Unknown { what: "stage", name: name.to_owned(), known: known() }
     })?;
-    let result = (stage.run)(house);
+    let result = (stage.run)(repository);
     if let Some(processor) = ProcessorTime::measure() {
         process::print_line(&processor.to_string());
     }
@@ -114,12 +116,12 @@ fn run_single_stage(house: &Repository, name: &str) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Runs the stages where the caller can read along.
-fn run_sequentially(house: &Repository, stages: Vec<CiStage>) -> Vec<StageOutcome> {
+/// Runs the stages with their output on the terminal.
+fn run_sequentially(repository: &Repository, stages: Vec<CiStage>) -> Vec<StageOutcome> {
     let watched = stages.into_iter().map(|stage| {
         process::print_line(&format!("\n=== {}", stage.name));
         let (watch, before) = (Stopwatch::start(), ProcessorTime::measure());
-        let result = (stage.run)(house).and_then(fail_on_ignored);
+        let result = (stage.run)(repository).and_then(fail_on_ignored);
         if let Err(error) = &result {
             process::print_error(error);
         }
@@ -134,7 +136,7 @@ fn run_sequentially(house: &Repository, stages: Vec<CiStage>) -> Vec<StageOutcom
     watched.collect()
 }
 
-/// Fails a stage that left something out: here everything has to run.
+/// Fails a stage with ignored tests: in CI, every test must run.
 fn fail_on_ignored(tally: PassFailCounts) -> Result<PassFailCounts, TaskError> {
     if tally.ignored == 0 {
         return Ok(tally);
@@ -146,19 +148,19 @@ fn fail_on_ignored(tally: PassFailCounts) -> Result<PassFailCounts, TaskError> {
     })
 }
 
-/// Every stage, each lane in its order.
+/// All stages; each group runs its stages in this order.
 fn all_stages() -> Vec<CiStage> {
     let mut stages = vec![
         single_check_stage("format", format),
-        single_check_stage("layers", |house| layers::check(house).map(drop)),
-        single_check_stage("tidy", |house| tidy::check(house).map(drop)),
+        single_check_stage("layers", |repository| layers::check(repository).map(drop)),
+        single_check_stage("tidy", |repository| tidy::check(repository).map(drop)),
         single_check_stage("codegen", codegen::check),
         single_check_stage(PROGRAMS, workspace::build_programs),
         counted_stage("test", test::run),
         single_check_stage("clippy", clippy),
         single_check_stage(FUZZ_BUILD, fuzz::build_targets),
         single_check_stage("docs", docs),
-        // A suite that needs one of them sooner installs it, or waits until it is there.
+        // A suite that needs one of the tools earlier installs it, or waits for its installation.
         with_separate_build(single_check_stage("tools", tools::install_all)),
         CiStage {
             depends_on: vec![PROGRAMS],
@@ -169,24 +171,26 @@ fn all_stages() -> Vec<CiStage> {
     ];
     stages.extend(SuiteName::ALL.map(|suite| {
         let name = format!("conformance {}", suite.name());
-        let run = move |house: &Repository| conformance::run_suite(house, suite);
+        let run = move |repository: &Repository| conformance::run_suite(repository, suite);
         let image = suite.needs_image().then_some("image");
         let after = [PROGRAMS].into_iter().chain(image).collect();
-        let lane = if suite.needs_node() { JobGroup::NodeSuites } else { JobGroup::Suites };
-        CiStage { group: lane, depends_on: after, ..counted_stage(&name, run) }
+        let group = if suite.needs_node() { JobGroup::NodeSuites } else { JobGroup::Suites };
+        CiStage { group, depends_on: after, ..counted_stage(&name, run) }
     }));
     let live =
         counted_stage("conformance --live stops", conformance::check_live_requires_credentials);
     stages.push(CiStage { group: JobGroup::Suites, depends_on: vec![PROGRAMS], ..live });
     stages.extend(fuzz::TARGETS.map(|target| {
-        let run = move |house: &Repository| fuzz::run_target(house, target, fuzz::SMOKE_SECONDS);
+        let run = move |repository: &Repository| {
+            fuzz::run_target(repository, target, fuzz::SMOKE_SECONDS)
+        };
         let target = single_check_stage(&format!("fuzz {target}"), run);
         CiStage { depends_on: vec![FUZZ_BUILD], ..with_separate_build(target) }
     }));
     stages
 }
 
-/// A stage that builds in directories of its own.
+/// A stage that builds in a separate target directory.
 fn with_separate_build(stage: CiStage) -> CiStage {
     CiStage { group: JobGroup::SeparateBuild, ..stage }
 }
@@ -203,15 +207,15 @@ fn counted_stage(
     }
 }
 
-/// A stage that is one check.
+/// A stage that consists of one check.
 fn single_check_stage(
     name: &str,
     run: impl Fn(&Repository) -> Result<(), TaskError> + Sync + 'static,
 ) -> CiStage {
-    counted_stage(name, move |house| run(house).map(|()| PassFailCounts::ONE_PASSED))
+    counted_stage(name, move |repository| run(repository).map(|()| PassFailCounts::ONE_PASSED))
 }
 
-/// The stages whose names begin so, and those that build for them.
+/// The stages whose names start with one of the prefixes, and the stages that they depend on.
 fn selected_stages(stages: Vec<CiStage>, only: &[String]) -> Result<Vec<CiStage>, TaskError> {
     let names = stages.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
     if let Some(unknown) =
@@ -228,7 +232,7 @@ fn selected_stages(stages: Vec<CiStage>, only: &[String]) -> Result<Vec<CiStage>
     Ok(stages.into_iter().filter(is_wanted).collect())
 }
 
-/// A line per stage, with its seconds and those of processors, and the same of all stages together.
+/// Formats a line per stage with its seconds and processor time, and a line with the totals.
 fn summary_lines(outcomes: &[StageOutcome], seconds: u64) -> Vec<String> {
     let mut total = PassFailCounts::default();
     let mut processor = Duration::ZERO;
@@ -254,18 +258,18 @@ fn summary_lines(outcomes: &[StageOutcome], seconds: u64) -> Vec<String> {
     lines
 }
 
-pub(crate) fn format(house: &Repository) -> Result<(), TaskError> {
-    process::run(house.cargo().args(["fmt", "--all", "--check"]))
+pub(crate) fn format(repository: &Repository) -> Result<(), TaskError> {
+    process::run(repository.cargo().args(["fmt", "--all", "--check"]))
 }
 
-pub(crate) fn clippy(house: &Repository) -> Result<(), TaskError> {
-    let mut command = house.cargo();
+pub(crate) fn clippy(repository: &Repository) -> Result<(), TaskError> {
+    let mut command = repository.cargo();
     command.arg("clippy").args(workspace::ALL_PACKAGES).arg("--all-targets");
     process::run(command.args(["--", "--deny", "warnings"]))
 }
 
-fn docs(house: &Repository) -> Result<(), TaskError> {
-    let mut command = house.cargo();
+fn docs(repository: &Repository) -> Result<(), TaskError> {
+    let mut command = repository.cargo();
     command.env("RUSTDOCFLAGS", "--deny warnings");
     process::run(command.arg("doc").args(workspace::ALL_PACKAGES).arg("--no-deps"))
 }
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_is_ignored_fails_its_stage() {
+    fn ignored_test_fails_its_stage() {
         assert!(fail_on_ignored(PassFailCounts::ONE_PASSED).is_ok());
         let error = fail_on_ignored(PassFailCounts { ignored: 2, ..PassFailCounts::ONE_PASSED })
             .expect_err("two are");
@@ -287,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_counts_checks_and_failures() {
+    fn last_summary_line_counts_checks_and_failures() {
         let outcomes = [
             test_outcome("test", Ok(PassFailCounts { passed: 40, ..PassFailCounts::default() })),
             test_outcome("tidy", Ok(PassFailCounts::ONE_PASSED)),
@@ -299,10 +303,10 @@ mod tests {
     }
 
     #[test]
-    fn stages_are_chosen_by_the_beginning_of_their_names() {
+    fn stages_are_selected_by_name_prefix() {
         let chosen = selected_stages(all_stages(), &["conformance".to_owned()])
             .expect("there are such stages");
-        // And the build of the programs.
+        // The suites, the live check and the build of the programs.
         assert_eq!(chosen.len(), SuiteName::ALL.len() + 2);
         assert!(chosen.iter().any(|it| it.name == PROGRAMS));
         assert!(selected_stages(all_stages(), &["deploy".to_owned()]).is_err());

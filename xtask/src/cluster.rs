@@ -1,7 +1,7 @@
-//! `cargo xtask cluster`: a real one-node cluster on loopback, for tests and for looking around.
+//! `cargo xtask cluster`: runs a real one-node cluster on loopback, for tests and experiments.
 //!
-//! The work is done by `conformance/cluster`, which the conformance driver links too; here its
-//! programs are installed and its directory is named.
+//! The implementation is `conformance/cluster`, which the conformance driver links too. This module installs
+//! its programs and selects its directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,23 +18,23 @@ use crate::workspace;
 pub(crate) struct Args {
     #[command(subcommand)]
     command: ClusterTaskCommand,
-    /// Which cluster: several can run side by side
+    /// The name of the cluster: several can run at the same time
     #[arg(long, default_value = "default", global = true, value_parser = parse_name)]
     name: String,
-    /// The directory of the cluster [default: one below the cache, by its name]
+    /// The directory of the cluster [default: a directory in the cache, by the cluster's name]
     #[arg(long, global = true, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum ClusterTaskCommand {
-    /// Start the cluster, or what is missing of it, and wait until pods can run
+    /// Start the cluster, or its missing components, and wait until pods can run
     Up(ClusterTaskUpArgs),
-    /// Take the cluster away, whatever state it is in
+    /// Remove the cluster, regardless of its state
     Down,
     /// Show every component
     Status {
-        /// The form of the answer
+        /// The output format
         #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
         output: ClusterTaskFormat,
     },
@@ -46,7 +46,7 @@ enum ClusterTaskCommand {
     },
     /// Print the path of the administrator's kubeconfig
     Kubeconfig,
-    /// Print the key set of the issuer of service account tokens
+    /// Print the JSON Web Key Set of the issuer of service account tokens
     Keys,
 }
 
@@ -55,10 +55,10 @@ struct ClusterTaskUpArgs {
     /// The version of Kubernetes
     #[arg(long, value_enum, default_value = "1.36", value_name = "VERSION")]
     kubernetes: KubernetesVersion,
-    /// The kubelet's syncFrequency, which paces republishing of CSI volumes [default: 1m]
+    /// The kubelet's syncFrequency, which determines how often CSI volumes are republished [default: 1m]
     #[arg(long, value_name = "DURATION")]
     sync_frequency: Option<String>,
-    /// The issuer of service account tokens [default: the API server's usual name]
+    /// The issuer of service account tokens [default: the default of the API server]
     #[arg(long, value_name = "URL")]
     service_account_issuer: Option<String>,
     /// A PEM file with the RSA key that signs service account tokens [default: a new one]
@@ -72,32 +72,32 @@ enum ClusterTaskFormat {
     Json,
 }
 
-pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError> {
+pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskError> {
     let directory = match &arguments.dir {
         Some(directory) => directory.clone(),
-        None => house.clusters_directory().join(&arguments.name),
+        None => repository.clusters_directory().join(&arguments.name),
     };
     let programs = match &arguments.command {
-        ClusterTaskCommand::Up(up) => Some(tools::node_programs(house, up.kubernetes)?),
+        ClusterTaskCommand::Up(up) => Some(tools::node_programs(repository, up.kubernetes)?),
         _ => None,
     };
-    let mut command = Command::new(build_cluster_program(house)?);
+    let mut command = Command::new(build_cluster_program(repository)?);
     command.args(cluster_arguments(&arguments.command, programs.as_deref()));
     process::run(command.arg("--dir").arg(directory))
 }
 
-/// Builds the program of the cluster.
-fn build_cluster_program(house: &Repository) -> Result<PathBuf, TaskError> {
-    let mut build = house.cargo();
+/// Builds the cluster program.
+fn build_cluster_program(repository: &Repository) -> Result<PathBuf, TaskError> {
+    let mut build = repository.cargo();
     build
         .args(["build", "--quiet"])
         .args(workspace::ALL_PACKAGES)
         .args(["--bin", "lanyard-cluster"]);
     process::run(&mut build)?;
-    Ok(house.debug_binaries().join("lanyard-cluster"))
+    Ok(repository.debug_binaries().join("lanyard-cluster"))
 }
 
-/// The command line of a verb.
+/// The arguments of the cluster program for a subcommand.
 fn cluster_arguments(verb: &ClusterTaskCommand, programs: Option<&Path>) -> Vec<PathBuf> {
     let mut words = Vec::new();
     match verb {
@@ -133,7 +133,7 @@ fn cluster_arguments(verb: &ClusterTaskCommand, programs: Option<&Path>) -> Vec<
     words
 }
 
-/// A name is one directory below the cache.
+/// Parses a cluster name. It must be usable as the name of a directory in the cache.
 fn parse_name(name: &str) -> Result<String, &'static str> {
     let is_good = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
     if name.is_empty() || name.len() > 32 || !name.chars().all(is_good) {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_leave_its_directory() {
+    fn cluster_name_cannot_escape_its_directory() {
         for name in ["", "..", "a/b", "A", "a b"] {
             assert!(parse_name(name).is_err(), "{name}");
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_are_left_out_are_not_passed_on() {
+    fn omitted_options_are_not_forwarded() {
         let up = ClusterTaskUpArgs {
             kubernetes: KubernetesVersion::V1_36,
             sync_frequency: Some("10s".to_owned()),

@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: other people's clients as judges.
+//! `cargo xtask conformance`: runs conformance suites with upstream clients and components.
 
 mod programs;
 
@@ -16,7 +16,7 @@ use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The suite; all of them when none is named
+    /// The suite [default: all suites]
     suite: Option<SuiteName>,
     /// Run against a real Azure subscription, with credentials from the environment
     #[arg(long)]
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// The version of Kubernetes, for the suites that run on a cluster
     #[arg(long, value_enum, default_value = "1.36", value_name = "VERSION")]
     kubernetes: KubernetesVersion,
-    /// Write down what the chart renders instead of comparing it
+    /// Update the golden files of the chart instead of comparing them
     #[arg(long)]
     bless: bool,
     /// Run only the cases whose names contain this
@@ -32,30 +32,30 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
-/// A suite, named after what judges or what is judged.
+/// A suite, named after its client or after the tested component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SuiteName {
-    /// msi-dataplane and armresources on files that our mount wrote
+    /// msi-dataplane and armresources with files that the node plugin mounted
     Go,
     /// azure-identity, azure-keyvault-secrets and azure-mgmt-resource
     Python,
     /// `azure_identity` and `azure_security_keyvault_secrets`
     Rust,
-    /// Our own requests beside those of azidentity and azsecrets
+    /// Requests of lanyard compared with those of azidentity and azsecrets
     Requests,
-    /// kube-apiserver on the node's classes, pod statuses, events and Secrets
+    /// kube-apiserver with the node plugin's classes, pod statuses, events and Secrets
     Kubernetes,
-    /// kube-apiserver on the kinds of the operator, and on the operator
+    /// kube-apiserver with the operator's CRDs, and the operator
     Operator,
-    /// The chart of the node plugin, by Helm and a Kubernetes API
+    /// The chart of the node plugin, with Helm and a Kubernetes API
     Chart,
-    /// csi-sanity on our CSI driver
+    /// csi-sanity with lanyard's CSI driver
     Csi,
-    /// Upstream's drivers and providers, each with the other half of ours
+    /// Upstream's drivers with lanyard's provider, and lanyard's driver with upstream's providers
     Interop,
     /// The chart on a real node, with pods of a real kubelet
     Node,
-    /// kube-apiserver and upstream's KMS plugin on ours
+    /// kube-apiserver and upstream's KMS plugin with lanyard's KMS plugin
     Kms,
     /// The three charts on a real node, as the tutorial installs them: a HostedCluster and its nine identities
     HostedCluster,
@@ -76,7 +76,7 @@ impl SuiteName {
         Self::Kms,
         Self::HostedCluster,
     ];
-    /// The suites that run on a subscription as well.
+    /// The suites that can also run against a real subscription.
     const LIVE_SUITES: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -101,22 +101,22 @@ impl SuiteName {
         matches!(self, Self::Chart | Self::Csi | Self::Interop | Self::Node | Self::HostedCluster)
     }
 
-    /// Whether the suite runs what is shipped.
+    /// Whether the suite runs the container images.
     pub(crate) const fn needs_image(self) -> bool {
         matches!(self, Self::Node | Self::HostedCluster)
     }
 }
 
-pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<PassFailCounts, TaskError> {
+pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<PassFailCounts, TaskError> {
     let suites = selected_suites(arguments);
-    workspace::build_programs(house)?;
+    workspace::build_programs(repository)?;
     let tally = run_suites(&suites, |suite| {
-        let mut command = suite_command(house, suite, arguments.kubernetes)?;
+        let mut command = suite_command(repository, suite, arguments.kubernetes)?;
         command.args(arguments.live.then_some("--live"));
         command.args(arguments.bless.then_some("--bless"));
         command.args(arguments.only.iter());
         match arguments.only {
-            // Its cases are in one suite, most often.
+            // With a filter, most suites have no matching case.
             Some(_) => process::run_filtered(&mut command),
             None => process::run_counted(&mut command),
         }
@@ -138,7 +138,7 @@ fn selected_suites(arguments: &Args) -> Vec<SuiteName> {
     SuiteName::ALL.into_iter().filter(is_wanted).collect()
 }
 
-/// Runs every suite, also after a failure: one run shows all that is wrong.
+/// Runs every suite, also after a failure, so that one run shows all problems.
 fn run_suites(
     suites: &[SuiteName],
     mut run: impl FnMut(SuiteName) -> Result<PassFailCounts, TaskError>,
@@ -169,18 +169,21 @@ fn run_suites(
     }
 }
 
-/// One suite as CI runs it, on programs that are built.
-pub(crate) fn run_suite(house: &Repository, suite: SuiteName) -> Result<PassFailCounts, TaskError> {
-    process::run_counted(&mut suite_command(house, suite, KubernetesVersion::V1_36)?)
+/// Runs one suite as CI does, with programs that are already built.
+pub(crate) fn run_suite(
+    repository: &Repository,
+    suite: SuiteName,
+) -> Result<PassFailCounts, TaskError> {
+    process::run_counted(&mut suite_command(repository, suite, KubernetesVersion::V1_36)?)
 }
 
-/// Without credentials a live suite must say what it needs and stop with status 2.
+/// Checks that a live suite without credentials names the missing variables and exits with status 2.
 pub(crate) fn check_live_requires_credentials(
-    house: &Repository,
+    repository: &Repository,
 ) -> Result<PassFailCounts, TaskError> {
     let mut tally = PassFailCounts::default();
     for suite in SuiteName::LIVE_SUITES {
-        let mut command = suite_command(house, suite, KubernetesVersion::V1_36)?;
+        let mut command = suite_command(repository, suite, KubernetesVersion::V1_36)?;
         let output = process::run_to_output(command.arg("--live").env_clear())?;
         let message = String::from_utf8_lossy(&output.stderr);
         if output.status.code() != Some(2) || !message.contains("AZURE_TENANT_ID") {
@@ -194,70 +197,73 @@ pub(crate) fn check_live_requires_credentials(
     Ok(tally)
 }
 
-/// Installs what a suite needs beside the programs of the workspace, and returns the command that runs
-/// it.
+/// Installs the programs of a suite that the workspace does not contain, and returns the command that runs
+/// the suite.
 fn suite_command(
-    house: &Repository,
+    repository: &Repository,
     suite: SuiteName,
     kubernetes: KubernetesVersion,
 ) -> Result<Command, TaskError> {
-    let flags = programs::suite_flags(house, suite, kubernetes)?;
-    let binaries = house.debug_binaries();
-    Ok(driver_command(house, &binaries, suite.name(), flags, &binaries.join("lanyard")))
+    let flags = programs::suite_flags(repository, suite, kubernetes)?;
+    let binaries = repository.debug_binaries();
+    Ok(driver_command(repository, &binaries, suite.name(), flags, &binaries.join("lanyard")))
 }
 
 fn driver_command(
-    house: &Repository,
+    repository: &Repository,
     binaries: &Path,
     suite: &str,
     flags: Vec<programs::SuiteFlag>,
     lanyard: &Path,
 ) -> Command {
     let mut command = Command::new(binaries.join("lanyard-conformance"));
-    command.current_dir(house.root()).arg(suite).arg("--lanyard").arg(lanyard);
-    command.arg("--hosted-cluster").arg(house.root().join("examples").join("hostedcluster.yaml"));
-    command.arg("--repository").arg(house.root());
+    command.current_dir(repository.root()).arg(suite).arg("--lanyard").arg(lanyard);
+    command
+        .arg("--hosted-cluster")
+        .arg(repository.root().join("examples").join("hostedcluster.yaml"));
+    command.arg("--repository").arg(repository.root());
     for flag in flags {
         command.args(flag);
     }
     command
 }
 
-/// The command that measures the node side, with a released binary of ours. It and the local Azure
-/// are released builds too: what they cost is in every number, of both sides.
+/// The command that runs the benchmark of the node plugin with a release build of lanyard. The driver and the
+/// local Azure are release builds too, because their cost is part of every measurement.
 pub(crate) fn node_benchmark_command(
-    house: &Repository,
+    repository: &Repository,
     lanyard: &Path,
 ) -> Result<Command, TaskError> {
-    let flags = programs::benchmark_flags(house, lanyard)?;
-    let binaries = build_benchmark_programs(house)?;
-    let mut command = driver_command(house, &binaries, "measure", flags, &binaries.join("lanyard"));
-    // As in the image. The processes of the other side do not know it.
+    let flags = programs::benchmark_flags(repository, lanyard)?;
+    let binaries = build_benchmark_programs(repository)?;
+    let mut command =
+        driver_command(repository, &binaries, "measure", flags, &binaries.join("lanyard"));
+    // The same variables as in the image. The peers do not use them.
     command.envs(image::base_files::allocator_variables(ImageKind::Node).iter().copied());
     Ok(command)
 }
 
-/// The command that measures the operator, with a released binary of ours. It is a released build
-/// too: what it does costs time of the same machine.
+/// The command that runs the benchmark of the operator with a release build of lanyard. The driver is a
+/// release build too, because it shares the processors.
 pub(crate) fn operator_benchmark_command(
-    house: &Repository,
+    repository: &Repository,
     lanyard: &Path,
 ) -> Result<Command, TaskError> {
-    let flags = programs::suite_flags(house, SuiteName::Operator, KubernetesVersion::V1_36)?;
-    let binaries = build_benchmark_programs(house)?;
-    let mut command = driver_command(house, &binaries, "measure-operator", flags, lanyard);
-    // As in the image.
+    let flags = programs::suite_flags(repository, SuiteName::Operator, KubernetesVersion::V1_36)?;
+    let binaries = build_benchmark_programs(repository)?;
+    let mut command = driver_command(repository, &binaries, "measure-operator", flags, lanyard);
+    // The same variables as in the image.
     command.envs(image::base_files::allocator_variables(ImageKind::Lanyard).iter().copied());
     Ok(command)
 }
 
-/// Builds the local Azure and what measures, with the same features for every benchmark: other features
-/// would compile all dependencies again. Returns their directory.
-fn build_benchmark_programs(house: &Repository) -> Result<PathBuf, TaskError> {
-    let mut build = house.cargo();
+/// Builds the local Azure and the benchmark driver, with the same features for every benchmark, because other
+/// features would recompile all dependencies. Returns their directory.
+fn build_benchmark_programs(repository: &Repository) -> Result<PathBuf, TaskError> {
+    let mut build = repository.cargo();
     build.args(["build", "--locked", "--release", "--package", "lanyard"]);
     process::run(build.args(["--package", "lanyard-conformance"]))?;
-    Ok(house.release_binaries())
+    Ok(repository.release_binaries())
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The target; all of them when none is named
+    /// The target [default: all targets]
     target: Option<String>,
-    /// How long each target runs
+    /// How many seconds each target runs
     #[arg(long, default_value_t = SMOKE_SECONDS)]
     seconds: u32,
 }
 
-/// How long CI runs each target.
+/// How many seconds CI runs each target.
 pub(crate) const SMOKE_SECONDS: u32 = 15;
 
 /// The targets of `fuzz/fuzz_targets`.
@@ -30,7 +30,7 @@ pub(crate) const TARGETS: [&str; 7] = [
     "node_policy",
 ];
 
-pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<PassFailCounts, TaskError> {
+pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<PassFailCounts, TaskError> {
     if let Some(name) = arguments.target.as_deref()
         && !TARGETS.contains(&name)
     {
@@ -40,11 +40,11 @@ pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<PassFailCounts
             known: TARGETS.join(", "),
         });
     }
-    build_targets(house)?;
+    build_targets(repository)?;
     let mut tally = PassFailCounts::default();
     for target in TARGETS {
         if arguments.target.as_deref().is_none_or(|wanted| wanted == target) {
-            run_target(house, target, arguments.seconds)?;
+            run_target(repository, target, arguments.seconds)?;
             tally += PassFailCounts::ONE_PASSED;
         }
     }
@@ -52,22 +52,27 @@ pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<PassFailCounts
     Ok(tally)
 }
 
-/// Builds every target with counters of coverage in our own crates. Crates of others are those of every
-/// other build.
-pub(crate) fn build_targets(house: &Repository) -> Result<(), TaskError> {
-    let mut command = house.cargo();
+/// Builds every target with coverage counters in the crates of this workspace. Dependencies are built without
+/// counters, so that all builds share them.
+pub(crate) fn build_targets(repository: &Repository) -> Result<(), TaskError> {
+    let mut command = repository.cargo();
     command.arg("build").args(workspace::ALL_PACKAGES);
     for target in TARGETS {
         command.args(["--bin", target]);
     }
-    let wrapper = house.root().join("fuzz").join("rustc-with-coverage.sh");
+    let wrapper = repository.root().join("fuzz").join("rustc-with-coverage.sh");
     process::run(command.env("RUSTC_WORKSPACE_WRAPPER", wrapper))
 }
 
-/// Runs one target that is built; finds of this run go to the built files, the seeds stay as committed.
-pub(crate) fn run_target(house: &Repository, target: &str, seconds: u32) -> Result<(), TaskError> {
+/// Runs one target, which must be built. New inputs are written to the target directory; the committed seeds
+/// stay unchanged.
+pub(crate) fn run_target(
+    repository: &Repository,
+    target: &str,
+    seconds: u32,
+) -> Result<(), TaskError> {
     let directory = |name: &str| {
-        let path = house.target_directory().join(name).join(target);
+        let path = repository.target_directory().join(name).join(target);
         std::fs::create_dir_all(&path).map_err(|source| TaskError::File {
             action: "create",
             path: path.clone(),
@@ -76,11 +81,11 @@ pub(crate) fn run_target(house: &Repository, target: &str, seconds: u32) -> Resu
         Ok::<_, TaskError>(path)
     };
     let (found, artifacts) = (directory("fuzz-corpus")?, directory("fuzz-artifacts")?);
-    let mut command = Command::new(house.debug_binaries().join(target));
-    command.arg(&found).arg(house.root().join("fuzz").join("corpus").join(target));
+    let mut command = Command::new(repository.debug_binaries().join(target));
+    command.arg(&found).arg(repository.root().join("fuzz").join("corpus").join(target));
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
     command.args(["-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=2048"]);
-    // No input may keep a thread of the node for long.
+    // Fails on inputs that would block a thread of the node plugin for long.
     command.arg("-timeout=10").arg(format!("-max_total_time={seconds}"));
     process::run(&mut command)
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask image`: the container images, from our own program and without a base.
+//! `cargo xtask image`: builds the container images from lanyard's program, without a base image.
 //!
-//! No tool for containers is needed: the binary is linked statically, everything else that a
-//! TLS client and a resolver read is put beside it, and the archive is written here. For those
-//! who build with buildah or docker the same files are staged for the `Containerfile`.
+//! No container tool is needed: the binary is linked statically, the files that a TLS client and a resolver
+//! read are added, and this task writes the archive. For builds with buildah or docker, the task stages the
+//! same files for the `Containerfile`.
 
 pub(crate) mod archive;
 pub(crate) mod base_files;
@@ -37,14 +37,14 @@ pub(crate) struct Args {
 enum ImageTaskCommand {
     /// Build images as archives (docker-archive), and stage their files
     Build(BuildImageArgs),
-    /// Build images, and try each in an empty root with a network of its own
+    /// Build images, and test each in an empty root with its own network namespace
     Try {
-        /// The image [default: each]
+        /// The image [default: all images]
         image: Option<ImageKind>,
     },
-    /// Record which functions of the node plugin run, for the layout of its program
+    /// Record which functions of the node plugin run, to order them in its program
     Record,
-    /// Put programs that are there into an image archive
+    /// Pack existing programs into an image archive
     Pack(PackImageArgs),
 }
 
@@ -56,29 +56,29 @@ struct BuildImageArgs {
     /// Build every image
     #[arg(long, conflicts_with = "image")]
     all: bool,
-    /// Optimize, as for what is pushed to a registry; takes minutes
+    /// Build with optimizations, as for a registry; takes minutes
     #[arg(long)]
     release: bool,
-    /// The name with its tag [default: localhost/IMAGE:VERSION]
+    /// The image name with its tag [default: localhost/IMAGE:VERSION]
     #[arg(long, value_name = "REFERENCE", conflicts_with = "all")]
     reference: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 struct PackImageArgs {
-    /// The name with its tag
+    /// The image name with its tag
     #[arg(long, value_name = "REFERENCE")]
     reference: String,
-    /// The program that runs, as a path in the image
+    /// The program to run, as a path in the image
     #[arg(long, value_name = "PATH")]
     entrypoint: String,
-    /// Add the public roots, and what the resolver reads
+    /// Add the public root certificates and the files that the resolver reads
     #[arg(long)]
     with_roots: bool,
-    /// Programs: a path in the image, and the file that goes there
+    /// Programs: a path in the image, and its source file
     #[arg(required = true, value_name = "PATH=FILE", value_parser = parse_file)]
     files: Vec<(String, PathBuf)>,
-    /// The archive
+    /// The path of the archive
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
 }
@@ -88,16 +88,16 @@ struct PackImageArgs {
 pub(crate) struct BuiltImage {
     /// The archive.
     pub(crate) archive: PathBuf,
-    /// The same files as a directory.
+    /// The directory with the same files.
     pub(crate) root: PathBuf,
 }
 
 /// How the program of an image is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BuildMode {
-    /// As the debug build of the workspace, whose dependencies are reused.
+    /// Like the debug build of the workspace, whose dependencies are reused.
     ForSuites,
-    /// As it is shipped: minutes of link-time optimization.
+    /// As released, with link-time optimization, which takes minutes.
     Release,
 }
 
@@ -110,18 +110,18 @@ impl BuildMode {
     }
 }
 
-pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError> {
+pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskError> {
     match &arguments.command {
-        ImageTaskCommand::Build(build) => build_all(house, build),
+        ImageTaskCommand::Build(build) => build_all(repository, build),
         ImageTaskCommand::Try { image } => {
-            workspace::build_programs(house)?;
-            for product in selected_kinds(*image) {
-                test_image(house, product, &build_for_suites(house, product)?)?;
+            workspace::build_programs(repository)?;
+            for image_kind in selected_kinds(*image) {
+                test_image(repository, image_kind, &build_for_suites(repository, image_kind)?)?;
             }
             Ok(())
         }
-        ImageTaskCommand::Record => record::record_functions(house),
-        ImageTaskCommand::Pack(pack) => self::pack_image(pack),
+        ImageTaskCommand::Record => record::record_functions(repository),
+        ImageTaskCommand::Pack(pack) => pack_image(pack),
     }
 }
 
@@ -129,55 +129,58 @@ fn selected_kinds(image: Option<ImageKind>) -> Vec<ImageKind> {
     image.map_or_else(|| ImageKind::ALL.into(), |image| vec![image])
 }
 
-fn build_all(house: &Repository, arguments: &BuildImageArgs) -> Result<(), TaskError> {
-    let quality = if arguments.release { BuildMode::Release } else { BuildMode::ForSuites };
-    for product in selected_kinds(arguments.image) {
-        let built = build(house, product, quality, arguments.reference.as_deref())?;
-        let reference = arguments.reference.clone().unwrap_or_else(|| product.reference());
+fn build_all(repository: &Repository, arguments: &BuildImageArgs) -> Result<(), TaskError> {
+    let mode = if arguments.release { BuildMode::Release } else { BuildMode::ForSuites };
+    for image_kind in selected_kinds(arguments.image) {
+        let built = build(repository, image_kind, mode, arguments.reference.as_deref())?;
+        let reference = arguments.reference.clone().unwrap_or_else(|| image_kind.reference());
         process::print_line(&format!("{reference} {}", built.archive.display()));
         process::print_line(&format!("files for the Containerfile: {}", built.root.display()));
     }
     Ok(())
 }
 
-/// The image for a conformance suite: as fast to compile as the debug build. It is written again only
-/// when its program or this program changed.
+/// Builds the image for a conformance suite, which compiles as fast as the debug build. The archive is
+/// written only if its program or this task changed.
 pub(crate) fn build_for_suites(
-    house: &Repository,
-    product: ImageKind,
+    repository: &Repository,
+    image_kind: ImageKind,
 ) -> Result<BuiltImage, TaskError> {
-    build(house, product, BuildMode::ForSuites, None)
+    build(repository, image_kind, BuildMode::ForSuites, None)
 }
 
-/// The image as it is shipped.
+/// Builds the image as released.
 pub(crate) fn build_release(
-    house: &Repository,
-    product: ImageKind,
+    repository: &Repository,
+    image_kind: ImageKind,
 ) -> Result<BuiltImage, TaskError> {
-    build(house, product, BuildMode::Release, None)
+    build(repository, image_kind, BuildMode::Release, None)
 }
 
 /// Compiles the program, statically linked, and writes the image.
 fn build(
-    house: &Repository,
-    product: ImageKind,
-    quality: BuildMode,
+    repository: &Repository,
+    image_kind: ImageKind,
+    mode: BuildMode,
     reference: Option<&str>,
 ) -> Result<BuiltImage, TaskError> {
-    let images = house.target_directory().join("image");
-    let directory = images.join(quality.mode_directory()).join(product.name());
+    let images = repository.target_directory().join("image");
+    let directory = images.join(mode.mode_directory()).join(image_kind.name());
     fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
-    // An archive names its image: one with another name must not be taken for the default.
+    // An archive contains the image name, so an archive with another name must not replace the default one.
     let suffix = if reference.is_none() { "tar" } else { "renamed.tar" };
     let built =
         BuiltImage { archive: directory.with_extension(suffix), root: directory.join("root") };
-    // The programs of all images have one name: until this one's is copied, nobody else compiles.
+    // The programs of all images have the same path, so only one image is compiled at a time until its
+    // program is copied.
     let lock = images.join("lock");
     let lock_file = File::create(&lock).map_err(file_error("make", &lock))?;
     lock_file.lock().map_err(file_error("lock", &lock))?;
-    let program = match quality {
-        BuildMode::ForSuites => compile_for_suites(house, product, &images.join("programs"))?,
-        BuildMode::Release => compile_release(house, product, &images.join("target"))?,
+    let program = match mode {
+        BuildMode::ForSuites => {
+            compile_for_suites(repository, image_kind, &images.join("programs"))?
+        }
+        BuildMode::Release => compile_release(repository, image_kind, &images.join("target"))?,
     };
     if reference.is_none() && is_archive_current(&built.archive, &program) {
         return Ok(built);
@@ -200,49 +203,53 @@ fn build(
     entries.push(ImageEntry::program("lanyard", bytes));
     stage_files(&entries, &built.root)?;
     let image = ContainerImage {
-        reference: reference.map_or_else(|| product.reference(), str::to_owned),
+        reference: reference.map_or_else(|| image_kind.reference(), str::to_owned),
         entrypoint: vec!["/lanyard".to_owned()],
-        environment: base_files::image_environment(product),
+        environment: base_files::image_environment(image_kind),
         entries,
     };
-    // Renamed when it is whole: a part of an archive would be newer than its program, too.
+    // Renamed when it is complete: an incomplete archive would otherwise count as current, because it is
+    // newer than its program.
     let part = directory.with_extension("part");
     fs::write(&part, image.to_archive()?).map_err(file_error("write", &part))?;
     fs::rename(&part, &built.archive).map_err(file_error("rename", &part))?;
     Ok(built)
 }
 
-/// Links the debug build of the workspace statically: only the package `lanyard` is compiled again.
-/// The program goes to a directory of its own, beside that of the ordinary debug build.
+/// Links the debug build of the workspace statically, which recompiles only the package `lanyard`. The
+/// program has its own directory, next to the normal debug build.
 fn compile_for_suites(
-    house: &Repository,
-    product: ImageKind,
+    repository: &Repository,
+    image_kind: ImageKind,
     programs: &Path,
 ) -> Result<PathBuf, TaskError> {
-    let mut cargo = house.cargo();
+    let mut cargo = repository.cargo();
     cargo.args(["rustc", "--locked", "--package", "lanyard", "--bin", "lanyard"]);
-    cargo.args(["--no-default-features", "--features", product.features_for_suites()]);
+    cargo.args(["--no-default-features", "--features", image_kind.features_for_suites()]);
     cargo.args(["--", "-C", "target-feature=+crt-static", "-C", "strip=symbols", "-D", "warnings"]);
-    cargo.env("CARGO_BUILD_BUILD_DIR", house.target_directory()).env("CARGO_TARGET_DIR", programs);
+    cargo
+        .env("CARGO_BUILD_BUILD_DIR", repository.target_directory())
+        .env("CARGO_TARGET_DIR", programs);
     process::run(&mut cargo)?;
     Ok(programs.join("debug").join("lanyard"))
 }
 
 fn compile_release(
-    house: &Repository,
-    product: ImageKind,
+    repository: &Repository,
+    image_kind: ImageKind,
     directory: &Path,
 ) -> Result<PathBuf, TaskError> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let program = directory.join(&target).join(product.profile()).join("lanyard");
-    let layout = LinkOrderFiles::of(house, product);
+    let program = directory.join(&target).join(image_kind.profile()).join("lanyard");
+    let layout = LinkOrderFiles::of(repository, image_kind);
     let compile = |arguments: &[String]| {
-        let mut cargo = house.cargo();
-        cargo.args(["rustc", "--locked", "--profile", product.profile()]);
+        let mut cargo = repository.cargo();
+        cargo.args(["rustc", "--locked", "--profile", image_kind.profile()]);
         cargo.args(["--package", "lanyard", "--bin", "lanyard", "--no-default-features"]);
-        cargo.args(["--features", product.features(), "--target", &target, "--target-dir"]);
+        cargo.args(["--features", image_kind.features(), "--target", &target, "--target-dir"]);
         cargo.arg(directory).arg("--").args(arguments);
-        // Relocations are packed: they are most of what a start reads of the file and nobody ever after.
+        // Packed relocations: a start reads all relocations once, and they are most of the file content that
+        // it reads.
         let flags =
             "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -D warnings";
         process::run(cargo.env("RUSTFLAGS", flags))
@@ -251,13 +258,13 @@ fn compile_release(
         compile(&[])?;
         return Ok(program);
     };
-    // The names of functions are known once the program is linked: if the order changes by them, it is
-    // linked once more.
+    // The names of functions are known only after linking. If they change the order, the program is linked
+    // again.
     layout.create_empty_order()?;
     compile(&layout.linker_arguments())?;
     if layout.update_order()? {
-        let mut clean = house.cargo();
-        clean.args(["clean", "--profile", product.profile(), "--package", "lanyard"]);
+        let mut clean = repository.cargo();
+        clean.args(["clean", "--profile", image_kind.profile(), "--package", "lanyard"]);
         process::run(clean.args(["--target", &target, "--target-dir"]).arg(directory))?;
         compile(&layout.linker_arguments())?;
         layout.record_linked_order()?;
@@ -265,8 +272,7 @@ fn compile_release(
     Ok(program)
 }
 
-/// Whether an archive was written after its program, and after this program, which decides what else
-/// is in it.
+/// Whether an archive is newer than its program and than this task, which determines its other files.
 fn is_archive_current(archive: &Path, program: &Path) -> bool {
     let time = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).ok();
     let this = std::env::current_exe().ok().and_then(|path| time(&path));
@@ -275,19 +281,19 @@ fn is_archive_current(archive: &Path, program: &Path) -> bool {
     })
 }
 
-/// Runs the tests of an image, whose program is built, in a network namespace that ends with it.
+/// Tests an image, whose program is built, in its own network namespace.
 fn test_image(
-    house: &Repository,
-    product: ImageKind,
+    repository: &Repository,
+    image_kind: ImageKind,
     built: &BuiltImage,
 ) -> Result<PassFailCounts, TaskError> {
     let mut command = Command::new("unshare");
-    command.arg("--net").arg(house.debug_binaries().join("lanyard-conformance-image"));
+    command.arg("--net").arg(repository.debug_binaries().join("lanyard-conformance-image"));
     command.arg("--root").arg(&built.root);
-    for name in product.commands() {
+    for name in image_kind.commands() {
         command.arg("--command").arg(name);
     }
-    for variable in base_files::image_environment(product) {
+    for variable in base_files::image_environment(image_kind) {
         command.arg("--environment").arg(variable);
     }
     process::run_counted(&mut command)
@@ -318,7 +324,7 @@ fn stage_files(entries: &[ImageEntry], root: &Path) -> Result<(), TaskError> {
     entries.iter().try_for_each(|entry| entry.write_below(root).map_err(file_error("stage", root)))
 }
 
-/// `PATH=FILE`; the path is one in the image, with or without its first slash.
+/// Parses `PATH=FILE`. The path is a path in the image, with or without its leading slash.
 fn parse_file(text: &str) -> Result<(String, PathBuf), &'static str> {
     let (path, file) = text.split_once('=').ok_or("write PATH=FILE")?;
     let path = path.trim_start_matches('/');
@@ -334,32 +340,32 @@ fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) 
     move |source| TaskError::File { action, path, source }
 }
 
-/// The stage of CI: no image holds what it must not, each image can be built, and it works.
-pub(crate) fn check(house: &Repository) -> Result<PassFailCounts, TaskError> {
-    let mut tally = check_dependencies(house)?;
-    for product in ImageKind::ALL {
-        tally += test_image(house, product, &build_for_suites(house, product)?)?;
+/// The CI stage: checks the dependencies of each image, builds it and tests it.
+pub(crate) fn check(repository: &Repository) -> Result<PassFailCounts, TaskError> {
+    let mut tally = check_dependencies(repository)?;
+    for image_kind in ImageKind::ALL {
+        tally += test_image(repository, image_kind, &build_for_suites(repository, image_kind)?)?;
     }
     Ok(tally)
 }
 
-/// Which packages and features the program of each image is compiled from.
-fn check_dependencies(house: &Repository) -> Result<PassFailCounts, TaskError> {
+/// Checks the packages and features that the program of each image is compiled from.
+fn check_dependencies(repository: &Repository) -> Result<PassFailCounts, TaskError> {
     let mut tally = PassFailCounts::default();
     let mut findings = Vec::new();
-    for product in ImageKind::ALL {
-        let mut tree = house.cargo();
+    for image_kind in ImageKind::ALL {
+        let mut tree = repository.cargo();
         tree.args(["tree", "--locked", "--package", "lanyard", "--no-default-features"]);
-        tree.args(["--features", product.features(), "--edges", "normal,build"]);
+        tree.args(["--features", image_kind.features(), "--edges", "normal,build"]);
         tree.args(["--prefix", "none", "--format", "{p} {f}"]);
         let graph = process::capture_stdout(&mut tree)?;
-        findings.extend(product.find_forbidden(&String::from_utf8_lossy(&graph)));
+        findings.extend(image_kind.find_forbidden(&String::from_utf8_lossy(&graph)));
         tally += PassFailCounts::ONE_PASSED;
     }
     if findings.is_empty() {
         return Ok(tally);
     }
-    Err(TaskError::Findings { check: "what an image must not hold", findings })
+    Err(TaskError::Findings { check: "forbidden packages or features in images", findings })
 }
 
 #[cfg(test)]
@@ -367,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_the_image_stays_below_its_root() {
+    fn image_paths_stay_below_the_root() {
         assert_eq!(parse_file("/bin/a=b"), Ok(("bin/a".to_owned(), "b".into())));
         for text in ["a", "=b", "../a=b", "a/../b=c", "a//b=c", "/=b"] {
             assert!(parse_file(text).is_err(), "{text}");

@@ -1,7 +1,7 @@
-//! `cargo xtask layers`: the arrows between crates point strictly down.
+//! `cargo xtask layers`: checks that crates depend only on crates of lower layers.
 //!
-//! The table below is the only place that says which crate stands on which layer. A crate that
-//! is missing from it fails the check, so a new crate starts with a decision.
+//! The table below is the only place that assigns crates to layers. A crate that is missing from the table
+//! fails the check, so adding a crate requires a decision.
 
 mod graph;
 
@@ -12,28 +12,28 @@ use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// Where a crate stands: it may depend on lower layers only.
+/// The layer of a crate. A crate may depend only on lower layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CrateLayer {
-    /// Words and time.
+    /// Vocabulary and time.
     Foundation = 0,
-    /// One subject each, without knowledge of the others.
+    /// Independent libraries with one subject each.
     Libraries = 1,
-    /// Decisions, and the transports.
+    /// The functional core and the transports.
     CoreAndTransports = 2,
-    /// Roads that use both.
+    /// Services for vaults, which use the core and the transports.
     VaultServices = 3,
-    /// Long-running parts; the Kubernetes client begins here.
+    /// Long-running components. The Kubernetes client is allowed from here on.
     LongRunning = 4,
-    /// Compositions that decide nothing.
+    /// Compositions without rules of their own.
     Composition = 5,
     /// The binary.
     Binary = 6,
-    /// Servers and stand-ins for tests.
+    /// Servers and fakes for tests.
     TestSupport = 7,
-    /// What judges stand on: other people's programs, run by us.
+    /// The test cluster, which runs third-party programs.
     TestCluster = 8,
-    /// Judges and tools: nothing depends on them.
+    /// Conformance suites and tools. No crate depends on them.
     Tooling = 9,
 }
 
@@ -64,33 +64,33 @@ const LAYERS: &[(&str, CrateLayer)] = &[
     ("xtask", CrateLayer::Tooling),
 ];
 
-/// The local Azure shares only words and time with the rest, so that a misreading of Azure
-/// cannot pass on both sides; and only these link it.
+/// The local Azure shares only the vocabulary and the clock with the other crates, so that a misunderstanding
+/// of Azure does not affect both sides of a test. Only these crates may link it.
 const EMULATOR: &str = "lanyard-emulator";
 const EMULATOR_USES: [&str; 2] = ["lanyard-clock", "lanyard-vocabulary"];
 const EMULATOR_USERS: [&str; 3] = ["lanyard", "lanyard-fuzz", "lanyard-up"];
 
-/// Dev-dependencies that may point up: the tests of the node plugin call its CSI socket as the
-/// kubelet does, and the stand-in for the kubelet uses nothing of the node plugin.
+/// Dev-dependencies that may point to a higher layer: the tests of the node plugin call its CSI socket
+/// through the kubelet fake, which does not depend on the node plugin.
 const ALLOWED_DEV_EDGES: [(&str, &str); 1] = [("lanyard-node", "lanyard-kubelet")];
 
-/// Pure crates: no runtime anywhere below them.
+/// Crates that must not depend on an async runtime, not even indirectly.
 const RUNTIME_FREE_CRATES: [&str; 2] = ["lanyard-vocabulary", "lanyard-desired"];
 
-/// The transport to the Kubernetes API, below everything else that has a client for it.
+/// The transport to the Kubernetes API. It is below all other crates with a Kubernetes client.
 const KUBERNETES: &str = "lanyard-kubernetes";
 
 /// Clients of the Kubernetes API.
 const KUBERNETES_CLIENTS: [&str; 3] = ["kube", "kube-client", "kube-runtime"];
 
-/// Crates whose direct use is decided against: errors are typed, time is jiff, YAML is
-/// serde-saphyr, and there is one crypto backend. deny.toml bans most of them altogether.
+/// Crates that must not be used directly: errors are typed, time is jiff, YAML is serde-saphyr, and there is
+/// one crypto backend. deny.toml bans most of them entirely.
 const BANNED_CRATES: [&str; 8] =
     ["anyhow", "chrono", "native-tls", "openssl", "ring", "rsa", "serde_yaml", "serde_yml"];
 
-/// Checks the graph of the workspace; returns the number of edges that were looked at.
-pub(crate) fn check(house: &Repository) -> Result<usize, TaskError> {
-    let mut command = house.cargo();
+/// Checks the dependency graph of the workspace; returns the number of checked dependencies.
+pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
+    let mut command = repository.cargo();
     command.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
     let answer = process::capture_stdout(&mut command)?;
     let graph = CrateGraph::parse(&answer)
@@ -98,17 +98,20 @@ pub(crate) fn check(house: &Repository) -> Result<usize, TaskError> {
     let mut findings = layer_findings(&graph);
     findings.extend(rows_without_crate(&graph));
     if !findings.is_empty() {
-        return Err(TaskError::Findings { check: "arrows that do not point down", findings });
+        return Err(TaskError::Findings {
+            check: "dependencies that do not point to a lower layer",
+            findings,
+        });
     }
     let edges = graph.members().map(|member| member.edges.len()).sum();
     process::print_line(&format!(
-        "{} crates, {edges} edges, all of them down",
+        "{} crates, {edges} dependencies, all on lower layers",
         graph.members().count()
     ));
     Ok(edges)
 }
 
-/// Rows of the table whose crate does not exist.
+/// Rows of the table without a crate.
 fn rows_without_crate(graph: &CrateGraph) -> Vec<String> {
     let stale = LAYERS.iter().filter(|(name, _)| !graph.is_member(name));
     stale.map(|(name, _)| format!("{name} is in the table of layers and no crate")).collect()
@@ -127,7 +130,7 @@ fn layer_findings(graph: &CrateGraph) -> Vec<String> {
         if RUNTIME_FREE_CRATES.contains(&member.name.as_str())
             && graph.depends_on(&member.name, "tokio")
         {
-            found.push(format!("{} reaches tokio, and is pure", member.name));
+            found.push(format!("{} must not depend on tokio", member.name));
         }
     }
     found
@@ -146,7 +149,7 @@ fn edge_finding(
     let why = if edge.to == EMULATOR && !EMULATOR_USERS.contains(&from.name.as_str()) {
         "the local Azure is reached over a socket, never linked".to_owned()
     } else if from.name == EMULATOR && !EMULATOR_USES.contains(&edge.to.as_str()) {
-        "the local Azure shares only words and time with the clients".to_owned()
+        "the local Azure shares only the vocabulary and the clock with the clients".to_owned()
     } else if layer_of(&edge.to).is_some_and(|below| below >= layer) && !is_test_edge(from, edge) {
         format!("{layer:?} may use lower layers only")
     } else if from.published && edge.is_shipped() && !graph.is_published(&edge.to) {
@@ -168,7 +171,7 @@ fn external_dependency_finding(
 ) -> Option<&'static str> {
     let to = edge.to.as_str();
     if BANNED_CRATES.contains(&to) {
-        return Some("decided against: see DECIDED_AGAINST");
+        return Some("the crate is banned: see BANNED_CRATES");
     }
     let transports = from.name == KUBERNETES;
     if KUBERNETES_CLIENTS.contains(&to) && layer < CrateLayer::LongRunning && !transports {

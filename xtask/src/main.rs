@@ -1,8 +1,8 @@
-//! The commands of the house: the same on every machine, locally and in CI.
+//! The development tasks of this repository. They work the same locally and in CI.
 //!
-//! `cargo xtask test` needs Rust, a C compiler and `cmake`. `cargo xtask ci` is everything that must hold before a
-//! change is merged. What a command needs beyond Rust it installs into the tool cache, or it
-//! fails and says what is missing; nothing is skipped in silence.
+//! `cargo xtask test` needs Rust, a C compiler and `cmake`. `cargo xtask ci` runs every check that must pass
+//! before a change is merged. A task installs the other programs that it needs into the tool cache, or fails
+//! and names the missing program; no check is skipped silently.
 
 mod auxiliary_workspaces;
 mod bench;
@@ -47,31 +47,32 @@ enum XtaskCommand {
     Check,
     /// Run everything that CI runs, with the seconds of each stage
     Ci(ci::Args),
-    /// Write the page of outcome codes out of their table
+    /// Generate the documentation page of the outcome codes
     Outcomes,
-    /// Check that the arrows between crates point down
+    /// Check that crates depend only on lower layers
     Layers,
-    /// Check file lengths, names and other habits that no lint sees
+    /// Check file lengths, names and other conventions without a lint
     Tidy,
     /// Generate the Rust of the .proto files, and the CRDs
     Codegen(codegen::Args),
     /// Run one conformance suite, or all of them
     Conformance(conformance::Args),
-    /// Measure ourselves beside our peers
+    /// Compare lanyard with its peers
     Bench(bench::Args),
     /// Install tools into the tool cache
     Tools(tools::Args),
     /// Run a real one-node cluster on loopback
     Cluster(cluster::Args),
-    /// Build, record and try the container images
+    /// Build, record and test the container images
     Image(image::Args),
-    /// Fuzz one target, or all of them, for a while
+    /// Fuzz one target, or all of them, for a limited time
     Fuzz(fuzz::Args),
 }
 
 fn main() -> ExitCode {
     let arguments = Args::parse();
-    match Repository::from_environment().and_then(|house| run(&arguments.command, &house)) {
+    match Repository::from_environment().and_then(|repository| run(&arguments.command, &repository))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             process::print_error(&error);
@@ -80,20 +81,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(task: &XtaskCommand, house: &Repository) -> Result<(), TaskError> {
+fn run(task: &XtaskCommand, repository: &Repository) -> Result<(), TaskError> {
     match task {
-        XtaskCommand::Test => test::run(house).map(drop),
-        XtaskCommand::Check => check::run(house),
-        XtaskCommand::Ci(arguments) => ci::run(house, arguments),
-        XtaskCommand::Outcomes => outcomes::run(house),
-        XtaskCommand::Layers => layers::check(house).map(drop),
-        XtaskCommand::Tidy => tidy::check(house).map(drop),
-        XtaskCommand::Codegen(arguments) => codegen::run(house, arguments),
-        XtaskCommand::Conformance(arguments) => conformance::run(house, arguments).map(drop),
-        XtaskCommand::Bench(arguments) => bench::run(house, arguments),
-        XtaskCommand::Tools(arguments) => tools::run(house, arguments),
-        XtaskCommand::Cluster(arguments) => cluster::run(house, arguments),
-        XtaskCommand::Image(arguments) => image::run(house, arguments),
-        XtaskCommand::Fuzz(arguments) => fuzz::run(house, arguments).map(drop),
+        XtaskCommand::Test => test::run(repository).map(drop),
+        XtaskCommand::Check => check::run(repository),
+        XtaskCommand::Ci(arguments) => ci::run(repository, arguments),
+        XtaskCommand::Outcomes => outcomes::run(repository),
+        XtaskCommand::Layers => layers::check(repository).map(drop),
+        XtaskCommand::Tidy => tidy::check(repository).map(drop),
+        XtaskCommand::Codegen(arguments) => codegen::run(repository, arguments),
+        XtaskCommand::Conformance(arguments) => conformance::run(repository, arguments).map(drop),
+        XtaskCommand::Bench(arguments) => bench::run(repository, arguments),
+        XtaskCommand::Tools(arguments) => tools::run(repository, arguments),
+        XtaskCommand::Cluster(arguments) => cluster::run(repository, arguments),
+        XtaskCommand::Image(arguments) => image::run(repository, arguments),
+        XtaskCommand::Fuzz(arguments) => fuzz::run(repository, arguments).map(drop),
     }
 }

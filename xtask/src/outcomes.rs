@@ -1,4 +1,4 @@
-//! `cargo xtask outcomes`: the page of outcome codes, out of their table.
+//! `cargo xtask outcomes`: generates the documentation page of the outcome codes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,12 +9,12 @@ use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// The page, below the root of the repository.
+/// The path of the page in the repository.
 const PAGE_PATH: &str = "docs/outcomes.md";
 
-/// Writes the page. That it is up to date is one of the tests below.
-pub(crate) fn run(house: &Repository) -> Result<(), TaskError> {
-    let path = house.root().join(PAGE_PATH);
+/// Writes the page. A test below checks that it is up to date.
+pub(crate) fn run(repository: &Repository) -> Result<(), TaskError> {
+    let path = repository.root().join(PAGE_PATH);
     fs::write(&path, outcomes_page()).map_err(|source| TaskError::File {
         action: "write",
         path: path.clone(),
@@ -49,17 +49,18 @@ fn outcomes_page() -> String {
         }
         for code in codes {
             let text = code.text();
-            let heals = match text.healing {
-                RecoveryMode::ByItself => "The kubelet asks again, and it may heal by itself.",
+            let recovery = match text.healing {
+                RecoveryMode::ByItself => {
+                    "The kubelet retries, and a retry may succeed without a change."
+                }
                 RecoveryMode::Never => {
-                    "It does not heal by itself: the kubelet asks again and gets the same answer \
-                     until somebody changes something."
+                    "Retries do not help: the kubelet gets the same error until you fix the cause."
                 }
             };
             let (name, meaning, hint) = (text.name, text.meaning, text.hint);
             push_line(
                 &mut page,
-                &format!("\n### {name}\n\n{meaning}\n{heals}\n\nNext step: {hint}."),
+                &format!("\n### {name}\n\n{meaning}\n{recovery}\n\nNext step: {hint}."),
             );
         }
     }
@@ -76,21 +77,21 @@ const PAGE_HEADER: &str = "\
 
 # Outcome codes
 
-What can become of a volume, other than that all is well. A code is stable: scripts, alerts and
-runbooks may depend on it. It is seen as
+The codes for the problems of a volume. Codes are stable: scripts, alerts and runbooks may depend
+on them. A code appears as
 
 - the reason of an event of the pod (`kubectl describe pod`), together with the reasons of the
-  Secrets Store CSI driver, whose spelling is kept where it has one for the same thing;
+  Secrets Store CSI driver, whose reasons are reused where one exists for the same problem;
 - the label `code` of the metric `lanyard_node_outcomes_total`, which has no other values;
 - the field `code` of a log line;
 - `outcome` in the annotation `lanyard.dev/volume-facts` of the SecretProviderClassPodStatus, while
-  the volume is not well, and `cause` where that came from another;
-- the beginning of a gRPC status of `azure.sock`, for drivers that are not ours.
+  the volume has a problem, and `cause` if another problem caused it;
+- the prefix of a gRPC status message of `azure.sock`, for other drivers.
 
-A volume that is mounted already keeps what it holds whatever the code. The message beside a code
-says what was tried and what came back, and often knows a better next step than this page.
+A mounted volume keeps its content, regardless of the code. The message of a code contains the failed
+operation and the server's response, and often a more specific next step than this page.
 
-| code | hop | heals by itself |
+| code | hop | recovers by itself |
 |---|---|---|
 ";
 
@@ -99,13 +100,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_page_is_what_the_table_says() {
+    fn committed_outcomes_page_is_up_to_date() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE_PATH);
-        let committed = fs::read_to_string(path).expect("the page is there");
-        assert!(
-            committed == outcomes_page(),
-            "run `cargo xtask outcomes` and commit what it writes"
-        );
+        let committed = fs::read_to_string(path).expect("the page exists");
+        assert!(committed == outcomes_page(), "run `cargo xtask outcomes` and commit the result");
     }
 
     #[test]

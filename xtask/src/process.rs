@@ -1,4 +1,4 @@
-//! Running other programs, and counting what they report.
+//! Runs other programs, and counts the test results that they report.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::task_error::TaskError;
 
-/// How many checks passed and failed, and how many were left out.
+/// The numbers of passed, failed and ignored checks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PassFailCounts {
     pub(crate) passed: usize,
@@ -19,17 +19,17 @@ pub(crate) struct PassFailCounts {
 }
 
 impl PassFailCounts {
-    /// One check that held.
+    /// One passed check.
     pub(crate) const ONE_PASSED: Self = Self { passed: 1, failed: 0, ignored: 0 };
-    /// One check that did not.
+    /// One failed check.
     pub(crate) const ONE_FAILED: Self = Self { passed: 0, failed: 1, ignored: 0 };
 
-    /// Whether something was looked at, and all of it held.
+    /// Whether at least one check ran, and all checks passed.
     pub(crate) const fn all_passed(self) -> bool {
         self.failed == 0 && self.passed > 0
     }
 
-    /// Reads what [`PassFailCounts`] displays.
+    /// Parses the `Display` form of [`PassFailCounts`].
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut tally = Self::default();
         for part in line.trim().split(", ") {
@@ -45,7 +45,7 @@ impl PassFailCounts {
         Some(tally)
     }
 
-    /// Reads the closing line of a test program: `test result: ok. 3 passed; 0 failed; …`.
+    /// Parses the closing line of a test program: `test result: ok. 3 passed; 0 failed; …`.
     pub(crate) fn parse_closing_line(line: &str) -> Option<Self> {
         let counts = line.trim().strip_prefix("test result:")?;
         let count = |word: &str| {
@@ -57,7 +57,7 @@ impl PassFailCounts {
     }
 }
 
-/// `3 passed, 0 failed`; what was left out is told where something was.
+/// `3 passed, 0 failed`, with the number of ignored checks if it is not 0.
 impl fmt::Display for PassFailCounts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} passed, {} failed", self.passed, self.failed)?;
@@ -76,14 +76,14 @@ impl AddAssign for PassFailCounts {
     }
 }
 
-/// Measures how long a stage takes.
+/// Measures the duration of a stage.
 #[derive(Debug)]
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
     #[expect(
         clippy::disallowed_methods,
-        reason = "a stopwatch for people: no decision depends on it, and xtask links none of our crates"
+        reason = "a stopwatch for people: no decision depends on it, and xtask links no crate of the product"
     )]
     pub(crate) fn start() -> Self {
         Self(Instant::now())
@@ -94,14 +94,14 @@ impl Stopwatch {
     }
 }
 
-/// Writes a line for the reader at once.
+/// Prints a line and flushes standard output.
 pub(crate) fn print_line(line: &str) {
     let mut out = io::stdout().lock();
-    // A reader that went away (`| head`) is no reason to stop the work.
+    // A closed pipe (`| head`) does not stop the task.
     writeln!(out, "{line}").and_then(|()| out.flush()).unwrap_or_default();
 }
 
-/// Writes an error with its causes and its hint.
+/// Prints an error with its causes and its hint.
 pub(crate) fn print_error(error: &TaskError) {
     let mut text = format!("error: {error}");
     let mut source = error.source();
@@ -117,23 +117,23 @@ pub(crate) fn print_error(error: &TaskError) {
     writeln!(io::stderr().lock(), "{text}").unwrap_or_default();
 }
 
-/// Runs a command with our own output and fails when it fails.
+/// Runs a command that inherits the standard streams; fails if the command fails.
 pub(crate) fn run(command: &mut Command) -> Result<(), TaskError> {
     let status = command.status().map_err(|source| start_error(command, source))?;
     if status.success() { Ok(()) } else { Err(command_failed(command, &status.to_string())) }
 }
 
-/// Runs a command, passes its standard output on and adds up its closing lines. A command that
-/// counts nothing has shown nothing, and fails.
+/// Runs a command, forwards its standard output and adds up its closing lines. Fails if the command counts no
+/// passed check.
 pub(crate) fn run_counted(command: &mut Command) -> Result<PassFailCounts, TaskError> {
     let tally = run_filtered(command)?;
     if tally.all_passed() {
         return Ok(tally);
     }
-    Err(command_failed(command, &format!("nothing to show ({tally})")))
+    Err(command_failed(command, &format!("no passed check ({tally})")))
 }
 
-/// The same where a filter may leave nothing to count.
+/// Like [`run_counted`], for commands with a filter, which may count no check.
 pub(crate) fn run_filtered(command: &mut Command) -> Result<PassFailCounts, TaskError> {
     command.stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|source| start_error(command, source))?;
@@ -147,10 +147,10 @@ pub(crate) fn run_filtered(command: &mut Command) -> Result<PassFailCounts, Task
     Err(command_failed(command, &format!("{status} ({tally})")))
 }
 
-/// Passes every line on and adds up the closing lines among them.
+/// Forwards every line and adds up the counts of closing lines.
 ///
-/// A test may print anything: what is no UTF-8 is shown as well as it can be. Stopping to read
-/// would break the pipe, and fail every test program after it.
+/// Tests may print arbitrary bytes, so invalid UTF-8 is replaced. If reading stopped early, the broken pipe
+/// would fail all following test programs.
 fn count_closing_lines(mut output: impl BufRead, mut pass_on: impl FnMut(&str)) -> PassFailCounts {
     let mut tally = PassFailCounts::default();
     let mut line = Vec::new();
@@ -165,7 +165,7 @@ fn count_closing_lines(mut output: impl BufRead, mut pass_on: impl FnMut(&str)) 
     tally
 }
 
-/// Runs a command and returns what it wrote; its standard error stays ours.
+/// Runs a command and returns its standard output; it inherits standard error.
 pub(crate) fn capture_stdout(command: &mut Command) -> Result<Vec<u8>, TaskError> {
     command.stderr(Stdio::inherit());
     let output = run_to_output(command)?;
@@ -176,12 +176,12 @@ pub(crate) fn capture_stdout(command: &mut Command) -> Result<Vec<u8>, TaskError
     }
 }
 
-/// Runs a command to its end, whatever that is.
+/// Runs a command and returns its output, regardless of its exit status.
 pub(crate) fn run_to_output(command: &mut Command) -> Result<Output, TaskError> {
     command.output().map_err(|source| start_error(command, source))
 }
 
-/// The command as a person would type it, without the environment.
+/// The command line as typed in a shell, without the environment.
 pub(crate) fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut text = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -196,7 +196,7 @@ fn start_error(command: &Command, source: io::Error) -> TaskError {
     TaskError::Start { program: command.get_program().to_string_lossy().into_owned(), source }
 }
 
-/// A command that ran and did not reach its goal.
+/// The error of a command that ran and failed.
 pub(crate) fn command_failed(command: &Command, outcome: &str) -> TaskError {
     TaskError::Failed { command: command_line(command), outcome: outcome.to_owned() }
 }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_several_programs_add_up_and_every_line_is_passed_on() {
+    fn counts_are_summed_and_lines_are_forwarded() {
         let output = "running 2 tests\ntest result: ok. 2 passed; 0 failed;\n\
                       test result: FAILED. 3 passed; 1 failed;\n";
         let mut lines = Vec::new();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_read_as_it_is_displayed() {
+    fn counts_round_trip_through_text() {
         for tally in [
             PassFailCounts::ONE_PASSED,
             PassFailCounts::ONE_FAILED,
@@ -260,20 +260,20 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_without_counting_still_fails() {
+    fn failed_program_without_counts_fails() {
         assert!(matches!(run_counted(&mut Command::new("false")), Err(TaskError::Failed { .. })));
     }
 
     #[test]
     fn program_without_counts_fails() {
         let line = "test result: ok. 0 passed; 0 failed; 3 ignored; 0 measured; 9 filtered out";
-        let ignored = PassFailCounts::parse_closing_line(line).expect("it is one");
+        let ignored = PassFailCounts::parse_closing_line(line).expect("it is a closing line");
         assert_eq!(ignored.to_string(), "0 passed, 0 failed, 3 ignored");
         for nothing in [PassFailCounts::default(), ignored, PassFailCounts::ONE_FAILED] {
             assert!(!nothing.all_passed(), "{nothing}");
         }
         assert!(PassFailCounts { ignored: 3, ..PassFailCounts::ONE_PASSED }.all_passed());
-        // It says nothing that could be counted, here or by whoever counts these tests.
+        // The program prints nothing that this test, or a program that counts its output, could count.
         assert!(matches!(run_counted(&mut Command::new("true")), Err(TaskError::Failed { .. })));
     }
 

@@ -1,4 +1,4 @@
-//! Where things are: the workspace, the tool cache, cargo. The environment is read here only.
+//! The paths of the repository, the tool cache and cargo. No other module reads the environment.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::task_error::TaskError;
 
-/// The places that every task needs.
+/// The paths that every task needs.
 #[derive(Debug)]
 pub(crate) struct Repository {
     root: PathBuf,
@@ -18,8 +18,8 @@ pub(crate) struct Repository {
 }
 
 impl Repository {
-    /// Reads the environment: `XDG_CACHE_HOME` or `HOME` for the cache, `CARGO` for cargo,
-    /// `CARGO_TARGET_DIR` for built files, `PATH` for programs.
+    /// Reads the environment: `XDG_CACHE_HOME` or `HOME` for the cache, `CARGO` for cargo, `CARGO_TARGET_DIR`
+    /// for built files, `PATH` for programs.
     pub(crate) fn from_environment() -> Result<Self, TaskError> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
@@ -41,7 +41,7 @@ impl Repository {
         })
     }
 
-    /// The directory of the workspace.
+    /// The root directory of the repository.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -56,12 +56,12 @@ impl Repository {
         self.cache.join("clusters")
     }
 
-    /// The directory of the programs that `cargo build` makes.
+    /// The directory of the programs that `cargo build` builds.
     pub(crate) fn debug_binaries(&self) -> PathBuf {
         self.target_directory.join("debug")
     }
 
-    /// The directory of the programs that `cargo build --release` makes.
+    /// The directory of the programs that `cargo build --release` builds.
     pub(crate) fn release_binaries(&self) -> PathBuf {
         self.target_directory.join("release")
     }
@@ -76,7 +76,8 @@ impl Repository {
         self.cargo_in(&self.root)
     }
 
-    /// A cargo command in another directory, without what this cargo exports to its children.
+    /// A cargo command in another directory, without the variables that this cargo exports to its child
+    /// processes.
     pub(crate) fn cargo_in(&self, directory: &Path) -> Command {
         let mut command = Command::new(&self.cargo);
         command.current_dir(directory);
@@ -93,12 +94,12 @@ impl Repository {
         rustix::process::geteuid().is_root()
     }
 
-    /// Whether the `PATH` holds a program of this name.
+    /// Whether the `PATH` contains a program of this name.
     pub(crate) fn has_program(&self, name: &str) -> bool {
         self.find_program(name).is_some()
     }
 
-    /// The program that the `PATH` means by a name.
+    /// The path of a program, according to the `PATH`.
     pub(crate) fn find_program(&self, name: &str) -> Option<PathBuf> {
         env::split_paths(&self.path)
             .map(|directory| directory.join(name))
@@ -113,8 +114,8 @@ impl Repository {
     }
 }
 
-/// `cargo run` describes the package of xtask to us; build scripts of other packages would
-/// see those variables change between runs and build again.
+/// Whether a variable describes the package of xtask. `cargo run` sets these variables; build scripts of
+/// other packages would see them change between runs and run again.
 fn is_package_variable(name: &str) -> bool {
     name.starts_with("CARGO_PKG_")
         || matches!(name, "CARGO_MANIFEST_DIR" | "CARGO_MANIFEST_PATH" | "CARGO_MANIFEST_LINKS")

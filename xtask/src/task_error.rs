@@ -1,4 +1,4 @@
-//! What can go wrong in a task, and what to do about it.
+//! The errors of tasks and their hints.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::codegen::CodegenError;
 
-/// A task that did not reach its goal.
+/// An error of a task.
 #[derive(Debug, Error)]
 pub(crate) enum TaskError {
     #[error("could not start `{program}`")]
@@ -30,7 +30,7 @@ pub(crate) enum TaskError {
         #[source]
         source: io::Error,
     },
-    #[error("could not read the answer of `{command}`")]
+    #[error("could not parse the output of `{command}`")]
     Answer {
         command: String,
         #[source]
@@ -44,7 +44,7 @@ pub(crate) enum TaskError {
         #[source]
         source: serde_json::Error,
     },
-    #[error("no {what} is called `{name}`; there are: {known}")]
+    #[error("unknown {what} `{name}`; known: {known}")]
     Unknown { what: &'static str, name: String, known: String },
     #[error("{failed} of {total} {what} failed: {names}")]
     Several { what: &'static str, failed: usize, total: usize, names: String },
@@ -53,7 +53,7 @@ pub(crate) enum TaskError {
 }
 
 impl TaskError {
-    /// What the person at the keyboard can do next.
+    /// The next step for the user.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Missing { hint, .. } => Some(hint),
@@ -63,7 +63,7 @@ impl TaskError {
         }
     }
 
-    /// 1 for a check that failed, 2 for a call or a machine that has to change first.
+    /// 1 for a failed check, 2 if the command line or the machine must be changed first.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Unknown { .. } | Self::Environment(_) | Self::Missing { .. } => ExitCode::from(2),

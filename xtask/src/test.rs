@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test of the workspace, by cargo alone.
+//! `cargo xtask test`: runs every test of the workspace with cargo.
 
 mod root_access;
 
@@ -11,11 +11,11 @@ use crate::task_error::TaskError;
 use crate::tools;
 use crate::workspace;
 
-/// Runs every test of the workspace and prints closing lines.
-pub(crate) fn run(house: &Repository) -> Result<PassFailCounts, TaskError> {
+/// Runs every test of the workspace and prints a summary.
+pub(crate) fn run(repository: &Repository) -> Result<PassFailCounts, TaskError> {
     let watch = Stopwatch::start();
     let root = RootAccess::detect();
-    let mut command = house.cargo();
+    let mut command = repository.cargo();
     command
         .args(root.cargo_settings().iter().flatten())
         .arg("test")
@@ -40,23 +40,25 @@ pub(crate) fn run(house: &Repository) -> Result<PassFailCounts, TaskError> {
     outcome
 }
 
-/// Runs every test in a process of its own, several at a time; documentation is not tested. Where
-/// cargo-nextest cannot be installed, the ordinary test command runs.
-pub(crate) fn run_with_nextest(house: &Repository) -> Result<(), TaskError> {
-    let binaries = match tools::cargo_tool(house, tools::CARGO_NEXTEST) {
+/// Runs every test in its own process, several in parallel, without doc tests. Runs `cargo xtask test`
+/// instead if cargo-nextest cannot be installed.
+pub(crate) fn run_with_nextest(repository: &Repository) -> Result<(), TaskError> {
+    let binaries = match tools::cargo_tool(repository, tools::CARGO_NEXTEST) {
         Ok(binaries) => binaries,
         Err(error) => {
             process::print_error(&error);
-            process::print_line("cargo-nextest is not there: this is `cargo xtask test`");
-            return run(house).map(drop);
+            process::print_line(
+                "cargo-nextest is not available: running `cargo xtask test` instead",
+            );
+            return run(repository).map(drop);
         }
     };
     let root = RootAccess::detect();
-    let mut command = house.cargo();
-    command.env("PATH", house.path_with_prefix(&binaries));
+    let mut command = repository.cargo();
+    command.env("PATH", repository.path_with_prefix(&binaries));
     command.args(["nextest", "run", "--no-fail-fast", "--status-level", "slow"]);
     command.args(workspace::TEST_PACKAGES).args(root.cargo_settings().iter().flatten());
-    // Many tests wait for processes or clocks: with one for each processor, a fifth of the time is idle.
+    // Many tests wait for processes or clocks: with one thread per processor, a fifth of the time is idle.
     let processors = thread::available_parallelism().map_or(1, usize::from);
     command.args(["--test-threads", &processors.saturating_mul(2).to_string()]);
     if root.is_available() {

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: habits that no lint sees.
+//! `cargo xtask tidy`: checks conventions that no lint covers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// The longest file, in lines that are not tests.
+/// The maximum length of a file, in lines without tests.
 const LONGEST_FILE: usize = 600;
 
-/// Module names that say nothing about what is inside.
+/// Module names without a meaning.
 const MEANINGLESS_NAMES: [&str; 5] = ["utils", "util", "common", "helpers", "misc"];
 
-/// Directories that are built, installed, generated or kept by tools.
+/// Directories of built, installed, generated or tool-managed files.
 const SKIPPED_DIRECTORIES: [&str; 8] =
     [".git", "target", ".venv", "node_modules", "__pycache__", "artifacts", "corpus", "generated"];
 
-/// Files that people wrote.
+/// The extensions of handwritten files.
 const TEXT_EXTENSIONS: [&str; 9] = ["rs", "toml", "md", "yaml", "yml", "json", "py", "go", "sh"];
 
-/// First directories of paths that exist on one machine only.
+/// Top-level directories of paths that are specific to one machine.
 const MACHINE_DIRECTORIES: [&str; 3] = ["home", "Users", "work"];
 
-/// Checks every file of the repository; returns how many there were.
-pub(crate) fn check(house: &Repository) -> Result<usize, TaskError> {
+/// Checks every file of the repository; returns the number of files.
+pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
     let mut files = Vec::new();
-    collect_files(house.root(), &mut files)?;
+    collect_files(repository.root(), &mut files)?;
     files.sort();
     let mut findings = Vec::new();
     for path in &files {
@@ -35,7 +35,7 @@ pub(crate) fn check(house: &Repository) -> Result<usize, TaskError> {
             path: path.clone(),
             source,
         })?;
-        let relative = path.strip_prefix(house.root()).unwrap_or(path);
+        let relative = path.strip_prefix(repository.root()).unwrap_or(path);
         findings.extend(findings_in(relative, &text));
     }
     if findings.is_empty() {
@@ -74,10 +74,10 @@ fn findings_in(path: &Path, text: &str) -> Vec<String> {
     if path.extension().is_some_and(|it| it == "rs") {
         let stem = path.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
         if stem == "mod" {
-            found.push(format!("{place}: write `foo.rs` beside `foo/`, not `mod.rs`"));
+            found.push(format!("{place}: use `foo.rs` next to `foo/` instead of `mod.rs`"));
         }
         if MEANINGLESS_NAMES.contains(&stem) {
-            found.push(format!("{place}: `{stem}` does not say what is inside"));
+            found.push(format!("{place}: `{stem}` is a name without a meaning"));
         }
         let lines = lines_without_tests(path, text);
         if lines > LONGEST_FILE {
@@ -93,7 +93,7 @@ fn findings_in(path: &Path, text: &str) -> Vec<String> {
     found
 }
 
-/// Counts the lines before an inline test module; files of tests count as none.
+/// Counts the lines before an inline test module; test files count as empty.
 fn lines_without_tests(path: &Path, text: &str) -> usize {
     let is_test_file = path.file_stem().is_some_and(|it| it == "tests")
         || path.components().any(|part| {
@@ -115,7 +115,8 @@ fn machine_path(line: &str) -> Option<String> {
     })
 }
 
-/// A path begins after a blank, a quote, a bracket or a separator, not inside another path or URL.
+/// Whether a path may start here: after a blank, a quote, a bracket or a separator, not inside another path
+/// or URL.
 fn is_path_start(before: &str) -> bool {
     before.chars().next_back().is_none_or(|it| !it.is_alphanumeric() && !"/.-_}*~".contains(it))
 }
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_say_nothing_are_found() {
+    fn meaningless_names_are_found() {
         for name in ["mod", "utils", "common", "helpers", "misc"] {
             assert_eq!(findings_of(&format!("crates/a/src/{name}.rs"), "").len(), 1, "{name}");
         }
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn paths_of_one_machine_are_found() {
         for place in MACHINE_DIRECTORIES {
-            let line = format!("see \"/{place}/somebody/notes\"");
+            let line = format!("see \"/{place}/alice/notes\"");
             assert_eq!(findings_of("README.md", &line).len(), 1, "{line}");
             let url = format!("https://example.org/{place}/notes");
             assert!(findings_of("README.md", &url).is_empty(), "{url}");

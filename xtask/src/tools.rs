@@ -1,7 +1,7 @@
-//! `cargo xtask tools`: programs that are not ours, by version, in the tool cache.
+//! `cargo xtask tools`: installs third-party programs into the tool cache, by version.
 //!
-//! A tool is installed when it is first needed and kept outside the repository. The table below
-//! says what there is; each kind of origin has one file that knows how to install from it.
+//! A tool is installed when it is first needed, outside of the repository. The table below lists all tools;
+//! each kind of source has one file that installs from it.
 
 mod cache;
 mod cargo;
@@ -23,22 +23,22 @@ use crate::task_error::TaskError;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The tools to install; all that CI needs when none is named
+    /// The tools to install [default: all tools that CI needs]
     names: Vec<String>,
 }
 
-/// A tool that is in its place.
+/// An installed tool.
 #[derive(Debug)]
 pub(crate) struct InstalledTool {
-    /// The version as its origin spells it, or a fingerprint of what pins it.
+    /// The version as its source spells it, or a fingerprint of its pins.
     pub(crate) version: String,
-    /// The program, or the directory of several.
+    /// The program, or the directory of several programs.
     pub(crate) path: PathBuf,
 }
 
 struct ToolDefinition {
     name: &'static str,
-    /// Whether it is installed only when it is named.
+    /// Whether the tool is installed only when it is named.
     on_demand: bool,
     install: Box<InstallFn>,
 }
@@ -47,16 +47,16 @@ type InstallFn = dyn Fn(&Repository) -> Result<InstalledTool, TaskError>;
 
 fn all_tools() -> Vec<ToolDefinition> {
     let mut tools = vec![
-        required_tool("cargo-deny", |house| cargo::install(house, CARGO_DENY)),
+        required_tool("cargo-deny", |repository| cargo::install(repository, CARGO_DENY)),
         ToolDefinition {
             on_demand: true,
-            ..required_tool("cargo-nextest", |house| cargo::install(house, CARGO_NEXTEST))
+            ..required_tool("cargo-nextest", |repository| cargo::install(repository, CARGO_NEXTEST))
         },
     ];
     tools.extend(go::RECIPES.iter().map(|recipe| ToolDefinition {
         name: recipe.name,
         on_demand: recipe.on_demand,
-        install: Box::new(move |house| go::install(house, recipe)),
+        install: Box::new(move |repository| go::install(repository, recipe)),
     }));
     tools.push(required_tool("containers", debian::install_containers));
     tools.push(required_tool("images", test_images::install));
@@ -73,12 +73,12 @@ fn required_tool(
     ToolDefinition { name, on_demand: false, install: Box::new(install) }
 }
 
-/// Installs all that CI needs.
-pub(crate) fn install_all(house: &Repository) -> Result<(), TaskError> {
-    run(house, &Args { names: Vec::new() })
+/// Installs all tools that CI needs.
+pub(crate) fn install_all(repository: &Repository) -> Result<(), TaskError> {
+    run(repository, &Args { names: Vec::new() })
 }
 
-pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError> {
+pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskError> {
     let tools = all_tools();
     let known = || tools.iter().map(|it| it.name).collect::<Vec<_>>().join(", ");
     let unknown = arguments.names.iter().find(|name| !tools.iter().any(|it| it.name == *name));
@@ -92,7 +92,7 @@ pub(crate) fn run(house: &Repository, arguments: &Args) -> Result<(), TaskError>
             arguments.names.iter().any(|name| name == tool.name)
         };
         if wanted {
-            let InstalledTool { version, path } = (tool.install)(house)?;
+            let InstalledTool { version, path } = (tool.install)(repository)?;
             process::print_line(&format!("{} {version} {}", tool.name, path.display()));
         }
     }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_has_a_name_of_its_own() {
+    fn tool_names_are_unique() {
         let mut names: Vec<_> = all_tools().iter().map(|it| it.name).collect();
         let count = names.len();
         names.sort_unstable();
@@ -113,10 +113,11 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_tool_is_answered_with_the_known_ones() {
-        let house = Repository::from_environment().expect("the tests run inside the house");
+    fn unknown_tool_error_lists_known_tools() {
+        let repository =
+            Repository::from_environment().expect("the tests run inside the repository");
         let arguments = Args { names: vec!["cargo-denial".to_owned()] };
-        let error = run(&house, &arguments).expect_err("there is no such tool");
+        let error = run(&repository, &arguments).expect_err("there is no such tool");
         assert!(error.to_string().contains("cargo-deny, cargo-nextest"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! How the workspace is built. Every build for tests, suites, lints and documentation has all features
-//! of all packages, so that cargo compiles each crate once for all of them.
+//! How the workspace is built. Every build for tests, suites, lints and documentation enables all features of
+//! all packages, so that cargo compiles each crate once for all of them.
 
 use crate::process;
 use crate::repository::Repository;
@@ -8,8 +8,8 @@ use crate::task_error::TaskError;
 /// The arguments that select every package with every feature.
 pub(crate) const ALL_PACKAGES: [&str; 3] = ["--workspace", "--all-features", "--locked"];
 
-/// The same for tests. The fuzz targets have none, and need a C++ compiler. Without them every other
-/// package has the same features.
+/// The arguments that select every package with tests. The fuzz targets have no tests and need a C++
+/// compiler. Leaving them out does not change the features of the other packages.
 pub(crate) const TEST_PACKAGES: [&str; 5] =
     ["--workspace", "--exclude", "lanyard-fuzz", "--all-features", "--locked"];
 
@@ -19,8 +19,8 @@ const SUITE_PACKAGES: [&str; 4] =
 
 /// Builds the programs that the suites run. It selects all features of the workspace even for these
 /// programs, so that cargo reuses the dependencies of every other build.
-pub(crate) fn build_programs(house: &Repository) -> Result<(), TaskError> {
-    let mut build = house.cargo();
+pub(crate) fn build_programs(repository: &Repository) -> Result<(), TaskError> {
+    let mut build = repository.cargo();
     build.arg("build").args(ALL_PACKAGES);
     for program in SUITE_PACKAGES {
         build.args(["--bin", program]);
@@ -28,12 +28,12 @@ pub(crate) fn build_programs(house: &Repository) -> Result<(), TaskError> {
     process::run(&mut build)
 }
 
-/// Features of packages of the workspace that let tests change what a program does. No program that is
-/// shipped has them.
+/// Features of workspace packages that let tests change the behaviour of a program. No released program has
+/// them.
 pub(crate) const TEST_FEATURES: [&str; 4] = ["crash-points", "fuzzing", "sanity", "test-util"];
 
-/// The environment variables that enable the behaviour for tests. A released program does not contain
-/// their names.
+/// The environment variables that enable behaviour for tests. A released program does not contain their
+/// names.
 const TEST_SWITCHES: [&str; 4] = [
     "LANYARD_CLOCK_AHEAD",
     "LANYARD_CRASH_AT",
@@ -41,7 +41,7 @@ const TEST_SWITCHES: [&str; 4] = [
     "LANYARD_TEST_CONTROLLER",
 ];
 
-/// Finds the names of switches for tests in a program.
+/// Finds the names of test switches in a program.
 pub(crate) fn find_test_switches(program: &[u8]) -> Vec<&'static str> {
     let holds = |name: &&str| program.windows(name.len()).any(|part| part == name.as_bytes());
     TEST_SWITCHES.into_iter().filter(holds).collect()
@@ -52,16 +52,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn switches_are_found_in_a_program_by_their_names() {
+    fn test_switches_are_found_in_a_program() {
         let program = b"\x7fELF..LANYARD_CRASH_AT\0LANYARD_CLOCK".as_slice();
         assert_eq!(find_test_switches(program), ["LANYARD_CRASH_AT"]);
         assert_eq!(find_test_switches(b""), Vec::<&str>::new());
     }
 
     #[test]
-    fn every_switch_is_read_where_the_environment_is_read() {
-        let house = Repository::from_environment().expect("the tests run inside the repository");
-        let path = house.root().join("lanyard/src/settings.rs");
+    fn test_switches_are_read_in_settings_only() {
+        let repository =
+            Repository::from_environment().expect("the tests run inside the repository");
+        let path = repository.root().join("lanyard/src/settings.rs");
         let text = std::fs::read_to_string(path).expect("it is there");
         for name in TEST_SWITCHES {
             assert!(text.contains(&format!("\"{name}\"")), "{name}");

@@ -78,7 +78,7 @@ client that reaches it, so it never listens on other addresses of a node.
 {{- $parsed := fromYaml .Values.hostedCluster }}
 {{- $name := dig "metadata" "name" "" $parsed }}
 {{- if or (ne (dig "kind" "" $parsed) "HostedCluster") (not $name) }}
-{{- fail "hostedCluster: this is not one HostedCluster in YAML with metadata.name. Write --set-file hostedCluster=FILE" }}
+{{- fail "hostedCluster: the value is not a single HostedCluster in YAML with metadata.name. Write --set-file hostedCluster=FILE" }}
 {{- end }}
 {{- printf "%s/%s" (dig "metadata" "namespace" "default" $parsed) $name }}
 {{- else }}clusters/harbour{{ end }}

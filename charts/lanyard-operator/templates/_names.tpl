@@ -58,6 +58,6 @@ another one only where the pod is in the node's network.
 {{- if .Values.hostNetwork }}
 {{- if ne $host "0.0.0.0" }}{{ $host }}{{ end }}
 {{- else if or (eq $host "localhost") (hasPrefix "127." $host) }}
-{{- fail (printf "metricsAddr: nobody outside of the pod reaches %s, and the kubelet has to. Write :PORT, or set hostNetwork=true" .Values.metricsAddr) }}
+{{- fail (printf "metricsAddr: the kubelet cannot reach %s from outside of the pod. Write :PORT, or set hostNetwork=true" .Values.metricsAddr) }}
 {{- end }}
 {{- end }}

@@ -1,20 +1,20 @@
-//! What a user of the API server signs in with.
+//! Bearer tokens of the API server's users.
 
 use std::fmt;
 
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-/// The token of a user. It is not printed, and wiped when it is dropped.
+/// The bearer token of one user. `Debug` redacts it, and dropping it wipes the memory.
 pub struct BearerToken(Zeroizing<String>);
 
 impl BearerToken {
-    /// One that nobody had before.
+    /// Generates a new random token.
     pub(crate) fn random() -> Self {
         Self(Zeroizing::new(Uuid::new_v4().to_string()))
     }
 
-    /// The text, for the header of a request.
+    /// The token, for the `Authorization` header.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,7 +1,7 @@
-//! The certificates of both servers, and the authority that people who reach them trust.
+//! Certificates of etcd and the API server, and the CA that their clients trust.
 //!
-//! Everybody on the machine reaches the ports of the store. It answers only who has a certificate
-//! of the authority that is made for clients: the API server, and the store itself.
+//! Every user of the machine can reach etcd's ports. etcd answers only clients that present a certificate of
+//! this CA: the API server, and etcd's own gateway.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -15,26 +15,26 @@ use zeroize::Zeroizing;
 use crate::error::ControlPlaneError;
 use crate::private_files;
 
-/// The authority, in PEM.
+/// The CA certificate, in PEM.
 pub(crate) const CA_FILE: &str = "ca.crt";
-/// The API server.
+/// Serving certificate of the API server.
 pub(crate) const API_SERVER_FILES: CertificateFiles =
     CertificateFiles { certificate: "apiserver.crt", key: "apiserver.key" };
-/// The store.
+/// Certificate of etcd.
 pub(crate) const ETCD_FILES: CertificateFiles =
     CertificateFiles { certificate: "etcd.crt", key: "etcd.key" };
-/// Clients of the store.
+/// Client certificate that the API server presents to etcd.
 pub(crate) const ETCD_CLIENT_FILES: CertificateFiles =
     CertificateFiles { certificate: "etcd-client.crt", key: "etcd-client.key" };
 
-/// The files of a certificate and its key, in PEM.
+/// File names of a certificate and its key, both in PEM.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CertificateFiles {
     pub(crate) certificate: &'static str,
     pub(crate) key: &'static str,
 }
 
-/// Writes all files. The key of the authority is written nowhere.
+/// Writes all certificates and keys. The key of the CA stays in memory and is never written.
 pub(crate) fn write_certificates(place: &Path) -> Result<(), ControlPlaneError> {
     use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 
@@ -47,7 +47,7 @@ pub(crate) fn write_certificates(place: &Path) -> Result<(), ControlPlaneError> 
     let issuer = Issuer::new(authority, authority_key);
     for (pair, name, usages) in [
         (API_SERVER_FILES, "kube-apiserver", vec![ServerAuth]),
-        // Its gateway for JSON is a client of the store itself.
+        // etcd's JSON gateway is itself a client of etcd.
         (ETCD_FILES, "etcd", vec![ServerAuth, ClientAuth]),
         (ETCD_CLIENT_FILES, "kube-apiserver-etcd-client", vec![ClientAuth]),
     ] {

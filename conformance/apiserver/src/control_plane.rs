@@ -1,4 +1,4 @@
-//! etcd and kube-apiserver, and nothing else: an API without a node behind it.
+//! etcd and kube-apiserver without a node.
 
 use std::fs::Permissions;
 use std::net::Ipv4Addr;
@@ -21,7 +21,8 @@ use crate::error::{ControlPlaneError, file_error};
 use crate::ports::choose_ports;
 use crate::private_files;
 
-/// An API server with its store on loopback. Both end, and their directory goes, with it.
+/// An API server with its etcd on loopback. Dropping the value kills both processes and removes their
+/// directory.
 #[derive(Debug)]
 pub struct ControlPlane {
     directory: TempDir,
@@ -33,46 +34,46 @@ pub struct ControlPlane {
     token: BearerToken,
 }
 
-/// How a client reaches the store.
+/// The address and credentials of etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdAccess {
-    /// Where it answers: gRPC, and JSON below `/v3/`.
+    /// The URL of etcd: gRPC, and JSON below `/v3/`.
     pub url: String,
-    /// The file with the authority of its certificate, in PEM.
+    /// The file with the CA certificate, in PEM.
     pub authority: PathBuf,
-    /// The file with the certificate that it asks for, in PEM.
+    /// The file with the client certificate, in PEM.
     pub certificate: PathBuf,
-    /// The file with the key of that, in PEM.
+    /// The file with the key of the client certificate, in PEM.
     pub key: PathBuf,
 }
 
-/// What to start.
+/// Programs, users and flags of a [`ControlPlane`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlPlaneOptions {
-    /// The program etcd.
+    /// The path of the program `etcd`.
     pub etcd: PathBuf,
-    /// The program kube-apiserver.
+    /// The path of the program `kube-apiserver`.
     pub kube_apiserver: PathBuf,
-    /// Users who may sign in, beside [`ControlPlane::ADMINISTRATOR`], and may do what roles say.
+    /// Users besides [`ControlPlane::ADMINISTRATOR`]. They can do only what RBAC grants them.
     pub users: Vec<String>,
-    /// Further flags of the API server, without the dashes.
+    /// Additional flags of the API server, without the leading dashes.
     pub flags: Vec<(String, String)>,
 }
 
 impl ControlPlaneOptions {
-    /// The two programs, no further user and no further flag.
+    /// Creates options with both programs and without additional users or flags.
     pub const fn new(etcd: PathBuf, kube_apiserver: PathBuf) -> Self {
         Self { etcd, kube_apiserver, users: Vec::new(), flags: Vec::new() }
     }
 
-    /// With a user who may do what roles say.
+    /// Adds a user, who can do only what RBAC grants.
     #[must_use]
     pub fn with_user(mut self, name: &str) -> Self {
         self.users.push(name.to_owned());
         self
     }
 
-    /// With a flag of the API server, without the dashes.
+    /// Adds a flag of the API server, without the leading dashes.
     #[must_use]
     pub fn with_flag(mut self, name: &str, value: &str) -> Self {
         self.flags.push((name.to_owned(), value.to_owned()));
@@ -81,20 +82,20 @@ impl ControlPlaneOptions {
 }
 
 impl ControlPlane {
-    /// The user who may do everything.
+    /// The user in the group `system:masters`.
     pub const ADMINISTRATOR: &str = "administrator";
 
-    /// Starts both programs and waits until the API is ready.
+    /// Starts both programs and waits until the API server is ready.
     ///
     /// # Errors
-    /// When a program cannot be started, and when the API server does not become ready.
+    /// Returns an error if a program cannot be started or the API server does not become ready.
     pub async fn start(options: ControlPlaneOptions) -> Result<Self, ControlPlaneError> {
         let temporary = std::env::temp_dir();
         let directory = tempfile::Builder::new()
             .prefix("ly-api-")
             .permissions(Permissions::from_mode(0o700))
             .tempdir_in(&temporary)
-            .map_err(file_error("make a directory in", &temporary))?;
+            .map_err(file_error("create a directory in", &temporary))?;
         let place = directory.path();
         let [client, peer, port] = choose_ports()?;
         let store_url = loopback_url("https", client);
@@ -121,17 +122,17 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// The file with which a user signs in.
+    /// The kubeconfig of a user.
     pub fn kubeconfig_path(&self, user: &str) -> PathBuf {
         self.directory.path().join(kubeconfig_name(user))
     }
 
-    /// Where the API server answers.
+    /// The URL of the API server.
     pub fn url(&self) -> String {
         loopback_url("https", self.port)
     }
 
-    /// How a client reaches the store.
+    /// The address and credentials of etcd.
     pub fn etcd_access(&self) -> EtcdAccess {
         let file = |name| self.directory.path().join(name);
         EtcdAccess {
@@ -142,28 +143,28 @@ impl ControlPlane {
         }
     }
 
-    /// The token of the administrator. Everybody on the machine reaches the port, so it is another
-    /// one each time.
+    /// The token of the administrator. Every start generates a new token, because every user of the machine
+    /// can reach the port.
     pub fn administrator_token(&self) -> &BearerToken {
         &self.token
     }
 
-    /// A directory that goes with the control plane.
+    /// The temporary directory of the control plane, which is removed when the value is dropped.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Kills the API server; the store stays.
+    /// Kills the API server. etcd keeps running.
     pub fn kill_api_server(&self) {
         if let Some(mut server) = self.api_server.lock().take() {
             kill_and_wait(&mut server);
         }
     }
 
-    /// Starts the API server, on the same port as ever.
+    /// Starts the API server on the port that it had before.
     ///
     /// # Errors
-    /// When the program cannot be started, and when it does not become ready.
+    /// Returns an error if the program cannot be started or does not become ready.
     pub async fn start_api_server(&self) -> Result<(), ControlPlaneError> {
         let place = self.directory.path();
         let file = |name: &str| place.join(name).display().to_string();
@@ -182,7 +183,7 @@ impl ControlPlane {
             ("authorization-mode", "RBAC".to_owned()),
             ("service-cluster-ip-range", "10.0.0.0/24".to_owned()),
             ("token-auth-file", file(TOKEN_FILE)),
-            // Nobody makes ServiceAccounts here, and pods are not to run.
+            // No controller creates ServiceAccounts here, and no pod runs.
             ("disable-admission-plugins", "ServiceAccount".to_owned()),
         ];
         let program = &self.options.kube_apiserver;
@@ -213,10 +214,10 @@ impl ControlPlane {
             self.check_exited_processes()?;
             clock.sleep(POLL_INTERVAL).await;
         }
-        Err(ControlPlaneError::NotReady { patience: READY_TIMEOUT, log: log_tail(log) })
+        Err(ControlPlaneError::NotReady { timeout: READY_TIMEOUT, log: log_tail(log) })
     }
 
-    /// What ended by itself will not become ready.
+    /// Returns an error if etcd or the API server has exited.
     fn check_exited_processes(&self) -> Result<(), ControlPlaneError> {
         let has_ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
         let store = has_ended(&mut self.etcd.lock()).then_some("etcd");
@@ -235,17 +236,17 @@ impl Drop for ControlPlane {
     }
 }
 
-/// What is shared by the trials of a suite.
+/// A control plane that the trials of a suite share.
 pub type SharedControlPlane = Arc<ControlPlane>;
 
-/// The end of a log.
+/// The last 20 lines of a log.
 fn log_tail(log: &Path) -> String {
     let log = std::fs::read_to_string(log).unwrap_or_default();
     let last: Vec<_> = log.lines().rev().take(20).collect();
     last.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// Everybody's token and kubeconfig; returns the token of the administrator.
+/// Writes the token file and the kubeconfig of every user. Returns the token of the administrator.
 fn write_user_files(
     place: &Path,
     users: &[String],
@@ -325,13 +326,13 @@ fn spawn(command: &mut Command, program: &Path, log: &Path) -> Result<Child, Con
     command.spawn().map_err(file_error("start", program))
 }
 
-/// Ends a process that was started here. One that ended by itself is fine.
+/// Kills a child process and collects its status. A process that has already exited is not an error.
 fn kill_and_wait(process: &mut Child) {
     process.kill().ok();
     process.wait().ok();
 }
 
-/// The file with everybody's token.
+/// The token file of the API server (`--token-auth-file`).
 const TOKEN_FILE: &str = "tokens.csv";
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Why there is no API server.
+//! Errors of starting the API server.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,62 +7,62 @@ use thiserror::Error;
 
 use crate::ports::NoFreePorts;
 
-/// The API server could not be had.
+/// The control plane could not be started.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControlPlaneError {
-    /// The file system or a program.
+    /// A file or program could not be used.
     #[error("could not {action} {}", path.display())]
     File {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// On what.
+        /// The file or program.
         path: PathBuf,
-        /// What came back.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// Every port is in use.
+    /// All loopback ports are in use.
     #[error(transparent)]
     Ports(#[from] NoFreePorts),
-    /// There is no key for the tokens of service accounts.
-    #[error("could not make the key of the ServiceAccount tokens")]
+    /// The key or certificates could not be generated.
+    #[error("could not generate the keys and certificates of the control plane")]
     Key(#[from] rcgen::Error),
-    /// A program ended while it was waited for.
-    #[error("{program} ended while it was waited for; it said:\n{log}")]
+    /// A program exited before it was ready.
+    #[error("`{program}` exited before it was ready; the end of its log:\n{log}")]
     Exited {
-        /// Which one.
+        /// The program.
         program: &'static str,
-        /// The end of its log.
+        /// The last lines of its log.
         log: String,
     },
-    /// The API server does not become ready.
-    #[error("the API server was not ready after {} s; it said:\n{log}", patience.as_secs())]
+    /// The API server did not become ready in time.
+    #[error("the API server was not ready after {} s; the end of its log:\n{log}", timeout.as_secs())]
     NotReady {
-        /// How long was waited.
-        patience: Duration,
-        /// The end of its log.
+        /// How long the start waited.
+        timeout: Duration,
+        /// The last lines of its log.
         log: String,
     },
 }
 
 impl ControlPlaneError {
-    /// What to do next.
+    /// What the user can do next.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::File { .. } => {
-                "see that the program can be run and that TMPDIR names a place to write to"
+                "check that the program is executable and that `TMPDIR` names a writable directory"
             }
-            Self::Ports(_) => "end what listens on the ports from 20000 to 32000",
+            Self::Ports(_) => "stop processes that listen on the ports from 20000 to 32000",
             Self::Key(_) => "report this defect",
             Self::Exited { .. } | Self::NotReady { .. } => {
-                "see the lines above; other versions of etcd and kube-apiserver may not know a flag"
+                "read the log lines above; other versions of etcd and kube-apiserver may lack a flag"
             }
         }
     }
 }
 
-/// What the file system or a program answered when this was tried on that.
+/// Returns a function for `map_err` that adds the failed operation and its path.
 pub(crate) fn file_error(
     action: &'static str,
     path: &Path,

@@ -14,7 +14,7 @@
 //! let programs = std::path::Path::new("/usr/local/kubebuilder/bin");
 //! let options = ControlPlaneOptions::new(programs.join("etcd"), programs.join("kube-apiserver"));
 //! let plane = ControlPlane::start(options).await?;
-//! println!("{}", plane.kubeconfig(ControlPlane::ADMINISTRATOR).display());
+//! println!("{}", plane.kubeconfig_path(ControlPlane::ADMINISTRATOR).display());
 //! # Ok(())
 //! # }
 //! ```

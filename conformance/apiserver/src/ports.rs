@@ -1,8 +1,8 @@
 //! Free ports on the loopback address.
 //!
-//! They lie below the range from which the system takes the ports of outgoing connections and port 0
-//! (32768 and up by default). A port of that range cannot be listened on while any connection has it,
-//! and for a minute after, so a port that is free when it is chosen may not be free when it is used.
+//! The range lies below the one from which the operating system takes ports of outgoing connections and port
+//! 0 (32768 and up by default). A port of that range cannot be listened on while a connection uses it, and
+//! for a minute after, so a port that is free when it is chosen might be in use later.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const PORT_RANGE: Range<u16> = 20_000..32_000;
 
-/// No ports were free.
+/// Too few consecutive loopback ports were free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no {wanted} free ports in a row were found on the loopback address")]
 pub struct NoFreePorts {
-    /// How many are needed.
+    /// The number of ports that were requested.
     pub wanted: usize,
 }
 
-/// Chooses so many free ports with consecutive numbers. No two calls of a process get the same port,
-/// and processes look in different places first.
+/// Chooses `COUNT` free ports with consecutive numbers. Two calls in one process never return the same port,
+/// and two processes start their search at different ports.
 ///
 /// # Errors
-/// When there are no such ports.
+/// Returns [`NoFreePorts`] if no such ports are free.
 pub fn choose_ports<const COUNT: usize>() -> Result<[u16; COUNT], NoFreePorts> {
     static STEP: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(0x9e37_79b9);
@@ -30,7 +30,8 @@ pub fn choose_ports<const COUNT: usize>() -> Result<[u16; COUNT], NoFreePorts> {
     choose_consecutive_ports(steps.map(|step| candidate_port(first, step)).take(PORT_RANGE.len()))
 }
 
-/// The first free ports in a row. All are held until the last one is found.
+/// Returns the first consecutive ports of `candidates` that are free. All stay bound until the last one is
+/// found.
 fn choose_consecutive_ports<const COUNT: usize>(
     candidates: impl Iterator<Item = u16>,
 ) -> Result<[u16; COUNT], NoFreePorts> {
@@ -49,7 +50,7 @@ fn choose_consecutive_ports<const COUNT: usize>(
     <[u16; COUNT]>::try_from(ports).map_err(|_too_few| NoFreePorts { wanted: COUNT })
 }
 
-/// The port that is this many steps after the first one, within the range.
+/// The port that is `step` steps after `first`, within the range.
 fn candidate_port(first: u32, step: u32) -> u16 {
     let place = first.wrapping_add(step) % u32::from(PORT_RANGE.end - PORT_RANGE.start);
     PORT_RANGE.start + u16::try_from(place).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Files that nobody else on the machine may read.
+//! Files that only their owner can read.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -7,16 +7,14 @@ use std::path::Path;
 
 use crate::error::{ControlPlaneError, file_error};
 
-/// Read and written by the owner alone.
+/// Readable and writable by the owner only.
 const PRIVATE_FILE_MODE: u32 = 0o600;
 
-/// Writes a new file.
 pub(crate) fn write_private_file(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
     let file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE_MODE).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(file_error("write", path))
 }
 
-/// Opens a file to write to its end.
 pub(crate) fn open_private_file_for_append(path: &Path) -> Result<File, ControlPlaneError> {
     let file = OpenOptions::new().append(true).create(true).mode(PRIVATE_FILE_MODE).open(path);
     file.map_err(file_error("write", path))

@@ -1,5 +1,5 @@
-//! Keys and certificates: one authority for the cluster, one serving certificate on loopback, one
-//! client certificate for each that signs in.
+//! Keys and certificates of the cluster: one CA, one serving certificate for loopback, and one client
+//! certificate for each user.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,30 +15,33 @@ use rcgen::{
 use crate::error::ClusterError;
 use crate::plan::LocalClusterPlan;
 
-/// A certificate with its key, in PEM.
+/// A certificate with its key, both in PEM.
 #[derive(Clone)]
 pub(crate) struct CertificateWithKey {
-    /// The name in the certificate.
+    /// The common name in the certificate.
     pub(crate) name: String,
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
 
-/// Without the key.
+/// Omits the key.
 impl fmt::Debug for CertificateWithKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Credential").field("name", &self.name).finish_non_exhaustive()
+        formatter
+            .debug_struct("CertificateWithKey")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
-/// Everybody in the cluster.
+/// All certificates of a cluster.
 #[derive(Debug)]
 pub(crate) struct ClusterCertificates {
-    /// The authority's certificate in PEM. Its key is forgotten.
+    /// The CA certificate in PEM. The key of the CA is not kept.
     pub(crate) authority: String,
-    /// What the servers on loopback show.
+    /// The certificate that all servers on loopback present.
     pub(crate) serving: CertificateWithKey,
-    /// The API server as the kubelet's client.
+    /// The client certificate with which the API server calls the kubelet.
     pub(crate) api_server: CertificateWithKey,
     pub(crate) controller_manager: CertificateWithKey,
     pub(crate) scheduler: CertificateWithKey,
@@ -46,11 +49,11 @@ pub(crate) struct ClusterCertificates {
     pub(crate) administrator: CertificateWithKey,
 }
 
-/// How long everything is valid. A test cluster does not live that long.
+/// Validity of all certificates in days, longer than any test cluster lives.
 const VALIDITY_DAYS: i32 = 365;
 
 impl ClusterCertificates {
-    /// Makes all of them; they are valid from a day before `now`.
+    /// Generates the CA and all certificates, valid from one day before `now`.
     pub(crate) fn generate(now: Timestamp) -> Result<Self, ClusterError> {
         let authority = ClusterCa::generate(now)?;
         Ok(Self {
@@ -73,7 +76,7 @@ impl ClusterCertificates {
     }
 }
 
-/// A new RSA key for service account tokens, in PEM (PKCS#8). Entra ID takes no other kind.
+/// Generates an RSA key for service account tokens, in PEM (PKCS#8). Entra ID accepts only RSA.
 pub(crate) fn generate_service_account_key() -> Result<String, ClusterError> {
     KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)
         .map(|key| key.serialize_pem())
@@ -92,7 +95,7 @@ struct ClusterCa {
 impl ClusterCa {
     fn generate(now: Timestamp) -> Result<Self, ClusterError> {
         let today = now.to_zoned(TimeZone::UTC).date();
-        let made = || {
+        let create = || {
             let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
             let mut params = certificate_params("lanyard test cluster", None, today);
             params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -100,7 +103,7 @@ impl ClusterCa {
             let certificate = params.self_signed(&key)?.pem();
             Ok(Self { issuer: Issuer::new(params, key), certificate, today })
         };
-        made().map_err(|source| ClusterError::CreateCertificate {
+        create().map_err(|source| ClusterError::CreateCertificate {
             what: "certificate authority",
             source,
         })
@@ -109,7 +112,7 @@ impl ClusterCa {
     fn issue_serving_certificate(&self) -> Result<CertificateWithKey, ClusterError> {
         let mut params = certificate_params("kube-apiserver", None, self.today);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let made = || {
+        let create = || {
             for name in ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
             {
                 params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
@@ -119,7 +122,7 @@ impl ClusterCa {
             params.subject_alt_names.extend(addresses.map(SanType::IpAddress));
             self.sign_certificate("kube-apiserver", params)
         };
-        made().map_err(|source| ClusterError::CreateCertificate {
+        create().map_err(|source| ClusterError::CreateCertificate {
             what: "serving certificate",
             source,
         })
@@ -149,7 +152,7 @@ impl ClusterCa {
     }
 }
 
-/// Parameters of a certificate for a user (`CN`) in a group (`O`), as the API server reads them.
+/// Certificate parameters for a user (`CN`) in a group (`O`), as the API server maps them.
 fn certificate_params(name: &str, group: Option<&str>, today: Date) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -177,7 +180,7 @@ mod tests {
     fn debug_hides_private_keys() {
         let identities =
             ClusterCertificates::generate(Timestamp::from_second(1_767_225_600).expect("a time"))
-                .expect("they can be made");
+                .expect("they can be create");
         let printed = format!("{identities:?}");
         assert!(!printed.contains("PRIVATE KEY"), "{printed}");
         assert!(identities.kubelet.key.contains("PRIVATE KEY"));

@@ -1,4 +1,4 @@
-//! The cluster as a thing to hold: the thin shell that carries plans out.
+//! The handle of a local cluster, which carries out the plan.
 
 mod start;
 mod teardown;
@@ -21,9 +21,9 @@ use crate::processes::{self, RecordedProcess, run_tool};
 use crate::readiness;
 use crate::status::{ClusterStatus, ComponentHealth, ComponentStatus};
 
-/// A cluster that was started, by us or by somebody before.
+/// A cluster that this process or an earlier one started.
 ///
-/// Dropping it changes nothing: the processes live on until [`LocalCluster::down`].
+/// Dropping the handle changes nothing: the processes run until [`LocalCluster::down`].
 #[derive(Debug, Clone)]
 pub struct LocalCluster {
     layout: ClusterLayout,
@@ -32,30 +32,30 @@ pub struct LocalCluster {
     clock: SharedClock,
 }
 
-/// What a start did.
+/// The result of a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterStartOutcome {
-    /// The components that were started; none when the cluster was up already.
+    /// The components that were started; empty if the cluster was already up.
     pub started: Vec<ClusterComponent>,
-    /// From the call until pods can run.
+    /// The time from the call until pods could run.
     pub elapsed: Duration,
 }
 
-/// How long a component may take to end by itself.
+/// How long a component may take to exit after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl LocalCluster {
-    /// Starts a cluster, or what is missing of it, and waits until pods can run.
+    /// Starts a cluster, or its missing components, and waits until pods can run.
     ///
     /// # Errors
-    /// If the machine lacks something, if a component ends or does not become ready, or if a
-    /// cluster with other options is there. What was started stays for inspection;
-    /// [`LocalCluster::down`] takes it away.
+    /// Returns an error if a program is missing, a component exits or does not become ready, or the directory
+    /// holds a cluster with other options. Components that were started keep running for inspection;
+    /// [`LocalCluster::down`] removes them.
     pub async fn up(options: Options, clock: SharedClock) -> Result<Self, ClusterError> {
         Self::up_with_outcome(options, clock).await.map(|(cluster, _)| cluster)
     }
 
-    /// As [`LocalCluster::up`], and says what was done.
+    /// Like [`LocalCluster::up`], and also returns what was started.
     ///
     /// # Errors
     /// As [`LocalCluster::up`].
@@ -66,10 +66,10 @@ impl LocalCluster {
         start::up(options, clock).await
     }
 
-    /// The cluster of a directory, running or not.
+    /// Opens the cluster in a directory, whether it runs or not.
     ///
     /// # Errors
-    /// If there is none.
+    /// Returns an error if the directory holds no cluster.
     pub fn open(directory: &Path, clock: SharedClock) -> Result<Self, ClusterError> {
         let layout = resolve_layout(directory)?;
         let plan = load_plan(&layout)?
@@ -78,12 +78,11 @@ impl LocalCluster {
         Ok(Self { layout, plan, http_client: api, clock })
     }
 
-    /// Takes a cluster away: processes, containers, mounts, control groups, networks, files. It
-    /// does not matter how far its start came, nor whether there is anything at all; returns
-    /// whether there was.
+    /// Removes a cluster: processes, containers, mounts, control groups, networks and files, however far its
+    /// start came. Returns whether there was a cluster.
     ///
     /// # Errors
-    /// If something remains; then it can be called again.
+    /// Returns an error if something could not be removed. The call can be repeated.
     pub async fn down(directory: &Path, clock: SharedClock) -> Result<bool, ClusterError> {
         teardown::down(&resolve_layout(directory)?, &*clock).await
     }
@@ -93,27 +92,27 @@ impl LocalCluster {
         self.layout.root()
     }
 
-    /// Where things are below the directory.
+    /// The paths below the directory.
     pub const fn layout(&self) -> &ClusterLayout {
         &self.layout
     }
 
-    /// What the cluster is.
+    /// The plan that the cluster was started with.
     pub const fn plan(&self) -> &LocalClusterPlan {
         &self.plan
     }
 
-    /// The administrator's kubeconfig.
+    /// The path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.layout.kubeconfig_path()
     }
 
-    /// The program of a name beside those of the cluster, for example `kubectl`.
+    /// The path of a program in the cluster's program directory, for example `kubectl`.
     pub fn program(&self, name: &str) -> PathBuf {
         self.plan.program_path(name)
     }
 
-    /// Every component at this moment.
+    /// Probes every component.
     pub async fn status(&self) -> ClusterStatus {
         let mut components = Vec::with_capacity(ClusterComponent::ALL.len());
         for component in ClusterComponent::ALL {
@@ -158,11 +157,11 @@ impl LocalCluster {
         }
     }
 
-    /// Imports an image archive (docker-archive or OCI) into containerd and returns what it says.
-    /// Pods name the image with `imagePullPolicy: Never`.
+    /// Imports an image archive (docker-archive or OCI) into containerd and returns the output of `ctr`. Pods
+    /// name the image with `imagePullPolicy: Never`.
     ///
     /// # Errors
-    /// If the archive is refused.
+    /// Returns an error if containerd rejects the archive.
     pub async fn load_image_archive(&self, archive: &Path) -> Result<String, ClusterError> {
         let address = self.layout.containerd_socket();
         let (address, archive) = (address.to_string_lossy(), archive.to_string_lossy());
@@ -171,19 +170,19 @@ impl LocalCluster {
         run_tool(&self.plan.program_path("ctr"), &arguments).await
     }
 
-    /// The key set of the issuer of service account tokens (RFC 7517), as the API server
-    /// publishes it. Whoever shall trust these tokens needs it and the issuer's name.
+    /// The key set of the issuer of service account tokens (RFC 7517), as the API server publishes it. A
+    /// service that is to trust these tokens needs this key set and the issuer's name.
     ///
     /// # Errors
-    /// If the API server does not answer.
+    /// Returns an error if the API server does not respond.
     pub async fn fetch_service_account_keys(&self) -> Result<Value, ClusterError> {
         self.http_client.fetch_json(&format!("{}/openid/v1/jwks", self.plan.api_server_url())).await
     }
 
-    /// Ends one component and waits until it is gone: by itself, or by SIGKILL.
+    /// Stops one component with SIGTERM, or with SIGKILL if `kill` is set or it does not exit in time.
     ///
     /// # Errors
-    /// If it does not end.
+    /// Returns an error if the process does not exit.
     pub async fn stop(&self, component: ClusterComponent, kill: bool) -> Result<(), ClusterError> {
         let Some(process) = processes::recorded_process(&self.layout, component) else {
             return Ok(());
@@ -198,10 +197,10 @@ impl LocalCluster {
         processes::kill_all(&processes, &*self.clock).await
     }
 
-    /// Starts one component, unless it runs, and waits until it is ready.
+    /// Starts one component if it does not run, and waits until it is ready.
     ///
     /// # Errors
-    /// If it ends or does not become ready.
+    /// Returns an error if the component exits or does not become ready.
     pub async fn start(&self, component: ClusterComponent) -> Result<(), ClusterError> {
         let process = match processes::recorded_process(&self.layout, component) {
             Some(process) => process,
@@ -225,7 +224,8 @@ impl LocalCluster {
     }
 }
 
-/// The layout of a directory that need not exist, by its real path: mounts are listed by theirs.
+/// The layout of a directory that need not exist. Symbolic links are resolved, because the mount table lists
+/// real paths.
 fn resolve_layout(directory: &Path) -> Result<ClusterLayout, ClusterError> {
     let absolute = std::path::absolute(directory).map_err(ClusterError::file("find", directory))?;
     let existing = absolute.ancestors().find(|it| it.exists()).unwrap_or(Path::new("/"));
@@ -253,15 +253,15 @@ fn load_plan(layout: &ClusterLayout) -> Result<Option<LocalClusterPlan>, Cluster
     }
 }
 
-/// Whether a directory is ours to change: its lock says so, or there is nothing to lose. A file
-/// that is only called so is not enough, since everything else here is unmounted and removed.
+/// Whether the directory may be changed: it is empty, or its lock file has the content that a cluster writes.
+/// The file name alone is not enough, because everything in the directory is unmounted and removed.
 fn is_cluster_directory(layout: &ClusterLayout) -> bool {
     let lock = layout.lock_file();
     let is_file = fs::symlink_metadata(&lock).is_ok_and(|it| it.is_file());
     if is_file && fs::read(&lock).is_ok_and(|content| content == LOCK_CONTENT) {
         return true;
     }
-    // Who was killed between making the lock and writing into it has made nothing else.
+    // A process that was killed before it wrote the lock's content has created no other file.
     let is_unwritten_lock = |entry: &fs::DirEntry| {
         entry.path() == lock && entry.metadata().is_ok_and(|it| it.is_file() && it.len() == 0)
     };
@@ -270,11 +270,12 @@ fn is_cluster_directory(layout: &ClusterLayout) -> bool {
     })
 }
 
-/// Keeps others from changing the cluster, until it is dropped or the process dies.
+/// Locks the cluster against changes by other processes. The lock ends when the file is dropped or the
+/// process dies.
 fn lock_cluster(layout: &ClusterLayout) -> Result<File, ClusterError> {
     let path = layout.lock_file();
     let mut options = File::options();
-    // Another process may hold it: it is not emptied.
+    // Another process may hold the lock, so the file is not truncated.
     options.write(true).create(true).truncate(false);
     let mut file = options.open(&path).map_err(ClusterError::file("create", &path))?;
     match file.try_lock() {
@@ -297,7 +298,7 @@ mod tests {
 
     #[tokio::test]
     async fn directory_without_cluster_lock_is_left_unchanged() {
-        // As those of package managers, and one that only borrows our name.
+        // A lock file of a package manager, and an empty file with the name of the cluster's lock.
         for name in ["lock", "lanyard-cluster.lock"] {
             let directory = tempfile::tempdir().expect("there is room");
             fs::write(directory.path().join(name), "").expect("it is writable");
@@ -313,17 +314,20 @@ mod tests {
     fn cluster_directory_has_lock_content_or_is_empty() {
         let directory = tempfile::tempdir().expect("there is room");
         let layout = resolve_layout(directory.path()).expect("it is short");
-        assert!(is_cluster_directory(&layout), "an empty one");
+        assert!(is_cluster_directory(&layout), "an empty directory");
         fs::write(layout.lock_file(), "").expect("it is writable");
-        assert!(is_cluster_directory(&layout), "a start that was killed at once");
-        drop(lock_cluster(&layout).expect("nobody holds it"));
+        assert!(is_cluster_directory(&layout), "a start that was killed before it wrote the lock");
+        drop(lock_cluster(&layout).expect("it is not locked"));
         fs::write(layout.plan_file(), "{}").expect("it is writable");
         assert!(is_cluster_directory(&layout));
-        drop(lock_cluster(&layout).expect("nobody holds it"));
+        drop(lock_cluster(&layout).expect("it is not locked"));
         assert!(is_cluster_directory(&layout), "it can be locked again");
-        let held = lock_cluster(&layout).expect("nobody holds it");
+        let held = lock_cluster(&layout).expect("it is not locked");
         assert!(matches!(lock_cluster(&layout), Err(ClusterError::Locked(_))));
-        assert!(is_cluster_directory(&layout), "who waits takes nothing from who holds it");
+        assert!(
+            is_cluster_directory(&layout),
+            "a failed lock leaves the content of the lock file unchanged"
+        );
         drop(held);
     }
 }

@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClusterComponent {
-    /// Keeps the objects.
+    /// Stores the objects.
     Etcd,
     /// Runs containers.
     Containerd,
-    /// Serves the objects.
+    /// Serves the Kubernetes API.
     KubeApiserver,
-    /// Makes what other objects imply: service accounts, replicas.
+    /// Runs the controllers, for example those of service accounts and ReplicaSets.
     KubeControllerManager,
-    /// Gives pods their node.
+    /// Assigns pods to the node.
     KubeScheduler,
-    /// Makes pods of one node real.
+    /// Runs the pods of the node.
     Kubelet,
 }
 
 impl ClusterComponent {
-    /// Every component, in the order of the start; they stop the other way round.
+    /// Every component, in start order.
     pub const ALL: [Self; 6] = [
         Self::Etcd,
         Self::Containerd,
@@ -33,7 +33,7 @@ impl ClusterComponent {
         Self::Kubelet,
     ];
 
-    /// The name of the component, which is that of its program.
+    /// The name of the component, which is also the name of its program.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",

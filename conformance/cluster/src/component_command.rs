@@ -1,4 +1,4 @@
-//! How each component is started: its program and flags.
+//! The program and flags of each component.
 
 use std::path::{Path, PathBuf};
 
@@ -13,50 +13,50 @@ pub(crate) struct ComponentCommand {
     pub(crate) arguments: Vec<String>,
 }
 
-/// The launch of a component.
+/// The command that starts a component.
 pub(crate) fn component_command(
-    site: ClusterContext<'_>,
+    context: ClusterContext<'_>,
     component: ClusterComponent,
 ) -> ComponentCommand {
     let flags = match component {
-        ClusterComponent::Etcd => etcd_flags(site),
-        ClusterComponent::Containerd => containerd_flags(site),
-        ClusterComponent::KubeApiserver => api_server_flags(site),
-        ClusterComponent::KubeControllerManager => controller_manager_flags(site),
-        ClusterComponent::KubeScheduler => scheduler_flags(site),
-        ClusterComponent::Kubelet => kubelet_flags(site),
+        ClusterComponent::Etcd => etcd_flags(context),
+        ClusterComponent::Containerd => containerd_flags(context),
+        ClusterComponent::KubeApiserver => api_server_flags(context),
+        ClusterComponent::KubeControllerManager => controller_manager_flags(context),
+        ClusterComponent::KubeScheduler => scheduler_flags(context),
+        ClusterComponent::Kubelet => kubelet_flags(context),
     };
     ComponentCommand {
-        program: site.plan.program_path(component.name()),
+        program: context.plan.program_path(component.name()),
         arguments: flags.into_iter().map(|(name, value)| format!("--{name}={value}")).collect(),
     }
 }
 
 type ComponentFlags = Vec<(&'static str, String)>;
 
-fn etcd_flags(site: ClusterContext<'_>) -> ComponentFlags {
-    let client = http_url(site.plan.ports.etcd);
-    let peer = http_url(site.plan.ports.etcd_peer);
+fn etcd_flags(context: ClusterContext<'_>) -> ComponentFlags {
+    let client = http_url(context.plan.ports.etcd);
+    let peer = http_url(context.plan.ports.etcd_peer);
     vec![
         ("name", "only".to_owned()),
-        ("data-dir", path_text(&site.layout.etcd_directory())),
+        ("data-dir", path_text(&context.layout.etcd_directory())),
         ("listen-client-urls", client.clone()),
         ("advertise-client-urls", client),
         ("listen-peer-urls", peer.clone()),
         ("initial-advertise-peer-urls", peer.clone()),
         ("initial-cluster", format!("only={peer}")),
-        // What a crash of the machine loses, nobody needs.
+        // The cluster does not need to survive a crash of the machine.
         ("unsafe-no-fsync", "true".to_owned()),
         ("log-level", "warn".to_owned()),
     ]
 }
 
-fn containerd_flags(site: ClusterContext<'_>) -> ComponentFlags {
-    vec![("config", path_text(&site.layout.configuration_file(configuration::CONTAINERD_FILE)))]
+fn containerd_flags(context: ClusterContext<'_>) -> ComponentFlags {
+    vec![("config", path_text(&context.layout.configuration_file(configuration::CONTAINERD_FILE)))]
 }
 
-fn api_server_flags(site: ClusterContext<'_>) -> ComponentFlags {
-    let ClusterContext { plan, layout } = site;
+fn api_server_flags(context: ClusterContext<'_>) -> ComponentFlags {
+    let ClusterContext { plan, layout } = context;
     let identity = |file: &str| path_text(&layout.certificate_file(file));
     vec![
         ("etcd-servers", http_url(plan.ports.etcd)),
@@ -71,7 +71,7 @@ fn api_server_flags(site: ClusterContext<'_>) -> ComponentFlags {
         ("authorization-mode", "Node,RBAC".to_owned()),
         ("enable-admission-plugins", "NodeRestriction".to_owned()),
         ("service-cluster-ip-range", LocalClusterPlan::SERVICE_CIDR.to_owned()),
-        // An Endpoints object may not name a loopback address.
+        // The API server rejects loopback addresses in Endpoints.
         ("endpoint-reconciler-type", "none".to_owned()),
         ("allow-privileged", "true".to_owned()),
         ("kubelet-preferred-address-types", "Hostname".to_owned()),
@@ -82,12 +82,12 @@ fn api_server_flags(site: ClusterContext<'_>) -> ComponentFlags {
     ]
 }
 
-fn controller_manager_flags(site: ClusterContext<'_>) -> ComponentFlags {
-    let identity = |file: &str| path_text(&site.layout.certificate_file(file));
+fn controller_manager_flags(context: ClusterContext<'_>) -> ComponentFlags {
+    let identity = |file: &str| path_text(&context.layout.certificate_file(file));
     let mut flags = controller_flags(
-        site,
+        context,
         ClusterComponent::KubeControllerManager,
-        site.plan.ports.controller_manager,
+        context.plan.ports.controller_manager,
     );
     flags.extend([
         ("service-account-private-key-file", identity("service-account.key")),
@@ -97,18 +97,18 @@ fn controller_manager_flags(site: ClusterContext<'_>) -> ComponentFlags {
     flags
 }
 
-fn scheduler_flags(site: ClusterContext<'_>) -> ComponentFlags {
-    controller_flags(site, ClusterComponent::KubeScheduler, site.plan.ports.scheduler)
+fn scheduler_flags(context: ClusterContext<'_>) -> ComponentFlags {
+    controller_flags(context, ClusterComponent::KubeScheduler, context.plan.ports.scheduler)
 }
 
 fn controller_flags(
-    site: ClusterContext<'_>,
+    context: ClusterContext<'_>,
     component: ClusterComponent,
     port: u16,
 ) -> ComponentFlags {
-    let identity = |file: &str| path_text(&site.layout.certificate_file(file));
+    let identity = |file: &str| path_text(&context.layout.certificate_file(file));
     vec![
-        ("kubeconfig", path_text(&component_kubeconfig_path(site, component))),
+        ("kubeconfig", path_text(&component_kubeconfig_path(context, component))),
         ("bind-address", LocalClusterPlan::LOOPBACK_ADDRESS.to_string()),
         ("secure-port", port.to_string()),
         ("tls-cert-file", identity("serving.crt")),
@@ -117,23 +117,23 @@ fn controller_flags(
     ]
 }
 
-fn kubelet_flags(site: ClusterContext<'_>) -> ComponentFlags {
-    let layout = site.layout;
+fn kubelet_flags(context: ClusterContext<'_>) -> ComponentFlags {
+    let layout = context.layout;
     vec![
         ("config", path_text(&layout.configuration_file(configuration::KUBELET_FILE))),
-        ("kubeconfig", path_text(&component_kubeconfig_path(site, ClusterComponent::Kubelet))),
+        ("kubeconfig", path_text(&component_kubeconfig_path(context, ClusterComponent::Kubelet))),
         ("hostname-override", LocalClusterPlan::NODE_NAME.to_owned()),
         ("root-dir", path_text(&layout.kubelet_directory())),
         ("cert-dir", path_text(&layout.kubelet_directory().join("pki"))),
     ]
 }
 
-/// The kubeconfig that a component signs in with.
+/// The kubeconfig of a component.
 pub(crate) fn component_kubeconfig_path(
-    site: ClusterContext<'_>,
+    context: ClusterContext<'_>,
     component: ClusterComponent,
 ) -> PathBuf {
-    site.layout.configuration_file(&format!("{component}.kubeconfig"))
+    context.layout.configuration_file(&format!("{component}.kubeconfig"))
 }
 
 fn http_url(port: u16) -> String {

@@ -1,5 +1,5 @@
-//! The files that the components read, as text. JSON stands where YAML is asked for: every JSON
-//! document is one of YAML.
+//! The configuration files of the components. JSON is used where YAML is expected: every JSON document is
+//! valid YAML.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,18 +8,17 @@ use serde_json::{Value, json};
 use crate::certificates::CertificateWithKey;
 use crate::plan::{ClusterContext, LocalClusterPlan};
 
-/// The image that holds the namespaces of a pod. It is imported from `images/` at the start.
+/// The pause image. The start imports it from `images/`.
 const PAUSE_IMAGE: &str = "localhost/lanyard/pause:1";
 
-/// File names in the directory of configurations.
+/// File names in the configuration directory.
 pub(crate) const CONTAINERD_FILE: &str = "containerd.toml";
 pub(crate) const KUBELET_FILE: &str = "kubelet.json";
 pub(crate) const CNI_FILE: &str = "cni/10-pods.conflist";
 
-/// containerd's configuration, in the second version of its format, which 1.x reads and 2.x
-/// migrates.
-pub(crate) fn containerd_config(site: ClusterContext<'_>) -> String {
-    let ClusterContext { plan, layout } = site;
+/// containerd's configuration, in version 2 of the format, which containerd 1.x reads and 2.x migrates.
+pub(crate) fn containerd_config(context: ClusterContext<'_>) -> String {
+    let ClusterContext { plan, layout } = context;
     // A TOML basic string has the escapes of a JSON string.
     let quoted = |path: std::path::PathBuf| Value::from(path.to_string_lossy()).to_string();
     format!(
@@ -74,18 +73,18 @@ conf_dir = {networks}
     )
 }
 
-/// The network of pods that do not use the host's.
-pub(crate) fn cni_config(site: ClusterContext<'_>) -> Value {
+/// The CNI configuration for pods without host network.
+pub(crate) fn cni_config(context: ClusterContext<'_>) -> Value {
     json!({
         "cniVersion": "0.4.0",
-        "name": site.layout.cluster_id(),
+        "name": context.layout.cluster_id(),
         "plugins": [{
             "type": "ptp",
             "ipMasq": false,
             "ipam": {
                 "type": "host-local",
-                "dataDir": site.layout.root().join("addresses"),
-                "ranges": [[{"subnet": site.plan.pod_cidr()}]],
+                "dataDir": context.layout.root().join("addresses"),
+                "ranges": [[{"subnet": context.plan.pod_cidr()}]],
                 "routes": [{"dst": "0.0.0.0/0"}],
             },
         }],
@@ -93,8 +92,8 @@ pub(crate) fn cni_config(site: ClusterContext<'_>) -> Value {
 }
 
 /// The kubelet's configuration.
-pub(crate) fn kubelet_config(site: ClusterContext<'_>) -> Value {
-    let ClusterContext { plan, layout } = site;
+pub(crate) fn kubelet_config(context: ClusterContext<'_>) -> Value {
+    let ClusterContext { plan, layout } = context;
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -112,7 +111,7 @@ pub(crate) fn kubelet_config(site: ClusterContext<'_>) -> Value {
             "x509": {"clientCAFile": layout.certificate_file("ca.crt")},
         },
         "authorization": {"mode": "Webhook"},
-        // The machine decides about control groups and swap, not we.
+        // The configuration must work with the machine's control groups and swap, whatever they are.
         "failCgroupV1": false,
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": false,
@@ -120,8 +119,8 @@ pub(crate) fn kubelet_config(site: ClusterContext<'_>) -> Value {
         "failSwapOn": false,
         "makeIPTablesUtilChains": false,
         "localStorageCapacityIsolation": false,
-        // A full disk of the machine must not evict the pods of a test, nor remove images that
-        // no registry could give back.
+        // A full disk of the machine must not evict the pods of a test or remove imported images, which no
+        // registry has.
         "evictionHard": {},
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,

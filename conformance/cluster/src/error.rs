@@ -1,4 +1,4 @@
-//! What can go wrong with a cluster, and what to do about it.
+//! Errors of a cluster, and hints for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use thiserror::Error;
 
 use crate::component::ClusterComponent;
 
-/// A cluster did not do what was asked.
+/// A cluster operation failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// Sockets below the directory would have longer names than the system allows.
+    /// Paths of sockets below the directory would be longer than the operating system allows.
     #[error(
         "the directory {} has {} bytes, and sockets below it need one of at most {limit}",
         path.display(), path.as_os_str().len()
@@ -20,16 +20,16 @@ pub enum ClusterError {
     DirectoryTooLong {
         /// The directory of the cluster.
         path: PathBuf,
-        /// The longest that works, in bytes.
+        /// The longest supported path, in bytes.
         limit: usize,
     },
-    /// The directory holds something else.
-    #[error("{} is not empty and holds no cluster", .0.display())]
+    /// The directory is not empty and holds no cluster.
+    #[error("{} is not empty and does not belong to a cluster", .0.display())]
     NotAClusterDirectory(PathBuf),
-    /// There is no cluster to act on.
-    #[error("there is no cluster in {}", .0.display())]
+    /// The directory holds no cluster.
+    #[error("no cluster in {}", .0.display())]
     NoCluster(PathBuf),
-    /// A running cluster was planned with other options.
+    /// The existing cluster was started with other options.
     #[error("the cluster in {} was started with another {option}", path.display())]
     ConflictingOptions {
         /// The directory of the cluster.
@@ -37,153 +37,155 @@ pub enum ClusterError {
         /// The option that differs.
         option: &'static str,
     },
-    /// Another process is changing the cluster.
+    /// Another process holds the lock of the cluster.
     #[error("another process is changing the cluster in {}", .0.display())]
     Locked(PathBuf),
-    /// Containers, mounts and control groups need root.
-    #[error("a node can only be run by root")]
+    /// The process is not root, which containers, mounts and control groups require.
+    #[error("running a node requires root")]
     NotRoot,
     /// A program of the node is missing.
-    #[error("there is no program {}", .0.display())]
+    #[error("program {} not found", .0.display())]
     MissingProgram(PathBuf),
-    /// No port was free.
+    /// Too few loopback ports were free.
     #[error(transparent)]
     NoFreePorts(#[from] lanyard_apiserver::NoFreePorts),
-    /// A file could not be used.
+    /// A file operation failed.
     #[error("could not {action} {}", path.display())]
     File {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// A file of the cluster is not what we wrote.
+    /// A file or response could not be parsed.
     #[error("{} cannot be read as {what}", path.display())]
     InvalidRecord {
-        /// The file.
+        /// The file or URL.
         path: PathBuf,
-        /// What it should hold.
+        /// The expected content.
         what: &'static str,
-        /// Where reading stopped.
+        /// The error of the parser.
         #[source]
         source: serde_json::Error,
     },
-    /// A key or certificate could not be made.
-    #[error("could not make the {what}")]
+    /// A key or certificate could not be generated.
+    #[error("could not generate the {what}")]
     CreateCertificate {
         /// The certificate or key.
         what: &'static str,
-        /// The reason.
+        /// The error of the generator.
         #[source]
         source: rcgen::Error,
     },
     /// A process could not be started.
-    #[error("could not start {component}")]
+    #[error("could not start `{component}`")]
     StartComponent {
         /// The component.
         component: ClusterComponent,
-        /// The system's answer.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// A process ended by itself.
-    #[error("{component} ended while it was waited for; its last words in {}:\n{last_words}", log.display())]
+    /// A component exited before it was ready.
+    #[error("`{component}` exited before it was ready; the end of its log {}:\n{log_tail}", log.display())]
     Exited {
         /// The component.
         component: ClusterComponent,
-        /// Its log.
+        /// The path of its log.
         log: PathBuf,
-        /// The end of its log.
-        last_words: String,
+        /// The last lines of its log.
+        log_tail: String,
     },
     /// A component did not become ready in time.
     #[error(
-        "{component} was not ready after {} s ({last_answer}); its log is {}",
-        patience.as_secs(), log.display()
+        "{component} was not ready after {} s ({last_response}); its log is {}",
+        timeout.as_secs(), log.display()
     )]
     NotReady {
         /// The component.
         component: ClusterComponent,
-        /// How long it was waited for.
-        patience: Duration,
-        /// What it said last.
-        last_answer: String,
-        /// Its log.
+        /// How long the call waited.
+        timeout: Duration,
+        /// The last response of its health endpoint.
+        last_response: String,
+        /// The path of its log.
         log: PathBuf,
     },
-    /// A process did not end.
-    #[error("{what} with process id {pid} did not end after SIGKILL")]
+    /// A process survived SIGKILL.
+    #[error("{process_name} with process id {pid} did not exit after SIGKILL")]
     StillRunning {
         /// The name of the process.
-        what: String,
-        /// Its id.
+        process_name: String,
+        /// Its process id.
         pid: i32,
     },
-    /// Something of the cluster could not be taken away.
-    #[error("{} things of the cluster remain:\n  {}", .0.len(), .0.join("\n  "))]
+    /// Parts of the cluster could not be removed. Each entry names one.
+    #[error("{} parts of the cluster could not be removed:\n  {}", .0.len(), .0.join("\n  "))]
     LeftoversRemain(Vec<String>),
     /// A command of the node's tools failed.
-    #[error("`{command}` ended with {outcome}: {message}")]
+    #[error("`{command}` failed with {exit_status}: {message}")]
     Command {
         /// The command line.
         command: String,
-        /// Its status.
-        outcome: String,
-        /// What it wrote to its standard error.
+        /// Its exit status.
+        exit_status: String,
+        /// Its standard error.
         message: String,
     },
-    /// The client of the API server could not be built.
-    #[error("could not build a client of the API server")]
+    /// The HTTP client could not be built.
+    #[error("could not build the HTTP client")]
     BuildClient(#[source] reqwest::Error),
-    /// The API server could not be asked.
-    #[error("the API server did not answer {path}")]
+    /// The API server did not respond.
+    #[error("no response to {path}")]
     Request {
-        /// The path of the request.
+        /// The URL of the request.
         path: String,
-        /// The reason.
+        /// The error of the HTTP client.
         #[source]
         source: reqwest::Error,
     },
-    /// The API server refused.
-    #[error("the API server answered {path} with {status}: {message}")]
+    /// The API server returned an error.
+    #[error("{path} returned {status}: {message}")]
     ErrorResponse {
-        /// The path of the request.
+        /// The URL of the request.
         path: String,
         /// The HTTP status.
         status: u16,
-        /// The answer.
+        /// The body of the response.
         message: String,
     },
 }
 
 impl ClusterError {
-    /// What the person at the keyboard can do next.
+    /// What the user can do next.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            Self::DirectoryTooLong { .. } => "name a shorter one with --dir",
-            Self::NotAClusterDirectory(_) => "name another one with --dir, or empty it",
+            Self::DirectoryTooLong { .. } => "choose a shorter directory with `--dir`",
+            Self::NotAClusterDirectory(_) => {
+                "choose another directory with `--dir`, or empty this one"
+            }
             Self::NoCluster(_) => "start one with `cargo xtask cluster up`",
             Self::ConflictingOptions { .. } => {
-                "take it down first, leave the option out, or give another --name"
+                "remove that cluster first, omit the option, or choose another `--name`"
             }
             Self::Locked(_) => "wait for the other command to end",
             Self::NotRoot => "run the command as root, for example with sudo",
             Self::MissingProgram(_) => "install the programs with `cargo xtask tools`",
             Self::NotReady { .. } | Self::Exited { .. } => {
-                "the log says why; `cargo xtask cluster down` takes the rest away"
+                "read the log; `cargo xtask cluster down` removes the cluster"
             }
             Self::LeftoversRemain(_) | Self::StillRunning { .. } => {
-                "look who uses them (`fuser -vm`, `ps`), then repeat `cargo xtask cluster down`"
+                "find out which processes use them (`fuser -vm`, `ps`), then repeat `cargo xtask cluster down`"
             }
-            Self::InvalidRecord { .. } => "take the cluster down and start it again",
+            Self::InvalidRecord { .. } => "remove the cluster and start it again",
             _ => return None,
         })
     }
 
-    /// Whether the call has to change, rather than the machine or the cluster.
+    /// Whether the error is in the arguments of the call rather than in the machine or the cluster.
     pub const fn is_usage_error(&self) -> bool {
         matches!(
             self,
@@ -196,7 +198,7 @@ impl ClusterError {
         )
     }
 
-    /// For `map_err`: an error of the file system with what was tried.
+    /// Returns a function for `map_err` that adds the failed operation and its path.
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::File { action, path, source }

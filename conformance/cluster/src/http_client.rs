@@ -1,4 +1,4 @@
-//! A small client of the servers on loopback.
+//! An HTTP client for the servers on loopback.
 
 use std::time::Duration;
 
@@ -8,17 +8,16 @@ use serde_json::Value;
 use crate::error::ClusterError;
 use crate::layout::ClusterLayout;
 
-/// Asks servers of the cluster, as its administrator.
+/// An HTTP client that authenticates as the cluster's administrator.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterHttpClient {
     client: Client,
 }
 
-/// How long one answer may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ClusterHttpClient {
-    /// A client with the administrator's certificate, which trusts the cluster's authority alone.
+    /// Creates a client with the administrator's certificate, which trusts only the cluster's CA.
     pub(crate) fn connect_as_administrator(layout: &ClusterLayout) -> Result<Self, ClusterError> {
         let read = |name: &str| {
             let path = layout.certificate_file(name);
@@ -36,7 +35,7 @@ impl ClusterHttpClient {
         client.build().map(|client| Self { client }).map_err(ClusterError::BuildClient)
     }
 
-    /// The status and the text of an answer.
+    /// Sends a GET request and returns the status and body.
     pub(crate) async fn fetch(&self, url: &str) -> Result<(u16, String), ClusterError> {
         let failed = |source| ClusterError::Request { path: url.to_owned(), source };
         let answer = self.client.get(url).send().await.map_err(failed)?;
@@ -44,7 +43,7 @@ impl ClusterHttpClient {
         Ok((status, answer.text().await.map_err(failed)?))
     }
 
-    /// A document of the API server.
+    /// Fetches a JSON document.
     pub(crate) async fn fetch_json(&self, url: &str) -> Result<Value, ClusterError> {
         let (status, text) = self.fetch(url).await?;
         if status != 200 {

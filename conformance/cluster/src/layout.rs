@@ -1,19 +1,19 @@
-//! Where everything of a cluster is: below one directory.
+//! Paths of a cluster, all below one directory.
 
 use std::path::{Path, PathBuf};
 
 use crate::component::ClusterComponent;
 
-/// The places of a cluster, and the names that are derived from its directory.
+/// The paths of a cluster, and the names that are derived from its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterLayout {
     root: PathBuf,
 }
 
 impl ClusterLayout {
-    /// The longest directory, in bytes: a socket's name has at most 107 (unix(7)), and the
-    /// longest one below is that of a driver's registration, which must fit for names of the
-    /// length of `secrets-store.csi.k8s.io`.
+    /// The longest supported directory, in bytes. A socket path has at most 107 bytes (unix(7)); the longest
+    /// one below the directory is the registration socket of a driver with a name as long as
+    /// `secrets-store.csi.k8s.io`.
     pub const MAX_DIRECTORY_LENGTH: usize =
         107 - "/kubelet/plugins_registry/secrets-store.csi.k8s.io-reg.sock".len();
 
@@ -53,10 +53,10 @@ impl ClusterLayout {
         self.root.join("logs")
     }
 
-    /// The name of what cannot be below the directory: the network of pods. It follows the
-    /// directory, so that it is known without any record.
+    /// The id of the cluster, which names its pod network, the only part outside the directory. It is a hash
+    /// of the directory, so it is known without any record.
     pub fn cluster_id(&self) -> String {
-        // FNV-1a: no adversary, only a short name.
+        // FNV-1a is enough for a short name without an adversary.
         let hash = self
             .root
             .as_os_str()
@@ -68,7 +68,7 @@ impl ClusterLayout {
         format!("lanyard-{hash:016x}")
     }
 
-    /// The mark that every process of the cluster carries in its environment.
+    /// The environment variable that marks every process of the cluster.
     pub(crate) fn process_marker(&self) -> (&'static str, &Path) {
         (MARKER_VARIABLE, &self.root)
     }
@@ -77,8 +77,8 @@ impl ClusterLayout {
         self.root.join("plan.json")
     }
 
-    /// The file that is locked while the cluster changes. Its content says whose directory it is:
-    /// what stands beside it is removed with the cluster.
+    /// The file that is locked while the cluster changes. Its content proves that the directory belongs to a
+    /// cluster: everything else in the directory is removed with the cluster.
     pub(crate) fn lock_file(&self) -> PathBuf {
         self.root.join("lanyard-cluster.lock")
     }
@@ -119,7 +119,7 @@ impl ClusterLayout {
         self.containerd_directory().join("root")
     }
 
-    /// Directories that must be there before anything starts.
+    /// Directories that must exist before the first component starts.
     pub(crate) fn required_directories(&self) -> Vec<PathBuf> {
         vec![
             self.log_directory(),
@@ -137,7 +137,7 @@ impl ClusterLayout {
 
 const MARKER_VARIABLE: &str = "LANYARD_CLUSTER";
 
-/// What the lock holds.
+/// The content of the lock file.
 pub(crate) const LOCK_CONTENT: &[u8] =
     b"This directory is a test cluster of lanyard and goes with it.\n";
 

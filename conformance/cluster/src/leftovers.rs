@@ -1,5 +1,5 @@
-//! What a node leaves outside its directory: control groups, and files in places that every
-//! kubelet and containerd of the machine shares.
+//! Leftovers of a node outside its directory: control groups, and files in places that every kubelet and
+//! containerd of the machine shares.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,18 +16,18 @@ use crate::layout::ClusterLayout;
 use crate::mounts;
 use crate::processes::{RecordedProcess, kill_all, process_name};
 
-/// What belongs to the cluster outside its directory. It is found through what is inside, so
-/// look before that is removed.
+/// Resources of the cluster outside its directory. They are found through files in the directory, so the scan
+/// must run before those are removed.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
-    /// The ids of containers, those of pods' sandboxes among them.
+    /// Ids of containers, including pod sandboxes.
     containers: BTreeSet<String>,
     /// Sockets, links and records in shared directories.
     stray_files: BTreeSet<PathBuf>,
 }
 
 impl Leftovers {
-    /// Looks, and adds to what was seen before.
+    /// Scans for leftovers and adds them to those of earlier scans.
     pub(crate) fn scan(&mut self, layout: &ClusterLayout) {
         let tasks = list_subdirectories(&containerd_task_directory(layout));
         let names = tasks.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
@@ -37,7 +37,7 @@ impl Leftovers {
         self.stray_files.extend(log_links(layout));
     }
 
-    /// The control groups of the containers, in every hierarchy that has them.
+    /// The control groups of the containers in every mounted hierarchy.
     fn control_groups(&self) -> Result<Vec<PathBuf>, ClusterError> {
         let hierarchies = cgroup_hierarchies()?;
         Ok(hierarchies
@@ -74,12 +74,12 @@ impl Leftovers {
         Ok(())
     }
 
-    /// Removes the control groups of the containers, and returns those that stay.
+    /// Removes the control groups of the containers, and returns those that remain.
     pub(crate) async fn remove_control_groups(
         &self,
         clock: &dyn Clock,
     ) -> Result<Vec<PathBuf>, ClusterError> {
-        // A group is busy until the last of its dead processes was collected.
+        // A group stays busy until the last of its dead processes is collected.
         for _ in 0..CGROUP_REMOVAL_ATTEMPTS {
             let groups = self.control_groups()?;
             if groups.is_empty() {
@@ -90,22 +90,22 @@ impl Leftovers {
             }
             clock.sleep(CGROUP_POLL_INTERVAL).await;
         }
-        // The parent is every containerd's; it goes when no other has a container.
+        // All containerds of the machine share the parent. It can be removed once no containerd has a
+        // container.
         for hierarchy in cgroup_hierarchies()? {
             fs::remove_dir(hierarchy.join(CONTAINERD_NAMESPACE)).unwrap_or_default();
         }
         self.control_groups()
     }
 
-    /// Removes strays and the shared directories that are empty without them; returns what
-    /// stays.
+    /// Removes stray files and the shared directories that are then empty. Returns the files that remain.
     pub(crate) fn remove_stray_files(&self) -> Vec<PathBuf> {
         for stray in &self.stray_files {
             fs::remove_file(stray).unwrap_or_default();
         }
         remove_dead_socket(Path::new(DEVICE_PLUGIN_SOCKET));
         for directory in SHARED_DIRECTORIES {
-            // Refused while another cluster has something in it.
+            // The call fails while another cluster uses the directory.
             fs::remove_dir(directory).unwrap_or_default();
         }
         self.stray_files.iter().filter(|stray| stray.symlink_metadata().is_ok()).cloned().collect()
@@ -116,11 +116,11 @@ const KILL_ATTEMPTS: usize = 5;
 const CGROUP_REMOVAL_ATTEMPTS: usize = 300;
 const CGROUP_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The namespace that kubelets use in containerd. Without groups for pods, containerd makes one
-/// for each container below its name.
+/// The namespace that kubelets use in containerd. Without cgroups for pods, containerd creates one cgroup for
+/// each container below this name.
 const CONTAINERD_NAMESPACE: &str = "k8s.io";
 
-/// Where control groups are mounted.
+/// The mount points of the cgroup hierarchies.
 fn cgroup_hierarchies() -> Result<Vec<PathBuf>, ClusterError> {
     let is_hierarchy = |mount: &mounts::MountInfoEntry| mount.filesystem.starts_with("cgroup");
     Ok(mounts::load_mounts()?
@@ -130,7 +130,7 @@ fn cgroup_hierarchies() -> Result<Vec<PathBuf>, ClusterError> {
         .collect())
 }
 
-/// containerd has a directory for each running container.
+/// The directory in which containerd keeps one directory for each running container.
 fn containerd_task_directory(layout: &ClusterLayout) -> PathBuf {
     layout
         .containerd_state_directory()
@@ -139,7 +139,7 @@ fn containerd_task_directory(layout: &ClusterLayout) -> PathBuf {
 }
 
 fn collect_cgroup_processes(group: &Path, ids: &mut BTreeSet<i32>) {
-    // A group may go away while we look.
+    // The group may disappear during the scan.
     let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     ids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
     for below in list_subdirectories(group) {
@@ -151,7 +151,7 @@ fn remove_cgroup(group: &Path) {
     for below in list_subdirectories(group) {
         remove_cgroup(&below);
     }
-    // The files in a group are not ours to remove; what stays is seen by the caller.
+    // The kernel owns the files of a group. The caller reports groups that remain.
     fs::remove_dir(group).unwrap_or_default();
 }
 
@@ -160,7 +160,7 @@ fn list_subdirectories(directory: &Path) -> Vec<PathBuf> {
     entries.filter(|it| it.file_type().is_ok_and(|it| it.is_dir())).map(|it| it.path()).collect()
 }
 
-/// Each shim says in a file where its socket is.
+/// The sockets of the shims. Each shim writes the address of its socket to a file.
 fn shim_sockets(tasks: &[PathBuf]) -> Vec<PathBuf> {
     tasks
         .iter()
@@ -172,7 +172,7 @@ fn shim_sockets(tasks: &[PathBuf]) -> Vec<PathBuf> {
 
 const RUNTIME_DIRECTORY: &str = "/run/containerd";
 
-/// The network plugins' library remembers a result for each pod sandbox.
+/// The CNI library caches one result for each pod sandbox.
 fn cni_result_files(layout: &ClusterLayout) -> Vec<PathBuf> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -198,7 +198,7 @@ fn cni_result_files(layout: &ClusterLayout) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The kubelet links the log of every container from one directory.
+/// The kubelet links the log of every container from one shared directory.
 fn log_links(layout: &ClusterLayout) -> Vec<PathBuf> {
     list_files(Path::new("/var/log/containers"))
         .into_iter()
@@ -211,7 +211,7 @@ fn list_files(directory: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Directories that components make for their strays. They go when nothing is in them.
+/// Directories that components create for stray files. They are removed when they are empty.
 const SHARED_DIRECTORIES: [&str; 8] = [
     "/run/containerd/s",
     "/run/containerd",
@@ -223,11 +223,11 @@ const SHARED_DIRECTORIES: [&str; 8] = [
     "/var/lib/kubelet",
 ];
 
-/// The kubelet's socket for device plugins has one place, whatever its directory; the last
-/// kubelet that started owns it.
+/// The kubelet's socket for device plugins has a fixed path, whatever the kubelet's directory. The kubelet
+/// that started last owns it.
 const DEVICE_PLUGIN_SOCKET: &str = "/var/lib/kubelet/device-plugins/kubelet.sock";
 
-/// Removes a socket that nobody listens on any more.
+/// Removes a socket without a listener.
 fn remove_dead_socket(path: &Path) {
     let answer = UnixStream::connect(path);
     if answer.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
@@ -245,7 +245,8 @@ mod tests {
         let layout = ClusterLayout::new(root.path().to_path_buf());
         for (id, address) in [
             ("one", Some("unix:///run/containerd/s/1234\n")),
-            // Not where shims put their sockets: nobody may make us remove another file.
+            // Outside the directory of shim sockets: a task must not be able to make the scan remove another
+            // file.
             ("two", Some("unix:///etc/passwd")),
             ("three", None),
         ] {

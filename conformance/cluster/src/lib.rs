@@ -1,25 +1,24 @@
 //! A real one-node Kubernetes cluster on loopback: etcd, API server, controller manager,
 //! scheduler, containerd and kubelet as plain processes, all state below one directory.
 //!
-//! Nothing here is a stand-in. What the programs are comes from a directory of them
-//! (`cargo xtask cluster` installs one); what they are told is decided by pure code ([`LocalClusterPlan`],
-//! and the rooms behind it), what happens to the machine by a thin shell ([`LocalCluster`]).
-//! [`LocalCluster::down`] takes everything away again, also after a start that failed half way or a
-//! caller that was killed: processes are recorded with their start times and marked in their
-//! environment, and mounts, control groups and leftovers are found by the directory.
+//! All programs are the real ones, from a directory that `cargo xtask cluster` installs. Pure code decides
+//! their flags and configuration ([`LocalClusterPlan`] and the modules that use it); [`LocalCluster`] carries
+//! the plan out on the machine. [`LocalCluster::down`] removes everything, also after a start that failed
+//! half way or a caller that was killed: processes are recorded with their start times and marked by an
+//! environment variable, and mounts, control groups and leftovers are found through the directory.
 //!
-//! [`ControlPlane`], of `lanyard-apiserver`, is less: etcd and API server alone, for suites that need
-//! no node.
+//! [`ControlPlane`](lanyard_apiserver::ControlPlane) of `lanyard-apiserver` is the smaller alternative for
+//! suites that need no node: etcd and the API server only.
 //!
 //! ```no_run
 //! use lanyard_clock::SystemClock;
-//! use lanyard_cluster::{Cluster, Options};
+//! use lanyard_cluster::{LocalCluster, Options};
 //!
 //! # async fn example() -> Result<(), lanyard_cluster::ClusterError> {
 //! let options = Options::new("/tmp/cluster".into(), "/tmp/programs".into());
-//! let cluster = Cluster::up(options, SystemClock::shared()).await?;
+//! let cluster = LocalCluster::up(options, SystemClock::shared()).await?;
 //! println!("{}", cluster.kubeconfig().display());
-//! Cluster::down(cluster.directory(), SystemClock::shared()).await?;
+//! LocalCluster::down(cluster.directory(), SystemClock::shared()).await?;
 //! # Ok(())
 //! # }
 //! ```

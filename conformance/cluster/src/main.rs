@@ -1,5 +1,5 @@
-//! `lanyard-cluster`: the cluster as a command. `cargo xtask cluster` calls it with the programs
-//! that it installed.
+//! `lanyard-cluster`, the command line of the cluster. `cargo xtask cluster` calls it with the programs that
+//! it installed.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use lanyard_cluster::{ClusterError, ClusterStatus, ComponentHealth, LocalCluster
 #[derive(Debug, Parser)]
 #[command(version)]
 struct ClusterArgs {
-    /// The directory that holds everything of the cluster
+    /// Directory that holds all files of the cluster
     #[arg(long, value_name = "DIR", global = true, default_value = "cluster")]
     dir: PathBuf,
     #[command(subcommand)]
@@ -24,13 +24,13 @@ struct ClusterArgs {
 
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
-    /// Start the cluster, or what is missing of it, and wait until pods can run
+    /// Start the cluster, or its missing components, and wait until pods can run
     Up(UpArgs),
-    /// Take the cluster away, whatever state it is in
+    /// Remove the cluster, whatever state it is in
     Down,
-    /// Show every component
+    /// Show the state of every component
     Status {
-        /// The form of the answer
+        /// Output format
         #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
         output: StatusFormat,
     },
@@ -48,16 +48,16 @@ enum ClusterCommand {
 
 #[derive(Debug, clap::Args)]
 struct UpArgs {
-    /// The directory of the programs
+    /// Directory of the programs
     #[arg(long, value_name = "DIR")]
     programs: PathBuf,
-    /// The kubelet's syncFrequency, which paces republishing of CSI volumes [default: 1m]
+    /// syncFrequency of the kubelet, which sets the republish interval of CSI volumes [default: 1m]
     #[arg(long, value_name = "DURATION")]
     sync_frequency: Option<String>,
-    /// The issuer of service account tokens [default: the API server's usual name]
+    /// Issuer of service account tokens [default: the usual name of the API server]
     #[arg(long, value_name = "URL")]
     service_account_issuer: Option<String>,
-    /// A PEM file with the RSA key that signs service account tokens [default: a new one]
+    /// PEM file with the RSA key that signs service account tokens [default: a new key]
     #[arg(long, value_name = "FILE")]
     service_account_key: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Runs a command; the answer is whether the cluster is as it should be.
+/// Runs a command. Returns false if `status` found a component that is not ready.
 async fn run(arguments: ClusterArgs) -> Result<bool, ClusterError> {
     let clock = SystemClock::shared();
     let directory = arguments.dir;
@@ -165,7 +165,7 @@ fn pretty_json(value: &serde_json::Value) -> String {
     format!("{value:#}")
 }
 
-/// Writes to a reader that may have gone away (`| head`).
+/// Ignores write errors, because the reader may have exited (`| head`).
 fn print_output(text: &str) {
     writeln!(io::stdout().lock(), "{text}").unwrap_or_default();
 }

@@ -1,4 +1,4 @@
-//! What is mounted below a directory, and taking it away.
+//! Finds and removes mounts below a directory.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::error::ClusterError;
 
 const MOUNTINFO_PATH: &str = "/proc/self/mountinfo";
 
-/// A line of the table of mounts.
+/// An entry of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MountInfoEntry {
     pub(crate) mount_point: PathBuf,
@@ -36,12 +36,12 @@ pub(crate) fn mount_points_below(mounts: &[MountInfoEntry], directory: &Path) ->
     points
 }
 
-/// Unmounts everything at or below a directory, and returns what could not be.
+/// Unmounts everything at or below a directory, and returns the mount points that remain.
 ///
-/// A mount that somebody still uses is detached: nobody can reach it any more, and it goes with
-/// its last user.
+/// A mount that a process still uses is detached: no path leads to it any more, and the kernel removes it
+/// with its last user.
 pub(crate) fn unmount_below(directory: &Path) -> Result<Vec<PathBuf>, ClusterError> {
-    // Unmounting can uncover mounts that were copied from a peer, so look again.
+    // Unmounting can uncover mounts that were propagated from a peer, so the table is read again.
     for _ in 0..UNMOUNT_ATTEMPTS {
         let points = mount_points_below(&load_mounts()?, directory);
         if points.is_empty() {
@@ -49,7 +49,7 @@ pub(crate) fn unmount_below(directory: &Path) -> Result<Vec<PathBuf>, ClusterErr
         }
         for point in points {
             if unmount(&point, UnmountFlags::NOFOLLOW).is_err() {
-                // What fails again is still in the table at the end.
+                // The table at the end contains the mounts for which this failed too.
                 unmount(&point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH).unwrap_or_default();
             }
         }
@@ -59,14 +59,14 @@ pub(crate) fn unmount_below(directory: &Path) -> Result<Vec<PathBuf>, ClusterErr
 
 const UNMOUNT_ATTEMPTS: usize = 5;
 
-/// Reads the table of mounts (proc(5), `mountinfo`).
+/// Parses the mount table (proc(5), `mountinfo`).
 fn parse_mountinfo(table: &[u8]) -> Vec<MountInfoEntry> {
     table
         .split(|byte| *byte == b'\n')
         .filter_map(|line| {
             let mut fields = line.split(|byte| *byte == b' ');
             let point = unescape_octal(fields.nth(4)?);
-            // Optional fields end with a hyphen, the type follows.
+            // A hyphen ends the optional fields; the file system type follows.
             let filesystem = fields.skip_while(|field| *field != b"-").nth(1)?;
             let filesystem = String::from_utf8_lossy(filesystem).into_owned();
             Some(MountInfoEntry { mount_point: point, filesystem })
@@ -74,7 +74,7 @@ fn parse_mountinfo(table: &[u8]) -> Vec<MountInfoEntry> {
         .collect()
 }
 
-/// Blanks, tabs, newlines and backslashes stand as three octal digits.
+/// Decodes blanks, tabs, newlines and backslashes, which the table escapes as three octal digits.
 fn unescape_octal(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,4 +1,4 @@
-//! What a cluster shall be: options from the caller, ports that were free, nothing else.
+//! The plan of a cluster, made from the caller's options and free ports.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -8,24 +8,24 @@ use serde::{Deserialize, Serialize};
 use crate::layout::ClusterLayout;
 use crate::ports::ClusterPorts;
 
-/// What the caller wants.
+/// The caller's options for a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The directory of the cluster; made where it is absent, and removed with the cluster.
+    /// The directory of the cluster. It is created if it is missing, and removed with the cluster.
     pub directory: PathBuf,
     /// The directory of the programs: `etcd`, `kube-apiserver`, …, `cni/`, `images/`.
     pub programs: PathBuf,
-    /// The kubelet's `syncFrequency`, for example `10s`. It paces republishing of CSI volumes:
-    /// between one and one and a half periods. The kubelet's default is one minute.
+    /// The kubelet's `syncFrequency`, for example `10s`. The kubelet republishes a CSI volume every 1 to 1.5
+    /// periods. The default is one minute.
     pub sync_frequency: Option<String>,
-    /// The issuer of service account tokens, as the `iss` claim spells it.
+    /// The issuer of service account tokens, as in their `iss` claim.
     pub service_account_issuer: Option<String>,
-    /// A PEM file with the RSA key that signs service account tokens; a new one by default.
+    /// A PEM file with the RSA key that signs service account tokens. The default is a new key.
     pub service_account_key: Option<PathBuf>,
 }
 
 impl Options {
-    /// Everything as the programs have it by default.
+    /// Creates options with the defaults of the programs.
     pub const fn new(directory: PathBuf, programs: PathBuf) -> Self {
         Self {
             directory,
@@ -37,7 +37,7 @@ impl Options {
     }
 }
 
-/// What a cluster is, from its start to its end. It stands in `plan.json`.
+/// The plan of a cluster, which stays the same from its start to its removal. It is stored in `plan.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalClusterPlan {
     /// The directory of the programs.
@@ -46,23 +46,23 @@ pub struct LocalClusterPlan {
     pub sync_frequency: String,
     /// The issuer of service account tokens.
     pub service_account_issuer: String,
-    /// Where the caller's key of service account tokens was read, if there was one.
+    /// The path of the caller's key for service account tokens, if the caller gave one.
     pub service_account_key: Option<PathBuf>,
-    /// The ports on the loopback address.
+    /// The ports of the components on loopback.
     pub ports: ClusterPorts,
 }
 
 impl LocalClusterPlan {
-    /// The name of the node. Under another name the API server would ask DNS for the kubelet.
+    /// The name of the node. With another name, the API server would resolve the kubelet's address through
+    /// DNS.
     pub const NODE_NAME: &str = "localhost";
-    /// The address that everything listens on.
+    /// The address on which all components listen.
     pub const LOOPBACK_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    /// The addresses of services. Nothing routes them: there is no kube-proxy.
+    /// The service CIDR. No traffic is routed to it, because there is no kube-proxy.
     pub(crate) const SERVICE_CIDR: &str = "10.0.0.0/24";
-    /// The first of them, which is the API server's.
+    /// The first address of the service CIDR, which is the API server's.
     pub(crate) const API_SERVER_SERVICE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
-    /// The plan for options and ports.
     pub(crate) fn new(options: &Options, ports: ClusterPorts) -> Self {
         Self {
             programs: options.programs.clone(),
@@ -76,8 +76,7 @@ impl LocalClusterPlan {
         }
     }
 
-    /// The first option that asks for something else than this plan. An option that is left out
-    /// asks for nothing.
+    /// The first option that differs from this plan. Options that are not set never differ.
     pub(crate) fn conflicting_option(&self, options: &Options) -> Option<&'static str> {
         let differs = |wanted: &Option<String>, found: &String| {
             wanted.as_ref().is_some_and(|wanted| wanted != found)
@@ -102,20 +101,20 @@ impl LocalClusterPlan {
         format!("https://{}:{}", Self::LOOPBACK_ADDRESS, self.ports.api_server)
     }
 
-    /// The addresses of pods without host network: a /24 that follows the API server's port, so
-    /// that clusters side by side do not share one.
+    /// The CIDR of pods without host network: a /24 that is derived from the API server's port, so that two
+    /// clusters of a machine do not overlap.
     pub(crate) fn pod_cidr(&self) -> String {
         let [high, low] = self.ports.api_server.to_be_bytes();
         format!("10.{high}.{low}.0/24")
     }
 
-    /// The program of a name.
+    /// The path of a program.
     pub fn program_path(&self, name: &str) -> PathBuf {
         self.programs.join(name)
     }
 }
 
-/// A plan and where it is carried out: what the pure rooms decide from.
+/// A plan and its layout, the inputs of the pure modules.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClusterContext<'a> {
     pub(crate) plan: &'a LocalClusterPlan,

@@ -8,19 +8,19 @@ use crate::error::ClusterError;
 /// The ports of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterPorts {
-    /// etcd's clients.
+    /// The client port of etcd.
     pub etcd: u16,
-    /// etcd's peers, of which there are none.
+    /// The peer port of etcd, which has no peers.
     pub etcd_peer: u16,
-    /// The API server.
+    /// The port of the API server.
     pub api_server: u16,
-    /// The controller manager's health and metrics.
+    /// The health and metrics port of the controller manager.
     pub controller_manager: u16,
-    /// The scheduler's health and metrics.
+    /// The health and metrics port of the scheduler.
     pub scheduler: u16,
-    /// The kubelet's API.
+    /// The API port of the kubelet.
     pub kubelet: u16,
-    /// The kubelet's health.
+    /// The health port of the kubelet.
     pub kubelet_health: u16,
 }
 

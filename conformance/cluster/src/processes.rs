@@ -1,9 +1,9 @@
-//! Processes that outlive the one that started them.
+//! Records of processes that outlive the process that started them.
 //!
-//! A process is known by its id and the time of its start, so that an id which the system gave
-//! to another one since then is never mistaken for ours. Beside the record each process carries
-//! a mark in its environment: what was started but not yet recorded when we were killed, and
-//! what the components started by themselves, is found by it.
+//! A process is identified by its id and start time, so an id that the operating system reused is never
+//! mistaken for a process of the cluster. In addition, each process carries an environment variable that
+//! marks the cluster. It finds processes that were started but not recorded before this process was killed,
+//! and those that components started.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -23,55 +23,55 @@ use crate::error::ClusterError;
 use crate::layout::ClusterLayout;
 use crate::plan::ClusterContext;
 
-/// A process that was seen running.
+/// A process that was running when it was recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordedProcess {
     pub(crate) pid: i32,
-    /// The time of its start, in clock ticks since the boot.
+    /// Start time in clock ticks since boot.
     started: u64,
-    /// The boot: after another one, ids and times begin again.
+    /// Boot id of the machine: process ids and start times repeat after a reboot.
     boot: String,
 }
 
 impl RecordedProcess {
-    /// The process of an id, unless there is none or it is dead.
+    /// Records the process with this id, unless it does not exist or is dead.
     pub(crate) fn observe(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let (state, started) = parse_stat(&stat)?;
-        // A dead process stays visible until somebody asks for its status.
+        // A dead process stays visible until its parent collects its status.
         let is_dead = matches!(state, 'Z' | 'X');
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
         (!is_dead).then_some(Self { pid, started, boot })
     }
 
-    /// Whether this very process still runs.
+    /// Whether this process, and not another one with its id, still runs.
     pub(crate) fn is_alive(&self) -> bool {
         Self::observe(self.pid).as_ref() == Some(self)
     }
 
-    /// The memory that it holds, in bytes.
+    /// Resident memory in bytes.
     pub(crate) fn resident_memory_bytes(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
         parse_memory(&status)
     }
 
-    /// Sends a signal, unless the process is gone.
+    /// Sends a signal, unless the process has exited.
     pub(crate) fn send_signal(&self, signal: Signal) {
         let Some(pid) = Pid::from_raw(self.pid) else { return };
-        // The descriptor holds on to one process; the look after it proves which one.
+        // The descriptor refers to one process; the check after opening it proves that it is this one.
         if let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty())
             && self.is_alive()
         {
             match pidfd_send_signal(&descriptor, signal) {
-                // It may have ended meanwhile; whoever waits for its end sees.
+                // The process may have exited in the meantime, which callers that wait for its exit observe.
                 Ok(()) | Err(Errno::SRCH | _) => {}
             }
         }
     }
 
-    /// Waits for the end.
-    pub(crate) async fn wait_for_exit(&self, patience: Duration, clock: &dyn Clock) -> bool {
-        let deadline = clock.monotonic() + patience;
+    /// Waits until the process exits. Returns false after the timeout.
+    pub(crate) async fn wait_for_exit(&self, timeout: Duration, clock: &dyn Clock) -> bool {
+        let deadline = clock.monotonic() + timeout;
         while self.is_alive() {
             if clock.monotonic() >= deadline {
                 return false;
@@ -82,12 +82,12 @@ impl RecordedProcess {
     }
 }
 
-/// How often the end of a process is looked for.
+/// How often the exit of a process is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How long a process may take to end once it was killed.
+/// How long a process may take to exit after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Kills processes and waits for their end.
+/// Kills processes and waits until they exit.
 pub(crate) async fn kill_all(
     processes: &[(String, RecordedProcess)],
     clock: &dyn Clock,
@@ -97,7 +97,10 @@ pub(crate) async fn kill_all(
     }
     for (what, process) in processes {
         if !process.wait_for_exit(KILL_TIMEOUT, clock).await {
-            return Err(ClusterError::StillRunning { what: what.clone(), pid: process.pid });
+            return Err(ClusterError::StillRunning {
+                process_name: what.clone(),
+                pid: process.pid,
+            });
         }
     }
     Ok(())
@@ -105,14 +108,14 @@ pub(crate) async fn kill_all(
 
 /// Starts a component and records it.
 pub(crate) fn start_component(
-    site: ClusterContext<'_>,
+    context: ClusterContext<'_>,
     component: ClusterComponent,
 ) -> Result<RecordedProcess, ClusterError> {
-    let ComponentCommand { program, arguments } = component_command(site, component);
+    let ComponentCommand { program, arguments } = component_command(context, component);
     if !program.is_file() {
         return Err(ClusterError::MissingProgram(program));
     }
-    let log = site.layout.log_file(component);
+    let log = context.layout.log_file(component);
     let output = File::options()
         .create(true)
         .append(true)
@@ -120,27 +123,27 @@ pub(crate) fn start_component(
         .map_err(ClusterError::file("open", &log))?;
     let errors = output.try_clone().map_err(ClusterError::file("open", &log))?;
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(component_environment(site));
+    command.args(arguments).env_clear().envs(component_environment(context));
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
-    // Signals of the caller's terminal are not for it.
-    command.process_group(0).current_dir(site.layout.root());
+    // Keeps signals of the caller's terminal away from the component.
+    command.process_group(0).current_dir(context.layout.root());
     let mut child =
         command.spawn().map_err(|source| ClusterError::StartComponent { component, source })?;
     let pid = i32::try_from(child.id()).unwrap_or_default();
-    // While we live we collect its status, so that it does not stay a zombie.
+    // Collects the exit status while this process runs, so that the component does not stay a zombie.
     std::thread::spawn(move || child.wait());
     let process =
-        RecordedProcess::observe(pid).ok_or_else(|| exited_error(site.layout, component))?;
-    record_process(site.layout, component, &process)?;
+        RecordedProcess::observe(pid).ok_or_else(|| exited_error(context.layout, component))?;
+    record_process(context.layout, component, &process)?;
     Ok(process)
 }
 
-/// What a component is told by its environment.
-pub(crate) fn component_environment(site: ClusterContext<'_>) -> Vec<(&'static str, OsString)> {
-    let (mark, value) = site.layout.process_marker();
-    let mut path = site.plan.programs.clone().into_os_string();
+/// The environment variables of a component.
+pub(crate) fn component_environment(context: ClusterContext<'_>) -> Vec<(&'static str, OsString)> {
+    let (mark, value) = context.layout.process_marker();
+    let mut path = context.plan.programs.clone().into_os_string();
     path.push(":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    vec![(mark, value.into()), ("PATH", path), ("HOME", site.layout.root().into())]
+    vec![(mark, value.into()), ("PATH", path), ("HOME", context.layout.root().into())]
 }
 
 fn record_process(
@@ -157,7 +160,7 @@ fn record_process(
     fs::write(&path, text).map_err(ClusterError::file("write", &path))
 }
 
-/// The process of a component, if it is recorded and alive.
+/// The recorded process of a component, if it still runs.
 pub(crate) fn recorded_process(
     layout: &ClusterLayout,
     component: ClusterComponent,
@@ -167,19 +170,19 @@ pub(crate) fn recorded_process(
     process.is_alive().then_some(process)
 }
 
-/// The error for a component that ended by itself.
+/// The error for a component that exited, with the end of its log.
 pub(crate) fn exited_error(layout: &ClusterLayout, component: ClusterComponent) -> ClusterError {
     let log = layout.log_file(component);
     let text = fs::read(&log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    let last_words = lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n");
-    ClusterError::Exited { component, log, last_words }
+    let log_tail = lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n");
+    ClusterError::Exited { component, log, log_tail }
 }
 
 const LOG_TAIL_LINES: usize = 8;
 
-/// Every process that carries the mark of a cluster, with its name.
+/// Every process that carries the environment variable of a cluster, with its name.
 pub(crate) fn marked_processes(layout: &ClusterLayout) -> Vec<(String, RecordedProcess)> {
     let (name, value) = layout.process_marker();
     let mut wanted = OsString::from(name);
@@ -197,19 +200,19 @@ pub(crate) fn marked_processes(layout: &ClusterLayout) -> Vec<(String, RecordedP
         .collect()
 }
 
-/// The name of a process, for people.
+/// The file name of a process's program, for messages.
 pub(crate) fn process_name(pid: i32) -> String {
     let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_else(|_| PathBuf::from("?"));
     program.file_name().map_or_else(|| "?".to_owned(), |it| it.to_string_lossy().into_owned())
 }
 
-/// Whether a list of `NAME=value`, each ended by a zero byte, has exactly this one.
+/// Whether a zero-terminated list of `NAME=value` entries contains exactly `wanted`.
 fn has_variable(environment: &[u8], wanted: &[u8]) -> bool {
     environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
 }
 
-/// State and start time in `/proc/PID/stat` (proc(5)). The name of the program, in brackets, may
-/// hold anything, brackets too.
+/// Parses state and start time from `/proc/PID/stat` (proc(5)). The program name in brackets can contain any
+/// characters, including brackets.
 fn parse_stat(stat: &str) -> Option<(char, u64)> {
     let (_, after_name) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
@@ -217,14 +220,14 @@ fn parse_stat(stat: &str) -> Option<(char, u64)> {
     Some((fields.first()?.chars().next()?, fields.get(19)?.parse().ok()?))
 }
 
-/// The resident memory in `/proc/PID/status`, which counts in KiB.
+/// Parses the resident memory from `/proc/PID/status`, which counts in KiB.
 fn parse_memory(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
 
-/// A command of the node's own tools, run to its end.
+/// Runs a command of the node's tools and returns its standard output.
 pub(crate) async fn run_tool(program: &Path, arguments: &[&str]) -> Result<String, ClusterError> {
     let mut command = tokio::process::Command::new(program);
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
@@ -235,7 +238,7 @@ pub(crate) async fn run_tool(program: &Path, arguments: &[&str]) -> Result<Strin
     }
     Err(ClusterError::Command {
         command: spelled(),
-        outcome: output.status.to_string(),
+        exit_status: output.status.to_string(),
         message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
     })
 }

@@ -1,4 +1,4 @@
-//! Whether a component can serve, asked the way that each answers.
+//! Readiness of the components, through the health endpoint of each.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::http_client::ClusterHttpClient;
 use crate::plan::{ClusterContext, LocalClusterPlan};
 use crate::processes::{self, RecordedProcess, run_tool};
 
-/// How often a component is asked.
+/// How often a component is probed.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// A component needs seconds; a machine that builds at the same time makes it minutes.
+/// A component needs seconds to start, or minutes while the machine runs a build.
 const READY_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Why a component is not ready, in its own words.
+/// The response of the component's health endpoint, or why there was none.
 type NotReadyReason = String;
 
-/// Asks a component once.
+/// Probes a component once.
 pub(crate) async fn probe_component(
-    site: ClusterContext<'_>,
+    context: ClusterContext<'_>,
     api: &ClusterHttpClient,
     component: ClusterComponent,
 ) -> Result<(), NotReadyReason> {
-    let ports = &site.plan.ports;
+    let ports = &context.plan.ports;
     let (scheme, port, path) = match component {
-        ClusterComponent::Containerd => return probe_containerd(site).await,
+        ClusterComponent::Containerd => return probe_containerd(context).await,
         ClusterComponent::Etcd => ("http", ports.etcd, "/readyz"),
         ClusterComponent::KubeApiserver => ("https", ports.api_server, "/readyz"),
         ClusterComponent::KubeControllerManager => ("https", ports.controller_manager, "/healthz"),
@@ -38,18 +38,18 @@ pub(crate) async fn probe_component(
     match api.fetch(&url).await {
         Ok((200, text)) if text.trim() == "ok" || text.starts_with("ok\n") => Ok(()),
         Ok((status, text)) => Err(format!("{status}: {}", first_line(&text))),
-        Err(_) => Err("no answer".to_owned()),
+        Err(_) => Err("no response".to_owned()),
     }
 }
 
-async fn probe_containerd(site: ClusterContext<'_>) -> Result<(), NotReadyReason> {
-    let socket = site.layout.containerd_socket();
+async fn probe_containerd(context: ClusterContext<'_>) -> Result<(), NotReadyReason> {
+    let socket = context.layout.containerd_socket();
     if !socket.exists() {
         return Err("no socket".to_owned());
     }
     let address = socket.to_string_lossy();
     let arguments = ["--address", &*address, "--connect-timeout", "2s", "version"];
-    run_tool(&site.plan.program_path("ctr"), &arguments)
+    run_tool(&context.plan.program_path("ctr"), &arguments)
         .await
         .map(drop)
         .map_err(|error| first_line(&error.to_string()).to_owned())
@@ -59,35 +59,37 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// Waits until a component is ready, and fails at once when its process ends.
+/// Waits until a component is ready. Returns an error as soon as its process exits.
 pub(crate) async fn wait_until_component_ready(
-    site: ClusterContext<'_>,
+    context: ClusterContext<'_>,
     api: &ClusterHttpClient,
     (component, process): (ClusterComponent, &RecordedProcess),
     clock: &dyn Clock,
 ) -> Result<(), ClusterError> {
     let deadline = clock.monotonic() + READY_TIMEOUT;
     loop {
-        let Err(last_answer) = probe_component(site, api, component).await else { return Ok(()) };
+        let Err(last_response) = probe_component(context, api, component).await else {
+            return Ok(());
+        };
         if !process.is_alive() {
-            return Err(processes::exited_error(site.layout, component));
+            return Err(processes::exited_error(context.layout, component));
         }
         if clock.monotonic() >= deadline {
-            return Err(not_ready_error(site, component, last_answer));
+            return Err(not_ready_error(context, component, last_response));
         }
         clock.sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Waits until pods can be made and run: the node is ready, and the default namespace has what
-/// every pod is given.
+/// Waits until pods can be created and run: the node is ready, and the default namespace has its
+/// ServiceAccount and root CA ConfigMap.
 pub(crate) async fn wait_until_pods_can_run(
-    site: ClusterContext<'_>,
+    context: ClusterContext<'_>,
     api: &ClusterHttpClient,
     clock: &dyn Clock,
 ) -> Result<(), ClusterError> {
     let deadline = clock.monotonic() + READY_TIMEOUT;
-    let server = site.plan.api_server_url();
+    let server = context.plan.api_server_url();
     let node = format!("{server}/api/v1/nodes/{}", LocalClusterPlan::NODE_NAME);
     let account = format!("{server}/api/v1/namespaces/default/serviceaccounts/default");
     let roots = format!("{server}/api/v1/namespaces/default/configmaps/kube-root-ca.crt");
@@ -102,26 +104,26 @@ pub(crate) async fn wait_until_pods_can_run(
             return Ok(());
         };
         let (component, why) = waiting_for;
-        if processes::recorded_process(site.layout, component).is_none() {
-            return Err(processes::exited_error(site.layout, component));
+        if processes::recorded_process(context.layout, component).is_none() {
+            return Err(processes::exited_error(context.layout, component));
         }
         if clock.monotonic() >= deadline {
-            return Err(not_ready_error(site, component, why.to_owned()));
+            return Err(not_ready_error(context, component, why.to_owned()));
         }
         clock.sleep(POLL_INTERVAL).await;
     }
 }
 
 fn not_ready_error(
-    site: ClusterContext<'_>,
+    context: ClusterContext<'_>,
     component: ClusterComponent,
-    last_answer: String,
+    last_response: String,
 ) -> ClusterError {
-    let log = site.layout.log_file(component);
-    ClusterError::NotReady { component, patience: READY_TIMEOUT, last_answer, log }
+    let log = context.layout.log_file(component);
+    ClusterError::NotReady { component, timeout: READY_TIMEOUT, last_response, log }
 }
 
-/// Whether a Node says that it is ready.
+/// Whether the condition `Ready` of a Node is true.
 fn is_node_ready(node: &Value) -> bool {
     let conditions = node["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")

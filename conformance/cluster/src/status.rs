@@ -1,4 +1,4 @@
-//! What a cluster looks like from outside.
+//! The state of a running cluster.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::component::ClusterComponent;
 
-/// Every component at one moment.
+/// The status of every component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClusterStatus {
     /// The directory of the cluster.
@@ -15,22 +15,22 @@ pub struct ClusterStatus {
     pub kubeconfig: PathBuf,
     /// The URL of the API server.
     pub api_server: String,
-    /// The version that the API server says it is.
+    /// The version that the API server reports.
     pub kubernetes: Option<String>,
-    /// The components, in the order of the start.
+    /// The components, in start order.
     pub components: Vec<ComponentStatus>,
 }
 
-/// One component.
+/// The status of one component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ComponentStatus {
-    /// Which one.
+    /// The component.
     pub component: ClusterComponent,
     /// Its process id, if it runs.
     pub pid: Option<i32>,
     /// The port that its clients use; containerd has a socket instead.
     pub port: Option<u16>,
-    /// What it says about itself.
+    /// The result of its health probe.
     #[serde(flatten)]
     pub health: ComponentHealth,
     /// Resident memory in bytes, if it runs.
@@ -41,21 +41,21 @@ pub struct ComponentStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "health", content = "message", rename_all = "kebab-case")]
 pub enum ComponentHealth {
-    /// It serves.
+    /// The component reports that it is healthy.
     Ready,
-    /// It runs, and this is its answer.
+    /// The component runs but is not ready. Contains the response of its health endpoint.
     NotReady(String),
-    /// It does not run.
+    /// The component does not run.
     Stopped,
 }
 
 impl ClusterStatus {
-    /// Whether every component serves.
+    /// Whether every component is ready.
     pub fn is_ready(&self) -> bool {
         self.components.iter().all(|it| it.health == ComponentHealth::Ready)
     }
 
-    /// The memory of all of them, in bytes.
+    /// The resident memory of all components, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.components.iter().filter_map(|it| it.memory_bytes).sum()
     }

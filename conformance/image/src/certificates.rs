@@ -1,4 +1,4 @@
-//! Certificates of the test: two authorities, and the identity of a component.
+//! Certificates for the image tests: two CAs, and the client certificate of a component.
 
 use std::sync::Arc;
 
@@ -13,7 +13,6 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 
 use crate::ImageSetupError;
 
-/// A certificate authority.
 pub(crate) struct ImageTestCa {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -33,7 +32,7 @@ impl ImageTestCa {
         &self.pem
     }
 
-    /// What a server of a host needs to be trusted by whoever trusts this authority.
+    /// TLS configuration of a server for `host`, with a certificate that this CA signed.
     pub(crate) fn tls_server_config(
         &self,
         host: &str,
@@ -52,7 +51,7 @@ impl ImageTestCa {
     }
 }
 
-/// The key and certificate of a component, as a credential document carries them.
+/// A new key and certificate of a component, as the `client_secret` of a credential document.
 pub(crate) fn generate_client_secret() -> Result<String, rcgen::Error> {
     let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
     let certificate = CertificateParams::new(["component".to_owned()])?.self_signed(&key)?;

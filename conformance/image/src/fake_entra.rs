@@ -1,4 +1,4 @@
-//! An Entra ID that refuses everybody and remembers who came through TLS.
+//! A fake Entra ID that rejects every request and records the requests that arrive over TLS.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use crate::ImageSetupError;
 
 const LISTEN_ADDRESS: &str = "127.0.0.1:443";
 
-/// A server on the port of https; it ends with the process.
+/// A server on port 443. It runs until the process ends.
 pub(crate) struct FakeEntra {
     state: Arc<FakeEntraState>,
 }
@@ -22,7 +22,7 @@ struct FakeEntraState {
     requests: Mutex<Vec<String>>,
 }
 
-/// As Entra answers a key that it does not know. It is final: nobody tries again.
+/// The response of Entra ID to an unknown key. The error is final, so clients do not retry.
 const UNKNOWN_KEY_RESPONSE: &str = r#"{"error":"invalid_client","error_description":"AADSTS700027: no key","error_codes":[700027]}"#;
 
 impl FakeEntra {
@@ -35,19 +35,19 @@ impl FakeEntra {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let shared = Arc::clone(&serving);
-                // A client that breaks off is seen by what is missing.
+                // A connection that the client aborts leaves no request line, which the test then reports.
                 thread::spawn(move || serve_connection(stream, &shared).unwrap_or_default());
             }
         });
         Ok(Self { state: shared })
     }
 
-    /// Shows another certificate from now on.
+    /// Replaces the serving certificate for new connections.
     pub(crate) fn set_certificate(&self, config: Arc<ServerConfig>) {
         *self.state.config.lock() = config;
     }
 
-    /// Takes the request lines that came so far.
+    /// Returns the request lines since the last call.
     pub(crate) fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut self.state.requests.lock())
     }

@@ -1,8 +1,8 @@
-//! The image, tried as a container runtime would run it: the binary in a root that holds what the
-//! image holds, in a network without a way out, with a name server and an Entra ID of our own.
+//! Tests the container image as a container runtime would run it: the binary in a root with only the image's
+//! files, in a network namespace without a route out, with a fake name server and a fake Entra ID.
 //!
-//! `cargo xtask image try` builds the image and calls this inside a new network namespace.
-//! The root has no hosts file, so a name that is reached was resolved through DNS.
+//! `cargo xtask image try` builds the image and calls this program in a new network namespace. The root has
+//! no hosts file, so every name that resolves was resolved through DNS.
 
 mod certificates;
 mod fake_entra;
@@ -27,52 +27,52 @@ use crate::fake_entra::FakeEntra;
 use crate::name_server::FakeNameServer;
 use crate::sandbox::ContainerSandbox;
 
-/// Try the container image.
+/// Test the container image.
 #[derive(Debug, Parser)]
 #[command(name = "lanyard-conformance-image")]
 struct ImageTestArgs {
-    /// The files of the image
+    /// Directory with the files of the image
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
-    /// Variables of the image
+    /// Environment variables of the image
     #[arg(long, value_name = "NAME=VALUE")]
     environment: Vec<String>,
-    /// The commands of the image, each one
+    /// A command that the image must have; can be repeated
     #[arg(long = "command", value_name = "NAME", required = true)]
     commands: Vec<String>,
-    /// Run only the cases whose names contain this
+    /// Run only the cases whose names contain this text
     filter: Option<String>,
 }
 
-/// The surroundings could not be made.
+/// The test environment could not be set up.
 #[derive(Debug, Error)]
 enum ImageSetupError {
-    #[error("the loopback device of the new network could not be switched on")]
+    #[error("could not enable the loopback device of the network namespace")]
     Loopback(#[source] io::Error),
-    #[error("`ip link set lo up` ended with {0}")]
+    #[error("`ip link set lo up` failed with {0}")]
     LoopbackExitStatus(std::process::ExitStatus),
-    #[error("no server could listen on {address}")]
+    #[error("could not listen on {address}")]
     Listen {
         address: &'static str,
         #[source]
         source: io::Error,
     },
-    #[error("a certificate could not be made")]
+    #[error("could not generate a certificate")]
     Certificate(#[from] rcgen::Error),
-    #[error("a certificate could not be served")]
+    #[error("could not configure TLS with a generated certificate")]
     Serve(#[from] rustls::Error),
-    #[error("a file of the sandbox could not be written")]
+    #[error("could not write a file of the sandbox")]
     File(#[from] io::Error),
 }
 
-/// Everything that the cases share.
+/// The fixture that all cases share.
 struct ImageFixture {
     arguments: ImageTestArgs,
     name_server: FakeNameServer,
     entra: FakeEntra,
-    /// Stands for the public roots.
+    /// Stands in for the public CAs.
     public_ca: ImageTestCa,
-    /// Stands for the authority of a company.
+    /// Stands in for a company's private CA.
     private_ca: ImageTestCa,
     client_secret: String,
 }
@@ -81,13 +81,13 @@ fn main() -> ExitCode {
     let arguments = ImageTestArgs::parse();
     let runner = libtest_mimic::Arguments {
         filter: arguments.filter.clone(),
-        // One server, one certificate at a time.
+        // The fake Entra ID serves one certificate at a time.
         test_threads: Some(1),
         ..libtest_mimic::Arguments::default()
     };
     match ImageFixture::start(arguments) {
-        Ok(world) => {
-            let conclusion = libtest_mimic::run(&runner, trials(&Arc::new(world)));
+        Ok(fixture) => {
+            let conclusion = libtest_mimic::run(&runner, trials(&Arc::new(fixture)));
             if conclusion.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
         Err(error) => {
@@ -118,8 +118,9 @@ impl ImageFixture {
         })
     }
 
-    /// Asks for a token from inside the root, with the server's certificate from one authority,
-    /// and returns what was seen.
+    /// Runs `lanyard credential check` in the sandbox. `server` signs the certificate of the fake Entra ID,
+    /// and the sandbox trusts `private` in addition to the public CA. Returns the observed DNS queries,
+    /// requests and output.
     fn run_credential_check(
         &self,
         server: &ImageTestCa,
@@ -135,36 +136,37 @@ impl ImageFixture {
         if let Some(authority) = private {
             environment.push(sandbox.add_private_ca(authority.pem())?);
         }
-        let said = sandbox.run(&environment, &["credential", "check", sandbox::CREDENTIAL_PATH])?;
+        let output =
+            sandbox.run(&environment, &["credential", "check", sandbox::CREDENTIAL_PATH])?;
         Ok(CredentialCheckResult {
             queried_names: self.name_server.take_queried_names(),
             requests: self.entra.take_requests(),
-            output: said,
+            output,
         })
     }
 }
 
-/// What reached the servers, and what the program said.
+/// DNS queries and HTTP requests that reached the fakes, and the output of the program.
 struct CredentialCheckResult {
     queried_names: Vec<String>,
     requests: Vec<String>,
     output: String,
 }
 
-/// The name of Entra ID in the public cloud.
+/// The host of Entra ID in the public cloud.
 const ENTRA_HOST: &str = "login.microsoftonline.com";
 
-fn trials(world: &Arc<ImageFixture>) -> Vec<Trial> {
+fn trials(fixture: &Arc<ImageFixture>) -> Vec<Trial> {
     let case = |name: &str, case: fn(&ImageFixture) -> Result<(), Failed>| {
-        let world = Arc::clone(world);
-        Trial::test(name, move || case(&world))
+        let fixture = Arc::clone(fixture);
+        Trial::test(name, move || case(&fixture))
     };
     let mut cases = vec![
         case("the_program_runs_in_an_empty_root", program_runs),
         case("help_lists_exactly_the_commands_of_the_image", help_lists_image_commands),
         case("ca_bundle_contains_the_root_of_azure", image_contains_azure_root),
     ];
-    if world.arguments.commands.iter().any(|name| name == "credential") {
+    if fixture.arguments.commands.iter().any(|name| name == "credential") {
         cases.extend([
             case("names_resolve_through_dns_without_a_hosts_file", names_resolve_through_dns),
             case("private_ca_is_trusted_in_addition_to_public_roots", private_ca_is_trusted),
@@ -175,42 +177,43 @@ fn trials(world: &Arc<ImageFixture>) -> Vec<Trial> {
     cases
 }
 
-fn program_runs(world: &ImageFixture) -> Result<(), Failed> {
-    let made = ContainerSandbox::create(
-        &world.arguments.root,
-        world.public_ca.pem(),
-        &world.client_secret,
+fn program_runs(fixture: &ImageFixture) -> Result<(), Failed> {
+    let created = ContainerSandbox::create(
+        &fixture.arguments.root,
+        fixture.public_ca.pem(),
+        &fixture.client_secret,
     );
-    let sandbox = made.map_err(trial_failure)?;
-    let said = sandbox.run(&world.arguments.environment, &["--version"]).map_err(trial_failure)?;
-    expect_true(said.starts_with("lanyard "), &said)
+    let sandbox = created.map_err(trial_failure)?;
+    let output =
+        sandbox.run(&fixture.arguments.environment, &["--version"]).map_err(trial_failure)?;
+    expect_true(output.starts_with("lanyard "), &output)
 }
 
-fn help_lists_image_commands(world: &ImageFixture) -> Result<(), Failed> {
-    let made = ContainerSandbox::create(
-        &world.arguments.root,
-        world.public_ca.pem(),
-        &world.client_secret,
+fn help_lists_image_commands(fixture: &ImageFixture) -> Result<(), Failed> {
+    let created = ContainerSandbox::create(
+        &fixture.arguments.root,
+        fixture.public_ca.pem(),
+        &fixture.client_secret,
     );
-    let said = made
-        .and_then(|it| it.run(&world.arguments.environment, &["--help"]))
+    let output = created
+        .and_then(|it| it.run(&fixture.arguments.environment, &["--help"]))
         .map_err(trial_failure)?;
-    let mut listed: Vec<_> = said
+    let mut listed: Vec<_> = output
         .lines()
         .skip_while(|line| *line != "Commands:")
         .skip(1)
         .take_while(|line| !line.is_empty())
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
-        // The second line of a description starts with more blanks.
+        // Continuation lines of a description start with more blanks.
         .filter(|name| !matches!(*name, "" | "help"))
         .collect();
     listed.sort_unstable();
-    expect_true(listed == world.arguments.commands, &said)
+    expect_true(listed == fixture.arguments.commands, &output)
 }
 
-/// The other cases put a root of their own in the place of these.
-fn image_contains_azure_root(world: &ImageFixture) -> Result<(), Failed> {
-    let bundle = world.arguments.root.join(sandbox::CA_BUNDLE_PATH);
+/// Reads the bundle of the image itself: the other cases replace it in their sandbox.
+fn image_contains_azure_root(fixture: &ImageFixture) -> Result<(), Failed> {
+    let bundle = fixture.arguments.root.join(sandbox::CA_BUNDLE_PATH);
     let roots = CertificateDer::pem_file_iter(&bundle).map_err(trial_failure)?;
     let roots: Vec<_> = roots.collect::<Result<_, _>>().map_err(trial_failure)?;
     let mut store = RootCertStore::empty();
@@ -222,54 +225,57 @@ fn image_contains_azure_root(world: &ImageFixture) -> Result<(), Failed> {
     expect_true(found, &format!("{AZURE_ROOT} is not among {} roots", store.len()))
 }
 
-/// The name in the root that most names of Azure are signed below. That the right certificate bears
-/// it is tested where the bundle is made.
+/// The root that signs most certificates of Azure. The test of the bundle's build verifies that the name
+/// belongs to the right certificate.
 const AZURE_ROOT: &str = "DigiCert Global Root G2";
 
-fn names_resolve_through_dns(world: &ImageFixture) -> Result<(), Failed> {
-    let seen = world.run_credential_check(&world.public_ca, None).map_err(trial_failure)?;
+fn names_resolve_through_dns(fixture: &ImageFixture) -> Result<(), Failed> {
+    let seen = fixture.run_credential_check(&fixture.public_ca, None).map_err(trial_failure)?;
     expect_true(
         seen.queried_names.iter().any(|name| name == ENTRA_HOST),
-        &format!("asked for {:?}", seen.queried_names),
+        &format!("queried names: {:?}", seen.queried_names),
     )?;
     expect_token_request(&seen)
 }
 
-fn private_ca_is_trusted(world: &ImageFixture) -> Result<(), Failed> {
+fn private_ca_is_trusted(fixture: &ImageFixture) -> Result<(), Failed> {
     expect_token_request(
-        &world
-            .run_credential_check(&world.private_ca, Some(&world.private_ca))
+        &fixture
+            .run_credential_check(&fixture.private_ca, Some(&fixture.private_ca))
             .map_err(trial_failure)?,
     )
 }
 
-fn public_roots_stay_trusted(world: &ImageFixture) -> Result<(), Failed> {
+fn public_roots_stay_trusted(fixture: &ImageFixture) -> Result<(), Failed> {
     expect_token_request(
-        &world
-            .run_credential_check(&world.public_ca, Some(&world.private_ca))
+        &fixture
+            .run_credential_check(&fixture.public_ca, Some(&fixture.private_ca))
             .map_err(trial_failure)?,
     )
 }
 
-fn unknown_ca_is_rejected(world: &ImageFixture) -> Result<(), Failed> {
-    let seen = world.run_credential_check(&world.private_ca, None).map_err(trial_failure)?;
-    expect_true(seen.requests.is_empty(), &format!("{:?} got through", seen.requests))?;
-    // Refused for this reason, and for no other.
+fn unknown_ca_is_rejected(fixture: &ImageFixture) -> Result<(), Failed> {
+    let seen = fixture.run_credential_check(&fixture.private_ca, None).map_err(trial_failure)?;
+    expect_true(
+        seen.requests.is_empty(),
+        &format!("requests {:?} arrived although the CA is unknown", seen.requests),
+    )?;
+    // The client must reject the certificate for this reason only.
     expect_true(seen.output.contains("UnknownIssuer"), &seen.output)
 }
 
-/// A request for a token got through TLS.
+/// Expects that a token request arrived over TLS.
 fn expect_token_request(seen: &CredentialCheckResult) -> Result<(), Failed> {
     let is_for_token =
         |line: &String| line.starts_with("POST /") && line.contains("/oauth2/v2.0/token");
     expect_true(
         seen.requests.iter().any(is_for_token),
-        &format!("requests: {:?}; the program said: {}", seen.requests, seen.output),
+        &format!("requests: {:?}; output: {}", seen.requests, seen.output),
     )
 }
 
-fn expect_true(holds: bool, what_was: &str) -> Result<(), Failed> {
-    if holds { Ok(()) } else { Err(what_was.into()) }
+fn expect_true(holds: bool, message: &str) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(message.into()) }
 }
 
 fn trial_failure(error: impl Error) -> Failed {

@@ -1,4 +1,4 @@
-//! A name server that knows every name: all of them are here.
+//! A fake name server that resolves every name to the loopback address.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::ImageSetupError;
 
 const LISTEN_ADDRESS: &str = "127.0.0.1:53";
 
-/// A server on the port of DNS; it ends with the process.
+/// A server on port 53. It runs until the process ends.
 pub(crate) struct FakeNameServer {
     queried_names: Arc<Mutex<Vec<String>>>,
 }
@@ -26,7 +26,7 @@ impl FakeNameServer {
             while let Ok((size, from)) = socket.recv_from(&mut buffer) {
                 if let Some((name, reply)) = build_reply(&buffer[..size]) {
                     record.lock().push(name);
-                    // A reply that is lost is asked for again.
+                    // The client repeats a query whose reply is lost.
                     socket.send_to(&reply, from).unwrap_or_default();
                 }
             }
@@ -34,17 +34,17 @@ impl FakeNameServer {
         Ok(Self { queried_names: asked })
     }
 
-    /// Takes the names that were asked for so far.
+    /// Returns the names that were queried since the last call.
     pub(crate) fn take_queried_names(&self) -> Vec<String> {
         std::mem::take(&mut self.queried_names.lock())
     }
 }
 
-/// RFC 1035, section 4.1.1: twelve bytes before the question.
+/// Length of the header in bytes (RFC 1035, section 4.1.1).
 const HEADER_LENGTH: usize = 12;
 const TYPE_A: [u8; 2] = [0, 1];
 
-/// The name in a query, and the reply to it: the loopback address for IPv4, nothing for others.
+/// Parses a query and builds the reply: an A record with the loopback address, or no record for other types.
 fn build_reply(query: &[u8]) -> Option<(String, Vec<u8>)> {
     let mut rest = query.get(HEADER_LENGTH..)?;
     let mut labels = Vec::new();
@@ -59,11 +59,11 @@ fn build_reply(query: &[u8]) -> Option<(String, Vec<u8>)> {
         rest = &rest[length..];
     }
     let kind = rest.get(..2)?;
-    // Type and class end the question; what follows (EDNS) is not echoed.
+    // Type and class end the question. The reply does not echo what follows (EDNS).
     let end = query.len() - rest.len() + 4;
     let is_address = kind == TYPE_A;
     let mut reply = query.get(..2)?.to_vec();
-    // An answer, authoritative, recursion as wanted; one question and at most one record.
+    // Flags of an authoritative reply with recursion; one question and at most one record.
     reply.extend([0x85, 0x80, 0, 1, 0, u8::from(is_address), 0, 0, 0, 0]);
     reply.extend(query.get(HEADER_LENGTH..end)?);
     if is_address {

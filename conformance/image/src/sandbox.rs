@@ -1,4 +1,4 @@
-//! A root as a container has it: the files of the image, and what a kubelet mounts into it.
+//! A container root: the files of the image, and the files that a kubelet mounts into it.
 
 use std::fs;
 use std::io;
@@ -9,17 +9,17 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Where the credential document is in the root.
+/// Path of the credential document in the sandbox.
 pub(crate) const CREDENTIAL_PATH: &str = "/credential";
-/// Where the public roots are in the image.
+/// Path of the CA bundle in the image.
 pub(crate) const CA_BUNDLE_PATH: &str = "etc/ssl/certs/ca-certificates.crt";
 const PRIVATE_CA_PATH: &str = "/private-authority.pem";
 
-/// A root of one case; it goes when this is dropped.
+/// The root of one case. Dropping it removes the directory.
 pub(crate) struct ContainerSandbox(TempDir);
 
 impl ContainerSandbox {
-    /// Copies the image's files, with the bundle of roots replaced by one whose key we have.
+    /// Copies the files of the image and replaces its CA bundle with `public`, whose key the test has.
     pub(crate) fn create(image: &Path, public: &str, client_secret: &str) -> io::Result<Self> {
         let root = tempfile::tempdir()?;
         copy_directory(image, root.path())?;
@@ -44,18 +44,18 @@ impl ContainerSandbox {
         Ok(Self(root))
     }
 
-    /// Puts a private authority into the root, and returns the variable that names it.
+    /// Writes a private CA into the root and returns the environment variable that names it.
     pub(crate) fn add_private_ca(&self, pem: &str) -> io::Result<String> {
         fs::write(self.0.path().join(PRIVATE_CA_PATH.trim_start_matches('/')), pem)?;
         Ok(format!("SSL_CERT_FILE={PRIVATE_CA_PATH}"))
     }
 
-    /// Runs the program of the image to its end and returns what it said.
+    /// Runs the program of the image and returns its standard output and standard error.
     pub(crate) fn run(&self, environment: &[String], arguments: &[&str]) -> io::Result<String> {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", "60", "chroot"]).arg(self.0.path()).arg("/lanyard");
         let variables = environment.iter().filter_map(|variable| variable.split_once('='));
-        // The tools of the machine are found before the root is changed.
+        // `PATH` is for `timeout` and `chroot`, which run outside the root.
         let output = command
             .args(arguments)
             .env_clear()
@@ -68,8 +68,8 @@ impl ContainerSandbox {
     }
 }
 
-/// Devices that every container runtime makes (OCI runtime specification, "Default Devices"), as
-/// far as they are needed here: numbers by the kernel's list.
+/// Creates the devices that the program needs of those that every container runtime provides (OCI runtime
+/// specification, "Default Devices"). The numbers are those of the kernel's device list.
 fn create_device_nodes(root: &Path) -> io::Result<()> {
     let directory = root.join("dev");
     fs::create_dir(&directory)?;
@@ -88,7 +88,7 @@ fn copy_directory(from: &Path, to: &Path) -> io::Result<()> {
             fs::create_dir_all(&target)?;
             copy_directory(&entry.path(), &target)?;
         } else {
-            // Modes are copied too.
+            // `fs::copy` copies the mode too.
             fs::copy(entry.path(), &target)?;
         }
     }

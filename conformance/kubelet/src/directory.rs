@@ -1,4 +1,4 @@
-//! The kubelet's directory.
+//! The layout of the kubelet's directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,32 +11,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::VolumeKey;
 
-/// The id of a volume: what a driver gets to know it by.
+/// The id of a volume in CSI calls: `csi-` and the SHA-256 digest of the pod's UID and the volume's name.
 pub fn volume_id(pod_uid: &str, volume: &str) -> String {
     let digest = digest(&SHA256, format!("{pod_uid}{volume}").as_bytes());
     format!("csi-{}", hex::encode(digest))
 }
 
-/// A call on the kubelet's directory failed.
+/// An operation on the kubelet's directory failed.
 #[derive(Debug, thiserror::Error)]
 #[error("could not {operation} {}", path.display())]
 pub struct KubeletDirectoryError {
-    /// What was tried.
+    /// The operation that failed.
     pub operation: &'static str,
-    /// On what.
+    /// The file or directory.
     pub path: PathBuf,
-    /// What came back.
+    /// The error of the operating system.
     #[source]
     pub source: io::Error,
 }
 
-/// What lies where below the kubelet's directory.
+/// The paths below the kubelet's directory.
 #[derive(Debug, Clone)]
 pub(crate) struct KubeletDirectory {
     root: PathBuf,
 }
 
-/// `vol_data.json`: what the kubelet has to know about a volume after a restart.
+/// The content of `vol_data.json`, from which the kubelet restores a volume after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VolumeDataFile {
@@ -71,7 +71,7 @@ impl KubeletDirectory {
         self.root.join("pods").join(pod_uid).join("volumes").join("kubernetes.io~csi")
     }
 
-    /// Makes the parent of the target and `vol_data.json`, never the target: that is the driver's.
+    /// Creates the parent of the target and `vol_data.json`. The driver creates the target itself.
     pub(crate) fn create_volume_directory(
         &self,
         key: &VolumeKey,
@@ -83,7 +83,7 @@ impl KubeletDirectory {
             .recursive(true)
             .mode(0o750)
             .create(&volume)
-            .map_err(|source| directory_error("make", &volume, source))?;
+            .map_err(|source| directory_error("create", &volume, source))?;
         let data = VolumeDataFile {
             spec_vol_id: key.volume.clone(),
             volume_handle: volume_id(&key.pod_uid, &key.volume),
@@ -98,14 +98,14 @@ impl KubeletDirectory {
         fs::write(&path, text).map_err(|source| directory_error("write", &path, source))
     }
 
-    /// Removes the target, `vol_data.json` and their directory, unless something is mounted on
-    /// the target. Says whether something is.
+    /// Removes the target, `vol_data.json` and their directory, unless a file system is mounted on the
+    /// target. Returns whether one is mounted.
     pub(crate) fn remove_volume_directory(
         &self,
         key: &VolumeKey,
     ) -> Result<bool, KubeletDirectoryError> {
         let target = self.target_path(key);
-        if is_mount_point(&target).map_err(|source| directory_error("look at", &target, source))? {
+        if is_mount_point(&target).map_err(|source| directory_error("inspect", &target, source))? {
             return Ok(true);
         }
         let volume = self.volume_directory(key);
@@ -116,7 +116,7 @@ impl KubeletDirectory {
             .map_err(|it| directory_error("remove", &data, it))?;
         ignore_not_found(fs::remove_dir(&volume))
             .map_err(|it| directory_error("remove", &volume, it))?;
-        // The rest of a pod's directory goes when it is empty.
+        // Removes the pod's directories if they are empty.
         for directory in self.pod_volumes_directory(&key.pod_uid).ancestors().take(3) {
             if fs::remove_dir(directory).is_err() {
                 break;
@@ -125,7 +125,7 @@ impl KubeletDirectory {
         Ok(false)
     }
 
-    /// The volumes that are told of on disk, with their drivers.
+    /// The volumes with a `vol_data.json`, with its content.
     pub(crate) fn find_volumes(
         &self,
     ) -> Result<BTreeMap<VolumeKey, VolumeDataFile>, KubeletDirectoryError> {
@@ -148,7 +148,7 @@ impl KubeletDirectory {
     }
 }
 
-/// The names in a directory, sorted; none where it is not there.
+/// The sorted names in a directory; empty if the directory does not exist.
 pub(crate) fn list_names(directory: &Path) -> Result<Vec<String>, KubeletDirectoryError> {
     let failed = |source| directory_error("list", directory, source);
     let entries = match fs::read_dir(directory) {
@@ -163,7 +163,7 @@ pub(crate) fn list_names(directory: &Path) -> Result<Vec<String>, KubeletDirecto
     Ok(names)
 }
 
-/// Whether the target is on another file system than its parent, as the kubelet tells it.
+/// Whether the target is on another file system than its parent, which is the kubelet's check.
 fn is_mount_point(target: &Path) -> io::Result<bool> {
     let device = |path: &Path| rustix::fs::lstat(path).map(|stat| stat.st_dev);
     match device(target) {
@@ -197,7 +197,11 @@ mod tests {
     fn volume_id_is_a_digest_of_pod_and_name() {
         let id = volume_id("uid", "credentials");
         assert_eq!(id.len(), "csi-".len() + 64);
-        assert_eq!(id, volume_id("uidcred", "entials"), "the kubelet joins them without a mark");
+        assert_eq!(
+            id,
+            volume_id("uidcred", "entials"),
+            "the kubelet joins them without a separator"
+        );
         assert_ne!(id, volume_id("uid", "other"));
     }
 

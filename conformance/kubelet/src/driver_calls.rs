@@ -1,4 +1,4 @@
-//! The calls: each on its own connection, with the kubelet's deadline.
+//! CSI calls, each on a new connection and with the kubelet's deadline.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tonic::{Code, Request, Response, Status};
 /// The kubelet's `csiTimeout`.
 const CALL_DEADLINE: Duration = Duration::from_mins(2);
 
-/// What a plugin may take to answer a registration.
+/// How long a plugin may take to answer a registration call.
 const REGISTRATION_DEADLINE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn fetch_plugin_info(
@@ -52,8 +52,8 @@ pub(crate) async fn fetch_node_id(clock: &dyn Clock, endpoint: &Path) -> Result<
     await_response(clock, CALL_DEADLINE, call).await.map(|answer| answer.node_id)
 }
 
-/// Whether the driver has `VOLUME_MOUNT_GROUP`. The kubelet asks for each capability that it
-/// wants to know of by a call of its own.
+/// Whether the driver has the capability `VOLUME_MOUNT_GROUP`. Like the kubelet, this makes one call for each
+/// capability that it checks.
 pub(crate) async fn supports_mount_group(
     clock: &dyn Clock,
     endpoint: &Path,
@@ -105,7 +105,7 @@ pub(crate) async fn unpublish_volume(
     Ok(())
 }
 
-/// Whether the kubelet takes this for the last word on a publish, so that nothing is left of it.
+/// Whether the kubelet treats this code of a publish as final, so that nothing of the volume is left.
 pub(crate) const fn is_final_code(code: Code) -> bool {
     !matches!(
         code,
@@ -117,19 +117,19 @@ pub(crate) const fn is_final_code(code: Code) -> bool {
     )
 }
 
-/// A status as the events of pods show it.
+/// Formats a status as pod events show it.
 pub(crate) fn describe_status(status: &Status) -> String {
     format!("rpc error: code = {:?} desc = {}", status.code(), status.message())
 }
 
-/// A request that tells its deadline in `grpc-timeout`.
+/// A request that sends its deadline in `grpc-timeout`.
 fn request_with_deadline<T>(deadline: Duration, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(deadline);
     request
 }
 
-/// The answer, unless the deadline passes on the clock before it comes.
+/// Waits for the response, or returns `DeadlineExceeded` when the deadline passes on `clock`.
 async fn await_response<T>(
     clock: &dyn Clock,
     deadline: Duration,

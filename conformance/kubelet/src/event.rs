@@ -1,4 +1,4 @@
-//! What happened.
+//! Events of the fake kubelet.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct VolumeKey {
 }
 
 impl VolumeKey {
-    /// The volume of this name in the pod of this UID.
+    /// Creates a key from the UID of the pod and the name of the volume.
     pub fn new(pod_uid: impl Into<String>, volume: impl Into<String>) -> Self {
         Self { pod_uid: pod_uid.into(), volume: volume.into() }
     }
@@ -26,69 +26,69 @@ impl fmt::Display for VolumeKey {
     }
 }
 
-/// Something that the stand-in did, or met.
+/// An event that the fake kubelet emits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KubeletEvent {
-    /// A driver can be called now.
+    /// A driver was registered and can be called.
     Registered {
         /// The driver.
         driver: String,
-        /// What it calls this node.
+        /// The node id that the driver returned.
         node_id: String,
     },
-    /// A registration socket was there, and what answered cannot be used.
+    /// A registration socket exists, but its plugin cannot be used.
     RegistrationFailed {
         /// The file name of the socket.
         socket: String,
-        /// What came back.
+        /// Why the registration failed.
         message: String,
     },
-    /// The registration socket of a driver is gone.
+    /// The registration socket of a driver was removed.
     Deregistered {
         /// The driver.
         driver: String,
     },
-    /// The driver said that a volume is there.
+    /// The driver published a volume.
     Published {
         /// The volume.
         key: VolumeKey,
-        /// The how-manyeth success in a row this is, from 1 on.
+        /// The number of successful publishes in a row, from 1 on.
         count: u32,
     },
-    /// The driver refused or failed: `FailedMount` on the pod.
+    /// The driver returned an error: `FailedMount` on the pod.
     PublishFailed {
         /// The volume.
         key: VolumeKey,
-        /// The code.
+        /// The gRPC code.
         code: Code,
-        /// The message.
+        /// The gRPC message.
         message: String,
-        /// Whether the volume was there before, and stays.
+        /// Whether the volume was published before, and stays.
         was_published: bool,
     },
-    /// A volume could not be asked for: `FailedMount` on the pod.
+    /// No publish call was made: `FailedMount` on the pod.
     PublishNotSent {
         /// The volume.
         key: VolumeKey,
-        /// Why.
+        /// Why no call was made.
         message: String,
     },
-    /// The driver said that a volume is gone.
+    /// The driver unpublished a volume.
     Unpublished {
         /// The volume.
         key: VolumeKey,
-        /// Whether something is mounted there all the same: a fault of the driver, which the
-        /// kubelet does not notice.
+        /// Whether a file system is still mounted on the target: an error of the driver that the real kubelet
+        /// does not detect.
         still_mounted: bool,
     },
-    /// A volume could not be taken away: the pod stays.
+    /// The driver failed to unpublish a volume, so the pod stays.
     UnpublishFailed {
         /// The volume.
         key: VolumeKey,
-        /// The code.
+        /// The gRPC code.
         code: Code,
-        /// The message.
+        /// The gRPC message.
         message: String,
     },
 }

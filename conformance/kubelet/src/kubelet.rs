@@ -1,4 +1,4 @@
-//! The stand-in itself.
+//! The fake kubelet.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::token_minter::{
     OpaqueTokenMinter, TokenCache, TokenMintError, TokenMinter, render_tokens,
 };
 
-/// A stand-in for the kubelet of one node. Clones share it.
+/// A fake kubelet of one node. Clones share its state.
 #[derive(Debug, Clone)]
 pub struct FakeKubelet(Arc<FakeKubeletShared>);
 
@@ -37,12 +37,12 @@ struct FakeKubeletShared {
     token_minter: Arc<dyn TokenMinter>,
     registry: tokio::sync::Mutex<DriverRegistry>,
     state: Mutex<State>,
-    /// How often it was restarted: changed under the lock of the state, so that a call that ends
-    /// sees whether its kubelet still lives.
+    /// The number of restarts. It changes under the lock of `state`, so that a call that ends can check
+    /// whether its kubelet has been restarted.
     restart_count: watch::Sender<u64>,
 }
 
-/// The life of a kubelet, from one restart to the next: changed means over.
+/// A receiver for the restart counter. A change means that the kubelet was restarted.
 type RestartSignal = watch::Receiver<u64>;
 
 #[derive(Debug, Default)]
@@ -51,12 +51,12 @@ struct State {
     pods: BTreeMap<String, PodSpec>,
     volumes: BTreeMap<VolumeKey, ManagedVolume>,
     token_cache: TokenCache,
-    /// What the registry said last, so that a publish never waits for a registration.
+    /// A copy of the registry after its last scan, so that a publish never waits for a registration.
     registry: DriverRegistry,
     events: Vec<KubeletEvent>,
 }
 
-/// A volume that is or was wanted.
+/// A volume of a pod that exists or is being deleted.
 #[derive(Debug)]
 struct ManagedVolume {
     driver: String,
@@ -64,7 +64,7 @@ struct ManagedVolume {
 }
 
 impl FakeKubelet {
-    /// A kubelet on this directory, as `--root-dir` names it, with tokens that nobody verifies.
+    /// Creates a kubelet on this directory (`--root-dir`), with tokens that cannot be verified.
     pub fn new(root: &Path, clock: SharedClock) -> Self {
         Self::with_settings(
             root,
@@ -74,7 +74,7 @@ impl FakeKubelet {
         )
     }
 
-    /// A kubelet with other settings and tokens.
+    /// Creates a kubelet with other settings and another token minter.
     pub fn with_settings(
         root: &Path,
         clock: SharedClock,
@@ -92,13 +92,13 @@ impl FakeKubelet {
         }))
     }
 
-    /// Creates or replaces a CSIDriver object. Without one, a driver is told nothing about pods
-    /// and is not asked again.
+    /// Creates or replaces a CSIDriver object. A driver without one gets no pod information and no
+    /// republishing.
     pub fn apply_driver(&self, driver: CsiDriverObject) {
         self.0.state.lock().drivers.insert(driver.name.clone(), driver);
     }
 
-    /// Adds a pod: its volumes are due now.
+    /// Adds a pod. Its volumes are due for publishing now.
     pub fn add_pod(&self, pod: PodSpec) {
         let now = self.0.clock.monotonic();
         let mut state = self.0.state.lock();
@@ -111,7 +111,7 @@ impl FakeKubelet {
         state.pods.insert(pod.uid.clone(), pod);
     }
 
-    /// Deletes a pod: its volumes are to go now.
+    /// Deletes a pod. Its volumes are due for unpublishing now.
     pub fn delete_pod(&self, pod_uid: &str) {
         let now = self.0.clock.monotonic();
         let mut state = self.0.state.lock();
@@ -125,12 +125,12 @@ impl FakeKubelet {
         state.volumes.retain(|_, slot| !slot.lifecycle.is_finished());
     }
 
-    /// Where a volume appears.
+    /// The target path of a volume.
     pub fn target_path(&self, key: &VolumeKey) -> PathBuf {
         self.0.directory.target_path(key)
     }
 
-    /// Whether the driver said of a volume that it is there, and not yet that it is gone.
+    /// Whether the driver has published the volume and not unpublished it since.
     pub fn is_mounted(&self, key: &VolumeKey) -> bool {
         let state = self.0.state.lock();
         state
@@ -139,7 +139,7 @@ impl FakeKubelet {
             .is_some_and(|slot| slot.lifecycle.mount_state() == VolumeMountState::Mounted)
     }
 
-    /// How many volumes are there or on their way in or out.
+    /// The number of volumes that are published, being published or being unpublished.
     pub fn volume_count(&self) -> usize {
         self.0.state.lock().volumes.len()
     }
@@ -149,7 +149,7 @@ impl FakeKubelet {
         self.0.state.lock().registry.driver(driver).cloned()
     }
 
-    /// How long until a volume is due, on the clock; nothing where none ever will be.
+    /// The time until the next call of a volume is due; `None` if none will be due.
     pub fn next_due(&self) -> Option<Duration> {
         let now = self.0.clock.monotonic();
         let state = self.0.state.lock();
@@ -157,7 +157,7 @@ impl FakeKubelet {
         dues.min().map(|due| due.saturating_sub(now))
     }
 
-    /// Looks at the registration sockets, does everything that is due, and waits for all of it.
+    /// Scans the registration sockets, makes all calls that are due, and waits for them.
     pub async fn tick(&self) -> Vec<KubeletEvent> {
         self.scan_registrations().await;
         loop {
@@ -169,8 +169,8 @@ impl FakeKubelet {
         }
     }
 
-    /// Does what is due all the time, until `stop` is ready; then waits for the calls in flight.
-    /// What happens meanwhile is told by [`FakeKubelet::take_events`].
+    /// Scans registration sockets and makes calls as they fall due, until `stop` completes; then waits for
+    /// the calls in flight. [`FakeKubelet::take_events`] returns the events.
     pub async fn run(&self, stop: impl Future<Output = ()> + Send) {
         let mut stop = std::pin::pin!(stop);
         let mut running = JoinSet::new();
@@ -189,7 +189,7 @@ impl FakeKubelet {
                 () = self.0.clock.sleep(rest) => {}
                 Some(ended) = running.join_next() => {
                     if let Err(error) = ended {
-                        tracing::error!(%error, "a call ended without an outcome");
+                        tracing::error!(%error, "a driver call panicked");
                     }
                 }
             }
@@ -197,19 +197,19 @@ impl FakeKubelet {
         while running.join_next().await.is_some() {}
     }
 
-    /// What has happened since the last time.
+    /// Returns the events since the last call.
     pub fn take_events(&self) -> Vec<KubeletEvent> {
         std::mem::take(&mut self.0.state.lock().events)
     }
 
-    /// Restarts: forgets everything but the pods and the CSIDriver objects, which the API server
-    /// knows, and finds drivers and volumes on disk again. Calls in flight break off, as those of a
-    /// process that dies; the driver may have done their work all the same. A pod that was deleted
-    /// while the kubelet was down is unpublished by what `vol_data.json` says.
+    /// Restarts the kubelet: discards everything except the pods and the CSIDriver objects, which the API
+    /// server stores, and finds drivers and volumes on disk again. Calls in flight are cancelled, as when a
+    /// process dies; the driver may have completed them. A pod that was deleted while the kubelet was down is
+    /// unpublished from its `vol_data.json`.
     ///
     /// # Errors
     ///
-    /// Where the directory cannot be read.
+    /// Returns an error if the directory cannot be read.
     pub async fn restart(&self) -> Result<(), KubeletDirectoryError> {
         *self.0.registry.lock().await = DriverRegistry::default();
         let now = self.0.clock.monotonic();
@@ -245,7 +245,7 @@ impl FakeKubelet {
             }
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "could not look for plugins");
+                tracing::warn!(error, "could not scan for plugins");
             }
         }
     }
@@ -339,7 +339,7 @@ impl FakeKubelet {
                 PublishAttemptError::NotSent(driver_calls::describe_status(&status))
             })?;
         let tokens = self.collect_tokens(&pod, &driver).await.map_err(|error| {
-            // As the kubelet does, the volume is not asked for.
+            // Like the kubelet, no publish call is made without the tokens.
             PublishAttemptError::NotSent(error.to_string())
         })?;
         let target = layout.target_path(key);
@@ -373,7 +373,7 @@ impl FakeKubelet {
         Ok((pod.clone(), volume.clone(), driver))
     }
 
-    /// The tokens that a driver asks for; nothing where it asks for none.
+    /// The tokens that a driver requests; `None` if it requests none.
     async fn collect_tokens(
         &self,
         pod: &PodSpec,
@@ -437,17 +437,17 @@ impl FakeKubelet {
         driver_calls::unpublish_volume(&*self.0.clock, &endpoint, request).await
     }
 
-    /// Whether something is mounted on the target all the same.
+    /// Removes the directory of a volume. Returns whether a file system is still mounted on the target.
     fn remove_from_disk(&self, key: &VolumeKey) -> bool {
         self.0.directory.remove_volume_directory(key).unwrap_or_else(|error| {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, volume = %key, "something of a volume was left on disk");
+            tracing::warn!(error, volume = %key, "could not remove the directory of a volume");
             false
         })
     }
 }
 
-/// Something that is being done to a volume.
+/// A call to a driver that has been started.
 #[derive(Debug)]
 struct StartedDriverCall {
     key: VolumeKey,
@@ -455,21 +455,21 @@ struct StartedDriverCall {
     restart_signal: RestartSignal,
 }
 
-/// Whether the kubelet that this life belongs to is gone.
+/// Whether the kubelet was restarted since `life` was subscribed.
 fn was_restarted(life: &RestartSignal) -> bool {
     life.has_changed().unwrap_or(true)
 }
 
-/// A publish that came to nothing.
+/// Why a publish failed.
 #[derive(Debug)]
 enum PublishAttemptError {
-    /// The driver answered.
+    /// The driver returned an error.
     DriverError(Status),
-    /// It was not asked.
+    /// No call was made.
     NotSent(String),
 }
 
-/// How often [`FakeKubelet::run`] looks for plugins.
+/// How often [`FakeKubelet::run`] scans for plugins.
 const REGISTRATION_SCAN_INTERVAL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

@@ -1,47 +1,46 @@
-//! A stand-in for the kubelet, for tests: it drives the sockets of a CSI driver as the kubelet does.
+//! A fake kubelet for tests, which calls a CSI driver over its sockets as the kubelet does.
 //!
-//! It finds drivers by their registration sockets, publishes the inline volumes of pods, publishes
-//! them again and again, and unpublishes them. What it imitates was measured on kubelet 1.36.3
-//! (1.35.4 and 1.34.4 where they differ):
+//! It finds drivers by their registration sockets, and publishes, republishes and unpublishes the inline
+//! volumes of pods. Its behavior was measured on kubelet 1.36.3 (1.35.4 and 1.34.4 where they differ):
 //!
-//! | | as the kubelet |
+//! | | behavior |
 //! |---|---|
 //! | calls | each on a new connection, authority `localhost`, deadline 2 min; `NodeGetCapabilities` twice before a publish |
 //! | request | read-only, `SINGLE_NODE_WRITER`, no staging path; `fsGroup` where the driver has `VOLUME_MOUNT_GROUP` |
 //! | `volume_context` | the user's attributes, overwritten by the pod's name, namespace, UID, ServiceAccount and `ephemeral` |
-//! | tokens | in `volume_context`, or in `secrets` alone ([`CsiDriverObject::tokens_in_secrets`]); kept until four fifths of their life |
-//! | disk | parent directory and `vol_data.json` before the first publish, never the target |
-//! | cadence | again 0.6 to 0.9 s after the first success, then every 1.05 to 1.4 sync periods; once only without `requiresRepublish` |
-//! | first publish fails | with a final code the directory goes and no unpublish follows; otherwise it stays, and deletion unpublishes |
+//! | tokens | in `volume_context`, or in `secrets` alone ([`CsiDriverObject::tokens_in_secrets`]); cached for four fifths of their lifetime |
+//! | disk | the kubelet creates the parent directory and `vol_data.json` before the first publish, never the target |
+//! | republishing | 0.6 to 0.9 s after the first success, then every 1.05 to 1.4 sync periods; never without `requiresRepublish` |
+//! | first publish fails | after a final code the directory is removed and no unpublish follows; otherwise the directory stays, and deletion unpublishes |
 //! | republish fails | the volume stays; retries after 0.5 s, doubling to 2 min 2 s, whatever the code |
 //! | deletion | waits for a publish in flight, never for a back-off |
-//! | restart | calls in flight break off; drivers from their sockets, volumes from `vol_data.json`; publishes again, unpublishes what has no pod any more |
+//! | restart | calls in flight are cancelled; drivers are found by their sockets and volumes by `vol_data.json`; volumes are published again, or unpublished if their pod is gone |
 //!
-//! Volumes are served in parallel, one volume strictly in order.
+//! Volumes are served in parallel; the calls of one volume run in order.
 //!
-//! It differs from the kubelet in this: there are no containers, so nobody binds a volume and a
-//! pod is deleted at once; `GetInfo` is asked once, not sometimes twice; volume statistics are
-//! not collected; pods and drivers are what the caller says, not what an API server does; and a
-//! registration is noticed when it is looked for ([`FakeKubelet::tick`], or every 0.2 s in
-//! [`FakeKubelet::run`]) instead of one to two seconds after it appears.
+//! Differences from the kubelet: there are no containers, so no process uses a volume and a pod is deleted
+//! immediately; `GetInfo` is called once, not sometimes twice; volume statistics are not collected; pods and
+//! CSIDriver objects come from the caller, not from an API server; and a registration is found by the next
+//! scan ([`FakeKubelet::tick`], or every 0.2 s in [`FakeKubelet::run`]) instead of one to two seconds after
+//! it appears.
 //!
-//! Time is the clock's, so hours of republishing run in one test. [`FakeKubelet::tick`] does what is
-//! due and waits for it; [`FakeKubelet::run`] does the same all the time.
+//! The caller's clock drives all delays, so one test can run hours of republishing. [`FakeKubelet::tick`]
+//! makes the calls that are due and waits for them; [`FakeKubelet::run`] does so continuously.
 //!
 //! ```
 //! use lanyard_clock::SystemClock;
-//! use lanyard_kubelet::{Event, InlineVolume, Kubelet, PodSpec};
+//! use lanyard_kubelet::{FakeKubelet, InlineVolume, KubeletEvent, PodSpec};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let root = tempfile::tempdir()?;
-//! let kubelet = Kubelet::new(root.path(), SystemClock::shared());
+//! let kubelet = FakeKubelet::new(root.path(), SystemClock::shared());
 //! let volume = InlineVolume::new("credentials", "secrets-store.csi.k8s.io")
 //!     .with_attribute("secretProviderClass", "managed-azure-cpo");
-//! kubelet.add(PodSpec::new("clusters-example", "cpo-0", "uid-1").with_volume(volume));
+//! kubelet.add_pod(PodSpec::new("clusters-example", "cpo-0", "uid-1").with_volume(volume));
 //!
 //! let events = kubelet.tick().await;
-//! assert!(matches!(&events[0], Event::NotSent { message, .. } if message.contains("not registered")));
+//! assert!(matches!(&events[0], KubeletEvent::PublishNotSent { message, .. } if message.contains("not registered")));
 //! # Ok(())
 //! # }
 //! ```

@@ -1,20 +1,20 @@
-//! What becomes of one volume: pure.
+//! The state machine of one volume, without I/O.
 
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// A volume between the pod that wants it and the driver.
+/// The state of a volume, from which its next call follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VolumeLifecycle {
     volume_id: String,
     mount_state: VolumeMountState,
     is_wanted: bool,
     is_busy: bool,
-    /// Whether a restarted kubelet found it on disk, so that a failure does not say that it is not
-    /// mounted.
+    /// Whether a restarted kubelet found the volume on disk. A failed publish then does not prove that it is
+    /// not mounted.
     is_found_on_disk: bool,
-    /// Successes in a row.
+    /// Successful publishes.
     publish_successes: u32,
     publish_failures: u32,
     unpublish_failures: u32,
@@ -22,38 +22,38 @@ pub(crate) struct VolumeLifecycle {
     unpublish_due: Duration,
 }
 
-/// What the node holds of a volume, as far as the kubelet knows.
+/// Whether a volume is mounted, as far as the kubelet knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VolumeMountState {
-    /// Nothing.
+    /// Not mounted.
     Nothing,
-    /// Nobody knows: a publish ended with a code that is not final.
+    /// Unknown: a publish ended with a code that is not final.
     Uncertain,
-    /// The driver said that it is there.
+    /// The driver published the volume.
     Mounted,
 }
 
-/// What to do with a volume.
+/// The next call for a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DriverCall {
     Publish,
     Unpublish,
 }
 
-/// How a publish ended.
+/// The result of a publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PublishCallResult {
     Published,
-    /// The driver refused or failed.
+    /// The driver returned an error.
     Failed {
         is_final: bool,
     },
-    /// The driver was not asked.
+    /// No call was made.
     NotSent,
 }
 
 impl VolumeLifecycle {
-    /// A volume of a pod that has just been added.
+    /// A volume of a new pod.
     pub(crate) fn new(volume_id: String, now: Duration) -> Self {
         Self {
             volume_id,
@@ -69,7 +69,7 @@ impl VolumeLifecycle {
         }
     }
 
-    /// A volume that a restarted kubelet found on disk. Whether it is mounted will show.
+    /// A volume that a restarted kubelet found on disk, and which may be mounted.
     pub(crate) fn from_disk(id: String, is_wanted: bool, now: Duration) -> Self {
         Self {
             mount_state: VolumeMountState::Uncertain,
@@ -89,13 +89,13 @@ impl VolumeLifecycle {
         self.publish_successes
     }
 
-    /// What is due now.
+    /// The call that is due now.
     pub(crate) fn due_call(&self, now: Duration) -> Option<DriverCall> {
         let (step, due) = self.next_call()?;
         (due <= now).then_some(step)
     }
 
-    /// When something is due next.
+    /// When the next call is due.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.next_call().map(|(_, due)| due)
     }
@@ -108,7 +108,7 @@ impl VolumeLifecycle {
         }
     }
 
-    /// Whether nothing will ever be due again.
+    /// Whether no call will be due again.
     pub(crate) fn is_finished(&self) -> bool {
         !self.is_wanted && !self.is_busy && self.mount_state == VolumeMountState::Nothing
     }
@@ -117,7 +117,7 @@ impl VolumeLifecycle {
         self.is_busy = true;
     }
 
-    /// The pod is gone. A publish in flight is waited for, a back-off is not.
+    /// Records that the pod was deleted. Unpublishing waits for a publish in flight but not for a back-off.
     pub(crate) const fn mark_pod_deleted(&mut self, now: Duration) {
         self.is_wanted = false;
         self.unpublish_due = now;
@@ -166,7 +166,7 @@ impl VolumeLifecycle {
         self.unpublish_due = now.saturating_add(backoff_delay(self.unpublish_failures));
     }
 
-    /// How long after a success the volume is published again.
+    /// The delay from a successful publish to the next one.
     fn republish_delay(&self, period: Duration) -> Duration {
         let (least, most) = match self.publish_successes {
             1 => SECOND_PUBLISH_DELAY,
@@ -175,7 +175,7 @@ impl VolumeLifecycle {
         least.saturating_add(most.saturating_sub(least).mul_f64(self.random_fraction()))
     }
 
-    /// A number in `[0, 1)` that differs from volume to volume and from time to time.
+    /// A number in `[0, 1)` that differs between volumes and between publishes.
     fn random_fraction(&self) -> f64 {
         let digest =
             digest(&SHA256, format!("{}/{}", self.volume_id, self.publish_successes).as_bytes());
@@ -185,7 +185,7 @@ impl VolumeLifecycle {
     }
 }
 
-/// How long to wait after the `failures`-th failure in a row.
+/// The delay after the `failures`-th failure in a row.
 fn backoff_delay(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     FIRST_BACKOFF.saturating_mul(1 << doublings).min(LONGEST_BACKOFF)
@@ -194,11 +194,11 @@ fn backoff_delay(failures: u32) -> Duration {
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(122);
 
-/// The kubelet's first look at a pod after its volumes are there.
+/// The kubelet syncs a pod soon after its volumes are mounted.
 const SECOND_PUBLISH_DELAY: (Duration, Duration) =
     (Duration::from_millis(600), Duration::from_millis(900));
 
-/// From the end of a publish to the unpublish of a pod that was deleted meanwhile.
+/// Delay from the end of a publish to the unpublish of a pod that was deleted during it.
 const UNPUBLISH_DELAY_AFTER_PUBLISH: Duration = Duration::from_millis(64);
 
 const PUBLISH_DELAY_AFTER_RESTART: Duration = Duration::from_millis(1_400);

@@ -39,7 +39,7 @@ impl PodSpec {
         }
     }
 
-    /// The same with one more volume.
+    /// Adds a volume.
     #[must_use]
     pub fn with_volume(mut self, volume: InlineVolume) -> Self {
         self.volumes.push(volume);
@@ -47,7 +47,7 @@ impl PodSpec {
     }
 }
 
-/// An inline volume: `csi` of a pod's volume.
+/// An inline CSI volume: the field `csi` of a pod's volume.
 #[derive(Debug, Clone)]
 pub struct InlineVolume {
     /// The name of the volume in the pod.
@@ -74,14 +74,14 @@ impl InlineVolume {
         }
     }
 
-    /// The same with an attribute.
+    /// Adds a volume attribute.
     #[must_use]
     pub fn with_attribute(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.attributes.insert(key.into(), value.into());
         self
     }
 
-    /// The same with a key of its Secret.
+    /// Adds a key to the publish Secret.
     #[must_use]
     pub fn with_secret(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.publish_secrets.insert(key.into(), RedactedString::new(value));
@@ -89,12 +89,12 @@ impl InlineVolume {
     }
 }
 
-/// A text that is not printed, and wiped when it is dropped.
+/// A secret text. `Debug` redacts it, and dropping it wipes the memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedactedString(Zeroizing<String>);
 
 impl RedactedString {
-    /// Takes a text over.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
@@ -107,6 +107,6 @@ impl RedactedString {
 
 impl fmt::Debug for RedactedString {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("SecretText([redacted])")
+        formatter.write_str("RedactedString([redacted])")
     }
 }

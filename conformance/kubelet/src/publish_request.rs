@@ -1,4 +1,4 @@
-//! The request of a publish: pure.
+//! Builds the request of a publish, without I/O.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use crate::directory::volume_id;
 use crate::pod::{InlineVolume, PodSpec, RedactedString};
 use crate::settings::CsiDriverObject;
 
-/// Everything that a request is made from.
+/// The inputs of a publish request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PublishRequestInputs<'a> {
     pub(crate) pod: &'a PodSpec,
     pub(crate) volume: &'a InlineVolume,
     pub(crate) driver: &'a CsiDriverObject,
-    /// The tokens that the driver asks for, rendered; nothing where it asks for none.
+    /// The rendered tokens that the driver requests; `None` if it requests none.
     pub(crate) tokens: Option<&'a RedactedString>,
     /// Whether the driver has `VOLUME_MOUNT_GROUP`.
     pub(crate) supports_mount_group: bool,
     pub(crate) target: &'a str,
 }
 
-/// The request that the kubelet makes of it.
+/// Builds the request as the kubelet does.
 pub(crate) fn build_publish_request(publish: PublishRequestInputs<'_>) -> NodePublishVolumeRequest {
     let PublishRequestInputs {
         pod,
@@ -35,7 +35,7 @@ pub(crate) fn build_publish_request(publish: PublishRequestInputs<'_>) -> NodePu
     } = publish;
     let mut volume_context = volume.attributes.clone();
     if driver.pod_info_on_mount {
-        // What the user wrote under these keys is overwritten.
+        // The pod's own values override what the user set under these keys.
         volume_context.extend(pod_info_attributes(pod));
     }
     let mut secrets: BTreeMap<String, String> = volume
@@ -88,7 +88,7 @@ mod tests {
     fn pod() -> PodSpec {
         let volume = InlineVolume::new("credentials", "secrets-store.csi.k8s.io")
             .with_attribute("secretProviderClass", "cpo")
-            .with_attribute("csi.storage.k8s.io/pod.name", "somebody-else")
+            .with_attribute("csi.storage.k8s.io/pod.name", "another-pod")
             .with_secret("clientid", "id");
         PodSpec { fs_group: Some(2_000), ..PodSpec::new("ns", "pod", "uid") }.with_volume(volume)
     }
@@ -153,7 +153,7 @@ mod tests {
         let driver = CsiDriverObject { pod_info_on_mount: false, ..CsiDriverObject::new("d") };
         let request = request(&driver, false);
         let name = request.volume_context.get("csi.storage.k8s.io/pod.name");
-        assert_eq!(name.map(String::as_str), Some("somebody-else"));
+        assert_eq!(name.map(String::as_str), Some("another-pod"));
         assert!(!request.volume_context.contains_key("csi.storage.k8s.io/pod.uid"));
     }
 }

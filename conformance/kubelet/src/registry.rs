@@ -1,4 +1,4 @@
-//! Drivers that register by a socket in the kubelet's plugin directory.
+//! Registration of drivers through sockets in the kubelet's plugin directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use crate::directory::{KubeletDirectoryError, list_names};
 use crate::driver_calls;
 use crate::event::KubeletEvent;
 
-/// A driver that can be called.
+/// A registered driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegisteredDriver {
-    /// The socket of its services.
+    /// The socket of its CSI services.
     pub endpoint: PathBuf,
-    /// What it calls this node: the node id of the CSINode object.
+    /// The node id that the driver returned, as in the CSINode object.
     pub node_id: String,
-    /// The name of its registration socket.
+    /// The file name of its registration socket.
     pub socket: String,
 }
 
-/// The drivers that are registered, and the sockets that were looked at.
+/// The registered drivers and the registration sockets of the last scan.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DriverRegistry {
     drivers: BTreeMap<String, RegisteredDriver>,
-    /// By name: the inode, so that a socket that was made anew is asked again, and whether it
-    /// was taken.
+    /// Sockets by file name. The inode distinguishes a recreated socket from the old one, so that its plugin is
+    /// registered again.
     sockets: BTreeMap<String, RegistrationSocket>,
 }
 
@@ -41,8 +41,8 @@ impl DriverRegistry {
         self.drivers.get(name)
     }
 
-    /// Looks which sockets have come and gone, and asks those that have come or did not answer
-    /// the last time.
+    /// Deregisters drivers whose socket is gone, and registers those with a new socket or whose last
+    /// registration failed.
     pub(crate) async fn scan_sockets(
         &mut self,
         clock: &dyn Clock,
@@ -109,7 +109,7 @@ impl DriverRegistry {
     }
 }
 
-/// Whether the kubelet can use what answered.
+/// Checks that the kubelet can use the plugin.
 fn validate_plugin_info(info: &PluginInfo) -> Result<(), String> {
     if info.r#type != "CSIPlugin" {
         return Err(format!("plugin type {:?} is not CSIPlugin", info.r#type));
@@ -118,7 +118,7 @@ fn validate_plugin_info(info: &PluginInfo) -> Result<(), String> {
         return Err("the plugin has no name".to_owned());
     }
     if !Path::new(&info.endpoint).is_absolute() {
-        return Err(format!("the endpoint {:?} is no absolute path", info.endpoint));
+        return Err(format!("the endpoint {:?} is not an absolute path", info.endpoint));
     }
     let is_first =
         |version: &String| version.trim_start_matches('v').split('.').next() == Some("1");
@@ -128,7 +128,7 @@ fn validate_plugin_info(info: &PluginInfo) -> Result<(), String> {
     Ok(())
 }
 
-/// The inode of a socket that the kubelet looks at: names that begin with a dot it does not.
+/// The inode of a registration socket. Like the kubelet, this ignores names that begin with a dot.
 fn socket_inode(path: &Path) -> Option<u64> {
     let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let stat = rustix::fs::lstat(path).ok().filter(|_| !is_hidden)?;

@@ -1,8 +1,8 @@
-//! What a cluster's administrators say: CSIDriver objects, and the kubelet's configuration.
+//! CSIDriver objects and the kubelet's configuration.
 
 use std::time::Duration;
 
-/// The CSIDriver object of a driver, as far as the kubelet heeds it.
+/// The fields of a CSIDriver object that the kubelet uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CsiDriverObject {
     /// `metadata.name`.
@@ -18,7 +18,7 @@ pub struct CsiDriverObject {
 }
 
 impl CsiDriverObject {
-    /// A driver of inline volumes that wants to be told about pods and to be asked again.
+    /// A driver of inline volumes with `podInfoOnMount` and `requiresRepublish`.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -29,7 +29,7 @@ impl CsiDriverObject {
         }
     }
 
-    /// The same with a token for an audience, which lives for an hour.
+    /// Requests a token for an audience, valid for one hour.
     #[must_use]
     pub fn with_audience(mut self, audience: impl Into<String>) -> Self {
         let lifetime = Duration::from_hours(1);
@@ -38,24 +38,24 @@ impl CsiDriverObject {
     }
 }
 
-/// A token that the kubelet is to hand to a driver.
+/// A token that the kubelet passes to a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRequest {
-    /// The audience; empty for that of the API server.
+    /// The audience; empty for the API server's.
     pub audience: String,
-    /// How long it shall live.
+    /// The requested lifetime.
     pub lifetime: Duration,
 }
 
-/// How a [`FakeKubelet`](crate::FakeKubelet) works.
+/// Settings of a [`FakeKubelet`](crate::FakeKubelet).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FakeKubeletSettings {
-    /// The node's name.
+    /// The name of the node.
     pub node_name: String,
-    /// `syncFrequency`: pods are looked at this often, and a little less.
+    /// `syncFrequency`, the nominal period in which pods are synced.
     pub sync_period: Duration,
-    /// Whether an error at a republish removes the directory of a volume that is not mounted, as
-    /// before Kubernetes 1.36.3 (kubernetes/kubernetes#121271).
+    /// Whether an error of a republish removes the directory of a volume that is not mounted, as before
+    /// Kubernetes 1.36.3 (kubernetes/kubernetes#121271).
     pub removes_after_republish_error: bool,
 }
 

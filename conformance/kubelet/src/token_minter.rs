@@ -1,4 +1,4 @@
-//! ServiceAccount tokens, and how long they are kept.
+//! ServiceAccount tokens and their cache.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,14 +9,14 @@ use jiff::Timestamp;
 
 use crate::pod::{PodSpec, RedactedString};
 
-/// Who mints ServiceAccount tokens: the API server of a cluster.
+/// Mints ServiceAccount tokens, as the API server of a cluster does.
 #[async_trait]
 pub trait TokenMinter: fmt::Debug + Send + Sync {
-    /// A token of the pod's ServiceAccount for this audience, bound to the pod, from `now` on.
+    /// Mints a token of the pod's ServiceAccount for this audience, bound to the pod and valid from `now`.
     ///
     /// # Errors
     ///
-    /// Where there is none: the volume is not asked for then.
+    /// Returns an error if there is no token. The volume is then not published.
     async fn mint(
         &self,
         pod: &PodSpec,
@@ -26,7 +26,7 @@ pub trait TokenMinter: fmt::Debug + Send + Sync {
     ) -> Result<MintedToken, TokenMintError>;
 }
 
-/// A token.
+/// A minted token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MintedToken {
     /// The token.
@@ -35,17 +35,17 @@ pub struct MintedToken {
     pub expires: Timestamp,
 }
 
-/// There is no token.
+/// The token could not be minted.
 #[derive(Debug, thiserror::Error)]
 #[error("no token for audience {audience:?}: {problem}")]
 pub struct TokenMintError {
-    /// For whom it was to be.
+    /// The requested audience.
     pub audience: String,
-    /// What came back.
+    /// Why minting failed.
     pub problem: String,
 }
 
-/// Tokens of the size of real ones that nobody can verify: for drivers that pass them on.
+/// Mints tokens of realistic size that cannot be verified, for drivers that only pass them on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpaqueTokenMinter;
 
@@ -59,16 +59,16 @@ impl TokenMinter for OpaqueTokenMinter {
         lifetime: Duration,
     ) -> Result<MintedToken, TokenMintError> {
         let expires = now.saturating_add(lifetime).unwrap_or(Timestamp::MAX);
-        let told = format!("{}.{audience}.{}.", pod.uid, expires.as_second());
-        let text = format!("opaque.{told:x<TOKEN_LENGTH$}");
+        let claims = format!("{}.{audience}.{}.", pod.uid, expires.as_second());
+        let text = format!("opaque.{claims:x<TOKEN_LENGTH$}");
         Ok(MintedToken { text: RedactedString::new(text), expires })
     }
 }
 
-/// What a token of Kubernetes 1.36 has, about.
+/// Approximate length of a token of Kubernetes 1.36, in characters.
 const TOKEN_LENGTH: usize = 1_047;
 
-/// The tokens that were minted lately.
+/// Tokens that were minted before, by pod UID and audience.
 #[derive(Debug, Default)]
 pub(crate) struct TokenCache(BTreeMap<(String, String), CachedPodToken>);
 
@@ -79,7 +79,7 @@ struct CachedPodToken {
 }
 
 impl TokenCache {
-    /// The token of a pod for an audience, unless it has lived for four fifths of its life.
+    /// The cached token of a pod for an audience, unless four fifths of its lifetime have passed.
     pub(crate) fn get(&self, pod: &PodSpec, audience: &str, now: Timestamp) -> Option<MintedToken> {
         self.0
             .get(&(pod.uid.clone(), audience.to_owned()))
@@ -87,7 +87,7 @@ impl TokenCache {
             .map(|kept| kept.token.clone())
     }
 
-    /// Keeps a token for four fifths of the life that it has left, unless it is kept already.
+    /// Caches a token for four fifths of its remaining lifetime, unless it is already cached.
     pub(crate) fn insert(
         &mut self,
         pod: &PodSpec,
@@ -110,7 +110,7 @@ impl TokenCache {
     }
 }
 
-/// The tokens as a driver gets them: a JSON object by audience.
+/// Renders tokens as a driver receives them: a JSON object by audience.
 pub(crate) fn render_tokens(tokens: &BTreeMap<String, MintedToken>) -> RedactedString {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -122,13 +122,13 @@ pub(crate) fn render_tokens(tokens: &BTreeMap<String, MintedToken>) -> RedactedS
     let tokens: BTreeMap<&str, CsiTokenJson<'_>> = tokens
         .iter()
         .map(|(audience, token)| {
-            // RFC 3339 without fractions, as metav1.Time.
+            // RFC 3339 without fractions, like `metav1.Time`.
             let expires = Timestamp::from_second(token.expires.as_second());
             let expiration_timestamp = expires.unwrap_or(token.expires).to_string();
             (audience.as_str(), CsiTokenJson { token: token.text.expose(), expiration_timestamp })
         })
         .collect();
-    // A map of texts can always be written.
+    // Serializing a map of strings cannot fail.
     RedactedString::new(serde_json::to_string(&tokens).unwrap_or_default())
 }
 

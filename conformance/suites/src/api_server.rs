@@ -1,4 +1,4 @@
-//! What suites on a real API server share: clients, namespaces, and kinds that are served.
+//! Helpers of suites on a real API server: clients, namespaces and custom resource definitions.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,18 +13,18 @@ use lanyard_clock::{Clock, SystemClock};
 use lanyard_cluster::ControlPlane;
 use thiserror::Error;
 
-/// The API server refuses what every trial needs.
+/// The API server could not be used for the trials.
 #[derive(Debug, Error)]
 pub(crate) enum ApiServerError {
     #[error("the kubeconfig of the control plane cannot be used")]
     Kubeconfig(#[from] kube::config::KubeconfigError),
-    #[error("the API server refused")]
+    #[error("a request to the API server failed")]
     Refused(#[from] kube::Error),
-    #[error("after {} s the kind {kind} was not served", patience.as_secs())]
-    KindNotServed { kind: String, patience: Duration },
+    #[error("the API server did not serve the kind `{kind}` within {} s", timeout.as_secs())]
+    KindNotServed { kind: String, timeout: Duration },
 }
 
-/// A kind that is known by its names alone.
+/// A kind without a Rust type, for dynamic objects.
 #[derive(Debug, Clone)]
 pub(crate) struct DynamicKind(ApiResource);
 
@@ -69,7 +69,7 @@ impl DynamicKind {
     }
 }
 
-/// The settings of a client that signs in as a user.
+/// The configuration of a client that authenticates as a user.
 pub(crate) async fn client_config(
     plane: &ControlPlane,
     user: &str,
@@ -81,7 +81,7 @@ pub(crate) async fn client_config(
     Ok(config)
 }
 
-/// A client that signs in as a user.
+/// A client that authenticates as a user.
 pub(crate) async fn user_client(
     plane: &ControlPlane,
     user: &str,
@@ -89,7 +89,7 @@ pub(crate) async fn user_client(
     Ok(Client::try_from(client_config(plane, user).await?)?)
 }
 
-/// Makes a namespace for a trial, which no other trial has, and returns its name.
+/// Creates a namespace for one trial and returns its unique name.
 pub(crate) async fn create_trial_namespace(client: &Client) -> Result<String, kube::Error> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let name = format!("trial-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -104,7 +104,7 @@ pub(crate) async fn create_namespace(client: &Client, name: &str) -> Result<(), 
     namespaces.create(&PostParams::default(), &namespace).await.map(|_namespace| ())
 }
 
-/// Makes a namespace unless it is there.
+/// Creates a namespace unless it exists.
 pub(crate) async fn ensure_namespace_exists(
     client: &Client,
     name: &str,
@@ -115,7 +115,7 @@ pub(crate) async fn ensure_namespace_exists(
     }
 }
 
-/// Installs definitions, and waits until their kinds are served.
+/// Installs custom resource definitions and waits until the API server serves their kinds.
 pub(crate) async fn install_definitions(
     client: &Client,
     definitions: &[CustomResourceDefinition],
@@ -138,7 +138,7 @@ async fn wait_until_served(client: &Client, kind: &DynamicKind) -> Result<(), Ap
     while api.list(&one).await.is_err() {
         if clock.monotonic().saturating_sub(began) > SERVED_TIMEOUT {
             let kind = kind.0.kind.clone();
-            return Err(ApiServerError::KindNotServed { kind, patience: SERVED_TIMEOUT });
+            return Err(ApiServerError::KindNotServed { kind, timeout: SERVED_TIMEOUT });
         }
         clock.sleep(POLL_INTERVAL).await;
     }

@@ -1,4 +1,4 @@
-//! Where the cases run: on a local Azure, or on a real subscription.
+//! The Azure that the cases run on: a local Azure or a real subscription.
 
 use std::fmt;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::live_subscription::LiveSubscription;
 use crate::local_azure::{ControlApi, LocalAzure, LocalAzureError};
 use crate::recording_proxy::ForwardTarget;
 
-/// How a client signs in.
+/// How a client authenticates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignInMethod {
     Certificate,
@@ -34,10 +34,10 @@ impl SignInMethod {
     }
 }
 
-/// The scope that every token case asks for.
+/// The scope of every token that the cases request.
 const SCOPE: &str = "https://management.azure.com/.default";
 
-/// The ground could not be prepared.
+/// The Azure for the cases could not be prepared.
 #[derive(Debug, Error)]
 pub(crate) enum AzureTargetError {
     #[error(transparent)]
@@ -49,18 +49,18 @@ pub(crate) enum AzureTargetError {
         #[source]
         source: std::io::Error,
     },
-    #[error("the world of the local Azure has no {0}")]
+    #[error("the seed data of the local Azure has no {0}")]
     MissingSeedData(&'static str),
 }
 
-/// Where the cases run.
+/// The Azure that the cases run on.
 #[derive(Debug)]
 pub(crate) enum AzureTarget {
     Local(Box<LocalAzureTarget>),
     Live(LiveSubscription),
 }
 
-/// A local Azure with what other people's clients need to sign in.
+/// A local Azure with the credentials of its test clients.
 #[derive(Debug)]
 pub(crate) struct LocalAzureTarget {
     pub(crate) azure: LocalAzure,
@@ -71,20 +71,21 @@ pub(crate) struct LocalAzureTarget {
     names: HostedClusterNames,
 }
 
-/// Names from the HostedCluster that the world was made for.
+/// Names from the HostedCluster for which the local Azure was seeded.
 #[derive(Debug, Clone)]
 pub(crate) struct HostedClusterNames {
     pub(crate) subscription: String,
     pub(crate) resource_group: String,
-    /// A resource group that guests may not see.
+    /// A resource group that the test clients have no role for.
     pub(crate) forbidden_resource_group: String,
-    /// The host name of the vault with the credentials.
+    /// The host name of the vault with the component credentials.
     pub(crate) vault_host: String,
-    /// The tenant of that vault and of its reader; guests are of the cluster's.
+    /// The tenant of that vault and of the identity that reads it. The test clients belong to the cluster's
+    /// tenant.
     pub(crate) vault_tenant: String,
-    /// A component.
+    /// The component whose credential the cases use.
     pub(crate) component: String,
-    /// Its secret in that vault, which the reader may read.
+    /// The vault secret with that component's credential.
     pub(crate) component_secret: String,
 }
 
@@ -94,7 +95,7 @@ struct TestClientCredentials {
     tenant: String,
     vault_host: String,
     secret_name: String,
-    /// A secret beside it that guests may not read.
+    /// A secret in the same vault that the test clients may not read.
     withheld_secret_name: String,
     secret: SecretClientCredentials,
     certificate: CertificateClientCredentials,
@@ -124,7 +125,7 @@ struct FederatedClientCredentials {
 impl fmt::Debug for SecretClientCredentials {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("SecretGuest")
+            .debug_struct("SecretClientCredentials")
             .field("client_id", &self.client_id)
             .finish_non_exhaustive()
     }
@@ -133,7 +134,7 @@ impl fmt::Debug for SecretClientCredentials {
 impl fmt::Debug for CertificateClientCredentials {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("CertificateGuest")
+            .debug_struct("CertificateClientCredentials")
             .field("client_id", &self.client_id)
             .finish_non_exhaustive()
     }
@@ -155,7 +156,7 @@ struct MintedTokenResponse {
 }
 
 impl LocalAzureTarget {
-    /// Starts a local Azure for a HostedCluster in YAML and writes down what clients need.
+    /// Starts a local Azure for a HostedCluster in YAML and writes the credential files of its test clients.
     pub(crate) fn start(
         lanyard: &Path,
         hosted_cluster: &str,
@@ -163,24 +164,24 @@ impl LocalAzureTarget {
         runtime: &Runtime,
     ) -> Result<Self, AzureTargetError> {
         let azure = LocalAzure::start(lanyard, hosted_cluster)?;
-        let (guests, world, minted) = runtime.block_on(async {
-            let guests: TestClientCredentials = azure.control_api().get("guests").await?;
-            let world: SeedDataResponse = azure.control_api().get("world").await?;
+        let (test_clients, seed_data, minted) = runtime.block_on(async {
+            let test_clients: TestClientCredentials = azure.control_api().get("guests").await?;
+            let seed_data: SeedDataResponse = azure.control_api().get("world").await?;
             let minted: MintedTokenResponse =
                 azure.control_api().post("federated-token", &json!({})).await?;
-            Ok::<_, LocalAzureError>((guests, world, minted))
+            Ok::<_, LocalAzureError>((test_clients, seed_data, minted))
         })?;
         let vault_reader =
-            world.imds.assigned.into_iter().next().ok_or(AzureTargetError::MissingSeedData(
+            seed_data.imds.assigned.into_iter().next().ok_or(AzureTargetError::MissingSeedData(
                 "identity that is assigned to the node",
             ))?;
         let certificate = azure.directory().join("guest.pem");
-        write_file(&certificate, &guests.certificate.certificate_pem)?;
+        write_file(&certificate, &test_clients.certificate.certificate_pem)?;
         let token_file = azure.directory().join("guest-token");
         write_file(&token_file, &minted.token)?;
         Ok(Self {
             azure,
-            test_clients: guests,
+            test_clients,
             vault_reader,
             certificate_file: certificate,
             token_file,
@@ -188,22 +189,23 @@ impl LocalAzureTarget {
         })
     }
 
-    /// The host name of the vault with the credentials.
+    /// The host name of the vault with the component credentials.
     pub(crate) fn vault_host(&self) -> &str {
         &self.names.vault_host
     }
 
-    /// The client id of the node's identity, which reads the vault.
+    /// The client id of the node's managed identity, which reads the vault.
     pub(crate) fn vault_reader(&self) -> &str {
         &self.vault_reader
     }
 
-    /// What sends other people's clients to this local Azure.
+    /// Environment variables that route upstream clients to this local Azure.
     pub(crate) fn client_environment(&self) -> EnvironmentVariables {
         interception_environment(self.azure.proxy_url(), self.azure.ca_bundle())
     }
 
-    /// What sends our programs there: they never ask IMDS through a proxy.
+    /// Environment variables that route lanyard's programs to this local Azure. They include the IMDS
+    /// address, because requests to IMDS never go through a proxy.
     pub(crate) fn lanyard_environment(&self) -> EnvironmentVariables {
         let mut environment = self.client_environment();
         environment.insert("AZURE_POD_IDENTITY_AUTHORITY_HOST", self.azure.proxy_url().into());
@@ -220,38 +222,38 @@ impl LocalAzureTarget {
         self.azure.proxy_url()
     }
 
-    /// The file with the local authority, PEM.
+    /// The file with the CA certificate of the local Azure, in PEM.
     pub(crate) fn authority_file(&self) -> &Path {
         self.azure.ca_file()
     }
 
-    /// A new version of the credential that the node's identity may read.
+    /// Issues a new version of the component's credential.
     pub(crate) async fn rotate_component_credential(
         &self,
     ) -> Result<serde_json::Value, LocalAzureError> {
         self.control_api().rotate_credential(&self.names.component, 0).await
     }
 
-    /// What a client signs in with, and where.
+    /// Credentials and endpoints for a client that authenticates with `holder`.
     pub(crate) fn inputs(&self, holder: SignInMethod) -> ClientInputs {
-        let (guests, place) = (&self.test_clients, &self.names);
+        let (clients, place) = (&self.test_clients, &self.names);
         let client = match holder {
-            SignInMethod::Certificate => &guests.certificate.client_id,
-            SignInMethod::Secret => &guests.secret.client_id,
-            SignInMethod::Federated => &guests.federated.client_id,
+            SignInMethod::Certificate => &clients.certificate.client_id,
+            SignInMethod::Secret => &clients.secret.client_id,
+            SignInMethod::Federated => &clients.federated.client_id,
             SignInMethod::ManagedIdentity => &self.vault_reader,
         };
         let (tenant, vault_host, secret_name) = match holder {
             SignInMethod::ManagedIdentity => {
                 (&place.vault_tenant, &place.vault_host, &place.component_secret)
             }
-            _ => (&guests.tenant, &guests.vault_host, &guests.secret_name),
+            _ => (&clients.tenant, &clients.vault_host, &clients.secret_name),
         };
         ClientInputs {
             tenant: tenant.clone(),
             client: client.clone(),
             certificate: self.certificate_file.display().to_string(),
-            client_secret: guests.secret.client_secret.clone(),
+            client_secret: clients.secret.client_secret.clone(),
             token_file: self.token_file.display().to_string(),
             scope: SCOPE.to_owned(),
             subscription: place.subscription.clone(),
@@ -264,7 +266,7 @@ impl LocalAzureTarget {
 }
 
 impl AzureTarget {
-    /// The inputs of a client that signs in so; nothing if this ground has no such identity.
+    /// The inputs of a client that authenticates with `holder`; `None` if this Azure has no such identity.
     pub(crate) fn inputs(&self, holder: SignInMethod) -> Option<ClientInputs> {
         match self {
             Self::Local(local) => Some(local.inputs(holder)),
@@ -272,8 +274,8 @@ impl AzureTarget {
         }
     }
 
-    /// What is different from [`Ground::inputs`] where access must be denied: objects and groups
-    /// that exist and that the client has no role for. A real subscription need not have any.
+    /// The inputs for a case in which access is denied: a secret and a resource group that exist but that the
+    /// client has no role for. `None` on a real subscription, which need not have any.
     pub(crate) fn denied_inputs(&self, holder: SignInMethod) -> Option<ClientInputs> {
         let Self::Local(local) = self else { return None };
         Some(ClientInputs {
@@ -283,7 +285,7 @@ impl AzureTarget {
         })
     }
 
-    /// What sends a client to this ground.
+    /// Environment variables that route a client to this Azure.
     pub(crate) fn client_environment(&self) -> EnvironmentVariables {
         match self {
             Self::Local(local) => local.client_environment(),
@@ -291,7 +293,7 @@ impl AzureTarget {
         }
     }
 
-    /// Where a recorder passes requests on to.
+    /// Where the recording proxy forwards requests.
     pub(crate) fn forward_target(&self) -> Result<ForwardTarget, AzureTargetError> {
         match self {
             Self::Local(local) => {
@@ -309,7 +311,8 @@ impl AzureTarget {
     }
 }
 
-/// Variables that send the clients of every language through `proxy`, trusting `roots`.
+/// Environment variables that route the clients of every language through `proxy` and make them trust
+/// `roots`.
 pub(crate) fn interception_environment(proxy: &str, roots: &Path) -> EnvironmentVariables {
     let mut environment = EnvironmentVariables::new();
     for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {

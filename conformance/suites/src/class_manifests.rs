@@ -1,4 +1,4 @@
-//! Objects of the Kubernetes API that the suites write: SecretProviderClasses and Secrets.
+//! Manifests of the SecretProviderClasses that the suites create.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::client_program::ClientInputs;
 
-/// How a volume proves who it is, as the parameters of a class say it.
+/// The identity mode of a SecretProviderClass, as its parameters select it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClassIdentityMode {
     /// `useVMManagedIdentity`
@@ -57,7 +57,7 @@ pub(crate) fn class_manifest(
     })
 }
 
-/// The lines of each entry below its bar.
+/// Indents the lines of each entry below its `|`.
 fn indent_entries(entries: &[String]) -> String {
     let lines = entries.iter().flat_map(|entry| {
         let (bar, body) = entry.split_once('\n').unwrap_or((entry, ""));
@@ -67,7 +67,7 @@ fn indent_entries(entries: &[String]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The first label of a vault's host.
+/// The vault's name: the first label of its host.
 fn vault_name(url: &str) -> String {
     let host = url.trim_start_matches("https://");
     host.split('.').next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! Other people's clients as processes: a case name and inputs go in, one JSON answer comes out.
+//! Upstream clients as processes. A program gets a case name and JSON inputs, and prints one JSON answer.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-/// What a client is told; a case uses what it needs.
+/// The inputs of a client program. Each case uses a subset.
 #[derive(Clone, Default, Serialize)]
 pub(crate) struct ClientInputs {
     pub(crate) tenant: String,
     pub(crate) client: String,
-    /// A PEM file with certificates and key.
+    /// A PEM file with certificates and their key.
     pub(crate) certificate: String,
     pub(crate) send_certificate_chain: bool,
     pub(crate) client_secret: String,
@@ -31,11 +31,11 @@ pub(crate) struct ClientInputs {
     pub(crate) secret_name: String,
 }
 
-/// Without the client secret.
+/// Omits the client secret.
 impl fmt::Debug for ClientInputs {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Inputs")
+            .debug_struct("ClientInputs")
             .field("tenant", &self.tenant)
             .field("client", &self.client)
             .field("scope", &self.scope)
@@ -43,10 +43,10 @@ impl fmt::Debug for ClientInputs {
     }
 }
 
-/// Variables that decide where the requests of a client go.
+/// Environment variables that route the requests of a client.
 pub(crate) type EnvironmentVariables = BTreeMap<&'static str, OsString>;
 
-/// Variables that would send requests elsewhere, or that clients read as settings.
+/// Environment variables that are removed, because they would reroute requests or configure the client.
 const CLEARED_VARIABLES: [&str; 9] = [
     "NO_PROXY",
     "no_proxy",
@@ -59,7 +59,7 @@ const CLEARED_VARIABLES: [&str; 9] = [
     "AZURE_CLIENT_SEND_CERTIFICATE_CHAIN",
 ];
 
-/// A client did not do its part.
+/// A client program failed.
 #[derive(Debug, Error)]
 pub(crate) enum ClientProgramError {
     #[error("`{}` could not be started", program.display())]
@@ -70,21 +70,21 @@ pub(crate) enum ClientProgramError {
     },
     #[error("the inputs could not be written as JSON")]
     Inputs(#[source] serde_json::Error),
-    #[error("the client ended with {status}: {message}")]
+    #[error("the client failed with {status}: {message}")]
     Failed { status: String, message: String },
-    #[error("the client answered something that is no JSON object: {answer}")]
+    #[error("the client did not print a JSON object: {answer}")]
     InvalidAnswer {
         answer: String,
         #[source]
         source: serde_json::Error,
     },
-    #[error("the client said nothing for {} s", .0.as_secs())]
+    #[error("the client printed no event for {} s", .0.as_secs())]
     NoEvent(Duration),
-    #[error("the client ended while it was watched: {message}")]
+    #[error("the client exited while it was watched: {message}")]
     Exited { message: String },
 }
 
-/// A program of other people's clients.
+/// A program that runs upstream clients.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientProgram {
     path: PathBuf,
@@ -101,12 +101,12 @@ impl ClientProgram {
         Self { path, script, environment }
     }
 
-    /// The same program with requests going another way.
+    /// The program with other environment variables.
     pub(crate) fn with_environment(&self, environment: EnvironmentVariables) -> Self {
         Self { environment, ..self.clone() }
     }
 
-    /// Runs one case to its end.
+    /// Runs one case and returns its answer.
     pub(crate) fn run_case(
         &self,
         case: &str,
@@ -118,7 +118,7 @@ impl ClientProgram {
         let mut child = command.spawn().map_err(start)?;
         if let Some(mut stdin) = child.stdin.take() {
             let inputs = serde_json::to_vec(inputs).map_err(ClientProgramError::Inputs)?;
-            // A program that ended before it read says why by its status.
+            // The exit status shows why a program ended before it read its inputs.
             stdin.write_all(&inputs).unwrap_or_default();
         }
         let output = child.wait_with_output().map_err(start)?;
@@ -135,7 +135,7 @@ impl ClientProgram {
         })
     }
 
-    /// Starts the program with flags and listens to the events that it prints.
+    /// Starts the program with flags, and reads the events that it prints.
     pub(crate) fn start_watching(
         &self,
         flags: &[(&str, &str)],
@@ -171,44 +171,44 @@ impl ClientProgram {
     }
 }
 
-/// A running client; it ends when this is dropped.
+/// A running client. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct WatchedClient {
     child: Child,
     events: Receiver<String>,
 }
 
-/// What a watched client noticed.
+/// An event of a watched client.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum ClientEvent {
-    /// The credential is open.
+    /// The client opened the credential file.
     Attached,
-    /// A token was granted for an assertion by this certificate, which is another one than before.
+    /// The client got a token with a certificate other than the previous one.
     Certificate { thumbprint: String },
-    /// ARM answered a call.
+    /// ARM responded to a call.
     Arm {
         call: String,
         status: u16,
         #[serde(default)]
         code: String,
     },
-    /// A token was refused.
+    /// A token request failed.
     Refused { message: String },
-    /// The library wrote to its log.
+    /// The library logged a message.
     Log { message: String },
 }
 
 impl WatchedClient {
-    /// The next event.
+    /// Waits for the next event.
     pub(crate) fn next_event(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<ClientEvent, ClientProgramError> {
-        match self.events.recv_timeout(patience) {
+        match self.events.recv_timeout(timeout) {
             Ok(line) => serde_json::from_str(&line)
                 .map_err(|source| ClientProgramError::InvalidAnswer { answer: line, source }),
-            Err(RecvTimeoutError::Timeout) => Err(ClientProgramError::NoEvent(patience)),
+            Err(RecvTimeoutError::Timeout) => Err(ClientProgramError::NoEvent(timeout)),
             Err(RecvTimeoutError::Disconnected) => {
                 Err(ClientProgramError::Exited { message: self.stderr_tail() })
             }
@@ -224,7 +224,7 @@ impl WatchedClient {
     }
 }
 
-/// A traceback says what happened at its end.
+/// The last three lines, where a traceback names its error.
 fn last_lines_of(text: &str) -> String {
     let lines: Vec<&str> = text.trim().lines().collect();
     lines[lines.len().saturating_sub(3)..].join("\n")
@@ -232,7 +232,7 @@ fn last_lines_of(text: &str) -> String {
 
 impl Drop for WatchedClient {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have exited.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -278,10 +278,10 @@ mod tests {
         let script =
             r#"echo '{"event":"attached"}'; echo '{"event":"certificate","thumbprint":"ab"}'"#;
         let mut watched = shell_program(script).start_watching(&[]).expect("it starts");
-        let patience = Duration::from_secs(20);
-        assert_eq!(watched.next_event(patience).expect("first"), ClientEvent::Attached);
-        let second = watched.next_event(patience).expect("second");
+        let timeout = Duration::from_secs(20);
+        assert_eq!(watched.next_event(timeout).expect("first"), ClientEvent::Attached);
+        let second = watched.next_event(timeout).expect("second");
         assert_eq!(second, ClientEvent::Certificate { thumbprint: "ab".to_owned() });
-        assert!(matches!(watched.next_event(patience), Err(ClientProgramError::Exited { .. })));
+        assert!(matches!(watched.next_event(timeout), Err(ClientProgramError::Exited { .. })));
     }
 }

@@ -1,4 +1,4 @@
-//! Programs that run on beside a suite: drivers, providers, our own node plugin.
+//! Programs that run in the background of a suite: drivers, providers and the node plugin.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -10,29 +10,28 @@ use lanyard_clock::{Clock, SystemClock};
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
-/// How long a program may take to end after SIGTERM.
+/// How long a program may take to exit after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How often a condition is looked at.
+/// How often a condition is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A program did not run as it should.
+/// A background program failed.
 #[derive(Debug, Error)]
 pub(crate) enum DaemonError {
-    #[error("`{name}` could not be started or spoken to")]
+    #[error("`{name}` could not be started, or its standard input could not be written")]
     Start {
         name: String,
         #[source]
         source: std::io::Error,
     },
-    #[error("`{name}` ended by itself; the end of its log:\n{log}")]
+    #[error("`{name}` exited; the end of its log:\n{log}")]
     Exited { name: String, log: String },
-    #[error("{what} after {} s; the end of the log of `{name}`:\n{log}", patience.as_secs())]
-    TimedOut { name: String, what: String, patience: Duration, log: String },
+    #[error("`{name}` was not {expected} after {} s; the end of its log:\n{log}", timeout.as_secs())]
+    TimedOut { name: String, expected: String, timeout: Duration, log: String },
 }
 
-/// A program that runs in the background, with its output in a file. It is killed when this is
-/// dropped.
+/// A program that runs in the background and logs to a file. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     name: String,
@@ -41,7 +40,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a program whose output goes to `NAME.log` in a directory.
+    /// Starts a program whose output goes to `NAME.log` in `directory`.
     pub(crate) fn start(
         name: &str,
         command: &mut Command,
@@ -49,7 +48,7 @@ impl Daemon {
     ) -> Result<Self, DaemonError> {
         let start = |source| DaemonError::Start { name: name.to_owned(), source };
         let log = directory.join(format!("{name}.log"));
-        // A program that is started again goes on in its log.
+        // A restarted program appends to its log.
         let out = File::options().create(true).append(true).open(&log).map_err(start)?;
         let err = out.try_clone().map_err(start)?;
         let child = command.stdin(Stdio::piped()).stdout(out).stderr(err).spawn().map_err(start)?;
@@ -61,23 +60,23 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Waits until something is so, as long as the program runs.
+    /// Waits until a condition holds. Fails if the program exits or the timeout passes.
     pub(crate) async fn wait_until(
         &mut self,
         what: &str,
-        patience: Duration,
-        mut is_so: impl AsyncFnMut() -> bool,
+        timeout: Duration,
+        mut condition: impl AsyncFnMut() -> bool,
     ) -> Result<(), DaemonError> {
         let clock = SystemClock::new();
-        let deadline = clock.monotonic() + patience;
-        while !is_so().await {
+        let deadline = clock.monotonic() + timeout;
+        while !condition().await {
             let (name, log) = (self.name.clone(), self.log_tail());
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return Err(DaemonError::Exited { name, log });
             }
             if clock.monotonic() > deadline {
-                let what = format!("not {what}");
-                return Err(DaemonError::TimedOut { name, what, patience, log });
+                let expected = what.to_owned();
+                return Err(DaemonError::TimedOut { name, expected, timeout, log });
             }
             clock.sleep(POLL_INTERVAL).await;
         }
@@ -91,7 +90,7 @@ impl Daemon {
         writeln!(stdin, "{line}").and_then(|()| stdin.flush()).map_err(start)
     }
 
-    /// The file of its output.
+    /// The path of the log.
     pub(crate) fn log_file(&self) -> PathBuf {
         self.log_path.clone()
     }
@@ -108,7 +107,7 @@ impl Daemon {
         lines[lines.len().saturating_sub(12)..].join("\n")
     }
 
-    /// Asks the program to end, and makes it end if it does not.
+    /// Stops the program with SIGTERM, and with SIGKILL if it does not exit in time.
     pub(crate) async fn stop(mut self) {
         self.send_signal(Signal::TERM);
         let clock = SystemClock::new();
@@ -120,7 +119,7 @@ impl Daemon {
 
     fn send_signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself.
+            // The process may have exited.
             kill_process(pid, signal).unwrap_or_default();
         }
     }
@@ -128,7 +127,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have exited.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -147,8 +146,8 @@ mod tests {
     async fn exited_daemon_error_contains_its_log() {
         let directory = tempfile::tempdir().expect("a directory");
         let mut daemon = shell_daemon("echo no such flag >&2; exit 3", directory.path());
-        let patience = Duration::from_secs(20);
-        let error = daemon.wait_until("ready", patience, async || false).await;
+        let timeout = Duration::from_secs(20);
+        let error = daemon.wait_until("ready", timeout, async || false).await;
         let error = error.expect_err("it never is");
         assert!(error.to_string().contains("no such flag"), "{error}");
     }
@@ -160,8 +159,8 @@ mod tests {
         let mut daemon = shell_daemon(script, directory.path());
         let log = daemon.log_path.clone();
         let said = |word: &str| fs::read_to_string(&log).is_ok_and(|text| text.contains(word));
-        let patience = Duration::from_secs(20);
-        daemon.wait_until("ready", patience, async || said("ready")).await.expect("it is");
+        let timeout = Duration::from_secs(20);
+        daemon.wait_until("ready", timeout, async || said("ready")).await.expect("it is");
         daemon.stop().await;
         assert!(said("farewell"));
     }

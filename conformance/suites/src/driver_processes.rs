@@ -1,4 +1,4 @@
-//! The programs that stand on either side of a driver's sockets: upstream's and our own.
+//! Drivers and providers as processes: upstream's and lanyard's.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::client_program::EnvironmentVariables;
 use crate::daemon::{Daemon, DaemonError};
 use crate::volume::CsiDriverClient;
 
-/// How long a program may take until it answers.
+/// How long a program may take until it responds.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A program could not be started.
@@ -31,58 +31,58 @@ pub(crate) enum DriverProcessError {
     },
 }
 
-/// Where the programs of one case keep their sockets and logs.
+/// A directory for the sockets and logs of one case.
 #[derive(Debug, Clone)]
 pub(crate) struct DriverFixtureDirectory {
-    /// The directory of everything below.
+    /// The root of the directory.
     root: PathBuf,
     kubeconfig: PathBuf,
 }
 
-/// A driver that runs.
+/// A running driver and its client.
 #[derive(Debug)]
 pub(crate) struct RunningDriver {
     pub(crate) daemon: Daemon,
     pub(crate) client: CsiDriverClient,
 }
 
-/// A node that nobody runs: drivers act for it, and no kubelet takes its pods.
+/// The name of a Node object without a kubelet. Drivers act for this node, and no kubelet runs its pods.
 pub(crate) const UNMANAGED_NODE_NAME: &str = "elsewhere";
 
-/// The provider of upstream's tests, which answers what it is told to.
+/// Upstream's mock provider, whose responses the case sets.
 #[derive(Debug)]
 pub(crate) struct MockProvider {
     daemon: Daemon,
-    /// How many answers it was told.
+    /// The number of responses that were set.
     response_count: usize,
 }
 
 impl MockProvider {
-    /// Makes the next mounts be answered so.
+    /// Sets the response to the next mount requests.
     pub(crate) async fn set_response(&mut self, answer: &Value) -> Result<(), DriverProcessError> {
         self.daemon.write_line_to_stdin(&answer.to_string())?;
         self.response_count += 1;
-        let (told, log) = (self.response_count, self.daemon.log_file());
+        let (expected, log) = (self.response_count, self.daemon.log_file());
         let ready = async || {
             let log = std::fs::read_to_string(&log).unwrap_or_default();
-            log.lines().filter(|line| *line == "ready").count() >= told
+            log.lines().filter(|line| *line == "ready").count() >= expected
         };
         Ok(self.daemon.wait_until("ready", START_TIMEOUT, ready).await?)
     }
 }
 
-/// What a pod has to speak to the API, for a program that takes nothing else.
+/// Address and credentials of the API server, as a pod has them. Some programs accept no other configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct InClusterAccess {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Files with the token and with the authority.
+    /// Files with the token and the CA certificate.
     pub(crate) token: PathBuf,
     pub(crate) authority: PathBuf,
 }
 
-/// Puts the files of a pod where it has them, for one process alone: in a mount namespace whose
-/// root keeps to itself. Mounts below a shared directory still reach everybody.
+/// Puts the ServiceAccount files where a pod has them, for one process only: in a mount namespace whose root
+/// mount is private. Mounts below a shared directory are still visible outside.
 const POD_FILES_SCRIPT: &str = r#"
 set -e
 mount --make-private /
@@ -96,12 +96,12 @@ shift 2
 exec "$@"
 "#;
 
-/// How a driver is to rotate.
+/// The rotation settings of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DriverRotation {
-    /// Not at all, as upstream by default.
+    /// Disabled, which is upstream's default.
     Disabled,
-    /// This often.
+    /// Enabled with this interval.
     Every(Duration),
 }
 
@@ -118,40 +118,40 @@ impl DriverRotation {
 }
 
 impl DriverFixtureDirectory {
-    /// A directory of its own below `parent`.
+    /// Creates a directory below `parent`.
     pub(crate) fn new(
         parent: &Path,
         name: &str,
         kubeconfig: &Path,
     ) -> Result<Self, DriverProcessError> {
-        let nook = Self { root: parent.join(name), kubeconfig: kubeconfig.to_path_buf() };
+        let fixture = Self { root: parent.join(name), kubeconfig: kubeconfig.to_path_buf() };
         for path in [
-            nook.kubelet_directory().join("pods"),
-            nook.kubelet_directory().join("plugins_registry"),
-            nook.provider_socket_directory(),
+            fixture.kubelet_directory().join("pods"),
+            fixture.kubelet_directory().join("plugins_registry"),
+            fixture.provider_socket_directory(),
         ] {
             std::fs::create_dir_all(&path)
                 .map_err(|source| DriverProcessError::Directory { path, source })?;
         }
-        Ok(nook)
+        Ok(fixture)
     }
 
-    /// A kubelet's directory, without a kubelet.
+    /// The kubelet's directory, which no kubelet uses.
     pub(crate) fn kubelet_directory(&self) -> PathBuf {
         self.root.join("k")
     }
 
-    /// Where providers put their sockets.
+    /// The directory of provider sockets.
     pub(crate) fn provider_socket_directory(&self) -> PathBuf {
         self.root.join("p")
     }
 
-    /// The socket of a provider of this name.
+    /// The socket of a provider.
     pub(crate) fn provider_socket(&self, name: &str) -> PathBuf {
         self.provider_socket_directory().join(format!("{name}.sock"))
     }
 
-    /// Starts upstream's driver and waits until it answers.
+    /// Starts upstream's driver and waits until it responds.
     pub(crate) async fn start_upstream_driver(
         &self,
         program: &Path,
@@ -172,7 +172,7 @@ impl DriverFixtureDirectory {
         command.args(rotation.rotation_flags());
     }
 
-    /// Starts a driver of upstream's that wants to be in a pod, and waits until it answers.
+    /// Starts a version of upstream's driver that works only in a pod, and waits until it responds.
     pub(crate) async fn start_upstream_driver_in_pod(
         &self,
         program: &Path,
@@ -191,7 +191,7 @@ impl DriverFixtureDirectory {
         Ok((driver, shared))
     }
 
-    /// Starts upstream's Azure provider under a name and waits until it listens.
+    /// Starts upstream's Azure provider under a name and waits until its socket exists.
     pub(crate) async fn start_upstream_provider(
         &self,
         program: &Path,
@@ -209,7 +209,7 @@ impl DriverFixtureDirectory {
         Ok(daemon)
     }
 
-    /// Starts upstream's mock provider under a name; it has to be told what to answer.
+    /// Starts upstream's mock provider under a name. Its responses have to be set.
     pub(crate) async fn start_mock_provider(
         &self,
         program: &Path,
@@ -222,8 +222,8 @@ impl DriverFixtureDirectory {
         Ok(MockProvider { daemon, response_count: 0 })
     }
 
-    /// Starts our node plugin and waits until it answers. It serves its provider as `azure.sock`
-    /// beside the others.
+    /// Starts lanyard's node plugin and waits until it responds. Its provider listens on `azure.sock` in the
+    /// provider directory.
     pub(crate) async fn start_lanyard_node(
         &self,
         program: &Path,
@@ -263,8 +263,8 @@ impl DriverFixtureDirectory {
     }
 }
 
-/// A directory whose mounts reach the mount namespaces that were made from ours, and come back from
-/// them. It is an ordinary one again when this is dropped.
+/// A directory with shared mount propagation: mounts propagate to and from mount namespaces that are cloned
+/// from this one. Dropping the value ends the sharing.
 #[derive(Debug)]
 pub(crate) struct SharedMountDirectory(PathBuf);
 
@@ -283,7 +283,7 @@ impl SharedMountDirectory {
 
 impl Drop for SharedMountDirectory {
     fn drop(&mut self) {
-        // Where this fails, the cluster's own clean-up reports what is left.
+        // If this fails, the cluster's teardown reports the mount.
         unmount(&self.0, UnmountFlags::DETACH).unwrap_or_default();
     }
 }

@@ -1,4 +1,4 @@
-//! Helm, on the charts of lanyard.
+//! Helm with lanyard's charts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ pub(crate) enum LanyardChart {
 }
 
 impl LanyardChart {
-    /// The name of its directory.
+    /// The directory of the chart below `charts/`.
     const fn directory_name(self) -> &'static str {
         match self {
             Self::Node => "lanyard-node",
@@ -26,7 +26,7 @@ impl LanyardChart {
         }
     }
 
-    /// The release that the suites install.
+    /// The name of the release that the suites install.
     const fn release_name(self) -> &'static str {
         match self {
             Self::Node => "conformance",
@@ -35,7 +35,7 @@ impl LanyardChart {
         }
     }
 
-    /// The value that no chart can know.
+    /// The key of the image repository, which the chart has no default for.
     const fn image_repository_key(self) -> &'static str {
         match self {
             Self::Node => "linux.image.repository",
@@ -44,11 +44,11 @@ impl LanyardChart {
     }
 }
 
-/// The variables with the directories in which Helm keeps files.
+/// Environment variables of the directories in which Helm stores files.
 pub(crate) const HOME_VARIABLES: [&str; 3] =
     ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"];
 
-/// Helm did not do as it was told.
+/// A Helm command failed.
 #[derive(Debug, Error)]
 pub(crate) enum HelmError {
     #[error("`{}` could not be started", program.display())]
@@ -57,26 +57,26 @@ pub(crate) enum HelmError {
         #[source]
         source: std::io::Error,
     },
-    #[error("`helm {call}` failed: {message}")]
-    Failed { call: String, message: String },
+    #[error("`helm {command}` failed: {message}")]
+    Failed { command: String, message: String },
 }
 
-/// Helm for one chart and one cluster.
+/// Helm for one chart on one cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Helm {
     program: PathBuf,
     chart: LanyardChart,
     directory: PathBuf,
     kubeconfig: PathBuf,
-    /// Where Helm keeps what it would keep at home.
+    /// The directory in which Helm stores its files instead of the home directory.
     home: PathBuf,
 }
 
 impl Helm {
-    /// Where the release is installed.
+    /// The namespace of the release.
     pub(crate) const NAMESPACE: &str = "kube-system";
 
-    /// Helm for a chart of the repository.
+    /// Creates a Helm for a chart of the repository.
     pub(crate) fn new(
         program: &Path,
         repository: &Path,
@@ -98,14 +98,14 @@ impl Helm {
         self.directory.join("files").join("crds").display().to_string()
     }
 
-    /// `helm lint --strict`, with an image, because the chart cannot know one.
+    /// Runs `helm lint --strict` with an image repository, which the chart has no default for.
     pub(crate) fn lint(&self) -> Result<(), HelmError> {
         let chart = self.directory.display().to_string();
         let image = format!("{}=localhost/lanyard", self.chart.image_repository_key());
         self.run(&["lint", "--strict", &chart, "--set", &image]).map(drop)
     }
 
-    /// The objects of a release, without a cluster.
+    /// Renders the objects of a release without a cluster.
     pub(crate) fn template(&self, values: &Path, more: &[&str]) -> Result<String, HelmError> {
         self.run_on_release("template", values, more)
     }
@@ -154,7 +154,7 @@ impl Helm {
         for name in HOME_VARIABLES {
             command.env(name, &self.home);
         }
-        // The proxy of the environment knows no cluster on loopback.
+        // The proxy of the environment cannot reach a cluster on loopback.
         for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
             command.env_remove(name);
         }
@@ -165,6 +165,6 @@ impl Helm {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(HelmError::Failed { call: arguments.join(" "), message })
+        Err(HelmError::Failed { command: arguments.join(" "), message })
     }
 }

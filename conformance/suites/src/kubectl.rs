@@ -1,4 +1,4 @@
-//! The Kubernetes API through `kubectl`, as people use it.
+//! The Kubernetes API through `kubectl`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use lanyard_clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-/// How often an object is looked at.
+/// How often an object is read while waiting.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// `kubectl` did not do as it was told.
+/// A `kubectl` command failed.
 #[derive(Debug, Error)]
 pub(crate) enum KubectlError {
     #[error("`{}` could not be started", program.display())]
@@ -21,16 +21,16 @@ pub(crate) enum KubectlError {
         #[source]
         source: std::io::Error,
     },
-    #[error("`kubectl {call}` failed: {message}")]
-    Failed { call: String, message: String },
-    #[error("`kubectl {call}` answered no JSON")]
+    #[error("`kubectl {command}` failed: {message}")]
+    Failed { command: String, message: String },
+    #[error("`kubectl {command}` did not print JSON")]
     InvalidJson {
-        call: String,
+        command: String,
         #[source]
         source: serde_json::Error,
     },
-    #[error("{what} was not so after {} s; last seen: {seen}", patience.as_secs())]
-    TimedOut { what: String, patience: Duration, seen: String },
+    #[error("condition `{what}` did not hold within {} s; last object: {last_object}", timeout.as_secs())]
+    TimedOut { what: String, timeout: Duration, last_object: String },
 }
 
 /// `kubectl` for one cluster.
@@ -45,23 +45,23 @@ impl Kubectl {
         Self { program: program.to_path_buf(), kubeconfig: kubeconfig.to_path_buf() }
     }
 
-    /// The file that says where the cluster is and who asks.
+    /// The path of the kubeconfig.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Runs `kubectl` and returns what it wrote.
+    /// Runs `kubectl` and returns its standard output.
     pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, KubectlError> {
         self.run_with_input(arguments, "")
     }
 
-    /// Applies objects. The API decides, strictly: a field that it does not know is an error.
+    /// Applies objects with strict validation: an unknown field is an error.
     pub(crate) fn apply(&self, objects: &Value) -> Result<(), KubectlError> {
         self.run_with_input(&["apply", "--validate=strict", "--filename=-"], &objects.to_string())
             .map(drop)
     }
 
-    /// Makes a namespace in which objects of these definitions can be.
+    /// Installs custom resource definitions and creates a namespace.
     pub(crate) fn create_namespace_with_definitions(
         &self,
         namespace: &str,
@@ -73,7 +73,7 @@ impl Kubectl {
         }))
     }
 
-    /// Has the API read and admit objects in YAML strictly, without keeping them.
+    /// Applies objects in YAML as a server-side dry run with strict validation.
     pub(crate) fn apply_dry_run(&self, objects: &str) -> Result<(), KubectlError> {
         let arguments = ["apply", "--dry-run=server", "--validate=strict", "--filename=-"];
         self.run_with_input(&arguments, objects).map(drop)
@@ -85,30 +85,30 @@ impl Kubectl {
         whole.extend(arguments);
         let answer = self.run(&whole)?;
         serde_json::from_str(&answer)
-            .map_err(|source| KubectlError::InvalidJson { call: whole.join(" "), source })
+            .map_err(|source| KubectlError::InvalidJson { command: whole.join(" "), source })
     }
 
-    /// Deletes objects and waits until they are gone; objects that are not there are no error.
+    /// Deletes objects and waits until they are gone. Missing objects are not an error.
     pub(crate) fn delete(&self, arguments: &[&str]) -> Result<(), KubectlError> {
         let mut whole = vec!["delete", "--ignore-not-found", "--timeout=90s"];
         whole.extend(arguments);
         self.run(&whole).map(drop)
     }
 
-    /// Waits until an object is as `is_so` says.
+    /// Waits until a condition holds for an object, and returns the object.
     pub(crate) async fn wait_for_object(
         &self,
         what: &str,
-        patience: Duration,
+        timeout: Duration,
         arguments: &[&str],
-        mut is_so: impl FnMut(&Value) -> bool,
+        mut condition: impl FnMut(&Value) -> bool,
     ) -> Result<Value, KubectlError> {
         let clock = SystemClock::new();
-        let deadline = clock.monotonic() + patience;
+        let deadline = clock.monotonic() + timeout;
         loop {
             let seen = self.get_json(arguments);
             if let Ok(object) = &seen
-                && is_so(object)
+                && condition(object)
             {
                 return seen;
             }
@@ -117,25 +117,28 @@ impl Kubectl {
                     Ok(object) => object.get("status").unwrap_or(&object).to_string(),
                     Err(error) => error.to_string(),
                 };
-                return Err(KubectlError::TimedOut { what: what.to_owned(), patience, seen });
+                return Err(KubectlError::TimedOut {
+                    what: what.to_owned(),
+                    timeout,
+                    last_object: seen,
+                });
             }
             clock.sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// `kubectl` without arguments of its own.
+    /// `kubectl` with `--kubeconfig` as its only argument.
     pub(crate) fn base_command(&self) -> Command {
         let mut command = self.command_with_kubeconfig_variable();
         command.arg("--kubeconfig").arg(&self.kubeconfig);
         command
     }
 
-    /// `kubectl` that finds the cluster by its environment: no flag may stand before the name of a
-    /// plugin.
+    /// `kubectl` with `KUBECONFIG` set instead of a flag, because no flag may precede the name of a plugin.
     pub(crate) fn command_with_kubeconfig_variable(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env("KUBECONFIG", &self.kubeconfig);
-        // The proxy of the environment knows no cluster on loopback.
+        // The proxy of the environment cannot reach a cluster on loopback.
         for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
             command.env_remove(name);
         }
@@ -148,7 +151,7 @@ impl Kubectl {
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(start)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program that ended before it read says why by its status.
+            // The exit status shows why a program ended before it read its input.
             stdin.write_all(input.as_bytes()).unwrap_or_default();
         }
         let Output { status, stdout, stderr } = child.wait_with_output().map_err(start)?;
@@ -156,7 +159,7 @@ impl Kubectl {
             return Ok(String::from_utf8_lossy(&stdout).into_owned());
         }
         let message = String::from_utf8_lossy(&stderr).trim().to_owned();
-        Err(KubectlError::Failed { call: arguments.join(" "), message })
+        Err(KubectlError::Failed { command: arguments.join(" "), message })
     }
 }
 

@@ -1,5 +1,5 @@
-//! Our own components: the road from a SecretProviderClass to a mounted file, and the credentials
-//! whose requests are compared.
+//! Lanyard's own components: from a SecretProviderClass to a mounted file, and the credentials whose requests
+//! are compared with upstream's.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -29,7 +29,7 @@ use thiserror::Error;
 use crate::client_program::ClientInputs;
 use crate::recording_proxy::ForwardTarget;
 
-/// Our side did not do its part.
+/// A component of lanyard failed.
 #[derive(Debug, Error)]
 pub(crate) enum LanyardClientError {
     #[error("the transport could not be built")]
@@ -40,15 +40,15 @@ pub(crate) enum LanyardClientError {
     Federated(#[source] FederatedTokenSettingsError),
     #[error("the certificate credential could not be opened")]
     Certificate(#[source] LoadError),
-    #[error("no token was had")]
+    #[error("the token request failed")]
     Token(#[source] azure_core::Error),
-    #[error("the vault could not be asked")]
+    #[error("the request to the vault failed")]
     Vault(#[source] VaultReadError),
-    #[error("the vault's objects did not become files")]
+    #[error("the files of the volume could not be fetched")]
     Fetch(#[source] Box<FetchError>),
-    #[error("a file has a path that no volume takes")]
+    #[error("a file has an invalid path")]
     FilePath(#[source] ParseFilePathError),
-    #[error("the volume has no directory")]
+    #[error("the directory of the volume could not be created")]
     Directory(#[source] std::io::Error),
     #[error("the volume is unpublished")]
     Unpublished,
@@ -56,24 +56,24 @@ pub(crate) enum LanyardClientError {
     Publish(#[source] PublishError),
 }
 
-/// Our clients on one way to Azure.
+/// Lanyard's Azure clients with one transport.
 #[derive(Debug)]
 pub(crate) struct LanyardClients {
     transport: AzureTransport,
-    /// Where IMDS is asked: our requests to it never go through a proxy.
+    /// The URL of IMDS, because requests to it never go through a proxy.
     imds_url: Option<String>,
 }
 
 impl LanyardClients {
-    pub(crate) fn new(way: &ForwardTarget) -> Result<Self, LanyardClientError> {
+    pub(crate) fn new(target: &ForwardTarget) -> Result<Self, LanyardClientError> {
         let settings = AzureTransportSettings {
-            https_proxy: way.proxy.clone(),
-            trusted_roots_pem: way.roots.clone(),
+            https_proxy: target.proxy.clone(),
+            trusted_roots_pem: target.roots.clone(),
             ..AzureTransportSettings::default()
         };
         let transport = AzureTransport::new(&settings, SystemClock::shared())
             .map_err(LanyardClientError::Transport)?;
-        Ok(Self { transport, imds_url: way.proxy.clone() })
+        Ok(Self { transport, imds_url: target.proxy.clone() })
     }
 
     fn token_transport_options(&self) -> TokenTransportOptions {
@@ -85,7 +85,7 @@ impl LanyardClients {
         options
     }
 
-    /// The identity of the host.
+    /// The managed identity of the host.
     pub(crate) fn managed_identity_credential(
         &self,
         client: &str,
@@ -97,7 +97,7 @@ impl LanyardClients {
             .map_err(LanyardClientError::ManagedIdentity)
     }
 
-    /// A certificate file in the form of msi-dataplane.
+    /// A credential file in the format of msi-dataplane.
     pub(crate) async fn certificate_credential(
         &self,
         document: &Path,
@@ -108,7 +108,7 @@ impl LanyardClients {
             .map_err(LanyardClientError::Certificate)
     }
 
-    /// The projected token of a service account.
+    /// A credential from the projected token of a ServiceAccount.
     pub(crate) fn federated_credential(
         &self,
         inputs: &ClientInputs,
@@ -122,7 +122,7 @@ impl LanyardClients {
             .map_err(LanyardClientError::Federated)
     }
 
-    /// A vault, read as the identity of the host.
+    /// A vault client that authenticates with the managed identity of the host.
     pub(crate) fn open_vault(
         &self,
         url: &str,
@@ -134,7 +134,7 @@ impl LanyardClients {
     }
 }
 
-/// Asks for one token and forgets it.
+/// Requests one token and discards it.
 pub(crate) async fn request_token(
     credential: &dyn TokenCredential,
     scope: &str,
@@ -142,18 +142,18 @@ pub(crate) async fn request_token(
     credential.get_token(&[scope], None).await.map(drop).map_err(LanyardClientError::Token)
 }
 
-/// A component's credential in a volume, as a pod sees it; unpublished when this is dropped.
+/// A component's credential in a volume, as a pod sees it. Dropping it unpublishes the volume.
 #[derive(Debug)]
 pub(crate) struct MountedCredential {
     parameters: ProviderParameters,
     vault: KeyVault,
-    /// Nothing once it is unpublished.
+    /// `None` after the volume was unpublished.
     volume: Option<AtomicVolume>,
     file: PathBuf,
 }
 
 impl MountedCredential {
-    /// Opens a volume below `directory`; nothing is in it yet.
+    /// Opens an empty volume below `directory`.
     pub(crate) fn open(
         parameters: ProviderParameters,
         vault: KeyVault,
@@ -167,19 +167,19 @@ impl MountedCredential {
         Ok(Self { parameters, vault, volume, file })
     }
 
-    /// The file that the component is told.
+    /// The path of the credential file in the volume.
     pub(crate) fn credential_file(&self) -> &Path {
         &self.file
     }
 
-    /// Reads what the vault has now.
+    /// Fetches the current files from the vault.
     pub(crate) async fn fetch_files(&self) -> Result<Vec<MountedFile>, LanyardClientError> {
         fetch_files(&self.parameters, &self.vault, VolumeFileOptions::default())
             .await
             .map_err(|error| LanyardClientError::Fetch(Box::new(error)))
     }
 
-    /// Swaps the volume's content.
+    /// Replaces the content of the volume.
     pub(crate) fn publish(
         &mut self,
         files: &[MountedFile],
@@ -196,12 +196,12 @@ impl MountedCredential {
 
 impl Drop for MountedCredential {
     fn drop(&mut self) {
-        // What stays behind lies in a temporary directory; the trial has its verdict already.
+        // Leftovers are in a temporary directory, and the trial has already ended.
         self.volume.take().map_or(Ok(()), AtomicVolume::unpublish).unwrap_or_default();
     }
 }
 
-/// In memory as on a node, where this process may mount; else in the directory itself.
+/// Opens a volume on tmpfs, as on a node, if this process may mount; otherwise in the directory itself.
 fn open_volume(directory: &Path) -> Result<AtomicVolume, PublishError> {
     const FIRST_SIZE: u64 = 256 * 1024;
     match TmpfsMount::mount_or_adopt(directory, FIRST_SIZE) {

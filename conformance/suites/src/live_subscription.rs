@@ -1,4 +1,4 @@
-//! A real subscription, described by the environment.
+//! A real subscription, configured through environment variables.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::azure_target::SignInMethod;
 use crate::client_program::ClientInputs;
 
-/// What every live suite needs.
+/// Environment variables that every live suite requires.
 const REQUIRED_VARIABLES: [&str; 6] = [
     "AZURE_TENANT_ID",
     "AZURE_CLIENT_ID",
@@ -18,7 +18,7 @@ const REQUIRED_VARIABLES: [&str; 6] = [
     "AZURE_SECRET_NAME",
 ];
 
-/// The ways to sign in, each with the variable that makes it possible.
+/// The sign-in methods, each with the variable that enables it.
 const SIGN_IN_VARIABLES: [(SignInMethod, &str); 4] = [
     (SignInMethod::Certificate, "AZURE_CLIENT_CERTIFICATE_PATH"),
     (SignInMethod::Secret, "AZURE_CLIENT_SECRET"),
@@ -26,7 +26,7 @@ const SIGN_IN_VARIABLES: [(SignInMethod, &str); 4] = [
     (SignInMethod::ManagedIdentity, "AZURE_MANAGED_IDENTITY_CLIENT_ID"),
 ];
 
-/// A credential file in the form of msi-dataplane, for the witness.
+/// The variable with a credential file in the format of msi-dataplane, for the suite `go`.
 const CREDENTIAL_FILE_VARIABLE: &str = "AZURE_MSI_CREDENTIAL_FILE";
 
 /// The environment does not describe a subscription.
@@ -37,7 +37,7 @@ pub(crate) struct LiveSubscriptionError {
 }
 
 impl LiveSubscriptionError {
-    /// What to set.
+    /// Which variables to set.
     pub(crate) fn hint() -> String {
         let ways =
             SIGN_IN_VARIABLES.map(|(holder, variable)| format!("{variable} ({})", holder.name()));
@@ -50,17 +50,17 @@ impl LiveSubscriptionError {
     }
 }
 
-/// A subscription; credentials stay where the environment has them until a client needs them.
+/// The environment variables of a subscription, including credentials, which `Debug` hides.
 pub(crate) struct LiveSubscription(BTreeMap<String, String>);
 
 impl fmt::Debug for LiveSubscription {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Live(***)")
+        formatter.write_str("LiveSubscription(***)")
     }
 }
 
 impl LiveSubscription {
-    /// Reads the variables, all problems at once.
+    /// Validates the variables and reports all missing ones.
     pub(crate) fn parse(
         environment: BTreeMap<String, String>,
     ) -> Result<Self, LiveSubscriptionError> {
@@ -79,7 +79,7 @@ impl LiveSubscription {
         }
     }
 
-    /// The inputs of a client; nothing if the environment has no such credential.
+    /// The inputs of a client; `None` if the environment has no credential for this method.
     pub(crate) fn inputs(&self, holder: SignInMethod, scope: &str) -> Option<ClientInputs> {
         let (_, variable) = SIGN_IN_VARIABLES.iter().find(|(way, _)| *way == holder)?;
         let credential = self.variable(variable);
@@ -103,12 +103,12 @@ impl LiveSubscription {
         })
     }
 
-    /// The file for msi-dataplane.
+    /// The credential file for msi-dataplane.
     pub(crate) fn credential_file(&self) -> Option<String> {
         Some(self.variable(CREDENTIAL_FILE_VARIABLE)).filter(|path| !path.is_empty())
     }
 
-    /// An ARM call that the client may make.
+    /// An ARM call that the client is allowed to make.
     pub(crate) fn granted_call(&self) -> String {
         format!(
             "/subscriptions/{}/resourceGroups/{}?api-version=2021-04-01",
@@ -165,6 +165,6 @@ mod tests {
     #[test]
     fn debug_hides_credentials() {
         let live = LiveSubscription::parse(complete_environment()).expect("it is complete");
-        assert_eq!(format!("{live:?}"), "Live(***)");
+        assert_eq!(format!("{live:?}"), "LiveSubscription(***)");
     }
 }

@@ -1,4 +1,4 @@
-//! The local Azure as a process of its own, and its control API.
+//! The local Azure as a process, and its control API.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use thiserror::Error;
 
-/// The local Azure did not start, or did not do as it was told.
+/// The local Azure did not start, or its control API failed.
 #[derive(Debug, Error)]
 pub(crate) enum LocalAzureError {
-    #[error("the local Azure has no directory to write to")]
+    #[error("the directory of the local Azure could not be written")]
     Directory(#[source] std::io::Error),
     #[error("`{}` could not be started", program.display())]
     Start {
@@ -22,25 +22,25 @@ pub(crate) enum LocalAzureError {
         #[source]
         source: std::io::Error,
     },
-    #[error("the local Azure ended without saying where it listens")]
+    #[error("the local Azure exited before it printed its addresses")]
     NoSessionLine,
-    #[error("the local Azure said something unexpected: {line}")]
+    #[error("unexpected output of the local Azure: {line}")]
     UnexpectedOutput {
         line: String,
         #[source]
         source: serde_json::Error,
     },
-    #[error("the control API did not answer {path}")]
+    #[error("the control API did not respond to `{path}`")]
     Unreachable {
         path: String,
         #[source]
         source: reqwest::Error,
     },
-    #[error("the control API answered {path} with {status}: {body}")]
+    #[error("the control API returned {status} for `{path}`: {body}")]
     ErrorResponse { path: String, status: u16, body: String },
 }
 
-/// A running local Azure; it ends when this is dropped.
+/// A running local Azure. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct LocalAzure {
     program: PathBuf,
@@ -50,14 +50,14 @@ pub(crate) struct LocalAzure {
     directory: TempDir,
 }
 
-/// The control API of a local Azure, whichever process or pod serves it.
+/// The control API of a local Azure, which runs as a process or in a pod.
 #[derive(Debug, Clone)]
 pub(crate) struct ControlApi {
     url: String,
     client: reqwest::Client,
 }
 
-/// What `lanyard azure serve --output json` prints once it answers.
+/// The output of `lanyard azure serve --output json` once it listens.
 #[derive(Debug, Clone, Deserialize)]
 struct LocalAzureSession {
     proxy: String,
@@ -67,7 +67,7 @@ struct LocalAzureSession {
 }
 
 impl LocalAzure {
-    /// Starts the program for a HostedCluster in YAML and waits until it answers.
+    /// Starts the program for a HostedCluster in YAML and waits until it listens.
     pub(crate) fn start(lanyard: &Path, hosted_cluster: &str) -> Result<Self, LocalAzureError> {
         let directory = TempDir::new().map_err(LocalAzureError::Directory)?;
         let file = directory.path().join("hostedcluster.yaml");
@@ -91,7 +91,7 @@ impl LocalAzure {
         Ok(Self { program, child, session, control_api: control, directory })
     }
 
-    /// The program that serves it.
+    /// The path of the program.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
@@ -101,17 +101,17 @@ impl LocalAzure {
         &self.session.proxy
     }
 
-    /// The local authority alone, PEM.
+    /// The file with the CA certificate, in PEM.
     pub(crate) fn ca_file(&self) -> &Path {
         &self.session.ca_file
     }
 
-    /// The local authority and the system's roots, PEM.
+    /// The file with the CA certificate and the system's roots, in PEM.
     pub(crate) fn ca_bundle(&self) -> &Path {
         &self.session.ca_bundle
     }
 
-    /// A directory that goes with this local Azure.
+    /// The temporary directory of this local Azure.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -123,9 +123,9 @@ impl LocalAzure {
 }
 
 impl ControlApi {
-    /// The control API at a URL, which ends in `/lanyard/v1`.
+    /// Creates a client for a URL, which ends in `/lanyard/v1`.
     pub(crate) fn new(url: &str) -> Result<Self, LocalAzureError> {
-        // Loopback needs no proxy, and the environment's must not be asked.
+        // Loopback needs no proxy, so proxies of the environment are ignored.
         let client = reqwest::Client::builder().no_proxy().build().map_err(|source| {
             LocalAzureError::Unreachable { path: "control".to_owned(), source }
         })?;
@@ -159,7 +159,7 @@ impl ControlApi {
         self.send(path, request).await
     }
 
-    /// Issues a new certificate for a component: a new version of its vault secret.
+    /// Issues a new certificate for a component, as a new version of its vault secret.
     pub(crate) async fn rotate_credential(
         &self,
         component: &str,
@@ -185,9 +185,9 @@ impl ControlApi {
             let path = path.to_owned();
             return Err(LocalAzureError::ErrorResponse { path, status: status.as_u16(), body });
         }
-        // The body may hold what guests sign in with: it does not go into the error.
+        // The body may contain credentials of test clients, so the error omits it.
         serde_json::from_str(&body).map_err(|source| LocalAzureError::UnexpectedOutput {
-            line: format!("an answer to {path} of another shape"),
+            line: format!("the response to `{path}` has an unexpected format"),
             source,
         })
     }
@@ -209,9 +209,9 @@ fn parse_session(line: &str) -> Result<LocalAzureSession, LocalAzureError> {
     })
 }
 
-/// The state lives in a temporary directory, so there is nothing to finish.
+/// Kills the process. Its state is in a temporary directory, so no shutdown is needed.
 fn kill_and_wait(child: &mut Child) {
-    // It may have ended by itself.
+    // The process may have exited.
     drop(child.kill());
     drop(child.wait());
 }

@@ -1,8 +1,8 @@
-//! The judges of lanyard: other people's clients, on a local Azure or on a real subscription.
+//! Conformance suites of lanyard: upstream clients and lanyard's components, on a local Azure, a Kubernetes
+//! cluster or a real subscription.
 //!
-//! `cargo xtask conformance SUITE` builds what a suite needs and calls this program. Exit codes:
-//! 0 when every case passed, 1 when one failed, 2 when the call or the surroundings do not allow
-//! the suite to run.
+//! `cargo xtask conformance SUITE` builds the programs of a suite and runs this program. Exit codes: 0 if
+//! every case passed, 1 if one failed, 2 if the arguments or the environment do not allow the suite to run.
 
 mod api_server;
 mod azure_target;
@@ -37,14 +37,14 @@ use crate::suite_setup::{PreparedSuite, SuiteArgs, SuiteSetupError};
 
 fn main() -> ExitCode {
     let arguments = SuiteArgs::parse();
-    // `vars` leaves out nothing that we read: our names and their values are text.
+    // Skips variables that are not UTF-8. The names and values that the suites read are UTF-8.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     match suite_setup::prepare_suite(&arguments, environment) {
-        Ok(PreparedSuite { trials, keep_alive: ground }) => {
+        Ok(PreparedSuite { trials, keep_alive }) => {
             let conclusion = libtest_mimic::run(&arguments.runner_arguments(), trials);
-            drop(ground);
+            drop(keep_alive);
             if conclusion.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
         Err(error) => {

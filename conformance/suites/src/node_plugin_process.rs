@@ -1,4 +1,4 @@
-//! The node plugin as a process of its own, with a stand-in for the kubelet before it.
+//! The node plugin as a process, driven by a fake kubelet.
 
 use std::fs;
 use std::io;
@@ -20,10 +20,10 @@ use tokio::task::JoinHandle;
 
 use crate::client_program::EnvironmentVariables;
 
-/// The node did not do its part.
+/// The node plugin or its fake kubelet failed.
 #[derive(Debug, Error)]
 pub(crate) enum NodePluginError {
-    #[error("the node has no directory")]
+    #[error("the directory of the node could not be prepared")]
     Directory(#[source] io::Error),
     #[error("the class cannot be written")]
     Class(#[source] serde_json::Error),
@@ -33,13 +33,13 @@ pub(crate) enum NodePluginError {
         #[source]
         source: io::Error,
     },
-    #[error("after {} s it was not so that {what}; the last events: {events:?}", patience.as_secs())]
-    TimedOut { what: &'static str, patience: Duration, events: Vec<KubeletEvent> },
+    #[error("condition `{what}` did not hold within {} s; the last events: {events:?}", timeout.as_secs())]
+    TimedOut { what: &'static str, timeout: Duration, events: Vec<KubeletEvent> },
     #[error("the table of mounts cannot be read")]
     Mounts(#[source] io::Error),
 }
 
-/// A node with one class; what is mounted on it goes when it is dropped.
+/// A node plugin with one class. Dropping it kills the plugin and removes its mounts.
 #[derive(Debug)]
 pub(crate) struct NodePluginProcess {
     program: PathBuf,
@@ -55,7 +55,7 @@ pub(crate) struct NodePluginProcess {
 }
 
 impl NodePluginProcess {
-    /// Starts `lanyard node` and a kubelet, and waits until they have found each other.
+    /// Starts `lanyard node` and a fake kubelet, and waits until the driver is registered.
     pub(crate) fn start(
         program: &Path,
         class: &SecretProviderClass,
@@ -65,7 +65,7 @@ impl NodePluginProcess {
     ) -> Result<Self, NodePluginError> {
         let root = TempDir::new().map_err(NodePluginError::Directory)?;
         fs::create_dir(root.path().join("plugins_registry")).map_err(NodePluginError::Directory)?;
-        // JSON is YAML.
+        // Every JSON document is valid YAML.
         let text = serde_json::to_vec(class).map_err(NodePluginError::Class)?;
         fs::write(root.path().join(CLASS_FILE), text).map_err(NodePluginError::Directory)?;
         let clock = SystemClock::shared();
@@ -113,7 +113,7 @@ impl NodePluginProcess {
         Ok(())
     }
 
-    /// Kills the plugin as hard as a machine can, and starts it again.
+    /// Kills the plugin with SIGKILL and starts it again.
     pub(crate) fn restart_plugin(&mut self) -> Result<(), NodePluginError> {
         self.kill_plugin();
         self.start_plugin()
@@ -121,7 +121,7 @@ impl NodePluginProcess {
 
     fn kill_plugin(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended by itself.
+            // The process may have exited.
             drop(child.kill());
             drop(child.wait());
         }
@@ -145,27 +145,26 @@ impl NodePluginProcess {
         &self.kubelet
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub(crate) fn wait_until(
         &mut self,
         what: &'static str,
-        patience: Duration,
-        is_so: impl Fn(&Self) -> bool,
+        timeout: Duration,
+        condition: impl Fn(&Self) -> bool,
     ) -> Result<(), NodePluginError> {
-        let end = self.clock.monotonic().saturating_add(patience);
-        while !is_so(self) {
+        let end = self.clock.monotonic().saturating_add(timeout);
+        while !condition(self) {
             if self.clock.monotonic() > end {
                 self.events.extend(self.kubelet.take_events());
                 let events = self.events.split_off(self.events.len().saturating_sub(5));
-                return Err(NodePluginError::TimedOut { what, patience, events });
+                return Err(NodePluginError::TimedOut { what, timeout, events });
             }
             self.runtime.block_on(self.clock.sleep(POLL_INTERVAL));
         }
         Ok(())
     }
 
-    /// Where something is mounted below the kubelet's directory: the fifth field of
-    /// `/proc/self/mountinfo` (proc(5)).
+    /// The mount points below the kubelet's directory: the fifth field of `/proc/self/mountinfo` (proc(5)).
     pub(crate) fn mount_points(&self) -> Result<Vec<String>, NodePluginError> {
         let table = fs::read_to_string("/proc/self/mountinfo").map_err(NodePluginError::Mounts)?;
         let root = self.root.path().to_string_lossy();
@@ -179,19 +178,20 @@ impl Drop for NodePluginProcess {
         self.kubelet_task.abort();
         self.kill_plugin();
         for mount in self.mount_points().unwrap_or_default() {
-            // Nobody is left to be told; the directory would stay.
+            // `drop` cannot report an error. A mount that remains would keep the directory from being
+            // removed.
             rustix::mount::unmount(mount.as_str(), UnmountFlags::DETACH).unwrap_or_default();
         }
     }
 }
 
-/// The driver's name, which everybody in the ecosystem knows.
+/// The CSI driver name of the Secrets Store project.
 const DRIVER: &str = "secrets-store.csi.k8s.io";
 
 const CLASS_FILE: &str = "classes.yaml";
 
-/// How long the plugin may take to be found.
+/// How long the plugin may take to register.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How often somebody who waits looks: a hundredth of what is measured, and less.
+/// How often a condition is checked, at most a hundredth of the measured time.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);

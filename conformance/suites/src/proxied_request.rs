@@ -1,7 +1,7 @@
-//! One recorded request, and the fields in which two of them can differ.
+//! A recorded request, and the fields in which two requests can differ.
 //!
-//! Values that must differ from run to run (ids, times, tokens) are replaced by what is constant
-//! about them: a name where there was an id, or another lifetime, still shows.
+//! Values that differ in every run (ids, times, tokens) are replaced by placeholders. A name in place of an
+//! id, or another lifetime, still shows as a difference.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use url::Url;
 use uuid::Uuid;
 
-/// A request as it was on the wire.
+/// A request as the client sent it.
 #[derive(Clone)]
 pub(crate) struct ProxiedRequest {
     pub(crate) method: String,
@@ -22,11 +22,11 @@ pub(crate) struct ProxiedRequest {
     pub(crate) body: Vec<u8>,
 }
 
-/// Without headers and body: they hold tokens and assertions.
+/// Omits headers and body, which contain tokens and assertions.
 impl fmt::Debug for ProxiedRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Exchange")
+            .debug_struct("ProxiedRequest")
             .field("method", &self.method)
             .field("url", &self.url.as_str())
             .finish_non_exhaustive()
@@ -36,7 +36,7 @@ impl fmt::Debug for ProxiedRequest {
 /// The fields of a request by name.
 pub(crate) type RequestFields = BTreeMap<String, String>;
 
-/// The inputs that both sides were given, by what they are called in a comparison.
+/// The inputs of both sides, each with its name in the comparison.
 #[derive(Clone, Default)]
 pub(crate) struct InputNames(Vec<(String, &'static str)>);
 
@@ -52,7 +52,7 @@ impl InputNames {
 }
 
 impl ProxiedRequest {
-    /// What pairs a request with its counterpart: method, host and path.
+    /// The key that pairs a request with its counterpart: method, host and path.
     pub(crate) fn pairing_key(&self, known: &InputNames) -> String {
         let host = self.url.host_str().unwrap_or_default();
         known.replace_inputs(&format!("{} {host}{}", self.method, self.url.path()))
@@ -68,7 +68,7 @@ impl ProxiedRequest {
         }
         for (name, value) in &self.headers {
             let name = name.to_ascii_lowercase();
-            // Connection handling belongs to the HTTP stack, and a length follows from the body.
+            // The HTTP stack sets the connection headers, and the length follows from the body.
             if !matches!(name.as_str(), "host" | "content-length" | "connection") {
                 fields.insert(format!("header.{name}"), constant(&normalize_header(&name, value)));
             }
@@ -90,27 +90,26 @@ fn normalize_header(name: &str, value: &str) -> String {
             let scheme = value.split_once(' ').map_or(value, |(scheme, _)| scheme);
             format!("{scheme} <token>")
         }
-        // Product and version change with every release on both sides.
+        // Product and version change with every release of either side.
         "user-agent" => "<product>".to_owned(),
         "accept-encoding" => "<codings of the HTTP stack>".to_owned(),
         _ => value.to_owned(),
     }
 }
 
-/// The value itself, or what is constant about it.
+/// The value, or a placeholder for a random one.
 fn normalize_value(value: &str) -> String {
     let value = value.trim();
-    // An id that is no input was made for this request.
+    // An id that is not an input was generated for this request.
     if Uuid::try_parse(value).is_ok() {
         return "<random uuid>".to_owned();
     }
     value.to_owned()
 }
 
-/// Header and claims of a client assertion, with times relative to `nbf`.
+/// Describes header and claims of a client assertion, with times relative to `nbf`.
 ///
-/// An assertion of another issuer (a federated token) is passed on as it was given, so it is
-/// compared as a whole.
+/// An assertion of another issuer (a federated token) is passed on unchanged, so it is compared as a whole.
 fn describe_assertion(assertion: &str, known: &InputNames, fields: &mut RequestFields) {
     let named = known.replace_inputs(assertion);
     if named != assertion {
@@ -174,7 +173,7 @@ fn decode_thumbprint(text: &str) -> Vec<u8> {
     URL_SAFE_NO_PAD.decode(text).unwrap_or_default()
 }
 
-/// Tells whether two contents are equal without keeping either.
+/// A digest for comparing contents without storing them.
 fn content_digest(content: &impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);

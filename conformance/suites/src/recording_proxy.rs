@@ -1,7 +1,7 @@
-//! A proxy that writes down every request and passes it on unchanged.
+//! A proxy that records every request and forwards it unchanged.
 //!
-//! It stands between a client and the local Azure (or the real one), so both sides of a comparison
-//! get real answers, and what is compared is what was on the wire.
+//! It runs between a client and the local or real Azure, so both sides of a comparison get real responses,
+//! and the comparison uses the requests as they were sent.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -24,27 +24,27 @@ use url::Url;
 
 use crate::proxied_request::ProxiedRequest;
 
-/// The recorder did not start.
+/// The recording proxy did not start.
 #[derive(Debug, Error)]
 pub(crate) enum RecordingProxyError {
-    #[error("the recorder got no port on loopback")]
+    #[error("the recording proxy could not listen on loopback")]
     Listen(#[source] std::io::Error),
-    #[error("the recorder's authority could not be made")]
+    #[error("the CA of the recording proxy could not be generated")]
     Authority(#[source] rcgen::Error),
-    #[error("the recorder's client to Azure could not be set up")]
+    #[error("the HTTP client of the recording proxy could not be built")]
     Client(#[source] reqwest::Error),
 }
 
-/// Where the recorder passes requests on to.
+/// Where the recording proxy forwards requests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ForwardTarget {
-    /// The proxy of the local Azure; nothing for a direct connection.
+    /// The proxy of the local Azure; `None` for a direct connection.
     pub(crate) proxy: Option<String>,
-    /// The certificates to trust, PEM; nothing for the system's.
+    /// The certificates to trust, in PEM; `None` for the system's.
     pub(crate) roots: Option<Vec<u8>>,
 }
 
-/// A running recorder; it ends with the runtime that it was started on.
+/// A running recording proxy. It ends with the runtime on which it was started.
 #[derive(Debug)]
 pub(crate) struct RecordingProxy {
     address: SocketAddr,
@@ -52,14 +52,14 @@ pub(crate) struct RecordingProxy {
     requests: Arc<Mutex<Vec<ProxiedRequest>>>,
 }
 
-/// What every connection shares.
+/// State that all connections share.
 struct RecordingProxyState {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     client: reqwest::Client,
     requests: Arc<Mutex<Vec<ProxiedRequest>>>,
 }
 
-/// IMDS, whatever way it was reached.
+/// The address of IMDS, however a request reached the proxy.
 const IMDS_ADDRESS: &str = "169.254.169.254";
 
 impl RecordingProxy {
@@ -83,17 +83,17 @@ impl RecordingProxy {
         Ok(Self { address, authority_pem: roots, requests: record })
     }
 
-    /// The URL of the proxy; its plain requests are for IMDS.
+    /// The URL of the proxy. Plain HTTP requests to it are forwarded to IMDS.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The authority to trust, PEM.
+    /// The CA certificate that clients must trust, in PEM.
     pub(crate) fn authority_pem(&self) -> &str {
         &self.authority_pem
     }
 
-    /// Takes what was recorded so far.
+    /// Returns the requests that were recorded since the last call.
     pub(crate) fn take_requests(&self) -> Vec<ProxiedRequest> {
         std::mem::take(&mut self.requests.lock())
     }
@@ -130,7 +130,7 @@ async fn serve_plain_connection(stream: TcpStream, shared: Arc<RecordingProxySta
             }
         }
     });
-    // A connection that breaks is the client's business: the missing request will show.
+    // An aborted connection leaves no recorded request, which the comparison reports.
     let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     drop(connection.with_upgrades().await);
 }
@@ -205,7 +205,7 @@ async fn forward_request(
         .await;
     match answer {
         Ok(answer) => copy_response(answer).await,
-        Err(_) => bad_gateway_response("Azure did not answer the recorder"),
+        Err(_) => bad_gateway_response("Azure did not respond"),
     }
 }
 
@@ -220,7 +220,7 @@ async fn copy_response(answer: reqwest::Response) -> Response<Full<Bytes>> {
     response
 }
 
-/// The base with path and query: requests to a proxy name the host themselves, in absolute form.
+/// Joins the base with path and query. Requests to a proxy have absolute URIs, which name the host.
 fn target_url(base: &str, uri: &Uri) -> Option<Url> {
     let path = uri.path_and_query().map_or("/", |it| it.as_str());
     match uri.authority() {
@@ -238,7 +238,7 @@ fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Without what belongs to one connection (RFC 9110, 7.6.1).
+/// Removes headers that belong to one connection (RFC 9110, section 7.6.1).
 fn end_to_end_headers(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     for name in [CONNECTION, HOST, TRANSFER_ENCODING] {

@@ -1,4 +1,4 @@
-//! What upstream's driver leaves to a sidecar: being found by the kubelet.
+//! Registration of upstream's driver with the kubelet, which upstream leaves to a sidecar.
 
 use std::path::{Path, PathBuf};
 
@@ -12,21 +12,21 @@ use tokio::task::JoinHandle;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-/// Shows a driver to the kubelet as long as it lives.
+/// Registers a driver with the kubelet until it is dropped.
 #[derive(Debug)]
 pub(crate) struct DriverRegistrar {
     server: JoinHandle<()>,
 }
 
 impl DriverRegistrar {
-    /// Shows the driver of this name at `socket` to the kubelet of this directory. Needs a runtime.
+    /// Registers the driver at `socket` with the kubelet of this directory. Requires a Tokio runtime.
     pub(crate) fn start(kubelet: &Path, driver: &str, socket: &Path) -> Result<Self, SocketError> {
         let path = kubelet.join("plugins_registry").join(format!("{driver}-reg.sock"));
         let (incoming, file) = PrivateSocket::bind(&path)?.split();
         let shown = RegistrarService { driver: driver.to_owned(), socket: socket.to_path_buf() };
         let server = tokio::spawn(async move {
             let service = RegistrationServer::new(shown);
-            // The socket goes with its server, and with it the driver from the kubelet's list.
+            // The socket file is removed with its server, so the kubelet deregisters the driver.
             let served = Server::builder().add_service(service).serve_with_incoming(incoming).await;
             drop((served, file));
         });

@@ -1,4 +1,4 @@
-//! Comparing two lists of requests, against a list of differences that are meant.
+//! Compares two lists of requests against a list of accepted differences.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,29 @@ use serde::Deserialize;
 
 use crate::proxied_request::{InputNames, ProxiedRequest, RequestFields};
 
-/// A difference between their request and ours; `None` is a field that is not there.
+/// A difference between upstream's request and lanyard's. `None` means that the field is absent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(crate) struct RequestDifference {
-    /// The request, or the n-th one where a request is made more than once.
+    /// The pairing key of the request, with a number if the request occurs more than once.
     pub(crate) request: String,
-    /// The field; `request` where the whole request is made by one side only.
+    /// The field; `request` if only one side made the request.
     pub(crate) field: String,
     pub(crate) theirs: Option<String>,
     pub(crate) ours: Option<String>,
 }
 
-/// A difference that is meant, and why. It must occur in every request of every case that is named.
+/// An accepted difference with its reason. It must occur in every listed request of every listed case.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AcceptedDifference {
     pub(crate) cases: Vec<String>,
     requests: Vec<String>,
     field: String,
-    /// The value, or `*` for any; nothing where the field must be absent.
+    /// The value, or `*` for any; `None` if the field must be absent.
     theirs: Option<String>,
-    /// As `theirs`.
+    /// The value of lanyard's request, in the format of `theirs`.
     ours: Option<String>,
-    /// Why it is right.
+    /// Why the difference is correct.
     reason: String,
 }
 
@@ -48,7 +48,7 @@ fn matches_accepted_value(meant: Option<&str>, found: Option<&str>) -> bool {
     meant == found || (meant == Some("*") && found.is_some())
 }
 
-/// Every difference between the two sides.
+/// All differences between the requests of the two sides.
 pub(crate) fn compare_requests(
     theirs: &[ProxiedRequest],
     ours: &[ProxiedRequest],
@@ -68,7 +68,7 @@ pub(crate) fn compare_requests(
     found
 }
 
-/// What does not agree with the list: a difference that is new, and an entry without reason or use.
+/// Deviations from the list: new differences, and entries without a reason or a matching difference.
 pub(crate) fn unexpected_differences(
     case: &str,
     differences: &[RequestDifference],

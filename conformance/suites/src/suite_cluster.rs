@@ -1,4 +1,4 @@
-//! A real cluster that belongs to one suite.
+//! A real cluster for one suite.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use tokio::runtime::Runtime;
 
 use crate::kubectl::Kubectl;
 
-/// The cluster could not be had.
+/// The cluster could not be started.
 #[derive(Debug, Error)]
 pub(crate) enum SuiteClusterError {
     #[error("the cluster could not be started")]
     Cluster(#[from] ClusterError),
-    #[error("the suite has no directory to write to")]
+    #[error("the directory of the suite could not be created")]
     Directory(#[source] std::io::Error),
 }
 
@@ -29,7 +29,7 @@ impl SuiteClusterError {
     }
 }
 
-/// A cluster, and a directory for what a suite writes. Both are gone when this is dropped.
+/// A cluster, and a directory for the files of a suite. Dropping it removes both.
 #[derive(Debug)]
 pub(crate) struct SuiteCluster {
     pub(crate) kubectl: Kubectl,
@@ -39,10 +39,10 @@ pub(crate) struct SuiteCluster {
 }
 
 impl SuiteCluster {
-    /// Starts the programs of `node`. The kubelet looks at its volumes every ten seconds, so that
-    /// nobody waits for minutes.
+    /// Starts a cluster with the programs in `node`. The kubelet syncs its volumes every ten seconds, which
+    /// shortens the trials.
     pub(crate) fn start(node: &Path, runtime: &Arc<Runtime>) -> Result<Self, SuiteClusterError> {
-        // Names of sockets have an end, so this stays short.
+        // The prefix is short, because the length of socket paths is limited.
         let directory = TempDir::with_prefix("ly-").map_err(SuiteClusterError::Directory)?;
         let options = Options {
             sync_frequency: Some("10s".to_owned()),
@@ -52,7 +52,7 @@ impl SuiteCluster {
             Ok(cluster) => cluster,
             Err(error) => {
                 let place = directory.path().join("c");
-                // What came up goes again; the first error is the one that says why.
+                // The cleanup's own error is dropped, because the first error names the cause.
                 drop(runtime.block_on(LocalCluster::down(&place, SystemClock::shared())));
                 return Err(error.into());
             }
@@ -61,7 +61,7 @@ impl SuiteCluster {
         Ok(Self { kubectl, runtime: Arc::clone(runtime), cluster, directory })
     }
 
-    /// A directory of the suite.
+    /// The directory for the files of the suite.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }

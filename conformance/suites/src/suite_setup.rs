@@ -1,4 +1,4 @@
-//! From arguments and environment to the trials of a suite.
+//! Prepares the trials of a suite from arguments and environment.
 
 mod api_server_suites;
 mod cluster_suites;
@@ -40,45 +40,45 @@ use crate::toolbox::{MissingTool, NamedTool, Toolbox};
 
 pub(crate) use self::operator_suite::start_control_plane;
 
-/// Judge lanyard by other people's clients.
+/// Run the conformance suites of lanyard.
 #[derive(Debug, Parser)]
 #[command(name = "lanyard-conformance")]
 pub(crate) struct SuiteArgs {
-    /// The suite
+    /// Suite to run
     suite: ConformanceSuite,
-    /// Run only the cases whose names contain this
+    /// Run only the cases whose names contain this text
     filter: Option<String>,
-    /// The lanyard binary, for its local Azure
+    /// Path of the lanyard binary
     #[arg(long)]
     lanyard: PathBuf,
-    /// The HostedCluster whose world is made
+    /// HostedCluster for which the local Azure is seeded
     #[arg(long, value_name = "FILE")]
     hosted_cluster: PathBuf,
-    /// The program of a suite of clients
+    /// Client program of the suites `go`, `python`, `rust` and `requests`
     #[arg(long)]
     program: Option<PathBuf>,
-    /// The script that the program runs, if it is an interpreter
+    /// Script that the client program runs, if it is an interpreter
     #[arg(long)]
     script: Option<PathBuf>,
-    /// The differences that are meant, for the suite `requests`
+    /// Accepted differences, for the suite `requests`
     #[arg(long, value_name = "FILE")]
     accepted: Option<PathBuf>,
-    /// Run on a real subscription, with credentials from the environment
+    /// Run on a real subscription, with credentials from environment variables
     #[arg(long)]
     live: bool,
-    /// A program of a suite on Kubernetes
+    /// Program of another project that the suite needs; can be repeated
     #[arg(long = "tool", value_name = "NAME=PATH")]
     tools: Vec<NamedTool>,
-    /// The repository, for the chart and for what is compared with it
+    /// Root of the repository
     #[arg(long, value_name = "DIR", default_value = ".")]
     repository: PathBuf,
-    /// Where numbers go, for the suites that measure
+    /// Output file of the suites that measure
     #[arg(long, value_name = "FILE", default_value = "measurements.json")]
     measurements: PathBuf,
-    /// How many HostedClusters are measured, for `measure-operator`
+    /// Number of HostedClusters, for the suite `measure-operator`
     #[arg(long, default_value_t = 1_000, value_name = "NUMBER")]
     clusters: usize,
-    /// Write down what is rendered instead of comparing it, for the suite `chart`
+    /// Update the golden files instead of comparing them, for the suite `chart`
     #[arg(long)]
     bless: bool,
 }
@@ -97,13 +97,13 @@ enum ConformanceSuite {
     Node,
     Kms,
     HostedCluster,
-    /// Measures for `cargo xtask bench node`
+    /// Measurements for `cargo xtask bench node`
     Measure,
-    /// Measures for `cargo xtask bench operator`
+    /// Measurements for `cargo xtask bench operator`
     MeasureOperator,
 }
 
-/// What a suite runs on.
+/// The environment that a suite needs.
 #[derive(Debug, Clone, Copy)]
 enum SuiteKind {
     Client(ClientSuite),
@@ -111,7 +111,7 @@ enum SuiteKind {
     Kubernetes(cluster_suites::ClusterSuite),
 }
 
-/// The suites of clients that sign in.
+/// The suites of Azure clients.
 #[derive(Debug, Clone, Copy)]
 enum ClientSuite {
     Go,
@@ -145,21 +145,21 @@ impl ConformanceSuite {
     }
 }
 
-/// The suite cannot run.
+/// The suite cannot be prepared.
 #[derive(Debug, Error)]
 pub(crate) enum SuiteSetupError {
     #[error(transparent)]
     Live(#[from] LiveSubscriptionError),
-    #[error("the ground of the suite could not be prepared")]
+    #[error("the Azure environment of the suite could not be prepared")]
     AzureTarget(#[from] AzureTargetError),
-    #[error("the site of the suite could not be prepared")]
+    #[error("the cluster of the suite could not be prepared")]
     SuiteCluster(#[from] SuiteClusterError),
     #[error(transparent)]
     Tool(#[from] MissingTool),
     #[error("an image could not be loaded")]
     Image(#[source] ClusterError),
-    #[error("the node does not say what the image in {} is called: {said}", archive.display())]
-    UnnamedImage { archive: PathBuf, said: String },
+    #[error("the output of the import does not name the image in {}: {output}", archive.display())]
+    UnnamedImage { archive: PathBuf, output: String },
     #[error("csi-sanity could not be run")]
     CsiSanity(#[from] SanityError),
     #[error("the objects of the suite could not be written")]
@@ -170,21 +170,21 @@ pub(crate) enum SuiteSetupError {
     Install(#[from] ApiServerError),
     #[error("the rules of the chart's ClusterRoles could not be read")]
     ChartPermissions(#[from] ChartPermissionsError),
-    #[error("the cases are not usable")]
+    #[error("the schema cases are invalid")]
     Cases(#[from] SchemaCasesError),
-    #[error("{} is not YAML that can be read", path.display())]
+    #[error("{} is not valid YAML", path.display())]
     Yaml {
         path: PathBuf,
         #[source]
         source: Box<serde_saphyr::Error>,
     },
-    #[error("the commands of the tutorial could not be prepared: {said}")]
-    Tutorial { said: String },
+    #[error("the commands of the tutorial could not be prepared: {message}")]
+    Tutorial { message: String },
     #[error(transparent)]
     Ports(#[from] NoFreePorts),
     #[error("the suite needs `--program`")]
     NoProgram,
-    #[error("the suite needs a cluster, which a subscription alone does not have")]
+    #[error("the suite needs a cluster and cannot run with `--live`")]
     NotLive,
     #[error("the runtime could not be started")]
     Runtime(#[source] std::io::Error),
@@ -194,7 +194,7 @@ pub(crate) enum SuiteSetupError {
         #[source]
         source: std::io::Error,
     },
-    #[error("{} is not a list of differences", path.display())]
+    #[error("{} is not a list of accepted differences", path.display())]
     AcceptedDifferences {
         path: PathBuf,
         #[source]
@@ -208,17 +208,19 @@ pub(crate) enum SuiteSetupError {
     Class(#[source] ParameterProblems),
     #[error("the HostedCluster runs no component")]
     NoComponent,
-    #[error("the HostedCluster encrypts its Secrets with no key")]
+    #[error("the HostedCluster configures no encryption key")]
     NoKey,
-    #[error("the identities of the suite could not be prepared: {said}")]
-    Identities { said: String },
+    #[error("the identities of the suite could not be prepared: {message}")]
+    Identities { message: String },
 }
 
 impl SuiteSetupError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Live(_) => Some(LiveSubscriptionError::hint()),
-            Self::AzureTarget(_) => Some("try `lanyard azure serve` by hand".to_owned()),
+            Self::AzureTarget(_) => {
+                Some("run `lanyard azure serve` manually and read its error".to_owned())
+            }
             Self::SuiteCluster(error) => error.hint().map(str::to_owned),
             _ => None,
         }
@@ -226,7 +228,8 @@ impl SuiteSetupError {
 }
 
 impl SuiteArgs {
-    /// How the trials run: clients that run once side by side, the others one by one.
+    /// Arguments of the test runner. Suites of short-lived clients run two trials in parallel, the others
+    /// one.
     pub(crate) fn runner_arguments(&self) -> libtest_mimic::Arguments {
         let threads = match self.suite {
             ConformanceSuite::Python | ConformanceSuite::Rust => 2,
@@ -243,11 +246,11 @@ impl SuiteArgs {
 /// A suite that is ready to run.
 pub(crate) struct PreparedSuite {
     pub(crate) trials: Vec<Trial>,
-    /// The local Azure and the cluster end with this, so it has to outlive the trials.
+    /// Owns the local Azure and the cluster, so it must outlive the trials.
     pub(crate) keep_alive: Arc<dyn Any>,
 }
 
-/// The trials of the suite, on a ground that is ready.
+/// Prepares the environment of the suite and returns its trials.
 pub(crate) fn prepare_suite(
     arguments: &SuiteArgs,
     environment: BTreeMap<String, String>,
@@ -275,7 +278,7 @@ fn prepare_client_suite(
 ) -> Result<PreparedSuite, SuiteSetupError> {
     let path = arguments.program.clone().ok_or(SuiteSetupError::NoProgram)?;
     let (text, cluster) = load_cluster(&arguments.hosted_cluster)?;
-    let ground = Arc::new(if arguments.live {
+    let target = Arc::new(if arguments.live {
         AzureTarget::Live(LiveSubscription::parse(environment)?)
     } else {
         let place = hosted_cluster_names(&cluster)?;
@@ -286,13 +289,13 @@ fn prepare_client_suite(
             &runtime,
         )?))
     });
-    let program = ClientProgram::new(path, arguments.script.clone(), ground.client_environment());
-    let kept: Arc<dyn Any> = Arc::<AzureTarget>::clone(&ground);
+    let program = ClientProgram::new(path, arguments.script.clone(), target.client_environment());
+    let keep_alive: Arc<dyn Any> = Arc::<AzureTarget>::clone(&target);
     let trials = match suite {
-        ClientSuite::Python => python::trials(&ground, &program),
-        ClientSuite::Rust => rust::trials(&ground, &program),
+        ClientSuite::Python => python::trials(&target, &program),
+        ClientSuite::Rust => rust::trials(&target, &program),
         ClientSuite::Go => go::trials(go::GoSuiteFixture {
-            azure_target: ground,
+            azure_target: target,
             program,
             runtime,
             credentials: component_credentials(&cluster)?,
@@ -300,14 +303,14 @@ fn prepare_client_suite(
         ClientSuite::Requests => {
             let accepted = arguments.accepted.as_deref().map_or(Ok(Vec::new()), load_accepted)?;
             requests::trials(requests::RequestsSuiteFixture {
-                azure_target: ground,
+                azure_target: target,
                 program,
                 runtime,
                 accepted,
             })
         }
     };
-    Ok(PreparedSuite { trials, keep_alive: kept })
+    Ok(PreparedSuite { trials, keep_alive })
 }
 
 fn load_cluster(path: &Path) -> Result<(String, ValidatedHostedCluster), SuiteSetupError> {
@@ -333,14 +336,14 @@ fn load_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, SuiteSetupError> {
     })
 }
 
-/// The custom resource definitions in a directory.
+/// Loads the custom resource definitions in a directory.
 fn load_definitions(directory: &Path) -> Result<Vec<CustomResourceDefinition>, SuiteSetupError> {
     let failed = |source| SuiteSetupError::Read { path: directory.to_path_buf(), source };
     let entries = fs::read_dir(directory).map_err(failed)?;
     entries.map(|entry| load_yaml(&entry.map_err(failed)?.path())).collect()
 }
 
-/// etcd and kube-apiserver, from the tool `node`.
+/// Options with etcd and kube-apiserver from the tool `node`.
 fn control_plane_options(arguments: &SuiteArgs) -> Result<ControlPlaneOptions, SuiteSetupError> {
     let tools = Toolbox::new(&arguments.tools);
     let node = tools.program_path("node")?;
@@ -376,7 +379,7 @@ fn hosted_cluster_names(
     })
 }
 
-/// What each component gets, by the same pure functions as everywhere.
+/// What each component's volume contains and may call, derived with the functions of the product.
 fn component_credentials(
     cluster: &ValidatedHostedCluster,
 ) -> Result<BTreeMap<Component, go::ComponentCredential>, SuiteSetupError> {

@@ -21,7 +21,7 @@ use std::fmt;
 
 use libtest_mimic::Failed;
 
-/// An error with its causes, as a trial reports it.
+/// Formats an error with its causes as a trial failure.
 fn failed_with_causes(error: impl Error) -> Failed {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -33,11 +33,15 @@ fn failed_with_causes(error: impl Error) -> Failed {
     text.into()
 }
 
-/// Fails a trial unless two values are the same.
-fn expect_equal<T: PartialEq + fmt::Debug>(what: &str, is: T, should: T) -> Result<(), Failed> {
-    if is == should {
+/// Fails the trial unless two values are equal.
+fn expect_equal<T: PartialEq + fmt::Debug>(
+    what: &str,
+    found: T,
+    expected: T,
+) -> Result<(), Failed> {
+    if found == expected {
         Ok(())
     } else {
-        Err(format!("{what}: expected {should:?}, found {is:?}").into())
+        Err(format!("{what}: expected {expected:?}, found {found:?}").into())
     }
 }

@@ -1,4 +1,4 @@
-//! Programs that are not ours, by the names under which the tool cache knows them.
+//! Programs of other projects, by their names in the tool cache.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// `NAME=PATH`, as an argument.
+/// A command-line argument of the form `NAME=PATH`.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedTool {
     name: String,
     path: PathBuf,
 }
 
-/// The argument is not of that form.
+/// The argument does not have the form `NAME=PATH`.
 #[derive(Debug, Error)]
 #[error("`{0}` is not NAME=PATH")]
 pub(crate) struct ParseNamedToolError(String);
@@ -31,7 +31,7 @@ impl FromStr for NamedTool {
     }
 }
 
-/// A suite needs a program that nobody gave.
+/// A program that the suite needs was not given.
 #[derive(Debug, Error)]
 #[error("the suite needs `--tool {0}=PATH`")]
 pub(crate) struct MissingTool(&'static str);
@@ -41,12 +41,12 @@ pub(crate) struct MissingTool(&'static str);
 pub(crate) struct Toolbox(BTreeMap<String, PathBuf>);
 
 impl Toolbox {
-    /// The programs that were given; a later one of the same name wins.
+    /// Collects the programs that were given. A later program overrides an earlier one of its name.
     pub(crate) fn new(tools: &[NamedTool]) -> Self {
         Self(tools.iter().map(|tool| (tool.name.clone(), tool.path.clone())).collect())
     }
 
-    /// The program of this name.
+    /// The path of a program.
     pub(crate) fn program_path(&self, name: &'static str) -> Result<&Path, MissingTool> {
         self.0.get(name).map(PathBuf::as_path).ok_or(MissingTool(name))
     }

@@ -1,21 +1,20 @@
-//! The commands of a page of the documentation: read from its Markdown, run, and compared with the
-//! output that the page shows.
+//! Runs the commands of a documentation page and compares their output with the page.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use thiserror::Error;
 
-/// A command of a page, and the output that the page shows below it.
+/// A command of a page, with the output that the page shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TutorialStep {
-    /// The command as a shell reads it.
+    /// The shell command.
     pub(crate) command: String,
-    /// The lines below it. `…` in a line stands for any text.
+    /// The expected lines of output. `…` in a line stands for any text.
     pub(crate) output: Vec<String>,
 }
 
-/// A command of the page failed, or its output is not the one of the page.
+/// A command of the page failed, or its output differs from the page.
 #[derive(Debug, Error)]
 pub(crate) enum TutorialError {
     #[error("could not read {}", path.display())]
@@ -38,24 +37,24 @@ pub(crate) enum TutorialError {
     Output { command: String, line: String, printed: String },
 }
 
-/// The text of a page.
+/// The Markdown text of a page.
 #[derive(Debug)]
 pub(crate) struct Tutorial {
     text: String,
 }
 
-/// Where commands run, and what is different from the surroundings that the page describes.
+/// The environment in which commands run, and its differences from the one that the page describes.
 #[derive(Debug)]
 pub(crate) struct TutorialEnvironment {
-    /// The working directory.
+    /// The working directory of the commands.
     pub(crate) directory: PathBuf,
-    /// Variables of every command.
+    /// Additional environment variables of every command.
     pub(crate) environment: Vec<(String, String)>,
-    /// Variables that no command gets.
+    /// Environment variables that are removed from every command.
     pub(crate) removed_variables: &'static [&'static str],
-    /// For each chart a values file that is appended to its `helm install`.
+    /// Values files that are appended to the `helm install` of each chart.
     pub(crate) chart_values: Vec<(&'static str, PathBuf)>,
-    /// Texts of commands, and what takes their place.
+    /// Texts in commands, each with its replacement.
     pub(crate) replacements: Vec<(&'static str, String)>,
 }
 
@@ -67,7 +66,7 @@ impl Tutorial {
         Ok(Self { text })
     }
 
-    /// The commands in the `console` blocks below the heading with this text, up to the next heading.
+    /// The commands in the `console` blocks below a heading, up to the next heading.
     pub(crate) fn section_steps(&self, heading: &str) -> Result<Vec<TutorialStep>, TutorialError> {
         let mut is_here = false;
         let mut is_console = false;
@@ -89,7 +88,7 @@ impl Tutorial {
     }
 }
 
-/// Commands begin with `$ ` and go on after a line that ends in a backslash.
+/// A command begins with `$ ` and continues after a line that ends with a backslash.
 fn parse_steps(lines: &[&str]) -> Vec<TutorialStep> {
     let mut steps: Vec<TutorialStep> = Vec::new();
     let mut goes_on = false;
@@ -111,7 +110,7 @@ fn parse_steps(lines: &[&str]) -> Vec<TutorialStep> {
 }
 
 impl TutorialEnvironment {
-    /// Runs a command and returns its output, which has to contain the lines of the page.
+    /// Runs a command and returns its output, which must contain the lines of the page.
     pub(crate) fn run_step(&self, step: &TutorialStep) -> Result<String, TutorialError> {
         let text = self.adapt_command(&step.command);
         let mut command = Command::new("sh");
@@ -134,7 +133,7 @@ impl TutorialEnvironment {
         }
     }
 
-    /// The command with the values file of its chart, and with what is replaced here.
+    /// Appends the values file of the chart and applies the replacements.
     fn adapt_command(&self, command: &str) -> String {
         let mut text = command.to_owned();
         if text.starts_with("helm install") {
@@ -151,7 +150,8 @@ impl TutorialEnvironment {
     }
 }
 
-/// Whether a printed line is the page's, whose `…` stands for any text. Blanks count as one.
+/// Whether a printed line matches a line of the page, in which `…` stands for any text. A run of blanks
+/// counts as one.
 fn matches_line(printed: &str, line: &str) -> bool {
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (printed, line) = (plain(printed), plain(line));

@@ -1,8 +1,6 @@
-//! Volumes of pods that nobody runs: the calls that a kubelet makes for them, and what then lies in
-//! their directories.
+//! Volumes of pods without a kubelet: the CSI calls for them, and the files in their directories.
 //!
-//! These are the calls for judging who answers. Cadence, back-off and clean-up of the kubelet
-//! are not theirs; suites that depend on them run a real one.
+//! They test single calls. Suites that depend on the kubelet's cadence, back-off or cleanup run a real one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,10 +17,10 @@ use tonic::{Request, Status};
 
 use crate::driver_processes::UNMANAGED_NODE_NAME;
 
-/// The kubelet's own deadline for a call.
+/// The kubelet's deadline for a call.
 const CALL_DEADLINE: Duration = Duration::from_mins(2);
 
-/// A call was not answered with OK.
+/// A CSI call returned an error.
 #[derive(Debug, Error)]
 #[error("{call} was answered {}: {}", .status.code(), .status.message())]
 pub(crate) struct CsiCallError {
@@ -37,9 +35,9 @@ pub(crate) struct TestVolume {
     pub(crate) pod: String,
     pub(crate) uid: String,
     pub(crate) class: String,
-    /// What `nodePublishSecretRef` names.
+    /// The content of the Secret that `nodePublishSecretRef` names.
     pub(crate) secrets: BTreeMap<String, String>,
-    /// ServiceAccount tokens by audience, as the kubelet spells them.
+    /// ServiceAccount tokens by audience, in the kubelet's format.
     pub(crate) tokens: Option<Value>,
     pods_directory: PathBuf,
 }
@@ -52,7 +50,7 @@ pub(crate) struct VolumeFile {
 }
 
 impl TestVolume {
-    /// A volume below the kubelet's directory, for a pod and a class of the same namespace.
+    /// A volume below the kubelet's directory, for a pod and a class in one namespace.
     pub(crate) fn new(kubelet: &Path, namespace: &str, pod: &str, class: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -65,7 +63,7 @@ impl TestVolume {
         }
     }
 
-    /// Where the volume is mounted.
+    /// The target path of the volume.
     pub(crate) fn target_path(&self) -> PathBuf {
         self.pods_directory
             .join(&self.uid)
@@ -75,7 +73,7 @@ impl TestVolume {
             .join("mount")
     }
 
-    /// The id: a digest of pod and volume, in the kubelet's case.
+    /// The volume id. The kubelet uses a digest of pod and volume instead.
     pub(crate) fn volume_id(&self) -> String {
         format!("csi-{}", self.uid.replace('-', ""))
     }
@@ -85,7 +83,7 @@ impl TestVolume {
         format!("{}-{}-{}", self.pod, self.namespace, self.class)
     }
 
-    /// Its pod, on the node that nobody runs.
+    /// The manifest of its pod, on the node without a kubelet.
     pub(crate) fn pod_object(&self) -> Value {
         json!({
             "apiVersion": "v1",
@@ -93,7 +91,7 @@ impl TestVolume {
             "metadata": { "name": self.pod, "namespace": self.namespace },
             "spec": {
                 "nodeName": UNMANAGED_NODE_NAME,
-                "containers": [{ "name": "nobody", "image": "none" }],
+                "containers": [{ "name": "main", "image": "none" }],
                 "volumes": [{
                     "name": "secrets",
                     "csi": {
@@ -129,17 +127,16 @@ impl TestVolume {
         request
     }
 
-    /// What a pod sees: every file by its path, with the permissions and the bytes behind the
-    /// links.
+    /// Reads the files as a pod sees them: path, permissions and content, with links resolved.
     pub(crate) fn read_files(&self) -> std::io::Result<BTreeMap<String, VolumeFile>> {
         let mut files = BTreeMap::new();
         collect_files(&self.target_path(), "", &mut files)?;
         Ok(files)
     }
 
-    /// Takes away what a driver left behind.
+    /// Removes mounts and files that a driver left behind.
     pub(crate) fn remove_directory(&self) {
-        // Most often nothing is there any more, and a stack of mounts is taken down whole.
+        // Usually nothing is left. All stacked mounts are removed.
         while unmount(self.target_path(), UnmountFlags::DETACH).is_ok() {}
         drop(fs::remove_dir_all(self.pods_directory.join(&self.uid)));
     }
@@ -155,7 +152,7 @@ fn volume_capability() -> csi::VolumeCapability {
     }
 }
 
-/// Entries that begin with two dots are the layout's own.
+/// Skips entries that begin with two dots, which belong to the atomic writer.
 fn collect_files(
     directory: &Path,
     prefix: &str,
@@ -179,7 +176,7 @@ fn collect_files(
     Ok(())
 }
 
-/// A CSI driver at its socket.
+/// A client of a CSI driver.
 #[derive(Debug, Clone)]
 pub(crate) struct CsiDriverClient(PathBuf);
 
@@ -188,23 +185,23 @@ impl CsiDriverClient {
         Self(socket.to_path_buf())
     }
 
-    /// Where it listens.
+    /// The path of the socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.0
     }
 
-    /// The kubelet makes every call on a connection of its own.
+    /// Opens a new connection, as the kubelet does for every call.
     fn client(&self) -> NodeClient<tonic::transport::Channel> {
         NodeClient::new(lanyard_grpc::channel_to_socket(&self.0))
     }
 
-    /// Whether the driver answers.
+    /// Whether the driver responds.
     pub(crate) async fn is_answering(&self) -> bool {
         self.0.exists()
             && self.client().node_get_info(csi::NodeGetInfoRequest::default()).await.is_ok()
     }
 
-    /// Publishes a volume: asks for the capabilities first, as the kubelet does.
+    /// Publishes a volume, after a call for the capabilities as the kubelet makes it.
     pub(crate) async fn publish(&self, volume: &TestVolume) -> Result<(), CsiCallError> {
         let asked = csi::NodeGetCapabilitiesRequest::default();
         self.client()
@@ -212,7 +209,7 @@ impl CsiDriverClient {
             .await
             .map_err(call_error("NodeGetCapabilities"))?;
         if let Some(parent) = volume.target_path().parent() {
-            // A driver that finds no directory says so better than we could.
+            // If this fails, the driver reports the missing directory.
             fs::create_dir_all(parent).unwrap_or_default();
         }
         let mut request = Request::new(volume.publish_request());

@@ -1,55 +1,56 @@
-//! What a canary knows about the identity that it proves.
+//! The status that a canary publishes about the identity that it proves.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What a canary knows about its identity: the annotation [`CanaryStatusReport::REPORT_ANNOTATION`] of its own
-/// pod, as JSON. What is absent is unknown.
+/// The status report of a canary about its component's identity, stored as JSON in the annotation
+/// [`CanaryStatusReport::REPORT_ANNOTATION`] of the canary's own pod. An absent field is unknown.
 ///
-/// It changes when something does: a hop becomes good or bad, another certificate is loaded, a
-/// probe comes to another answer. While all stays as it is nothing is written; whether the canary
-/// still runs says the readiness of its pod.
+/// The canary writes the annotation only when the report changes: a hop succeeds or fails, another
+/// certificate is loaded, or a probe result changes. The report is no heartbeat: the pod's
+/// readiness shows whether the canary is still running.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CanaryStatusReport {
-    /// The component, as its field in the HostedCluster API.
+    /// The component, by the name of its field in the HostedCluster API.
     pub component: String,
-    /// The last hop that is known to be good, by its name.
+    /// The name of the last hop that succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_good_hop: Option<String>,
-    /// What is wrong, while something is.
+    /// The current failure; absent while the canary succeeds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<HopFailure>,
-    /// The hop that cannot be walked for a while, because its service wants to be left alone. It
-    /// says nothing about the identity: what was known of the hop stays known.
+    /// The hop that the canary postpones because its service throttles requests. Throttling says
+    /// nothing about the identity: the earlier result of the hop stays valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<HopFailure>,
-    /// The credential that all this is true of: the loaded one, but for the first tries of one that
-    /// was just loaded, while what is known is of the one before.
+    /// The credential that the report describes: the loaded one. During the first attempts with a
+    /// newly loaded credential, it is still the previous one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<LoadedCredential>,
-    /// What was probed beyond the hops, sorted by name.
+    /// Results of the probes beyond the hops, sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<CanaryProbeReport>,
 }
 
-/// The hop at which a canary stopped, or has to wait.
+/// The hop at which a canary failed or is throttled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HopFailure {
-    /// The hop, by its name.
+    /// The name of the hop.
     pub hop: String,
-    /// A stable code: of Entra (`AADSTS700027`), of a service (`AuthorizationFailed`), or ours.
+    /// A stable code from Entra (`AADSTS700027`), from an Azure service (`AuthorizationFailed`), or
+    /// from lanyard.
     pub code: String,
-    /// What was tried and what came back.
+    /// The attempted operation and the response.
     pub message: String,
     /// What to do next.
     pub hint: String,
-    /// Since when.
+    /// The time at which the failure or the throttling started.
     pub since: Timestamp,
 }
 
-/// The credential that a process has loaded; nothing in it is secret.
+/// Metadata of the credential that a process has loaded; contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadedCredential {
@@ -57,51 +58,54 @@ pub struct LoadedCredential {
     pub client_id: String,
     /// The SHA-256 thumbprint of the certificate, base64url: `x5t#S256` of its assertions.
     pub thumbprint: String,
-    /// `not_before` of the document, or of the certificate.
+    /// `not_before` of the credential document, or of the certificate if the document has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
     /// `not_after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Timestamp>,
-    /// `renew_after`: from when on a newer one is to be expected.
+    /// `renew_after`: the time from which a newer credential is expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_after: Option<Timestamp>,
-    /// `cannot_renew_after`: from when on the identity cannot be renewed any more.
+    /// `cannot_renew_after`: the time from which the identity can no longer be renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cannot_renew_after: Option<Timestamp>,
 }
 
-/// What came of a probe.
+/// The result of one probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CanaryProbeReport {
-    /// Which probe: [`CanaryProbeReport::NETWORK_PROBE`] or [`CanaryProbeReport::ENCRYPTION_PROBE`].
+    /// The name of the probe: [`CanaryProbeReport::NETWORK_PROBE`] or
+    /// [`CanaryProbeReport::ENCRYPTION_PROBE`].
     pub name: String,
-    /// Whether it was good.
+    /// Whether the probe succeeded.
     pub good: bool,
-    /// The reason, as a condition has one: `AsExpected`, `AzureError`, `InvalidAzureCredentials`…
-    /// Of a good one `TooManyRequests`, while nobody may look whether it still is.
+    /// The reason, in the format of a condition's `reason`: `AsExpected`, `AzureError`,
+    /// `InvalidAzureCredentials`… `TooManyRequests` on a successful probe means that throttling
+    /// prevents the canary from repeating it.
     pub reason: String,
-    /// What was tried and what came back.
+    /// The attempted operation and the response.
     pub message: String,
-    /// What to do next, where something is wrong.
+    /// The suggested next step; empty if the probe succeeded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hint: String,
-    /// Since when it comes to this.
+    /// The time of the last change of the result.
     pub since: Timestamp,
 }
 
 impl CanaryStatusReport {
-    /// The annotation of the canary's pod.
+    /// The annotation on the canary's pod that holds the report.
     pub const REPORT_ANNOTATION: &str = "lanyard.dev/canary-facts";
-    /// The label of a workload's pod with the component that it runs.
+    /// The label on a workload's pod that names the component which the pod runs.
     pub const COMPONENT_LABEL: &str = "lanyard.dev/component";
 }
 
 impl CanaryProbeReport {
-    /// The virtual network, its security group and the resource group are there, in one region.
+    /// Checks that the virtual network, its security group and the resource group exist in one
+    /// region.
     pub const NETWORK_PROBE: &str = "network";
-    /// The key encrypts.
+    /// Checks that the KMS key encrypts.
     pub const ENCRYPTION_PROBE: &str = "encryption";
 }
 

@@ -1,12 +1,13 @@
-//! The custom resource definitions of the kinds that the operator reads and writes, as values.
+//! The `CustomResourceDefinition`s of the kinds that the operator reads and writes, as JSON values.
 //!
-//! `cargo xtask codegen` writes them into the operator's chart. Rules are those of the reference's
-//! schema (`hypershift.openshift.io/v1beta1`), with its messages ([`message`]); fields of others are
-//! kept as they come. The same rules stand in Rust in `lanyard_desired::validate`, and one file of
-//! cases, `conformance/cases/hosted_cluster.yaml`, holds both to the same verdicts.
+//! `cargo xtask codegen` writes the definitions into the operator's chart. The rules are those of
+//! HyperShift's schema (`hypershift.openshift.io/v1beta1`), with its messages
+//! ([`validation_messages`]); fields that lanyard does not use are preserved unchecked.
+//! `lanyard_desired::validate` implements the same rules in Rust.
+//! `conformance/cases/hosted_cluster.yaml` tests both implementations with the same cases.
 //!
 //! ```
-//! let names: Vec<_> = lanyard_api::definitions::all()
+//! let names: Vec<_> = lanyard_api::definitions::crd_manifests()
 //!     .iter()
 //!     .map(|definition| definition.file_name())
 //!     .collect();
@@ -32,23 +33,23 @@ use schema::CrdSchema;
 /// A custom resource definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrdManifest {
-    /// The object, of `apiextensions.k8s.io/v1`.
+    /// The `apiextensions.k8s.io/v1` object.
     pub value: Value,
 }
 
 impl CrdManifest {
-    /// The plural of the kind, which begins the name of the object.
+    /// The plural name of the kind: the first part of the CRD's name.
     pub fn plural(&self) -> &str {
         self.value["spec"]["names"]["plural"].as_str().unwrap_or_default()
     }
 
-    /// The name of its file in a chart: `<plural>.yaml`.
+    /// The name of the definition's file in the chart: `<plural>.yaml`.
     pub fn file_name(&self) -> String {
         format!("{}.yaml", self.plural())
     }
 }
 
-/// Every definition: `HostedCluster`, `HostedControlPlane` and `HostedClusterIdentities`.
+/// All definitions: `HostedCluster`, `HostedControlPlane` and `HostedClusterIdentities`.
 pub fn crd_manifests() -> [CrdManifest; 3] {
     [
         hosted_cluster::hosted_cluster_crd(),
@@ -58,7 +59,6 @@ pub fn crd_manifests() -> [CrdManifest; 3] {
     .map(|value| CrdManifest { value })
 }
 
-/// What a kind is called.
 struct CrdNames {
     group: &'static str,
     version: &'static str,
@@ -68,12 +68,12 @@ struct CrdNames {
     short_names: &'static [&'static str],
 }
 
-/// A column that `kubectl get` prints.
+/// A column in the output of `kubectl get`.
 struct PrinterColumn {
     name: &'static str,
     kind: &'static str,
     path: String,
-    /// Only with `-o wide`.
+    /// Whether `kubectl get` shows the column only with `-o wide`.
     is_wide: bool,
 }
 

@@ -1,8 +1,7 @@
-//! The part of `HostedCluster` that identities travel through.
+//! The part of the `HostedCluster` API that lanyard reads.
 //!
-//! API `hypershift.openshift.io/v1beta1`. Everything is optional, because what is required is a
-//! rule and not a shape; the rules are the validation's. Fields that these types do not know stay
-//! as they came.
+//! API `hypershift.openshift.io/v1beta1`. Every field is optional, because validation checks for
+//! required fields and deserialization does not. Unknown fields are preserved.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ mod tests;
 pub use control_plane::ControlPlaneIdentities;
 pub use read::{ReadHostedClusterError, UnquotedScalar};
 
-/// A wire type: every field is optional and the unknown ones are kept.
+/// Defines a wire type: every field is optional, and unknown fields are preserved.
 macro_rules! wire {
     (
         $(#[$doc:meta])*
@@ -32,7 +31,7 @@ macro_rules! wire {
                 #[serde(rename = $json, skip_serializing_if = "Option::is_none")]
                 pub $field: Option<$type>,
             )*
-            /// Fields that this type does not know.
+            /// Fields that this type does not define, preserved as they were read.
             #[serde(flatten)]
             pub unknown: Map<String, Value>,
         }
@@ -48,7 +47,7 @@ wire! {
         kind: "kind" => String,
         /// Name, namespace, labels, annotations.
         metadata: "metadata" => ObjectMeta,
-        /// What the cluster should be.
+        /// The desired state of the cluster.
         spec: "spec" => HostedClusterSpec,
     }
 }
@@ -56,15 +55,15 @@ wire! {
 wire! {
     /// `spec`.
     HostedClusterSpec {
-        /// The unique id that names of cloud resources are made of.
+        /// The unique id from which the names of cloud resources are built.
         infra_id: "infraID" => String,
         /// The id of the cluster, a UUID.
         cluster_id: "clusterID" => String,
-        /// Where the cluster runs.
+        /// The platform on which the cluster runs.
         platform: "platform" => PlatformSpec,
-        /// The names of the cluster.
+        /// The DNS settings of the cluster.
         dns: "dns" => DnsSpec,
-        /// Parts of OpenShift that are switched on or off.
+        /// Optional OpenShift capabilities that are enabled or disabled.
         capabilities: "capabilities" => ClusterCapabilities,
         /// Encryption of secrets at rest.
         secret_encryption: "secretEncryption" => SecretEncryption,
@@ -88,13 +87,13 @@ wire! {
 wire! {
     /// `spec.dns`.
     DnsSpec {
-        /// The domain below which the cluster's names are.
+        /// The parent domain of the cluster's DNS names.
         base_domain: "baseDomain" => String,
-        /// The label between the base domain and the name; nothing means the cluster's name.
+        /// The label between the base domain and the name; defaults to the cluster's name.
         base_domain_prefix: "baseDomainPrefix" => String,
-        /// The id of the public zone.
+        /// The id of the public DNS zone.
         public_zone_id: "publicZoneID" => String,
-        /// The id of the private zone.
+        /// The id of the private DNS zone.
         private_zone_id: "privateZoneID" => String,
     }
 }
@@ -102,9 +101,9 @@ wire! {
 wire! {
     /// `spec.capabilities`.
     ClusterCapabilities {
-        /// Capabilities that are on although they are off by default.
+        /// Capabilities to enable that are disabled by default.
         enabled: "enabled" => Vec<String>,
-        /// Capabilities that are off.
+        /// Capabilities to disable.
         disabled: "disabled" => Vec<String>,
     }
 }
@@ -114,7 +113,7 @@ wire! {
     PublishedService {
         /// `APIServer`, `OAuthServer`, `Konnectivity`, `Ignition`…
         service: "service" => String,
-        /// How it is published.
+        /// How the service is published.
         strategy: "servicePublishingStrategy" => PublishingStrategy,
     }
 }
@@ -122,7 +121,7 @@ wire! {
 wire! {
     /// `servicePublishingStrategy` of a service.
     PublishingStrategy {
-        /// `Route`, `LoadBalancer`…
+        /// The type: `Route`, `LoadBalancer`…
         strategy_type: "type" => String,
     }
 }
@@ -130,9 +129,9 @@ wire! {
 wire! {
     /// `spec.platform`: a union.
     PlatformSpec {
-        /// The discriminator, `Azure` here.
+        /// The discriminator; lanyard supports `Azure`.
         platform_type: "type" => String,
-        /// The member for Azure.
+        /// The union member for Azure.
         azure: "azure" => AzurePlatform,
     }
 }
@@ -140,9 +139,9 @@ wire! {
 wire! {
     /// `spec.platform.azure`.
     AzurePlatform {
-        /// The cloud.
+        /// The Azure cloud.
         cloud: "cloud" => String,
-        /// The region.
+        /// The Azure region.
         location: "location" => String,
         /// The resource group of machines, disks and load balancers.
         resource_group: "resourceGroup" => String,
@@ -160,9 +159,9 @@ wire! {
         authentication: "azureAuthenticationConfig" => AzureAuthentication,
         /// How nodes authenticate to container registries.
         container_registry: "containerRegistry" => ContainerRegistry,
-        /// `Public`, `PublicAndPrivate`, `Private`.
+        /// The endpoint access: `Public`, `PublicAndPrivate` or `Private`.
         topology: "topology" => String,
-        /// Private connectivity.
+        /// The private connectivity settings.
         private: "private" => AzurePrivateSpec,
     }
 }
@@ -172,9 +171,9 @@ wire! {
     AzureAuthentication {
         /// The discriminator: `ManagedIdentities` or `WorkloadIdentities`.
         authentication_type: "azureAuthenticationConfigType" => String,
-        /// The member for managed Azure.
+        /// The union member for managed Azure (ARO HCP).
         managed_identities: "managedIdentities" => ManagedIdentities,
-        /// The member for self-managed Azure.
+        /// The union member for self-managed Azure.
         workload_identities: "workloadIdentities" => WorkloadIdentities,
     }
 }
@@ -194,17 +193,18 @@ wire! {
     IdentityVault {
         /// The name of the vault.
         name: "name" => String,
-        /// The tenant of the vault; it need not be the cluster's.
+        /// The tenant of the vault, which may differ from the cluster's tenant.
         tenant_id: "tenantID" => String,
     }
 }
 
 wire! {
-    /// The identity of one component.
+    /// The managed identity of one component.
     ManagedIdentity {
-        /// The client id; only tooling needs it.
+        /// The client id. Only tooling needs it: the credential document contains the client id,
+        /// too.
         client_id: "clientID" => String,
-        /// How the credential is written into the vault's secret.
+        /// The encoding of the credential in the vault's secret.
         object_encoding: "objectEncoding" => String,
         /// The name of the vault's secret.
         credentials_secret_name: "credentialsSecretName" => String,
@@ -214,11 +214,11 @@ wire! {
 wire! {
     /// `dataPlane`: managed identities with federated credentials.
     DataPlaneIdentities {
-        /// The image registry on the nodes.
+        /// The client id of the image registry on the nodes.
         image_registry: "imageRegistryMSIClientID" => String,
-        /// The disk driver on the nodes.
+        /// The client id of the disk CSI driver on the nodes.
         disk: "diskMSIClientID" => String,
-        /// The file driver on the nodes.
+        /// The client id of the file CSI driver on the nodes.
         file: "fileMSIClientID" => String,
     }
 }
@@ -231,13 +231,13 @@ wire! {
     }
 }
 
-/// `workloadIdentities` of self-managed Azure, by component.
+/// `workloadIdentities` of self-managed Azure, keyed by component field.
 pub type WorkloadIdentities = BTreeMap<String, WorkloadIdentity>;
 
 wire! {
     /// `containerRegistry`.
     ContainerRegistry {
-        /// Where the credentials come from.
+        /// The source of the registry credentials.
         credentials: "credentials" => RegistryCredentials,
     }
 }
@@ -255,7 +255,7 @@ wire! {
 wire! {
     /// `containerRegistry.credentials.managedIdentity`.
     RegistryIdentity {
-        /// The id of the identity as a resource.
+        /// The Azure resource id of the identity.
         resource_id: "resourceID" => String,
     }
 }
@@ -265,9 +265,9 @@ wire! {
     AzurePrivateSpec {
         /// The discriminator: `PrivateLink` or `Swift`.
         private_type: "type" => String,
-        /// The member for Private Link.
+        /// The union member for Private Link.
         private_link: "privateLink" => PrivateLinkSpec,
-        /// The member for Swift.
+        /// The union member for Swift.
         swift: "swift" => SwiftSpec,
     }
 }
@@ -277,7 +277,7 @@ wire! {
     PrivateLinkSpec {
         /// The subnet for network address translation.
         nat_subnet_id: "natSubnetID" => String,
-        /// Further subscriptions that may connect.
+        /// Additional subscriptions that may connect.
         additional_allowed_subscriptions: "additionalAllowedSubscriptions" => Vec<String>,
     }
 }
@@ -295,7 +295,7 @@ wire! {
     SecretEncryption {
         /// The discriminator: `kms` or `aescbc`.
         encryption_type: "type" => String,
-        /// The member for key management services.
+        /// The union member for a key management service.
         kms: "kms" => KmsSpec,
     }
 }
@@ -305,7 +305,7 @@ wire! {
     KmsSpec {
         /// The discriminator: `IBMCloud`, `AWS` or `Azure`.
         provider: "provider" => String,
-        /// The member for Azure.
+        /// The union member for Azure.
         azure: "azure" => AzureKmsSpec,
     }
 }
@@ -313,17 +313,17 @@ wire! {
 wire! {
     /// `spec.secretEncryption.kms.azure`.
     AzureKmsSpec {
-        /// The key that encrypts.
+        /// The key that encrypts new data.
         active_key: "activeKey" => KmsKey,
-        /// A key that still decrypts.
+        /// A previous key that only decrypts.
         backup_key: "backupKey" => KmsKey,
-        /// The identity, on managed Azure.
+        /// The managed identity that uses the key, on managed Azure.
         kms: "kms" => ManagedIdentity,
-        /// The identity, on self-managed Azure.
+        /// The workload identity that uses the key, on self-managed Azure.
         workload_identity: "workloadIdentity" => WorkloadIdentity,
-        /// `KeyVault` or `ManagedHSM`.
+        /// The type of the key store: `KeyVault` or `ManagedHSM`.
         key_vault_type: "keyVaultType" => String,
-        /// `Public` or `Private`.
+        /// The network access to the vault: `Public` or `Private`.
         key_vault_access: "keyVaultAccess" => String,
     }
 }
@@ -331,9 +331,9 @@ wire! {
 wire! {
     /// A key in a vault.
     KmsKey {
-        /// The vault.
+        /// The name of the vault.
         key_vault_name: "keyVaultName" => String,
-        /// The key.
+        /// The name of the key.
         key_name: "keyName" => String,
         /// The version of the key.
         key_version: "keyVersion" => String,
@@ -345,15 +345,14 @@ impl HostedCluster {
     pub const API_VERSION: &str = "hypershift.openshift.io/v1beta1";
     /// `kind`.
     pub const KIND: &str = "HostedCluster";
-    /// Annotation on objects made for a cluster: `<namespace>/<name>` of the cluster.
+    /// Annotation on objects created for a cluster: the cluster's `<namespace>/<name>`.
     pub const CLUSTER_ANNOTATION: &str = "hypershift.openshift.io/cluster";
-    /// Annotation: the id of the cluster as an Azure resource; copied to the control-plane
-    /// namespace.
+    /// Annotation: the Azure resource id of the cluster, copied to the control-plane namespace.
     pub const RESOURCE_ID_ANNOTATION: &str = "azure.microsoft.com/hcp-cluster-azure-resource-id";
-    /// Annotation: how load balancers probe services, `shared` or `servicenodeport`.
+    /// Annotation: how load balancers probe services: `shared` or `servicenodeport`.
     pub const HEALTH_PROBE_MODE_ANNOTATION: &str =
         "hypershift.openshift.io/azure-load-balancer-health-probe-mode";
-    /// Annotation: the path of the shared probe; the name is not of one platform.
+    /// Annotation: the path of the shared probe. The annotation's name is not specific to Azure.
     pub const HEALTH_PROBE_PATH_ANNOTATION: &str =
         "hypershift.openshift.io/shared-load-balancer-health-probe-path";
     /// Annotation: the port of the shared probe, from 1 to 65535.

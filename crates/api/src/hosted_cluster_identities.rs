@@ -1,11 +1,11 @@
-//! `HostedClusterIdentities`: the one place that says how every identity of a hosted cluster is.
+//! `HostedClusterIdentities`: the status of every identity of a hosted cluster.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
 
-/// How the identities of a hosted cluster are. It has the name and the namespace of its
-/// HostedCluster, belongs to it, and has no `spec`: nobody but the operator writes it.
+/// The status of the identities of a hosted cluster. The object has the name and the namespace of
+/// its HostedCluster, which owns it. It has no `spec`: only the operator writes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostedClusterIdentities {
@@ -18,7 +18,7 @@ pub struct HostedClusterIdentities {
     /// Name and namespace of the HostedCluster, and the HostedCluster as the owner.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// How they are.
+    /// The status of the identities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<HostedClusterIdentitiesStatus>,
 }
@@ -27,81 +27,85 @@ pub struct HostedClusterIdentities {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostedClusterIdentitiesStatus {
-    /// `metadata.generation` of the HostedCluster that this is about.
+    /// The `metadata.generation` of the HostedCluster that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// One entry for each identity, in the order of the API.
+    /// One entry for each identity, in the order of the HostedCluster API.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<IdentityStatus>,
-    /// The conditions that stand at the HostedCluster too, where the operator may write there.
+    /// The conditions. The operator also writes them to the HostedCluster if its permissions allow
+    /// that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// What is not as it was rendered, or not in use as it is mounted.
+    /// Objects that differ from the rendered state, and mounted credentials that are not in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<DriftStatus>,
 }
 
 impl IdentityStatus {
-    /// The longest [`loaded_version`](Self::loaded_version) that the API server takes, in
+    /// The maximum length of [`loaded_version`](Self::loaded_version) that the CRD allows, in
     /// characters.
     pub const MAX_VERSION_LENGTH: u8 = 127;
 }
 
-/// How one identity is.
+/// The status of one identity.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityStatus {
-    /// The component, as its field in the HostedCluster API.
+    /// The component, by the name of its field in the HostedCluster API.
     pub component: String,
-    /// `clientID` of the HostedCluster, or that of the loaded credential.
+    /// `clientID` from the HostedCluster, or the client id of the loaded credential if the
+    /// HostedCluster has none.
     #[serde(default, rename = "clientID", skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// The class that brings the credential.
+    /// The name of the SecretProviderClass that mounts the credential.
     pub secret_provider_class: String,
-    /// `True`, `False`, or `Unknown` where nobody reported.
+    /// `True`, `False`, or `Unknown` if no report exists.
     pub ready: String,
-    /// A word for it: `AsExpected`, a code of an outcome, `NotReported`…
+    /// The reason for `ready`: `AsExpected`, an outcome code, `NotReported`…
     pub reason: String,
-    /// What was tried, what came back and what to do next; empty while all is well.
+    /// The attempted operation, the response and the suggested next step; empty while the identity
+    /// works.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The last hop that is known to be good, by its name.
+    /// The name of the last hop that succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_good_hop: Option<String>,
-    /// The hop that is to blame, by its name.
+    /// The name of the hop that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_hop: Option<String>,
-    /// The version of the vault's secret that is mounted. Where pods differ it is the oldest.
+    /// The version of the vault secret that the pods use. If pods differ, this is the oldest
+    /// version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded_version: Option<String>,
-    /// When the credential begins.
+    /// The start of the credential's validity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
-    /// When the credential ends.
+    /// The expiry of the credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Timestamp>,
-    /// From when on a newer credential is to be expected.
+    /// The time from which a newer credential is expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_after: Option<Timestamp>,
-    /// From when on the identity cannot be renewed any more.
+    /// The time from which the identity can no longer be renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cannot_renew_after: Option<Timestamp>,
-    /// Since when `ready` is what it is.
+    /// The time of the last transition of `ready`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
 
-/// Something that is not as it was rendered, or not in use as it is mounted.
+/// An object that differs from the rendered state, or a mounted credential that is not in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftStatus {
-    /// A word for it: `ObjectChanged`, `StaleMount`, `OldCertificateInUse`…
+    /// The kind of drift: `ObjectChanged`, `StaleMount`, `OldCertificateInUse`…
     pub kind: String,
-    /// What it is about: a component, a pod, an object.
+    /// The affected component, pod or object.
     pub subject: String,
-    /// What is so, and what to do next.
+    /// The observed difference and the suggested next step.
     pub message: String,
-    /// Since when it is known to be so.
+    /// The time at which the drift was first observed.
     pub since: Timestamp,
 }
 
@@ -110,7 +114,7 @@ impl HostedClusterIdentities {
     pub const API_VERSION: &str = "lanyard.dev/v1alpha1";
     /// `kind`.
     pub const KIND: &str = "HostedClusterIdentities";
-    /// The name in URLs.
+    /// The plural resource name in API URLs.
     pub const PLURAL: &str = "hostedclusteridentities";
 }
 

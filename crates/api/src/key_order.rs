@@ -1,11 +1,11 @@
-//! JSON with its keys in their order.
+//! JSON values with sorted keys.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The value with the keys of all its objects in their order, whatever map JSON values are made of in
-/// this build: what is written into files has the same bytes in every build.
+/// Sorts the keys of all objects in a JSON value, so that generated files have the same bytes in
+/// every build. Which map type `serde_json` uses depends on the features that a build enables.
 pub fn sort_keys(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,8 +1,9 @@
-//! Kubernetes wire types: the slice of HostedCluster and HostedControlPlane, SecretProviderClass
-//! with its parameters, and what nodes, canaries and the operator tell about identities.
+//! Kubernetes API types: the fields of HostedCluster and HostedControlPlane that lanyard uses,
+//! SecretProviderClass with its parameters, and the reports of nodes, canaries and the operator
+//! about identities.
 //!
-//! Reading is patient and writing is exact: everything is optional, fields that are not known
-//! stay as they came, and problems are collected with the place of each.
+//! Deserialization is lenient and serialization is exact: every field is optional, unknown fields
+//! are preserved, and parsing reports all problems with their locations.
 //!
 //! ```
 //! use lanyard_api::SecretProviderClass;

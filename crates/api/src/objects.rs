@@ -1,8 +1,9 @@
-//! The parameter `objects` of a Key Vault class: which objects become which files.
+//! The parameter `objects` of a SecretProviderClass for Key Vault: which vault objects become which
+//! files.
 //!
-//! The text is a YAML mapping with the key `array`, a list of strings, each of which is a YAML
-//! mapping again. Every scalar is text, whatever it looks like; texts are trimmed; fields that
-//! are not known are ignored, as the upstream provider does.
+//! The value is a YAML mapping with the key `array`: a list of strings, each of which is itself a
+//! YAML mapping. As in the upstream provider, every scalar is a string, values are trimmed, and
+//! unknown fields are ignored.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -19,31 +20,31 @@ mod tests;
 pub use entry::MAX_FILES;
 pub(crate) use entry::parse_objects;
 
-/// One entry of `objects`: an object of the vault and the file that it becomes.
+/// One entry of `objects`: a vault object and the file in which its content is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultObjectEntry {
     /// `objectName`: the name of the object in the vault.
     pub name: SecretName,
     /// `objectType`.
     pub kind: VaultObjectKind,
-    /// `objectAlias`: the file to write instead of one named after the object.
+    /// `objectAlias`: the file name; defaults to the name of the object.
     pub alias: Option<MountFileName>,
-    /// `objectVersion`; nothing means the current version, at every read.
+    /// `objectVersion`; `None` means the current version at every read.
     pub version: Option<VaultObjectVersion>,
-    /// `objectVersionHistory`: how many versions become files `<file>/<index>`, newest first.
-    /// One (never less) means a single version in the file itself.
+    /// `objectVersionHistory`: the number of versions to write as `<file>/<index>`, newest first.
+    /// One (the minimum) writes a single version to the file itself.
     pub history_length: u32,
-    /// `objectFormat`; nothing means PEM. PFX is for secrets only.
+    /// `objectFormat`; `None` means PEM. PFX is allowed for secrets only.
     pub format: Option<VaultObjectFormat>,
-    /// `objectEncoding`, applied after the conversion of the format; nothing means UTF-8. For
+    /// `objectEncoding`, applied after the format conversion; `None` means UTF-8. Allowed for
     /// secrets only.
     pub encoding: Option<ObjectEncoding>,
-    /// `filePermission`, at most `0o777`; nothing means the permission of the mount request.
+    /// `filePermission`, at most `0o777`; `None` means the permission from the mount request.
     pub file_permission: Option<u32>,
 }
 
 impl VaultObjectEntry {
-    /// The current version of a secret, in a file of the same name.
+    /// Creates an entry for the current version of a secret, written to a file of the same name.
     pub const fn secret(name: SecretName, encoding: Option<ObjectEncoding>) -> Self {
         Self {
             name,
@@ -57,12 +58,13 @@ impl VaultObjectEntry {
         }
     }
 
-    /// The path of the file in the mount (of the directory, where a history is asked for).
+    /// Returns the path of the file in the mount; with a version history, the path of the
+    /// directory.
     pub fn file_name(&self) -> &str {
         self.alias.as_ref().map_or_else(|| self.name.as_str(), MountFileName::as_str)
     }
 
-    /// Every path that the entry writes: one, or one for each version of the history.
+    /// Returns every path that the entry writes: one, or one for each version of the history.
     pub fn paths(&self) -> Vec<String> {
         if self.history_length <= 1 {
             return vec![self.file_name().to_owned()];
@@ -71,22 +73,22 @@ impl VaultObjectEntry {
     }
 }
 
-/// The kind of an object in a vault. The names are lower case, exactly.
+/// The type of an object in a vault. Names are case-sensitive and lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VaultObjectKind {
     /// `secret`.
     Secret,
-    /// `key`: its public part becomes a file.
+    /// `key`: the file contains the public key.
     Key,
-    /// `cert`: the certificate without its private key.
+    /// `cert`: the file contains the certificate without its private key.
     Certificate,
 }
 
 impl VaultObjectKind {
-    /// Every kind.
+    /// All types.
     pub const ALL: [Self; 3] = [Self::Secret, Self::Key, Self::Certificate];
 
-    /// The name in `objectType`.
+    /// Returns the value for `objectType`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Secret => "secret",
@@ -102,20 +104,20 @@ impl fmt::Display for VaultObjectKind {
     }
 }
 
-/// The format of the file of a secret that belongs to a certificate. Names are read in any case.
+/// The file format for the secret of a certificate. Names are case-insensitive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VaultObjectFormat {
-    /// `pem`: a PKCS#12 value is converted.
+    /// `pem`: PKCS#12 values are converted to PEM.
     Pem,
-    /// `pfx`: a PKCS#12 value stays what it is.
+    /// `pfx`: PKCS#12 values are written unchanged.
     Pfx,
 }
 
 impl VaultObjectFormat {
-    /// Every format.
+    /// All formats.
     pub const ALL: [Self; 2] = [Self::Pem, Self::Pfx];
 
-    /// The name in `objectFormat`.
+    /// Returns the value for `objectFormat`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pem => "pem",
@@ -124,15 +126,15 @@ impl VaultObjectFormat {
     }
 }
 
-/// The path of a file in a mount: relative, of segments divided by `/`, without `..` anywhere.
+/// A relative file path in a mount: segments separated by `/`, without `..` anywhere.
 ///
-/// `a..b` is refused too, as upstream does; a class that it refuses must not begin to work here
-/// and break when it is used there.
+/// `a..b` is rejected, too, as in the upstream provider: a class that works with lanyard must also
+/// work with the upstream provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MountFileName(String);
 
 impl MountFileName {
-    /// The path as text.
+    /// Returns the path.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -160,15 +162,15 @@ impl fmt::Display for MountFileName {
     }
 }
 
-/// A version of an object, or `latest` as the start of a history.
+/// A version of a vault object, or `latest` as the start of a version history.
 ///
-/// Azure's versions are 32 hexadecimal digits. Any text of letters, digits and `-` is taken, so
-/// that a version stays one segment of a URL.
+/// Azure's versions have 32 hexadecimal digits. Any string of letters, digits and `-` is accepted:
+/// such a version is always a single URL segment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VaultObjectVersion(String);
 
 impl VaultObjectVersion {
-    /// The version as text.
+    /// Returns the version.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -196,10 +198,10 @@ impl fmt::Display for VaultObjectVersion {
     }
 }
 
-/// Writes the parameter `objects`.
+/// Renders the parameter `objects`.
 ///
-/// A secret with an encoding and nothing else is written byte for byte as HyperShift's operators
-/// write it, with the name unquoted: the reader takes every scalar as text.
+/// An entry that has only a secret name and an encoding is rendered byte for byte as HyperShift's
+/// operators do, with the name unquoted: the provider reads every scalar as a string.
 pub(crate) fn render_objects(entries: &[VaultObjectEntry]) -> String {
     let mut text = String::from("\narray:\n");
     for entry in entries {
@@ -228,8 +230,8 @@ fn entry_fields(entry: &VaultObjectEntry) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// A name is written bare, as the reference writes it, except for the one name that is no scalar:
-/// a lone `-` begins a list, and the reference's own rendering of it cannot be read.
+/// Renders the name unquoted, as HyperShift does, except for a lone `-`. Unquoted, that name would
+/// begin a YAML list, and HyperShift's own rendering of it cannot be parsed.
 fn render_secret_name(name: &SecretName) -> String {
     if name.as_str() == "-" { single_quoted("-") } else { name.to_string() }
 }
@@ -238,7 +240,7 @@ fn single_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A problem of one object entry, with its place in the list.
+/// Creates a problem of one object entry, with the entry's index.
 pub(crate) fn entry_problem(
     index: usize,
     field: &'static str,
@@ -247,7 +249,7 @@ pub(crate) fn entry_problem(
     ParameterProblem::InvalidObject { index, field, reason: truncate_reason(reason.into()) }
 }
 
-/// A reason quotes what the class says, and that may be long.
+/// Reasons quote values of the class, which may be long.
 fn truncate_reason(mut reason: String) -> String {
     if reason.len() > MAX_REASON_BYTES {
         reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
@@ -256,5 +258,4 @@ fn truncate_reason(mut reason: String) -> String {
     reason
 }
 
-/// In bytes.
 const MAX_REASON_BYTES: usize = 512;

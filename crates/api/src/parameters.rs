@@ -1,7 +1,7 @@
-//! The parameters of a SecretProviderClass for Azure Key Vault, read and written by one type.
+//! The parameters of a SecretProviderClass for Azure Key Vault: parsing and rendering.
 //!
-//! Keys and grammar are those of the upstream provider. Keys are case-sensitive, values are
-//! trimmed, and every problem is reported at once.
+//! Keys and syntax are those of the upstream provider. Keys are case-sensitive, values are trimmed,
+//! and parsing reports all problems at once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::objects::{VaultObjectEntry, parse_objects, render_objects};
 #[cfg(test)]
 mod tests;
 
-/// What a class asks of Azure Key Vault.
+/// The parsed parameters of a SecretProviderClass for Azure Key Vault.
 ///
 /// ```
 /// use lanyard_api::parameters::{IdentityMode, ProviderParameters};
@@ -32,52 +32,52 @@ mod tests;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderParameters {
-    /// Who reads the vault.
+    /// The identity that reads the vault.
     pub identity: IdentityMode,
     /// `keyvaultName`.
     pub vault_name: VaultName,
-    /// `tenantID`, or `tenantId` where the former is empty: the tenant of the vault, which need
-    /// not be the tenant of the cluster. `adfs` on Azure Stack.
+    /// The tenant of the vault, which may differ from the cluster's tenant: `tenantID`, or
+    /// `tenantId` if the former is empty. `adfs` on Azure Stack.
     pub tenant: EntraTenantId,
-    /// `cloudName`; nothing leaves the choice to the provider, which takes the public cloud
-    /// unless it was started for another.
+    /// `cloudName`; `None` means the provider's default, which is the public cloud unless the
+    /// provider was started for another cloud.
     pub cloud: Option<Cloud>,
     /// `cloudEnvFileName`: a file with the endpoints, for Azure Stack.
     pub cloud_env_file: Option<String>,
-    /// `objects`: never empty, and no two entries write the same path.
+    /// `objects`: never empty; no two entries write the same path.
     pub objects: Vec<VaultObjectEntry>,
 }
 
-/// Who reads the vault. The modes exclude each other.
+/// The identity that reads the vault. The modes are mutually exclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdentityMode {
     /// `useVMManagedIdentity`: a managed identity of the node, through the instance metadata
     /// service.
     ManagedIdentity {
-        /// `userAssignedIdentityID`; nothing means the identity that the system assigned.
+        /// `userAssignedIdentityID`; `None` means the system-assigned identity.
         client_id: Option<EntraClientId>,
     },
-    /// `clientID` alone: the pod's service account token is exchanged.
+    /// `clientID` alone: the provider exchanges the pod's service account token.
     WorkloadIdentity {
         /// `clientID`.
         client_id: EntraClientId,
     },
-    /// `useAzureTokenProxy`: as workload identity, through the token proxy of the cluster.
+    /// `useAzureTokenProxy`: workload identity through the token proxy of the cluster.
     IdentityBinding {
         /// `clientID`.
         client_id: EntraClientId,
     },
-    /// None of them: client id and secret come from the volume's `nodePublishSecretRef`.
+    /// No mode parameter: client id and secret come from the volume's `nodePublishSecretRef`.
     ServicePrincipal,
-    /// `usePodIdentity`: the retired aad-pod-identity.
+    /// `usePodIdentity`: the retired AAD Pod Identity.
     PodIdentity,
 }
 
 impl ProviderParameters {
-    /// Reads the parameters. Keys that are not known are ignored, as the upstream provider does.
+    /// Parses the parameters. Unknown keys are ignored, as in the upstream provider.
     ///
     /// # Errors
-    /// Every problem of every key and of every entry of `objects`.
+    /// Returns every problem of every key and of every entry of `objects`.
     pub fn parse(parameters: &BTreeMap<String, String>) -> Result<Self, ParameterProblems> {
         let mut reader = ParameterReader { parameters, problems: Vec::new() };
         let identity = reader.read_identity_mode();
@@ -95,8 +95,8 @@ impl ProviderParameters {
         }
     }
 
-    /// Writes the parameters: the six keys that HyperShift's operators write for a managed
-    /// identity, and others only where the value asks for them.
+    /// Renders the parameters: the six keys that HyperShift's operators write for a managed
+    /// identity, and other keys only if the value needs them.
     pub fn to_parameters(&self) -> BTreeMap<String, String> {
         let (user_assigned, client_id) = match &self.identity {
             IdentityMode::ManagedIdentity { client_id } => (*client_id, None),
@@ -129,7 +129,7 @@ impl ProviderParameters {
     }
 }
 
-/// A problem of one parameter. [`ParameterProblem::field`] names the place.
+/// A problem of one parameter. [`ParameterProblem::field`] returns its location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterProblem {
@@ -138,10 +138,10 @@ pub enum ParameterProblem {
     Missing {
         /// The key.
         key: &'static str,
-        /// A key that differs by case only; keys are case-sensitive.
+        /// An existing key that differs only in case; keys are case-sensitive.
         similar: Option<String>,
     },
-    /// A switch is neither true nor false.
+    /// A boolean parameter is neither true nor false.
     #[error("`{key}` is `{text}`, which is neither true nor false")]
     NotBoolean {
         /// The key.
@@ -149,56 +149,57 @@ pub enum ParameterProblem {
         /// The value.
         text: String,
     },
-    /// More than one identity mode is switched on.
+    /// More than one identity mode is enabled.
     #[error("only one identity mode can be used, and {} are true", keys.join(" and "))]
     MultipleIdentityModes {
         /// The keys that are true.
         keys: Vec<&'static str>,
     },
-    /// A value has the wrong shape.
+    /// A value is invalid.
     #[error("`{key}`: {reason}")]
     Invalid {
         /// The key.
         key: &'static str,
-        /// What is wrong with the value.
+        /// The reason why the value is invalid.
         reason: String,
     },
-    /// `objects` as a whole cannot be read.
+    /// `objects` as a whole cannot be parsed.
     #[error("`objects` cannot be read: {reason}")]
     InvalidObjects {
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// `objects` asks for more than one class may.
-    #[error("`objects` has {found} {what}, and {most} is the most")]
+    /// `objects` exceeds a limit.
+    #[error("`objects` has {found} {what}; the maximum is {most}")]
     TooManyObjects {
-        /// Of what it has too many: bytes, entries, files to write.
+        /// The limited quantity: bytes, entries or files to write.
         what: &'static str,
-        /// How many it has.
+        /// The actual number.
         found: usize,
-        /// How many it may have.
+        /// The limit.
         most: usize,
     },
-    /// There are more problems in `objects` than are told.
+    /// `objects` has more problems than are listed.
     #[error("`objects` has {more} more problems")]
     MoreObjectProblems {
-        /// How many are not told.
+        /// The number of problems that are not listed.
         more: usize,
     },
-    /// An entry of `objects` is wrong.
+    /// An entry of `objects` is invalid.
     #[error("objects[{index}]{}{field}: {reason}", if field.is_empty() { "" } else { "." })]
     InvalidObject {
-        /// The place of the entry, from 0.
+        /// The index of the entry, from 0.
         index: usize,
         /// The field of the entry; empty for the entry as a whole.
         field: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 }
 
 impl ParameterProblem {
-    /// The place of the problem below `spec.parameters`: a key, or an entry of `objects`.
+    /// Returns the location of the problem below `spec.parameters`: a key, or an entry of
+    /// `objects`.
     pub fn field(&self) -> String {
         match self {
             Self::Missing { key, .. }
@@ -213,7 +214,7 @@ impl ParameterProblem {
         }
     }
 
-    /// What to do about it.
+    /// Returns the suggested fix.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Missing { similar: Some(similar), key } => {
@@ -238,12 +239,12 @@ impl ParameterProblem {
     }
 }
 
-/// Every problem of a class's parameters; never empty.
+/// All problems of a class's parameters; never empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ParameterProblems(Vec<ParameterProblem>);
 
 impl ParameterProblems {
-    /// The problems, in the order of the keys and of the entries.
+    /// Returns the problems, in the order of the keys and of the entries.
     pub fn problems(&self) -> &[ParameterProblem] {
         &self.0
     }
@@ -262,7 +263,7 @@ struct ParameterReader<'a> {
 }
 
 impl<'a> ParameterReader<'a> {
-    /// The trimmed value; nothing when it is absent or blank.
+    /// Returns the trimmed value; `None` if it is absent or blank.
     fn trimmed_value(&self, key: &str) -> Option<&'a str> {
         self.parameters.get(key).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
@@ -295,7 +296,7 @@ impl<'a> ParameterReader<'a> {
         }
     }
 
-    /// Go's `strconv.ParseBool`, with blank as false.
+    /// Parses a boolean like Go's `strconv.ParseBool`; a blank value is false.
     fn read_boolean(&mut self, key: &'static str) -> Option<bool> {
         match self.trimmed_value(key).unwrap_or("false") {
             "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
@@ -319,7 +320,7 @@ impl<'a> ParameterReader<'a> {
         cloud
     }
 
-    /// The value under the first of the keys that has one.
+    /// Parses the value of the first key that has one.
     fn read_required<T: std::str::FromStr<Err: fmt::Display>>(
         &mut self,
         keys: &[&'static str],
@@ -335,7 +336,7 @@ impl<'a> ParameterReader<'a> {
         None
     }
 
-    /// The value, if the key has one.
+    /// Parses the value if the key has one.
     fn read_optional<T: std::str::FromStr<Err: fmt::Display>>(
         &mut self,
         key: &'static str,
@@ -352,5 +353,5 @@ impl<'a> ParameterReader<'a> {
     }
 }
 
-/// The problem is among the reader's problems.
+/// Marker error: the reader has already recorded the problem.
 struct ProblemRecorded;

@@ -4,28 +4,28 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What one volume of one pod holds, as the node that mounted it tells it.
+/// The content of one mounted volume of one pod, as reported by the node that mounted it.
 ///
-/// API `secrets-store.csi.x-k8s.io/v1`. There is no `spec`, and the status is no subresource. The
-/// schema prunes what it does not know, so everything of ours lies in the annotation
-/// [`SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION`]. Fields that this type does not know are kept as
-/// they came.
+/// API `secrets-store.csi.x-k8s.io/v1`. The kind has no `spec`, and its status is no subresource.
+/// The API server prunes fields that the schema does not define, so lanyard stores its own data in
+/// the annotation [`SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION`]. Unknown fields are
+/// preserved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretProviderClassPodStatus {
-    /// Always [`SecretProviderClassPodStatus::API_VERSION`] in what lanyard writes.
+    /// Always [`SecretProviderClassPodStatus::API_VERSION`] in objects that lanyard writes.
     #[serde(default)]
     pub api_version: String,
-    /// Always [`SecretProviderClassPodStatus::KIND`] in what lanyard writes.
+    /// Always [`SecretProviderClassPodStatus::KIND`] in objects that lanyard writes.
     #[serde(default)]
     pub kind: String,
-    /// Name, namespace, the label of the node, the pod as the only owner.
+    /// Name, namespace, the node label, and the pod as the only owner.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is mounted.
+    /// The mounted volume.
     #[serde(default)]
     pub status: SecretProviderClassPodStatusStatus,
-    /// Fields that this type does not know.
+    /// Fields that this type does not define, preserved as they were read.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -34,23 +34,23 @@ pub struct SecretProviderClassPodStatus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretProviderClassPodStatusStatus {
-    /// The pod, in the namespace of the object.
+    /// The name of the pod, in the namespace of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_name: Option<String>,
-    /// The class, in the namespace of the object.
+    /// The name of the SecretProviderClass, in the namespace of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_provider_class_name: Option<String>,
-    /// Where the volume is mounted on the node. Whoever may write the object may write anything
-    /// here: it is never a path to read from or to write to (CVE-2020-8568).
+    /// The mount path on the node. Any user who may write the object can put any value here, so it
+    /// must never be used as a path to read or write (CVE-2020-8568).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_path: Option<String>,
-    /// Whether it is mounted: true from the first write on.
+    /// Whether the volume is mounted: true after the first write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mounted: Option<bool>,
     /// The objects in the volume, sorted by id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<SecretProviderClassObject>,
-    /// Fields that this type does not know.
+    /// Fields that this type does not define, preserved as they were read.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -59,13 +59,13 @@ pub struct SecretProviderClassPodStatusStatus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretProviderClassObject {
-    /// The id: of Key Vault `<type>/<name>`, and `/<index>` in a history.
+    /// The id: for Key Vault, `<type>/<name>`, followed by `/<index>` in a version history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Fields that this type does not know.
+    /// Fields that this type does not define, preserved as they were read.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -75,9 +75,9 @@ impl SecretProviderClassPodStatus {
     pub const API_VERSION: &str = "secrets-store.csi.x-k8s.io/v1";
     /// `kind`.
     pub const KIND: &str = "SecretProviderClassPodStatus";
-    /// The label with the name of the node, by which each node finds its own.
+    /// The label with the node name, by which each node selects its own objects.
     pub const NODE_NAME_LABEL: &str = "internal.secrets-store.csi.k8s.io/node-name";
-    /// The annotation with what lanyard knows about the volume beyond the status, as JSON.
+    /// The annotation with lanyard's [`VolumeStatusReport`](crate::VolumeStatusReport), as JSON.
     pub const VOLUME_REPORT_ANNOTATION: &str = "lanyard.dev/volume-facts";
 }
 

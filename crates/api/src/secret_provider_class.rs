@@ -8,26 +8,26 @@ use serde_json::{Map, Value};
 
 use crate::parameters::{ParameterProblems, ProviderParameters};
 
-/// A class of volumes: the provider that fills them and its parameters.
+/// A SecretProviderClass: the provider that supplies the files of a volume, and its parameters.
 ///
-/// API `secrets-store.csi.x-k8s.io/v1`. The schema requires nothing and has no status worth
-/// reading; fields that this type does not know are kept as they came.
+/// API `secrets-store.csi.x-k8s.io/v1`. The schema has no required fields, and the status is not
+/// used. Unknown fields are preserved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretProviderClass {
-    /// Always [`SecretProviderClass::API_VERSION`] in what lanyard writes.
+    /// Always [`SecretProviderClass::API_VERSION`] in objects that lanyard writes.
     #[serde(default)]
     pub api_version: String,
-    /// Always [`SecretProviderClass::KIND`] in what lanyard writes.
+    /// Always [`SecretProviderClass::KIND`] in objects that lanyard writes.
     #[serde(default)]
     pub kind: String,
     /// Name, namespace, labels, annotations, owners.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What the class says.
+    /// The provider and its parameters.
     #[serde(default)]
     pub spec: SecretProviderClassSpec,
-    /// Fields that this type does not know.
+    /// Fields that this type does not define, preserved as they were read.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -36,21 +36,21 @@ pub struct SecretProviderClass {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretProviderClassSpec {
-    /// The provider: the name of its socket, `azure` for Key Vault.
+    /// The name of the provider, which is also the name of its socket; `azure` for Key Vault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The provider's parameters; [`ProviderParameters`] reads and writes those of `azure`.
+    /// The provider's parameters; [`ProviderParameters`] parses and renders those of `azure`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<BTreeMap<String, String>>,
-    /// Kubernetes Secrets to keep in step with the mounted files.
+    /// Kubernetes Secrets to synchronize with the mounted files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_objects: Vec<SecretObject>,
-    /// Fields that this type does not know.
+    /// Fields that this type does not define, preserved as they were read.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
-/// A Kubernetes Secret to keep in step with mounted files.
+/// A Kubernetes Secret to synchronize with mounted files.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretObject {
@@ -66,26 +66,26 @@ pub struct SecretObject {
     /// Annotations of the Secret.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Which file becomes which key.
+    /// The files to copy, each with its key in the Secret.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<SecretObjectData>,
-    /// Fields that this type does not know.
+    /// Fields that this type does not define, preserved as they were read.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
-/// A file that becomes a key of a Secret.
+/// A mounted file that is copied to a key of a Secret.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretObjectData {
-    /// The path of the file in the mount: the alias or the name of the object, with `/<index>`
-    /// for one version of a history.
+    /// The path of the file in the mount: the alias or the name of the object, followed by
+    /// `/<index>` for one version of a history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_name: Option<String>,
     /// The key in the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Fields that this type does not know.
+    /// Fields that this type does not define, preserved as they were read.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -95,10 +95,10 @@ impl SecretProviderClass {
     pub const API_VERSION: &str = "secrets-store.csi.x-k8s.io/v1";
     /// `kind`.
     pub const KIND: &str = "SecretProviderClass";
-    /// The provider of Azure Key Vault.
+    /// The name of the Azure Key Vault provider.
     pub const AZURE_PROVIDER: &str = "azure";
 
-    /// The class for Azure Key Vault with these parameters.
+    /// Creates a class for Azure Key Vault with these parameters.
     pub fn for_azure(metadata: ObjectMeta, parameters: &ProviderParameters) -> Self {
         Self {
             api_version: Self::API_VERSION.to_owned(),
@@ -113,11 +113,11 @@ impl SecretProviderClass {
         }
     }
 
-    /// Reads the parameters of a class for Azure Key Vault. Whether the class is one says
-    /// `spec.provider`, which this does not look at.
+    /// Parses the parameters of a class for Azure Key Vault. Does not check that `spec.provider` is
+    /// `azure`.
     ///
     /// # Errors
-    /// Every problem of the parameters.
+    /// Returns every problem of the parameters.
     pub fn parse_parameters(&self) -> Result<ProviderParameters, ParameterProblems> {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
         ProviderParameters::parse(self.spec.parameters.as_ref().unwrap_or(&NONE))

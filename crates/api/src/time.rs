@@ -1,9 +1,9 @@
-//! Times as Kubernetes writes them.
+//! Timestamps in the precision of the Kubernetes API.
 
 use jiff::Timestamp;
 
-/// The time as `metav1.Time` keeps it: without parts of a second, which are cut and not rounded, so
-/// that no time is told before it has come.
+/// Truncates a timestamp to whole seconds, the precision of `metav1.Time`. It never rounds up, so
+/// that no reported time lies in the future.
 pub fn truncate_to_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -1,49 +1,50 @@
-//! What a node knows about a volume beyond the pod status.
+//! The report of a node about a volume, beyond the fields of the pod status.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What the node knows about a volume: the annotation
-/// [`VOLUME_REPORT_ANNOTATION`](crate::SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION) of the pod status, as JSON.
-/// What is absent is unknown.
+/// The report of a node about a volume, stored as JSON in the annotation
+/// [`VOLUME_REPORT_ANNOTATION`](crate::SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION) of
+/// the pod status. An absent field is unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeStatusReport {
-    /// The last hop that is known to be good.
+    /// The name of the last hop that succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_good_hop: Option<String>,
-    /// The code of what is wrong, while something is.
+    /// The outcome code of the current failure; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// The code of what it came from, where the outcome says what was done about it.
+    /// The outcome code of the cause, if `outcome` describes the reaction to a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Since when it is wrong.
+    /// The time at which the failure started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// What was tried and what came back when it began. It stays as it is while the outcome does.
+    /// The attempted operation and the response at the start of the failure. The message stays
+    /// unchanged while the outcome does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What is known about each object.
+    /// The reports about the objects of the volume.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectStatusReport>,
 }
 
-/// What the node knows about one object of a volume; never the value.
+/// The report of a node about one object of a volume. It never contains the object's value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectStatusReport {
-    /// The id, as in the status.
+    /// The object's id, as in the pod status.
     pub id: String,
-    /// The version that is mounted.
+    /// The mounted version.
     pub version: String,
-    /// When what it holds begins to be valid.
+    /// The start of the validity of the object's content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
-    /// When what it holds ends to be valid.
+    /// The expiry of the object's content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Timestamp>,
-    /// From when on a newer one is to be expected.
+    /// The time from which a newer version is expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_after: Option<Timestamp>,
 }

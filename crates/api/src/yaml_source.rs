@@ -1,8 +1,8 @@
-//! YAML whose scalars keep their source text.
+//! A YAML tree whose scalars keep their source text.
 //!
-//! The Key Vault provider reads every scalar of an object entry as text: an unquoted `0644` is
-//! the text `0644` and not a number, an unquoted `true` is a name like any other. A typed YAML
-//! reader has lost that text by the time it answers.
+//! The Key Vault provider reads every scalar of an object entry as a string: an unquoted `0644` is
+//! the string `0644` and not a number, and an unquoted `true` is an ordinary name. A typed YAML
+//! deserializer discards that source text.
 
 use std::collections::HashSet;
 
@@ -11,28 +11,28 @@ use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError}
 /// A node of a YAML document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum YamlNode {
-    /// A scalar and its text; `plain` when it was written without quotes and not as a block.
+    /// A scalar and its text; `is_plain` if it is neither quoted nor a block scalar.
     Scalar { text: String, is_plain: bool },
     /// A list.
     Sequence(Vec<Self>),
-    /// A mapping in the order of the source; its keys are distinct.
+    /// A mapping in source order; its keys are unique.
     Mapping(Vec<(String, Self)>),
 }
 
-/// A text is not the YAML that can be read here.
+/// The text is not valid YAML, or uses YAML that is not supported here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {reason}")]
 pub(crate) struct YamlSourceError {
-    /// The line in the text, from 1.
+    /// The line, from 1.
     pub(crate) line: usize,
-    /// The column in the line, from 1.
+    /// The column, from 1.
     pub(crate) column: usize,
-    /// What is wrong there.
+    /// The reason.
     pub(crate) reason: String,
 }
 
 impl YamlNode {
-    /// What kind of node it is, with its article.
+    /// Returns the kind of the node with an article, for messages.
     pub(crate) fn kind_with_article(&self) -> &'static str {
         match self {
             Self::Scalar { .. } => "a scalar",
@@ -48,7 +48,7 @@ impl YamlNode {
     }
 }
 
-/// Reads the first document of `text`; an empty text is a null.
+/// Parses the first document of `text`. An empty text is a null.
 pub(crate) fn parse_yaml_node(text: &str) -> Result<YamlNode, YamlSourceError> {
     let mut reader = YamlNodeReader { parser: Parser::new_from_str(text), line: 1, column: 1 };
     match reader.next_node_event()? {
@@ -57,7 +57,8 @@ pub(crate) fn parse_yaml_node(text: &str) -> Result<YamlNode, YamlSourceError> {
     }
 }
 
-/// The path of the node that begins at a line and column (both from 1), as `spec.list[0].name`.
+/// Returns the path of the node that begins at a line and column (both from 1), such as
+/// `spec.list[0].name`.
 pub(crate) fn field_path_at(text: &str, line: u64, column: u64) -> Option<String> {
     let mut frames: Vec<CollectionFrame> = Vec::new();
     for event in Parser::new_from_str(text) {
@@ -95,15 +96,15 @@ pub(crate) fn field_path_at(text: &str, line: u64, column: u64) -> Option<String
     None
 }
 
-/// Where a reader is in a collection.
+/// The position of the parser in a collection.
 enum CollectionFrame {
-    /// The key whose value is being read.
+    /// The key whose value is being parsed.
     Mapping(Option<String>),
-    /// The index of the item that is being read.
+    /// The index of the item that is being parsed.
     Sequence(usize),
 }
 
-/// A value was read.
+/// Advances the innermost collection past a value.
 fn finish_value(frames: &mut [CollectionFrame]) {
     match frames.last_mut() {
         Some(CollectionFrame::Mapping(key)) => *key = None,
@@ -129,14 +130,14 @@ fn join_field_path(frames: &[CollectionFrame]) -> String {
     path
 }
 
-/// Whether readers of YAML take an unquoted scalar for a text, and not for a null, a boolean, a
-/// number or a date. What YAML 1.1 reads counts, because Kubernetes tools read that.
+/// Returns whether YAML parsers read an unquoted scalar as a string, and not as a null, a boolean,
+/// a number or a date. The rules are those of YAML 1.1, which Kubernetes tools use.
 ///
 /// ```
-/// use lanyard_api::reads_as_text;
+/// use lanyard_api::is_unquoted_yaml_string;
 ///
-/// assert!(reads_as_text("harbour-disk"));
-/// assert!(!reads_as_text("0644") && !reads_as_text("yes") && !reads_as_text("1e5"));
+/// assert!(is_unquoted_yaml_string("harbour-disk"));
+/// assert!(["0644", "yes", "1e5"].iter().all(|text| !is_unquoted_yaml_string(text)));
 /// ```
 pub fn is_unquoted_yaml_string(scalar: &str) -> bool {
     const WORDS: [&str; 10] = ["~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"];
@@ -163,7 +164,7 @@ struct YamlNodeReader<'text> {
 }
 
 impl<'text> YamlNodeReader<'text> {
-    /// The next event that is part of a node.
+    /// Returns the next event that is part of a node.
     fn next_node_event(&mut self) -> Result<Option<Event<'text>>, YamlSourceError> {
         for event in self.parser.by_ref() {
             let (event, span) = event.map_err(|error| scan_error(&error))?;
@@ -182,7 +183,7 @@ impl<'text> YamlNodeReader<'text> {
         Ok(None)
     }
 
-    /// The nodes are as deep as the parser lets them be: 255 levels.
+    /// The parser limits the nesting depth to 255 levels, which bounds the recursion.
     fn read_node(&mut self, event: Event<'text>) -> Result<YamlNode, YamlSourceError> {
         match event {
             Event::Scalar(text, style, _, tag) => {
@@ -215,7 +216,7 @@ impl<'text> YamlNodeReader<'text> {
                 Some(_) => return Err(self.error_at_position("a key is not a scalar".to_owned())),
             };
             if !known.insert(key.clone()) {
-                return Err(self.error_at_position(format!("the key `{key}` is there twice")));
+                return Err(self.error_at_position(format!("duplicate key `{key}`")));
             }
             let Some(event) = self.next_node_event()? else {
                 return Ok(YamlNode::Mapping(entries));
@@ -318,7 +319,7 @@ mod tests {
     #[test]
     fn errors_name_line_and_column() {
         let error = parse_yaml_node("a: 1\nb: 2\na: 3\n").unwrap_err();
-        assert_eq!(error.to_string(), "line 3, column 1: the key `a` is there twice");
+        assert_eq!(error.to_string(), "line 3, column 1: duplicate key `a`");
         let error = parse_yaml_node("a: &x 1\nb: *x").unwrap_err();
         assert_eq!(error.to_string(), "line 2, column 4: an alias cannot be used here");
         assert_eq!(parse_yaml_node("a: 1\nb: [1\n").unwrap_err().line, 2);

@@ -1,4 +1,4 @@
-//! The custom resource definitions of the chart and the wire types say the same.
+//! The CRDs in the chart and the Rust API types have the same fields.
 
 #![cfg(test)]
 
@@ -23,7 +23,7 @@ fn schema_of_version<'a>(definition: &'a Value, version: &str) -> &'a Value {
     &found["schema"]["openAPIV3Schema"]
 }
 
-/// The paths of all leaves of a value; lists and free maps count as one.
+/// Collects the paths of all leaves of a value; a list or a free-form map counts as one leaf.
 fn collect_value_paths(value: &Value, at: &str, paths: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
@@ -52,7 +52,7 @@ fn collect_schema_paths(schema: &Value, at: &str, paths: &mut BTreeSet<String>) 
     }
 }
 
-/// An object of which every field that the type knows is set; free maps hold the key `any`.
+/// An object with every field of the type set; free-form maps contain the key `any`.
 fn class_with_all_fields() -> Value {
     let map = || BTreeMap::from([("any".to_owned(), "x".to_owned())]);
     let data = SecretObjectData {

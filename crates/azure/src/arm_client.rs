@@ -1,4 +1,4 @@
-//! Calls of Azure Resource Manager.
+//! Requests to Azure Resource Manager.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct ArmClient {
 }
 
 impl ArmClient {
-    /// A client for `credential` in the cloud with these endpoints.
+    /// Creates a client for `credential` in the cloud with these endpoints.
     pub fn new(
         endpoints: &CloudEndpoints,
         credential: Arc<dyn TokenCredential>,
@@ -32,7 +32,7 @@ impl ArmClient {
         arm_scope(endpoints)
     }
 
-    /// GET of `path` (a resource id or a collection below one) in `api_version`.
+    /// Sends a GET request for `path` (a resource id or a collection below one) in `api_version`.
     pub async fn fetch(
         &self,
         path: &str,

@@ -1,4 +1,4 @@
-//! Requests with the token of one identity, and what services answer to them.
+//! An HTTP client that authenticates as one identity, and the errors of Azure services.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::error_details::AzureErrorDetails;
 use crate::rate_limited_client::ThrottledError;
 use crate::transport::AzureTransport;
 
-/// Makes requests for one identity and one audience.
+/// Sends requests for one identity and one token scope.
 #[derive(Debug, Clone)]
 pub struct AuthenticatedClient {
     pipeline: Pipeline,
@@ -26,101 +26,102 @@ pub struct AuthenticatedClient {
 pub struct AzureResponse {
     /// The HTTP status.
     pub status: u16,
-    /// The body, JSON where there is one.
+    /// The JSON body; null if it is empty.
     pub body: serde_json::Value,
 }
 
-/// A service did not do what was asked.
+/// A request to an Azure service failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AzureCallError {
-    /// The target is not one that can be called.
-    #[error("`{target}` cannot be called")]
+    /// The target is not a valid URL or resource id.
+    #[error("`{target}` is not a valid target")]
     InvalidTarget {
         /// The target as it was given.
         target: String,
     },
-    /// No token could be had.
+    /// The credential returned no token.
     #[error("no token for {target}")]
     Token {
-        /// What was asked for: method, host and path.
+        /// The target: method, host and path.
         target: String,
-        /// Why there is no token.
+        /// The error of the credential.
         #[source]
         source: azure_core::Error,
     },
-    /// The token was not accepted (HTTP 401).
+    /// The service rejected the token (HTTP 401).
     #[error("{target}: 401 {code}: {message}")]
     Unauthorized {
-        /// What was asked for.
+        /// The target: method, host and path.
         target: String,
-        /// The service's code.
+        /// The error code of the service.
         code: String,
-        /// The service's words.
+        /// The error message of the service.
         message: String,
     },
     /// The identity lacks a permission (HTTP 403).
     #[error("{target}: 403 {code}: {message}")]
     Forbidden {
-        /// What was asked for.
+        /// The target: method, host and path.
         target: String,
-        /// The service's code.
+        /// The error code of the service.
         code: String,
-        /// The service's words; they name the action and the scope.
+        /// The error message of the service; it names the action and the scope.
         message: String,
     },
-    /// There is no such object (HTTP 404). The right to read it was there, unless the code is of
-    /// the subscription: that is looked up first.
+    /// The resource does not exist (HTTP 404). The identity has the permission to read it, unless
+    /// the code concerns the subscription: Azure checks that the subscription exists before the
+    /// permission.
     #[error("{target}: 404 {code}: {message}")]
     NotFound {
-        /// What was asked for.
+        /// The target: method, host and path.
         target: String,
-        /// The service's code.
+        /// The error code of the service.
         code: String,
-        /// The service's words.
+        /// The error message of the service.
         message: String,
     },
-    /// The service asked to be left alone (HTTP 429, or a cool-down still running).
+    /// The service throttles requests (HTTP 429), or the transport sends it no requests for a while.
     #[error("{target}: throttled{}", pause.map(|p| format!(" for {}s", p.as_secs())).unwrap_or_default())]
     Throttled {
-        /// What was asked for.
+        /// The target: method, host and path.
         target: String,
-        /// For how long, if the service said so.
+        /// The time until the next request is allowed, if the service named one.
         pause: Option<Duration>,
     },
-    /// Another refusal.
+    /// Any other error status.
     #[error("{target}: {status} {code}: {message}")]
     UnexpectedStatus {
-        /// What was asked for.
+        /// The target: method, host and path.
         target: String,
         /// The HTTP status.
         status: u16,
-        /// The service's code.
+        /// The error code of the service.
         code: String,
-        /// The service's words.
+        /// The error message of the service.
         message: String,
     },
-    /// A success whose body is not JSON: something else answered.
+    /// A success status with a body that is not JSON: a proxy or gateway answered.
     #[error("{target}: {status}, but the body is not what the service sends")]
     Malformed {
-        /// What was asked for.
+        /// The target: method, host and path.
         target: String,
         /// The HTTP status.
         status: u16,
     },
-    /// The reply did not arrive.
+    /// No reply arrived.
     #[error("{target}: no reply")]
     Unreachable {
-        /// What was asked for.
+        /// The target: method, host and path.
         target: String,
-        /// What broke.
+        /// The error of the connection.
         #[source]
         source: azure_core::Error,
     },
 }
 
 impl AzureCallError {
-    /// The HTTP status that came back, where one did.
+    /// The HTTP status, if the service replied with an error.
     pub const fn status(&self) -> Option<u16> {
         match self {
             Self::Unauthorized { .. } => Some(401),
@@ -131,7 +132,7 @@ impl AzureCallError {
         }
     }
 
-    /// The service's code, where one came back.
+    /// The error code, if the service replied with an error.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Unauthorized { code, .. }
@@ -148,7 +149,7 @@ impl AzureCallError {
             Self::InvalidTarget { .. } => {
                 "give a resource id beginning with /subscriptions/, or an https URL of ARM or a vault"
             }
-            Self::Token { .. } => "see why Entra refused: the cause names its code and next step",
+            Self::Token { .. } => "check the cause: it contains Entra's error code and a hint",
             Self::Unauthorized { .. } => {
                 "compare the token's audience and tenant with the subscription's"
             }
@@ -158,7 +159,7 @@ impl AzureCallError {
             Self::NotFound { code, .. } if code.contains("Subscription") => {
                 "check the subscription id, and that the token's tenant is the subscription's"
             }
-            Self::NotFound { .. } => "the permission is there; check the names in the id",
+            Self::NotFound { .. } => "the identity has the permission; check the names in the id",
             Self::Malformed { .. } => {
                 "check that no proxy or gateway answers in the service's place"
             }
@@ -166,14 +167,14 @@ impl AzureCallError {
             Self::UnexpectedStatus { code, .. } if code.starts_with("MissingApiVersion") => {
                 "add ?api-version=... to the URL"
             }
-            Self::UnexpectedStatus { .. } => "see the code of the service",
+            Self::UnexpectedStatus { .. } => "look up the error code in the documentation of the service",
             Self::Unreachable { .. } => "check HTTPS_PROXY, DNS and the trusted roots",
         }
     }
 }
 
 impl AuthenticatedClient {
-    /// A caller with tokens of `credential` for `scope`.
+    /// Creates a client that sends tokens of `credential` for `scope`.
     pub fn new(
         scope: String,
         credential: Arc<dyn TokenCredential>,
@@ -190,14 +191,14 @@ impl AuthenticatedClient {
         Self { pipeline }
     }
 
-    /// The scope of tokens for a URL of Azure Resource Manager, of a vault or of a managed HSM, in
-    /// any cloud.
+    /// The token scope for a URL of Azure Resource Manager, a vault or a managed HSM in any cloud;
+    /// `None` for other hosts.
     pub fn scope_of(url: &Url) -> Option<String> {
         let known = Cloud::ALL.into_iter().filter_map(Cloud::endpoints);
         known.into_iter().find_map(|endpoints| Self::scope_in_cloud(url, endpoints))
     }
 
-    /// The same in the cloud with these endpoints alone.
+    /// The token scope for such a URL in the cloud with these endpoints.
     pub fn scope_in_cloud(url: &Url, endpoints: &CloudEndpoints) -> Option<String> {
         let host = url.host_str()?;
         if host.eq_ignore_ascii_case(endpoints.arm_host) {
@@ -208,26 +209,26 @@ impl AuthenticatedClient {
         suffixes.into_iter().find(is_in).map(|suffix| format!("https://{suffix}/.default"))
     }
 
-    /// GET of a URL.
+    /// Sends a GET request.
     pub async fn fetch(&self, url: &Url) -> Result<AzureResponse, AzureCallError> {
         self.send(Method::Get, url, None).await
     }
 
-    /// A request with any method; a body is sent as JSON.
+    /// Sends a request with any method, and `body` as JSON.
     pub async fn send(
         &self,
         method: Method,
         url: &Url,
         body: Option<&serde_json::Value>,
     ) -> Result<AzureResponse, AzureCallError> {
-        // Neither in messages: a query may carry a signature, a URL a password.
-        let place = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
+        // Messages name only host and path: a query may contain a signature, and a URL a password.
+        let location = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
         if url.scheme() != "https" {
             return Err(AzureCallError::InvalidTarget {
-                target: format!("{}://{place}", url.scheme()),
+                target: format!("{}://{location}", url.scheme()),
             });
         }
-        let target = format!("{method} {place}");
+        let target = format!("{method} {location}");
         let mut request = Request::new(url.clone(), method);
         request.insert_header("accept", "application/json");
         if let Some(body) = body {
@@ -242,8 +243,8 @@ impl AuthenticatedClient {
     }
 }
 
-/// The audience of Azure Resource Manager carries a trailing slash, so the scope has two, as in
-/// the Azure SDK for Go.
+/// The token scope of Azure Resource Manager. Its audience ends with a slash, so the scope contains
+/// two, as in the Azure SDK for Go.
 pub(crate) fn arm_scope(endpoints: &CloudEndpoints) -> String {
     format!("{}//.default", endpoints.arm_audience)
 }
@@ -254,7 +255,7 @@ fn call_error_from_send(target: &str, source: azure_core::Error) -> AzureCallErr
         return AzureCallError::Token { target, source };
     }
     match ThrottledError::of(&source) {
-        Some(cooling) => AzureCallError::Throttled { target, pause: Some(cooling.remaining) },
+        Some(error) => AzureCallError::Throttled { target, pause: Some(error.remaining) },
         None => AzureCallError::Unreachable { target, source },
     }
 }
@@ -272,9 +273,9 @@ fn parse_response(target: &str, response: &RawResponse) -> Result<AzureResponse,
         };
     }
     let target = target.to_owned();
-    let refusal = AzureErrorDetails::parse(bytes);
-    let code = refusal.most_specific_code().unwrap_or("(no code)").to_owned();
-    let message = refusal.message;
+    let details = AzureErrorDetails::parse(bytes);
+    let code = details.most_specific_code().unwrap_or("(no code)").to_owned();
+    let message = details.message;
     Err(match status {
         401 => AzureCallError::Unauthorized { target, code, message },
         403 => AzureCallError::Forbidden { target, code, message },

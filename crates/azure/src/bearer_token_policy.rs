@@ -1,4 +1,4 @@
-//! The bearer token on each request.
+//! A pipeline policy that adds a bearer token to each request.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use azure_core::http::headers::AUTHORIZATION;
 use azure_core::http::policies::{Policy, PolicyResult};
 use azure_core::http::{Context, Request};
 
-/// Puts the credential's token on each request.
+/// Adds the credential's token to each request.
 ///
-/// The SDK's own policy keeps a token of its own; ours does not sit a second cache on top of the
-/// credential's, so a rotated or revoked token is never served from here.
+/// Unlike the SDK's policy, this one does not cache tokens: the credential caches them, so a
+/// rotated or revoked token is never sent from a second cache.
 #[derive(Debug)]
 pub struct BearerTokenPolicy {
     credential: Arc<dyn TokenCredential>,
@@ -20,7 +20,7 @@ pub struct BearerTokenPolicy {
 }
 
 impl BearerTokenPolicy {
-    /// The tokens of `credential` for `scope`, over https only.
+    /// Creates a policy for tokens of `credential` for `scope`. It rejects URLs that are not https.
     pub fn new(credential: Arc<dyn TokenCredential>, scope: String) -> Self {
         Self { credential, scope }
     }

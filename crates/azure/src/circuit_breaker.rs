@@ -1,20 +1,21 @@
-//! When a host that fails again and again is left alone: a pure decision.
+//! A circuit breaker: decides when a failing host gets no requests. Pure, without I/O.
 
 use std::time::Duration;
 
-/// When a host is left alone because it fails, and for how long.
+/// When a failing host gets no more requests, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CircuitBreakerPolicy {
-    /// After how many failures in a row; at least 1. A reply that refuses is no failure.
+    /// The number of consecutive failures that opens the breaker; at least 1. A 4xx reply is not a
+    /// failure.
     pub failure_threshold: u32,
-    /// The first pause; it doubles with each probe that fails.
+    /// The first pause; it doubles with each failed probe.
     pub initial_pause: Duration,
-    /// No pause is longer.
+    /// The longest pause.
     pub max_pause: Duration,
 }
 
 impl Default for CircuitBreakerPolicy {
-    /// Eight failures are two requests with all of their repetitions.
+    /// Eight failures: two requests with all of their retries.
     fn default() -> Self {
         Self {
             failure_threshold: 8,
@@ -24,7 +25,7 @@ impl Default for CircuitBreakerPolicy {
     }
 }
 
-/// What is known about the failures of one host. Times are monotonic.
+/// The circuit breaker of one host. Times are monotonic.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CircuitBreaker {
     consecutive_failures: u32,
@@ -33,7 +34,7 @@ pub(crate) struct CircuitBreaker {
     state: BreakerState,
 }
 
-/// Tells a probe from other requests, and from other probes.
+/// Identifies a probe request among other requests and earlier probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BreakerProbe(u32);
 
@@ -42,27 +43,28 @@ enum BreakerState {
     /// Requests are sent.
     #[default]
     Closed,
-    /// None is sent before that time.
+    /// No request is sent before `until`.
     Open { until: Duration },
-    /// One is under way to see whether the host is back. It is given up at that time, should it
-    /// not come back.
+    /// A probe request is in flight. If it has no result by `until`, the next request becomes a
+    /// probe.
     Probing { probe: BreakerProbe, until: Duration },
 }
 
 impl CircuitBreaker {
-    /// How long no request may be sent; zero when one may.
+    /// How long no request may be sent; zero if one may be sent now.
     pub(crate) fn remaining_pause(&self, now: Duration) -> Duration {
         match self.state {
             BreakerState::Closed => Duration::ZERO,
             BreakerState::Open { until } => until.saturating_sub(now),
-            // It will be known soon.
+            // The probe's result is expected soon, so callers check again after a short interval.
             BreakerState::Probing { until, .. } => {
                 until.saturating_sub(now).min(PROBE_POLL_INTERVAL)
             }
         }
     }
 
-    /// A request is sent. After a pause it is the probe, and no other goes with it.
+    /// Records that a request is sent. After a pause, the first request becomes the probe, which is
+    /// returned.
     pub(crate) fn begin_request(&mut self, now: Duration) -> Option<BreakerProbe> {
         if matches!(self.state, BreakerState::Closed) {
             return None;
@@ -73,22 +75,22 @@ impl CircuitBreaker {
         Some(probe)
     }
 
-    /// Whoever sent the probe does not wait for it any more: the next request is one.
+    /// Records that the caller dropped the probe request; the next request becomes a probe.
     pub(crate) fn abandon_probe(&mut self, gone: BreakerProbe, now: Duration) {
         if matches!(self.state, BreakerState::Probing { probe, .. } if probe == gone) {
             self.state = BreakerState::Open { until: now };
         }
     }
 
-    /// The host answered.
+    /// Records a reply that is not a failure.
     pub(crate) fn record_success(&mut self) {
-        // A probe that is still under way must not be taken for a later one.
+        // Keep the counter, so that a probe in flight is never confused with a later one.
         *self = Self { probes: self.probes, ..Self::default() };
     }
 
-    /// The host failed a request, which may have been the probe; true if it is left alone from now
-    /// on. `jitter` lies in 0..=1 and stretches the pause to 80..=120 %, so that the nodes of a
-    /// fleet do not probe together.
+    /// Records a failed request, which may have been the probe; returns whether the breaker opens.
+    /// `jitter`, in 0..=1, scales the pause to 80 to 120 %, so that the nodes of a fleet do not
+    /// probe at the same time.
     pub(crate) fn record_failure(
         &mut self,
         now: Duration,
@@ -99,7 +101,7 @@ impl CircuitBreaker {
         self.consecutive_failures = self.consecutive_failures.saturating_add(1);
         let opens = match self.state {
             BreakerState::Closed => self.consecutive_failures >= policy.failure_threshold.max(1),
-            // One that was sent before it opened says nothing about the host now.
+            // A request that was sent before the breaker opened says nothing about the host now.
             BreakerState::Probing { probe, .. } => sent == Some(probe),
             BreakerState::Open { .. } => false,
         };
@@ -113,9 +115,9 @@ impl CircuitBreaker {
     }
 }
 
-/// After which time others look again whether a probe came back.
+/// How soon other callers check again for the result of a probe.
 const PROBE_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Longer than any request takes.
+/// The time limit of a probe; longer than the longest request.
 const PROBE_TIMEOUT: Duration = Duration::from_mins(2);
 
 #[cfg(test)]
@@ -158,7 +160,7 @@ mod tests {
         assert_eq!(breaker.remaining_pause(seconds(10)), Duration::ZERO);
         let probe = breaker.begin_request(seconds(10));
         assert_eq!(breaker.remaining_pause(seconds(10)), PROBE_POLL_INTERVAL);
-        // Under way since before it opened.
+        // This request was sent before the breaker opened.
         assert!(!breaker.record_failure(seconds(10), POLICY, 0.5, None));
         assert!(breaker.record_failure(seconds(11), POLICY, 0.5, probe));
         assert_eq!(breaker.remaining_pause(seconds(11)), seconds(20));
@@ -188,7 +190,7 @@ mod tests {
         breaker.abandon_probe(given_up, seconds(12));
         assert_eq!(breaker.remaining_pause(seconds(12)), Duration::ZERO);
         let next = breaker.begin_request(seconds(12));
-        // It is gone already.
+        // The abandoned probe is gone already, so nothing changes.
         breaker.abandon_probe(given_up, seconds(13));
         assert_eq!(breaker.remaining_pause(seconds(13)), PROBE_POLL_INTERVAL);
         assert!(breaker.record_failure(seconds(13), POLICY, 0.5, next));

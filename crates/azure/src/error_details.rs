@@ -1,17 +1,17 @@
-//! What a service says about a request that it refused: the error object of Azure's REST guidelines.
+//! Error replies of Azure services, in the format of the Azure REST API guidelines.
 
 use lanyard_credential::reply;
 use serde::Deserialize;
 
-/// What a service said, with nothing secret in it and cut to a line.
+/// The details of an error reply, on one line each and without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AzureErrorDetails {
-    /// The code.
+    /// The error code.
     pub code: Option<String>,
-    /// A vault says here what it means by `Forbidden`.
+    /// The inner error code. Vaults use it to distinguish the reasons of `Forbidden`.
     pub inner_code: Option<String>,
-    /// The words, or the beginning of a page that no service of Azure sends: a proxy may answer with
-    /// one of its own, which says whose it is.
+    /// The error message, or the beginning of the body if it has another format, for example that
+    /// of a proxy's error page.
     pub message: String,
 }
 
@@ -29,12 +29,13 @@ struct AzureErrorObject {
 }
 
 impl AzureErrorDetails {
-    /// Reads the body of a reply.
+    /// Parses the body of an error reply.
     pub fn parse(body: &[u8]) -> Self {
         Self::parse_redacting(body, &[])
     }
 
-    /// Reads the body of a reply to a request that had secrets in it: the reply may echo them.
+    /// Parses the body of an error reply, and redacts the secrets of the request, which the reply
+    /// may echo.
     pub fn parse_redacting(body: &[u8], secrets: &[&str]) -> Self {
         let detail = serde_json::from_slice::<AzureErrorBody>(body).unwrap_or_default().error;
         let excerpt = |text: &str| reply::excerpt_redacting(text, secrets);
@@ -48,25 +49,25 @@ impl AzureErrorDetails {
         }
     }
 
-    /// The code that says most: the inner one, where there is one.
+    /// The inner code if there is one, otherwise the outer one.
     pub fn most_specific_code(&self) -> Option<&str> {
         self.inner_code.as_deref().or(self.code.as_deref())
     }
 
-    /// What to do next about a 403 of a vault with this code, where no role would help.
+    /// The hint for a vault's 403 with this code if a role assignment would not help.
     pub fn non_role_hint(code: &str) -> Option<&'static str> {
         match code {
             "ForbiddenByFirewall" => Some(
-                "the role is not asked for: admit the address in the message in the vault's network rules, or come by a private endpoint",
+                "this is not about roles: allow the address in the message in the vault's network rules, or use a private endpoint",
             ),
             "ForbiddenByConnection" => Some(
-                "the role is not asked for: the vault takes private endpoints alone, so come by one, or allow public access",
+                "this is not about roles: the vault accepts only private endpoints; use one, or allow public access",
             ),
-            _ if code.ends_with("Disabled") => {
-                Some("the permission is there: enable this version in the vault, or name another")
-            }
+            _ if code.ends_with("Disabled") => Some(
+                "this is not about permissions: enable this version in the vault, or use another one",
+            ),
             "KeyExpired" | "SecretExpired" | "KeyNotYetValid" | "SecretNotYetValid" => Some(
-                "the permission is there: give this version other dates in the vault, or name another",
+                "this is not about permissions: change the dates of this version in the vault, or use another one",
             ),
             _ => None,
         }
@@ -80,9 +81,9 @@ mod tests {
     #[test]
     fn inner_error_code_is_preferred_over_the_outer_code() {
         let body = r#"{"error":{"code":"Forbidden","message":"no","innererror":{"code":"ForbiddenByRbac"}}}"#;
-        let refusal = AzureErrorDetails::parse(body.as_bytes());
-        assert_eq!(refusal.most_specific_code(), Some("ForbiddenByRbac"));
-        assert_eq!((refusal.code.as_deref(), &*refusal.message), (Some("Forbidden"), "no"));
+        let details = AzureErrorDetails::parse(body.as_bytes());
+        assert_eq!(details.most_specific_code(), Some("ForbiddenByRbac"));
+        assert_eq!((details.code.as_deref(), &*details.message), (Some("Forbidden"), "no"));
         let body =
             r#"{"error":{"code":"AuthorizationFailed","message":"m","innererror":{"code":""}}}"#;
         assert_eq!(
@@ -92,8 +93,8 @@ mod tests {
         for body in
             ["", "{}", "[]", r#"{"error":null}"#, r#"{"error":{"code":7}}"#, "<html>gateway"]
         {
-            let refusal = AzureErrorDetails::parse(body.as_bytes());
-            assert_eq!((refusal.most_specific_code(), &*refusal.message), (None, body), "{body}");
+            let details = AzureErrorDetails::parse(body.as_bytes());
+            assert_eq!((details.most_specific_code(), &*details.message), (None, body), "{body}");
         }
     }
 
@@ -105,23 +106,23 @@ mod tests {
         let json =
             serde_json::json!({"error": {"code": page, "message": page, "innererror": inner}});
         for body in [page, json.to_string()] {
-            let told = format!("{:?}", AzureErrorDetails::parse(body.as_bytes()));
-            assert!(!told.contains("eyJ") && !told.contains("c2lnbmF0"), "{told}");
+            let text = format!("{:?}", AzureErrorDetails::parse(body.as_bytes()));
+            assert!(!text.contains("eyJ") && !text.contains("c2lnbmF0"), "{text}");
         }
     }
 
     #[test]
     fn echoed_request_secret_is_redacted() {
-        // As long as a thumbprint.
+        // A secret with the length of a thumbprint.
         const SEED: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
         let page = format!("<pre>value={SEED}</pre>");
         let inner = serde_json::json!({"code": page});
         let json =
             serde_json::json!({"error": {"code": page, "message": page, "innererror": inner}});
         for body in [page, json.to_string()] {
-            let told =
+            let text =
                 format!("{:?}", AzureErrorDetails::parse_redacting(body.as_bytes(), &[SEED]));
-            assert!(told.contains("value=[redacted]") && !told.contains("AAEC"), "{told}");
+            assert!(text.contains("value=[redacted]") && !text.contains("AAEC"), "{text}");
         }
     }
 

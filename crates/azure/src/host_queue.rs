@@ -1,4 +1,5 @@
-//! Whose turn it is at one host: those who wait, by priority, and within one in turns.
+//! The queue of requests to one host: ordered by priority, and fair between the flows of a
+//! priority.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,30 +10,31 @@ use tokio::sync::Notify;
 use crate::circuit_breaker::{BreakerProbe, CircuitBreaker};
 use crate::rate_limiter::{RateLimiter, RequestRate};
 
-/// Which of the requests that wait for a host goes first.
+/// The priority of a request that waits for a host.
 ///
-/// A higher one passes all lower ones that still wait. Lower ones may starve while higher ones
-/// keep coming; they are then refused, because all turns are taken.
+/// Requests of a higher priority are sent before all queued requests of lower ones. Lower ones may
+/// starve while higher ones keep arriving; they then fail with
+/// [`crate::ThrottleCause::LocalRateLimit`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequestPriority {
-    /// Somebody cannot begin without the answer.
+    /// A caller cannot start without the response, for example a mount.
     High,
-    /// Somebody waits for it.
+    /// A caller waits for the response.
     #[default]
     Normal,
-    /// Nobody waits: it is time to look again.
+    /// No caller waits, for example a periodic refresh.
     Low,
 }
 
-/// On whose behalf requests are sent. Within a priority everybody has a turn before somebody has
-/// the next one, so that whoever has much to ask does not keep the others waiting.
+/// Identifies the caller that a request belongs to, for example a reader session. Within a
+/// priority, flows take turns, so that a flow with many requests does not delay the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct FlowId(pub u64);
 
-/// A place in the queue of a host: priority, round and arrival. The least is the first.
+/// A position in the queue of a host: priority, round and arrival number. The smallest is first.
 pub(crate) type QueuePosition = (RequestPriority, u64, u64);
 
-/// What is known of one host, and who waits for it.
+/// The state of one host: its rate limit, its circuit breaker and the requests that wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct HostQueue {
     pub(crate) rate_limiter: RateLimiter,
@@ -48,53 +50,55 @@ struct QueuedRequest {
     wakeup: Arc<Notify>,
 }
 
-/// The places of one asker in one priority.
+/// The queued requests of one flow in one priority.
 #[derive(Debug)]
 struct FlowRounds {
     queued: usize,
-    /// The round of the last of them.
+    /// The round of the last queued request.
     last_round: u64,
 }
 
-/// What somebody in the queue does next.
+/// What a queued request does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueDecision {
-    /// Sends; the place is gone. The request may be the one that decides about an outage.
+    /// Send the request; it has left the queue. It may be the circuit breaker's probe.
     SendNow(Option<BreakerProbe>),
-    /// Is the first, and looks again after this time.
+    /// The request is first; check again after this time.
     Wait(Duration),
-    /// Waits until the first is gone.
+    /// Wait until the requests ahead have left the queue.
     WaitInQueue,
-    /// Goes away: the host is left alone for this time, because it failed.
+    /// Fail: the circuit breaker is open for this time.
     CircuitOpen(Duration),
 }
 
 impl HostQueue {
-    /// Joins the queue; the bell rings when it is time to [`Self::decide`] again.
+    /// Adds a request to the queue; the returned [`Notify`] wakes it when it should call
+    /// [`Self::decide`] again.
     pub(crate) fn enqueue(
         &mut self,
         priority: RequestPriority,
-        asker: FlowId,
+        flow: FlowId,
     ) -> (QueuePosition, Arc<Notify>) {
-        // The round that is under way: nobody is put before it for having been away.
+        // A flow without queued requests joins the current round, so that it gains nothing from a
+        // pause.
         let equals = (priority, 0, 0)..=(priority, u64::MAX, u64::MAX);
         let round = self.queue.range(equals).next().map_or(0, |((_, round, _), _)| *round);
-        let turns = self.flows.entry((priority, asker));
-        let turns = turns
-            .and_modify(|turns| turns.last_round = round.max(turns.last_round.saturating_add(1)))
+        let entry = self.flows.entry((priority, flow));
+        let rounds = entry
+            .and_modify(|rounds| rounds.last_round = round.max(rounds.last_round.saturating_add(1)))
             .or_insert(FlowRounds { queued: 0, last_round: round });
-        turns.queued += 1;
-        let place = (priority, turns.last_round, self.arrivals);
+        rounds.queued += 1;
+        let position = (priority, rounds.last_round, self.arrivals);
         self.arrivals += 1;
-        let bell = Arc::new(Notify::new());
-        self.queue.insert(place, QueuedRequest { flow: asker, wakeup: Arc::clone(&bell) });
-        (place, bell)
+        let wakeup = Arc::new(Notify::new());
+        self.queue.insert(position, QueuedRequest { flow, wakeup: Arc::clone(&wakeup) });
+        (position, wakeup)
     }
 
-    /// What the one at `place` does now.
+    /// Decides what the request at `position` does now.
     pub(crate) fn decide(
         &mut self,
-        place: QueuePosition,
+        position: QueuePosition,
         now: Duration,
         rate: RequestRate,
     ) -> QueueDecision {
@@ -102,7 +106,7 @@ impl HostQueue {
         if !outage.is_zero() {
             return QueueDecision::CircuitOpen(outage);
         }
-        if self.queue.first_key_value().is_some_and(|(first, _)| *first != place) {
+        if self.queue.first_key_value().is_some_and(|(first, _)| *first != position) {
             return QueueDecision::WaitInQueue;
         }
         let wait = self.rate_limiter.time_until_ready(now, rate);
@@ -111,17 +115,17 @@ impl HostQueue {
         }
         self.rate_limiter.take_token(now, rate);
         let probe = self.circuit_breaker.begin_request(now);
-        self.dequeue(place);
+        self.dequeue(position);
         QueueDecision::SendNow(probe)
     }
 
-    /// Leaves the queue, and rings for whoever is the first then.
-    pub(crate) fn dequeue(&mut self, place: QueuePosition) {
-        if let Some(gone) = self.queue.remove(&place) {
-            let key = (place.0, gone.flow);
-            let is_last = self.flows.get_mut(&key).is_none_or(|turns| {
-                turns.queued = turns.queued.saturating_sub(1);
-                turns.queued == 0
+    /// Removes a request from the queue and wakes the new first one.
+    pub(crate) fn dequeue(&mut self, position: QueuePosition) {
+        if let Some(gone) = self.queue.remove(&position) {
+            let key = (position.0, gone.flow);
+            let is_last = self.flows.get_mut(&key).is_none_or(|rounds| {
+                rounds.queued = rounds.queued.saturating_sub(1);
+                rounds.queued == 0
             });
             if is_last {
                 self.flows.remove(&key);
@@ -132,30 +136,29 @@ impl HostQueue {
         }
     }
 
-    /// How long the one at `place` will wait, if nobody passes it.
+    /// How long the request at `position` will wait, if no other request overtakes it.
     pub(crate) fn estimated_wait(
         &self,
-        place: QueuePosition,
+        position: QueuePosition,
         now: Duration,
         rate: RequestRate,
     ) -> Duration {
-        let ahead = u32::try_from(self.queue.range(..place).count()).unwrap_or(u32::MAX);
+        let ahead = u32::try_from(self.queue.range(..position).count()).unwrap_or(u32::MAX);
         self.rate_limiter
             .time_until_ready(now, rate)
             .saturating_add(rate.interval().saturating_mul(ahead))
     }
 
-    /// Whether requests wait for the host.
     pub(crate) fn has_queued_requests(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Whether the host throttled or failed, and may not be asked yet.
+    /// Whether throttling or the circuit breaker blocks requests to the host.
     pub(crate) fn is_paused(&self, now: Duration) -> bool {
         self.rate_limiter.is_throttled(now) || !self.circuit_breaker.remaining_pause(now).is_zero()
     }
 
-    /// Rings for everybody: what all of them wait for will not come.
+    /// Wakes all queued requests, because the circuit breaker opened.
     pub(crate) fn wake_all(&self) {
         for waiting in self.queue.values() {
             waiting.wakeup.notify_one();
@@ -182,17 +185,17 @@ mod tests {
             RequestPriority::High,
             RequestPriority::High,
         ];
-        let places = priorities.map(|priority| host.enqueue(priority, ONE).0);
+        let positions = priorities.map(|priority| host.enqueue(priority, ONE).0);
         let (mut now, mut order) = (Duration::ZERO, Vec::new());
-        while order.len() < places.len() {
+        while order.len() < positions.len() {
             now += TENTH;
-            let gone = places.iter().position(|place| {
-                !order.contains(place)
-                    && host.decide(*place, now, RATE) == QueueDecision::SendNow(None)
+            let gone = positions.iter().position(|position| {
+                !order.contains(position)
+                    && host.decide(*position, now, RATE) == QueueDecision::SendNow(None)
             });
-            order.push(places[gone.unwrap()]);
+            order.push(positions[gone.unwrap()]);
         }
-        let expected = [3, 4, 1, 0, 2].map(|index: usize| places[index]);
+        let expected = [3, 4, 1, 0, 2].map(|index: usize| positions[index]);
         assert_eq!(order, expected);
     }
 
@@ -206,16 +209,16 @@ mod tests {
         assert_eq!(host.estimated_wait(low, Duration::ZERO, RATE), TENTH * 3);
     }
 
-    /// Serves everybody who waits; who it was, in order.
+    /// Removes `count` requests from the front of the queue and returns their flows in order.
     fn drain_queue(host: &mut HostQueue, count: usize) -> Vec<u64> {
         let mut served = Vec::new();
         for _ in 0..count {
-            let (place, asker) = {
-                let (place, waiting) = host.queue.first_key_value().unwrap();
-                (*place, waiting.flow)
+            let (position, flow) = {
+                let (position, waiting) = host.queue.first_key_value().unwrap();
+                (*position, waiting.flow)
             };
-            host.dequeue(place);
-            served.push(asker.0);
+            host.dequeue(position);
+            served.push(flow.0);
         }
         served
     }
@@ -223,13 +226,13 @@ mod tests {
     #[test]
     fn flow_with_many_requests_does_not_delay_other_flows() {
         let mut host = HostQueue::default();
-        for asker in [1, 1, 1, 1, 2, 2, 3] {
-            host.enqueue(RequestPriority::High, FlowId(asker));
+        for flow in [1, 1, 1, 1, 2, 2, 3] {
+            host.enqueue(RequestPriority::High, FlowId(flow));
         }
         assert_eq!(drain_queue(&mut host, 3), [1, 2, 3]);
-        // Newcomers join the round that is under way, also those who were there before.
-        for asker in [3, 4, 1] {
-            host.enqueue(RequestPriority::High, FlowId(asker));
+        // A flow that arrives joins the current round, even if it had requests before.
+        for flow in [3, 4, 1] {
+            host.enqueue(RequestPriority::High, FlowId(flow));
         }
         assert_eq!(drain_queue(&mut host, 7), [1, 2, 3, 4, 1, 1, 1]);
         assert!(host.queue.is_empty() && host.flows.is_empty());
@@ -248,13 +251,13 @@ mod tests {
     #[test]
     fn cancelled_requests_do_not_delay_later_requests_of_the_same_flow() {
         let mut host = HostQueue::default();
-        let places: Vec<_> =
+        let positions: Vec<_> =
             (0..9).map(|_| host.enqueue(RequestPriority::High, FlowId(1)).0).collect();
         for _ in 0..3 {
             host.enqueue(RequestPriority::High, FlowId(2));
         }
-        for place in places {
-            host.dequeue(place);
+        for position in positions {
+            host.dequeue(position);
         }
         host.enqueue(RequestPriority::High, FlowId(1));
         assert_eq!(drain_queue(&mut host, 4), [2, 1, 2, 2]);

@@ -1,11 +1,13 @@
-//! The one transport to Azure, and calls of Azure Resource Manager.
+//! The shared transport to Azure, and a client of Azure Resource Manager.
 //!
-//! Every client of lanyard that talks to Azure does it through a [`AzureTransport`]: it knows the proxy
-//! and the trusted roots, and it owns retry, one token bucket and one Retry-After cool-down per
-//! host, in which mounts go before rotations ([`RequestPriority`]) and those who ask take turns ([`FlowId`]),
-//! and leaves a host alone that fails again and again ([`CircuitBreakerPolicy`]). The Azure SDK's own retry
-//! is off ([`AzureTransport::client_options`]), so a request is never retried twice over. Credentials take the bare [`AzureTransport::unpaced`]: they retry by themselves,
-//! because they know what a token request may repeat.
+//! All of lanyard's Azure clients use an [`AzureTransport`]. It configures the proxy and the
+//! trusted roots, retries failed requests, and keeps one token bucket and one Retry-After cool-down
+//! per host. Queued requests are sent by priority ([`RequestPriority`]), mounts before rotations,
+//! and fairly between callers ([`FlowId`]). A host that fails repeatedly gets no requests for a
+//! while ([`CircuitBreakerPolicy`]). The Azure SDK's own retries are off
+//! ([`AzureTransport::client_options`]), so that requests are retried in one place. Credentials use
+//! [`AzureTransport::without_rate_limit`] and retry themselves, because they know which token
+//! requests may be repeated.
 
 mod arm_client;
 mod authenticated_client;

@@ -1,4 +1,4 @@
-//! The HTTP client under every Azure client: waits for its turn, sends, and tries again.
+//! The HTTP client under all Azure clients: waits for the rate limit, sends and retries.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,44 +21,45 @@ use crate::host_queue::{FlowId, HostQueue, QueueDecision, QueuePosition, Request
 use crate::rate_limiter::{MAX_COOL_DOWN, RequestRate};
 use crate::retry::{AttemptOutcome, RetryPolicy};
 
-/// A request was not sent, because its host is left alone for longer than a request waits.
+/// A request was not sent, because its host gets no requests for longer than a request may wait.
 ///
-/// It comes inside an [`azure_core::Error`] of kind `Other`, because the transport lies under
-/// clients that know no other error; [`ThrottledError::of`] finds it there.
+/// It is wrapped in an [`azure_core::Error`] of kind `Other`, because the clients above the
+/// transport know only that error type; [`ThrottledError::of`] extracts it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{host} {cause} for another {}s", remaining.as_secs())]
 pub struct ThrottledError {
     /// The host.
     pub host: String,
-    /// Why it is left alone.
+    /// Why no request is sent.
     pub cause: ThrottleCause,
-    /// For how long it still is.
+    /// How long this still lasts.
     pub remaining: Duration,
 }
 
-/// Why a host is left alone.
+/// Why a host gets no requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThrottleCause {
-    /// It asked for it.
+    /// The host throttles requests.
     Throttled,
-    /// It did not ask for it: as many of our own requests wait for it as may go out meanwhile.
+    /// The requests already queued in this process use up the rate limit for the whole waiting
+    /// time.
     LocalRateLimit,
-    /// It failed again and again.
+    /// The host failed repeatedly, so the circuit breaker is open.
     CircuitOpen,
 }
 
 impl fmt::Display for ThrottleCause {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Throttled => "asked to be left alone",
-            Self::LocalRateLimit => "is asked as fast as it may be, and all turns are taken",
-            Self::CircuitOpen => "failed again and again and is left alone",
+            Self::Throttled => "throttles requests",
+            Self::LocalRateLimit => "is at the request limit of this process",
+            Self::CircuitOpen => "failed repeatedly and gets no requests",
         })
     }
 }
 
 impl ThrottledError {
-    /// The cool-down that an error of the SDK stands for, if it does.
+    /// Extracts a [`ThrottledError`] from an SDK error, if there is one.
     pub fn of(error: &azure_core::Error) -> Option<&Self> {
         error.downcast_ref()
     }
@@ -70,7 +71,7 @@ impl From<ThrottledError> for azure_core::Error {
     }
 }
 
-/// How hosts are asked.
+/// The rate limit, retry policy and circuit breaker for all hosts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RequestPolicy {
     pub(crate) rate: RequestRate,
@@ -78,7 +79,8 @@ pub(crate) struct RequestPolicy {
     pub(crate) breaker: Option<CircuitBreakerPolicy>,
 }
 
-/// The hosts of recent requests. Tenants choose their names in classes, so idle hosts are dropped.
+/// The hosts of recent requests. Idle hosts are evicted, because tenants choose vault names in
+/// their SecretProviderClasses.
 #[derive(Debug, Default)]
 struct HostTable(HashMap<String, HostEntry>);
 
@@ -89,7 +91,7 @@ struct HostEntry {
 }
 
 impl HostTable {
-    /// The host of this name, new or known.
+    /// The entry of this host, which is added if it is new.
     fn entry(&mut self, name: &str, now: Duration) -> &mut HostQueue {
         if !self.0.contains_key(name) {
             self.evict_idle(now);
@@ -99,8 +101,8 @@ impl HostTable {
         &mut known.host
     }
 
-    /// Drops hosts that were idle for [`IDLE_TIMEOUT`]. If there are still too many, it drops the longest idle ones,
-    /// and hosts that rest only after all others. A host for which requests wait stays.
+    /// Evicts hosts that were idle for [`IDLE_TIMEOUT`]. If there are still too many, it evicts
+    /// those that were idle longest, paused hosts last. Hosts with queued requests stay.
     fn evict_idle(&mut self, now: Duration) {
         let is_idle = |known: &HostEntry| now.saturating_sub(known.last_used_at) >= IDLE_TIMEOUT;
         self.0.retain(|_, known| known.host.has_queued_requests() || !is_idle(known));
@@ -110,7 +112,7 @@ impl HostTable {
         let mut idle: Vec<_> =
             self.0.iter().filter(|(_, known)| !known.host.has_queued_requests()).collect();
         idle.sort_unstable_by_key(|(_, known)| (known.host.is_paused(now), known.last_used_at));
-        // Some more than one: it takes a look at all of them.
+        // Evict an eighth at once, because each eviction sorts all hosts.
         let names: Vec<String> =
             idle.into_iter().take(MAX_HOSTS / 8).map(|(name, _)| name.clone()).collect();
         for name in names {
@@ -119,12 +121,12 @@ impl HostTable {
     }
 }
 
-/// Longer than any cool-down, so that nothing is forgotten that still holds.
+/// Longer than any cool-down, so that a running cool-down is never forgotten.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(15);
-/// Many times as many as a program asks.
+/// Far more hosts than one process uses.
 const MAX_HOSTS: usize = 1024;
 
-/// A client of one priority and asker; those of a transport share the hosts.
+/// A client for one priority and flow. All clients of a transport share the host table.
 #[derive(Debug, Clone)]
 pub(crate) struct RateLimitedClient {
     inner: Arc<dyn HttpClient>,
@@ -145,50 +147,50 @@ impl RateLimitedClient {
         Self { inner, clock, policy, hosts: Arc::default(), priority, flow }
     }
 
-    /// The same for requests of another priority, on behalf of somebody else.
-    pub(crate) fn with_priority(&self, priority: RequestPriority, asker: FlowId) -> Self {
-        Self { priority, flow: asker, ..self.clone() }
+    /// Returns a client for another priority and flow.
+    pub(crate) fn with_priority(&self, priority: RequestPriority, flow: FlowId) -> Self {
+        Self { priority, flow, ..self.clone() }
     }
 
-    /// Waits until a request may go; it may have to be the breaker's probe.
+    /// Waits until the request may be sent; the request may be the circuit breaker's probe.
     async fn wait_until_allowed(&self, host: &str) -> Result<Option<BreakerProbe>, ThrottledError> {
         let began = self.clock.monotonic();
-        let patience = self.policy.retry.cap;
-        let (place, bell) = self.with_host(host, |known| known.enqueue(self.priority, self.flow));
-        let _queued = QueuedRequestGuard { client: self, host, position: place };
-        let refuse = |because, remaining| ThrottledError {
-            host: host.to_owned(),
-            cause: because,
-            remaining,
-        };
+        let max_wait = self.policy.retry.cap;
+        let (position, wakeup) =
+            self.with_host(host, |known| known.enqueue(self.priority, self.flow));
+        let _queued = QueuedRequestGuard { client: self, host, position };
+        let throttled =
+            |cause, remaining| ThrottledError { host: host.to_owned(), cause, remaining };
         loop {
             let now = self.clock.monotonic();
-            let left = patience.saturating_sub(now.saturating_sub(began));
-            let (step, estimate, because) = self.with_host(host, |known| {
-                let step = known.decide(place, now, self.policy.rate);
+            let left = max_wait.saturating_sub(now.saturating_sub(began));
+            let (decision, estimate, cause) = self.with_host(host, |known| {
+                let decision = known.decide(position, now, self.policy.rate);
                 let is_throttled = known.rate_limiter.is_throttled(now);
-                let because = if is_throttled {
+                let cause = if is_throttled {
                     ThrottleCause::Throttled
                 } else {
                     ThrottleCause::LocalRateLimit
                 };
-                (step, known.estimated_wait(place, now, self.policy.rate), because)
+                (decision, known.estimated_wait(position, now, self.policy.rate), cause)
             });
-            let pause = match step {
-                // The place is gone already; leaving it again rings for the next.
+            let pause = match decision {
+                // The request has left the queue already; the guard's second `dequeue` wakes the
+                // next one.
                 QueueDecision::SendNow(probe) => return Ok(probe),
                 QueueDecision::CircuitOpen(pause) => {
-                    return Err(refuse(ThrottleCause::CircuitOpen, pause));
+                    return Err(throttled(ThrottleCause::CircuitOpen, pause));
                 }
-                // Whoever passes makes it longer, which is seen by asking again.
+                // Requests that overtake this one extend the wait, so the estimate is checked on
+                // each wakeup.
                 QueueDecision::Wait(_) | QueueDecision::WaitInQueue if estimate > left => {
-                    return Err(refuse(because, estimate));
+                    return Err(throttled(cause, estimate));
                 }
                 QueueDecision::Wait(pause) => pause,
                 QueueDecision::WaitInQueue => left,
             };
-            debug!(host, ?step, priority = ?self.priority, "request waits for its turn");
-            select(self.clock.sleep(pause), pin!(bell.notified())).await;
+            debug!(host, ?decision, priority = ?self.priority, "request waits for the rate limit");
+            select(self.clock.sleep(pause), pin!(wakeup.notified())).await;
         }
     }
 
@@ -202,8 +204,8 @@ impl RateLimitedClient {
         if let AttemptOutcome::Responded { status: 429 | 503, retry_after: Some(asked) } = outcome
             && asked > MAX_COOL_DOWN
         {
-            let (asked, believed) = (asked.as_secs(), MAX_COOL_DOWN.as_secs());
-            warn!(host, asked, believed, "the host asked to be left alone for too many seconds");
+            let (asked, limit) = (asked.as_secs(), MAX_COOL_DOWN.as_secs());
+            warn!(host, asked, limit, "Retry-After exceeds the limit of seconds; using the limit");
         }
         self.with_host(host, |known| {
             let rate = self.policy.rate;
@@ -212,7 +214,8 @@ impl RateLimitedClient {
                     known.rate_limiter.record_throttling(now, retry_after, rate);
                 }
                 AttemptOutcome::Responded { status: 503, retry_after: Some(pause) } => {
-                    // It failed, and a breaker says how long such a host is left alone at most.
+                    // A 503 is a failure, so the circuit breaker's longest pause limits the
+                    // cool-down, too.
                     let most = self.policy.breaker.map_or(pause, |policy| policy.max_pause);
                     known.rate_limiter.start_cool_down(now, pause.min(most), rate);
                 }
@@ -225,14 +228,14 @@ impl RateLimitedClient {
             if !outcome.is_failure() {
                 known.circuit_breaker.record_success();
             } else if known.circuit_breaker.record_failure(now, policy, fastrand::f64(), probe) {
-                warn!(host, "the host fails again and again and is left alone");
+                warn!(host, "the host failed repeatedly; sending no requests for a while");
                 known.wake_all();
             }
         });
     }
 }
 
-/// A place in the queue of a host, which is left when its owner goes.
+/// A place in the queue of a host; dropping it removes the request from the queue.
 struct QueuedRequestGuard<'a> {
     client: &'a RateLimitedClient,
     host: &'a str,
@@ -245,7 +248,7 @@ impl Drop for QueuedRequestGuard<'_> {
     }
 }
 
-/// A request that is under way. Dropped before it came back, it was no probe.
+/// A request in flight. If it is dropped before its result, it no longer counts as the probe.
 struct InFlightRequest<'a> {
     client: &'a RateLimitedClient,
     host: &'a str,
@@ -276,8 +279,8 @@ impl HttpClient for RateLimitedClient {
         loop {
             let probe = match self.wait_until_allowed(&host).await {
                 Ok(probe) => probe,
-                // What the host said itself says more.
-                Err(cooling) => return last.unwrap_or_else(|| Err(cooling.into())),
+                // An earlier reply of the host says more than the throttling error.
+                Err(error) => return last.unwrap_or_else(|| Err(error.into())),
             };
             let sent = InFlightRequest { client: self, host: &host, probe };
             let result = self.inner.execute_request(request).await;
@@ -289,7 +292,13 @@ impl HttpClient for RateLimitedClient {
             else {
                 return result;
             };
-            debug!(host, attempt, ?outcome, pause_millis = pause.as_millis(), "trying again");
+            debug!(
+                host,
+                attempt,
+                ?outcome,
+                pause_millis = pause.as_millis(),
+                "retrying the request"
+            );
             last = Some(result);
             attempt += 1;
             self.clock.sleep(pause).await;
@@ -350,7 +359,7 @@ mod tests {
         Request::new("https://management.azure.com/x".parse().unwrap(), Method::Get)
     }
 
-    /// Runs `work` while the clock jumps to whatever it sleeps for.
+    /// Runs `work`, advancing the clock to each next deadline.
     async fn run_with_clock<T: Send + 'static>(
         clock: &ManualClock,
         work: impl Future<Output = T> + Send + 'static,
@@ -383,7 +392,7 @@ mod tests {
     #[test]
     fn idle_hosts_are_evicted() {
         let mut hosts = HostTable::default();
-        let (place, _bell) =
+        let (position, _wakeup) =
             hosts.entry("waited-for", SECOND).enqueue(RequestPriority::Low, FlowId::default());
         hosts.entry("cooling", SECOND).rate_limiter.start_cool_down(
             SECOND,
@@ -396,7 +405,7 @@ mod tests {
         let mut names: Vec<_> = hosts.0.keys().map(String::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["new", "newer", "waited-for"]);
-        hosts.entry("waited-for", SECOND + IDLE_TIMEOUT).dequeue(place);
+        hosts.entry("waited-for", SECOND + IDLE_TIMEOUT).dequeue(position);
         hosts.entry("throttled", IDLE_TIMEOUT).rate_limiter.start_cool_down(
             IDLE_TIMEOUT,
             MAX_COOL_DOWN,
@@ -420,7 +429,7 @@ mod tests {
             rate_limited_client(&[(429, throttled), (200, &[]), (200, &[])]);
         let both = {
             let client = Arc::clone(&client);
-            // The second asks while the first is being told to stay away.
+            // The second request is sent while the first waits for the end of the throttling.
             run_with_clock(&clock, async move {
                 let (one, other) = (request(), request());
                 futures::join!(client.execute_request(&one), async {
@@ -468,8 +477,8 @@ mod tests {
         };
         assert_eq!(refused.unwrap().status(), StatusCode::TooManyRequests);
         let error = client.execute_request(&request()).await.unwrap_err();
-        // An hour is more than is believed.
-        assert!(error.to_string().ends_with("asked to be left alone for another 600s"), "{error}");
+        // One hour exceeds the longest accepted cool-down of ten minutes.
+        assert!(error.to_string().ends_with("throttles requests for another 600s"), "{error}");
         assert_eq!(ThrottledError::of(&error).unwrap().cause, ThrottleCause::Throttled);
         assert_eq!(inner.request_times.lock().len(), 1);
     }
@@ -501,7 +510,7 @@ mod tests {
         run_with_clock(&clock, all).await;
         let (low, normal, high) =
             (RequestPriority::Low, RequestPriority::Normal, RequestPriority::High);
-        // The first finds nobody before it.
+        // The first request is sent immediately, because the queue is empty.
         assert_eq!(*order.lock(), [low, high, high, normal, low]);
         assert_eq!(*inner.request_times.lock(), [0, 1, 2, 3, 4].map(|second| SECOND * second));
     }
@@ -511,8 +520,8 @@ mod tests {
         let (client, inner, clock) = rate_limited_client(&[(200, &[][..]); 3]);
         let retry = RetryPolicy { cap: SECOND * 2, ..RetryPolicy::default() };
         let slow = RequestRate { per_second: 1, burst: 1 };
-        let manners = RequestPolicy { rate: slow, retry, ..RequestPolicy::default() };
-        let client = RateLimitedClient { policy: manners, ..(*client).clone() };
+        let request_policy = RequestPolicy { rate: slow, retry, ..RequestPolicy::default() };
+        let client = RateLimitedClient { policy: request_policy, ..(*client).clone() };
         let asking = (0..4).map(|_| {
             let client = client.clone();
             async move { client.execute_request(&request()).await }
@@ -527,7 +536,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropped_probe_lets_the_next_request_probe() {
-        /// Fails, and then hangs until somebody else is asked.
+        /// The first request fails, the second hangs, and all later ones succeed.
         #[derive(Debug, Default)]
         struct HangingProbeClient(Mutex<u32>);
 
@@ -550,9 +559,9 @@ mod tests {
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
         let policy =
             CircuitBreakerPolicy { failure_threshold: 1, ..CircuitBreakerPolicy::default() };
-        let manners = RequestPolicy { breaker: Some(policy), ..RequestPolicy::default() };
+        let request_policy = RequestPolicy { breaker: Some(policy), ..RequestPolicy::default() };
         let inner: Arc<dyn HttpClient> = Arc::new(HangingProbeClient::default());
-        let client = RateLimitedClient::new(inner, Arc::new(clock.clone()), manners);
+        let client = RateLimitedClient::new(inner, Arc::new(clock.clone()), request_policy);
         client.execute_request(&request()).await.unwrap();
         clock.advance(SECOND * 10);
         let (first, second) = (request(), request());
@@ -597,8 +606,8 @@ mod tests {
             .collect();
         let (client, inner, clock) = rate_limited_client(&replies);
         let breaker = Some(CircuitBreakerPolicy::default());
-        let manners = RequestPolicy { breaker, ..RequestPolicy::default() };
-        let client = RateLimitedClient { policy: manners, ..(*client).clone() };
+        let request_policy = RequestPolicy { breaker, ..RequestPolicy::default() };
+        let client = RateLimitedClient { policy: request_policy, ..(*client).clone() };
         let ask = || {
             let client = client.clone();
             async move { client.execute_request(&request()).await }

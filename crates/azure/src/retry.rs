@@ -1,17 +1,17 @@
-//! Which requests are tried again, and when: a pure decision.
+//! Decides which requests are retried, and when. Does no I/O.
 
 use std::time::Duration;
 
 use azure_core::http::Method;
 
-/// How failed requests are tried again.
+/// The retry policy for failed requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Tries after the first one.
+    /// The number of attempts after the first one.
     pub retries: u32,
-    /// The pause before the first retry; it doubles with each.
+    /// The delay before the first retry; it doubles with each retry.
     pub base: Duration,
-    /// The longest pause between two tries, a server's wish included.
+    /// The longest delay between two attempts, including a Retry-After of the server.
     pub cap: Duration,
 }
 
@@ -21,19 +21,19 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What a try came to.
+/// The outcome of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttemptOutcome {
-    /// A reply with this status and the pause that the server asks for.
+    /// A reply with this status and Retry-After.
     Responded { status: u16, retry_after: Option<Duration> },
-    /// No connection: nothing was sent.
+    /// No connection was made, so the request was not sent.
     ConnectFailed,
-    /// The connection broke: it is unknown whether the request was served.
+    /// The connection broke, so it is unknown whether the server handled the request.
     ConnectionLost,
 }
 
 impl AttemptOutcome {
-    /// Whether the host is to blame: it was not reached, or failed. A refusal is no failure.
+    /// Whether the host was unreachable or failed. A 4xx reply is not a failure.
     pub(crate) const fn is_failure(self) -> bool {
         matches!(
             self,
@@ -43,10 +43,10 @@ impl AttemptOutcome {
 }
 
 impl RetryPolicy {
-    /// The pause before the next try, or nothing if this result stands.
+    /// The delay before the next attempt, or `None` if the outcome is final.
     ///
-    /// `attempt` counts from 0; `jitter` lies in 0..=1 and stretches the pause to 80..=130 %, as
-    /// the Azure SDKs do.
+    /// `attempt` counts from 0; `jitter`, in 0..=1, scales the delay to 80 to 130 %, as in the
+    /// Azure SDKs.
     pub(crate) fn delay_before_retry(
         &self,
         attempt: u32,
@@ -57,7 +57,7 @@ impl RetryPolicy {
         if attempt >= self.retries {
             return None;
         }
-        let server_wish = match outcome {
+        let requested_delay = match outcome {
             AttemptOutcome::ConnectFailed => None,
             AttemptOutcome::Responded { status: 429 | 503, retry_after } => retry_after,
             AttemptOutcome::ConnectionLost
@@ -68,10 +68,10 @@ impl RetryPolicy {
             }
             AttemptOutcome::ConnectionLost | AttemptOutcome::Responded { .. } => return None,
         };
-        match server_wish {
-            // A server that asks for more patience than we have gets its refusal handed on.
-            Some(wish) if wish > self.cap => None,
-            Some(wish) => Some(wish),
+        match requested_delay {
+            // A Retry-After beyond the cap ends the retries; the caller gets the reply.
+            Some(delay) if delay > self.cap => None,
+            Some(delay) => Some(delay),
             None => {
                 let doubled = self.base.saturating_mul(2_u32.saturating_pow(attempt));
                 Some(doubled.mul_f64(0.8 + 0.5 * jitter.clamp(0.0, 1.0)).min(self.cap))
@@ -80,7 +80,8 @@ impl RetryPolicy {
     }
 }
 
-/// Whether a request may be sent again when its fate is unknown (RFC 9110, 9.2.2).
+/// Whether a request may be repeated if it is unknown whether the server handled it (RFC 9110,
+/// 9.2.2).
 fn is_idempotent(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head | Method::Put | Method::Delete)
 }

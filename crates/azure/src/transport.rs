@@ -1,4 +1,4 @@
-//! Building the transport from settings.
+//! The transport to Azure, built from settings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use crate::rate_limited_client::{RateLimitedClient, RequestPolicy};
 use crate::rate_limiter::RequestRate;
 use crate::retry::RetryPolicy;
 
-/// Everything that decides how Azure is reached.
+/// The settings of an [`AzureTransport`].
 #[derive(Clone, Default)]
 pub struct AzureTransportSettings {
-    /// The proxy for https, as a URL; nothing for a direct connection.
+    /// The URL of the proxy for https; `None` for direct connections.
     pub https_proxy: Option<String>,
-    /// Hosts that are reached without the proxy, in the form of `NO_PROXY`.
+    /// Hosts that are connected to without the proxy, in the format of `NO_PROXY`.
     pub no_proxy: Option<String>,
-    /// Certificates in PEM that are trusted instead of the system's roots.
+    /// PEM certificates that are trusted instead of the system's roots.
     pub trusted_roots_pem: Option<Vec<u8>>,
-    /// How fast a host is asked at most.
+    /// The rate limit for each host.
     pub rate: RequestRate,
-    /// How failed requests are tried again.
+    /// The retry policy for failed requests.
     pub retry: RetryPolicy,
-    /// When a host is left alone because it fails; nothing asks it for ever. A program that does
-    /// one thing and ends has no use for it.
+    /// The circuit breaker for failing hosts; `None` disables it. A short-lived command does not
+    /// need one.
     pub breaker: Option<CircuitBreakerPolicy>,
 }
 
-/// An address of a proxy may hold a password.
+/// Omits the proxy URL, which may contain a password.
 impl fmt::Debug for AzureTransportSettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("TransportSettings")
+            .debug_struct("AzureTransportSettings")
             .field("https_proxy", &self.https_proxy.as_ref().map(|_| "set"))
             .field("no_proxy", &self.no_proxy)
             .field("rate", &self.rate)
@@ -49,24 +49,24 @@ impl fmt::Debug for AzureTransportSettings {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AzureTransportError {
-    /// The proxy's address is none.
-    #[error("the proxy's address is not one that can be used")]
+    /// The proxy URL is invalid.
+    #[error("the proxy URL is invalid")]
     Proxy {
-        /// What is wrong with it.
+        /// The error of the HTTP client.
         #[source]
         source: reqwest::Error,
     },
-    /// The trusted certificates cannot be read.
+    /// The trusted certificates cannot be parsed.
     #[error("the trusted certificates are not PEM certificates")]
     Roots {
-        /// What is wrong with them.
+        /// The error of the HTTP client.
         #[source]
         source: reqwest::Error,
     },
-    /// TLS cannot be set up; most often the system has no trusted roots.
+    /// TLS cannot be set up, usually because the system has no trusted roots.
     #[error("the https client cannot be set up")]
     Client {
-        /// What went wrong.
+        /// The error of the HTTP client.
         #[source]
         source: reqwest::Error,
     },
@@ -83,14 +83,15 @@ impl AzureTransportError {
     }
 }
 
-/// The way to Azure; cheap to clone, and all clones share connections, paces and cool-downs.
+/// The transport to Azure. It is cheap to clone; clones share connections, rate limits and
+/// cool-downs.
 #[derive(Debug, Clone)]
 pub struct AzureTransport {
     unlimited_client: Arc<dyn HttpClient>,
     limited_client: RateLimitedClient,
 }
 
-/// As the Azure SDK's own client.
+/// The timeout of the Azure SDK's default client.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -99,7 +100,7 @@ impl AzureTransport {
     ///
     /// # Errors
     ///
-    /// Where a setting cannot be used.
+    /// [`AzureTransportError`] if a setting is invalid.
     pub fn new(
         settings: &AzureTransportSettings,
         clock: SharedClock,
@@ -107,7 +108,8 @@ impl AzureTransport {
         Self::with_wrapped_client(settings, clock, |client| client)
     }
 
-    /// The same around a client that sees each request as it is sent: to count what is asked.
+    /// Builds the transport around a wrapped HTTP client, which sees each request as it is sent,
+    /// for example to count requests.
     ///
     /// # Errors
     ///
@@ -117,7 +119,7 @@ impl AzureTransport {
         clock: SharedClock,
         wrap: impl FnOnce(Arc<dyn HttpClient>) -> Arc<dyn HttpClient>,
     ) -> Result<Self, AzureTransportError> {
-        // `no_proxy` keeps reqwest from reading the environment: settings come from one place.
+        // `no_proxy` keeps reqwest from reading the environment: only `settings` count.
         let mut builder = reqwest::Client::builder()
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -139,38 +141,37 @@ impl AzureTransport {
         Ok(Self::from_http_client(wrap(Arc::new(client)), settings, clock))
     }
 
-    /// A transport over any HTTP client: for tests and for peers in a benchmark.
+    /// Builds a transport over any HTTP client, for tests and benchmarks.
     pub fn from_http_client(
         client: Arc<dyn HttpClient>,
         settings: &AzureTransportSettings,
         clock: SharedClock,
     ) -> Self {
-        let manners =
+        let request_policy =
             RequestPolicy { rate: settings.rate, retry: settings.retry, breaker: settings.breaker };
-        let limited_client = RateLimitedClient::new(Arc::clone(&client), clock, manners);
+        let limited_client = RateLimitedClient::new(Arc::clone(&client), clock, request_policy);
         Self { unlimited_client: client, limited_client }
     }
 
-    /// The transport without pace and retry, for credentials: they own theirs.
+    /// The transport without rate limit and retries, for credentials, which have their own.
     pub fn without_rate_limit(&self) -> SdkTransport {
         SdkTransport::new(Arc::clone(&self.unlimited_client))
     }
 
-    /// Options for a client of the Azure SDK: this transport, and no retry of its own.
+    /// Client options for the Azure SDK: this transport, without the SDK's retries.
     pub fn client_options(&self) -> ClientOptions {
         self.client_options_with_priority(RequestPriority::default(), FlowId::default())
     }
 
-    /// The same for a client whose requests go before or after others to the same host, and take
-    /// turns with those of other askers.
+    /// Client options with a priority and a flow for the requests to each host.
     pub fn client_options_with_priority(
         &self,
         priority: RequestPriority,
-        asker: FlowId,
+        flow: FlowId,
     ) -> ClientOptions {
         ClientOptions {
             transport: Some(SdkTransport::new(Arc::new(
-                self.limited_client.with_priority(priority, asker),
+                self.limited_client.with_priority(priority, flow),
             ))),
             retry: RetryOptions::none(),
             ..ClientOptions::default()

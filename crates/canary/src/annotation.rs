@@ -1,4 +1,4 @@
-//! Telling the facts: to an annotation of the canary's own pod.
+//! Publishes the status report as an annotation of the canary's own pod.
 
 mod pod;
 
@@ -17,35 +17,35 @@ use crate::metrics::{AnnotationWriteResult, CanaryMetrics};
 
 pub use self::pod::PodAnnotation;
 
-/// Whoever takes the facts of a canary: its pod, in a cluster.
+/// Stores the status report of a canary: in a cluster, an annotation of its pod.
 #[async_trait]
 pub trait FactsSink: fmt::Debug + Send + Sync + 'static {
-    /// The facts that were told last, perhaps by an earlier process.
+    /// Reads the last published report, which an earlier process may have written.
     ///
     /// # Errors
     ///
-    /// Why they cannot be had.
+    /// [`PublishFactsError`] if the report cannot be read.
     async fn fetch_facts(&self) -> Result<Option<CanaryStatusReport>, PublishFactsError>;
 
-    /// Tells facts in the place of those before.
+    /// Replaces the published report.
     ///
     /// # Errors
     ///
-    /// Why they were not told.
+    /// [`PublishFactsError`] if the report was not written.
     async fn apply_facts(&self, facts: &CanaryStatusReport) -> Result<(), PublishFactsError>;
 }
 
-/// Facts were not told.
+/// The status report could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PublishFactsError {
-    /// What was tried and what came back.
+    /// The action that failed and the API server's answer.
     pub message: String,
     /// What to do next.
     pub hint: &'static str,
 }
 
-/// Tells facts as they change, and goes on trying while it cannot.
+/// Publishes the status report when it changes, and retries failed writes.
 #[derive(Debug)]
 pub struct FactsPublisher {
     sink: Arc<dyn FactsSink>,
@@ -54,29 +54,29 @@ pub struct FactsPublisher {
 }
 
 impl FactsPublisher {
-    /// Tells to `teller`.
+    /// Creates a publisher that writes to `sink`.
     pub fn new(sink: Arc<dyn FactsSink>, clock: SharedClock, metrics: CanaryMetrics) -> Self {
         Self { sink, clock, metrics }
     }
 
-    /// Follows the facts; ends when nobody finds out any more.
+    /// Publishes every change of `facts`; returns when the sender is dropped.
     pub(crate) async fn publish_changes(
         self,
         mut facts: watch::Receiver<Option<CanaryStatusReport>>,
     ) {
-        let mut told = self.fetch_published().await;
+        let mut published = self.fetch_published().await;
         loop {
             let now = facts.borrow_and_update().clone().filter(has_findings);
             if let Some(now) = now {
-                let now = match &told {
+                let now = match &published {
                     Some(before) => merge_with_previous(now, before),
                     None => now,
                 };
-                if told.as_ref() == Some(&now) {
+                if published.as_ref() == Some(&now) {
                     self.metrics.record_annotation_write(AnnotationWriteResult::Unchanged);
                 } else if self.write_facts(&now).await {
-                    told = Some(now);
-                    // One write for what changes together, and never a stream of them.
+                    published = Some(now);
+                    // Groups changes that happen together into one write and limits the write rate.
                     self.clock.sleep(MIN_WRITE_INTERVAL).await;
                 } else {
                     self.clock.sleep(with_jitter(RETRY_DELAY, fastrand::f64())).await;
@@ -89,7 +89,8 @@ impl FactsPublisher {
         }
     }
 
-    /// What stands there: tried until it is known, for to write what stands there is to write.
+    /// Reads the published report, retrying until it succeeds: a write must take the previous
+    /// report into account.
     async fn fetch_published(&self) -> Option<CanaryStatusReport> {
         loop {
             match self.sink.fetch_facts().await {
@@ -119,9 +120,9 @@ impl FactsPublisher {
     }
 }
 
-/// No two writes are closer.
+/// The shortest time between two writes.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(5);
-/// How long after a failure it is tried again.
+/// The delay before the retry of a failed read or write.
 const RETRY_DELAY: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The call that the role of a component grants.
+//! The granted call: an Azure operation that a component's role allows.
 
 use azure_core::http::Method;
 use lanyard_azure::{AuthenticatedClient, AzureCallError};
@@ -9,7 +9,7 @@ use url::Url;
 use crate::metrics::CallResult;
 use crate::proof_error::{ProofError, THROTTLED_CODE};
 
-/// A request that changes nothing, to a service of one cloud.
+/// A read-only request (GET or HEAD) to Azure Resource Manager or a vault of one cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantedCall {
     method: Method,
@@ -17,35 +17,35 @@ pub struct GrantedCall {
     scope: String,
 }
 
-/// A line is not a call that a canary makes.
+/// A line that does not describe a call that a canary may make.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseCallError {
-    /// There are not two words.
-    #[error("`{line}` is not `METHOD URL`")]
+    /// The line does not consist of a method and a URL.
+    #[error("`{line}` does not have the form `METHOD URL`")]
     Form {
         /// The line.
         line: String,
     },
-    /// The method may change something.
-    #[error("a canary makes GET and HEAD requests only, and no {method}")]
+    /// The method is neither GET nor HEAD, so it may change something.
+    #[error("a canary makes only GET and HEAD requests, not {method}")]
     Method {
         /// The method.
         method: String,
     },
-    /// The URL is none, or not one to send a token to.
-    #[error("`{url}` is no https URL without user and fragment")]
+    /// The URL is malformed, is not https, or contains a user, a password or a fragment.
+    #[error("`{url}` is not an https URL without user and fragment")]
     Url {
         /// The URL.
         url: String,
     },
-    /// The URL has no version.
-    #[error("`{url}` has no api-version")]
+    /// The URL has no `api-version` parameter.
+    #[error("`{url}` has no `api-version` parameter")]
     NoVersion {
         /// The URL.
         url: String,
     },
-    /// The host belongs to no service of the cloud that takes tokens.
+    /// The host is no Azure service of this cloud that the canary can get tokens for.
     #[error("`{host}` is neither Azure Resource Manager nor a vault of this cloud")]
     Host {
         /// The host.
@@ -54,18 +54,18 @@ pub enum ParseCallError {
 }
 
 impl GrantedCall {
-    /// Reads `METHOD URL`. The scope of its token follows from the host: Azure Resource Manager or a
-    /// vault of the cloud with these endpoints.
+    /// Parses `METHOD URL`. The host determines the scope of the token: Azure Resource Manager, a
+    /// vault or a managed HSM of the cloud with these endpoints.
     ///
     /// # Errors
     ///
-    /// What is wrong with the line.
+    /// [`ParseCallError`] describes the first problem of the line.
     pub fn parse(line: &str, endpoints: &CloudEndpoints) -> Result<Self, ParseCallError> {
         let mut words = line.split_whitespace();
         let (Some(method), Some(address), None) = (words.next(), words.next(), words.next()) else {
             return Err(ParseCallError::Form { line: line.to_owned() });
         };
-        // Safe methods alone (RFC 9110, 9.2.1): a canary changes nothing, whatever its role grants.
+        // Only safe methods (RFC 9110, 9.2.1): a canary changes nothing, whatever its role allows.
         let method = match method {
             "GET" => Method::Get,
             "HEAD" => Method::Head,
@@ -82,18 +82,17 @@ impl GrantedCall {
         Ok(Self { method, url, scope })
     }
 
-    /// The scope of its token.
+    /// The scope of the token for the call.
     pub fn scope(&self) -> &str {
         &self.scope
     }
 
-    /// Makes the call, and says whether it proves what it should.
+    /// Makes the call. Succeeds if the response proves that the role allows it.
     pub(crate) async fn send_request(
         &self,
         caller: &AuthenticatedClient,
     ) -> Result<(), AzureCallError> {
-        let answer = caller.send(self.method, &self.url, None).await;
-        match answer {
+        match caller.send(self.method, &self.url, None).await {
             Ok(_) => Ok(()),
             Err(error) => {
                 let (status, code) = (error.status().unwrap_or_default(), error.code());
@@ -104,13 +103,13 @@ impl GrantedCall {
         }
     }
 
-    /// What is called, for messages.
+    /// The method, host and path of the call, for messages.
     pub(crate) fn describe_target(&self) -> String {
         format!("{} {}{}", self.method, self.url.host_str().unwrap_or_default(), self.url.path())
     }
 }
 
-/// An https URL that gives nothing away.
+/// Parses an https URL without user, password and fragment.
 pub(crate) fn parse_url(text: &str) -> Option<Url> {
     let url: Url = text.parse().ok()?;
     let is_plain =
@@ -118,7 +117,7 @@ pub(crate) fn parse_url(text: &str) -> Option<Url> {
     (url.scheme() == "https" && url.host_str().is_some() && is_plain).then_some(url)
 }
 
-/// What became of a call.
+/// The result of a granted call, for the report and for metrics.
 #[derive(Debug)]
 pub(crate) struct CallOutcome {
     pub(crate) outcome: Result<(), ProofError>,
@@ -130,20 +129,20 @@ impl CallOutcome {
         let Err(error) = answer else {
             return Self { outcome: Ok(()), result: CallResult::Granted };
         };
-        let trouble = ProofError::of_call(&error);
+        let proof_error = ProofError::of_call(&error);
         let result = match &error {
             AzureCallError::Token { .. } => CallResult::NoToken,
             AzureCallError::Unauthorized { .. } => CallResult::Unauthenticated,
             AzureCallError::Forbidden { .. } => CallResult::Refused,
-            _ if trouble.code == THROTTLED_CODE => CallResult::Throttled,
+            _ if proof_error.code == THROTTLED_CODE => CallResult::Throttled,
             AzureCallError::Unreachable { .. } => CallResult::Unreachable,
             _ => CallResult::Failed,
         };
-        Self { outcome: Err(trouble), result }
+        Self { outcome: Err(proof_error), result }
     }
 
-    pub(crate) fn timed_out(trouble: ProofError) -> Self {
-        Self { outcome: Err(trouble), result: CallResult::Unreachable }
+    pub(crate) fn timed_out(error: ProofError) -> Self {
+        Self { outcome: Err(error), result: CallResult::Unreachable }
     }
 }
 
@@ -193,9 +192,9 @@ mod tests {
             ("GET https://evilvault.azure.net/x?api-version=1", "this cloud"),
             ("GET https://example.com/x?api-version=1", "this cloud"),
         ];
-        for (line, told) in cases {
+        for (line, expected) in cases {
             let error = parse(line).unwrap_err().to_string();
-            assert!(error.contains(told), "{line}: {error}");
+            assert!(error.contains(expected), "{line}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The canary: rounds of proof, and who hears of them.
+//! The canary task: it runs proof rounds and publishes their results.
 
 mod probe_task;
 mod proof_loop;
@@ -27,49 +27,52 @@ use crate::identity::IdentityState;
 use crate::metrics::CanaryMetrics;
 use crate::probe::ProbeSettings;
 
-/// What a canary proves, and how often.
+/// Which identity a canary checks, with which calls, and how often.
 #[derive(Debug, Clone)]
 pub struct CanarySettings {
-    /// Whose identity.
+    /// The component whose identity is checked.
     pub component: Component,
-    /// The cloud.
+    /// The endpoints of the cloud.
     pub endpoints: &'static CloudEndpoints,
-    /// How the credential file is found.
+    /// How the component finds its credential file.
     pub credential_location: CredentialFileLocation,
-    /// What the role grants; without it the proof ends with a token for Azure Resource Manager.
+    /// A call that the component's role allows. Without it, a round ends once Entra has issued a
+    /// token for Azure Resource Manager.
     pub call: Option<GrantedCall>,
-    /// What is probed beyond that.
+    /// Probes that run in addition to the proof rounds.
     pub probes: Vec<ProbeSettings>,
-    /// The time between two calls.
+    /// The time between two granted calls.
     pub interval: Duration,
-    /// After what time Entra is asked for a new token though the held one lives on.
+    /// How often the canary requests a new token from Entra, even if the cached token is still
+    /// valid.
     pub token_interval: Duration,
-    /// The time between two probes that are good.
+    /// The time between two successful probes.
     pub probe_interval: Duration,
-    /// When trouble on the way is told.
+    /// When the canary reports a transient error.
     pub failure_threshold: FailureThreshold,
 }
 
-/// What a canary works with.
+/// The clock, transports and metrics that a canary uses.
 #[derive(Debug, Clone)]
 pub struct CanaryDependencies {
-    /// The time.
+    /// The source of time.
     pub clock: SharedClock,
-    /// The way to Azure, best with [`CanaryDependencies::RETRY`].
+    /// The transport to Azure; build it with [`CanaryDependencies::RETRY`].
     pub transport: AzureTransport,
-    /// The way to Entra, best with [`CanaryDependencies::token_retry`].
+    /// The transport to Entra; build it with [`CanaryDependencies::token_retry`].
     pub token_transport: TokenTransport,
-    /// Who counts.
+    /// The metrics that the canary updates.
     pub metrics: CanaryMetrics,
 }
 
 impl CanaryDependencies {
-    /// How the way to Azure retries: not at all. The next round is the retry, and a host that wants
-    /// to be left alone is not waited for.
+    /// The retry policy for the transport to Azure: no retries. The next round is the retry, and a
+    /// round does not wait until a host stops throttling.
     pub const RETRY: RetryPolicy =
         RetryPolicy { retries: 0, base: Duration::from_secs(1), cap: Duration::from_secs(1) };
 
-    /// How the way to Entra retries, for the same reason: one request for a token.
+    /// The retry settings for the transport to Entra: one token request per round, for the same
+    /// reason as [`CanaryDependencies::RETRY`].
     pub fn token_retry() -> RetrySettings {
         let mut settings = RetrySettings::default();
         settings.attempts = 1;
@@ -77,7 +80,7 @@ impl CanaryDependencies {
     }
 }
 
-/// Keeps proving the identity of one component.
+/// Checks the identity of one component until it is dropped.
 #[derive(Debug)]
 pub struct IdentityCanary {
     settings: CanarySettings,
@@ -86,42 +89,45 @@ pub struct IdentityCanary {
 }
 
 impl IdentityCanary {
-    /// A canary that tells metrics and the log.
+    /// Creates a canary that reports to metrics and the log.
     pub const fn new(settings: CanarySettings, dependencies: CanaryDependencies) -> Self {
         Self { settings, dependencies, publisher: None }
     }
 
-    /// The same, which tells its facts too.
+    /// Also publishes the status report with this publisher.
     #[must_use]
-    pub fn with_publisher(mut self, telling: FactsPublisher) -> Self {
-        self.publisher = Some(telling);
+    pub fn with_publisher(mut self, publisher: FactsPublisher) -> Self {
+        self.publisher = Some(publisher);
         self
     }
 
-    /// Proves until it is dropped. A broken identity is no reason to end: it is what a canary is for.
+    /// Runs proof rounds and probes until the future is dropped. An identity that does not work is
+    /// reported and never ends the run.
     pub async fn run(self) {
-        let Self { settings, dependencies: parts, publisher: telling } = self;
-        // They end with this set, and so with this future.
+        let Self { settings, dependencies, publisher } = self;
+        // Dropping the set aborts the tasks, so they end with this future.
         let mut tasks = JoinSet::new();
-        let (told, facts) = watch::channel(None);
-        if let Some(telling) = telling {
-            tasks.spawn(telling.publish_changes(facts));
+        let (facts_sender, facts) = watch::channel(None);
+        if let Some(publisher) = publisher {
+            tasks.spawn(publisher.publish_changes(facts));
         }
-        let mut board = IdentityReporter::new(&settings, parts.clone(), told);
-        let followed = board.open_credential(&settings).await;
-        parts.metrics.observe_credential(Arc::clone(&followed.credential), &settings.scope());
+        let mut reporter = IdentityReporter::new(&settings, dependencies.clone(), facts_sender);
+        let followed = reporter.open_credential(&settings).await;
+        dependencies
+            .metrics
+            .observe_credential(Arc::clone(&followed.credential), &settings.scope());
         let (sender, probed) = mpsc::channel(PROBE_QUEUE_SIZE);
         for probe in &settings.probes {
-            let prober = ProbeTask::new(probe.clone(), &settings, &parts);
-            tasks.spawn(prober.run(followed.clone(), sender.clone()));
+            let task = ProbeTask::new(probe.clone(), &settings, &dependencies);
+            tasks.spawn(task.run(followed.clone(), sender.clone()));
         }
         drop(sender);
-        ProofLoop::new(&settings, parts, followed).run(&mut board, probed).await;
+        ProofLoop::new(&settings, dependencies, followed).run(&mut reporter, probed).await;
     }
 }
 
 impl CanarySettings {
-    /// The scope of the token that is kept.
+    /// The scope of the token that the canary keeps.
     fn scope(&self) -> String {
         self.call.as_ref().map_or_else(
             || lanyard_azure::ArmClient::scope(self.endpoints),
@@ -129,7 +135,7 @@ impl CanarySettings {
         )
     }
 
-    /// The hops that are walked.
+    /// The hops that a round proves.
     fn hops_to_prove(&self) -> Vec<Hop> {
         let call = self.call.as_ref().map(|_| Hop::Granted);
         [Hop::Credential, Hop::EntraToken].into_iter().chain(call).collect()
@@ -145,7 +151,7 @@ impl CanarySettings {
     }
 }
 
-/// What is known, and how it is published.
+/// Records the results of rounds and probes, and publishes the status report when it changes.
 #[derive(Debug)]
 struct IdentityReporter {
     identity: IdentityState,
@@ -172,7 +178,7 @@ impl IdentityReporter {
         ClockReading { wall: clock.now(), monotonic: clock.monotonic() }
     }
 
-    /// Opens the credential file, however long it takes until it can be.
+    /// Opens the credential file; retries until it succeeds.
     async fn open_credential(&mut self, settings: &CanarySettings) -> FollowedCredential {
         loop {
             match FollowedCredential::open(
@@ -182,10 +188,10 @@ impl IdentityReporter {
             .await
             {
                 Ok(followed) => return followed,
-                Err(trouble) => {
+                Err(error) => {
                     self.dependencies.metrics.record_hop_failure(Hop::Credential);
                     let now = self.now();
-                    self.identity.record_hop(Hop::Credential, Err(trouble), now);
+                    self.identity.record_hop(Hop::Credential, Err(error), now);
                     self.publish_facts();
                 }
             }
@@ -194,30 +200,29 @@ impl IdentityReporter {
         }
     }
 
-    /// What one of the probes came to.
-    fn record_probe(&mut self, probing: ProbeReport) {
-        self.dependencies.metrics.record_probe(probing.kind, probing.result());
+    fn record_probe(&mut self, report: ProbeReport) {
+        self.dependencies.metrics.record_probe(report.kind, report.result());
         let now = self.now();
-        self.identity.record_probe(probing.kind, probing.outcome, now);
+        self.identity.record_probe(report.kind, report.outcome, now);
         self.publish_facts();
     }
 
-    /// Publishes what is known where it is something new.
+    /// Updates the gauges; logs and publishes the status report if it changed.
     fn publish_facts(&self) {
         self.dependencies.metrics.update_gauges(&self.identity);
         let facts = self.identity.facts();
-        self.facts_sender.send_if_modified(|told| {
-            if told.as_ref() == Some(&facts) {
+        self.facts_sender.send_if_modified(|published| {
+            if published.as_ref() == Some(&facts) {
                 return false;
             }
-            log_changes(told.as_ref(), &facts);
-            *told = Some(facts);
+            log_changes(published.as_ref(), &facts);
+            *published = Some(facts);
             true
         });
     }
 }
 
-/// Says in the log what changed for the worse or the better.
+/// Logs what failed, recovered or changed between two reports.
 fn log_changes(before: Option<&CanaryStatusReport>, now: &CanaryStatusReport) {
     let last_good_hop = now.last_good_hop.as_deref();
     match (&now.failure, before.and_then(|it| it.failure.as_ref())) {
@@ -226,19 +231,21 @@ fn log_changes(before: Option<&CanaryStatusReport>, now: &CanaryStatusReport) {
             tracing::warn!(hop, code, hint, last_good_hop, "{}", failure.message);
         }
         (None, Some(healed)) => {
-            tracing::info!(hop = healed.hop, last_good_hop, "what was wrong is over");
+            tracing::info!(hop = healed.hop, last_good_hop, "the failure is resolved");
         }
         _ if before.and_then(|it| it.last_good_hop.as_deref()) != last_good_hop => {
-            tracing::info!(last_good_hop, "what is proven of the identity has changed");
+            tracing::info!(last_good_hop, "the last successful hop changed");
         }
         _ => {}
     }
     match (&now.throttled, before.and_then(|it| it.throttled.as_ref())) {
         (Some(throttled), None) => {
             let (hop, code, message) = (&throttled.hop, &throttled.code, &throttled.message);
-            tracing::warn!(hop, code, last_good_hop, "nobody may ask: {message}");
+            tracing::warn!(hop, code, last_good_hop, "the service throttles requests: {message}");
         }
-        (None, Some(ended)) => tracing::info!(hop = ended.hop, "it is throttled no more"),
+        (None, Some(ended)) => {
+            tracing::info!(hop = ended.hop, "the service no longer throttles requests");
+        }
         _ => {}
     }
     for probe in &now.probes {
@@ -255,7 +262,7 @@ fn log_changes(before: Option<&CanaryStatusReport>, now: &CanaryStatusReport) {
     }
 }
 
-/// How long it takes at most until a file that was not there is noticed.
+/// The longest delay between two attempts to open a missing credential file.
 const MAX_FILE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 const PROBE_QUEUE_SIZE: usize = 4;
 

@@ -1,19 +1,24 @@
-//! What is known of something that is tried again and again: a pure state machine.
+//! Turns the results of repeated checks of one hop or probe into a reportable status: a pure state
+//! machine.
 //!
 //! The rules:
 //!
-//! 1. A success is told at once, and so is trouble of somebody who knows ([`ProofErrorKind::Definitive`]).
-//! 2. Trouble on the way is counted, and told once it came [`FailureThreshold::failures`] times in a row
-//!    over [`FailureThreshold::duration`]. Until then what was known stays known.
-//! 3. What is told stays as it was told while it has the same code, its beginning included. Trouble
-//!    on the way says nothing new about what is known to be bad, but for rule 5.
-//! 4. A service that wants to be left alone ([`ProofErrorKind::Throttled`]) says nothing: what was known
-//!    stays known however long it lasts. It is counted as in rule 2, and then told beside what is
-//!    known, until somebody answers; at once where nothing is known, for it is why, and where it is
-//!    to last as long as that by its own word: nobody asks before.
-//! 5. What is known of something that was replaced ([`CheckTracker::mark_replaced`]) is not known of what took its
-//!    place. It stands while that is tried, within the patience of rule 2; where a service that
-//!    throttles keeps it from being tried, nothing is known.
+//! 1. A success and a definitive error ([`ProofErrorKind::Definitive`]) change the status
+//!    immediately.
+//! 2. Transient errors are counted. The status becomes bad after [`FailureThreshold::failures`]
+//!    consecutive errors over at least [`FailureThreshold::duration`]; until then it does not
+//!    change.
+//! 3. A bad status keeps its error and its start time while the error code stays the same. A
+//!    transient error does not replace the error of a bad status, except by rule 5.
+//! 4. A throttled request ([`ProofErrorKind::Throttled`]) proves nothing, so the status does not
+//!    change however long the throttling lasts. The throttling is reported in addition to the
+//!    status: after the threshold of rule 2, or immediately if the status is unknown or if the
+//!    service asks for a pause of at least [`FailureThreshold::duration`]. The report ends with the
+//!    next request that is not throttled.
+//! 5. When the checked object is replaced ([`CheckTracker::mark_replaced`]), the status still
+//!    describes the previous object. The status stays until the first conclusive check of the new
+//!    object, at most until the threshold of rule 2; it becomes unknown if throttling prevents that
+//!    check.
 
 use std::time::Duration;
 
@@ -21,63 +26,63 @@ use jiff::Timestamp;
 
 use crate::proof_error::{ProofError, ProofErrorKind};
 
-/// How long trouble that may pass by itself is only counted.
+/// How many transient errors over which time change the status to bad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailureThreshold {
-    /// How many tries in a row have to fail.
+    /// The number of consecutive failures.
     pub failures: u32,
-    /// Over what time.
+    /// The minimum time between the first and the last of these failures.
     pub duration: Duration,
 }
 
 impl FailureThreshold {
-    /// For the hops of the identity: a node that restarts or an API that throttles is no news.
+    /// For the hops of the identity: a node restart or short API throttling is not reported.
     pub const HOPS: Self = Self { failures: 3, duration: Duration::from_mins(5) };
-    /// For probes, which are made every ten minutes.
+    /// For probes, which run every ten minutes.
     pub const PROBES: Self = Self { failures: 3, duration: Duration::from_mins(30) };
 }
 
-/// A moment, by both clocks: the wall's leaves the process, the monotonic one measures.
+/// A point in time by two clocks: wall time for reports, monotonic time for measuring durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClockReading {
     pub(crate) wall: Timestamp,
     pub(crate) monotonic: Duration,
 }
 
-/// What is known.
+/// The status of a hop or probe.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum CheckStatus {
-    /// Nothing.
+    /// No check has had a conclusive result yet.
     #[default]
     Unknown,
-    /// It works.
+    /// The last conclusive check succeeded.
     Good { since: Timestamp },
-    /// It does not.
+    /// The check fails.
     Bad { error: ProofError, since: Timestamp },
 }
 
-/// What is known of one thing, and what has not been told yet.
+/// The status of one hop or probe, with failures that are not reported yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CheckTracker {
     status: CheckStatus,
     failure_streak: Option<CheckFailureStreak>,
     throttling_period: Option<ThrottlingPeriod>,
-    /// Whether what is known is of something that was replaced.
+    /// Whether `status` describes an object that was replaced since.
     describes_previous: bool,
 }
 
-/// Failures in a row that may pass.
+/// Consecutive transient failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CheckFailureStreak {
     failures: u32,
     first_failure: ClockReading,
 }
 
-/// Since when, and how often, nobody answers because somebody asked too much.
+/// A period in which the service throttles, with its start and its number of throttled requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ThrottlingPeriod {
     failure_streak: CheckFailureStreak,
-    /// What was said first, and then what is told.
+    /// The first error of the period; from the first report on, the reported error.
     error: ProofError,
     is_reported: bool,
 }
@@ -87,11 +92,11 @@ impl CheckFailureStreak {
         Self { failures: 0, first_failure }
     }
 
-    /// One more. Whether it is worth telling.
-    fn add_failure(&mut self, now: ClockReading, patience: FailureThreshold) -> bool {
+    /// Counts one more failure; returns whether the streak reached the threshold.
+    fn add_failure(&mut self, now: ClockReading, threshold: FailureThreshold) -> bool {
         self.failures = self.failures.saturating_add(1);
         let lasted = now.monotonic.saturating_sub(self.first_failure.monotonic);
-        self.failures >= patience.failures && lasted >= patience.duration
+        self.failures >= threshold.failures && lasted >= threshold.duration
     }
 }
 
@@ -100,16 +105,15 @@ impl ThrottlingPeriod {
         Self { failure_streak: CheckFailureStreak::starting_at(first), error, is_reported: false }
     }
 
-    /// It is told from now on, in the words that it was told in first.
-    fn mark_reported(&mut self, trouble: ProofError) {
+    /// Reports the period from now on, with the error of the first call.
+    fn mark_reported(&mut self, error: ProofError) {
         if !std::mem::replace(&mut self.is_reported, true) {
-            self.error = trouble;
+            self.error = error;
         }
     }
 }
 
 impl CheckTracker {
-    /// What is known.
     pub(crate) const fn status(&self) -> &CheckStatus {
         &self.status
     }
@@ -118,37 +122,37 @@ impl CheckTracker {
         matches!(self.status, CheckStatus::Good { .. })
     }
 
-    /// Whether the last try succeeded.
+    /// Whether the last check succeeded.
     pub(crate) const fn last_try_succeeded(&self) -> bool {
         self.is_good() && self.failure_streak.is_none() && self.throttling_period.is_none()
     }
 
-    /// That nobody may ask, and since when, where that is told.
+    /// The throttling error and the start of the period, if throttling is reported.
     pub(crate) fn throttled(&self) -> Option<(&ProofError, Timestamp)> {
         let throttling =
             self.throttling_period.as_ref().filter(|throttling| throttling.is_reported)?;
         Some((&throttling.error, throttling.failure_streak.first_failure.wall))
     }
 
-    /// A try came to something.
+    /// Records the result of a check.
     pub(crate) fn record(
         &mut self,
         outcome: Result<(), ProofError>,
         now: ClockReading,
-        patience: FailureThreshold,
+        threshold: FailureThreshold,
     ) {
         match outcome {
             Ok(()) => self.record_success(now),
-            Err(trouble) => self.record_failure(trouble, now, patience),
+            Err(error) => self.record_failure(error, now, threshold),
         }
     }
 
-    /// Nothing is known any more.
+    /// Resets the status to unknown.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// What is tried was replaced by another: what is known is of the one before.
+    /// Marks the status as that of a replaced object (rule 5).
     pub(crate) fn mark_replaced(&mut self) {
         self.describes_previous = true;
         if let Some(throttling) = &mut self.throttling_period {
@@ -157,12 +161,12 @@ impl CheckTracker {
         }
     }
 
-    /// Whether what is known is of what was replaced.
+    /// Whether the status is known and describes a replaced object.
     pub(crate) fn is_about_replaced(&self) -> bool {
         self.describes_previous && self.status != CheckStatus::Unknown
     }
 
-    /// Nothing is known where it was known of something else.
+    /// Resets the status if it describes a replaced object.
     fn clear_if_replaced(&mut self) {
         if std::mem::take(&mut self.describes_previous) {
             self.status = CheckStatus::Unknown;
@@ -179,48 +183,49 @@ impl CheckTracker {
 
     fn record_failure(
         &mut self,
-        trouble: ProofError,
+        error: ProofError,
         now: ClockReading,
-        patience: FailureThreshold,
+        threshold: FailureThreshold,
     ) {
-        if trouble.is_throttled() {
+        if error.is_throttled() {
             self.clear_if_replaced();
         }
-        match trouble.kind {
-            ProofErrorKind::Definitive => self.record_definitive_error(trouble, now),
+        match error.kind {
+            ProofErrorKind::Definitive => self.record_definitive_error(error, now),
             ProofErrorKind::Transient => {
                 let run = self.failure_streak.get_or_insert(CheckFailureStreak::starting_at(now));
                 let since = run.first_failure.wall;
-                if run.add_failure(now, patience) {
+                if run.add_failure(now, threshold) {
                     let is_outdated = std::mem::take(&mut self.describes_previous);
-                    // Trouble on the way is one story, whatever is tried on it.
-                    let stays =
-                        |told: &ProofError| !is_outdated || told.kind == ProofErrorKind::Transient;
+                    // Transient errors of different objects continue one failure.
+                    let stays = |known: &ProofError| {
+                        !is_outdated || known.kind == ProofErrorKind::Transient
+                    };
                     if !matches!(&self.status, CheckStatus::Bad { error, .. } if stays(error)) {
-                        self.status = CheckStatus::Bad { error: trouble, since };
+                        self.status = CheckStatus::Bad { error, since };
                     }
                 }
             }
             ProofErrorKind::Throttled => {
-                let is_to_last = trouble.asks_for_at_least(patience.duration);
-                let first = || ThrottlingPeriod::starting_at(trouble.clone(), now);
+                let is_to_last = error.asks_for_at_least(threshold.duration);
+                let first = || ThrottlingPeriod::starting_at(error.clone(), now);
                 let throttling = self.throttling_period.get_or_insert_with(first);
-                if throttling.failure_streak.add_failure(now, patience)
+                if throttling.failure_streak.add_failure(now, threshold)
                     || is_to_last
                     || self.status == CheckStatus::Unknown
                 {
-                    throttling.mark_reported(trouble);
+                    throttling.mark_reported(error);
                 }
             }
         }
     }
 
-    fn record_definitive_error(&mut self, trouble: ProofError, now: ClockReading) {
+    fn record_definitive_error(&mut self, error: ProofError, now: ClockReading) {
         (self.failure_streak, self.throttling_period, self.describes_previous) =
             (None, None, false);
-        let is_told = |told: &CheckStatus| matches!(told, CheckStatus::Bad { error: told, .. } if told.has_same_cause(&trouble));
-        if !is_told(&self.status) {
-            self.status = CheckStatus::Bad { error: trouble, since: now.wall };
+        let is_same = |status: &CheckStatus| matches!(status, CheckStatus::Bad { error: known, .. } if known.has_same_cause(&error));
+        if !is_same(&self.status) {
+            self.status = CheckStatus::Bad { error, since: now.wall };
         }
     }
 }

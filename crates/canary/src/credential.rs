@@ -1,4 +1,4 @@
-//! The credential file of the component: opened in the component's way, and followed.
+//! The component's credential file: found as the component finds it, and reloaded when it changes.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use tokio::sync::watch;
 use crate::credential_location::CredentialFileLocation;
 use crate::proof_error::ProofError;
 
-/// What the file brought last.
+/// The result of loading the credential file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LoadStatus {
-    /// How many generations were taken into use.
+    /// The number of generations that were loaded and published.
     pub(crate) published_count: u64,
-    /// What was wrong with the content that was not.
+    /// The error of the last load, if its content was rejected.
     pub(crate) last_error: Option<ProofError>,
 }
 
-/// A credential with what its file brings.
+/// A credential that reloads its file, with the status of its last load.
 #[derive(Debug, Clone)]
 pub(crate) struct FollowedCredential {
     pub(crate) credential: Arc<ReloadingCertificateCredential>,
@@ -34,10 +34,10 @@ pub(crate) struct FollowedCredential {
 impl FollowedCredential {
     /// Opens the file that the component would open now.
     pub(crate) async fn open(
-        place: &CredentialFileLocation,
+        location: &CredentialFileLocation,
         transport: &TokenTransport,
     ) -> Result<Self, ProofError> {
-        let path = place.resolve_path().map_err(|error| ProofError::of_location(&error))?;
+        let path = location.resolve_path().map_err(|error| ProofError::of_location(&error))?;
         let (sender, loads) = watch::channel(LoadStatus::default());
         let mut options = ReloadingCertificateOptions::default();
         options.transport = transport.clone();
@@ -48,14 +48,14 @@ impl FollowedCredential {
         Ok(Self { credential, load_status: loads })
     }
 
-    /// What is wrong with the file, while an older version of it is in use.
+    /// The error of the credential file, while an older version of it is in use.
     pub(crate) fn file_error(&self) -> Option<ProofError> {
-        // The observer knows more, and the health knows when it is over.
+        // The health shows whether the error still exists; the observer has its details.
         self.credential.health().file.last_error?;
         self.load_status.borrow().last_error.clone()
     }
 
-    /// What is loaded; nothing in it is secret.
+    /// The public data of the loaded credential. Contains no secrets.
     pub(crate) fn loaded_credential(&self) -> LoadedCredential {
         let generation = self.credential.generation();
         let stamps = generation.timestamps();
@@ -70,7 +70,8 @@ impl FollowedCredential {
     }
 }
 
-/// `x5t#S256` of the assertions: base64url of the SHA-256 of the leaf, without padding.
+/// `x5t#S256` of the client assertions: the SHA-256 of the leaf certificate in base64url without
+/// padding.
 pub(crate) fn thumbprint(generation: &CredentialGeneration) -> String {
     URL_SAFE_NO_PAD.encode(generation.bundle().leaf().sha256().as_bytes())
 }
@@ -88,17 +89,18 @@ impl LoadObserver for LoadStatusObserver {
 
     fn generation_kept(&self, reason: &KeepReason) {
         let KeepReason::Failed(error) = reason else {
-            // It is reported by who publishes the file, and what is in use stays.
+            // The identity service that publishes the file reports this; the loaded version stays
+            // in use.
             let reason = reason.metric_label();
             tracing::warn!(reason, "the credential file holds an older version");
             return;
         };
-        let trouble = ProofError::of_file(error, true);
-        // A file that cannot be read is reported each time, and is news once.
+        let error = ProofError::of_file(error, true);
+        // Each read of an unreadable file reports the error; receivers are notified of the first.
         self.0.send_if_modified(|loads| {
-            let is_news = loads.last_error.as_ref().is_none_or(|it| !it.has_same_cause(&trouble));
-            loads.last_error = Some(trouble);
-            is_news
+            let is_new = loads.last_error.as_ref().is_none_or(|it| !it.has_same_cause(&error));
+            loads.last_error = Some(error);
+            is_new
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Where a component finds its credential file, and how it learns that.
+//! Finds the credential file of a component as the component itself does.
 
 use std::ffi::OsString;
 use std::io;
@@ -6,16 +6,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// How a component learns where its credential file is.
+/// How a component finds its credential file.
 ///
-/// The places are read when the component starts, and so they are here: a canary keeps to the path
-/// that it learned, as a driver keeps to the configuration that it parsed. Only a place that gave
-/// no path is asked again.
+/// A component resolves the path once, when it starts, and keeps it, as a driver keeps its parsed
+/// configuration. The canary does the same; it resolves the path again only while that fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialFileLocation {
-    /// It is told the path.
+    /// The path is given.
     File(PathBuf),
-    /// An environment variable holds the path.
+    /// An environment variable contains the path.
     Variable {
         /// The name of the variable.
         name: String,
@@ -23,22 +22,22 @@ pub enum CredentialFileLocation {
         value: Option<OsString>,
     },
     /// The key `aadMSIDataPlaneIdentityPath` of a cloud configuration (`cloud.conf`, `azure.json`)
-    /// holds the path.
+    /// contains the path.
     CloudConfig(PathBuf),
 }
 
-/// A component would not learn where its credential file is.
+/// A component could not find its credential file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialLocationError {
-    /// The variable is not there.
-    #[error("the environment variable {name} is not set")]
+    /// The environment variable is not set or empty.
+    #[error("the environment variable `{name}` is not set")]
     Unset {
         /// The variable.
         name: String,
     },
-    /// The variable holds something else than a path.
-    #[error("the environment variable {name} holds a bare name and not a path")]
+    /// The environment variable contains a file name without a directory.
+    #[error("the environment variable `{name}` contains a bare name, not a path")]
     BareName {
         /// The variable.
         name: String,
@@ -48,12 +47,12 @@ pub enum CredentialLocationError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The cloud configuration leads to no credential file.
-    #[error("the cloud configuration {} leads to no credential file", path.display())]
+    /// The cloud configuration names no credential file.
+    #[error("the cloud configuration {} names no credential file", path.display())]
     CloudConfig {
         /// The file.
         path: PathBuf,
@@ -63,29 +62,29 @@ pub enum CredentialLocationError {
     },
 }
 
-/// Why a cloud configuration leads to no credential file.
+/// Why a cloud configuration names no credential file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloudConfigError {
-    /// It is not a mapping in JSON or YAML. What it holds is not repeated: it may be a secret.
-    #[error("it is no mapping in JSON or YAML")]
+    /// The content is not a JSON or YAML mapping. The error does not quote it, because it may
+    /// contain secrets.
+    #[error("it is not a JSON or YAML mapping")]
     Unparsable,
     /// The key is absent or empty.
     #[error("`{IDENTITY_PATH}` is absent or empty")]
     NoPath,
-    /// Another way to sign in stands before it.
-    #[error("`{key}` comes before `{IDENTITY_PATH}`")]
+    /// The configuration enables an authentication method that takes precedence.
+    #[error("`{key}` takes precedence over `{IDENTITY_PATH}`")]
     Overridden {
-        /// The key that asks for the other way.
+        /// The key that enables the other method.
         key: &'static str,
     },
 }
 
-/// The key with the path.
 const IDENTITY_PATH: &str = "aadMSIDataPlaneIdentityPath";
 
-/// The ways to sign in that the readers of cloud configurations try before the credential file.
-/// Source: `pkg/azclient/auth.go` of cloud-provider-azure; the KMS plugin spells the first one
+/// The authentication methods that readers of cloud configurations try before the credential file.
+/// Source: `pkg/azclient/auth.go` of cloud-provider-azure; the KMS plugin spells the first key
 /// differently.
 const PRECEDING_AUTH_KEYS: [&str; 5] = [
     "useFederatedWorkloadIdentityExtension",
@@ -96,11 +95,11 @@ const PRECEDING_AUTH_KEYS: [&str; 5] = [
 ];
 
 impl CredentialFileLocation {
-    /// The path, as the component would learn it now.
+    /// Returns the path that the component would use if it started now.
     ///
     /// # Errors
     ///
-    /// Why it would learn none.
+    /// [`CredentialLocationError`] if the component would find no path.
     pub fn resolve_path(&self) -> Result<PathBuf, CredentialLocationError> {
         match self {
             Self::File(path) => Ok(path.clone()),
@@ -109,7 +108,8 @@ impl CredentialFileLocation {
                 let value =
                     value.ok_or_else(|| CredentialLocationError::Unset { name: name.clone() })?;
                 let path = PathBuf::from(value);
-                // The network operator's variable of this name holds the bare name of the secret.
+                // The network operator's variable of this name contains only the file name of the
+                // credential.
                 if path.components().count() == 1 {
                     return Err(CredentialLocationError::BareName { name: name.clone() });
                 }
@@ -121,7 +121,7 @@ impl CredentialFileLocation {
 }
 
 impl CredentialLocationError {
-    /// A stable word for it.
+    /// The error code for reports.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Unset { .. } | Self::BareName { .. } => "CredentialPathUnknown",
@@ -134,19 +134,19 @@ impl CredentialLocationError {
         match self {
             Self::Unset { .. } => "set it in the container to the path of the file in the mount",
             Self::BareName { .. } => {
-                "give the full path: only the network operator takes the bare name of the secret"
+                "set it to the full path: only the network operator accepts the bare name of the secret"
             }
             Self::Unreadable { .. } => {
-                "see that the Secret with the configuration is mounted there"
+                "check that the Secret with the configuration is mounted there"
             }
             Self::CloudConfig { source: CloudConfigError::Unparsable, .. } => {
-                "see what the Secret holds: it must be JSON"
+                "check the content of the Secret: it must be JSON"
             }
             Self::CloudConfig { source: CloudConfigError::NoPath, .. } => {
                 "set it to the path of the file in the mount"
             }
             Self::CloudConfig { source: CloudConfigError::Overridden { .. }, .. } => {
-                "set that key to false or to an empty text: the component would never read the file"
+                "set that key to false or to an empty string: with it, the component never reads the file"
             }
         }
     }
@@ -159,11 +159,11 @@ fn load_from_cloud_config(path: &Path) -> Result<PathBuf, CredentialLocationErro
         .map_err(|source| CredentialLocationError::CloudConfig { path: path.to_owned(), source })
 }
 
-/// The path of the credential file in a cloud configuration.
+/// Extracts the path of the credential file from a cloud configuration.
 fn parse_cloud_config(text: &str) -> Result<PathBuf, CloudConfigError> {
     let value: Value = serde_saphyr::from_str(text).or(Err(CloudConfigError::Unparsable))?;
     let config = value.as_object().ok_or(CloudConfigError::Unparsable)?;
-    // Go reads the keys of JSON in any case, and prefers the one that is spelled as declared.
+    // Go matches JSON keys case-insensitively and prefers the key that is spelled as declared.
     let find = |name: &str| {
         let loose = || config.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         config.get(name).or_else(|| loose().map(|(_, value)| value))
@@ -226,18 +226,18 @@ mod tests {
     #[test]
     fn bare_name_in_variable_is_rejected() {
         let name = "MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH";
-        let place = |value: Option<&str>| CredentialFileLocation::Variable {
+        let location = |value: Option<&str>| CredentialFileLocation::Variable {
             name: name.to_owned(),
             value: value.map(OsString::from),
         };
-        let path = place(Some("/mnt/certs/ingress-creds")).resolve_path().unwrap();
+        let path = location(Some("/mnt/certs/ingress-creds")).resolve_path().unwrap();
         assert_eq!(path, Path::new("/mnt/certs/ingress-creds"));
-        for (value, told) in
+        for (value, expected) in
             [(Some("network-creds"), "bare name"), (Some(""), "not set"), (None, "not set")]
         {
-            let error = place(value).resolve_path().unwrap_err();
+            let error = location(value).resolve_path().unwrap_err();
             assert!(
-                error.to_string().contains(told) && error.to_string().contains(name),
+                error.to_string().contains(expected) && error.to_string().contains(name),
                 "{error}"
             );
             assert!(!error.to_string().contains("network-creds"), "the value is not repeated");
@@ -246,8 +246,8 @@ mod tests {
 
     #[test]
     fn missing_cloud_configuration_is_named() {
-        let place = CredentialFileLocation::CloudConfig("/nonexistent/cloud.conf".into());
-        let error = place.resolve_path().unwrap_err();
+        let location = CredentialFileLocation::CloudConfig("/nonexistent/cloud.conf".into());
+        let error = location.resolve_path().unwrap_err();
         assert_eq!(error.code(), "CloudConfigUnusable");
         assert_eq!(
             error.to_string(),

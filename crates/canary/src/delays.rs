@@ -1,16 +1,17 @@
-//! When something is tried again: pure arithmetic.
+//! Delays between rounds and retries: pure arithmetic.
 
 use std::time::Duration;
 
-/// The pause between two rounds: `interval`, of which `chance` (0 to 1) takes or adds up to a tenth,
-/// so that canaries that began together do not stay together.
+/// The delay until the next round: `interval` plus or minus up to 10 %, so that canaries that
+/// started together spread out. `chance` is a random number in 0..=1.
 pub(crate) fn with_jitter(interval: Duration, chance: f64) -> Duration {
     interval.mul_f64(0.9 + 0.2 * chance.clamp(0.0, 1.0))
 }
 
-/// How long a service that throttled so many `times` in a row is left alone: never less than it
-/// asks, and ever longer, for who comes back as soon as it may is throttled on. Five minutes where it
-/// does not say. A misread header keeps nobody quiet for longer than an hour.
+/// The pause after the `times`-th consecutive throttled request. It is at least `asked`, the pause
+/// that the service requests, and grows with each request, because a client that returns as early
+/// as allowed is throttled again. It is five minutes if the service does not name a pause, and
+/// never longer than an hour, so that a misread header cannot stop the canary.
 pub(crate) fn throttled_delay(asked: Option<Duration>, times: u32) -> Duration {
     let Some(asked) = asked else { return MAX_DELAY_WITHOUT_HEADER };
     let doublings = times.saturating_sub(1).min(16);
@@ -19,7 +20,7 @@ pub(crate) fn throttled_delay(asked: Option<Duration>, times: u32) -> Duration {
 }
 
 const MIN_DELAY: Duration = Duration::from_mins(1);
-/// The longest pause that nobody asked for.
+/// The longest pause that the service did not ask for.
 const MAX_DELAY_WITHOUT_HEADER: Duration = Duration::from_mins(5);
 const MAX_DELAY: Duration = Duration::from_hours(1);
 

@@ -1,4 +1,4 @@
-//! A scripted Azure, a credential file, and time that passes only when everything waits: for tests.
+//! Fakes for tests: Azure services, a credential file, and a clock that advances when all tasks wait.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,23 +25,24 @@ use crate::{
     GrantedCall, IdentityCanary,
 };
 
-/// Planted where secrets are: it must be seen nowhere else.
+/// A marker inside all secrets, which must not appear in any output.
 pub(crate) const MARKER: &str = "planted-marker";
 
-/// Runs a test with one thread for files, so that [`CanaryFixture::run_until_idle`] knows when they are read.
+/// Runs a test with a single blocking thread, so that [`CanaryFixture::run_until_idle`] can wait for
+/// file reads.
 pub(crate) fn run_test(test: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().max_blocking_threads(1).build().unwrap().block_on(test);
 }
 
-/// What a service answers from now on.
+/// A configured response of a service.
 #[derive(Debug, Clone)]
 pub(crate) enum FakeAzureResponse {
     /// A status with headers and a body.
     Reply(u16, Vec<(&'static str, String)>, Value),
-    /// The connection breaks.
+    /// Breaks the connection.
     Broken,
-    /// No answer, ever.
+    /// Never responds.
     NoResponse,
 }
 
@@ -60,7 +61,7 @@ impl FakeAzureResponse {
         Self::Reply(429, header.into_iter().collect(), json!({"error": {"code": "Throttled"}}))
     }
 
-    /// Entra refuses, as it does.
+    /// An error response of Entra.
     pub(crate) fn entra_error(error: &str, code: u32) -> Self {
         let text = format!("AADSTS{code}: refused. Trace ID: t");
         let body = json!({"error": error, "error_description": text, "error_codes": [code]});
@@ -73,7 +74,7 @@ impl FakeAzureResponse {
     }
 }
 
-/// A request as a service saw it.
+/// A request that a service received.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedAzureRequest {
     pub(crate) host: String,
@@ -82,7 +83,7 @@ pub(crate) struct ReceivedAzureRequest {
     pub(crate) body: String,
 }
 
-/// Services that answer by host, and Entra.
+/// Fake Azure services, distinguished by host, and Entra.
 #[derive(Debug)]
 pub(crate) struct FakeAzureServices {
     responses: Mutex<HashMap<String, FakeAzureResponse>>,
@@ -94,18 +95,18 @@ impl FakeAzureServices {
     pub(crate) const ARM: &str = "management.azure.com";
     pub(crate) const VAULT: &str = "kv.vault.azure.net";
 
-    /// From now on all that `host` answers, or, with a path behind it, that this path is answered.
+    /// Sets the response of `place`: a host, or a host with a path.
     pub(crate) fn set_response(&self, place: &str, answer: FakeAzureResponse) {
         self.responses.lock().insert(place.to_owned(), answer);
     }
 
-    /// From now on `place` answers as it does when all is well.
+    /// Restores the normal response of `place`.
     pub(crate) fn clear_response(&self, place: &str) {
         self.responses.lock().remove(place);
     }
 
     pub(crate) fn requests_to(&self, host: &str) -> Vec<ReceivedAzureRequest> {
-        self.requests.lock().iter().filter(|seen| seen.host == host).cloned().collect()
+        self.requests.lock().iter().filter(|request| request.host == host).cloned().collect()
     }
 
     fn respond(&self, request: &Request) -> FakeAzureResponse {
@@ -120,7 +121,7 @@ impl FakeAzureServices {
             return FakeAzureResponse::token_response(self.requests_to(&host).len());
         }
         let bearer = request.headers().get_optional_str(&AUTHORIZATION).unwrap_or_default();
-        assert!(bearer.contains(MARKER), "a call is never made without a token");
+        assert!(bearer.contains(MARKER), "each call has a token");
         FakeAzureResponse::ok(json!({"location": "westeurope"}))
     }
 }
@@ -132,14 +133,14 @@ impl HttpClient for FakeAzureServices {
             azure_core::http::Body::Bytes(bytes) => bytes,
             azure_core::http::Body::SeekableStream(_) => panic!("no request has a stream"),
         };
-        let seen = ReceivedAzureRequest {
+        let received = ReceivedAzureRequest {
             host: request.url().host_str().unwrap().to_owned(),
             path: request.url().path().to_owned(),
             method: request.method(),
             body: String::from_utf8(body.to_vec()).unwrap(),
         };
         let answer = self.respond(request);
-        self.requests.lock().push(seen);
+        self.requests.lock().push(received);
         match answer {
             FakeAzureResponse::Reply(status, pairs, body) => {
                 let mut headers = Headers::new();
@@ -158,7 +159,7 @@ impl HttpClient for FakeAzureServices {
     }
 }
 
-/// The scripted Azure with a credential file in a folder of its own.
+/// The fake Azure with a credential file in a temporary directory.
 pub(crate) struct CanaryFixture {
     pub(crate) azure: Arc<FakeAzureServices>,
     pub(crate) clock: ManualClock,
@@ -184,8 +185,7 @@ impl CanaryFixture {
         Arc::new(self.clock.clone())
     }
 
-    /// Writes a credential that begins to be valid so many minutes after the first one, with a
-    /// certificate of its own.
+    /// Writes a credential with a new certificate, valid this many minutes after the first one.
     pub(crate) fn write_credential(&self, minutes: u64) {
         self.write_file(&credential_document(minutes).to_string());
     }
@@ -235,18 +235,18 @@ impl CanaryFixture {
         IdentityCanary::new(settings, self.parts())
     }
 
-    /// Lets every task run until it waits.
+    /// Runs all tasks until they wait.
     pub(crate) async fn run_until_idle(&self) {
         for _ in 0..3 {
             for _ in 0..20 {
                 tokio::task::yield_now().await;
             }
-            // The one thread for files does it after all that was asked before.
+            // The single blocking thread runs this after all file reads that were queued before.
             tokio::task::spawn_blocking(|| ()).await.unwrap();
         }
     }
 
-    /// Lets time pass until `reached` says so.
+    /// Advances the clock until `reached` returns true.
     pub(crate) async fn advance_until(&self, mut reached: impl FnMut() -> bool) {
         let started = self.clock.monotonic();
         while !reached() {
@@ -255,11 +255,11 @@ impl CanaryFixture {
                 self.clock.advance(due);
             }
             let spent = self.clock.monotonic().saturating_sub(started);
-            assert!(spent < Duration::from_hours(24), "it is not reached in a day");
+            assert!(spent < Duration::from_hours(24), "the condition does not hold within a day");
         }
     }
 
-    /// Lets so much time pass.
+    /// Advances the clock by `duration`.
     pub(crate) async fn advance(&self, duration: Duration) {
         let end = self.clock.monotonic() + duration;
         while self.clock.monotonic() < end {
@@ -270,7 +270,7 @@ impl CanaryFixture {
         self.run_until_idle().await;
     }
 
-    /// The value of a metric: the line that begins like this.
+    /// The value of the metric with this name and labels.
     pub(crate) fn metric(&self, line: &str) -> Option<f64> {
         let page = self.render_metrics();
         let found = page.lines().find_map(|it| it.strip_prefix(line)?.strip_prefix(' '))?;
@@ -285,8 +285,7 @@ impl CanaryFixture {
 static KEY: LazyLock<rcgen::KeyPair> =
     LazyLock::new(|| rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap());
 
-/// The PEM of a key and a certificate with this number, which hold the marker in no other form than
-/// base64.
+/// The PEM of a key and a certificate with this serial number; it contains the marker only as base64.
 fn pem_bundle(number: u64) -> String {
     let mut params = rcgen::CertificateParams::new(vec!["disk".to_owned()]).unwrap();
     params.serial_number = Some(number.into());

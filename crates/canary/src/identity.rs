@@ -1,4 +1,4 @@
-//! What a canary knows about its identity, and what it tells: pure.
+//! The state of one identity, from which the canary builds its status report. Does no I/O.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,27 @@ use crate::check_tracker::{CheckStatus, CheckTracker, ClockReading, FailureThres
 use crate::probe::{ProbeKind, ProbeOutcome};
 use crate::proof_error::ProofError;
 
-/// What is known about the identity of one component.
+/// The results of all hops and probes of one component's identity.
 #[derive(Debug, Clone)]
 pub(crate) struct IdentityState {
     component: Component,
     failure_threshold: FailureThreshold,
     credential: Option<LoadedCredential>,
-    /// The one of which the hop at Entra is known, while that is not the loaded one.
+    /// The previous credential, while the status of the Entra token hop still describes it.
     replaced_credential: Option<LoadedCredential>,
     hops: BTreeMap<Hop, CheckTracker>,
     probes: BTreeMap<ProbeKind, ProbeState>,
 }
 
-/// What is known of a probe.
 #[derive(Debug, Clone, Default)]
 struct ProbeState {
     tracker: CheckTracker,
-    /// What a good one said.
+    /// The message of the last successful probe.
     message: String,
 }
 
 impl IdentityState {
-    /// Nothing is known yet of these hops. They are walked in their order.
+    /// Creates a state in which these hops are unknown. Hops are proven in the order of [`Hop`].
     pub(crate) fn new(
         component: Component,
         hops: &[Hop],
@@ -50,8 +49,8 @@ impl IdentityState {
         }
     }
 
-    /// A credential is loaded. What is known of the hop at which another one is shown to Entra is
-    /// not known of this one.
+    /// Records the loaded credential. If its certificate or client id changed, the status of the
+    /// Entra token hop still describes the previous credential.
     pub(crate) fn set_credential(&mut self, credential: LoadedCredential) {
         let before = self.credential.replace(credential);
         if !is_same_certificate(before.as_ref(), self.credential.as_ref())
@@ -64,9 +63,9 @@ impl IdentityState {
         }
     }
 
-    /// The credential that everything told is true of. While what is known is of one that was
-    /// replaced it is that one: who tells what is known of the old one as known of the new one tells
-    /// of it what Entra never said, and everybody who reads it believes it from then on.
+    /// The credential that the report names: all reported results are true of this credential. While
+    /// the status of the Entra token hop describes a replaced credential, this is the replaced one;
+    /// otherwise the report would claim results for the new credential that Entra never gave.
     fn reported_credential(&self) -> Option<&LoadedCredential> {
         let is_of_replaced =
             self.hops.get(&Hop::EntraToken).is_some_and(CheckTracker::is_about_replaced);
@@ -74,7 +73,7 @@ impl IdentityState {
         replaced.or(self.credential.as_ref())
     }
 
-    /// A hop was walked.
+    /// Records the result of a hop.
     pub(crate) fn record_hop(
         &mut self,
         hop: Hop,
@@ -86,14 +85,14 @@ impl IdentityState {
         }
     }
 
-    /// Nothing is known of a hop any more, because it cannot be walked.
+    /// Resets a hop to unknown, because it can no longer be tried.
     pub(crate) fn clear_hop(&mut self, hop: Hop) {
         if let Some(track) = self.hops.get_mut(&hop) {
             track.reset();
         }
     }
 
-    /// A probe came to something.
+    /// Records the result of a probe.
     pub(crate) fn record_probe(
         &mut self,
         kind: ProbeKind,
@@ -106,36 +105,35 @@ impl IdentityState {
                 probed.message = message;
                 probed.tracker.record(Ok(()), now, FailureThreshold::PROBES);
             }
-            Err(trouble) => probed.tracker.record(Err(trouble), now, FailureThreshold::PROBES),
+            Err(error) => probed.tracker.record(Err(error), now, FailureThreshold::PROBES),
         }
     }
 
-    /// Whether every hop was good at its last try.
+    /// Whether the last try of every hop succeeded.
     pub(crate) fn is_proven(&self) -> bool {
         self.hops.values().all(CheckTracker::last_try_succeeded)
     }
 
-    /// Whether a hop is known to be good; nothing where it is known neither way.
+    /// Whether a hop is good; `None` if its status is unknown.
     pub(crate) fn is_hop_good(&self, hop: Hop) -> Option<bool> {
         status_as_bool(self.hops.get(&hop)?)
     }
 
-    /// The hops that are walked.
     pub(crate) fn hops(&self) -> impl Iterator<Item = Hop> {
         self.hops.keys().copied()
     }
 
-    /// The same of a probe.
+    /// Whether a probe is good; `None` if its status is unknown.
     pub(crate) fn is_probe_good(&self, kind: ProbeKind) -> Option<bool> {
         status_as_bool(&self.probes.get(&kind)?.tracker)
     }
 
-    /// What is told.
+    /// Builds the status report.
     pub(crate) fn facts(&self) -> CanaryStatusReport {
-        let walked = self.hops.iter().take_while(|(_, track)| track.is_good());
+        let good_hops = self.hops.iter().take_while(|(_, track)| track.is_good());
         CanaryStatusReport {
             component: self.component.name().to_owned(),
-            last_good_hop: walked.last().map(|(hop, _)| hop.name().to_owned()),
+            last_good_hop: good_hops.last().map(|(hop, _)| hop.name().to_owned()),
             failure: self.hops.iter().find_map(|(hop, track)| hop_failure(*hop, track)),
             throttled: self.hops.iter().find_map(|(hop, track)| hop_throttling(*hop, track)),
             credential: self.reported_credential().cloned(),
@@ -157,21 +155,21 @@ fn status_as_bool(track: &CheckTracker) -> Option<bool> {
 }
 
 fn hop_failure(hop: Hop, track: &CheckTracker) -> Option<HopFailure> {
-    let CheckStatus::Bad { error: trouble, since } = track.status() else { return None };
-    Some(hop_report(hop, trouble, *since))
+    let CheckStatus::Bad { error, since } = track.status() else { return None };
+    Some(hop_report(hop, error, *since))
 }
 
 fn hop_throttling(hop: Hop, track: &CheckTracker) -> Option<HopFailure> {
-    let (trouble, since) = track.throttled()?;
-    Some(hop_report(hop, trouble, since))
+    let (error, since) = track.throttled()?;
+    Some(hop_report(hop, error, since))
 }
 
-fn hop_report(hop: Hop, trouble: &ProofError, since: Timestamp) -> HopFailure {
+fn hop_report(hop: Hop, error: &ProofError, since: Timestamp) -> HopFailure {
     HopFailure {
         hop: hop.name().to_owned(),
-        code: trouble.code.clone(),
-        message: trouble.message.clone(),
-        hint: trouble.hint.clone(),
+        code: error.code.clone(),
+        message: error.message.clone(),
+        hint: error.hint.clone(),
         since,
     }
 }
@@ -189,30 +187,30 @@ fn probe_facts(kind: ProbeKind, probed: &ProbeState) -> Option<CanaryProbeReport
                 hint: String::new(),
                 since: *since,
             },
-            Some((trouble, throttled)) => CanaryProbeReport {
+            Some((error, throttled_since)) => CanaryProbeReport {
                 name,
                 good: true,
-                reason: trouble.code.clone(),
+                reason: error.code.clone(),
                 message: format!(
-                    "{}; whether it still is so cannot be asked since {throttled}: {}",
-                    probed.message, trouble.message
+                    "{}; not checked again since {throttled_since}: {}",
+                    probed.message, error.message
                 ),
-                hint: trouble.hint.clone(),
+                hint: error.hint.clone(),
                 since: *since,
             },
         }),
-        CheckStatus::Bad { error: trouble, since } => Some(CanaryProbeReport {
+        CheckStatus::Bad { error, since } => Some(CanaryProbeReport {
             name,
             good: false,
-            reason: trouble.code.clone(),
-            message: trouble.message.clone(),
-            hint: trouble.hint.clone(),
+            reason: error.code.clone(),
+            message: error.message.clone(),
+            hint: error.hint.clone(),
             since: *since,
         }),
     }
 }
 
-/// Whether facts say anything beyond who tells them.
+/// Whether the report holds any result besides the component and its credential.
 pub(crate) fn has_findings(facts: &CanaryStatusReport) -> bool {
     facts.last_good_hop.is_some()
         || facts.failure.is_some()
@@ -220,9 +218,10 @@ pub(crate) fn has_findings(facts: &CanaryStatusReport) -> bool {
         || !facts.probes.is_empty()
 }
 
-/// The facts as they go on from what stands in the annotation: what is the same kept its beginning
-/// and its words, though the process that told it is gone; and what nobody has found out anew of the
-/// same credential is still what it was.
+/// Merges the report with the previously published one, which another process may have written: an
+/// unchanged failure, throttling or probe result keeps its start time (failures and throttling also
+/// their message), and results of the same credential that this process has not checked yet are
+/// kept.
 pub(crate) fn merge_with_previous(
     mut facts: CanaryStatusReport,
     before: &CanaryStatusReport,
@@ -248,15 +247,16 @@ pub(crate) fn merge_with_previous(
     facts
 }
 
-/// Fills what is unknown, behind the last hop that is known to be good, with what was known.
+/// Fills hops after the last successful one, and probes, that have no result yet with the
+/// previously published results.
 fn restore_unknown(facts: &mut CanaryStatusReport, before: &CanaryStatusReport) {
     if !is_same_certificate(facts.credential.as_ref(), before.credential.as_ref()) {
         return;
     }
-    let is_asked_anew =
+    let is_checked =
         |old: &&CanaryProbeReport| facts.probes.iter().any(|probe| probe.name == old.name);
-    let silent: Vec<_> = before.probes.iter().filter(|old| !is_asked_anew(old)).cloned().collect();
-    facts.probes.extend(silent);
+    let unchecked: Vec<_> = before.probes.iter().filter(|old| !is_checked(old)).cloned().collect();
+    facts.probes.extend(unchecked);
     facts.probes.sort_by(|one, other| one.name.cmp(&other.name));
     if facts.failure.is_some() {
         return;
@@ -275,14 +275,15 @@ fn restore_unknown(facts: &mut CanaryStatusReport, before: &CanaryStatusReport) 
     }
 }
 
-/// Whether both are one certificate of one client, whatever its document says besides.
+/// Whether both have the same certificate and client id; the other fields of the credential file do
+/// not count.
 fn is_same_certificate(one: Option<&LoadedCredential>, other: Option<&LoadedCredential>) -> bool {
     one.zip(other).is_some_and(|(one, other)| {
         (&one.client_id, &one.thumbprint) == (&other.client_id, &other.thumbprint)
     })
 }
 
-/// Where a hop is in the walk.
+/// The position of a hop in the order of [`Hop::ALL`].
 fn hop_position(hop: &str) -> Option<usize> {
     Hop::ALL.iter().position(|known| known.name() == hop)
 }

@@ -1,13 +1,13 @@
-//! A canary: a tiny pod per identity that keeps proving its identity.
+//! The canary: one small pod per identity that checks continuously that the identity works.
 //!
-//! It stands where a component of a hosted control plane would stand, learns the path of its
-//! credential file in the component's own way ([`CredentialFileLocation`]), keeps a token and makes one
-//! call that the component's role grants ([`GrantedCall`]). What it finds out goes three ways: to
-//! metrics ([`CanaryMetrics`]), to the log, and as [`lanyard_api::CanaryStatusReport`] to an annotation of
-//! its own pod, which is written only when something changes.
+//! The pod runs next to the hosted control plane components. It finds its credential file as the
+//! component does ([`CredentialFileLocation`]), keeps a valid token and calls one Azure operation
+//! that the component's role allows ([`GrantedCall`]). It reports the result as metrics
+//! ([`CanaryMetrics`]), in the log, and as a [`lanyard_api::CanaryStatusReport`] in an annotation
+//! of its own pod. It writes the annotation only when the report changes.
 //!
-//! What a try came to is one thing, and what is told another: a refusal is told at once, and what
-//! may pass by itself is counted and told when it lasts ([`FailureThreshold`]). So facts never flap.
+//! The canary reports a definitive error immediately. It counts errors that may be transient, and
+//! reports them once they last ([`FailureThreshold`]), so that the report does not flap.
 //!
 //! ```
 //! use lanyard_canary::GrantedCall;

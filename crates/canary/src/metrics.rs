@@ -1,9 +1,9 @@
-//! What a canary counts.
+//! The metrics of a canary.
 //!
-//! Every name begins with `lanyard_canary_`. Labels are bounded by their types; the one exception,
-//! the thumbprint and client id of the loaded certificate, is a single series that changes with a
-//! rotation. What can be read from the credential is read when the page is, so that a scrape between
-//! two rounds sees how it is.
+//! Every name begins with `lanyard_canary_`. The types of the labels bound their values, except for
+//! the thumbprint and client id of the loaded certificate: a single series that changes with a
+//! rotation. A scrape reads the state of the credential itself, so that it is current between two
+//! rounds, too.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,45 +31,45 @@ use crate::identity::IdentityState;
 use crate::probe::ProbeKind;
 
 label_values! {
-    /// What became of the granted call.
+    /// The result of a granted call.
     pub(crate) enum CallResult {
-        /// It was granted.
+        /// The role allows the call.
         Granted = "granted",
-        /// The role does not grant it (403).
+        /// The role does not allow the call (403).
         Refused = "refused",
-        /// The token was not taken (401).
+        /// The service rejected the token (401).
         Unauthenticated = "unauthenticated",
-        /// There was no token to send.
+        /// There was no token for the call.
         NoToken = "no-token",
-        /// The service asked to be left alone.
+        /// The service throttled the call.
         Throttled = "throttled",
-        /// No answer came.
+        /// The service did not answer.
         Unreachable = "unreachable",
-        /// Another answer.
+        /// The service gave another answer.
         Failed = "failed",
     }
 }
 
 label_values! {
-    /// What became of a probe.
+    /// The result of a probe.
     pub(crate) enum ProbeResult {
-        /// All is as expected.
+        /// The resources are as expected.
         Good = "good",
-        /// Something is not.
+        /// The probe failed with a definitive error.
         Bad = "bad",
-        /// Trouble on the way says nothing.
+        /// A transient error or throttling proves nothing.
         Inconclusive = "inconclusive",
     }
 }
 
 label_values! {
-    /// What became of telling the facts.
+    /// The result of publishing the status report.
     pub(crate) enum AnnotationWriteResult {
         /// The annotation was written.
         Written = "written",
-        /// It stood there already.
+        /// The annotation contains this report already.
         Unchanged = "unchanged",
-        /// It was not written.
+        /// The write failed.
         Failed = "failed",
     }
 }
@@ -100,7 +100,7 @@ struct AnnotationWriteLabels {
     result: AnnotationWriteResult,
 }
 
-/// The numbers of a canary. Clones count together.
+/// The metrics of a canary. Clones share their values.
 #[derive(Debug, Clone)]
 pub struct CanaryMetrics(Arc<CanaryMetricFamilies>);
 
@@ -120,7 +120,7 @@ struct CanaryMetricFamilies {
     clock: SharedClock,
 }
 
-/// What the page reads while it is made.
+/// The credential whose state a scrape reads.
 #[derive(Debug)]
 struct ObservedCredential {
     credential: Arc<ReloadingCertificateCredential>,
@@ -129,7 +129,7 @@ struct ObservedCredential {
 }
 
 impl CanaryMetrics {
-    /// Nothing is counted yet.
+    /// Creates the metrics with all counters at zero.
     pub fn new(component: Component, clock: SharedClock) -> Self {
         let families = CanaryMetricFamilies {
             component,
@@ -145,7 +145,7 @@ impl CanaryMetrics {
             annotation_writes: Family::default(),
             clock,
         };
-        // From the beginning on, so that a first failure is an increase and not a new series.
+        // Create the series now, so that the first failure is an increase and not a new series.
         for result in CallResult::ALL {
             drop(families.calls.get_or_create(&CanaryCallLabels { result: *result }));
         }
@@ -155,43 +155,43 @@ impl CanaryMetrics {
         Self(Arc::new(families))
     }
 
-    /// Puts every number on a page.
+    /// Registers the metrics.
     #[rustfmt::skip]
     pub fn register(&self, registry: &mut Registry) {
         let it = &self.0;
         let component = Info::new(vec![("component", it.component.name())]);
-        registry.register("lanyard_canary", "Whose identity is proven", component);
-        registry.register("lanyard_canary_lapses", "How often there was no token that is taken, after there had been one", it.lapses.clone());
-        registry.register("lanyard_canary_calls", "Granted calls, by what became of them", it.calls.clone());
-        registry.register("lanyard_canary_failures", "Tries that failed, by hop; those that are not told yet too", it.failures.clone());
-        registry.register("lanyard_canary_rotations", "Newer credentials that were taken into use", it.rotations.clone());
-        registry.register("lanyard_canary_last_success_timestamp_seconds", "When every hop was good last", it.last_success.clone());
-        registry.register("lanyard_canary_hop_good", "Whether a hop is known to be good (1) or bad (0)", it.hop_good.clone());
-        registry.register("lanyard_canary_probe_good", "Whether a probe is known to be good (1) or bad (0)", it.probe_good.clone());
-        registry.register("lanyard_canary_probes", "Probes, by what became of them", it.probes.clone());
-        registry.register("lanyard_canary_annotation_writes", "Facts told to the Kubernetes API", it.annotation_writes.clone());
+        registry.register("lanyard_canary", "The component whose identity the canary checks", component);
+        registry.register("lanyard_canary_lapses", "How often the canary lost a valid and accepted token", it.lapses.clone());
+        registry.register("lanyard_canary_calls", "Granted calls, by result", it.calls.clone());
+        registry.register("lanyard_canary_failures", "Failed tries by hop, including failures that are not reported yet", it.failures.clone());
+        registry.register("lanyard_canary_rotations", "Newer credentials that the canary loaded", it.rotations.clone());
+        registry.register("lanyard_canary_last_success_timestamp_seconds", "Time of the last round in which every hop succeeded", it.last_success.clone());
+        registry.register("lanyard_canary_hop_good", "Whether a hop works (1) or fails (0); absent while unknown", it.hop_good.clone());
+        registry.register("lanyard_canary_probe_good", "Whether a probe succeeds (1) or fails (0); absent while unknown", it.probe_good.clone());
+        registry.register("lanyard_canary_probes", "Probes, by result", it.probes.clone());
+        registry.register("lanyard_canary_annotation_writes", "Writes of the status report to the pod's annotation, by result", it.annotation_writes.clone());
         registry.register_collector(Box::new(CanaryStateCollector(self.clone())));
     }
 
-    /// From now on the page reads this credential.
+    /// Sets the credential whose state scrapes read from now on.
     pub(crate) fn observe_credential(
         &self,
         credential: Arc<ReloadingCertificateCredential>,
         scope: &str,
     ) {
-        let held =
+        let observed =
             ObservedCredential { credential, scope: scope.to_owned(), is_token_rejected: false };
-        *self.0.observed_credential.lock() = Some(held);
+        *self.0.observed_credential.lock() = Some(observed);
     }
 
-    /// Whether the service took the token that was sent last.
-    pub(crate) fn record_token_acceptance(&self, taken: bool) {
-        if let Some(held) = self.0.observed_credential.lock().as_mut() {
-            held.is_token_rejected = !taken;
+    /// Records whether the service accepted the token of the last call.
+    pub(crate) fn record_token_acceptance(&self, accepted: bool) {
+        if let Some(observed) = self.0.observed_credential.lock().as_mut() {
+            observed.is_token_rejected = !accepted;
         }
     }
 
-    /// Whether there is a token, and the service took it when it was sent last.
+    /// Whether a token is cached, and the service did not reject it when it was last sent.
     pub(crate) fn is_authenticated(&self) -> bool {
         self.0.observed_credential.lock().as_ref().is_some_and(ObservedCredential::is_authenticated)
     }
@@ -221,7 +221,7 @@ impl CanaryMetrics {
         self.0.annotation_writes.get_or_create(&AnnotationWriteLabels { result }).inc();
     }
 
-    /// What is known now.
+    /// Updates the gauges from the state of the identity.
     pub(crate) fn update_gauges(&self, identity: &IdentityState) {
         for hop in identity.hops() {
             let labels = CanaryHopLabels { hop: hop.name() };
@@ -246,38 +246,38 @@ impl ObservedCredential {
     fn is_authenticated(&self) -> bool {
         let tokens = self.credential.health().tokens;
         let is_held = |scope: &str| {
-            tokens.scopes.iter().any(|held| held.scope == scope && held.seconds_left > 0)
+            tokens.scopes.iter().any(|token| token.scope == scope && token.seconds_left > 0)
         };
         !self.is_token_rejected && is_held(&self.scope)
     }
 }
 
-/// Seconds since the epoch, as Prometheus counts them.
+/// Converts to seconds since the Unix epoch.
 fn unix_seconds(time: Timestamp) -> f64 {
     time.as_duration().as_secs_f64()
 }
 
-/// What is read when the page is.
+/// Reads the state of the credential when metrics are scraped.
 struct CanaryStateCollector(CanaryMetrics);
 
 impl fmt::Debug for CanaryStateCollector {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Page").finish_non_exhaustive()
+        formatter.debug_tuple("CanaryStateCollector").finish_non_exhaustive()
     }
 }
 
 impl Collector for CanaryStateCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let held = self.0.0.observed_credential.lock();
-        let authenticated = held.as_ref().is_some_and(ObservedCredential::is_authenticated);
+        let observed = self.0.0.observed_credential.lock();
+        let authenticated = observed.as_ref().is_some_and(ObservedCredential::is_authenticated);
         encode_gauge(
             &mut encoder,
             "lanyard_canary_authenticated",
-            "Whether a valid token is held, and was taken when it was sent last",
+            "Whether the canary has a valid token that the service accepted when it was last sent",
             if authenticated { 1.0 } else { 0.0 },
         )?;
-        let Some(held) = held.as_ref() else { return Ok(()) };
-        held.encode(&mut encoder)
+        let Some(observed) = observed.as_ref() else { return Ok(()) };
+        observed.encode(&mut encoder)
     }
 }
 
@@ -287,18 +287,18 @@ impl ObservedCredential {
         let health = self.credential.health();
         let generation = self.credential.generation();
         encode_counter(encoder, "lanyard_canary_tokens", "Tokens that Entra issued", health.tokens.counts.issued)?;
-        let token = health.tokens.scopes.iter().find(|held| held.scope == self.scope);
+        let token = health.tokens.scopes.iter().find(|token| token.scope == self.scope);
         if let Some(token) = token {
-            encode_gauge(encoder, "lanyard_canary_token_expiry_timestamp_seconds", "When the held token expires", unix_seconds(token.expires_on))?;
+            encode_gauge(encoder, "lanyard_canary_token_expiry_timestamp_seconds", "When the cached token expires", unix_seconds(token.expires_on))?;
         }
-        encode_gauge(encoder, "lanyard_canary_credential_not_before_seconds", "From when on the loaded credential is valid", unix_seconds(generation.not_before()))?;
-        encode_gauge(encoder, "lanyard_canary_credential_not_after_seconds", "When the loaded credential ends", unix_seconds(generation.expires_at()))?;
+        encode_gauge(encoder, "lanyard_canary_credential_not_before_seconds", "Start of the validity of the loaded credential", unix_seconds(generation.not_before()))?;
+        encode_gauge(encoder, "lanyard_canary_credential_not_after_seconds", "When the loaded credential expires", unix_seconds(generation.expires_at()))?;
         if let Some(renew) = generation.timestamps().renew_after {
-            encode_gauge(encoder, "lanyard_canary_credential_renew_after_seconds", "From when on a newer credential is to be expected", unix_seconds(renew))?;
+            encode_gauge(encoder, "lanyard_canary_credential_renew_after_seconds", "Time after which a newer credential is expected", unix_seconds(renew))?;
         }
         let (client_id, thumbprint) = (generation.client_id().to_string(), thumbprint(&generation));
         let labels = [("client_id", client_id.as_str()), ("thumbprint", thumbprint.as_str())];
-        let help = "The loaded certificate, by x5t#S256";
+        let help = "The loaded certificate: client id and x5t#S256";
         let mut metric = encoder.encode_descriptor("lanyard_canary_credential_info", help, None, MetricType::Gauge)?;
         ConstGauge::new(1_i64).encode(metric.encode_family(&labels)?)
     }

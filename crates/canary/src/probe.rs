@@ -1,7 +1,7 @@
-//! What is found out beyond the hops: that the network is there, that the key encrypts.
+//! Probes, which check more than the hops: that the network exists and that the key encrypts.
 //!
-//! Each probe has one task of its own, so it is made once at a time however many want to know, and
-//! its result is the facts until the next one. When it is made again follows from what came back
+//! Each probe runs in a task of its own, one attempt at a time. Its result stays in the report
+//! until the next attempt. The status of the response determines the delay until then
 //! ([`retry_delay_for_status`]).
 
 pub(crate) mod encryption;
@@ -18,39 +18,40 @@ use self::network::NetworkProbeTarget;
 use crate::delays::with_jitter;
 use crate::proof_error::{ProofError, THROTTLED_CODE};
 
-/// A probe to be made.
+/// A probe and its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProbeSettings {
-    /// The virtual network, its security group and the resource group are there, in one region.
+    /// Checks that the virtual network, its security group and the resource group exist in one
+    /// region.
     Network(NetworkProbeTarget),
-    /// The key encrypts.
+    /// Checks that the key encrypts.
     Encryption {
         /// The key.
         key: KeyUrl,
-        /// The credential file to ask with, where it is not the canary's own.
+        /// The credential file to use, if it is not the canary's own.
         credential_file: Option<PathBuf>,
     },
 }
 
-/// Which probe.
+/// The kind of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbeKind {
-    /// [`ProbeSettings::KmsEncryption`].
+    /// [`ProbeSettings::Encryption`].
     Encryption,
     /// [`ProbeSettings::Network`].
     Network,
 }
 
 impl ProbeKind {
-    /// The reason of a good probe.
+    /// The reason of a successful probe.
     pub(crate) const GOOD: &str = "AsExpected";
-    /// The reason where Azure, or the way to it, is to blame.
+    /// The reason of an error of Azure or of the connection to it.
     pub(crate) const AZURE_ERROR: &str = "AzureError";
-    /// The reason where the identity is to blame.
+    /// The reason of an error of the identity.
     pub(crate) const INVALID_CREDENTIALS: &str = "InvalidAzureCredentials";
 
-    /// The name in facts and metrics.
+    /// The name in reports and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Encryption => CanaryProbeReport::ENCRYPTION_PROBE,
@@ -68,10 +69,11 @@ impl ProbeSettings {
     }
 }
 
-/// What a probe came to: words for what is good, or what is wrong with the reason as its code.
+/// The outcome of a probe: a message on success, or an error whose code is the reason of a
+/// condition.
 pub(crate) type ProbeOutcome = Result<String, ProofError>;
 
-/// A probe that was made, with when it may be made again.
+/// An attempt of a probe, with the delay until the next one if it failed.
 #[derive(Debug)]
 pub(crate) struct ProbeAttempt {
     pub(crate) outcome: ProbeOutcome,
@@ -83,16 +85,17 @@ impl ProbeAttempt {
         Self { outcome: Ok(message), retry_delay: None }
     }
 
-    /// Azure said no, or nothing.
+    /// The result of a call that Azure rejected or did not answer.
     pub(crate) fn from_call_error(error: &AzureCallError) -> Self {
-        let trouble = ProofError::of_call(error);
-        let pause = trouble
+        let proof_error = ProofError::of_call(error);
+        let pause = proof_error
             .throttle_delay(ALWAYS_LONGEST)
             .unwrap_or_else(|| retry_delay_for_status(error.status()));
-        if trouble.is_throttled() {
-            // Be it Azure or Entra: nobody answered what was asked, so nobody is to blame.
-            let trouble = trouble.as_inconclusive_if_throttled().with_reason(THROTTLED_CODE);
-            return Self { outcome: Err(trouble), retry_delay: Some(pause) };
+        if proof_error.is_throttled() {
+            // Throttling by Azure or by Entra proves nothing about the probed resource.
+            let proof_error =
+                proof_error.as_inconclusive_if_throttled().with_reason(THROTTLED_CODE);
+            return Self { outcome: Err(proof_error), retry_delay: Some(pause) };
         }
         let reason = match error {
             AzureCallError::Token { .. } | AzureCallError::Unauthorized { .. } => {
@@ -100,35 +103,35 @@ impl ProbeAttempt {
             }
             _ => ProbeKind::AZURE_ERROR,
         };
-        Self { outcome: Err(trouble.with_reason(reason)), retry_delay: Some(pause) }
+        Self { outcome: Err(proof_error.with_reason(reason)), retry_delay: Some(pause) }
     }
 
-    /// There is nothing to ask with.
-    pub(crate) fn without_credential(trouble: ProofError) -> Self {
-        let trouble = trouble.with_reason(ProbeKind::INVALID_CREDENTIALS);
-        Self { outcome: Err(trouble), retry_delay: Some(DEFAULT_RETRY_DELAY) }
+    /// The result of a probe whose credential file cannot be opened.
+    pub(crate) fn without_credential(error: ProofError) -> Self {
+        let error = error.with_reason(ProbeKind::INVALID_CREDENTIALS);
+        Self { outcome: Err(error), retry_delay: Some(DEFAULT_RETRY_DELAY) }
     }
 
-    /// Nobody answered in time.
-    pub(crate) fn timed_out(trouble: ProofError) -> Self {
-        let trouble = trouble.with_reason(ProbeKind::AZURE_ERROR);
-        Self { outcome: Err(trouble), retry_delay: Some(DEFAULT_RETRY_DELAY) }
+    /// The result of a probe that exceeded its time limit.
+    pub(crate) fn timed_out(error: ProofError) -> Self {
+        let error = error.with_reason(ProbeKind::AZURE_ERROR);
+        Self { outcome: Err(error), retry_delay: Some(DEFAULT_RETRY_DELAY) }
     }
 
-    /// When the probe is made again.
+    /// The delay until the next attempt.
     pub(crate) fn next_delay(&self, interval: Duration, chance: f64) -> Duration {
         self.retry_delay
             .map_or_else(|| with_jitter(interval, chance), |pause| lengthened(pause, chance))
     }
 }
 
-/// A pause that somebody asked for is never shortened.
+/// Adds up to 10 % to a retry delay. Jitter never shortens a pause that the service asked for.
 fn lengthened(pause: Duration, chance: f64) -> Duration {
     pause.mul_f64(1.0 + 0.1 * chance.clamp(0.0, 1.0))
 }
 
-/// How long a refused probe waits, by the status that came back: a role assignment takes minutes to
-/// work, a conflict passes soon. Source: the back-off classes of HyperShift's control plane operator.
+/// The retry delay after this HTTP status: a role assignment takes minutes to become effective, a
+/// conflict resolves soon. Source: the back-off classes of HyperShift's control plane operator.
 const fn retry_delay_for_status(status: Option<u16>) -> Duration {
     match status {
         Some(403) => Duration::from_mins(10),
@@ -137,7 +140,7 @@ const fn retry_delay_for_status(status: Option<u16>) -> Duration {
     }
 }
 
-/// A probe is made rarely, so one that is throttled waits at once as long as it ever does.
+/// Probes are rare, so a throttled probe uses the longest back-off immediately.
 const ALWAYS_LONGEST: u32 = u32::MAX;
 const DEFAULT_RETRY_DELAY: Duration = Duration::from_mins(2);
 

@@ -1,4 +1,4 @@
-//! What is wrong at a hop, in the words that leave the process.
+//! The errors of hops and probes, with the texts that the canary reports.
 
 use std::time::Duration;
 
@@ -10,33 +10,34 @@ use lanyard_vocabulary::format_error_chain;
 use crate::credential_location::CredentialLocationError;
 use crate::delays::throttled_delay;
 
-/// What is wrong, with its next step.
+/// An error of a hop or probe, with its hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProofError {
-    /// A stable word: Entra's or a service's code, or ours; of a probe, the reason of a condition.
+    /// A stable code: Entra's, a service's or the canary's own. For a probe, the reason of a
+    /// condition.
     pub(crate) code: String,
-    /// The code behind a reason.
+    /// The original code, if `code` is the reason of a condition.
     underlying_code: Option<String>,
-    /// What was tried and what came back.
+    /// The action that failed and the answer.
     pub(crate) message: String,
     /// What to do next.
     pub(crate) hint: String,
-    /// What it says about the identity.
+    /// Whether the error proves that the identity does not work.
     pub(crate) kind: ProofErrorKind,
-    /// Whether whoever answered throttles.
+    /// Whether the service or Entra throttled the request.
     is_throttled: bool,
-    /// How long it wants to be left alone, where it says so.
+    /// The pause that the service asks for, if it names one.
     retry_after: Option<Duration>,
 }
 
-/// What trouble says about the identity.
+/// Whether an error proves that the identity does not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProofErrorKind {
-    /// Somebody who knows said no: it stays so until something changes.
+    /// Azure or the file rejected the identity. The error lasts until something changes.
     Definitive,
-    /// Trouble on the way, which may pass by itself.
+    /// An error on the way to the service, which may resolve itself.
     Transient,
-    /// Whoever is asked wants to be left alone: it says nothing, however long it lasts.
+    /// The service throttles: the error proves nothing about the identity, however long it lasts.
     Throttled,
 }
 
@@ -59,13 +60,13 @@ impl ProofError {
         }
     }
 
-    /// Trouble with learning where the file is.
+    /// An error of locating the credential file.
     pub(crate) fn of_location(error: &CredentialLocationError) -> Self {
         Self::new(ProofErrorKind::Definitive, error.code(), format_error_chain(error), error.hint())
     }
 
-    /// Trouble with the file. One that cannot be read may be back in a moment, so it is final only
-    /// where there is no older version to go on with.
+    /// An error of loading the credential file. A file that cannot be read may be readable in a
+    /// moment, so the error is definitive only if no older version is in use.
     pub(crate) fn of_file(error: &LoadError, holds_older: bool) -> Self {
         let (code, nature) = match error {
             LoadError::Read { .. } if holds_older => {
@@ -82,7 +83,7 @@ impl ProofError {
         Self::new(nature, code, format_error_chain(error), error.hint())
     }
 
-    /// Trouble with getting a token.
+    /// An error of a token request.
     pub(crate) fn of_token(error: &TokenError) -> Self {
         let hint = error.hint().unwrap_or_else(|| SEE_THE_LOG.to_owned());
         let class = error.retry_class();
@@ -90,14 +91,14 @@ impl ProofError {
             RetryClass::Throttled { .. } | RetryClass::Transient => ProofErrorKind::Transient,
             _ => ProofErrorKind::Definitive,
         };
-        let trouble = Self::new(nature, &error.code(), format_error_chain(error), hint);
+        let proof_error = Self::new(nature, &error.code(), format_error_chain(error), hint);
         match class {
-            RetryClass::Throttled { after } => trouble.with_throttling(after),
-            _ => trouble,
+            RetryClass::Throttled { after } => proof_error.with_throttling(after),
+            _ => proof_error,
         }
     }
 
-    /// The same of what a credential gives the Azure SDK.
+    /// An error of a token request that the credential returned through the Azure SDK.
     pub(crate) fn of_token_request(error: &AzureError) -> Self {
         match TokenError::of(error) {
             Some(error) => Self::of_token(error),
@@ -110,7 +111,7 @@ impl ProofError {
         }
     }
 
-    /// Trouble with a call to a service.
+    /// An error of a call to a service.
     pub(crate) fn of_call(error: &AzureCallError) -> Self {
         let status = error.status();
         let (nature, code) = match error {
@@ -130,69 +131,75 @@ impl ProofError {
             Some(status) if !is_valid_code(code) => format!("HTTP{status}"),
             _ => code.to_owned(),
         };
-        let trouble = Self::new(nature, &code, format_error_chain(error), error.hint());
+        let proof_error = Self::new(nature, &code, format_error_chain(error), error.hint());
         match error {
-            AzureCallError::Throttled { pause, .. } => trouble.with_throttling(*pause),
-            _ => trouble,
+            AzureCallError::Throttled { pause, .. } => proof_error.with_throttling(*pause),
+            _ => proof_error,
         }
     }
 
-    /// Whoever answered throttles, and wants to be left alone for so long.
+    /// Marks the error as throttling, with the pause that the service asks for.
     fn with_throttling(self, asked: Option<Duration>) -> Self {
         Self { is_throttled: true, retry_after: asked, ..self }
     }
 
-    /// Whether whoever answered throttles, whatever that says about the identity.
+    /// Whether the service or Entra throttled the request, whatever the kind of the error.
     pub(crate) const fn is_throttled(&self) -> bool {
         self.is_throttled
     }
 
-    /// Whether it wants to be left alone for so long at least.
+    /// Whether the service asks for a pause of at least `pause`.
     pub(crate) fn asks_for_at_least(&self, pause: Duration) -> bool {
         self.retry_after.is_some_and(|asked| asked >= pause)
     }
 
-    /// The same where throttling takes nothing back: while a token is held, for who may not ask for
-    /// the next one is none the worse for it before this one ends; and of what is more than a token.
+    /// Turns a throttling error into an inconclusive one ([`ProofErrorKind::Throttled`]): while a
+    /// token is cached, a throttled token request changes nothing until that token expires. Probes
+    /// use it for throttling by Entra, too.
     pub(crate) fn as_inconclusive_if_throttled(self) -> Self {
         if self.is_throttled { Self { kind: ProofErrorKind::Throttled, ..self } } else { self }
     }
 
-    /// The same where no token is held: then throttling is trouble on the way, as any other.
+    /// Turns a throttling error into a transient one: without a cached token, throttling counts as
+    /// any other error on the way.
     pub(crate) fn as_transient_if_throttled(self) -> Self {
         if self.is_throttled { Self { kind: ProofErrorKind::Transient, ..self } } else { self }
     }
 
-    /// For how long nobody is asked because of this, the so-many-th time in a row.
+    /// The back-off if this is the `times`-th consecutive throttling error; `None` for other
+    /// errors.
     pub(crate) fn throttle_delay(&self, times: u32) -> Option<Duration> {
         self.is_throttled.then(|| throttled_delay(self.retry_after, times))
     }
 
-    /// The same under the reason of a condition.
+    /// Reports the error under the reason of a condition, and keeps its own code as the underlying
+    /// code.
     pub(crate) fn with_reason(self, reason: &'static str) -> Self {
         Self { code: reason.to_owned(), underlying_code: Some(self.code), ..self }
     }
 
-    /// Whether both tell the same, but for words that differ from try to try: ids of requests, times.
+    /// Whether both errors have the same codes and kind. Messages may differ in request ids and
+    /// times.
     pub(crate) fn has_same_cause(&self, other: &Self) -> bool {
         (&self.code, &self.underlying_code, self.kind)
             == (&other.code, &other.underlying_code, other.kind)
     }
 
-    /// Nobody answered in time.
-    pub(crate) fn timed_out(asked: &str, limit: Duration) -> Self {
-        let message = format!("{asked} did not answer within {} s", limit.as_secs());
-        let hint = "check the way to Azure: HTTPS_PROXY, DNS and the trusted roots";
+    /// The error of a request that was not answered within `limit`.
+    pub(crate) fn timed_out(target: &str, limit: Duration) -> Self {
+        let message = format!("{target} did not answer within {} s", limit.as_secs());
+        let hint = "check the connection to Azure: HTTPS_PROXY, DNS and the trusted roots";
         Self::new(ProofErrorKind::Transient, "TimedOut", message, hint)
     }
 }
 
-/// The code of a service that asked to be left alone.
+/// The code of a throttled request.
 pub(crate) const THROTTLED_CODE: &str = "TooManyRequests";
 
-const SEE_THE_LOG: &str = "see the log with --log lanyard_credential=debug";
+const SEE_THE_LOG: &str = "see the log of a run with `--log lanyard_credential=debug`";
 
-/// A code goes into conditions and events, so nothing of somebody else's text passes for one.
+/// Replaces a malformed code with `Unknown`: codes go into conditions and events, so they must not
+/// carry arbitrary text of a service.
 fn sanitize_code(code: &str) -> String {
     if is_valid_code(code) { code.to_owned() } else { "Unknown".to_owned() }
 }
@@ -211,7 +218,7 @@ fn truncate_text(mut text: String) -> String {
 }
 
 const MAX_CODE_LENGTH: usize = 64;
-/// All annotations of a pod together may have 256 KiB.
+/// All annotations of a pod together may have at most 256 KiB.
 const MAX_TEXT_LENGTH: usize = 1_500;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Waiting no longer than one wants to.
+//! Time limits for futures.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use lanyard_clock::SharedClock;
 
-/// What a future comes to, if it does in time.
+/// The output of a future, or `None` if it does not complete within `limit`.
 pub(crate) async fn with_timeout<T>(
     clock: &SharedClock,
     limit: Duration,

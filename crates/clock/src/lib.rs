@@ -1,8 +1,8 @@
-//! Time as a parameter.
+//! The clock interface of lanyard.
 //!
-//! Pure code never reads a clock, and everything that sleeps does so through a [`Clock`]. The
-//! system clock serves programs; the manual clock (feature `test-util`) lets virtual hours run
-//! in one process and makes tests exact.
+//! Pure code never reads a clock, and all code that sleeps uses a [`Clock`]. Programs use the system clock;
+//! tests use the manual clock (feature `test-util`), which simulates hours in one process and makes tests
+//! exact.
 //!
 //! ```
 //! use lanyard_clock::{Clock, SystemClock};
@@ -28,18 +28,18 @@ use jiff::Timestamp;
 pub use manual::ManualClock;
 pub use system::SystemClock;
 
-/// A clock that is shared between the parts of a program.
+/// A clock that is shared between parts of a program.
 pub type SharedClock = Arc<dyn Clock>;
 
 /// The future of [`Clock::sleep`].
 pub type SleepFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A source of wall time, of monotonic time and of sleep.
+/// A source of wall time, monotonic time and sleep.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The wall time: it may jump. Use it for stamps that leave the process.
+    /// The wall time, which may jump. Use it for timestamps that leave the process.
     fn now(&self) -> Timestamp;
 
-    /// The time since this clock began: it never goes back. Use it for ages and deadlines.
+    /// The time since this clock was created, which never goes back. Use it for ages and deadlines.
     fn monotonic(&self) -> Duration;
 
     /// A future that is ready once `duration` has passed on this clock.

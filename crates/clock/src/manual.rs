@@ -1,4 +1,4 @@
-//! A clock that moves only when it is told to.
+//! A clock that advances only on request, for tests.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::{Clock, SleepFuture};
 
-/// A clock that moves only when it is told to.
+/// A clock that advances only on request, for tests.
 ///
-/// Clones share the time. [`ManualClock::advance`] wakes every sleeper whose time has come, in
-/// the order of their deadlines.
+/// Clones share the time. [`ManualClock::advance`] wakes all sleepers whose deadline has passed, in the order
+/// of their deadlines.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     state: Arc<Mutex<ManualClockState>>,
@@ -35,14 +35,14 @@ struct Sleeper {
 }
 
 impl ManualClock {
-    /// A clock that stands at `start`.
+    /// Creates a clock that stands at `start`.
     pub fn starting_at(start: Timestamp) -> Self {
         let state =
             ManualClockState { start, elapsed: Duration::ZERO, next_id: 0, sleepers: Vec::new() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Moves the clock forward and wakes the sleepers whose time has come.
+    /// Advances the clock and wakes the sleepers whose deadline has passed.
     pub fn advance(&self, duration: Duration) {
         let due = {
             let mut state = self.state.lock();
@@ -59,12 +59,12 @@ impl ManualClock {
         }
     }
 
-    /// How many sleepers wait: lets a test see that a task has come to rest.
+    /// The number of sleepers. Tests use it to detect that a task is idle.
     pub fn sleeper_count(&self) -> usize {
         self.state.lock().sleepers.len()
     }
 
-    /// How long until the first sleeper is due, if one waits.
+    /// The time until the first deadline, if there is a sleeper.
     pub fn time_until_next_deadline(&self) -> Option<Duration> {
         let state = self.state.lock();
         state.sleepers.iter().map(|s| s.deadline.saturating_sub(state.elapsed)).min()

@@ -11,22 +11,22 @@ use crate::{Clock, SharedClock, SleepFuture};
 
 /// The clock of the operating system; sleeping needs a tokio runtime with time enabled.
 ///
-/// A host that is suspended, as a laptop or a paused virtual machine, does not stop the expiry
-/// of a token. On Linux the monotonic time therefore counts suspension (`CLOCK_BOOTTIME`), and a
-/// sleep that was due meanwhile ends at most a minute after the host resumes. On other systems
-/// both stand still while the host does.
+/// A suspended host, for example a laptop or a paused virtual machine, does not stop the expiry of a token.
+/// On Linux the monotonic time therefore includes suspension (`CLOCK_BOOTTIME`), and a sleep whose deadline
+/// passed during suspension ends at most one minute after the host resumes. On other systems, monotonic time
+/// and sleep stop during suspension.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     origin: Origin,
 }
 
 impl SystemClock {
-    /// A clock whose monotonic time begins now.
+    /// Creates a clock whose monotonic time starts now.
     pub fn new() -> Self {
         Self { origin: Origin::now() }
     }
 
-    /// A clock to hand around.
+    /// Creates a shared system clock.
     pub fn shared() -> SharedClock {
         Arc::new(Self::new())
     }
@@ -53,7 +53,7 @@ impl Clock for SystemClock {
         let clock = *self;
         let deadline = clock.monotonic().saturating_add(duration);
         Box::pin(async move {
-            // The runtime's timers stand still during suspension, so a long sleep looks up.
+            // The runtime's timers stop during suspension, so a long sleep checks the clock repeatedly.
             loop {
                 let left = deadline.saturating_sub(clock.monotonic());
                 tokio::time::sleep(left.min(MAX_TIMER_SLEEP)).await;
@@ -65,10 +65,10 @@ impl Clock for SystemClock {
     }
 }
 
-/// How long a sleep relies on timers that do not count suspension.
+/// The maximum time for which a sleep relies on timers that do not include suspension.
 const MAX_TIMER_SLEEP: Duration = Duration::from_mins(1);
 
-/// Where the monotonic time of a clock begins.
+/// The start of a clock's monotonic time.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy)]
 struct Origin(Duration);
@@ -84,7 +84,7 @@ impl Origin {
     }
 }
 
-/// The time since the host began, with the time that it was suspended.
+/// The time since boot, including suspension.
 #[cfg(target_os = "linux")]
 fn time_since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -93,7 +93,7 @@ fn time_since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// Where the monotonic time of a clock begins.
+/// The start of a clock's monotonic time.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug, Clone, Copy)]
 struct Origin(Instant);
@@ -122,7 +122,7 @@ mod tests {
         assert!(readings.last().is_some_and(|last| *last < Duration::from_mins(1)));
     }
 
-    /// `/proc/uptime` counts suspension (proc(5)), as `CLOCK_MONOTONIC` does not.
+    /// `/proc/uptime` includes suspension (proc(5)); `CLOCK_MONOTONIC` does not.
     #[cfg(target_os = "linux")]
     #[test]
     fn monotonic_time_includes_host_suspension() {

@@ -24,20 +24,20 @@ use crate::bundle::{CertificateBundle, KeyKind, PrivateKey};
 use crate::identity::ClientId;
 use crate::secret::SecretText;
 
-/// How assertions are signed.
+/// Signature algorithms for client assertions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum SigningAlgorithm {
-    /// RSASSA-PSS with SHA-256, what Entra asks for.
+    /// RSASSA-PSS with SHA-256, the algorithm that Entra recommends.
     #[default]
     #[serde(rename = "PS256")]
     Ps256,
-    /// RSASSA-PKCS1-v1_5 with SHA-256, for authorities that know no other.
+    /// RSASSA-PKCS1-v1_5 with SHA-256, for authorities that do not support `PS256`.
     #[serde(rename = "RS256")]
     Rs256,
 }
 
-/// How the assertions of a credential are made.
+/// Options for building client assertions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AssertionOptions {
@@ -53,30 +53,30 @@ impl Default for AssertionOptions {
     }
 }
 
-/// Why no assertion can be made.
+/// Errors of building a client assertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssertionError {
-    /// The key is not RSA.
+    /// The key is not an RSA key.
     #[error("the private key is {kind}, and entra takes client assertions signed with rsa only")]
     RsaOnly {
-        /// The key found.
+        /// The kind of the bundle's key.
         kind: KeyKind,
     },
-    /// The crypto library refused to sign.
+    /// The crypto library failed to sign.
     #[error("the assertion could not be signed")]
     Signing,
-    /// Header or claims could not be encoded.
+    /// The header or the claims could not be encoded as JSON.
     #[error("the assertion could not be encoded")]
     Encoding,
 }
 
 impl AssertionError {
-    /// What to do about it.
+    /// Advises how to fix the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::RsaOnly { .. } => {
-                "issue the certificate anew with an RSA key of 2048 bits or more"
+                "reissue the certificate with an RSA key of 2048 bits or more"
             }
             Self::Signing | Self::Encoding => {
                 "this is a defect of this program or its machine: please report it"
@@ -85,11 +85,11 @@ impl AssertionError {
     }
 }
 
-/// A signed assertion: whoever holds it is the identity, until it expires.
+/// A signed client assertion. It is a bearer secret: its holder can request tokens until it expires.
 pub struct ClientAssertion(SecretText);
 
 impl ClientAssertion {
-    /// The compact JWT, for the request form.
+    /// Returns the compact JWT for the request form.
     pub(crate) fn as_str(&self) -> &str {
         self.0.expose()
     }
@@ -101,12 +101,12 @@ impl fmt::Debug for ClientAssertion {
     }
 }
 
-/// The half of an assertion that stays the same while the certificate does.
+/// Signs client assertions with one certificate bundle and caches the encoded header.
 #[derive(Debug)]
 pub(crate) struct AssertionSigner {
     bundle: CertificateBundle,
     algorithm: SigningAlgorithm,
-    /// The encoded header with the dot that follows it.
+    /// The encoded header, followed by a dot.
     encoded_header: String,
 }
 
@@ -131,7 +131,7 @@ struct AssertionClaims<'a> {
 }
 
 impl AssertionSigner {
-    /// Takes a bundle whose key Entra accepts.
+    /// Creates a signer for `bundle`. Only RSA keys are accepted, as in Entra.
     pub(crate) fn new(
         bundle: CertificateBundle,
         options: AssertionOptions,
@@ -156,7 +156,7 @@ impl AssertionSigner {
         &self.bundle
     }
 
-    /// Signs an assertion for `endpoint` in the name of `client`.
+    /// Signs an assertion for the token endpoint `endpoint` on behalf of `client`.
     pub(crate) fn sign(
         &self,
         client: &ClientId,
@@ -176,7 +176,7 @@ impl AssertionSigner {
             exp: now.as_second().saturating_add(LIFETIME_SECONDS),
         };
         let Ok(claims) = serde_json::to_vec(&claims) else { return Err(AssertionError::Encoding) };
-        // Sized once: text that grows leaves copies behind that nobody wipes.
+        // Allocate the full capacity once: a buffer that grows leaves unwiped copies behind.
         let room =
             self.encoded_header.len() + (claims.len() + key.public_modulus_len()) * 4 / 3 + 8;
         let mut text = String::with_capacity(room);
@@ -205,7 +205,7 @@ impl AssertionSigner {
     }
 }
 
-/// How far back `nbf` lies: clocks differ.
+/// `nbf` lies this many seconds in the past, to tolerate clock skew.
 const CLOCK_SKEW_SECONDS: i64 = 60;
-/// How long an assertion lives, in seconds.
+/// The lifetime of an assertion, in seconds.
 const LIFETIME_SECONDS: i64 = 600;

@@ -1,8 +1,8 @@
-//! The certificate bundle inside `client_secret`: one private key and its certificates.
+//! The certificate bundle in `client_secret`: one private key and its certificates.
 //!
-//! The field is described in public as base64 of PEM in one place and as base64 of PKCS#12 in
-//! another, and both occur (Key Vault exports give PKCS#12, the CSI provider's conversion gives
-//! PEM). This reader takes both, and everything that msi-dataplane v0.4.3 takes.
+//! Public documentation describes the field as base64 of PEM in one place and as base64 of PKCS#12 in
+//! another, and both occur: Key Vault exports PKCS#12, and the CSI provider converts it to PEM. This parser
+//! accepts both, and everything that msi-dataplane v0.4.3 accepts.
 
 mod certificate;
 pub(crate) mod encoding;
@@ -30,10 +30,10 @@ use crate::detected_format::{self, DetectedFormat};
 use crate::secret::SecretText;
 use key::KeyEncoding;
 
-/// A private key and its certificates, the leaf first.
+/// A private key and its certificate chain, leaf first.
 ///
-/// Neither can be cloned, serialized or printed; `Debug` shows the leaf's thumbprint. Our copies
-/// of the key are wiped; the parsed key lives in the crypto library, which wipes it as well.
+/// A bundle cannot be cloned, serialized or printed; `Debug` shows only the leaf's thumbprint. This crate
+/// wipes its copies of the key, and the crypto library wipes the parsed key.
 pub struct CertificateBundle {
     key: PrivateKey,
     chain: Vec<Certificate>,
@@ -41,11 +41,10 @@ pub struct CertificateBundle {
     warnings: Vec<BundleWarning>,
 }
 
-/// How a bundle was written down.
+/// The encoding of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum BundleFormat {
-    /// PEM sections.
     #[serde(rename = "PEM")]
     Pem,
     /// PKCS#12, also called PFX.
@@ -62,26 +61,26 @@ impl fmt::Display for BundleFormat {
     }
 }
 
-/// Something unusual that was understood all the same.
+/// An irregularity that the parser tolerated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum BundleWarning {
-    /// White space inside the base64 text.
+    /// The base64 text contains white space.
     Base64LineBreaks,
-    /// No padding at the end of the base64 text. Go readers refuse that.
+    /// The base64 text has no padding. Go readers reject it.
     Base64Unpadded,
-    /// The URL alphabet of base64. Go readers refuse that.
+    /// The base64 text uses the URL alphabet. Go readers reject it.
     Base64UrlAlphabet,
-    /// The leaf certificate did not stand first; it was moved to the front.
+    /// The leaf certificate was not first; the parser moved it to the front.
     LeafNotFirst,
-    /// Several certificates hold the key; the first one found is the leaf.
+    /// Several certificates match the key; the parser uses the first one as the leaf.
     SeveralLeaves,
-    /// The same certificate stood there more than once; it is sent once.
+    /// A certificate occurs more than once; the credential sends it once.
     RepeatedCertificate,
-    /// PEM sections that are neither key nor certificate were passed over.
+    /// The parser ignored PEM sections that are neither keys nor certificates.
     SectionsPassedOver,
-    /// PKCS#12 with AES or SHA-256, which msi-dataplane v0.4.3 cannot open.
+    /// The PKCS#12 archive uses AES or SHA-256, which msi-dataplane v0.4.3 cannot open.
     ModernPkcs12,
 }
 
@@ -93,9 +92,9 @@ impl fmt::Display for BundleWarning {
             Self::Base64UrlAlphabet => {
                 "the base64 text uses the url alphabet; Go readers refuse it"
             }
-            Self::LeafNotFirst => "the leaf certificate does not stand first",
+            Self::LeafNotFirst => "the leaf certificate is not first",
             Self::SeveralLeaves => "several certificates belong to the private key",
-            Self::RepeatedCertificate => "a certificate stands there more than once",
+            Self::RepeatedCertificate => "a certificate occurs more than once",
             Self::ModernPkcs12 => {
                 "the PKCS#12 archive uses AES or SHA-256; msi-dataplane v0.4.3 cannot open it"
             }
@@ -107,20 +106,20 @@ impl fmt::Display for BundleWarning {
 }
 
 impl CertificateBundle {
-    /// Reads the value of `client_secret`: base64 of PEM or of PKCS#12 with an empty password.
+    /// Parses the value of `client_secret`: base64 of PEM or of PKCS#12 with an empty password.
     ///
     /// # Errors
     ///
-    /// [`BundleError`] tells what is wrong and, by its hint, what to do.
+    /// Returns a [`BundleError`] with the reason; its hint advises how to fix the bundle.
     pub fn parse(client_secret: &SecretText) -> Result<Self, BundleError> {
         Self::parse_with_password(client_secret, None)
     }
 
-    /// As [`CertificateBundle::parse`], for PKCS#12 that is protected by a password.
+    /// Like [`CertificateBundle::parse`], for a PKCS#12 archive that is protected by a password.
     ///
     /// # Errors
     ///
-    /// [`BundleError`], as for [`CertificateBundle::parse`].
+    /// Returns a [`BundleError`], like [`CertificateBundle::parse`].
     pub fn parse_with_password(
         client_secret: &SecretText,
         password: Option<&SecretText>,
@@ -129,7 +128,7 @@ impl CertificateBundle {
         Self::assemble(parts, warnings)
     }
 
-    /// The certificates of a bundle, in the order found, however little else of it can be used.
+    /// Returns the certificates of a bundle in file order, even if the rest of the bundle is unusable.
     pub(crate) fn certificates_of(
         client_secret: &SecretText,
         password: Option<&SecretText>,
@@ -143,7 +142,7 @@ impl CertificateBundle {
         password: Option<&SecretText>,
     ) -> Result<(BundleParts, Vec<BundleWarning>), BundleError> {
         let text = client_secret.expose().as_bytes();
-        // Every character of PEM also occurs in base64, so this is not left to the decoder.
+        // Every PEM character is also a base64 character, so the decoder cannot detect this case.
         if DetectedFormat::of(text) == DetectedFormat::Pem {
             return Err(BundleError::PemNotEncoded);
         }
@@ -181,7 +180,7 @@ impl CertificateBundle {
         Ok(Self { key, chain, format: parts.format, warnings })
     }
 
-    /// The certificates, leaf first, the others in the order found. Never empty.
+    /// The certificate chain: the leaf first, the others in file order. Never empty.
     pub fn chain(&self) -> &[Certificate] {
         &self.chain
     }
@@ -191,17 +190,17 @@ impl CertificateBundle {
         &self.chain[0]
     }
 
-    /// What sort of key it is.
+    /// The kind of the private key.
     pub fn key_kind(&self) -> KeyKind {
         self.key.kind()
     }
 
-    /// How the bundle was written down.
+    /// The encoding of the bundle.
     pub fn format(&self) -> BundleFormat {
         self.format
     }
 
-    /// What was unusual about it.
+    /// The irregularities that the parser tolerated.
     pub fn warnings(&self) -> &[BundleWarning] {
         &self.warnings
     }
@@ -240,7 +239,7 @@ fn move_leaf_first(
     Ok(warnings)
 }
 
-/// What a bundle holds, before anything is decided about it.
+/// The members of a bundle before they are checked.
 struct BundleParts {
     format: BundleFormat,
     keys: Vec<(KeyEncoding, Zeroizing<Vec<u8>>)>,
@@ -276,7 +275,7 @@ impl BundleParts {
                     parts.encrypted_key = true;
                     continue;
                 }
-                // OpenSSL writes the curve's name in front of an EC key.
+                // OpenSSL writes the curve's name before an EC key.
                 b"EC PARAMETERS" => continue,
                 _ => {
                     parts.warnings.push(BundleWarning::SectionsPassedOver);

@@ -17,17 +17,17 @@ use crate::token::request::TokenKey;
 use crate::token::source::{IssuedToken, TokenSource};
 use crate::transport::sender::TokenTransport;
 
-/// A credential that signs in with a client secret (RFC 6749 4.4).
+/// Authenticates an application with a client secret (RFC 6749 section 4.4).
 ///
-/// A secret is the weakest proof there is: it travels with each request, and whoever has read it
-/// once is the application. It is here because classes that use `nodePublishSecretRef` are.
+/// A client secret is the weakest credential: each request carries it, and anyone who reads it can act as the
+/// application. It is supported because `SecretProviderClass`es that use `nodePublishSecretRef` need it.
 #[derive(Debug)]
 pub struct ClientSecretCredential {
     engine: TokenEngine<ClientSecretSource>,
 }
 
 impl ClientSecretCredential {
-    /// A credential of `client` in `tenant`.
+    /// Creates a credential for the application `client` in `tenant`.
     pub fn new(
         tenant: &TenantId,
         client: ClientId,
@@ -45,7 +45,7 @@ impl ClientSecretCredential {
         Arc::new(Self { engine: TokenEngine::new(source, transport) })
     }
 
-    /// What is held and what happened.
+    /// Reports the cached tokens and the results of token requests.
     pub fn health(&self) -> TokenHealth {
         self.engine.health()
     }
@@ -134,8 +134,8 @@ mod tests {
         let error =
             bench.run_to_completion(credential.get_token(&[VAULT], None)).await.unwrap_err();
         let error = TokenError::of(&error).unwrap();
-        let told = format!("{error} {error:?} {credential:?} {:?}", error.hint());
-        assert!(!told.contains("planted"), "{told}");
+        let output = format!("{error} {error:?} {credential:?} {:?}", error.hint());
+        assert!(!output.contains("planted"), "{output}");
         assert!(!error.is_outage());
     }
 }

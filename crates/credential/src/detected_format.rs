@@ -1,7 +1,7 @@
-//! What bytes look like, when they are not what was asked for.
+//! Detects the format of bytes that are not in the expected format.
 //!
-//! Credential files pass through many hands (vault, driver, encoding option, copy and paste), and
-//! each can leave its own wrapping. The answer names the wrapping and never holds content.
+//! Credential files pass through many tools (vault, driver, encoding options, copy and paste), and each can
+//! add its own encoding. [`DetectedFormat`] names the encoding for error messages and never contains content.
 
 use std::fmt;
 
@@ -10,60 +10,57 @@ use zeroize::Zeroizing;
 
 use crate::bundle::encoding;
 
-/// A guess at what bytes are, from their beginning.
+/// The likely format of some bytes, detected from their beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DetectedFormat {
-    /// Nothing, or only white space.
+    /// Empty, or only white space.
     Empty,
     /// A JSON object.
     JsonObject,
-    /// A JSON object that ends too early.
+    /// A truncated JSON object.
     JsonCutShort,
-    /// JSON, but an array, a string or another value that is not an object.
+    /// A JSON value that is not an object, for example an array or a string.
     JsonOther,
-    /// UTF-8 with a byte order mark in front.
+    /// UTF-8 with a leading byte order mark.
     ByteOrderMark,
     /// UTF-16, as some Windows tools write it.
     Utf16,
-    /// PEM.
     Pem,
     /// PKCS#12, also called PFX.
     Pkcs12,
-    /// Other DER, such as a lone certificate.
+    /// Other DER, for example a single certificate.
     Der,
-    /// Base64 of something.
+    /// Base64 of the given format.
     Base64(DetectedInnerFormat),
-    /// Hexadecimal digits of something.
+    /// Hexadecimal digits of the given format.
     Hex(DetectedInnerFormat),
     /// An HTML page, typically from a proxy or a sign-in page.
     Html,
-    /// Some other text.
+    /// Other text.
     Text,
-    /// Some other bytes.
+    /// Other bytes.
     Binary,
 }
 
-/// What an encoding holds.
+/// The format of the content of an encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DetectedInnerFormat {
     /// A JSON object.
     Json,
-    /// PEM.
     Pem,
-    /// PKCS#12.
     Pkcs12,
     /// Another layer of base64.
     Base64,
-    /// Something unknown.
+    /// An unknown format.
     Unknown,
 }
 
 impl DetectedFormat {
-    /// Guesses what `bytes` are.
+    /// Detects the format of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         if bytes.starts_with(b"\xEF\xBB\xBF") {
             return Self::ByteOrderMark;
@@ -92,7 +89,7 @@ impl DetectedFormat {
     }
 }
 
-/// What needs no decoding to be recognised.
+/// Detects formats that need no decoding.
 fn detect_plain(text: &[u8]) -> Option<DetectedFormat> {
     if text.starts_with(b"{") {
         return Some(DetectedFormat::JsonObject);
@@ -128,8 +125,8 @@ fn detect_inner(bytes: &[u8]) -> DetectedInnerFormat {
     }
 }
 
-/// Whether bytes begin as a PKCS#12 file does: a sequence whose first member is the number 3
-/// (RFC 7292, section 4).
+/// Whether bytes start like a PKCS#12 file: a sequence whose first member is the integer 3 (RFC 7292, section
+/// 4).
 pub(crate) fn is_pkcs12(bytes: &[u8]) -> bool {
     der_header(bytes).is_some_and(|(header, _)| bytes[header..].starts_with(&[0x02, 0x01, 0x03]))
 }
@@ -148,7 +145,7 @@ fn der_header(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((2 + count, length))
 }
 
-/// Whether `needle` stands anywhere in `haystack`.
+/// Whether `haystack` contains `needle`.
 pub(crate) fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle)
 }
@@ -171,14 +168,14 @@ fn hex_prefix(text: &[u8]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(digits.chunks_exact(2).filter_map(pair).collect())
 }
 
-/// The first bytes under base64, if the whole text is written in its alphabet.
+/// The decoded beginning of `text`, if all of it is in the base64 alphabet.
 fn base64_prefix(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let alphabet = |byte: &u8| {
         byte.is_ascii_alphanumeric()
             || byte.is_ascii_whitespace()
             || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=')
     };
-    // Base64 is broken into lines, if at all, and not into words.
+    // Base64 may be broken into lines, but not into words.
     let words = text.split(|byte| *byte == b' ').count();
     if text.len() < MIN_ENCODED_LENGTH || words > 1 + text.len() / 32 || !text.iter().all(alphabet)
     {
@@ -189,9 +186,9 @@ fn base64_prefix(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         .map(|decoded| decoded.bytes)
 }
 
-/// How much of an encoding is decoded to see what it holds.
+/// The number of decoded bytes that the detection inspects.
 const DECODED_PREFIX_LENGTH: usize = 96;
-/// Shorter texts are taken for text rather than for an encoding.
+/// Shorter texts are classified as text, not as an encoding.
 const MIN_ENCODED_LENGTH: usize = 16;
 
 impl fmt::Display for DetectedFormat {

@@ -1,9 +1,8 @@
 //! The credential document: the JSON file that carries the identity of one component.
 //!
-//! It is `UserAssignedIdentityCredentials` of msi-dataplane (v0.4.3): thirteen `snake_case` keys,
-//! matched exactly, `null` as good as absent, unknown keys passed over. Two rules are stricter than
-//! in Go: `not_before` must be there (Go dereferences nil without it), and stamps are read on the
-//! first load as well.
+//! The format is `UserAssignedIdentityCredentials` of msi-dataplane (v0.4.3): thirteen `snake_case` keys,
+//! matched exactly; `null` counts as absent, and unknown keys are ignored. Two rules are stricter than in Go:
+//! `not_before` is required (Go dereferences nil without it), and the first load parses the timestamps, too.
 
 mod error;
 mod raw_document;
@@ -24,9 +23,9 @@ use crate::identity::{Authority, ClientId, TenantId};
 use crate::secret::SecretText;
 use raw_document::{RawDocument, RawFieldValue};
 
-/// A credential document whose fields have been read and checked.
+/// A parsed and validated credential document.
 ///
-/// It cannot be cloned, serialized or printed as a whole: `client_secret` holds a private key, and
+/// It cannot be cloned, serialized or printed as a whole: `client_secret` contains a private key, and
 /// `client_secret_url` a signature.
 pub struct CredentialDocument {
     client_id: ClientId,
@@ -42,41 +41,41 @@ pub struct CredentialDocument {
     unknown_keys: Vec<String>,
 }
 
-/// The four times of a credential.
+/// The four timestamps of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CredentialTimestamps {
-    /// From when the credential may be used; the newest one wins at a reload.
+    /// The start of the credential's validity. A reload accepts only a document with a newer one.
     pub not_before: Timestamp,
-    /// Until when the credential may be used.
+    /// The end of the credential's validity.
     pub not_after: Option<Timestamp>,
-    /// From when it should be replaced.
+    /// The time after which the credential should be replaced.
     pub renew_after: Option<Timestamp>,
-    /// From when it can no longer be replaced.
+    /// The time after which the credential can no longer be replaced.
     pub cannot_renew_after: Option<Timestamp>,
 }
 
-/// Claims that the identity's tokens carry.
+/// Claims that Entra adds to the identity's tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CustomClaims {
     /// `azureinfra` or `user`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xms_az_tm: Option<String>,
-    /// Network perimeter ids, GUIDs, five at most.
+    /// GUIDs of network security perimeters, at most five.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub xms_az_nwperimid: Vec<String>,
 }
 
 impl CredentialDocument {
-    /// Reads a document and collects every problem it has.
+    /// Parses a document and collects all its problems.
     ///
     /// # Errors
     ///
-    /// [`DocumentError`] lists all problems, each with its field and what to do.
+    /// Returns a [`DocumentError`] that lists all problems, each with its field and a hint.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
         DocumentFields::read(bytes)?.into_document()
     }
 
-    /// The application id of the identity.
+    /// The application (client) id of the identity.
     pub fn client_id(&self) -> &ClientId {
         &self.client_id
     }
@@ -86,7 +85,7 @@ impl CredentialDocument {
         &self.tenant_id
     }
 
-    /// The base URL of the token service; it may be regional.
+    /// The base URL of the token service. It may be regional.
     pub fn authentication_endpoint(&self) -> &Authority {
         &self.authentication_endpoint
     }
@@ -96,37 +95,37 @@ impl CredentialDocument {
         &self.client_secret
     }
 
-    /// The four times.
+    /// The four timestamps.
     pub fn timestamps(&self) -> &CredentialTimestamps {
         &self.timestamps
     }
 
-    /// Where a fresh document comes from. The query holds a signature, hence a secret.
+    /// The URL that serves the next document. Its query contains a signature and is therefore secret.
     pub fn client_secret_url(&self) -> Option<&SecretText> {
         self.client_secret_url.as_ref()
     }
 
-    /// The host of the token endpoint that takes the certificate by mutual TLS.
+    /// The host of the token endpoint that authenticates the certificate by mutual TLS.
     pub fn mtls_authentication_endpoint(&self) -> Option<&str> {
         self.mtls_authentication_endpoint.as_deref()
     }
 
-    /// The service principal's object id.
+    /// The object id of the service principal.
     pub fn object_id(&self) -> Option<&str> {
         self.object_id.as_deref()
     }
 
-    /// The ARM id of the identity.
+    /// The ARM resource id of the identity.
     pub fn resource_id(&self) -> Option<&str> {
         self.resource_id.as_deref()
     }
 
-    /// The claims that its tokens carry.
+    /// The claims that Entra adds to the identity's tokens.
     pub fn custom_claims(&self) -> Option<&CustomClaims> {
         self.custom_claims.as_ref()
     }
 
-    /// Keys that are not among the thirteen, shortened to what can be shown.
+    /// Unknown keys, shortened for display.
     pub fn unknown_keys(&self) -> &[String] {
         &self.unknown_keys
     }
@@ -145,7 +144,7 @@ impl fmt::Debug for CredentialDocument {
     }
 }
 
-/// The fields that could be read, and the problems of those that could not.
+/// The fields that could be parsed, and the problems of the other fields.
 pub(crate) struct DocumentFields {
     pub(crate) client_id: Option<ClientId>,
     pub(crate) tenant_id: Option<TenantId>,
@@ -166,11 +165,11 @@ pub(crate) struct DocumentFields {
 }
 
 impl DocumentFields {
-    /// Reads what can be read.
+    /// Parses as many fields as possible.
     ///
     /// # Errors
     ///
-    /// If the bytes are not a JSON object at all.
+    /// Returns an error if the bytes are not a JSON object.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, DocumentError> {
         let mut wire = raw_document::parse(bytes).map_err(DocumentError::from_problem)?;
         let keys = wire.keys();
@@ -201,7 +200,7 @@ impl DocumentFields {
         })
     }
 
-    /// The four times, if the one that must be there is.
+    /// The four timestamps, if the required `not_before` is present.
     pub(crate) fn timestamps(&self) -> Option<CredentialTimestamps> {
         Some(CredentialTimestamps {
             not_before: self.not_before?,
@@ -214,7 +213,7 @@ impl DocumentFields {
     fn into_document(self) -> Result<CredentialDocument, DocumentError> {
         let stamps = self.timestamps();
         let problems = self.problems;
-        // Whatever is required and absent has left a problem behind.
+        // Each absent required field has already recorded a problem.
         let (Some(client_id), Some(tenant_id), Some(authentication_endpoint), true) =
             (self.client_id, self.tenant_id, self.authentication_endpoint, problems.is_empty())
         else {
@@ -241,7 +240,7 @@ impl DocumentFields {
 
 type DocumentProblems = Vec<DocumentProblem>;
 
-/// A field that must be there, with its own reader.
+/// Parses a required field with `parse`.
 fn parse_required<T>(
     wire: &mut RawDocument,
     field: &'static str,
@@ -249,7 +248,7 @@ fn parse_required<T>(
     parse: impl FnOnce(&str) -> Result<T, FieldProblem>,
 ) -> Option<T> {
     if matches!(wire.value(field), None | Some(RawFieldValue::Null)) {
-        // A key that was misspelled has been named already.
+        // A misspelled key is already among the problems.
         if !problems.iter().any(|problem| problem.field == field) {
             problems.push(DocumentProblem { field, kind: FieldProblem::Missing });
         }
@@ -282,7 +281,7 @@ fn take_text(
     parse_optional(wire, field, problems, |text| Ok(text.to_owned()))
 }
 
-/// Takes a text out of the wire form.
+/// Moves a text out of the raw document.
 fn take_secret(
     wire: &mut RawDocument,
     field: &'static str,
@@ -312,7 +311,7 @@ fn parse_timestamp(text: &str) -> Result<Timestamp, FieldProblem> {
     timestamp::parse_timestamp(text).ok_or(FieldProblem::InvalidTimestamp)
 }
 
-/// What the bytes of a would-be document look like: [`DetectedFormat::of`], with the parser's verdict.
+/// Detects the format of a malformed document: [`DetectedFormat::of`], combined with the parser's verdict.
 fn detect_document_format(bytes: &[u8], cut_short: bool) -> DetectedFormat {
     match DetectedFormat::of(bytes) {
         DetectedFormat::JsonObject if cut_short => DetectedFormat::JsonCutShort,

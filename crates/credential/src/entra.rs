@@ -1,5 +1,5 @@
-//! The token endpoint of Entra ID: OAuth 2.0 client credentials with an assertion (RFC 6749,
-//! RFC 7521, RFC 7523), read by what the service sends and not by what the RFCs allow.
+//! The client of Entra ID's token endpoint: OAuth 2.0 client credentials with an assertion (RFC 6749, RFC
+//! 7521, RFC 7523). It parses responses as the service sends them, which differs from the RFCs.
 
 pub(crate) mod error;
 pub(crate) mod error_body;

@@ -1,5 +1,5 @@
-//! The credential of a token that somebody else issued: a service account token, exchanged for a
-//! token of Entra (workload identity federation).
+//! The credential of a federated token: it exchanges a token of another issuer, for example a Kubernetes
+//! service account token, for a token of Entra (workload identity federation).
 
 mod in_memory;
 mod token_file;
@@ -27,8 +27,8 @@ use crate::token::source::{IssuedToken, TokenSource};
 use crate::token::table::CachedToken;
 use crate::transport::sender::TokenTransport;
 
-/// The values of the environment variables that the workload identity webhook sets, read by the
-/// program and passed in.
+/// The values of the environment variables that the workload identity webhook sets. The program reads them
+/// and passes them in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FederatedTokenSettings {
@@ -38,48 +38,48 @@ pub struct FederatedTokenSettings {
     pub tenant_id: Option<String>,
     /// `AZURE_FEDERATED_TOKEN_FILE`.
     pub token_file: Option<PathBuf>,
-    /// `AZURE_AUTHORITY_HOST`; the public cloud if absent.
+    /// `AZURE_AUTHORITY_HOST`; defaults to the public cloud.
     pub authority_host: Option<String>,
 }
 
-/// Everything that is wrong with [`FederatedTokenSettings`].
+/// All problems of a [`FederatedTokenSettings`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("workload identity is not configured: {}", join_problems(problems))]
 pub struct FederatedTokenSettingsError {
-    /// One entry for each variable that is missing or malformed.
+    /// One entry for each missing or malformed variable.
     pub problems: Vec<FederatedTokenSettingProblem>,
 }
 
-/// What is wrong with one variable.
+/// The problem of one variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FederatedTokenSettingProblem {
     /// The variable is absent or empty.
     #[error("{variable} is not set")]
     Missing {
-        /// The variable.
+        /// The name of the variable.
         variable: &'static str,
     },
-    /// The variable does not hold an id.
+    /// The value of the variable is not an id.
     #[error("{variable} is malformed ({problem})")]
     Id {
-        /// The variable.
+        /// The name of the variable.
         variable: &'static str,
-        /// What is wrong with it.
+        /// The parse error.
         problem: ParseIdError,
     },
-    /// The variable does not hold an authority.
+    /// The value of the variable is not an authority.
     #[error("{variable} is malformed ({problem})")]
     Authority {
-        /// The variable.
+        /// The name of the variable.
         variable: &'static str,
-        /// What is wrong with it.
+        /// The parse error.
         problem: ParseAuthorityError,
     },
 }
 
 impl FederatedTokenSettingsError {
-    /// What to do next.
+    /// Advises how to fix the variable.
     pub fn hint(&self) -> &'static str {
         "the workload identity webhook sets these variables: check the pod's label \
          azure.workload.identity/use, the annotation azure.workload.identity/client-id of its \
@@ -87,25 +87,25 @@ impl FederatedTokenSettingsError {
     }
 }
 
-/// A credential that exchanges a federated token, as Kubernetes projects it into a file.
+/// Exchanges a federated token that Kubernetes projects into a file.
 ///
-/// The file is read for every exchange, which is once per scope and refresh: a rotated token is
-/// used at once, and there is no copy in memory that could grow old.
+/// The credential reads the file for every exchange, that is once per scope and refresh: it uses a rotated
+/// token immediately and caches no stale copy.
 ///
-/// That no federated credential matches counts as passing trouble for the first ten minutes: one
-/// that was just created is not known everywhere at once.
+/// For the first ten minutes it treats "no matching federated credential" as transient: Entra needs some time
+/// to replicate a new federated credential.
 #[derive(Debug)]
 pub struct FederatedTokenCredential {
     engine: TokenEngine<FederatedTokenSource<TokenFile>>,
 }
 
 impl FederatedTokenCredential {
-    /// A credential from the values of the environment. The file is read when the first token is
-    /// requested, so that it may appear later than the process.
+    /// Creates a credential from the values of environment variables. It reads the file when a token is first
+    /// requested, so the file may appear after the process has started.
     ///
     /// # Errors
     ///
-    /// [`FederatedTokenSettingsError`] with every variable that is missing or malformed.
+    /// Returns a [`FederatedTokenSettingsError`] that lists every missing or malformed variable.
     pub fn from_settings(
         settings: FederatedTokenSettings,
         transport: TokenTransport,
@@ -120,7 +120,7 @@ impl FederatedTokenCredential {
         ))
     }
 
-    /// A credential of `client` in `tenant`, with the token in the file at `token_file`.
+    /// Creates a credential for `client` in `tenant` with the token in the file `token_file`.
     pub fn new(
         tenant: TenantId,
         client: ClientId,
@@ -133,25 +133,25 @@ impl FederatedTokenCredential {
         Arc::new(Self { engine: TokenEngine::new(source, &transport) })
     }
 
-    /// The file that holds the federated token.
+    /// The path of the federated token file.
     pub fn token_file(&self) -> &Path {
         self.engine.source().provider.path()
     }
 
-    /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
-    /// fetched first.
+    /// Passes the cached token for `scope` to `read` without copying it. Returns `None` if no usable token is
+    /// cached.
     pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
         self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| {
             read(token.expose())
         })
     }
 
-    /// What is held and what happened.
+    /// Reports the cached tokens and the results of token requests.
     pub fn health(&self) -> TokenHealth {
         self.engine.health()
     }
 
-    /// Whether tokens can be had, as far as is known without asking.
+    /// Whether the credential can supply tokens, judged without sending a request.
     pub fn is_ready(&self) -> bool {
         self.health().is_ready()
     }
@@ -168,7 +168,7 @@ impl TokenCredential for FederatedTokenCredential {
     }
 }
 
-/// Settings that are complete.
+/// Validated settings.
 struct ResolvedFederatedSettings {
     tenant: TenantId,
     client: ClientId,
@@ -203,13 +203,13 @@ impl ResolvedFederatedSettings {
     }
 }
 
-/// Where a federated token is found when it is to be exchanged.
+/// A source of federated tokens for the exchange.
 #[async_trait]
 trait FederatedTokenProvider: std::fmt::Debug + Send + Sync + 'static {
-    /// The token as it is now; `transport` knows the time.
+    /// Returns the current token; `transport` supplies the clock.
     async fn load(&self, transport: &TokenTransport) -> Result<Arc<FederatedToken>, TokenError>;
 
-    /// Entra did not accept the token.
+    /// Notifies the provider that Entra rejected the token.
     fn record_rejection(&self, _token: &Arc<FederatedToken>) {}
 }
 
@@ -220,7 +220,7 @@ struct FederatedTokenSource<O> {
     client: ClientId,
     provider: O,
     transport: TokenTransport,
-    /// When Entra began to say that no federated credential matches, in monotonic time.
+    /// When Entra first reported that no federated credential matches, in monotonic time.
     unmatched_since: Mutex<Option<Duration>>,
 }
 
@@ -231,7 +231,7 @@ impl<O: FederatedTokenProvider> TokenSource for FederatedTokenSource<O> {
         let mut outcome = self.exchange(&token, key).await;
         if is_assertion_rejected(&outcome) {
             self.provider.record_rejection(&token);
-            // It may have rotated between our reading and Entra's.
+            // The token may have rotated between the read and Entra's check.
             let again = self.provider.load(&self.transport).await?;
             if !again.is_same(&token) {
                 token = again;
@@ -285,24 +285,24 @@ impl<O: FederatedTokenProvider> FederatedTokenSource<O> {
         exchange.fetch_token(&self.transport, 0).await
     }
 
-    /// Adds what the token says about itself, where that is what has to be compared.
+    /// Adds the token's claims to the error if its cause may be a mismatch with the federated credential.
     fn add_token_details(&self, error: TokenError, token: &FederatedToken) -> TokenError {
-        let TokenError::Refused(refusal) = &error else { return error };
-        if !is_assertion_error(refusal) {
+        let TokenError::Refused(entra_error) = &error else { return error };
+        if !is_assertion_error(entra_error) {
             return error;
         }
         let remark = token.describe(self.transport.clock().now());
-        let mut explained = EntraError::clone(refusal).with_detail(remark);
-        if self.may_be_propagating(refusal) {
+        let mut explained = EntraError::clone(entra_error).with_detail(remark);
+        if self.may_be_propagating(entra_error) {
             explained = explained.mark_transient();
         }
         TokenError::Refused(Arc::new(explained))
     }
 
-    /// Whether the refusal may mean that a federated credential is not known everywhere yet. Those
-    /// who ask again meet the engine's memory of failures, which makes the repetition slow.
-    fn may_be_propagating(&self, refusal: &EntraError) -> bool {
-        if !refusal.code().is_some_and(|code| UNMATCHED_CODES.contains(&code)) {
+    /// Whether the error may be caused by the replication of a new federated credential. The engine's failure
+    /// back-off slows down repeated requests.
+    fn may_be_propagating(&self, error: &EntraError) -> bool {
+        if !error.code().is_some_and(|code| UNMATCHED_CODES.contains(&code)) {
             return false;
         }
         let now = self.transport.clock().monotonic();
@@ -332,14 +332,14 @@ fn join_problems(problems: &[FederatedTokenSettingProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// No federated credential matches, in all the forms that Entra says it.
+/// The codes that Entra uses for "no federated credential matches".
 const FEDERATION_CODES: [u32; 7] =
     [70_021, 700_211, 700_212, 700_213, 7_002_137, 7_002_138, 700_024];
-/// Those among them that a credential causes too which was created a moment ago. A subject in the
-/// wrong case (7002137, 7002138) has been compared with one that is known.
+/// The codes of those that also occur right after a federated credential was created. A subject in the wrong
+/// case (7002137, 7002138) was compared with a known credential and is therefore not among them.
 const UNMATCHED_CODES: [u32; 4] = [70_021, 700_211, 700_212, 700_213];
-/// How long a new federated credential may take to be known everywhere. Entra's documentation
-/// speaks of some minutes, and of longer where an answer from before is cached.
+/// The assumed maximum replication time of a new federated credential. Entra's documentation names some
+/// minutes, and more if an earlier response is cached.
 const PROPAGATION_WINDOW: Duration = Duration::from_mins(10);
 const PUBLIC_CLOUD_AUTHORITY: &str = "https://login.microsoftonline.com/";
 

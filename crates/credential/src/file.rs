@@ -1,8 +1,8 @@
-//! A credential file that is followed as it rotates.
+//! A credential file that is reloaded when it rotates.
 //!
-//! Three lines of defence find a change: events of the folder (at once, after a short quiet time),
-//! a glance at links and times once a second, and a full read every six hours. None is trusted
-//! alone, and the decision always rests on the content ([`crate::loader`]).
+//! Three mechanisms detect a change: file events of the folder (immediate, debounced), a poll of links and
+//! timestamps once a second, and a full read every six hours. The follower trusts none of them alone, and the
+//! decision always depends on the content ([`crate::loader`]).
 
 mod follower;
 mod read;
@@ -28,36 +28,36 @@ use follower::CredentialFileFollower;
 
 pub use crate::loader::LoadError;
 
-/// A handle to a credential file; clones share it, and dropping the last one ends its task.
+/// A handle to a credential file. Clones share one background task, which ends when the last clone is
+/// dropped.
 #[derive(Debug, Clone)]
 pub struct CredentialFile {
     shared: Arc<SharedFileState>,
     requests: mpsc::Sender<oneshot::Sender<ReloadOutcome>>,
 }
 
-/// How a file is followed.
+/// Options for following a credential file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CredentialFileOptions {
-    /// How its content is understood.
+    /// Options for parsing the file.
     pub candidate: CandidateOptions,
-    /// Whether a version with the same `not_before` and other content is taken.
+    /// Whether to accept a version with the same `not_before` and different content.
     pub equal_timestamps: EqualTimestampPolicy,
-    /// How long until the file is read again though nothing seems to have changed; 6 hours, as in
-    /// the reference system.
+    /// The interval of unconditional reads; 6 hours, as in the reference system.
     pub resync_interval: Duration,
-    /// How often links and times are looked at, so that a lost event costs no more than this;
-    /// 1 second.
+    /// The interval at which links and timestamps are polled, which bounds the delay after a lost event; 1
+    /// second.
     pub poll_interval: Duration,
-    /// How long file events must have been quiet before the file is read; 100 milliseconds.
+    /// How long file events must pause before the file is read; 100 milliseconds.
     pub debounce: Duration,
-    /// How long events are waited out at most; 250 milliseconds.
+    /// The maximum time to wait for events to pause; 250 milliseconds.
     pub max_debounce: Duration,
-    /// Whether file events are used at all; polling alone also works.
+    /// Whether to use file events; polling works without them.
     pub events: bool,
-    /// The largest file that is read, in bytes; 1 MiB.
+    /// The maximum size of the file, in bytes; 1 MiB.
     pub size_limit: u64,
-    /// Who hears of what the file brings.
+    /// Receives each load result.
     pub observer: Option<Arc<dyn LoadObserver>>,
 }
 
@@ -77,33 +77,34 @@ impl Default for CredentialFileOptions {
     }
 }
 
-/// Hears of what a file brings, for metrics. Called from the task that follows the file, so it must
-/// not block; every method does nothing unless implemented.
+/// Receives load results, for metrics. The follower's task calls it, so it must not block. The default
+/// methods do nothing.
 pub trait LoadObserver: fmt::Debug + Send + Sync + 'static {
-    /// A generation was taken into use, the first one included.
+    /// The follower published a generation, the first one included.
     fn generation_published(&self, generation: &CredentialGeneration) {
         let _ = generation;
     }
 
-    /// The file holds something else, and the old generation stays. A version is refused once,
-    /// however often it is read; a file that cannot be read is reported each time.
+    /// The file has different content, and the follower keeps the current generation. A rejected version is
+    /// reported once, even if it is read again; an unreadable file is reported for each read.
     fn generation_kept(&self, reason: &KeepReason) {
         let _ = reason;
     }
 }
 
-/// What a call of [`CredentialFile::reload`] brought.
+/// The result of [`CredentialFile::reload`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReloadOutcome {
-    /// A new generation is in use; this is its number.
+    /// A new generation with this number is in use.
     Changed(u64),
-    /// The file says nothing new, or something that was refused.
+    /// The file is unchanged, or contains a version that was rejected.
     Unchanged,
-    /// The file could not be used; the old generation stays. The health says why.
+    /// The file could not be used, and the current generation stays. [`CredentialFile::health`] has the
+    /// error.
     Failed,
 }
 
-/// What handles and the follower share.
+/// State that the handles and the follower share.
 #[derive(Debug)]
 struct SharedFileState {
     path: PathBuf,
@@ -117,15 +118,15 @@ struct SharedFileState {
 }
 
 impl CredentialFile {
-    /// Loads the file once and then follows it in a task of its own.
+    /// Loads the file once and then follows it in a background task.
     ///
     /// # Errors
     ///
-    /// [`LoadError`] if the first load fails: nothing is followed then.
+    /// Returns a [`LoadError`] if the first load fails; no task is started then.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub async fn open(
         path: impl AsRef<Path> + Send,
         options: CredentialFileOptions,
@@ -139,7 +140,7 @@ impl CredentialFile {
         Ok(Self { shared, requests })
     }
 
-    /// The file that is followed.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.shared.path
     }
@@ -149,19 +150,20 @@ impl CredentialFile {
         self.shared.current.load_full()
     }
 
-    /// The generation before, until it expires.
+    /// The previous generation, until it expires.
     ///
-    /// It may be of another identity; ask [`CredentialGeneration::is_same_identity`] before falling back.
+    /// It may belong to another identity: check [`CredentialGeneration::is_same_identity`] before using it as
+    /// a fallback.
     pub fn previous(&self) -> Option<Arc<CredentialGeneration>> {
         let now = self.shared.clock.now();
         self.shared.previous.load_full().filter(|generation| generation.expires_at() > now)
     }
 
-    /// Reads the file at once. The read begins after the call; calls that wait together share it.
+    /// Reads the file immediately. The read starts after the call; concurrent calls share one read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the answer, not the read.
+    /// Dropping the future discards the result and does not cancel the read.
     pub async fn reload(&self) -> ReloadOutcome {
         let (reply, answer) = oneshot::channel();
         if self.requests.send(reply).await.is_err() {
@@ -170,12 +172,12 @@ impl CredentialFile {
         answer.await.unwrap_or(ReloadOutcome::Failed)
     }
 
-    /// The number of the generation in use, as it changes.
+    /// Subscribes to the number of the generation in use.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.shared.number.subscribe()
     }
 
-    /// The state of the loader now.
+    /// The current state of the loader.
     pub fn health(&self) -> LoaderHealth {
         let follower = FileFollowerState {
             following: !self.requests.is_closed(),
@@ -186,5 +188,5 @@ impl CredentialFile {
     }
 }
 
-/// How many reloads may wait before callers wait to ask.
+/// The capacity of the queue of reload requests; further callers wait.
 const RELOAD_QUEUE_SIZE: usize = 64;

@@ -1,4 +1,4 @@
-//! What can be seen of a file without reading it.
+//! The metadata of a file, read without opening it.
 
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::time::SystemTime;
 
 use crate::folder_watch::folder_of;
 
-/// A glance at a file and its folder; two that differ mean that the file should be read.
+/// The metadata of a file and its folder. If two snapshots differ, the file should be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileSnapshot {
     file: Option<FileVersionId>,
     pub(crate) folder: Option<FolderIdentity>,
 }
 
-/// Which file it is, through all links, and which version of it.
+/// The identity of the file after following all links, and of its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileVersionId {
     target: PathBuf,
@@ -23,7 +23,7 @@ struct FileVersionId {
     change_time: ChangeTime,
 }
 
-/// Which folder it is. The time of birth is there because file systems use inode numbers again.
+/// The identity of a folder. It includes the birth time because file systems reuse inode numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FolderIdentity {
     inode: Inode,
@@ -40,7 +40,7 @@ type ChangeTime = (i64, i64);
 type ChangeTime = ();
 
 impl FileSnapshot {
-    /// Looks at `path`; what is not there, or not to be seen, is `None`.
+    /// Takes a snapshot of `path`. Missing and inaccessible parts are `None`.
     pub(crate) fn of(path: &Path) -> Self {
         Self { file: file_id(path), folder: folder_id(&folder_of(path)) }
     }
@@ -72,7 +72,7 @@ fn inode(metadata: &Metadata) -> Inode {
 #[cfg(not(unix))]
 fn inode(_metadata: &Metadata) -> Inode {}
 
-/// The time of the last change of content or mode, which nobody can set back.
+/// The time of the last change of content or mode (`ctime`), which user programs cannot set.
 #[cfg(unix)]
 fn changed(metadata: &Metadata) -> ChangeTime {
     use std::os::unix::fs::MetadataExt as _;

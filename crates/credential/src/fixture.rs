@@ -1,4 +1,4 @@
-//! Material for tests: throwaway keys and documents made from them.
+//! Test fixtures: throwaway keys, and documents that contain them.
 
 use std::fmt::Write as _;
 
@@ -69,7 +69,7 @@ pub(crate) fn timestamp(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// The value of `client_secret` that holds these files, one after the other.
+/// Encodes the concatenated files as a value of `client_secret`.
 pub(crate) fn client_secret(files: &[&[u8]]) -> String {
     STANDARD.encode(files.concat())
 }
@@ -78,7 +78,7 @@ pub(crate) fn secret(files: &[&[u8]]) -> SecretText {
     client_secret(files).into()
 }
 
-/// A good document, to be spoiled by the test.
+/// A valid document, which tests modify.
 pub(crate) fn document(not_before: &str) -> Value {
     json!({
         "client_id": CLIENT,
@@ -92,7 +92,7 @@ pub(crate) fn document(not_before: &str) -> Value {
     })
 }
 
-/// Hexadecimal digits.
+/// Encodes bytes as hexadecimal digits.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap();
@@ -100,7 +100,7 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The document's bytes.
+/// Serializes the document.
 pub(crate) fn to_bytes(document: &Value) -> Vec<u8> {
     serde_json::to_vec(document).unwrap()
 }

@@ -1,8 +1,8 @@
-//! File events of the folder in which a credential file lies.
+//! File events of the folder that contains a credential file.
 //!
-//! The folder is watched and not the file: a Kubernetes volume replaces its content by renaming a
-//! link in the folder, after which a watch on the file hangs on to an inode that nobody writes any
-//! more. Events only ever hasten a read; what was missed is found by polling.
+//! The watch is on the folder and not on the file: a Kubernetes volume replaces its content by renaming a
+//! symbolic link in the folder, after which a watch on the file would observe an unused inode. Events only
+//! make a read happen earlier; polling finds changes without events.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::file_snapshot::FolderIdentity;
 
-/// A watch on a folder that may vanish and come back.
+/// A watch on a folder that may be deleted and recreated.
 #[derive(Debug)]
 pub(crate) struct FolderWatch {
     folder: PathBuf,
@@ -23,7 +23,7 @@ pub(crate) struct FolderWatch {
     signal: Arc<WatchSignal>,
 }
 
-/// What the watcher's thread and the follower share.
+/// State that the watcher's thread and the follower share.
 #[derive(Debug)]
 struct WatchSignal {
     file_name: std::ffi::OsString,
@@ -33,8 +33,8 @@ struct WatchSignal {
 }
 
 impl FolderWatch {
-    /// A watch on the folder of `path` that is not armed yet; `changed` is told of each event, and
-    /// `alive` shows whether events can be expected.
+    /// Creates an unarmed watch on the folder of `path`. It notifies `changed` of each event and sets `alive`
+    /// while events can be expected.
     pub(crate) fn new(path: &Path, changed: Arc<Notify>, alive: Arc<AtomicBool>) -> Self {
         let folder = folder_of(path);
         let file_name = path.file_name().unwrap_or_default().to_owned();
@@ -42,9 +42,9 @@ impl FolderWatch {
         Self { folder, watcher: None, watched: None, signal }
     }
 
-    /// Arms the watch if it is not armed on the folder that is there now.
+    /// Arms the watch if it is not armed on the current folder.
     ///
-    /// Failing is no error: the system may have no watches left, and polling goes on.
+    /// A failure is not an error: the system may have no watches left, and polling continues.
     pub(crate) fn ensure_watched(&mut self, folder: Option<FolderIdentity>) {
         let alive = self.signal.alive.load(Ordering::Relaxed);
         if alive && folder.is_some() && folder == self.watched {
@@ -105,7 +105,7 @@ impl WatchSignal {
     }
 }
 
-/// The folder of a file, as it can be opened.
+/// The folder of a file; `.` if the path has no parent.
 pub(crate) fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
@@ -113,11 +113,11 @@ pub(crate) fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Whether an event may mean that the file has other content.
+/// Whether an event may indicate new content of the file.
 ///
-/// Reading is no change; our own reads would otherwise wake us for ever. Everything else that
-/// touches the file, the links of an atomic writer (`..data`) or the folder itself is one, and so
-/// is an overflow, after which anything may have happened.
+/// Access events are not relevant: the follower's own reads would wake it forever. All other events of the
+/// file, of the links of an atomic writer (`..data`) and of the folder itself are relevant, and so is an
+/// overflow, which may hide any event.
 fn is_relevant(event: &notify::Event, folder: &Path, file_name: &std::ffi::OsStr) -> bool {
     if event.need_rescan() {
         return true;

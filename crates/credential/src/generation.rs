@@ -1,4 +1,4 @@
-//! One generation of a credential: everything that one version of the file says, ready for use.
+//! A credential generation: the parsed content of one version of the credential file.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::document::{CredentialDocument, CredentialTimestamps, DocumentError};
 use crate::identity::{Authority, ClientId, TenantId};
 use crate::secret::SecretText;
 
-/// One version of a credential. It never changes; a rotation makes a new one.
+/// One immutable version of a credential. A rotation creates a new generation.
 #[derive(Debug)]
 pub struct CredentialGeneration {
     number: u64,
@@ -22,7 +22,7 @@ pub struct CredentialGeneration {
     candidate: CredentialCandidate,
 }
 
-/// A version of the file that has been understood and not yet been accepted.
+/// A parsed version of the file that the loader has not accepted yet.
 pub struct CredentialCandidate {
     tenant_id: TenantId,
     client_id: ClientId,
@@ -33,33 +33,33 @@ pub struct CredentialCandidate {
     content_hash: ContentHash,
 }
 
-/// How a file becomes a [`CredentialCandidate`].
+/// Options for parsing a file into a [`CredentialCandidate`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CandidateOptions {
-    /// How assertions are made.
+    /// Options for client assertions.
     pub assertion: AssertionOptions,
-    /// The password of PKCS#12 archives; the reference system knows none.
+    /// The password of PKCS#12 archives. The reference system does not support one.
     pub pkcs12_password: Option<Arc<SecretText>>,
 }
 
-/// Why bytes are not a usable credential.
+/// Errors of parsing a credential file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CandidateError {
-    /// The JSON document is at fault.
+    /// The JSON document is invalid.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// The certificate bundle is at fault.
+    /// The certificate bundle is invalid.
     #[error("`client_secret` cannot be used")]
     Bundle(#[from] BundleError),
-    /// The key cannot be used to sign in.
+    /// The key cannot sign client assertions.
     #[error("`client_secret` cannot be used to sign in")]
     Key(#[from] AssertionError),
 }
 
 impl CandidateError {
-    /// What to do about it.
+    /// Advises how to fix the file.
     pub fn hint(&self) -> String {
         match self {
             Self::Document(source) => source.hint(),
@@ -69,12 +69,12 @@ impl CandidateError {
     }
 }
 
-/// SHA-256 over the bytes of a file; tells versions apart and says nothing about them.
+/// The SHA-256 digest of a file's bytes. It distinguishes versions and reveals no content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
-    /// The hash of `bytes`.
+    /// Hashes `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
@@ -95,11 +95,11 @@ impl fmt::Debug for ContentHash {
 }
 
 impl CredentialCandidate {
-    /// Reads a credential document and the bundle in it.
+    /// Parses a credential document and its bundle.
     ///
     /// # Errors
     ///
-    /// [`CandidateError`], with the part that is at fault.
+    /// Returns a [`CandidateError`] that names the invalid part.
     pub fn parse(bytes: &[u8], options: &CandidateOptions) -> Result<Self, CandidateError> {
         let document = CredentialDocument::parse(bytes)?;
         let password = options.pkcs12_password.as_deref();
@@ -118,12 +118,12 @@ impl CredentialCandidate {
         })
     }
 
-    /// The four times of the document.
+    /// The four timestamps of the document.
     pub fn timestamps(&self) -> &CredentialTimestamps {
         &self.timestamps
     }
 
-    /// The hash of the file it came from.
+    /// The hash of the file that the candidate was parsed from.
     pub fn content_hash(&self) -> ContentHash {
         self.content_hash
     }
@@ -134,17 +134,17 @@ impl CredentialGeneration {
         Self { number, loaded_at, candidate }
     }
 
-    /// Counts the generations of one file, from 1.
+    /// The sequence number of the generation within its file, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The tenant to sign in to.
+    /// The tenant of the identity.
     pub fn tenant_id(&self) -> &TenantId {
         &self.candidate.tenant_id
     }
 
-    /// The identity to sign in as.
+    /// The application (client) id of the identity.
     pub fn client_id(&self) -> &ClientId {
         &self.candidate.client_id
     }
@@ -154,63 +154,62 @@ impl CredentialGeneration {
         self.candidate.authority.as_url()
     }
 
-    /// The v2 token endpoint, made from authority and tenant without discovery.
+    /// The v2 token endpoint, built from authority and tenant without discovery.
     pub fn token_endpoint(&self) -> &Url {
         &self.candidate.token_endpoint
     }
 
-    /// The certificates and the kind of key.
+    /// The certificates and the private key.
     pub fn bundle(&self) -> &CertificateBundle {
         self.candidate.signer.bundle()
     }
 
-    /// The four times of the document.
+    /// The four timestamps of the document.
     pub fn timestamps(&self) -> &CredentialTimestamps {
         &self.candidate.timestamps
     }
 
-    /// From when the document says the credential may be used.
+    /// The start of validity in the document.
     pub fn not_before(&self) -> Timestamp {
         self.candidate.timestamps.not_before
     }
 
-    /// Until when the document says the credential may be used, if it says so.
+    /// The end of validity in the document, if present.
     pub fn not_after(&self) -> Option<Timestamp> {
         self.candidate.timestamps.not_after
     }
 
-    /// When the leaf certificate may be used.
+    /// The validity period of the leaf certificate.
     pub fn certificate_validity(&self) -> CertificateValidity {
         self.bundle().leaf().validity()
     }
 
-    /// The last moment at which it can work: the end of the document's or of the certificate's
-    /// time, whichever comes first.
+    /// The end of the document's or of the certificate's validity, whichever is earlier.
     pub fn expires_at(&self) -> Timestamp {
         let certificate = self.certificate_validity().not_after;
         self.not_after().map_or(certificate, |stamp| stamp.min(certificate))
     }
 
-    /// The hash of the file it came from.
+    /// The hash of the file that the generation was parsed from.
     pub fn content_hash(&self) -> ContentHash {
         self.candidate.content_hash
     }
 
-    /// When it was loaded.
+    /// When the generation was loaded.
     pub fn loaded_at(&self) -> Timestamp {
         self.loaded_at
     }
 
-    /// Whether tokens of `other` are tokens of this one: same identity at the same authority.
+    /// Whether tokens of `other` are also valid for this generation: same identity and same authority.
     pub fn is_same_identity(&self, other: &Self) -> bool {
         self.client_id() == other.client_id() && self.token_endpoint() == other.token_endpoint()
     }
 
-    /// Signs an assertion that is valid from a minute before `now` to ten minutes after it.
+    /// Signs an assertion that is valid from one minute before `now` to ten minutes after it.
     ///
     /// # Errors
     ///
-    /// [`AssertionError::Signing`] if the crypto library refuses.
+    /// Returns [`AssertionError::Signing`] if the crypto library fails to sign.
     pub fn client_assertion(
         &self,
         now: Timestamp,
@@ -219,7 +218,7 @@ impl CredentialGeneration {
         self.client_assertion_for(self.token_endpoint(), now, jti)
     }
 
-    /// Signs an assertion for another endpoint of the same authority: that of another tenant.
+    /// Signs an assertion for the endpoint of another tenant at the same authority.
     pub(crate) fn client_assertion_for(
         &self,
         endpoint: &Url,

@@ -1,4 +1,4 @@
-//! How a credential is, for probes, dashboards and people.
+//! The health of a credential, for probes, dashboards and operators.
 
 use std::time::Duration;
 
@@ -10,47 +10,47 @@ use crate::token::error::TokenError;
 use crate::token::request::TokenKey;
 use crate::token::table::CachedToken;
 
-/// The tokens of a credential.
+/// The state of a credential's tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TokenHealth {
-    /// Every token that is held, by scope.
+    /// The cached tokens, by scope.
     pub scopes: Vec<ScopeHealth>,
-    /// Why the last request for each scope failed, the newest first; a scope leaves with its next
-    /// token. At most 64.
+    /// The error of the last request for each scope, the newest first. The next token for the scope removes
+    /// its entry. At most 64 entries.
     pub errors: Vec<LastTokenError>,
-    /// Whether a request failed since the newest token for a reason that may concern every scope:
-    /// the identity, its key, or the way to the service. That one scope or resource does not exist
-    /// does not count, nor what another tenant says.
+    /// Whether a request failed since the newest token for a reason that may affect every scope: the
+    /// identity, its key, or the connection to the service. Errors about a single scope or resource do not
+    /// count, and neither do errors of other tenants.
     pub identity_in_doubt: bool,
-    /// The generation whose key asked for the newest token.
+    /// The generation whose key requested the newest token.
     pub last_generation: Option<u64>,
-    /// How often what happened.
+    /// Counters of token requests.
     pub counts: TokenCounts,
 }
 
 impl TokenHealth {
-    /// Whether tokens can be had: one is still valid, or nothing puts the identity in doubt.
+    /// Whether the credential can supply tokens: one is still valid, or no error affects the identity.
     pub fn is_ready(&self) -> bool {
         !self.identity_in_doubt || self.scopes.iter().any(|scope| scope.seconds_left > 0)
     }
 }
 
-/// One token that is held; never the token itself.
+/// The state of one cached token. Never contains the token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ScopeHealth {
     /// The scope.
     pub scope: String,
-    /// The tenant, where another than the credential's own was asked for.
+    /// The tenant, if the request named another one than the credential's own.
     pub tenant: Option<TenantId>,
-    /// When the service stops taking the token.
+    /// When the token expires.
     pub expires_on: Timestamp,
-    /// For how many seconds it is still valid.
+    /// The remaining validity in seconds.
     pub seconds_left: u64,
-    /// Whether its renewal is due.
+    /// Whether the token is due for renewal.
     pub refresh_due: bool,
-    /// The generation whose key asked for it; zero where there are no generations.
+    /// The generation whose key requested the token; zero for credentials without generations.
     pub generation: u64,
 }
 
@@ -68,21 +68,21 @@ impl ScopeHealth {
     }
 }
 
-/// Why there was no token.
+/// The error of the last token request for a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LastTokenError {
-    /// The scope that was asked for.
+    /// The requested scope.
     pub scope: String,
-    /// The tenant, where another than the credential's own was asked for.
+    /// The tenant, if the request named another one than the credential's own.
     pub tenant: Option<TenantId>,
     /// [`TokenError::code`].
     pub code: String,
-    /// What happened.
+    /// The error message.
     pub text: String,
-    /// What to do next.
+    /// Advises what to do next.
     pub hint: Option<String>,
-    /// When it happened.
+    /// When the request failed.
     pub at: Timestamp,
 }
 
@@ -94,14 +94,14 @@ impl LastTokenError {
     }
 }
 
-/// How often what happened.
+/// Counters of token requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TokenCounts {
-    /// Tokens that a service issued.
+    /// Issued tokens.
     pub issued: u64,
-    /// Those among them that took the place of an older one.
+    /// Issued tokens that replaced a cached one.
     pub renewed: u64,
-    /// Requests for a token that failed after every retry and fallback.
+    /// Requests that failed after all retries and fallbacks.
     pub failed: u64,
 }

@@ -1,6 +1,6 @@
-//! The names in a token request: tenant, client and authority.
+//! Tenant, client id and authority of token requests.
 //!
-//! The rules are those that the Go SDK enforces (azidentity 1.14), where it enforces any.
+//! The validation follows the Go SDK (azidentity 1.14), where it has any.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,34 +14,34 @@ pub struct TenantId(Box<str>);
 
 /// The application (client) id of an identity: a GUID, or a URI such as `api://name`.
 ///
-/// Everything else is refused, and so is what is long: a secret pasted into the wrong field would
-/// otherwise be shown as an id.
+/// Long or other text is rejected: a secret that was pasted into the wrong field would otherwise be displayed
+/// as an id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(Box<str>);
 
-/// Why a text is not a tenant or a client id. It never holds the text.
+/// Errors of parsing a tenant or client id. Never contains the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseIdError {
-    /// There is no text.
+    /// The text is empty.
     #[error("the id is empty")]
     Empty,
     /// The text is longer than any id.
     #[error("the id is longer than {limit} characters")]
     TooLong {
-        /// The most that is accepted.
+        /// The maximum length.
         limit: usize,
     },
-    /// A character has no place in an id.
+    /// A character is not allowed in an id.
     #[error("character {position} of the id is not allowed")]
     Character {
-        /// Which character, counted from 1.
+        /// The position of the character, counted from 1.
         position: usize,
     },
 }
 
 impl ParseIdError {
-    /// What to do about it.
+    /// Advises how to fix the id.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Empty => "write the id of the identity, as Azure shows it",
@@ -53,21 +53,21 @@ impl ParseIdError {
 }
 
 impl TenantId {
-    /// The text, as it stands in a token endpoint.
+    /// The text, as in a token endpoint URL.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl ClientId {
-    /// The text, as it stands in a token request.
+    /// The text, as in a token request.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl From<uuid::Uuid> for ClientId {
-    /// The hyphenated form.
+    /// Uses the hyphenated form.
     fn from(id: uuid::Uuid) -> Self {
         Self(id.hyphenated().to_string().into())
     }
@@ -128,20 +128,20 @@ fn parse_id(text: &str, allowed: impl Fn(char) -> bool) -> Result<Box<str>, Pars
     Ok(text.into())
 }
 
-/// GUIDs have 36 characters; domain names and URIs of applications are rarely longer than that.
+/// GUIDs have 36 characters; domain names and application URIs are rarely longer than 128.
 const ID_LIMIT: usize = 128;
 
 /// The base URL of an Entra token service: `https`, a host, no query and no user info.
 ///
-/// A path is kept: regional authorities may have one.
+/// A path is kept, because regional authorities may have one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Authority(Url);
 
-/// Why a text is not an authority.
+/// Errors of parsing an authority.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseAuthorityError {
-    /// There is no text. Go falls back to the public cloud here, and signs in to the wrong one.
+    /// The text is empty. Go falls back to the public cloud here, and signs in to the wrong cloud.
     #[error("the authority is empty")]
     Empty,
     /// The text is not a URL.
@@ -159,7 +159,7 @@ pub enum ParseAuthorityError {
 }
 
 impl ParseAuthorityError {
-    /// What to do about it.
+    /// Advises how to fix the URL.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::TooMuch => "leave out user name, query and fragment",
@@ -176,9 +176,9 @@ impl Authority {
         &self.0
     }
 
-    /// The token endpoint of a tenant, by rule and without discovery:
-    /// `{authority}/{tenant}/oauth2/v2.0/token`, and `{authority}/adfs/oauth2/token` for the tenant
-    /// `adfs`, which stands for the federation service of an Azure Stack and has no second version.
+    /// The token endpoint of a tenant, built without discovery: `{authority}/{tenant}/oauth2/v2.0/token`, and
+    /// `{authority}/adfs/oauth2/token` for the tenant `adfs`, which denotes the federation service of Azure
+    /// Stack and has no v2 endpoint.
     pub fn token_endpoint(&self, tenant: &TenantId) -> Url {
         let mut endpoint = self.0.clone();
         let rest: &[&str] = if tenant.as_str().eq_ignore_ascii_case(FEDERATION_SERVICE) {
@@ -186,7 +186,7 @@ impl Authority {
         } else {
             &[tenant.as_str(), "oauth2", "v2.0", "token"]
         };
-        // An https URL always has path segments; if it had none, it would simply stay as it is.
+        // An `https` URL always has path segments; without them the URL would stay unchanged.
         if let Ok(mut segments) = endpoint.path_segments_mut() {
             segments.pop_if_empty().extend(rest);
         }
@@ -228,7 +228,7 @@ impl Serialize for Authority {
     }
 }
 
-/// The name that stands for a tenant where there is none.
+/// The pseudo tenant of AD FS.
 const FEDERATION_SERVICE: &str = "adfs";
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! What a credential file holds and what is wrong with it, without showing any secret.
+//! Inspects a credential file and reports its content and problems without showing secrets.
 //!
-//! The loader stops at the first layer that cannot be used; this looks on as far as it can see, and
-//! says what to do next. It needs no network and no clock.
+//! The loader stops at the first unusable layer. The inspection continues as far as possible and gives a hint
+//! for each problem. It needs no network and no clock.
 //!
 //! ```
-//! use lanyard_credential::inspect::{Severity, inspect};
+//! use lanyard_credential::inspect::{FindingSeverity, inspect};
 //!
 //! let inspection = inspect(br#"{"clientId": "x"}"#, "2027-01-01T00:00:00Z".parse()?);
 //! assert!(!inspection.is_usable());
-//! assert_eq!(inspection.findings[0].severity, Severity::Error);
+//! assert_eq!(inspection.findings[0].severity, FindingSeverity::Error);
 //! assert_eq!(inspection.findings[0].field, "client_id");
 //! # Ok::<(), jiff::Error>(())
 //! ```
@@ -31,44 +31,44 @@ use crate::document::DocumentFields;
 use crate::generation::ContentHash;
 use crate::secret::SecretText;
 
-/// What was found in a file.
+/// The result of inspecting a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// SHA-256 of the file, to tell versions apart.
+    /// The SHA-256 digest of the file, which distinguishes versions.
     pub content_hash: String,
-    /// What the JSON document says, if it is one.
+    /// The fields of the JSON document, if the file is one.
     pub document: Option<DocumentFacts>,
-    /// What `client_secret` holds, as far as it can be opened.
+    /// The content of `client_secret`, as far as it can be opened.
     pub bundle: Option<BundleFacts>,
-    /// The times and how far away they are.
+    /// The timestamps and the remaining times.
     pub times: Option<TimeFacts>,
-    /// What is wrong or unusual, the gravest first.
+    /// Problems and irregularities, the most severe first.
     pub findings: Vec<InspectionFinding>,
 }
 
-/// One thing that is wrong or unusual.
+/// A problem or an irregularity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InspectionFinding {
-    /// How grave it is.
+    /// The severity of the finding.
     pub severity: FindingSeverity,
-    /// Where: a field of the document, or `document` for the whole.
+    /// The affected field of the document, or `document` for the whole document.
     pub field: String,
-    /// What.
+    /// A description of the finding.
     pub what: String,
-    /// What to do next.
+    /// Advises what to do next.
     pub next_step: String,
 }
 
-/// How grave a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FindingSeverity {
-    /// Nobody can sign in with this file now.
+    /// The file cannot be used to sign in at present.
     Error,
-    /// It works here and now; elsewhere or later it may not.
+    /// The file works here and now, but may fail elsewhere or later.
     Warning,
-    /// Worth knowing.
+    /// Information only.
     Note,
 }
 
@@ -83,18 +83,18 @@ impl fmt::Display for FindingSeverity {
 }
 
 impl Inspection {
-    /// Whether nothing grave was found: the file can be used to sign in now.
+    /// Whether the file can be used to sign in now: there is no finding of severity `Error`.
     pub fn is_usable(&self) -> bool {
         self.findings.iter().all(|finding| finding.severity != FindingSeverity::Error)
     }
 }
 
-/// Looks at the bytes of a credential file as they are used at `now`.
+/// Inspects the bytes of a credential file as of `now`.
 pub fn inspect(bytes: &[u8], now: Timestamp) -> Inspection {
     inspect_with_password(bytes, None, now)
 }
 
-/// As [`inspect`], with a password for PKCS#12.
+/// Like [`inspect`], with a password for PKCS#12 archives.
 pub fn inspect_with_password(
     bytes: &[u8],
     password: Option<&SecretText>,
@@ -159,7 +159,6 @@ fn inspect_bundle(
     }
 }
 
-/// The findings so far.
 #[derive(Default)]
 struct FindingList(Vec<InspectionFinding>);
 

@@ -1,15 +1,14 @@
-//! Azure identities from rotating certificate files, federated token files and managed identity
-//! endpoints.
+//! Azure credentials from rotating certificate files, federated token files and managed identity endpoints.
 //!
-//! Five credentials for the Azure SDK for Rust, each an
-//! [`azure_core::credentials::TokenCredential`], over one token engine:
+//! The crate provides five credentials for the Azure SDK for Rust. Each implements
+//! [`azure_core::credentials::TokenCredential`], and all share one token engine:
 //!
-//! - [`ReloadingCertificateCredential`] signs in with the credential file that a hosted control
-//!   plane's volume holds, and follows the file as it rotates;
+//! - [`ReloadingCertificateCredential`] signs in with the credential file in a hosted control plane's volume,
+//!   and follows the file as it rotates;
 //! - [`FederatedTokenCredential`] exchanges a projected service account token, and
-//!   [`InMemoryTokenCredential`] one that a program holds for somebody else;
+//!   [`InMemoryTokenCredential`] a token that a program holds for another workload;
 //! - [`ClientSecretCredential`] signs in with a client secret;
-//! - [`ManagedIdentityCredential`] asks the host, by IMDS or App Service.
+//! - [`ManagedIdentityCredential`] uses the managed identity of the host, by IMDS or App Service.
 //!
 //! ```no_run
 //! use azure_security_keyvault_secrets::SecretClient;
@@ -25,11 +24,11 @@
 //! # }
 //! ```
 //!
-//! Tokens are cached for each scope, renewed in the background before they expire, and fetched by
-//! one request however many callers wait. A rotation of the certificate keeps them.
+//! The engine caches tokens per scope, renews them in the background before they expire, and sends one request
+//! for all concurrent callers. Cached tokens stay valid when the certificate rotates.
 //!
-//! All that is secret is kept in types that cannot print, and wiped when it goes; the copy of a
-//! token that a caller receives as `azure_core`'s own type is that caller's to guard.
+//! Secrets are kept in types that cannot be printed and are wiped on drop. The copy of a token that a caller
+//! receives as `azure_core`'s own type is the caller's responsibility.
 
 pub mod assertion;
 pub mod bundle;

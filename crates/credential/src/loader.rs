@@ -1,16 +1,17 @@
-//! What to do with each version of a credential file: a state machine without IO.
+//! Decides what to do with each version of a credential file: a state machine without I/O.
 //!
-//! The rules, in the order in which they are asked:
+//! The rules, in order:
 //!
-//! 1. The same bytes as the version in use, or as the version that was refused or could not be used
-//!    last, are ignored; the health goes on saying what is wrong.
-//! 2. Bytes that cannot be used keep the old version, and are remembered. A file that cannot be
-//!    read is tried again whenever something may have changed.
-//! 3. An older `not_before` is refused, counted and reported.
-//! 4. A newer `not_before` is taken; so is an equal one, because a rotation may carry equal stamps
-//!    and a repaired file keeps its own ([`EqualTimestampPolicy::Reject`] is the rule of msi-dataplane).
+//! 1. Bytes that equal the version in use, or the version that was rejected or unusable last, are ignored;
+//!    the health keeps reporting the problem.
+//! 2. Unusable bytes keep the current generation, and their hash is remembered. An unreadable file is read
+//!    again whenever it may have changed.
+//! 3. A version with an older `not_before` is rejected, counted and reported.
+//! 4. A version with a newer `not_before` is accepted. An equal one is accepted, too, because a rotation may
+//!    keep the timestamp, and a repaired file keeps its own ([`EqualTimestampPolicy::Reject`] is the rule of
+//!    msi-dataplane).
 //!
-//! Before anything is in use, every failure is final: the first load fails fast.
+//! Before the first generation is published, every failure is final: the first load fails fast.
 
 mod error;
 mod health;
@@ -29,82 +30,82 @@ pub(crate) use health::{FileFollowerState, LoaderReport, validity_warnings};
 use crate::generation::{ContentHash, CredentialCandidate, CredentialGeneration};
 use crate::secret::SecretBytes;
 
-/// Whether a version with the `not_before` of the version in use, and other content, is taken.
+/// Whether to accept a version with the current `not_before` and different content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EqualTimestampPolicy {
-    /// It is taken.
+    /// Accept the version.
     #[default]
     Accept,
-    /// It is refused, as msi-dataplane does.
+    /// Reject the version, as msi-dataplane does.
     Reject,
 }
 
-/// What happened.
+/// An event of the state machine.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoaderEvent {
     /// The file may have changed.
     FileChanged,
-    /// The file has not been read for a long time.
+    /// The interval of unconditional reads has passed.
     ResyncDue,
-    /// Somebody wants the newest version now.
+    /// A caller requested a reload.
     ReloadRequested,
-    /// The answer to [`LoaderAction::NeedsRead`].
+    /// The result of [`LoaderAction::Read`].
     Read(Result<CredentialFileContent, LoadError>),
-    /// The answer to [`LoaderAction::Parse`].
+    /// The result of [`LoaderAction::Parse`].
     Parsed(Result<Box<CredentialCandidate>, LoadError>),
 }
 
-/// What to do about it. Every event has exactly one action.
+/// The action that follows an event. Every event has exactly one action.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoaderAction {
-    /// Read the file and answer with [`LoaderEvent::NeedsRead`].
+    /// Read the file and pass the result as [`LoaderEvent::Read`].
     Read,
-    /// Parse the content and answer with [`LoaderEvent::Parsed`].
+    /// Parse the content and pass the result as [`LoaderEvent::Parsed`].
     Parse(CredentialFileContent),
-    /// Take this generation into use.
+    /// Publish this generation.
     Publish(Arc<CredentialGeneration>),
-    /// Nothing changes, and nothing is wrong.
+    /// Do nothing: the file is unchanged.
     Ignore(IgnoreReason),
-    /// The file holds something else, and the old generation stays all the same.
+    /// The file has different content: keep the current generation.
     Keep(KeepReason),
-    /// There is no old generation to keep: give up.
+    /// There is no generation to keep: fail the load.
     Fail(LoadError),
 }
 
-/// Why a version makes no difference.
+/// The reason why a version is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IgnoreReason {
-    /// Its bytes are those of the version in use.
+    /// The bytes equal the version in use.
     SameContent,
-    /// Its bytes are those of the version that was refused last.
+    /// The bytes equal the version that was rejected last.
     RejectedBefore,
-    /// Its bytes are those of the version that could not be used last: still not.
+    /// The bytes equal the version that was unusable last.
     UnusableBefore,
 }
 
-/// Why the old generation stays.
+/// The reason why the current generation is kept.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum KeepReason {
-    /// The file cannot be read or used.
+    /// The file cannot be read or parsed.
     Failed(LoadError),
-    /// Its `not_before` is older than that of the generation in use.
+    /// The `not_before` of the file is older than that of the generation in use.
     Older {
-        /// The stamp of the file.
+        /// The `not_before` of the file.
         offered: Timestamp,
-        /// The stamp of the generation in use.
+        /// The `not_before` of the generation in use.
         current: Timestamp,
     },
-    /// Its `not_before` is that of the generation in use, and [`EqualTimestampPolicy::Reject`] holds.
+    /// The `not_before` equals that of the generation in use, and [`EqualTimestampPolicy::Reject`] applies.
     EqualTimestamp,
 }
 
 impl KeepReason {
-    /// A fixed word for metrics: `older`, `equal` or `unusable`.
+    /// The label value for metrics: `older`, `equal` or `unusable`.
     pub fn metric_label(&self) -> &'static str {
         match self {
             Self::Failed(_) => "unusable",
@@ -122,7 +123,7 @@ pub struct CredentialFileContent {
 }
 
 impl CredentialFileContent {
-    /// Takes the bytes and hashes them.
+    /// Hashes the bytes.
     pub fn new(bytes: impl Into<SecretBytes>) -> Self {
         let bytes = bytes.into();
         let hash = ContentHash::of(bytes.expose());
@@ -146,29 +147,29 @@ pub struct CredentialLoader {
     current: Option<Arc<CredentialGeneration>>,
     previous: Option<Arc<CredentialGeneration>>,
     rejected_hash: Option<ContentHash>,
-    /// What [`LoaderEvent::Parsed`] will be about.
+    /// The hash of the content that [`LoaderEvent::Parsed`] refers to.
     parsing_hash: Option<ContentHash>,
     unusable_content: Option<(ContentHash, LoadFailure)>,
     report: LoaderReport,
 }
 
 impl CredentialLoader {
-    /// A machine that has seen nothing.
+    /// Creates the state machine of a file that has not been read yet.
     pub fn new(equal_timestamps: EqualTimestampPolicy) -> Self {
         Self { equal_timestamps, ..Self::default() }
     }
 
-    /// The generation in use, once there is one.
+    /// The generation in use, after the first successful load.
     pub fn current(&self) -> Option<&Arc<CredentialGeneration>> {
         self.current.as_ref()
     }
 
-    /// The generation before, until it expires: a fallback if the new one turns out broken.
+    /// The previous generation, until it expires: the fallback if the new one is rejected.
     pub fn previous(&self) -> Option<&Arc<CredentialGeneration>> {
         self.previous.as_ref()
     }
 
-    /// Answers one event. `now` is the time at which it happened.
+    /// Handles an event that happened at `now`.
     pub fn handle(&mut self, event: LoaderEvent, now: Timestamp) -> LoaderAction {
         if self.previous.as_ref().is_some_and(|previous| previous.expires_at() <= now) {
             self.previous = None;
@@ -181,7 +182,7 @@ impl CredentialLoader {
             LoaderEvent::Read(Err(error)) => self.on_failure(error, now),
             LoaderEvent::Parsed(Ok(candidate)) => self.on_candidate(*candidate, now),
             LoaderEvent::Parsed(Err(error)) => {
-                // With nothing to keep, every failure is final, the same one again included.
+                // Without a generation to keep, every failure is final, even a repeated one.
                 let remembered = self.current.is_some() && is_content_error(&error);
                 let hash = self.parsing_hash.take().filter(|_| remembered);
                 self.unusable_content = hash.map(|hash| (hash, LoadFailure::of(&error, now)));
@@ -267,7 +268,7 @@ impl CredentialLoader {
     }
 }
 
-/// Whether the same bytes would fail again: the content is at fault, and not the reading.
+/// Whether the same bytes would fail again, because the content is invalid.
 fn is_content_error(error: &LoadError) -> bool {
     matches!(error, LoadError::Content { .. })
 }

@@ -1,4 +1,4 @@
-//! The identity of the host: a virtual machine, a scale set or an app.
+//! The managed identity of the host: a virtual machine, a scale set or an app.
 
 pub(crate) mod endpoint;
 pub(crate) mod error;
@@ -26,35 +26,35 @@ use crate::transport::request_limiter::RequestLimits;
 use crate::transport::retry::RetrySettings;
 use crate::transport::sender::{TokenTransport, TokenTransportOptions};
 
-/// Where the managed identity endpoint is and which identity is meant: the values of the
-/// environment variables that Azure sets, read by the program and passed in.
+/// The endpoint and the identity: the values of the environment variables that Azure sets. The program reads
+/// them and passes them in.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct ManagedIdentitySettings {
-    /// Which identity; the host's only one if absent (`AZURE_CLIENT_ID` by convention).
+    /// The identity to use; if absent, the host must have only one (`AZURE_CLIENT_ID` by convention).
     pub identity: Option<ManagedIdentityId>,
-    /// `IDENTITY_ENDPOINT`: with [`Self::identity_header`], App Service is asked and not IMDS.
+    /// `IDENTITY_ENDPOINT`: with [`Self::identity_header`], the credential uses App Service instead of IMDS.
     pub identity_endpoint: Option<String>,
     /// `IDENTITY_HEADER`: the secret that App Service expects.
     pub identity_header: Option<SecretText>,
     /// `IDENTITY_SERVER_THUMBPRINT`: set by Service Fabric, whose endpoint is not supported.
     pub identity_server_thumbprint: Option<String>,
-    /// `IMDS_ENDPOINT`: set by the agent of Azure Arc, whose endpoint is not supported.
+    /// `IMDS_ENDPOINT`: set by the Azure Arc agent, whose endpoint is not supported.
     pub imds_endpoint: Option<String>,
-    /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: a stand-in for `http://169.254.169.254`.
+    /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: replaces `http://169.254.169.254`.
     pub imds_host: Option<String>,
 }
 
-/// Why there can be no managed identity credential.
+/// Errors of creating a managed identity credential.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagedIdentitySettingsError {
-    /// A variable that names an endpoint does not hold a URL.
+    /// An endpoint variable does not contain a URL.
     #[error("{variable} is not an http or https url")]
     Endpoint {
-        /// The variable.
+        /// The name of the variable.
         variable: &'static str,
-        /// What is wrong, where it is not the scheme.
+        /// The parse error; `None` if the scheme is not allowed.
         #[source]
         source: Option<url::ParseError>,
     },
@@ -63,15 +63,15 @@ pub enum ManagedIdentitySettingsError {
     IncompleteAppService {
         /// The variable that is set.
         present: &'static str,
-        /// The variable that is not.
+        /// The variable that is missing.
         missing: &'static str,
     },
-    /// The variables are those of a host whose endpoint speaks a dialect of its own.
+    /// The variables belong to a host whose endpoint is not supported.
     #[error("{variable} is set: the managed identity of {host} is not supported")]
     UnsupportedHost {
-        /// The variable that gives the host away.
+        /// The variable that identifies the host.
         variable: &'static str,
-        /// The host, in words.
+        /// The name of the host.
         host: &'static str,
     },
     /// The HTTP client could not be built.
@@ -80,7 +80,7 @@ pub enum ManagedIdentitySettingsError {
 }
 
 impl ManagedIdentitySettingsError {
-    /// What to do next.
+    /// Advises what to do next.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Endpoint { .. } => Some("write it as http://host:port"),
@@ -96,16 +96,16 @@ impl ManagedIdentitySettingsError {
     }
 }
 
-/// The way to the managed identity endpoint of this host: it never goes through a proxy.
+/// The transport to this host's managed identity endpoint. It never uses a proxy.
 #[derive(Debug, Clone)]
 pub struct ManagedIdentityTransport(TokenTransport);
 
 impl ManagedIdentityTransport {
-    /// A way with an HTTP client of its own; the transport of `options` is not used.
+    /// Creates a transport with its own HTTP client; the transport of `options` is not used.
     ///
     /// # Errors
     ///
-    /// [`ManagedIdentitySettingsError::BuildClient`] if the HTTP client cannot be built.
+    /// Returns [`ManagedIdentitySettingsError::Client`] if the HTTP client cannot be built.
     pub fn new(options: TokenTransportOptions) -> Result<Self, ManagedIdentitySettingsError> {
         let client = reqwest::Client::builder()
             .no_proxy()
@@ -116,8 +116,7 @@ impl ManagedIdentityTransport {
         Ok(Self::with_http_transport(options, Transport::new(Arc::new(client))))
     }
 
-    /// The same over an HTTP client of the caller's, who answers for it that it goes through no
-    /// proxy.
+    /// Creates a transport over the caller's HTTP client. The caller guarantees that it uses no proxy.
     pub fn with_http_transport(mut options: TokenTransportOptions, transport: Transport) -> Self {
         options.retry.get_or_insert_with(RetrySettings::for_managed_identity);
         options.limits.get_or_insert_with(RequestLimits::for_managed_identity);
@@ -125,24 +124,24 @@ impl ManagedIdentityTransport {
     }
 }
 
-/// A credential for the identity of the host.
+/// Authenticates with the managed identity of the host.
 ///
-/// It asks IMDS (API version 2018-02-01) or, where `IDENTITY_ENDPOINT` and `IDENTITY_HEADER` are
-/// given, App Service (2019-08-01). Azure Arc and Service Fabric are recognised by their variables
-/// and refused. Its requests never go through a proxy, whatever the
-/// environment says: the answer is a token, and a proxy would see it in plain text.
+/// The credential uses IMDS (API version 2018-02-01) or, if `IDENTITY_ENDPOINT` and `IDENTITY_HEADER` are
+/// given, App Service (2019-08-01). It recognises Azure Arc and Service Fabric by their variables and rejects
+/// them. Its requests never go through a proxy, whatever the environment configures: the response contains a
+/// token, which a proxy would see in plain text.
 #[derive(Debug)]
 pub struct ManagedIdentityCredential {
     engine: TokenEngine<ManagedIdentitySource>,
 }
 
 impl ManagedIdentityCredential {
-    /// A credential with an HTTP client of its own, without a proxy; the transport of `options`
-    /// is not used.
+    /// Creates a credential with its own HTTP client, without a proxy; the transport of `options` is not
+    /// used.
     ///
     /// # Errors
     ///
-    /// [`ManagedIdentitySettingsError`] if a setting is malformed.
+    /// Returns a [`ManagedIdentitySettingsError`] if a setting is malformed.
     pub fn new(
         settings: ManagedIdentitySettings,
         options: TokenTransportOptions,
@@ -150,12 +149,12 @@ impl ManagedIdentityCredential {
         Self::with_shared_transport(settings, &ManagedIdentityTransport::new(options)?)
     }
 
-    /// A credential that shares connections, limits and cool-downs with the host's others: the
-    /// endpoint's limits are those of the whole host.
+    /// Creates a credential that shares connections, rate limits and cool-downs with the host's other
+    /// credentials: the endpoint's rate limits apply to the whole host.
     ///
     /// # Errors
     ///
-    /// [`ManagedIdentitySettingsError`] if a setting is malformed.
+    /// Returns a [`ManagedIdentitySettingsError`] if a setting is malformed.
     pub fn with_shared_transport(
         settings: ManagedIdentitySettings,
         transport: &ManagedIdentityTransport,
@@ -170,20 +169,20 @@ impl ManagedIdentityCredential {
         Ok(Arc::new(Self { engine: TokenEngine::new(source, &transport) }))
     }
 
-    /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
-    /// fetched first.
+    /// Passes the cached token for `scope` to `read` without copying it. Returns `None` if no usable token is
+    /// cached.
     pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
         self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| {
             read(token.expose())
         })
     }
 
-    /// What is held and what happened.
+    /// Reports the cached tokens and the results of token requests.
     pub fn health(&self) -> TokenHealth {
         self.engine.health()
     }
 
-    /// Whether tokens can be had, as far as is known without asking.
+    /// Whether the credential can supply tokens, judged without sending a request.
     pub fn is_ready(&self) -> bool {
         self.health().is_ready()
     }
@@ -245,8 +244,8 @@ impl ManagedIdentitySource {
     }
 }
 
-/// The endpoints know one tenant and keep tokens of their own: what they cannot do must not look as
-/// if it had been done.
+/// Rejects request options that the endpoints do not support: they know one tenant and cache tokens
+/// themselves, so the options would have no effect.
 fn reject_unsupported(variant: &TokenVariant) -> Result<(), TokenError> {
     let wanted = if variant.tenant.is_some() {
         "another tenant"
@@ -268,8 +267,8 @@ fn resolve_endpoint(
     let header = settings.identity_header.filter(|header| !header.is_empty());
     let endpoint = settings.identity_endpoint.filter(|endpoint| !endpoint.is_empty());
     let is_set = |value: Option<String>| value.is_some_and(|value| !value.is_empty());
-    // Azure Arc hands out the secret in a file, by a challenge, and sets no header; Service Fabric
-    // takes App Service's variables, with another API and a certificate of its own.
+    // Azure Arc passes the secret in a file, by a challenge, and sets no header; Service Fabric sets App
+    // Service's variables, but has another API and its own certificate.
     let unsupported = match (&endpoint, &header) {
         (Some(_), None) if is_set(settings.imds_endpoint) => Some(("IMDS_ENDPOINT", "azure arc")),
         (Some(_), Some(_)) if is_set(settings.identity_server_thumbprint) => {
@@ -305,7 +304,7 @@ fn parse_url(variable: &'static str, text: &str) -> Result<Url, ManagedIdentityS
     }
 }
 
-/// A link-local address answers at once or not at all.
+/// A link-local address answers immediately or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

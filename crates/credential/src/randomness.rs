@@ -1,17 +1,17 @@
-//! The randomness of jitter and of request ids, behind a seam so that tests are exact.
+//! The source of randomness for jitter and request ids, replaceable in tests.
 
 use std::fmt;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-/// A source of randomness that is shared between the parts of a program.
+/// A source of randomness that is shared between parts of a program.
 pub type SharedRandomness = Arc<dyn Randomness>;
 
-/// What this crate needs of randomness. Nothing that it decides is a secret: keys are never made
-/// from it, and the ids it gives only have to be unique.
+/// The randomness that this crate needs. It is not used for secrets: no key is derived from it, and its ids
+/// only have to be unique.
 pub trait Randomness: fmt::Debug + Send + Sync + 'static {
-    /// A number from 0 up to and including 1, spread evenly.
+    /// A uniformly distributed number from 0 to 1, both included.
     fn fraction(&self) -> f64;
 
     /// A version 4 UUID, for `jti` and `client-request-id`.
@@ -40,7 +40,7 @@ pub(crate) mod fixed {
 
     use super::*;
 
-    /// Always the same fraction, and ids that count upwards.
+    /// A constant fraction, and ids that count upwards.
     #[derive(Debug)]
     pub(crate) struct FixedRandomness {
         fraction: f64,
@@ -48,7 +48,7 @@ pub(crate) mod fixed {
     }
 
     impl FixedRandomness {
-        /// One half is the middle of every jitter: no jitter at all.
+        /// A fraction of one half is the middle of every jitter, and thus no jitter.
         pub(crate) fn shared(fraction: f64) -> SharedRandomness {
             Arc::new(Self { fraction, ids: AtomicU64::new(0) })
         }

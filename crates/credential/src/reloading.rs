@@ -1,4 +1,4 @@
-//! The credential of a certificate file that rotates.
+//! The credential of a rotating certificate file.
 
 mod observer;
 mod rotation;
@@ -23,35 +23,36 @@ use crate::token::request::{TokenKey, TokenVariant};
 use crate::token::table::CachedToken;
 use crate::transport::sender::{TokenTransport, TokenTransportOptions};
 
-/// How a [`ReloadingCertificateCredential`] reads its file and reaches Entra.
+/// Options of a [`ReloadingCertificateCredential`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct ReloadingCertificateOptions {
-    /// How the file is followed and understood.
+    /// Options for following and parsing the file.
     pub file: CredentialFileOptions,
-    /// The way to Entra; give all the credentials of a process the same one.
+    /// The transport to Entra. Share one between all credentials of a process.
     pub transport: TokenTransport,
 }
 
 impl ReloadingCertificateOptions {
-    /// The default options over a transport of your own.
+    /// The default options with a custom transport.
     pub fn with_transport(transport: TokenTransportOptions) -> Self {
         Self { transport: TokenTransport::new(transport), ..Self::default() }
     }
 }
 
-/// A credential that signs in with a certificate file and follows the file as it rotates.
+/// Signs in with a certificate file and follows the file as it rotates.
 ///
 /// The counterpart of msi-dataplane's `NewUserAssignedIdentityCredential`, with these differences:
 ///
-/// - It notices atomic swaps, as the Secrets Store CSI driver makes them, within a second.
-/// - A rotation keeps the tokens, as long as client, tenant and authority stay the same: they are
-///   still valid. The new key is tried in the background, so that a broken one shows in
-///   [`ReloadingCertificateCredential::health`] and not in a request.
-/// - While Entra refuses the new key, the one that worked last serves until its `not_after`,
-///   however many rotations ago that was; and whenever Entra refuses a key, the file is read again
-///   at once.
-/// - A request for one scope never waits for another's, and no caller longer than it wants to.
+/// - It detects atomic swaps, as the Secrets Store CSI driver makes them, within a second.
+/// - A rotation keeps the cached tokens if client, tenant and authority are unchanged: they are still valid.
+///   The credential tries the new key in the background, so that an unusable key shows in
+///   [`ReloadingCertificateCredential::health`] before a request fails.
+/// - While Entra rejects the new key, the credential uses the key that Entra accepted last, until its
+///   `not_after`, regardless of the number of rotations since. Whenever Entra rejects a key, the credential
+///   reads the file again immediately.
+/// - A request for one scope never waits for a request for another, and no caller waits longer than its own
+///   timeout.
 #[derive(Debug)]
 pub struct ReloadingCertificateCredential {
     engine: Arc<TokenEngine<CertificateSource>>,
@@ -62,7 +63,7 @@ impl ReloadingCertificateCredential {
     ///
     /// # Errors
     ///
-    /// [`LoadError`] if the file cannot be read or used: the first load fails fast.
+    /// Returns a [`LoadError`] if the file cannot be read or used: the first load fails fast.
     pub async fn open(
         path: impl AsRef<Path> + Send,
         options: ReloadingCertificateOptions,
@@ -82,29 +83,29 @@ impl ReloadingCertificateCredential {
         self.engine.source().file().current()
     }
 
-    /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
-    /// fetched first.
+    /// Passes the cached token for `scope` to `read` without copying it. Returns `None` if no usable token is
+    /// cached.
     pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
         self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| {
             read(token.expose())
         })
     }
 
-    /// Asks Entra for a new token for `scope` though one is held, so that the newest key proves
-    /// itself now. What is held serves on until the new one is there, and if none comes.
+    /// Requests a new token for `scope` even if one is cached, to test the newest key now. The cached token
+    /// stays in use until the new one arrives, and after a failure.
     ///
-    /// A success says that the identity still gets tokens, by the newest key or by an older one in
-    /// its place: which, [`CredentialHealth::key`] knows.
+    /// Success means that the identity can still get tokens, with the newest key or with an older one as
+    /// fallback: [`CredentialHealth::key`] shows which.
     ///
     /// # Errors
     ///
-    /// Why there is no new token.
+    /// Returns the reason why there is no new token.
     pub async fn renew_token(&self, scope: &str) -> Result<(), TokenError> {
         let key = TokenKey::parse(&[scope], TokenVariant::PLAIN)?;
         self.engine.renew(&key, self.generation().number()).await
     }
 
-    /// How the credential is: the file, the key and the tokens.
+    /// The health of the file, the key and the tokens.
     pub fn health(&self) -> CredentialHealth {
         let source = self.engine.source();
         CredentialHealth {
@@ -115,8 +116,8 @@ impl ReloadingCertificateCredential {
         }
     }
 
-    /// Whether tokens can be had, as far as is known without asking: one is still valid, or the
-    /// credential has not expired and nothing puts the identity in doubt.
+    /// Whether the credential can supply tokens, judged without sending a request: one is still valid, or the
+    /// credential has not expired and no error affects the identity.
     pub fn is_ready(&self) -> bool {
         let tokens = self.engine.health();
         let expired = self.generation().expires_at() <= self.engine.source().now();
@@ -136,38 +137,38 @@ impl TokenCredential for ReloadingCertificateCredential {
     }
 }
 
-/// How a [`ReloadingCertificateCredential`] is.
+/// The health of a [`ReloadingCertificateCredential`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CredentialHealth {
-    /// The file and its rotations.
+    /// The state of the file and its rotations.
     pub file: LoaderHealth,
-    /// What Entra thinks of the newest key.
+    /// Entra's verdict on the newest key.
     pub key: KeyHealth,
-    /// The tokens.
+    /// The state of the tokens.
     pub tokens: TokenHealth,
-    /// For how many seconds Entra still wants to be left alone.
+    /// The remaining cool-down of Entra's token endpoint, in seconds.
     pub cool_down_seconds: Option<u64>,
 }
 
-/// What Entra thinks of the newest key.
+/// Entra's verdict on the newest key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 #[non_exhaustive]
 pub enum KeyHealth {
-    /// It has not been used yet.
+    /// The key has not been used yet.
     #[default]
     Untried,
-    /// It has fetched a token.
+    /// Entra issued a token for the key.
     Accepted {
         /// The generation.
         generation: u64,
     },
-    /// Entra refuses it. The key before serves while it lasts.
+    /// Entra rejected the key. The previous key is the fallback until it expires.
     Refused {
         /// The generation.
         generation: u64,
-        /// Entra's answer.
+        /// Entra's error response.
         error: LastTokenError,
     },
 }

@@ -1,8 +1,7 @@
-//! The one reading of what Azure services and the gateways before them say when they refuse.
+//! Parses error responses of Azure services and of the gateways in front of them.
 //!
-//! A reply is somebody else's text. It may echo the request that caused it, with the bearer token
-//! in it, and it says in several dialects how long to wait. Everything that shows or obeys a reply
-//! reads it here.
+//! The body of a response is untrusted text. It may echo the request with its bearer token, and several
+//! header formats carry the retry delay. All code that displays or obeys a response uses this module.
 
 use std::time::Duration;
 
@@ -14,17 +13,17 @@ use jiff::Timestamp;
 
 use crate::transport::redact;
 
-/// How long the service wants to be left alone: milliseconds (`x-ms-retry-after-ms` and
-/// `retry-after-ms`, Azure's own) before seconds or a date (`Retry-After`, RFC 9110 10.2.3).
+/// The requested retry delay: milliseconds (`x-ms-retry-after-ms` and `retry-after-ms`, Azure's own headers)
+/// before seconds or a date (`Retry-After`, RFC 9110, 10.2.3).
 ///
-/// A date is measured against the `Date` of the same reply, so that nobody's clock has to be right;
-/// without one against `now`, when the reply arrived by our clock. A zero and a date that has passed
-/// say nothing, as what cannot be read does, so the next header is asked.
+/// A date is measured against the `Date` header of the same response, so that no clock has to be correct;
+/// without that header against `now`, the local time of arrival. Zero, past dates and unreadable values are
+/// ignored, and the next header is used.
 pub fn retry_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
-    let told = header_text(headers, &HeaderName::from_static("date"))
+    let date = header_text(headers, &HeaderName::from_static("date"))
         .and_then(|date| parse_rfc7231(date).ok())
         .and_then(|date| Timestamp::from_second(date.unix_timestamp()).ok());
-    let now = told.unwrap_or(now);
+    let now = date.unwrap_or(now);
     let milliseconds = [X_MS_RETRY_AFTER_MS, RETRY_AFTER_MS]
         .into_iter()
         .filter_map(|name| header_text(headers, &name)?.parse().ok())
@@ -37,7 +36,7 @@ pub fn retry_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-/// [`retry_after`] where our clock is not asked: without the `Date` of the reply a date says nothing.
+/// Like [`retry_after`], without the local clock: a date is ignored if the response has no `Date` header.
 pub fn retry_after_from_headers(headers: &Headers) -> Option<Duration> {
     retry_after(headers, Timestamp::MAX)
 }
@@ -52,21 +51,20 @@ fn seconds_until(date: &str, now: Timestamp) -> Option<u64> {
     u64::try_from(date.unix_timestamp() - now.as_second()).ok()
 }
 
-/// The beginning of a body as one readable line of at most 400 bytes, without what looks like a
-/// token, an assertion or a key.
+/// The beginning of a body as one readable line of at most 400 bytes, with everything redacted that looks
+/// like a token, an assertion or a key.
 pub fn excerpt(body: &[u8]) -> String {
     excerpt_text(&String::from_utf8_lossy(body))
 }
 
-/// [`excerpt`] of text that has been read already, for example of an error's code or message.
+/// Like [`excerpt`], for parsed text, for example an error's code or message.
 pub fn excerpt_text(text: &str) -> String {
     excerpt_redacting(text, &[])
 }
 
-/// [`excerpt_text`] that shows nothing of what was sent and is nobody else's to know either, whatever
-/// it looks like.
+/// Like [`excerpt_text`], and also redacts the given secrets of the request, regardless of their form.
 pub fn excerpt_redacting(text: &str, secrets: &[&str]) -> String {
-    // Cut last: half a token would not be recognised.
+    // Truncate after redaction: a truncated token would not be recognised.
     redact::excerpt(&redact::redact(text, secrets))
 }
 
@@ -95,7 +93,7 @@ mod tests {
             (&[("retry-after", "2"), ("retry-after-ms", "50")], Some(50)),
             (&[("retry-after", "Sat, 21 Nov 2026 12:01:00 GMT")], Some(60_000)),
             (&[("retry-after", "Sat, 21 Nov 2026 11:00:00 GMT")], None),
-            // Our clock is an hour behind.
+            // The local clock is an hour behind.
             (
                 &[
                     ("retry-after", "Sat, 21 Nov 2026 13:00:30 GMT"),

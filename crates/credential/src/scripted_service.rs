@@ -1,4 +1,4 @@
-//! A scripted HTTP client and what belongs to it: for tests.
+//! A scripted HTTP client with its fixture, for tests.
 
 use std::fmt;
 use std::future::Future;
@@ -21,15 +21,15 @@ use crate::metrics::NoMetrics;
 use crate::randomness::fixed::FixedRandomness;
 use crate::transport::sender::{TokenTransport, TokenTransportOptions};
 
-/// What the scripted service does with a request.
+/// The scripted reaction to a request.
 pub(crate) enum ScriptedReply {
-    /// Answers.
+    /// Returns a response.
     Respond { status: u16, headers: Vec<(&'static str, String)>, body: Vec<u8> },
-    /// The connection breaks.
+    /// Breaks the connection.
     ConnectionReset,
-    /// No answer, ever.
+    /// Never responds.
     NoResponse,
-    /// Waits for a permit of [`ScriptedTokenService::release`] and then does the other thing.
+    /// Waits for a permit of [`ScriptedTokenService::release`] and then reacts as given.
     Gated(Box<Self>),
 }
 
@@ -64,7 +64,7 @@ impl ScriptedReply {
     }
 }
 
-/// A request as the service saw it.
+/// A request that the service received.
 #[derive(Clone)]
 pub(crate) struct RecordedRequest {
     pub(crate) url: Url,
@@ -73,7 +73,7 @@ pub(crate) struct RecordedRequest {
 }
 
 impl RecordedRequest {
-    /// A field of the form.
+    /// A field of the form body.
     pub(crate) fn form_field(&self, name: &str) -> Option<String> {
         let mut fields = url::form_urlencoded::parse(self.body.as_bytes());
         fields.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
@@ -82,7 +82,7 @@ impl RecordedRequest {
 
 type ReplyFunction = dyn Fn(&RecordedRequest, usize) -> ScriptedReply + Send + Sync;
 
-/// A service that answers by a script, which knows each request and its number from zero.
+/// A service that answers with a script, a function of the request and its number from zero.
 #[derive(Clone)]
 pub(crate) struct ScriptedTokenService {
     reply_function: Arc<ReplyFunction>,
@@ -109,7 +109,7 @@ impl ScriptedTokenService {
         self.recorded_requests.lock()[number].clone()
     }
 
-    /// Lets `count` gated requests go on.
+    /// Releases `count` gated requests.
     pub(crate) fn release(&self, count: usize) {
         self.gate.add_permits(count);
     }
@@ -164,7 +164,7 @@ impl HttpClient for ScriptedTokenService {
     }
 }
 
-/// A clock, a transport over a script, and time that passes only when everything waits.
+/// A manual clock and a transport over a script. Time passes only while all tasks wait.
 #[derive(Clone)]
 pub(crate) struct TokenServiceFixture {
     pub(crate) clock: ManualClock,
@@ -197,21 +197,21 @@ impl TokenServiceFixture {
         TokenTransport::new(self.options())
     }
 
-    /// Lets every task run until it waits.
+    /// Runs every task until it waits.
     pub(crate) async fn run_pending_tasks(&self) {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Moves the clock and lets every task run until it waits.
+    /// Advances the clock and runs every task until it waits.
     pub(crate) async fn advance(&self, duration: Duration) {
         self.run_pending_tasks().await;
         self.clock.advance(duration);
         self.run_pending_tasks().await;
     }
 
-    /// Runs `future` to its end, moving the clock whenever everything waits.
+    /// Runs `future` to completion, and advances the clock whenever all tasks wait.
     pub(crate) async fn run_to_completion<F: Future>(&self, future: F) -> F::Output {
         tokio::pin!(future);
         loop {
@@ -226,7 +226,7 @@ impl TokenServiceFixture {
         }
     }
 
-    /// How long `future` takes on the clock.
+    /// Measures how long `future` takes on the manual clock.
     pub(crate) async fn run_and_measure<F: Future>(&self, future: F) -> (F::Output, Duration) {
         let start = self.clock.monotonic();
         let output = self.run_to_completion(future).await;

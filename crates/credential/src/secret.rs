@@ -1,20 +1,19 @@
-//! Text and bytes that cannot be printed and are wiped when they go.
+//! Text and bytes that cannot be printed and are wiped on drop.
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Text that no output may hold: it has no `Display`, its `Debug` prints a fixed word, it cannot
-/// be cloned, and its memory is wiped on drop.
+/// Secret text: it has no `Display`, its `Debug` prints a fixed word, it cannot be cloned, and its memory is
+/// wiped on drop.
 pub struct SecretText(Zeroizing<String>);
 
 impl SecretText {
-    /// Whether there is no text at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The text itself, for the few places that must have it.
+    /// The secret text. Only code that sends or parses it may call this.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -38,21 +37,20 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// Bytes that no output may hold, with the same promises as [`SecretText`].
+/// Secret bytes, with the same guarantees as [`SecretText`].
 pub struct SecretBytes(Zeroizing<Vec<u8>>);
 
 impl SecretBytes {
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are no bytes at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The bytes themselves, for the few places that must have them.
+    /// The secret bytes. Only code that sends or parses them may call this.
     pub(crate) fn expose(&self) -> &[u8] {
         &self.0
     }

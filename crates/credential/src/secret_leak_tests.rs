@@ -1,5 +1,5 @@
-//! Secrets are planted everywhere, every way to fail is taken, and nothing that comes out may
-//! hold them: no error, no health, no log line.
+//! Plants secrets everywhere, triggers every failure, and checks that no error, health report or log line
+//! contains them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,10 +20,10 @@ use crate::{
 };
 
 const VAULT: &str = "https://vault.azure.net/.default";
-/// What stands in every token and in every service account token.
+/// Part of every token and of every service account token.
 const MARKER: &str = "planted-marker";
 
-/// Writes down every span and event, at every level.
+/// Records every span and event, at every level.
 #[derive(Clone, Default)]
 struct LogCapture(Arc<Mutex<String>>);
 
@@ -58,7 +58,7 @@ impl Subscriber for LogCapture {
     fn exit(&self, _: &Id) {}
 }
 
-/// A way in which a service answers, with everything secret that it knows in the answer.
+/// A faulty response that contains all secrets that the service knows.
 #[derive(Debug, Clone, Copy)]
 enum FaultyReply {
     Token,
@@ -131,14 +131,14 @@ fn faulty_service(
     })
 }
 
-/// Asks a few times and returns everything that a program could print.
+/// Requests tokens several times and returns everything that a program could print.
 async fn collect_printed_output(
     bench: &TokenServiceFixture,
     credential: &dyn TokenCredential,
 ) -> String {
     let mut printed = String::new();
     for _ in 0..3 {
-        // The credential hands out the token itself: that alone is not printed.
+        // The credential returns the token itself, which is not printed.
         if let Err(error) = bench.run_to_completion(credential.get_token(&[VAULT], None)).await {
             let inner = TokenError::of(&error).unwrap();
             writeln!(printed, "{error} {error:?} {inner} {inner:?} {:?}", inner.hint()).unwrap();

@@ -1,8 +1,8 @@
-//! The token engine: what is cached, when it is renewed, and who waits for whom.
+//! The token engine: caches tokens, renews them and coalesces concurrent requests.
 //!
-//! The pure parts decide ([`lifetime`], [`table`], [`request`]), the engine acts. It knows nothing
-//! of certificates or endpoints: a [`source::TokenSource`] fetches one token, and the engine sees
-//! to it that this happens once per key, in the background where it can, and in time.
+//! The pure modules decide ([`lifetime`], [`table`], [`request`]), and the engine executes. It is independent
+//! of certificates and endpoints: a [`source::TokenSource`] fetches one token, and the engine ensures that it
+//! does so once per key, in time and, if possible, in the background.
 
 pub(crate) mod engine;
 pub(crate) mod error;

@@ -1,9 +1,9 @@
-//! The token proxy of AKS identity bindings: token requests go to the cluster's API server, which
-//! passes them on to Entra.
+//! The token proxy of AKS identity bindings: token requests go to the cluster's API server, which forwards
+//! them to Entra.
 //!
-//! The request is the one that Entra would get; only its way differs. The proxy tells requests for
-//! itself from those for the Kubernetes API by the server name of the TLS handshake (SNI), which
-//! follows from the cluster's id, and that stands among the names of the API server's certificate.
+//! The request is the one that Entra would receive; only its route differs. The API server recognises
+//! requests for the proxy by the server name of the TLS handshake (SNI), which is derived from the cluster's
+//! id. The id is among the names of the API server's certificate.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,51 +21,50 @@ use reqwest::tls::TlsInfo;
 use tokio::sync::Mutex;
 use x509_parser::extensions::GeneralName;
 
-/// Where the token proxy of a cluster is.
+/// The address and trust settings of a cluster's token proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenProxySettings {
-    /// Its URL (`--token-proxy-url`); the API server's name inside the cluster if absent.
+    /// The URL of the proxy (`--token-proxy-url`); defaults to the API server's name inside the cluster.
     pub url: Option<String>,
-    /// The server name of the handshake (`--sni-name`); computed from the names in the API
-    /// server's certificate if absent.
+    /// The server name of the handshake (`--sni-name`); computed from the names in the API server's
+    /// certificate by default.
     pub server_name: Option<String>,
-    /// A PEM file with the only roots that are trusted there: the cluster's CA. It is read again
-    /// for each request, because clusters rotate it. Without it, or while there is no such file,
-    /// the roots of the system count.
+    /// A PEM file with the only trusted roots, the cluster's CA. It is read for each request, because
+    /// clusters rotate it. Without it, or while the file is missing, the system roots are trusted.
     pub ca_file: Option<PathBuf>,
 }
 
-/// Why the token proxy cannot be used.
+/// Errors of the token proxy.
 ///
-/// One failure is shared by everybody who waited for it, which is why it can be cloned.
+/// All callers that wait for one request share its error, so it can be cloned.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenProxyError {
-    /// The address of the proxy is not an https URL of a host.
+    /// The address of the proxy is not an `https` URL with a host.
     #[error("the token proxy's url is not an https url without user name, query and fragment")]
     Address,
-    /// The server name is not one.
+    /// The server name is not a DNS name.
     #[error("the token proxy's server name is not a host name")]
     ServerName,
-    /// The file with the roots cannot be read.
+    /// The CA file cannot be read.
     #[error("cannot read the token proxy's roots in {}", path.display())]
     CaFile {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: Arc<std::io::Error>,
     },
-    /// The HTTP client cannot be built, most often because the roots are no PEM certificates.
+    /// The HTTP client cannot be built, usually because the CA file contains no PEM certificates.
     #[error("the http client for the token proxy cannot be built")]
     Client(#[source] Arc<reqwest::Error>),
-    /// The API server did not answer, so that the server name could not be computed.
-    #[error("the API server at {url} did not show its certificate")]
+    /// The API server did not respond, so the server name could not be computed.
+    #[error("the API server at {url} did not present its certificate")]
     NoCertificate {
-        /// The URL that was asked.
+        /// The URL of the request.
         url: Url,
-        /// What went wrong, where the request did.
+        /// The error of the request, if it failed.
         #[source]
         source: Option<Arc<reqwest::Error>>,
     },
@@ -78,17 +77,17 @@ pub enum TokenProxyError {
 }
 
 impl TokenProxyError {
-    /// The error of the proxy that an error of the SDK stands for, if it does.
+    /// Finds a token proxy error in the source chain of an SDK error.
     pub(crate) fn of(error: &Error) -> Option<&Self> {
         error.downcast_ref()
     }
 
-    /// Whether the API server is to blame, and not how the proxy is set up.
+    /// Whether the cause is the API server and not the settings of the proxy.
     pub(crate) const fn is_outage(&self) -> bool {
         matches!(self, Self::NoCertificate { .. })
     }
 
-    /// What to do next.
+    /// Advises what to do next.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Address => "write it as https://host:port",
@@ -106,24 +105,24 @@ impl TokenProxyError {
     }
 }
 
-/// The way to the token proxy of a cluster.
+/// The client of a cluster's token proxy.
 ///
-/// [`Self::into_client`] gives it as the HTTP client of a
-/// [`TokenTransport`](crate::TokenTransport). Nothing is asked before the first token request is.
+/// [`Self::into_client`] converts it to the HTTP client of a [`TokenTransport`](crate::TokenTransport). It
+/// sends no request before the first token request.
 #[derive(Debug)]
 pub struct TokenProxy {
     url: Url,
     ca_file: Option<PathBuf>,
     state: Mutex<TokenProxyState>,
-    /// How often the server name was not found.
+    /// The number of failures to determine the server name.
     failures: AtomicU64,
 }
 
-/// What has been found out.
+/// Cached results.
 #[derive(Default)]
 struct TokenProxyState {
     server_name: Option<String>,
-    /// Why the server name was not found the last time.
+    /// The last failure to determine the server name.
     failure: Option<TokenProxyError>,
     client: Option<ProxyHttpClient>,
 }
@@ -134,7 +133,7 @@ struct ProxyHttpClient {
     roots: Option<Vec<u8>>,
 }
 
-/// The client is built over and over; what it trusts is public.
+/// The client is rebuilt often; its roots are public.
 impl fmt::Debug for TokenProxyState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -145,11 +144,11 @@ impl fmt::Debug for TokenProxyState {
 }
 
 impl TokenProxy {
-    /// Reads the settings.
+    /// Parses the settings.
     ///
     /// # Errors
     ///
-    /// [`TokenProxyError::Address`] and [`TokenProxyError::ServerName`].
+    /// Returns [`TokenProxyError::Address`] or [`TokenProxyError::ServerName`].
     pub fn parse(settings: TokenProxySettings) -> Result<Self, TokenProxyError> {
         let text = settings.url.as_deref().map(str::trim).filter(|url| !url.is_empty());
         let url: Url = text.unwrap_or(API_SERVER).parse().or(Err(TokenProxyError::Address))?;
@@ -171,12 +170,12 @@ impl TokenProxy {
         Ok(Self { url, ca_file: settings.ca_file, state: way, failures: AtomicU64::new(0) })
     }
 
-    /// The proxy as an HTTP client: whatever host a request names, it goes to the proxy.
+    /// Converts the proxy to an HTTP client that sends every request to the proxy, whatever its host.
     pub fn into_client(self) -> Arc<dyn HttpClient> {
         Arc::new(self)
     }
 
-    /// The client for the roots of today, and the server name.
+    /// The client for the current roots, and the server name.
     async fn client_and_server_name(
         &self,
     ) -> Result<(Arc<dyn HttpClient>, String), TokenProxyError> {
@@ -186,7 +185,8 @@ impl TokenProxy {
         let server_name = if let Some(name) = &known.server_name {
             name.clone()
         } else {
-            // Whoever was before us in the line has just asked in vain, and so would we, one by one.
+            // The previous holder of the lock has just failed, and all waiting callers would fail one after
+            // the other.
             if self.failures.load(Ordering::Acquire) != failures
                 && let Some(failure) = &known.failure
             {
@@ -233,7 +233,7 @@ impl TokenProxy {
         Ok(server_name_of(&cluster))
     }
 
-    /// The certificate that the API server shows under its own name, DER.
+    /// Fetches the certificate that the API server presents under its own name, in DER.
     async fn fetch_certificate(&self, roots: Option<&[u8]>) -> Result<Vec<u8>, TokenProxyError> {
         let client = with_roots(client_builder().tls_info(true), roots)?.build();
         let client = client.map_err(http_client_error)?;
@@ -261,7 +261,7 @@ impl HttpClient for TokenProxy {
     }
 }
 
-/// Resolves the server name, which is in no DNS, to where the proxy is.
+/// Resolves the server name, which is not in DNS, to the address of the proxy.
 #[derive(Debug)]
 struct ProxyResolver {
     host: String,
@@ -287,7 +287,7 @@ impl Resolve for ProxyResolver {
     }
 }
 
-/// HTTP/1.1, where the host of a request and the name of the handshake may differ.
+/// HTTP/1.1, which permits that the host of a request differs from the name of the handshake.
 fn client_builder() -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .no_proxy()
@@ -311,14 +311,13 @@ fn http_client_error(error: reqwest::Error) -> TokenProxyError {
     TokenProxyError::Client(Arc::new(error))
 }
 
-/// The URL of a token request on its way through the proxy: path and query stay, below the path of
-/// the proxy.
-fn proxied_url(proxy: &Url, asked: &Url, server_name: &str) -> Option<Url> {
+/// The URL of a token request through the proxy: path and query are kept, below the path of the proxy.
+fn proxied_url(proxy: &Url, requested: &Url, server_name: &str) -> Option<Url> {
     let mut url = proxy.clone();
     url.set_host(Some(server_name)).ok()?;
-    let below = asked.path().trim_start_matches('/');
+    let below = requested.path().trim_start_matches('/');
     url.set_path(&format!("{}/{below}", proxy.path().trim_end_matches('/')));
-    url.set_query(asked.query());
+    url.set_query(requested.query());
     Some(url)
 }
 
@@ -342,8 +341,8 @@ fn cluster_id_in(name: &str) -> Option<&str> {
     (!id.is_empty()).then_some(id)
 }
 
-/// The server name for a cluster: a digest of its id, in lower-case base32 with the extended hex
-/// alphabet (RFC 4648 7) and without padding, which fits one DNS label.
+/// The server name of a cluster: a digest of its id, in lower-case base32 with the extended hex alphabet (RFC
+/// 4648, 7) and without padding, which fits one DNS label.
 fn server_name_of(cluster: &str) -> String {
     let digest = digest(&SHA256, format!("{CLUSTER_ID_SALT}{cluster}").as_bytes());
     format!("{SERVER_NAME_PREFIX}{}{SERVER_NAME_DOMAIN}", base32_hex(digest.as_ref()))
@@ -353,7 +352,7 @@ fn base32_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
     let (mut held, mut bits) = (0_u32, 0_u32);
     let mut push = |value: u32| {
-        // Five bits: always a digit of this radix.
+        // Five bits are always a digit of this radix.
         text.extend(char::from_digit(value & 0x1f, 32));
     };
     for byte in bytes {
@@ -378,17 +377,17 @@ fn is_host_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(label)
 }
 
-/// The API server, as every pod of a cluster finds it.
+/// The API server's address inside every cluster.
 const API_SERVER: &str = "https://kubernetes.default.svc.cluster.local";
 const CLUSTER_PREFIX: &str = "hcp-kubernetes.";
 const CLUSTER_SUFFIX: &str = ".svc.cluster.local";
 const CLUSTER_ID_SALT: &str = "identity-binding";
-/// A label begins with a letter (RFC 1035 2.3.1).
+/// A DNS label starts with a letter (RFC 1035, 2.3.1).
 const SERVER_NAME_PREFIX: &str = "a";
 const SERVER_NAME_DOMAIN: &str = ".ests.aks";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
-/// Less than an attempt for a token may take, so that whoever waits learns what the matter is.
+/// Shorter than the timeout of a token request, so that its error names this cause.
 const CERTIFICATE_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
@@ -437,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_request_keeps_its_path_below_that_of_the_proxy() {
-        let asked: Url =
+        let requested: Url =
             "https://login.microsoftonline.com/t/oauth2/v2.0/token?x=1".parse().unwrap();
         for (proxy, url) in [
             ("https://api.local", "https://sni.ests.aks/t/oauth2/v2.0/token?x=1"),
@@ -447,7 +446,7 @@ mod tests {
             ),
         ] {
             let proxy: Url = proxy.parse().unwrap();
-            assert_eq!(proxied_url(&proxy, &asked, "sni.ests.aks").unwrap().as_str(), url);
+            assert_eq!(proxied_url(&proxy, &requested, "sni.ests.aks").unwrap().as_str(), url);
         }
     }
 
@@ -463,15 +462,15 @@ mod tests {
             ..TokenProxySettings::default()
         };
         let proxy = TokenProxy::parse(settings).unwrap();
-        // Nobody gets on before all are in the line.
+        // Hold the lock until all requests wait for it.
         let known = proxy.state.lock().await;
-        let ways = async {
-            let ways = tokio::join!(
+        let clients = async {
+            let clients = tokio::join!(
                 proxy.client_and_server_name(),
                 proxy.client_and_server_name(),
                 proxy.client_and_server_name()
             );
-            [ways.0, ways.1, ways.2].map(|way| way.err().unwrap())
+            [clients.0, clients.1, clients.2].map(|way| way.err().unwrap())
         };
         let release = async {
             for _ in 0..100 {
@@ -479,7 +478,7 @@ mod tests {
             }
             drop(known);
         };
-        let (failures, ()) = tokio::join!(ways, release);
+        let (failures, ()) = tokio::join!(clients, release);
         for failure in failures {
             assert!(matches!(failure, TokenProxyError::Client(_)), "{failure:?}");
             assert!(!failure.is_outage());

@@ -1,5 +1,5 @@
-//! How token requests travel: one pipeline, our own retry, and for each authority one
-//! cool-down and one queue.
+//! The transport of token requests: one pipeline, its own retry policy, and for each authority one cool-down
+//! and one rate limit.
 
 pub(crate) mod cool_down;
 pub(crate) mod redact;

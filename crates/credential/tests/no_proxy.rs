@@ -1,6 +1,6 @@
-//! A managed identity token must not cross a proxy, whatever the environment says.
+//! A managed identity token must not cross a proxy, whatever the environment configures.
 //!
-//! Proxies are found in the environment of a process, so that this test runs itself in another.
+//! Proxy settings come from the environment of a process, so the test runs itself in a child process.
 
 #![cfg(test)]
 
@@ -16,7 +16,7 @@ use lanyard_credential::{
 const IMDS: &str = "LANYARD_TEST_IMDS";
 const NAME: &str = "the_proxies_of_the_environment_are_not_used_for_managed_identity";
 
-/// In the process that the test starts, where the variable is set, it is the client.
+/// The child process, which has the variable set, is the client.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the only way to hear from the parent process")]
 fn the_proxies_of_the_environment_are_not_used_for_managed_identity() {
@@ -35,14 +35,14 @@ fn the_proxies_of_the_environment_are_not_used_for_managed_identity() {
         child.env_remove(variable);
     }
     let asked = std::thread::spawn(move || serve_one_request(&imds, "200 OK"));
-    // Refuses, so that a request that goes astray ends the other process at once.
+    // Rejects requests, so that a misrouted request ends the child process immediately.
     let astray = std::thread::spawn(move || serve_one_request(&proxy, "400 Bad Request"));
     assert!(child.status().unwrap().success());
     assert!(asked.join().unwrap().unwrap().starts_with("GET /metadata/identity/oauth2/token?"));
     assert!(!astray.is_finished());
 }
 
-/// The other process. The client of the SDK would ask the proxy here.
+/// The child process. The SDK's client would use the proxy here.
 #[tokio::main(flavor = "current_thread")]
 async fn request_token(imds: String) {
     let mut settings = ManagedIdentitySettings::default();

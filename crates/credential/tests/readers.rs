@@ -1,4 +1,4 @@
-//! Properties of every reader: nothing makes them panic, and nothing they print holds a secret.
+//! Properties of every parser: no input makes it panic, and its output never contains a secret.
 
 #![cfg(test)]
 
@@ -27,14 +27,14 @@ const ARCHIVES: [&[u8]; 5] = [
     include_bytes!("fixtures/plain.pfx"),
 ];
 
-/// No id and no URL holds a space, so wherever this stands it is refused, not shown.
+/// No id and no URL contains a space, so every field rejects the marker and does not display it.
 const MARKER: &str = "PLANTED marker";
 
 fn now() -> Timestamp {
     "2027-01-15T00:00:00Z".parse().unwrap()
 }
 
-/// Runs every reader over `bytes` and collects all that they would show to anybody.
+/// Runs every parser over `bytes` and collects its output.
 fn collect_all_output(bytes: &[u8]) -> String {
     let mut shown = String::new();
     let mut note_error = |error: &dyn Error| {
@@ -79,7 +79,7 @@ fn document() -> Value {
     })
 }
 
-/// Values that hold the marker in the ways in which a secret may come.
+/// Values that contain the marker in the forms in which a secret may occur.
 fn secret_values() -> impl Strategy<Value = Value> {
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{MARKER}\n-----END PRIVATE KEY-----\n");
     prop::sample::select(vec![
@@ -96,7 +96,7 @@ fn secret_values() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// Documents in which any field may be spoiled. Fields that are shown on purpose are left out.
+/// Documents in which any field may be invalid, except fields that are displayed on purpose.
 fn invalid_documents() -> impl Strategy<Value = Vec<u8>> {
     let fields = prop::sample::select(vec![
         "client_id",
@@ -126,7 +126,7 @@ fn assert_no_secret_shown(shown: &str) -> Result<(), TestCaseError> {
         MARKER.replace(' ', "%20"),
         STANDARD.encode(MARKER).trim_end_matches('=').to_owned(),
         STANDARD.encode(KEY)[600..640].to_owned(),
-        // Thirty characters out of the middle of the key.
+        // Thirty characters from the middle of the key.
         std::str::from_utf8(&KEY[500..530]).unwrap().trim().to_owned(),
     ];
     for form in forms {
@@ -135,7 +135,7 @@ fn assert_no_secret_shown(shown: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Overwrites, cuts or lengthens.
+/// Overwrites, truncates or extends the bytes.
 fn damage(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)], cut: usize) -> Vec<u8> {
     for (index, byte) in changes {
         let at = index.index(bytes.len());

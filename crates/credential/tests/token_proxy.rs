@@ -1,4 +1,4 @@
-//! The token proxy of an identity binding, before a server that writes down what it is shown.
+//! The token proxy of an identity binding against a server that records handshakes and requests.
 
 #![cfg(test)]
 
@@ -21,14 +21,14 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 const CLUSTER: &str = "hcp-kubernetes.696995ccb303450001b31a18.svc.cluster.local";
-/// Computed by other means: `a`, base32hex of SHA-256 of the salt and the id, and the domain.
+/// Computed independently: `a`, base32hex of SHA-256 of the salt and the id, and the domain.
 const SERVER_NAME: &str = "aeaf29ip1hi5q38ebc3u4daum81u0unk52t5bg50j25234fmuj78g.ests.aks";
 const JWT: &str = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6bnM6c2EifQ.cGxhbnRlZA";
 
-/// What the server was shown: the name of the handshake, and the request.
+/// The server name of each handshake, and the request.
 type RecordedHandshakes = Arc<Mutex<Vec<(Option<String>, String)>>>;
 
-/// A cluster's CA, and an API server's certificate for these names.
+/// Creates a cluster CA, and an API server certificate for these names.
 fn issue_certificate(names: &[&str]) -> (String, ServerConfig) {
     let key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::default();
@@ -69,7 +69,7 @@ async fn serve(config: ServerConfig) -> (SocketAddr, RecordedHandshakes) {
                 "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
                 body.len()
             );
-            // Whoever only wanted to see the certificate may be gone.
+            // A client that only fetched the certificate may have disconnected.
             drop(stream.write_all(format!("{head}{body}").as_bytes()).await);
             drop(stream.shutdown().await);
         }
@@ -115,7 +115,7 @@ async fn token_requests_go_to_the_api_server_with_the_cluster_server_name() {
     assert_eq!(request_token(&way).await.unwrap(), "t");
     let shown = shown.lock().unwrap();
     let [(look, _), (name, request), (again, _)] = &shown[..] else { panic!("{shown:?}") };
-    // One look at the certificate, by address and thus without a name, for the life of the way.
+    // One fetch of the certificate, by address and thus without a server name, for the lifetime of the proxy.
     assert_eq!(look.as_deref(), None);
     assert_eq!(name.as_deref(), Some(SERVER_NAME));
     assert_eq!(again.as_deref(), Some(SERVER_NAME));
@@ -155,13 +155,13 @@ async fn missing_cluster_name_error_suggests_sni_name() {
     fs::write(&ca_file, root).unwrap();
     let (address, _) = serve(config).await;
     let error = request_token(&transport_through_proxy(address, &ca_file, None)).await.unwrap_err();
-    let mut told = error.to_string();
+    let mut message = error.to_string();
     let mut next = std::error::Error::source(&error);
     while let Some(cause) = next {
-        told = format!("{told}: {cause}");
+        message = format!("{message}: {cause}");
         next = cause.source();
     }
-    assert!(told.contains("no name in the API server's certificate"), "{told}");
+    assert!(message.contains("no name in the API server's certificate"), "{message}");
     assert!(error.hint().unwrap().contains("--sni-name"), "{:?}", error.hint());
 }
 
@@ -189,7 +189,7 @@ async fn concurrent_requests_share_a_failed_server_name_lookup() {
     let outcomes = futures::future::join_all(all).await;
     assert!(outcomes.iter().all(Result::is_err));
     assert_eq!(*asked.lock().unwrap(), 1);
-    // Whoever comes later asks anew.
+    // Later callers send a new request.
     client.execute_request(&request).await.unwrap_err();
     assert_eq!(*asked.lock().unwrap(), 2);
 }

@@ -1,14 +1,15 @@
-//! What the end of a hosted cluster waits for, and what it leaves in Azure when an identity is
-//! broken.
+//! The deletion of a hosted cluster: the objects that block it, and the Azure resources that a
+//! broken identity leaves behind.
 //!
-//! Components clean up in Azure with their own identities. One that goes on with its mounted
-//! credential does so though nobody can renew it; one that cannot get a token any more cleans up
-//! nothing, and an end that waited for it would never come. So the identity is named, and
-//! what it leaves behind; and whoever knows that may say that nobody waits.
+//! Components clean up in Azure with their own identities. A component whose mounted credential is
+//! valid can still do so even if the credential can no longer be renewed. A component that cannot
+//! get a token cleans up nothing, and a deletion that waited for it would never finish. The status
+//! therefore names the identity and the resources that it leaves behind, and [`FORCE_ANNOTATION`]
+//! skips the wait.
 //!
-//! Order: the node pools, the cluster of Cluster API and its machines, which other operators end;
-//! then workloads, what they mount, the control plane and its namespace. The files of credentials
-//! stay mounted until the pods are gone, whatever became of the vault.
+//! Order: the node pools, the Cluster API cluster and its machines, which other operators delete;
+//! then the workloads, the objects that they mount, the control plane and its namespace. Credential
+//! files stay mounted until the pods are gone, even if the vault becomes unavailable.
 
 use std::fmt;
 
@@ -26,91 +27,92 @@ use crate::status::{
 #[cfg(test)]
 mod tests;
 
-/// Annotation of a HostedCluster: `true` ends it without what is still to be cleaned up.
+/// Annotation of a HostedCluster: `true` deletes it without waiting for its dependents.
 pub const FORCE_ANNOTATION: &str = "lanyard.dev/force-deletion";
 
-/// What other operators still have to end before the control plane may go.
+/// An object that another operator must delete before the control plane is deleted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dependent {
-    /// Which kind.
+    /// The kind of the object.
     pub kind: DependentKind,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
 }
 
-/// What belongs to a hosted cluster and is ended by other operators, in the order of the end.
+/// A kind of object that belongs to a hosted cluster and that another operator deletes, in deletion
+/// order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DependentKind {
     /// A group of nodes.
     NodePool,
-    /// The cluster of Cluster API.
+    /// The `Cluster` of Cluster API.
     Cluster,
     /// A machine in Azure.
     AzureMachine,
 }
 
-/// What other operators still have to end, as far as it can be told.
+/// The remaining dependents of a hosted cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dependents {
-    /// What is there.
+    /// The objects that still exist.
     pub remaining: Vec<Dependent>,
-    /// What could not be asked for.
+    /// The kinds whose objects could not be listed.
     pub unlisted_kinds: Vec<UnlistedKind>,
 }
 
-/// A kind whose objects could not be asked for.
+/// A kind whose objects could not be listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnlistedKind {
-    /// Which kind.
+    /// The kind of the object.
     pub kind: DependentKind,
-    /// What was tried and what came back.
+    /// The attempted operation and the response.
     pub error: String,
-    /// What to do next.
+    /// The suggested next step.
     pub hint: &'static str,
 }
 
-/// What a broken identity leaves behind.
+/// The Azure resources that a broken identity leaves behind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OrphanedResources {
-    /// The component that would have cleaned up.
+    /// The component that would have deleted the resources.
     pub component: Component,
-    /// Why it cannot, as its status says.
+    /// The reason of the broken identity, from its status.
     pub reason: String,
-    /// What stays.
+    /// The types of the remaining resources.
     pub resources: &'static str,
-    /// Where it stays, as an id of Azure.
+    /// The Azure resource id of the scope that contains the resources.
     pub place: String,
 }
 
-/// An identity that cannot be renewed and whose mounted credential still serves: its component goes
-/// on cleaning up.
+/// An identity that cannot be renewed and whose mounted credential is still valid: its component
+/// continues to clean up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NonRenewableIdentity {
     /// The component.
     pub component: Component,
-    /// Why it cannot be renewed, as its status says.
+    /// The reason why it cannot be renewed, from its status.
     pub reason: String,
-    /// Until when it serves, where that is known.
+    /// The expiry of the mounted credential, if known.
     pub until: Option<Timestamp>,
 }
 
-/// What the end of a cluster comes to now.
+/// The current state of a cluster's deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeletionStatus {
-    /// What is waited for.
+    /// The dependents that block the deletion.
     pub blocking_dependents: Vec<Dependent>,
-    /// Kinds of which nobody knows whether there is something to wait for.
+    /// The kinds that could not be listed, and that block the deletion, too.
     pub unlisted_kinds: Vec<UnlistedKind>,
-    /// Whether somebody said that nobody waits.
+    /// Whether [`FORCE_ANNOTATION`] is set.
     pub is_forced: bool,
-    /// What broken identities leave behind.
+    /// The resources that broken identities leave behind.
     pub orphaned_resources: Vec<OrphanedResources>,
-    /// The identities that serve only for a while yet.
+    /// The identities that work only until their mounted credential expires.
     pub non_renewable_identities: Vec<NonRenewableIdentity>,
 }
 
-/// What each component makes in Azure and takes away again, and where: the scopes of its role. Keys
-/// are nobody's to clean up.
+/// The Azure resources that each component creates and deletes, and the scope of its role that
+/// contains them. No component deletes encryption keys.
 ///
 /// Source: the role assignments of HyperShift (`cmd/infra/azure`), by component.
 const RESOURCES_BY_COMPONENT: [(Component, &str, ResourceScope); 9] = [
@@ -153,14 +155,15 @@ const RESOURCES_BY_COMPONENT: [(Component, &str, ResourceScope); 9] = [
     ),
 ];
 
-/// Where something is in Azure.
+/// The scope of a component's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ResourceScope {
     ManagedResourceGroup,
     SecurityGroup,
     /// The resource group of the virtual network.
     NetworkResourceGroup,
-    /// The zone of the cluster's base domain; without one, wherever the managed group is.
+    /// The DNS zone of the cluster's base domain; without a base domain, the managed resource
+    /// group.
     DnsZone,
 }
 
@@ -184,59 +187,61 @@ impl ResourceScope {
     }
 }
 
-/// What the end of a cluster waits for and leaves behind.
+/// Returns the dependents that block a cluster's deletion and the resources that broken identities
+/// leave behind.
 ///
-/// `status` is that of the identities as they are now: what breaks after the deletion began counts,
-/// and what nobody reported is not called broken.
-/// While one is broken, whatever it would end is not waited for in vain only if the HostedCluster
-/// says so by [`FORCE_ANNOTATION`] (`is_forced`): what is left behind costs money, and nobody but a
-/// person decides that. Of a cluster that cannot be used nobody knows what it leaves.
+/// `status` is the current identity status: an identity that breaks after the deletion began
+/// counts, and an identity without a report does not count as broken. A broken identity keeps
+/// blocking the deletion unless [`FORCE_ANNOTATION`] is set (`is_forced`): resources that are left
+/// behind cost money, so a person must decide. For an invalid cluster, the resources left behind
+/// are unknown.
 pub fn deletion_status(
-    observed: &IdentityStatusInputs<'_>,
+    inputs: &IdentityStatusInputs<'_>,
     status: &HostedClusterIdentitiesStatus,
-    guests: Dependents,
+    dependents: Dependents,
     is_forced: bool,
 ) -> DeletionStatus {
-    let mut parting = DeletionStatus::for_invalid_cluster(guests, is_forced);
-    let ClusterValidation::Valid(cluster) = observed.cluster else { return parting };
+    let mut deletion = DeletionStatus::for_invalid_cluster(dependents, is_forced);
+    let ClusterValidation::Valid(cluster) = inputs.cluster else { return deletion };
     for identity in status.identities.iter().filter(|identity| identity.ready == CONDITION_FALSE) {
         let Ok(component) = identity.component.parse::<Component>() else { continue };
         let mut rows =
             RESOURCES_BY_COMPONENT.iter().filter(|(known, ..)| *known == component).peekable();
         let reason = identity.reason.clone();
-        if rows.peek().is_some() && has_usable_credential(observed, component, identity) {
-            parting.non_renewable_identities.push(NonRenewableIdentity {
+        if rows.peek().is_some() && has_usable_credential(inputs, component, identity) {
+            deletion.non_renewable_identities.push(NonRenewableIdentity {
                 component,
                 reason,
                 until: identity.not_after,
             });
             continue;
         }
-        parting.orphaned_resources.extend(rows.map(|(_, resources, place)| OrphanedResources {
+        deletion.orphaned_resources.extend(rows.map(|(_, resources, place)| OrphanedResources {
             component,
             reason: reason.clone(),
             resources,
             place: place.resource_id(cluster),
         }));
     }
-    parting
+    deletion
 }
 
-/// Whether a component goes on with what it has mounted, though no newer credential can come: what
-/// broke lies before the credential, it has not ended, and no canary is refused.
+/// Returns whether a component can still use its mounted credential although no newer one can be
+/// mounted: the failed hop precedes the credential, the credential has not expired, and no canary
+/// reports a failure.
 fn has_usable_credential(
-    observed: &IdentityStatusInputs<'_>,
+    inputs: &IdentityStatusInputs<'_>,
     component: Component,
     identity: &IdentityStatus,
 ) -> bool {
     let failed = identity.failed_hop.as_deref().and_then(parse_hop);
     let is_before = failed.is_some_and(|hop| hop < Hop::Credential);
-    let is_over = identity.not_after.is_some_and(|end| end <= observed.now);
-    is_before && !is_over && !canary_reports_failure(observed, component)
+    let is_over = identity.not_after.is_some_and(|end| end <= inputs.now);
+    is_before && !is_over && !canary_reports_failure(inputs, component)
 }
 
 impl DependentKind {
-    /// The kind as the API server spells it.
+    /// Returns the name of the kind in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NodePool => "NodePool",
@@ -247,7 +252,7 @@ impl DependentKind {
 }
 
 impl DeletionStatus {
-    /// The end of a cluster that cannot be used: nobody knows what it leaves behind.
+    /// The deletion of an invalid cluster. Its orphaned resources are unknown.
     fn for_invalid_cluster(dependents: Dependents, is_forced: bool) -> Self {
         let dependents = if is_forced { Dependents::default() } else { dependents };
         let Dependents { remaining: mut blocking_dependents, unlisted_kinds } = dependents;
@@ -255,30 +260,32 @@ impl DeletionStatus {
         Self { blocking_dependents, unlisted_kinds, is_forced, ..Self::default() }
     }
 
-    /// Whether the objects of the cluster may go.
+    /// Returns whether the objects of the cluster may be deleted.
     pub fn is_unblocked(&self) -> bool {
         self.blocking_dependents.is_empty() && self.unlisted_kinds.is_empty()
     }
 
-    /// Whether what is waited for may never come, because the identity that ends it is broken.
+    /// Returns whether the deletion may never finish because the identity that cleans up is broken.
     pub fn is_stuck(&self) -> bool {
-        let breaks =
-            |component| self.orphaned_resources.iter().any(|leak| leak.component == component);
+        let breaks = |component| {
+            self.orphaned_resources.iter().any(|orphaned| orphaned.component == component)
+        };
         !self.is_unblocked() && breaks(Component::NodePoolManagement)
     }
 
-    /// What stays behind, in one line: the beginning of [`message`](Self::message). Nothing when all
-    /// goes.
+    /// Returns the resources left behind, in one line: the beginning of [`message`](Self::message).
+    /// `None` if there are none.
     pub fn orphaned_resources_message(&self) -> Option<String> {
-        let leaks: Vec<_> = self.orphaned_resources.iter().map(ToString::to_string).collect();
-        (!leaks.is_empty()).then(|| format!("broken identities leave behind: {}", leaks.join("; ")))
+        let resources: Vec<_> = self.orphaned_resources.iter().map(ToString::to_string).collect();
+        (!resources.is_empty())
+            .then(|| format!("broken identities leave behind: {}", resources.join("; ")))
     }
 
-    /// What a person is told, in one line; nothing when there is nothing to tell.
+    /// Returns the status message, in one line; `None` if there is nothing to report.
     pub fn message(&self) -> Option<String> {
         let mut parts = Vec::from_iter(self.orphaned_resources_message());
         if !self.blocking_dependents.is_empty() {
-            let guests: Vec<_> = self
+            let dependents: Vec<_> = self
                 .blocking_dependents
                 .iter()
                 .take(MAX_LISTED_DEPENDENTS)
@@ -286,39 +293,42 @@ impl DeletionStatus {
                 .collect();
             let more = self.blocking_dependents.len().saturating_sub(MAX_LISTED_DEPENDENTS);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            parts.push(format!("the end waits for {}{more}", guests.join(", ")));
+            parts.push(format!("the deletion waits for {}{more}", dependents.join(", ")));
         }
         for UnlistedKind { kind, error, .. } in &self.unlisted_kinds {
-            parts.push(format!("the end waits until every {} can be listed: {error}", kind.name()));
+            parts.push(format!(
+                "the deletion waits until every {} can be listed: {error}",
+                kind.name()
+            ));
         }
         if !self.is_unblocked() && !self.non_renewable_identities.is_empty() {
-            let fading: Vec<_> =
+            let identities: Vec<_> =
                 self.non_renewable_identities.iter().map(ToString::to_string).collect();
-            parts.push(format!("cannot be renewed, and still clean up: {}", fading.join("; ")));
+            parts.push(format!("cannot be renewed, and still clean up: {}", identities.join("; ")));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// What to do next; nothing when there is nothing to do.
+    /// Returns the suggested next step; `None` if no action is needed.
     pub fn hint(&self) -> Option<String> {
         if self.is_stuck() {
             return Some(format!(
-                "mend the identity, or set the annotation `{FORCE_ANNOTATION}: \"true\"` on the HostedCluster and delete in Azure what stays"
+                "repair the identity, or set the annotation `{FORCE_ANNOTATION}: \"true\"` on the HostedCluster and delete the remaining resources in Azure"
             ));
         }
         if let Some(unlisted) = self.unlisted_kinds.first() {
             return Some(format!(
-                "{}; to end it without looking, set the annotation `{FORCE_ANNOTATION}: \"true\"` on the HostedCluster",
+                "{}; to delete the cluster without this check, set the annotation `{FORCE_ANNOTATION}: \"true\"` on the HostedCluster",
                 unlisted.hint
             ));
         }
         if !self.is_unblocked() {
             return Some(format!(
-                "nothing, if it is going on; to end it all the same, set the annotation `{FORCE_ANNOTATION}: \"true\"` on the HostedCluster"
+                "no action is needed while the deletion makes progress; to delete the cluster anyway, set the annotation `{FORCE_ANNOTATION}: \"true\"` on the HostedCluster"
             ));
         }
         let place = &self.orphaned_resources.first()?.place;
-        Some(format!("delete in Azure what stays; begin with {place}"))
+        Some(format!("delete the remaining resources in Azure; begin with {place}"))
     }
 }
 

@@ -1,9 +1,9 @@
-//! What has to change so that a hosted cluster has what it should have.
+//! The changes that bring the live objects of a hosted cluster to the desired state.
 //!
-//! The decision compares what is there with what is desired, field by field, and not only the mark
-//! of the last desired state: whatever somebody changed by hand is seen. Fields that others added
-//! are left alone, except in objects that say what a pod mounts, which are ours as a whole: there a
-//! foreign parameter is a hole through which a class could read another vault, so it is taken away.
+//! The comparison covers every desired field and does not rely on the desired-state hash, so manual
+//! changes are detected. Fields that other managers added are left alone, except in objects that
+//! determine which credential a pod mounts. lanyard owns those fields exclusively and removes
+//! additions: a foreign parameter could make a class read another vault.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,63 +27,64 @@ pub use plan::format_plan;
 
 use compare::{differences, unowned_fields};
 
-/// What has to be done about one object.
+/// The change of one object.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ObjectChange {
-    /// It is not there: apply it.
+    /// The object does not exist: apply it.
     Create {
-        /// The object.
+        /// The desired object.
         object: DesiredObject,
     },
-    /// It differs: apply it.
+    /// The object differs: apply it.
     Apply {
-        /// The object.
+        /// The desired object.
         object: DesiredObject,
-        /// The fields that differ from what is desired.
+        /// The fields that differ from the desired object.
         differing_fields: Vec<FieldPath>,
-        /// Fields of others in an object that is ours as a whole. Applying leaves them, so they are
-        /// taken away by [`removal_patch`].
+        /// Fields of other managers below fields that lanyard owns exclusively. Server-side apply
+        /// keeps them, so [`removal_patch`] removes them.
         unowned_fields: Vec<FieldPath>,
-        /// Whether fields that somebody else has claimed are taken back: they are ours by right.
+        /// Whether to force the apply and take over fields that other managers own, because lanyard
+        /// owns the object.
         force: bool,
-        /// `metadata.resourceVersion` of what was compared.
+        /// `metadata.resourceVersion` of the compared object.
         resource_version: String,
     },
-    /// It is ours, and not desired any more or never to become what is desired: delete this one
-    /// object and no other of its name.
+    /// The object is lanyard's and either no longer desired or can never become the desired one:
+    /// delete exactly this object, identified by uid and resource version.
     Prune {
-        /// Which object.
+        /// The identity of the object.
         key: ObjectKey,
         /// `metadata.uid`.
         uid: String,
-        /// `metadata.resourceVersion` of what was looked at.
+        /// `metadata.resourceVersion` of the compared object.
         resource_version: String,
     },
-    /// Somebody else made it, and it is not as it is desired: it is left as it is. Applying to it
-    /// would make it ours, and it would go with the cluster.
+    /// The object was created by another manager and differs: leave it unchanged. An apply would
+    /// make it lanyard's, and it would be deleted with the cluster.
     Unowned {
-        /// The object.
+        /// The desired object.
         object: DesiredObject,
-        /// The fields that differ from what is desired, our labels among them.
+        /// The fields that differ from the desired object, lanyard's labels included.
         differing_fields: Vec<FieldPath>,
     },
-    /// It is as it should be, or on its way out: nothing is written.
+    /// The object matches the desired state or is being deleted: write nothing.
     Unchanged {
-        /// Which object.
+        /// The identity of the object.
         key: ObjectKey,
     },
 }
 
-/// Which objects may be deleted when they are not desired.
+/// The objects that may be deleted if they are not desired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PruneScope<'a> {
-    /// None.
+    /// No objects.
     #[default]
     Never,
-    /// Those that bear the label of this cluster and are owned by this control plane.
+    /// Objects that have the label of this cluster and are owned by this HostedControlPlane.
     OwnedBy {
-        /// The label, as [`crate::objects::cluster_label`].
+        /// The label value, in the format of [`crate::objects::cluster_label`].
         cluster_label: &'a str,
         /// `metadata.uid` of the HostedControlPlane.
         owner_uid: &'a str,
@@ -91,7 +92,7 @@ pub enum PruneScope<'a> {
 }
 
 impl ObjectChange {
-    /// Which object.
+    /// The identity of the object.
     pub const fn key(&self) -> &ObjectKey {
         match self {
             Self::Create { object } | Self::Apply { object, .. } | Self::Unowned { object, .. } => {
@@ -101,14 +102,14 @@ impl ObjectChange {
         }
     }
 
-    /// Whether something is written.
+    /// Returns whether the change writes to the API server.
     pub const fn is_write(&self) -> bool {
         !matches!(self, Self::Unchanged { .. } | Self::Unowned { .. })
     }
 }
 
-/// What has to change, in the order in which it is done: what is desired in the order of its steps,
-/// then what is not desired any more, in the opposite order.
+/// Returns the changes in the order in which they are applied: desired objects in the order of
+/// their steps, then deletions of undesired objects in the opposite order.
 pub fn diff_objects(
     observed: &BTreeMap<ObjectKey, ObservedObject>,
     desired: &[DesiredObject],
@@ -132,8 +133,8 @@ fn prune_change(object: &ObservedObject) -> ObjectChange {
     }
 }
 
-/// Whether what is there can never become what is desired: the API server changes neither which
-/// pods a deployment selects nor which role a binding gives. It is made anew by the next comparison.
+/// Returns whether the live object must be deleted and recreated: a Deployment's selector and a
+/// RoleBinding's role are immutable. The next comparison recreates the object.
 fn requires_recreation(desired: &DesiredObject, live: &Value) -> bool {
     let field = match desired.key.kind {
         OwnedKind::Deployment => "/spec/selector",
@@ -142,7 +143,7 @@ fn requires_recreation(desired: &DesiredObject, live: &Value) -> bool {
     };
     let [desired, live] =
         [&desired.value, live].map(|it| it.pointer(field).unwrap_or(&Value::Null));
-    // An empty list that is not stored is no difference, as anywhere else.
+    // The API server omits empty lists, so an absent list equals an empty one.
     !differences(live, desired).is_empty() || !differences(desired, live).is_empty()
 }
 
@@ -156,7 +157,7 @@ fn plan_change(desired: &DesiredObject, observed: Option<&ObservedObject>) -> Ob
     let object = followed.as_ref().unwrap_or(desired);
     let why = differences(&observed.value, &object.value);
     let is_by_right = is_owned_by_cluster(object, observed);
-    // What others put into an object that is not ours is theirs.
+    // Fields that other managers add to an object that lanyard does not own are left alone.
     let whole = if is_by_right { exclusive_fields(object.key.kind) } else { &[] };
     let foreign = whole
         .iter()
@@ -181,7 +182,7 @@ fn plan_change(desired: &DesiredObject, observed: Option<&ObservedObject>) -> Ob
     }
 }
 
-/// The fields of a kind that are ours as a whole.
+/// Returns the fields of a kind that lanyard owns exclusively.
 const fn exclusive_fields(kind: OwnedKind) -> &'static [&'static str] {
     match kind {
         OwnedKind::SecretProviderClass => &["spec"],
@@ -191,7 +192,8 @@ const fn exclusive_fields(kind: OwnedKind) -> &'static [&'static str] {
     }
 }
 
-/// What we made for this cluster is ours. A namespace is shared with whoever administers it.
+/// Returns whether lanyard created the object for this cluster. A namespace is never owned
+/// exclusively, because administrators modify it, too.
 fn is_owned_by_cluster(desired: &DesiredObject, observed: &ObservedObject) -> bool {
     let label = desired
         .value
@@ -203,13 +205,15 @@ fn is_owned_by_cluster(desired: &DesiredObject, observed: &ObservedObject) -> bo
 
 const VAULT_READER_POINTER: &str = "/spec/parameters/userAssignedIdentityID";
 
-/// The desired object with the reader that is there, for the writer that does not decide about it.
+/// Returns the desired object with the vault reader of the live object, for the writer that does
+/// not decide about the reader.
 ///
-/// Two operators may be told different readers, or one of them none. If both insisted, they would
-/// write for ever in turn. The operator of HostedClusters is configured with the reader and hands it
-/// on to the other, so its value stands and the other one's is a copy, perhaps an old one.
+/// Two operators may be configured with different readers, or one of them with none. If both
+/// enforced their value, they would overwrite each other forever. The HostedCluster operator is
+/// configured with the reader and passes it on to the other operator, so its value takes
+/// precedence; the other one's copy may be outdated.
 fn with_live_vault_reader(desired: &DesiredObject, live: &Value) -> Option<DesiredObject> {
-    // A class without a reader means the same as one with an empty one.
+    // A class without a reader is equivalent to a class with an empty reader.
     let reader = live.pointer(VAULT_READER_POINTER).and_then(Value::as_str).unwrap_or_default();
     let own =
         desired.value.pointer(VAULT_READER_POINTER).filter(|_| desired.keeps_live_vault_reader)?;
@@ -226,7 +230,7 @@ fn with_live_vault_reader(desired: &DesiredObject, live: &Value) -> Option<Desir
 }
 
 impl PruneScope<'_> {
-    /// The namespace and the control plane go with the cluster, never by comparison.
+    /// The namespace and the HostedControlPlane are deleted with the cluster and never pruned.
     fn includes(self, object: &ObservedObject) -> bool {
         let Self::OwnedBy { cluster_label, owner_uid } = self else { return false };
         let owners = object.value.pointer("/metadata/ownerReferences").and_then(Value::as_array);

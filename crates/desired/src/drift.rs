@@ -1,9 +1,11 @@
-//! What is not as it was rendered, or not in use as it is mounted.
+//! Detection of drift: objects that differ from the rendered state, and mounted credentials that
+//! are not in use.
 //!
-//! Pure. What is different for a moment is no drift: nodes look one after another, and processes
-//! need a while to load what was mounted. So [`find`] is given a [`DriftHistory`] of since when things
-//! are different, and gives the next one; at the start it is resumed from the status as it stands,
-//! so that a restart neither forgets a finding nor finds it anew.
+//! Pure functions. A short difference is no drift: nodes poll at different times, and processes
+//! need time to load a mounted credential. [`find_drift`] therefore takes a [`DriftHistory`] with
+//! the time at which each difference was first seen, and returns the next history. At startup the
+//! operator rebuilds the history from the stored status, so a restart neither loses a finding nor
+//! reports it again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,24 +24,24 @@ use crate::status::{ObservedPod, ObservedVolume};
 #[cfg(test)]
 mod tests;
 
-/// Something that is not as it should be.
+/// A difference from the desired state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Drift {
-    /// An object is not as it was rendered.
+    /// An object differs from the rendered state.
     ObjectChanged {
         /// The object, such as `SecretProviderClass clusters-harbour/managed-azure-cpo`.
         object: String,
         /// The paths that differ.
         paths: Vec<String>,
     },
-    /// A pod mounts something else than the vault's secret that the cluster names.
+    /// A pod mounts another object than the vault secret that the HostedCluster names.
     UnexpectedObjectMounted {
         /// The component.
         component: Component,
         /// The pod.
         pod: String,
-        /// The id of what the cluster names.
+        /// The id of the vault secret that the HostedCluster names.
         expected_id: String,
     },
     /// A pod mounts an older version than another pod does.
@@ -48,12 +50,12 @@ pub enum Drift {
         component: Component,
         /// The pod.
         pod: String,
-        /// The version that it mounts.
+        /// The version that the pod mounts.
         mounted_version: String,
         /// The newest version that any pod mounts.
         newest_version: String,
     },
-    /// A process goes on with an older certificate than the one that is mounted for it.
+    /// A process uses an older certificate than the mounted one.
     OldCertificateInUse {
         /// The component.
         component: Component,
@@ -61,44 +63,44 @@ pub enum Drift {
         pod: String,
         /// The SHA-256 thumbprint of the certificate in use.
         thumbprint: String,
-        /// The version that is mounted.
+        /// The mounted version.
         mounted_version: String,
     },
-    /// Another hosted cluster has its credential in the same secret.
+    /// Another hosted cluster uses the same vault secret for a credential.
     SharedCredential {
         /// The field of the HostedCluster.
         field: String,
-        /// What is shared with whom.
+        /// The shared secret and the other cluster.
         message: String,
     },
-    /// A kind of the management cluster is refused: its objects are left out, or what is known of
-    /// them is old.
+    /// The API server denies access to a kind: its objects are missing, or the cached ones are
+    /// outdated.
     KindForbidden(UnavailableKind),
-    /// A kind is not served by the management cluster, and its objects are left out.
+    /// The management cluster does not serve a kind, so its objects are missing.
     KindNotServed(UnavailableKind),
 }
 
-/// A kind that cannot be used.
+/// A kind that the operator cannot list or watch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnavailableKind {
     /// The kind, such as `SecretProviderClass`.
     pub kind: String,
-    /// What was tried, and what came back.
+    /// The attempted operation and the response.
     pub message: String,
-    /// What to do next.
+    /// The suggested next step.
     pub hint: &'static str,
 }
 
-/// A drift, and since when it is known.
+/// A drift with the time at which it was first seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriftFinding {
-    /// What.
+    /// The drift.
     pub drift: Drift,
-    /// Since when.
+    /// The time at which the difference was first seen.
     pub since: Timestamp,
 }
 
-/// An object that differs from what was rendered.
+/// An object that differs from the rendered state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangedObject {
     /// The object, such as `SecretProviderClass clusters-harbour/managed-azure-cpo`.
@@ -108,7 +110,8 @@ pub struct ChangedObject {
 }
 
 impl ChangedObject {
-    /// What a change would undo; nothing where it changes nothing that is there.
+    /// Returns the differences that applying `change` would revert; `None` if it changes no
+    /// existing object.
     pub fn from_change(change: &ObjectChange) -> Option<Self> {
         let ObjectChange::Apply { object, differing_fields: why, unowned_fields: foreign, .. } =
             change
@@ -120,40 +123,42 @@ impl ChangedObject {
     }
 }
 
-/// What drift is looked for in.
+/// The inputs of [`find_drift`].
 #[derive(Debug, Clone, Copy)]
 pub struct DriftInputs<'a> {
     /// The cluster.
     pub cluster: &'a ValidatedHostedCluster,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
     /// The pods in the namespace of the control plane.
     pub pods: &'a [ObservedPod],
-    /// The pod statuses there.
+    /// The `SecretProviderClassPodStatus`es in the namespace of the control plane.
     pub volumes: &'a [ObservedVolume],
-    /// The objects that differ from what was rendered, and are left as they are.
+    /// The objects that differ from the rendered state and that the operator does not correct.
     pub changed_objects: &'a [ChangedObject],
-    /// What [`lint_shared_credentials`](crate::lint_shared_credentials) found for this cluster.
+    /// The findings of [`lint_shared_credentials`](crate::lint_shared_credentials) for this
+    /// cluster.
     pub shared_credentials: &'a [ValidationProblem],
-    /// Kinds that cannot be used: each a [`Drift::KindForbidden`] or [`Drift::KindNotServed`].
+    /// The kinds that the operator cannot list or watch: each a [`Drift::KindForbidden`] or
+    /// [`Drift::KindNotServed`].
     pub unavailable_kinds: &'a [Drift],
-    /// How long a rotation may take to reach every pod.
+    /// The maximum time until a rotation reaches every pod.
     pub propagation_delay: PropagationDelay,
 }
 
-/// Since when what is different.
+/// The time at which each current difference was first seen, by kind and subject.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DriftHistory(BTreeMap<(String, String), Timestamp>);
 
 impl DriftHistory {
-    /// What a status remembers.
+    /// Rebuilds the history from a stored status.
     pub fn from_status(status: Option<&HostedClusterIdentitiesStatus>) -> Self {
         let drift = status.into_iter().flat_map(|status| &status.drift);
         Self(drift.map(|it| ((it.kind.clone(), it.subject.clone()), it.since)).collect())
     }
 
-    /// When [`find`] comes to something else though nothing new is reported: a difference that is
-    /// remembered has then lasted long enough.
+    /// Returns the time at which a remembered difference becomes a finding without any new report,
+    /// because it has lasted longer than its grace period.
     pub fn next_finding_at(&self, now: Timestamp, reach: PropagationDelay) -> Option<Timestamp> {
         let waits = [reach.total(), RELOAD_GRACE_PERIOD];
         let due = self.0.values().flat_map(|since| waits.map(|wait| add_saturating(*since, wait)));
@@ -161,18 +166,19 @@ impl DriftHistory {
     }
 }
 
-/// What drifted, sorted, and what to remember until the next time.
+/// Returns the findings, sorted, and the history for the next call.
 ///
-/// `resumed` findings stand from the beginning: they were found before.
+/// Findings that `resumed` contains are reported immediately, because an earlier call has already
+/// found them.
 pub fn find_drift(
-    evidence: &DriftInputs<'_>,
+    inputs: &DriftInputs<'_>,
     memory: &DriftHistory,
 ) -> (Vec<DriftFinding>, DriftHistory) {
     let mut drifts: Vec<_> = std::iter::empty()
-        .chain(changed_object_drift(evidence))
-        .chain(mount_drift(evidence))
-        .chain(shared_credential_drift(evidence))
-        .chain(evidence.unavailable_kinds.iter().cloned())
+        .chain(changed_object_drift(inputs))
+        .chain(mount_drift(inputs))
+        .chain(shared_credential_drift(inputs))
+        .chain(inputs.unavailable_kinds.iter().cloned())
         .collect();
     drifts.sort();
     drifts.dedup();
@@ -180,49 +186,47 @@ pub fn find_drift(
     let mut findings = Vec::new();
     for drift in drifts {
         let key = (drift.kind().to_owned(), drift.subject());
-        let since = memory.0.get(&key).copied().unwrap_or_else(|| truncate_to_second(evidence.now));
-        // Two objects may come to one subject; the older knowledge is kept.
+        let since = memory.0.get(&key).copied().unwrap_or_else(|| truncate_to_second(inputs.now));
+        // Two differences may have the same kind and subject; keep the earlier time.
         let since = next.0.get(&key).copied().map_or(since, |known: Timestamp| known.min(since));
         next.0.insert(key, since);
-        let found_at = add_saturating(since, drift.grace_period(evidence.propagation_delay));
-        if found_at <= evidence.now {
+        let found_at = add_saturating(since, drift.grace_period(inputs.propagation_delay));
+        if found_at <= inputs.now {
             findings.push(DriftFinding { drift, since });
         }
     }
     (findings, next)
 }
 
-fn changed_object_drift<'a>(evidence: &DriftInputs<'a>) -> impl Iterator<Item = Drift> + use<'a> {
-    evidence.changed_objects.iter().map(|ChangedObject { object, paths }| {
+fn changed_object_drift<'a>(inputs: &DriftInputs<'a>) -> impl Iterator<Item = Drift> + use<'a> {
+    inputs.changed_objects.iter().map(|ChangedObject { object, paths }| {
         let mut paths = paths.clone();
         paths.sort();
         Drift::ObjectChanged { object: object.clone(), paths }
     })
 }
 
-fn shared_credential_drift<'a>(
-    evidence: &DriftInputs<'a>,
-) -> impl Iterator<Item = Drift> + use<'a> {
-    evidence.shared_credentials.iter().map(|problem| Drift::SharedCredential {
+fn shared_credential_drift<'a>(inputs: &DriftInputs<'a>) -> impl Iterator<Item = Drift> + use<'a> {
+    inputs.shared_credentials.iter().map(|problem| Drift::SharedCredential {
         field: problem.field.clone(),
         message: problem.message.clone(),
     })
 }
 
-/// A mounted credential of a pod that counts.
+/// A mounted credential of a ready pod.
 struct CredentialMount<'a> {
     pod: &'a ObservedPod,
-    /// What is mounted of the cluster's secret; nothing where it is something else.
+    /// The mounted object, if it is the vault secret that the HostedCluster names.
     object: Option<ObjectStatusReport>,
 }
 
-fn mount_drift(evidence: &DriftInputs<'_>) -> Vec<Drift> {
-    evidence
+fn mount_drift(inputs: &DriftInputs<'_>) -> Vec<Drift> {
+    inputs
         .cluster
         .running_components()
         .flat_map(|(component, identity)| {
             let named = format!("secret/{}", identity.secret_name);
-            let mounts = credential_mounts(evidence, component, &named);
+            let mounts = credential_mounts(inputs, component, &named);
             let newest = newest_mounted_object(&mounts).cloned();
             let of_mount = move |mount: CredentialMount<'_>| {
                 drift_of_mount(component, &named, newest.as_ref(), &mount)
@@ -235,20 +239,22 @@ fn mount_drift(evidence: &DriftInputs<'_>) -> Vec<Drift> {
 }
 
 fn credential_mounts<'a>(
-    evidence: &DriftInputs<'a>,
+    inputs: &DriftInputs<'a>,
     component: Component,
     named: &str,
 ) -> Vec<CredentialMount<'a>> {
     let class = component.definition().secret_provider_class;
-    let pods = evidence.pods.iter().filter(|pod| pod.is_ready && !pod.is_deleting);
+    let pods = inputs.pods.iter().filter(|pod| pod.is_ready && !pod.is_deleting);
     pods.filter_map(|pod| {
         let volume =
-            evidence.volumes.iter().find(|it| it.class_name == class && it.belongs_to(pod))?;
+            inputs.volumes.iter().find(|it| it.class_name == class && it.belongs_to(pod))?;
         let mounted = volume.objects.iter().find(|(id, _)| id.eq_ignore_ascii_case(named));
         let object = mounted.map(|(id, version)| {
-            let told = volume.report.parsed().map(|facts| facts.objects.as_slice());
-            let known =
-                told.unwrap_or_default().iter().find(|it| it.id == *id && it.version == *version);
+            let reported = volume.report.parsed().map(|facts| facts.objects.as_slice());
+            let known = reported
+                .unwrap_or_default()
+                .iter()
+                .find(|it| it.id == *id && it.version == *version);
             known.cloned().unwrap_or_else(|| ObjectStatusReport {
                 id: id.clone(),
                 version: version.clone(),
@@ -260,8 +266,8 @@ fn credential_mounts<'a>(
     .collect()
 }
 
-/// The newest version that anybody mounts, as far as nodes tell since when what they mount is valid.
-/// Versions themselves have no order.
+/// Returns the newest mounted version, among the mounts whose validity start was reported. Version
+/// names have no order.
 fn newest_mounted_object<'a>(mounts: &'a [CredentialMount<'_>]) -> Option<&'a ObjectStatusReport> {
     let objects = mounts.iter().filter_map(|mount| mount.object.as_ref());
     objects.filter(|it| it.not_before.is_some()).max_by_key(|it| (it.not_before, &it.version))
@@ -295,7 +301,8 @@ fn drift_of_mount(
     }
     let told_of = |it: &&CanaryStatusReport| it.component == component.name();
     let loaded = mount.pod.canary_report.parsed().filter(told_of)?.credential.as_ref()?;
-    // A certificate may begin a little before the document that holds it, but not end before it.
+    // A certificate may become valid slightly before its credential document does, but does not
+    // expire before it.
     let is_older = object.not_before.zip(loaded.not_before).is_some_and(|(file, used)| used < file)
         && object.not_after.zip(loaded.not_after).is_none_or(|(file, used)| used < file);
     is_older.then(|| Drift::OldCertificateInUse {
@@ -307,7 +314,7 @@ fn drift_of_mount(
 }
 
 impl Drift {
-    /// A word for it, the same in status, metrics and events.
+    /// Returns the name of the kind of drift, as used in status, metrics and events.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::ObjectChanged { .. } => "ObjectChanged",
@@ -320,7 +327,7 @@ impl Drift {
         }
     }
 
-    /// Every kind.
+    /// All kinds of drift.
     pub const KINDS: [&str; 7] = [
         "KindForbidden",
         "KindNotServed",
@@ -331,7 +338,7 @@ impl Drift {
         "StaleMount",
     ];
 
-    /// What it is about. With the kind it says whether two findings are the same.
+    /// Returns the affected component, pod or object. Kind and subject together identify a finding.
     pub fn subject(&self) -> String {
         match self {
             Self::ObjectChanged { object, .. } => object.clone(),
@@ -343,15 +350,15 @@ impl Drift {
         }
     }
 
-    /// What is so.
+    /// Returns the message.
     pub fn message(&self) -> String {
         match self {
             Self::ObjectChanged { object, paths } => {
                 let more = paths.len().saturating_sub(MAX_LISTED_PATHS);
-                let told: Vec<_> =
+                let listed: Vec<_> =
                     paths.iter().take(MAX_LISTED_PATHS).map(String::as_str).collect();
                 let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-                format!("{object} is not as rendered: {}{more}", told.join(", "))
+                format!("{object} is not as rendered: {}{more}", listed.join(", "))
             }
             Self::UnexpectedObjectMounted { component, pod, expected_id: named } => {
                 format!(
@@ -376,27 +383,27 @@ impl Drift {
         }
     }
 
-    /// What to do next.
+    /// Returns the suggested next step.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::ObjectChanged { .. } => {
-                "see who wrote it (`kubectl get --show-managed-fields`), and make the change in the HostedCluster"
+                "check the writer with `kubectl get --show-managed-fields`, and make the change in the HostedCluster"
             }
             Self::UnexpectedObjectMounted { .. } => {
                 "wait for the rollout, or restart the pod: its class was changed"
             }
             Self::StaleMount { .. } => {
-                "see the node plugin on the pod's node; annotate the class with `lanyard.dev/refresh`"
+                "check the log of the node plugin on the pod's node; annotate the class with `lanyard.dev/refresh`"
             }
             Self::OldCertificateInUse { .. } => {
-                "restart the pod: its process did not load the file again"
+                "restart the pod: its process did not reload the file"
             }
-            Self::SharedCredential { .. } => "give every cluster identities and secrets of its own",
+            Self::SharedCredential { .. } => "use separate identities and secrets for each cluster",
             Self::KindForbidden(lacking) | Self::KindNotServed(lacking) => lacking.hint,
         }
     }
 
-    /// How long it may be so before it is a drift.
+    /// Returns how long the difference may last before it is reported.
     fn grace_period(&self, reach: PropagationDelay) -> Duration {
         match self {
             Self::StaleMount { .. } | Self::UnexpectedObjectMounted { .. } => reach.total(),
@@ -413,6 +420,6 @@ fn add_saturating(time: Timestamp, by: Duration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// How long a process may take to load what was mounted, and to tell.
+/// The maximum time for a process to load a mounted credential and to report it.
 const RELOAD_GRACE_PERIOD: Duration = Duration::from_mins(2);
 const MAX_LISTED_PATHS: usize = 5;

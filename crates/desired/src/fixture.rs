@@ -1,4 +1,4 @@
-//! The example cluster, whole or changed, for tests.
+//! The example cluster for tests, optionally with changes.
 
 use lanyard_api::HostedCluster;
 use lanyard_vocabulary::Component;
@@ -21,7 +21,7 @@ pub(crate) const CONTROL_PLANE: &str =
     "/spec/platform/azure/azureAuthenticationConfig/managedIdentities/controlPlane";
 pub(crate) const KMS: &str = "/spec/secretEncryption/kms/azure";
 
-/// The example as JSON, to change and to read with [`wire`].
+/// Returns the example as JSON.
 pub(crate) fn example_json() -> Value {
     serde_json::to_value(HostedCluster::parse_yaml(EXAMPLE_YAML).unwrap()).unwrap()
 }
@@ -30,7 +30,7 @@ pub(crate) fn parse_hosted_cluster_json(value: Value) -> HostedCluster {
     serde_json::from_value(value).unwrap()
 }
 
-/// The example with the value at each pointer replaced; a null removes it.
+/// Returns the example with the value at each JSON pointer replaced; a null removes the field.
 pub(crate) fn example_with_changes(changes: &[(String, Value)]) -> HostedCluster {
     let mut example = example_json();
     for (pointer, value) in changes {
@@ -64,7 +64,7 @@ pub(crate) fn desired_state_of(wire: &HostedCluster) -> DesiredState {
 
 pub(crate) const OWNER_UID: &str = "1f0c6a8e-52d7-4b39-9a41-e8d03c7b5f26";
 
-/// What the objects of a cluster with a control plane need to know.
+/// Returns rendering inputs for a cluster whose HostedControlPlane exists.
 pub(crate) fn example_inputs<'a>(
     wire: &'a HostedCluster,
     templates: &'a WorkloadTemplates,
@@ -84,8 +84,8 @@ pub(crate) fn desired_objects_of(wire: &HostedCluster) -> Vec<DesiredObject> {
     desired_objects(&validated_cluster(wire), &example_inputs(wire, &WorkloadTemplates::default()))
 }
 
-/// Changes that make every kind of cluster that is ours: names, encodings, vault, cloud, and which
-/// components run.
+/// Generates changes that cover every kind of managed Azure cluster: names, encodings, vault,
+/// cloud, and the set of components.
 pub(crate) fn any_changes() -> impl Strategy<Value = Vec<(String, Value)>> {
     let encodings = prop::collection::vec(prop::sample::select(vec!["utf-8", "hex", "base64"]), 9);
     let clouds =

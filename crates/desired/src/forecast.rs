@@ -1,22 +1,22 @@
-//! What will break next, and until when somebody can still do something about it.
+//! Forecasts of credential expiry, and of the time until which action still helps.
 //!
-//! A credential is renewed by somebody who writes a newer one into the vault. From `renew_after` on
-//! that is to be expected; from `cannot_renew_after` on it is not possible any more; and what is
-//! written later than the [`PropagationDelay`] before `not_after` comes too late, because the node looks at
-//! the vault from time to time only.
+//! A rotator renews a credential by writing a newer one to the vault. The renewal is expected from
+//! `renew_after` on, and impossible from `cannot_renew_after` on. A write later than the
+//! [`PropagationDelay`] before `not_after` is too late, because nodes only poll the vault.
 //!
 //! ```text
 //!  not_before      renew_from   renew_by   overdue_from     last_write_at     expires_at
 //!      |--- ok --------|---- renewal due -------|--- overdue -----|--- too late ---|- expired
-//!                      |<-patience->|<- reach ->|                 |<--- reach ---->|
+//!                      |<- grace -->|<- delay ->|                 |<--- delay ---->|
 //! ```
 //!
-//! A rotator that writes until `renew_by` never raises an alarm, and one that has stopped is
-//! announced while a write still helps. Both hold wherever there is time for both; where the time
-//! between renewal and end is shorter than two reaches, being announced comes first.
+//! `grace` is the [`RenewalPolicy::grace_period`] and `delay` the total [`PropagationDelay`]. A
+//! rotator that writes until `renew_by` never raises an alarm, and a stopped rotator raises one
+//! while a write still helps. Both hold if the lifetime leaves time for both; if less than two
+//! delays remain between renewal and expiry, the alarm takes precedence.
 //!
-//! Source: the stamps of `ManagedIdentityCredentials` of msi-dataplane, which are tags of the
-//! vault's secret too.
+//! Source: the timestamps of `ManagedIdentityCredentials` in msi-dataplane, which are also tags of
+//! the vault's secret.
 
 pub mod calendar;
 mod propagation_delay;
@@ -36,67 +36,69 @@ use serde::Serialize;
 pub use propagation_delay::{PropagationDelay, RenewalPolicy};
 pub use timeline::{RenewalMilestone, TimelineEntry, renewal_timeline};
 
-/// The stamps of a credential.
+/// The timestamps of a credential.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ForecastTimestamps {
-    /// When it begins.
+    /// The start of its validity.
     pub not_before: Option<Timestamp>,
-    /// From when on a newer one is to be expected.
+    /// The time from which a newer credential is expected.
     pub renew_after: Option<Timestamp>,
-    /// From when on the identity cannot be renewed any more.
+    /// The time from which the identity can no longer be renewed.
     pub cannot_renew_after: Option<Timestamp>,
-    /// When it ends.
+    /// Its expiry.
     pub not_after: Option<Timestamp>,
 }
 
-/// What a credential comes to at a time.
+/// The renewal forecast of a credential at a given time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RenewalForecast {
-    /// The verdict.
+    /// The renewal state.
     pub verdict: RenewalState,
-    /// From when on a newer credential is to be expected.
+    /// The time from which a newer credential is expected.
     pub renew_from: Option<Timestamp>,
-    /// Whether `renew_from` is assumed, because the credential does not say it.
+    /// Whether `renew_from` is an assumption, because the credential has no `renew_after`.
     pub renewal_is_assumed: bool,
-    /// Until when a rotator that does its work has written it.
+    /// The time by which a working rotator has written the newer credential.
     pub renew_by: Option<Timestamp>,
-    /// From when on the renewal is overdue: it was not written, or did not come.
+    /// The time from which the renewal is overdue: the newer credential was not written or has not
+    /// arrived.
     pub overdue_from: Option<Timestamp>,
-    /// The last moment at which something written to the vault is still in use in time.
+    /// The last time at which a write to the vault is in use before the expiry.
     pub last_write_at: Option<Timestamp>,
-    /// From when on the identity cannot be renewed any more.
+    /// The time from which the identity can no longer be renewed.
     pub cannot_renew_after: Option<Timestamp>,
-    /// When the credential ends.
+    /// The expiry of the credential.
     pub expires_at: Option<Timestamp>,
     #[serde(skip)]
     evaluated_at: Timestamp,
 }
 
-/// How a credential stands, the worse the later.
+/// The renewal state of a credential, in increasing severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "&'static str")]
 pub enum RenewalState {
-    /// Nobody tells when it ends.
+    /// The expiry is unknown.
     Unknown,
-    /// Nothing is to be done.
+    /// No action is needed.
     Ok,
-    /// A newer one is to be expected.
+    /// A newer credential is expected.
     RenewalDue,
-    /// A newer one should be in use, and is not.
+    /// A newer credential should be in use, and is not.
     Overdue,
-    /// Whatever is written now comes too late: the identity will stand still for a while.
+    /// A write to the vault is now too late: the identity will not work for a while after the
+    /// expiry.
     TooLate,
-    /// It has ended.
+    /// The credential has expired.
     Expired,
 }
 
 impl RenewalState {
-    /// Every verdict.
+    /// All states.
     pub const ALL: [Self; 6] =
         [Self::Unknown, Self::Ok, Self::RenewalDue, Self::Overdue, Self::TooLate, Self::Expired];
 
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -108,7 +110,7 @@ impl RenewalState {
         }
     }
 
-    /// The reason of a condition.
+    /// Returns the reason for a condition.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Unknown => "NotReported",
@@ -119,25 +121,25 @@ impl RenewalState {
         }
     }
 
-    /// Whether somebody should do something.
+    /// Returns whether a person must act.
     pub const fn requires_action(self) -> bool {
         matches!(self, Self::Overdue | Self::TooLate | Self::Expired)
     }
 
-    /// Whether nobody knows.
+    /// Returns whether the state is unknown.
     pub const fn is_unknown(self) -> bool {
         matches!(self, Self::Unknown)
     }
 
-    /// What to do next; nothing where nothing is to be done.
+    /// Returns the suggested next step; `None` if no action is needed.
     pub const fn hint(self) -> Option<&'static str> {
         match self {
             Self::Ok | Self::RenewalDue => None,
-            Self::Unknown => {
-                Some("see that the pod runs, and that its canary or its node tells the stamps")
-            }
+            Self::Unknown => Some(
+                "check that the pod runs, and that its canary or its node reports the timestamps",
+            ),
             Self::Overdue => {
-                Some("see why what renews the vault's secret did not, and why nodes do not read it")
+                Some("check why the vault's secret was not renewed, and why nodes do not read it")
             }
             Self::TooLate => Some(
                 "renew the vault's secret now, annotate the class with `lanyard.dev/refresh`, and expect a gap",
@@ -161,7 +163,7 @@ impl fmt::Display for RenewalState {
     }
 }
 
-/// What an identity's credential comes to at `now`, by its status.
+/// Returns the forecast at `now` for the credential in an identity's status.
 pub fn forecast_identity_renewal(
     identity: &IdentityStatus,
     policy: &RenewalPolicy,
@@ -175,7 +177,7 @@ pub fn forecast_identity_renewal(
     )
 }
 
-/// What a credential comes to at `now`.
+/// Returns the forecast at `now` for a credential.
 pub fn forecast_renewal(
     stamps: ForecastTimestamps,
     policy: &RenewalPolicy,
@@ -198,7 +200,8 @@ pub fn forecast_renewal(
     let last_write = stamps.cannot_renew_after.map_or(reached, |end| end.min(reached));
     let renew_from = stamps.renew_after.unwrap_or_else(|| assumed_renew_after(stamps, expires));
     let renew_by = add_saturating(renew_from, renewal_grace_period(policy, renew_from, last_write));
-    // Where even a renewal at the first moment could not be told from none, it is told at once.
+    // If even an immediate renewal would arrive too late to avoid an alarm, the renewal is overdue
+    // from the start.
     let overdue = Some(add_saturating(renew_by, reach)).filter(|overdue| *overdue < last_write);
     let overdue = overdue.unwrap_or_else(|| renew_from.min(last_write));
     let verdict = match now {
@@ -219,8 +222,8 @@ pub fn forecast_renewal(
     }
 }
 
-/// How long a rotator may take: at most half of the time that is left when what it wrote at once
-/// has arrived.
+/// Returns the grace period of the rotator: at most half of the time that remains after an
+/// immediate write has arrived.
 fn renewal_grace_period(
     policy: &RenewalPolicy,
     renew_from: Timestamp,
@@ -232,8 +235,9 @@ fn renewal_grace_period(
     policy.grace_period.min(spare / 2)
 }
 
-/// Without `renew_after` the last fifth of the life, which is when a vault renews its certificates
-/// by default; without a beginning the last week.
+/// Returns the assumed renewal time of a credential without `renew_after`: the beginning of the
+/// last fifth of its lifetime, when a vault renews its certificates by default; without
+/// `not_before`, one week before the expiry.
 fn assumed_renew_after(stamps: ForecastTimestamps, expires: Timestamp) -> Timestamp {
     let life = stamps.not_before.map(|begin| expires.duration_since(begin));
     let life = life.and_then(|life| Duration::try_from(life).ok());
@@ -241,29 +245,29 @@ fn assumed_renew_after(stamps: ForecastTimestamps, expires: Timestamp) -> Timest
 }
 
 impl RenewalForecast {
-    /// Whether the identity cannot be renewed any more while what is written would still come in
-    /// time: it takes a new identity, and no write helps.
+    /// Returns whether the identity can no longer be renewed although a write would still arrive in
+    /// time: only a new identity helps.
     fn is_not_renewable(&self) -> bool {
         self.verdict == RenewalState::TooLate
             && self.cannot_renew_after.is_some_and(|end| Some(end) == self.last_write_at)
     }
 
-    /// The reason of a condition.
+    /// Returns the reason for a condition.
     pub fn reason(&self) -> &'static str {
         if self.is_not_renewable() { "IdentityNotRenewable" } else { self.verdict.reason() }
     }
 
-    /// What to do next; nothing where nothing is to be done.
+    /// Returns the suggested next step; `None` if no action is needed.
     pub fn hint(&self) -> Option<&'static str> {
         if self.is_not_renewable() { Some(REPLACE_IDENTITY_HINT) } else { self.verdict.hint() }
     }
 
-    /// The next moment at which the verdict becomes worse.
+    /// Returns the next time at which the state becomes worse.
     pub fn next_change_at(&self) -> Option<Timestamp> {
         self.milestones().into_iter().map(|(at, _)| at).filter(|at| *at > self.evaluated_at).min()
     }
 
-    /// The moments that are known, in the order of time.
+    /// Returns the known milestones, in chronological order.
     pub fn milestones(&self) -> Vec<(Timestamp, RenewalMilestone)> {
         let all = [
             (self.renew_from, RenewalMilestone::RenewFrom),
@@ -277,41 +281,44 @@ impl RenewalForecast {
         known
     }
 
-    /// The verdict in a sentence that stays the same as long as the verdict does.
+    /// Returns the forecast as a sentence that changes only with the state.
     pub fn summary(&self) -> String {
-        let told = |at: Option<Timestamp>| at.map_or_else(|| "?".to_owned(), |at| at.to_string());
+        let format_time =
+            |at: Option<Timestamp>| at.map_or_else(|| "?".to_owned(), |at| at.to_string());
         let what = match self.verdict {
-            RenewalState::Unknown => "nobody tells when its credential ends".to_owned(),
-            RenewalState::Ok => format!("its credential ends at {}", told(self.expires_at)),
+            RenewalState::Unknown => "the expiry of its credential is unknown".to_owned(),
+            RenewalState::Ok => format!("its credential ends at {}", format_time(self.expires_at)),
             RenewalState::RenewalDue => format!(
-                "its credential is renewed since {} and ends at {}",
-                told(self.renew_from),
-                told(self.expires_at)
+                "the renewal of its credential is due since {}, and the credential ends at {}",
+                format_time(self.renew_from),
+                format_time(self.expires_at)
             ),
             RenewalState::Overdue => {
                 let bound = if self.cannot_renew_after == self.last_write_at {
                     "the identity cannot be renewed"
                 } else {
-                    "what is written to the vault comes too late"
+                    "a write to the vault is too late"
                 };
                 format!(
                     "a renewal is overdue since {}; {bound} after {}, and the credential ends at {}",
-                    told(self.overdue_from),
-                    told(self.last_write_at),
-                    told(self.expires_at)
+                    format_time(self.overdue_from),
+                    format_time(self.last_write_at),
+                    format_time(self.expires_at)
                 )
             }
             RenewalState::TooLate if self.is_not_renewable() => format!(
                 "the identity cannot be renewed since {}, and its credential ends at {}",
-                told(self.cannot_renew_after),
-                told(self.expires_at)
+                format_time(self.cannot_renew_after),
+                format_time(self.expires_at)
             ),
             RenewalState::TooLate => format!(
-                "what is written to the vault since {} comes too late, and the credential ends at {}",
-                told(self.last_write_at),
-                told(self.expires_at)
+                "writes to the vault since {} are too late, and the credential ends at {}",
+                format_time(self.last_write_at),
+                format_time(self.expires_at)
             ),
-            RenewalState::Expired => format!("its credential ended at {}", told(self.expires_at)),
+            RenewalState::Expired => {
+                format!("its credential ended at {}", format_time(self.expires_at))
+            }
         };
         match self.hint() {
             Some(hint) => format!("{what}; next: {hint}"),
@@ -329,6 +336,6 @@ fn add_saturating(time: Timestamp, by: Duration) -> Timestamp {
 }
 
 const REPLACE_IDENTITY_HINT: &str =
-    "make another identity, and name its secret in the HostedCluster before the credential ends";
-/// Of a credential that tells nothing but its end.
+    "create another identity, and set its secret in the HostedCluster before the credential ends";
+/// For a credential with only an expiry.
 const ASSUMED_RENEWAL_WINDOW: Duration = Duration::from_hours(7 * 24);

@@ -1,4 +1,4 @@
-//! The two hashes of the reference, byte for byte.
+//! The two hashes of HyperShift, byte for byte.
 //!
 //! Source: HyperShift's framework for control plane components.
 
@@ -10,23 +10,24 @@ use serde_json::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// Annotation: what the writer last asked for, as [`desired_state_hash`].
+/// Annotation: the [`desired_state_hash`] of the object as last applied.
 pub const DESIRED_STATE_HASH_ANNOTATION: &str = "hypershift.openshift.io/desired-state-hash";
-/// Annotation of pod templates: what the configurations in its volumes say, as [`config_hash`].
+/// Annotation of pod templates: the [`config_hash`] of the mounted configurations.
 pub const CONFIG_HASH_ANNOTATION: &str = "component.hypershift.openshift.io/config-hash";
 
-/// Metadata that the API server writes.
+/// Metadata fields that the API server sets.
 const SERVER_WRITTEN_METADATA: [&str; 5] =
     ["uid", "generation", "creationTimestamp", "resourceVersion", "managedFields"];
 
-/// SHA-256 of an object as the reference hashes it: JSON with sorted keys and Go's escapes, without
-/// what the API server writes, without status, and without the annotation that holds the hash.
+/// Returns the SHA-256 of an object as HyperShift computes it: over JSON with sorted keys and Go's
+/// escapes, without server-written metadata, without the status, and without the annotation that
+/// holds the hash.
 pub fn desired_state_hash(object: &Value) -> String {
     desired_state_hash_with(object, object.get("metadata").cloned())
 }
 
-/// The hash that an object would have with other metadata. Nothing else of it is copied: every object
-/// of every cluster is hashed at each look.
+/// Returns the hash that an object would have with other metadata. Copies nothing else of the
+/// object, because every object of every cluster is hashed at each reconcile.
 pub(crate) fn desired_state_hash_with(object: &Value, mut metadata: Option<Value>) -> String {
     if let Some(metadata) = metadata.as_mut().and_then(Value::as_object_mut) {
         metadata.retain(|key, _| !SERVER_WRITTEN_METADATA.contains(&key.as_str()));
@@ -48,7 +49,7 @@ pub(crate) fn desired_state_hash_with(object: &Value, mut metadata: Option<Value
     hex::encode(digest(&SHA256, text.as_bytes()))
 }
 
-/// Takes one entry out of a map in `parent`, and the map when nothing else is in it.
+/// Removes one entry from a map in `parent`, and the map if it becomes empty.
 pub(crate) fn remove_entry(parent: &mut Map<String, Value>, map: &str, key: &str) {
     let Some(entries) = parent.get_mut(map).and_then(Value::as_object_mut) else { return };
     entries.remove(key);
@@ -57,7 +58,7 @@ pub(crate) fn remove_entry(parent: &mut Map<String, Value>, map: &str, key: &str
     }
 }
 
-/// JSON as Go's encoder writes it: compact, keys sorted, and with what HTML would read escaped.
+/// Writes JSON like Go's encoder: compact, with sorted keys and HTML escapes.
 fn write_go_json(value: &Value, text: &mut String) {
     match value {
         Value::Object(map) => {
@@ -79,8 +80,8 @@ fn write_go_json(value: &Value, text: &mut String) {
     }
 }
 
-/// Keys are sorted here, because the map behind [`Value`] keeps another order when a crate of the
-/// build asks for it.
+/// Sorts the keys, because the map type of [`Value`] has another order if a crate in the build
+/// enables `preserve_order`.
 fn write_go_map(mut entries: Vec<(&str, &Value)>, text: &mut String) {
     entries.sort_unstable_by_key(|(key, _)| *key);
     text.push('{');
@@ -95,7 +96,7 @@ fn write_go_map(mut entries: Vec<(&str, &Value)>, text: &mut String) {
     text.push('}');
 }
 
-/// A text as Go writes it in JSON.
+/// Returns a JSON string literal in Go's format.
 pub(crate) fn go_json_string(string: &str) -> String {
     let mut text = String::new();
     write_go_string(string, &mut text);
@@ -113,12 +114,12 @@ fn write_go_string(string: &str, text: &mut String) {
     escape_html(&quoted, text);
 }
 
-/// Whether a byte stands for itself in JSON, in Go's as in any other.
+/// Returns whether a byte needs no escape in JSON, including Go's HTML escapes.
 const fn needs_no_escape(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&')
 }
 
-/// The escapes of Go's encoder, in a text that is JSON already.
+/// Adds the HTML escapes of Go's encoder to a JSON text.
 pub(crate) fn escape_html(json: &str, text: &mut String) {
     for c in json.chars() {
         match c {
@@ -141,11 +142,11 @@ pub enum MountedValue<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The hash of the configurations that a pod mounts: the hash of each value, sorted and joined.
+/// Returns the hash of the configurations that a pod mounts: the hash of each value, sorted and
+/// joined.
 ///
-/// Texts are hashed as their bytes, values of Secrets as Go prints a slice of bytes: in decimal
-/// numbers, with a space between and brackets around them. An object that is not there has no
-/// value and adds nothing.
+/// `ConfigMap` values are hashed as bytes. Secret values are hashed as Go prints a byte slice:
+/// decimal numbers, separated by spaces, in brackets. A missing object adds nothing.
 pub fn config_hash<'a>(values: impl IntoIterator<Item = MountedValue<'a>>) -> String {
     let mut hashes: Vec<_> = values
         .into_iter()
@@ -170,7 +171,7 @@ fn format_go_byte_slice(bytes: &[u8]) -> String {
     text
 }
 
-/// FNV-1a with 32 bits, as eight hexadecimal digits.
+/// Returns the 32-bit FNV-1a hash as eight hexadecimal digits.
 pub(crate) fn fnv1a(bytes: &[u8]) -> String {
     let hash = bytes
         .iter()

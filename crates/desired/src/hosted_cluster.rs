@@ -1,4 +1,4 @@
-//! A hosted cluster of managed Azure whose every value was checked.
+//! The validated form of a managed Azure HostedCluster.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ pub mod render_context;
 pub mod shared_credentials;
 pub mod validate;
 
-/// A hosted cluster of managed Azure. It comes from [`validate::validate`] only.
+/// A validated HostedCluster of managed Azure. Only [`validate::validate`] creates it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ValidatedHostedCluster {
@@ -33,17 +33,17 @@ pub struct ValidatedHostedCluster {
     pub base_domain: Option<String>,
     /// `spec.issuerURL`: the issuer of service account tokens.
     pub issuer_url: String,
-    /// Where the cluster runs.
+    /// The Azure placement of the cluster.
     pub azure: AzurePlacement,
     /// The vault with the credentials of the control plane.
     pub vault: CredentialVault,
-    /// The identities of the components that the cluster runs: a component that is switched off
-    /// or has no identity is absent.
+    /// The identities of the running components. A component that is disabled or has no identity is
+    /// absent.
     pub identities: BTreeMap<Component, ControlPlaneIdentity>,
     /// The identities of components on the nodes.
     pub data_plane: DataPlaneClientIds,
-    /// The encryption of secrets at rest, where a key in a vault does it with the identity of
-    /// [`Component::KmsSpec`].
+    /// The encryption of secrets at rest, if it uses a vault key with the identity of
+    /// [`Component::Kms`].
     pub encryption: Option<KmsEncryption>,
 }
 
@@ -58,7 +58,7 @@ pub struct AzurePlacement {
     pub tenant: ClusterTenant,
     /// `subscriptionID`.
     pub subscription: SubscriptionId,
-    /// `resourceGroup`: the group of machines, disks and load balancers.
+    /// `resourceGroup`: the resource group of machines, disks and load balancers.
     pub resource_group: String,
     /// `vnetID`.
     pub vnet: ArmResourceId,
@@ -68,15 +68,15 @@ pub struct AzurePlacement {
     pub security_group: ArmResourceId,
     /// `containerRegistry.credentials.managedIdentity.resourceID`.
     pub registry_identity: Option<ArmResourceId>,
-    /// How load balancers probe services.
+    /// The health probes of load balancers.
     pub health_probe: LoadBalancerHealthProbe,
 }
 
-/// The tenant of the cluster's resources, which need not be the tenant of the vault.
+/// The tenant of the cluster's resources, which may differ from the tenant of the vault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterTenant(pub EntraTenantId);
 
-/// The tenant of the vault with the credentials, which need not be the tenant of the cluster.
+/// The tenant of the vault with the credentials, which may differ from the tenant of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultTenant(pub EntraTenantId);
 
@@ -92,38 +92,39 @@ pub struct CredentialVault {
 /// The identity of one component of the control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlPlaneIdentity {
-    /// `clientID`; the flow does without it.
+    /// `clientID`; optional, because the credential contains the client id.
     pub client_id: Option<EntraClientId>,
-    /// `credentialsSecretName`: the vault secret, and the file in the mount.
+    /// `credentialsSecretName`: the name of the vault secret and of the file in the mount.
     pub secret_name: SecretName,
     /// `objectEncoding`.
     pub encoding: ObjectEncoding,
 }
 
 impl ControlPlaneIdentity {
-    /// Whether both have their credential in one secret; a vault ignores the case of names.
+    /// Returns whether both identities use the same secret. Vaults compare names
+    /// case-insensitively.
     pub(crate) fn shares_secret(&self, other: &Self) -> bool {
         self.secret_name.as_str().eq_ignore_ascii_case(other.secret_name.as_str())
     }
 }
 
-/// `dataPlane`. A text that is no client id is reported and left out.
+/// `dataPlane`. Invalid client ids are reported and omitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataPlaneClientIds {
-    /// The image registry on the nodes.
+    /// The client id of the image registry on the nodes.
     pub image_registry: Option<EntraClientId>,
-    /// The disk driver on the nodes.
+    /// The client id of the disk CSI driver on the nodes.
     pub disk: Option<EntraClientId>,
-    /// The file driver on the nodes.
+    /// The client id of the file CSI driver on the nodes.
     pub file: Option<EntraClientId>,
 }
 
 /// `spec.secretEncryption.kms.azure`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KmsEncryption {
-    /// The key that encrypts.
+    /// The key that encrypts new data.
     pub active_key: EncryptionKey,
-    /// A key that still decrypts.
+    /// A previous key that only decrypts.
     pub backup_key: Option<EncryptionKey>,
     /// `keyVaultType` is `ManagedHSM`.
     pub is_managed_hsm: bool,
@@ -134,9 +135,9 @@ pub struct KmsEncryption {
 /// A key in a vault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncryptionKey {
-    /// The vault or managed HSM.
+    /// The name of the vault or managed HSM.
     pub vault: VaultName,
-    /// The key.
+    /// The name of the key.
     pub name: SecretName,
     /// The version of the key.
     pub version: KeyVersion,
@@ -149,13 +150,13 @@ impl fmt::Display for EncryptionKey {
     }
 }
 
-/// How load balancers probe services, by annotation.
+/// The health probe mode of load balancers, set by annotations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum LoadBalancerHealthProbe {
-    /// One probe for the node.
+    /// One shared probe for the node.
     #[default]
     Shared,
-    /// One probe for the node, at a place of its own.
+    /// One shared probe for the node, at a custom path or port.
     SharedAt {
         /// The path, if it is not the default.
         path: Option<String>,
@@ -167,7 +168,7 @@ pub enum LoadBalancerHealthProbe {
 }
 
 impl LoadBalancerHealthProbe {
-    /// The value of `clusterServiceLoadBalancerHealthProbeMode`.
+    /// Returns the value of `clusterServiceLoadBalancerHealthProbeMode`.
     pub const fn mode(&self) -> &'static str {
         match self {
             Self::Shared | Self::SharedAt { .. } => "shared",
@@ -177,30 +178,32 @@ impl LoadBalancerHealthProbe {
 }
 
 impl ValidatedHostedCluster {
-    /// The namespace of the control plane: `<namespace>-<name>`, the name with `-` for every `.`.
+    /// Returns the namespace of the control plane: `<namespace>-<name>`, with `.` in the name
+    /// replaced by `-`.
     pub fn control_plane_namespace(&self) -> String {
         control_plane_namespace(&self.namespace, &self.name)
     }
 
-    /// The value of the annotation that leads from an object back to its cluster.
+    /// Returns the value of [`CLUSTER_ANNOTATION`](lanyard_api::HostedCluster::CLUSTER_ANNOTATION):
+    /// `<namespace>/<name>`.
     pub fn namespaced_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The components that the cluster runs, with their identities, in the order of the API.
+    /// Returns the running components with their identities, in the order of the HostedCluster API.
     pub fn running_components(&self) -> impl Iterator<Item = (Component, &ControlPlaneIdentity)> {
         self.identities.iter().map(|(component, identity)| (*component, identity))
     }
 
-    /// The group of machines, disks and load balancers, as a scope.
+    /// Returns the resource id of the resource group of machines, disks and load balancers.
     pub fn managed_resource_group(&self) -> ArmResourceId {
         ArmResourceId::subscription_scope(&self.azure.subscription)
             .child("resourceGroups", &self.azure.resource_group)
     }
 }
 
-/// The namespace of the control plane of a HostedCluster: `<namespace>-<name>`, the name with `-`
-/// for every `.`. Two clusters may come to one.
+/// Returns the namespace of a HostedCluster's control plane: `<namespace>-<name>`, with `.` in the
+/// name replaced by `-`. Two clusters may have the same control-plane namespace.
 pub fn control_plane_namespace(namespace: &str, name: &str) -> String {
     format!("{namespace}-{}", name.replace('.', "-"))
 }

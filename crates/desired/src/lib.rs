@@ -1,16 +1,16 @@
-//! Pure rendering: from a HostedCluster of managed Azure to everything that brings its identities
-//! to its components.
+//! Pure functions that render all objects with which the components of a managed Azure
+//! HostedCluster get their identities, and that derive the identity status from reports.
 //!
-//! Nothing here reads a clock, the environment or a network, and deciding cannot fail: what can
-//! fail is [`parse_hosted_cluster`] ([`validate`] for what was read already), which reports every
-//! problem at once.
+//! No function reads a clock, the environment or a network. Rendering is infallible: only
+//! [`parse_hosted_cluster`] (or [`validate`] for a HostedCluster that is already deserialized) can
+//! fail, and reports all problems at once.
 //!
 //! ```
-//! use lanyard_desired::{Names, desired, parse_hosted_cluster};
+//! use lanyard_desired::{RenderContext, desired_state, parse_hosted_cluster};
 //!
 //! # let text = include_str!("../../../examples/hostedcluster.yaml");
 //! let validated = parse_hosted_cluster(text)?;
-//! let desired = desired(&validated.hosted_cluster, &Names::default());
+//! let desired = desired_state(&validated.hosted_cluster, &RenderContext::default());
 //! assert_eq!(desired.namespace, "clusters-harbour");
 //! assert_eq!(desired.secret_provider_classes.len(), 9);
 //! # Ok::<(), lanyard_desired::ParseHostedClusterError>(())

@@ -1,7 +1,7 @@
-//! The status of identities as metrics: which there are, and their samples.
+//! Metrics of the identity status: their definitions and samples.
 //!
-//! Labels are the hosted cluster, the component and the type of a condition or a drift: as many as
-//! there are identities, and never a text that somebody wrote.
+//! The labels are the hosted cluster, the component, and the type of a condition or a drift. The
+//! cardinality is bounded by the number of identities, and no label contains free text.
 
 use jiff::Timestamp;
 use lanyard_api::hosted_cluster_identities::{HostedClusterIdentitiesStatus, IdentityStatus};
@@ -12,23 +12,23 @@ use crate::forecast::{RenewalForecast, RenewalPolicy, RenewalState, forecast_ide
 use crate::report_text::parse_hop;
 use crate::status::{CONDITION_FALSE, CONDITION_TRUE};
 
-/// A gauge.
+/// The definition of a gauge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdentityMetric {
-    /// Its name.
+    /// The name of the metric.
     pub name: &'static str,
-    /// What it says.
+    /// The help text.
     pub help: &'static str,
-    /// The labels beside `namespace` and `hosted_cluster`.
+    /// The label in addition to `namespace` and `hosted_cluster`.
     pub label: Option<&'static str>,
 }
 
-/// A value of a gauge.
+/// A sample of a gauge.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricSample {
-    /// The gauge.
+    /// The metric.
     pub metric: &'static IdentityMetric,
-    /// The value of its label.
+    /// The value of the label.
     pub label: Option<String>,
     /// The value.
     pub value: f64,
@@ -36,64 +36,64 @@ pub struct MetricSample {
 
 const COMPONENT_LABEL: Option<&str> = Some("component");
 
-/// Whether the identity works.
+/// Gauge: whether the identity works.
 pub static READY: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_ready",
-    help: "Whether the identity works: 1 it does, 0 it does not, -1 nobody tells",
+    help: "Whether the identity works: 1 yes, 0 no, -1 unknown",
     label: COMPONENT_LABEL,
 };
-/// The last good hop.
+/// Gauge: the last hop that succeeded.
 pub static LAST_GOOD_HOP: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_last_good_hop",
-    help: "The last hop that is known to be good, by its place in the walk: 1 hostedcluster, 2 spc, \
+    help: "The last hop that succeeded, by its position: 1 hostedcluster, 2 spc, \
            3 volume, 4 imds-token, 5 vault-read, 6 decode, 7 file, 8 credential, 9 entra-token, \
            10 granted, 11 refused; 0 none",
     label: COMPONENT_LABEL,
 };
-/// The hop to blame.
+/// Gauge: the hop that failed.
 pub static FAILED_HOP: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_failed_hop",
-    help: "The hop that is to blame, by its place in the walk; 0 while none is",
+    help: "The hop that failed, by its position; 0 if none",
     label: COMPONENT_LABEL,
 };
-/// When the credential ends.
+/// Gauge: the expiry of the credential.
 pub static NOT_AFTER: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_not_after_seconds",
-    help: "When the credential in use ends, in seconds since 1970",
+    help: "Expiry of the credential in use, as a Unix timestamp in seconds",
     label: COMPONENT_LABEL,
 };
-/// From when on a newer one is expected.
+/// Gauge: the time from which a newer credential is expected.
 pub static RENEW_AFTER: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_renew_after_seconds",
-    help: "From when on a newer credential is to be expected, in seconds since 1970",
+    help: "Time from which a newer credential is expected, as a Unix timestamp in seconds",
     label: COMPONENT_LABEL,
 };
-/// The last write that helps.
+/// Gauge: the last time at which a write to the vault is in use before the expiry.
 pub static LAST_WRITE: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_last_write_seconds",
-    help: "The last moment at which a newer credential in the vault is in use in time, in seconds since 1970",
+    help: "Last time at which a write to the vault is in use before the expiry, as a Unix timestamp in seconds",
     label: COMPONENT_LABEL,
 };
-/// The verdict of the forecast.
+/// Gauge: the renewal state.
 pub static FORECAST: IdentityMetric = IdentityMetric {
     name: "lanyard_identity_forecast",
-    help: "How the credential stands: 0 ok, 1 renewal due, 2 overdue, 3 too late, 4 expired; -1 nobody tells",
+    help: "Renewal state of the credential: 0 ok, 1 renewal due, 2 overdue, 3 too late, 4 expired; -1 unknown",
     label: COMPONENT_LABEL,
 };
-/// The conditions.
+/// Gauge: the conditions.
 pub static CONDITION: IdentityMetric = IdentityMetric {
     name: "lanyard_hosted_cluster_condition",
-    help: "The conditions about the identities of the hosted cluster: 1 True, 0 False, -1 Unknown",
+    help: "Conditions of the identities of the hosted cluster: 1 True, 0 False, -1 Unknown",
     label: Some("type"),
 };
-/// What drifted.
+/// Gauge: the number of drift findings by kind.
 pub static DRIFT: IdentityMetric = IdentityMetric {
     name: "lanyard_hosted_cluster_drift",
-    help: "How much is not as rendered, or not in use as mounted",
+    help: "Number of objects that differ from the rendered state and of mounted credentials that are not in use",
     label: Some("kind"),
 };
 
-/// Every metric, in the order of the page.
+/// All metrics, in the order of the `/metrics` output.
 pub static METRICS: [&IdentityMetric; 9] = [
     &READY,
     &LAST_GOOD_HOP,
@@ -106,8 +106,8 @@ pub static METRICS: [&IdentityMetric; 9] = [
     &DRIFT,
 ];
 
-/// The samples of one hosted cluster at `now`. What is not known has no sample, except where a
-/// value says so.
+/// Returns the samples of one hosted cluster at `now`. Unknown values have no sample, unless the
+/// metric has a value for unknown.
 pub fn identity_samples(
     status: &HostedClusterIdentitiesStatus,
     policy: &RenewalPolicy,
@@ -167,7 +167,7 @@ fn renewal_state_value(verdict: RenewalState) -> f64 {
     place.map_or(-1.0, |(_, place)| f64::from(place))
 }
 
-/// Whole seconds up to the year 9999 fit into 53 bits.
+/// Converts losslessly: whole seconds up to the year 9999 fit into 53 bits.
 fn unix_seconds(time: Timestamp) -> f64 {
     time.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
 }

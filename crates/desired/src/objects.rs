@@ -1,9 +1,8 @@
-//! Every object that is written for a hosted cluster: what it holds, who writes it, and in which
-//! order.
+//! The objects that lanyard writes for a hosted cluster: their content, their writers and the order
+//! in which they are applied.
 //!
-//! There are two writers, as in the reference: the one that looks at HostedClusters and the one
-//! that looks at their control planes. One program may be both; their fields stay apart by the name
-//! of the manager.
+//! As in HyperShift, there are two writers: one reconciles HostedClusters and one reconciles
+//! HostedControlPlanes. One process may be both; each writer has its own field manager.
 
 use std::fmt;
 
@@ -24,60 +23,62 @@ pub use ownership_marks::{
     without_ownership_marks,
 };
 
-/// Which object.
+/// The identity of an object: kind, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// Its kind.
+    /// The kind.
     pub kind: OwnedKind,
-    /// `metadata.namespace`; nothing for a kind without namespaces.
+    /// `metadata.namespace`; `None` for cluster-scoped kinds.
     pub namespace: Option<String>,
     /// `metadata.name`.
     pub name: String,
 }
 
-/// Who writes an object.
+/// The writer of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectWriter {
-    /// The one that looks at HostedClusters.
+    /// The controller that reconciles HostedClusters.
     HostedCluster,
-    /// The one that looks at HostedControlPlanes.
+    /// The controller that reconciles HostedControlPlanes.
     ControlPlane,
 }
 
-/// When an object is written. What comes later needs what comes earlier.
+/// The step in which an object is applied. Objects of a later step depend on those of earlier
+/// steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ApplyStep {
     /// The namespace.
     Namespace,
-    /// The control plane, which owns everything after it.
+    /// The HostedControlPlane, which owns the objects of all later steps.
     ControlPlane,
-    /// Accounts and their rights.
+    /// ServiceAccounts and RoleBindings.
     Access,
-    /// Classes and configurations, which pods mount.
+    /// SecretProviderClasses and configurations, which pods mount.
     Configuration,
     /// Workloads.
     Workload,
 }
 
-/// An object as it should be.
+/// A desired object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredObject {
-    /// Which object.
+    /// The identity of the object.
     pub key: ObjectKey,
-    /// Who writes it.
+    /// The writer of the object.
     pub writer: ObjectWriter,
-    /// When.
+    /// The step in which the object is applied.
     pub step: ApplyStep,
     /// The whole apply configuration: every field that the writer owns.
     pub value: Value,
-    /// Whether the other writer decides about the reader of the vault, and this one follows.
+    /// Whether this writer keeps the vault reader of the live object, because the other writer
+    /// decides about it.
     pub keeps_live_vault_reader: bool,
 }
 
-/// An object as it is.
+/// A live object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObservedObject {
-    /// Which object.
+    /// The identity of the object.
     pub key: ObjectKey,
     /// The object without `metadata.managedFields`.
     pub value: Value,
@@ -85,16 +86,16 @@ pub struct ObservedObject {
     pub resource_version: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// Whether a field of it belongs to one of our field managers: it was written here, whatever
-    /// became of its labels.
+    /// Whether one of lanyard's field managers owns a field of the object. This identifies
+    /// lanyard's objects even if their labels were changed.
     pub has_our_field_manager: bool,
 }
 
 impl ObjectWriter {
-    /// Both.
+    /// Both writers.
     pub const ALL: [Self; 2] = [Self::HostedCluster, Self::ControlPlane];
 
-    /// The name under which the API server keeps what it owns.
+    /// Returns the name of the writer's field manager for server-side apply.
     pub const fn field_manager(self) -> &'static str {
         match self {
             Self::HostedCluster => "lanyard-hosted-cluster",
@@ -102,14 +103,14 @@ impl ObjectWriter {
         }
     }
 
-    /// Whether a field manager is one of the two.
+    /// Returns whether this is the field manager of one of the writers.
     pub fn is_our_field_manager(name: &str) -> bool {
         Self::ALL.iter().any(|writer| writer.field_manager() == name)
     }
 }
 
 impl ObjectKey {
-    /// The key of an object, if it is of a kind that is written here.
+    /// Returns the key of a JSON object; `None` if lanyard does not write objects of its kind.
     pub fn from_json(object: &Value) -> Option<Self> {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
         let kind = OwnedKind::parse(text("/apiVersion")?, text("/kind")?)?;
@@ -132,8 +133,8 @@ impl fmt::Display for ObjectKey {
 }
 
 impl ObservedObject {
-    /// Takes an object as the API server gives it; nothing if it is of a kind that is not written
-    /// here or lacks what every stored object has.
+    /// Converts an object from the API server; `None` if lanyard does not write objects of its kind
+    /// or if required metadata is missing.
     pub fn from_json(mut value: Value) -> Option<Self> {
         let key = ObjectKey::from_json(&value)?;
         let metadata = value.get_mut("metadata")?.as_object_mut()?;
@@ -146,7 +147,7 @@ impl ObservedObject {
         Some(Self { key, value, resource_version, uid, has_our_field_manager: is_written_here })
     }
 
-    /// Whether somebody asked the API server to delete it.
+    /// Returns whether the object is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.value.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
     }

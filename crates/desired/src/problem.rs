@@ -1,39 +1,38 @@
-//! What is wrong with an input, all of it, each with its place.
+//! Validation problems of an input, each with its field.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Every problem of an input, in the order in which they were found.
+/// All problems of an input, in the order in which they were found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 pub struct ValidationProblems(Vec<ValidationProblem>);
 
-/// One problem.
+/// A problem of one field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ValidationProblem {
-    /// The path of the field, such as `spec.platform.azure.location`; empty where the whole object
-    /// is meant.
+    /// The path of the field, such as `spec.platform.azure.location`; empty for the whole object.
     pub field: String,
-    /// Whether it stops the work.
+    /// Whether the problem is an error.
     pub severity: ProblemSeverity,
-    /// What is wrong. Where a rule of the reference's schema is broken, this is its message.
+    /// The message. For a violation of HyperShift's schema, this is the schema's message.
     pub message: String,
-    /// What to do about it.
+    /// The suggested fix.
     pub hint: Option<String>,
 }
 
-/// Whether a problem stops the work.
+/// Whether a problem makes the input unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProblemSeverity {
-    /// The input is taken as the message says, and somebody should look at it.
+    /// The input is used as the message says, and a person should check it.
     Lint,
-    /// The input cannot be used.
+    /// The input is rejected.
     Error,
 }
 
 impl ProblemSeverity {
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lint => "lint",
@@ -49,17 +48,17 @@ impl fmt::Display for ProblemSeverity {
 }
 
 impl ValidationProblems {
-    /// The problems.
+    /// Returns an iterator over the problems.
     pub fn iter(&self) -> std::slice::Iter<'_, ValidationProblem> {
         self.0.iter()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no problems.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether one of them stops the work.
+    /// Returns whether there is an error.
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|problem| problem.severity == ProblemSeverity::Error)
     }
@@ -69,7 +68,7 @@ impl ValidationProblems {
         self.push(field, ProblemSeverity::Error, message, None);
     }
 
-    /// Adds an error and what to do about it.
+    /// Adds an error with a suggested fix.
     pub(crate) fn error_with_hint(
         &mut self,
         field: impl Into<String>,
@@ -79,7 +78,7 @@ impl ValidationProblems {
         self.push(field, ProblemSeverity::Error, message, Some(hint.into()));
     }
 
-    /// Adds a lint and what to do about it.
+    /// Adds a lint with a suggested fix.
     pub(crate) fn lint(
         &mut self,
         field: impl Into<String>,
@@ -135,11 +134,12 @@ impl fmt::Display for ValidationProblem {
 }
 
 impl fmt::Display for ValidationProblems {
-    /// The errors alone, where there are any: a lint is no reason why something cannot be used.
+    /// Formats only the errors if there are any: lints are not the reason for a rejection.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_errors = self.has_errors();
-        let told = self.0.iter().filter(|it| !has_errors || it.severity == ProblemSeverity::Error);
-        let problems: Vec<_> = told.map(ToString::to_string).collect();
+        let listed =
+            self.0.iter().filter(|it| !has_errors || it.severity == ProblemSeverity::Error);
+        let problems: Vec<_> = listed.map(ToString::to_string).collect();
         formatter.write_str(&problems.join("; "))
     }
 }

@@ -1,13 +1,15 @@
-//! Two harmless requests for every component: one that its role grants and one that it refuses.
+//! Two read-only requests for every component: one that its role grants and one that its role
+//! denies.
 //!
-//! They prove the last hops of the flow. Azure authorizes before it looks an object up, so a
-//! missing object behind a granted request answers 404 and proves the right all the same; nothing
-//! here depends on an object that the cluster does not name.
+//! The canary sends them to prove the last hops of the flow. Azure authorizes a request before it
+//! looks the object up, so a granted request for a missing object returns 404 and still proves the
+//! permission. No request depends on an object that the HostedCluster does not name.
 //!
-//! No refusal rests on a missing assignment in some resource group: each asks for a permission
-//! that the role has nowhere, so it stays a refusal where all the groups of a cluster are one.
+//! The denied request asks for a permission that the role has in no scope, and never relies on a
+//! missing role assignment in some resource group. It therefore stays denied in a cluster that uses
+//! one resource group for everything.
 //!
-//! Source: the permissions of the built-in roles; `<type>/read` is what a GET of that type needs.
+//! Source: the permissions of Azure's built-in roles. A GET of a resource type needs `<type>/read`.
 
 use std::collections::BTreeMap;
 
@@ -20,30 +22,30 @@ use crate::hosted_cluster::ValidatedHostedCluster;
 #[cfg(test)]
 mod tests;
 
-/// The two requests of a component.
+/// The granted and the denied request of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofCalls {
-    /// The request that must be granted.
+    /// The request that Azure must grant.
     pub granted: ProofCall,
-    /// The request that must be refused.
+    /// The request that Azure must deny.
     pub refused: ProofCall,
 }
 
 /// A GET request with the identity of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofCall {
-    /// Where the request goes.
+    /// The service and the path of the request.
     pub target: ProofTarget,
     /// The query parameter `api-version`.
     pub api_version: &'static str,
     /// The permission that the request needs.
     pub permission: &'static str,
-    /// What must come back.
+    /// The expected response.
     pub expected: ExpectedAuthorization,
 }
 
 impl ProofCall {
-    /// The URL of the request in the cloud with these endpoints, with its `api-version`.
+    /// Returns the URL of the request, including `api-version`, in the cloud with these endpoints.
     pub fn url(&self, endpoints: &CloudEndpoints) -> String {
         let address = match &self.target {
             ProofTarget::Arm { path } => format!("{}{path}", endpoints.arm_url()),
@@ -54,18 +56,18 @@ impl ProofCall {
         format!("{address}?api-version={}", self.api_version)
     }
 
-    /// The request as `lanyard canary --call` takes it: `GET https://…`.
+    /// Returns the request in the format of `lanyard canary --call`: `GET https://…`.
     pub fn request_line(&self, endpoints: &CloudEndpoints) -> String {
         format!("GET {}", self.url(endpoints))
     }
 
-    /// [`ExpectedAuthorization::is_met_by`].
+    /// See [`ExpectedAuthorization::is_met_by`].
     pub fn is_met_by(&self, status: u16, code: &str) -> bool {
         self.expected.is_met_by(status, code)
     }
 }
 
-/// Where a proof goes.
+/// The service and the path of a proof call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProofTarget {
     /// Azure Resource Manager.
@@ -75,14 +77,14 @@ pub enum ProofTarget {
     },
     /// The data plane of a vault.
     Vault {
-        /// The vault.
+        /// The name of the vault.
         vault: VaultName,
-        /// The object in it.
+        /// The object in the vault.
         object: ProofVaultObject,
     },
 }
 
-/// An object of a vault.
+/// An object in a vault that a proof call reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProofVaultObject {
     /// A secret.
@@ -92,7 +94,7 @@ pub enum ProofVaultObject {
 }
 
 impl ProofVaultObject {
-    /// The path of the URL.
+    /// Returns the path of the URL.
     pub fn path(&self) -> String {
         match self {
             Self::Secret(name) => format!("/secrets/{name}"),
@@ -101,25 +103,27 @@ impl ProofVaultObject {
     }
 }
 
-/// What must come back.
+/// The expected authorization result of a proof call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExpectedAuthorization {
-    /// 200, 404 for an object that is not there, or 403 for a key that nobody may use now.
+    /// 200, 404 for a missing object, or 403 for a key that is disabled, expired or not yet valid.
     Granted,
-    /// 403: `AuthorizationFailed` of Azure Resource Manager, `ForbiddenByRbac` of a vault.
+    /// 403: `AuthorizationFailed` from Azure Resource Manager, `ForbiddenByRbac` from a vault.
     Refused,
 }
 
 impl ExpectedAuthorization {
-    /// Whether an answer proves what it should, by its status and the service's code (of a vault,
-    /// the inner one).
+    /// Returns whether a response with this status and error code meets the expectation. For a
+    /// vault, `code` is the inner error code.
     ///
-    /// Not every 404 proves a right: that of an unknown subscription comes before authorization.
+    /// Not every 404 proves the permission: Azure Resource Manager reports an unknown subscription
+    /// before it authorizes the request.
     pub fn is_met_by(self, status: u16, code: &str) -> bool {
         const ABSENT: [&str; 4] =
             ["ResourceNotFound", "ResourceGroupNotFound", "SecretNotFound", "KeyNotFound"];
-        // Nor does every 403 deny one: a vault looks at the object itself after the identity.
+        // Not every 403 denies the permission: a vault checks the state of the key after it
+        // authorized the identity.
         const UNUSABLE: [&str; 3] = ["KeyDisabled", "KeyExpired", "KeyNotYetValid"];
         const REFUSED: [&str; 2] = ["AuthorizationFailed", "ForbiddenByRbac"];
         match self {
@@ -133,7 +137,7 @@ impl ExpectedAuthorization {
     }
 }
 
-/// What a row of the table asks for.
+/// The resource that a proof call requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProofResource {
     Vnet,
@@ -144,18 +148,18 @@ enum ProofResource {
     NetworkInterfaces,
     LoadBalancer,
     StorageAccounts,
-    /// A record of the private zone of the cluster, which needs a base domain.
+    /// A record of the cluster's private DNS zone; requires a base domain.
     PrivateRecord,
-    /// The key that encrypts, in its own vault.
+    /// The active encryption key, in its own vault.
     EncryptionKey,
-    /// A secret in the vault of the key.
+    /// A secret in the vault of the encryption key.
     EncryptionVaultSecret,
 }
 
-/// What each role grants and what it has nowhere.
+/// For each component, a resource that its role grants and one that its role grants in no scope.
 ///
-/// The image registry's account has a name that no HostedCluster knows, so its row lists the
-/// accounts of the group instead of asking for one.
+/// The HostedCluster does not contain the name of the image registry's storage account, so that row
+/// lists the accounts of the resource group.
 const PROOF_RESOURCES: [(Component, ProofResource, ProofResource); 9] = [
     (Component::CloudProvider, ProofResource::LoadBalancer, ProofResource::Vnet),
     (Component::NodePoolManagement, ProofResource::VirtualMachines, ProofResource::SecurityGroup),
@@ -176,7 +180,7 @@ const PRIVATE_DNS_API_VERSION: &str = "2024-06-01";
 const VAULT_API_VERSION: &str = "7.4";
 const READ_SECRET_PERMISSION: &str = "Microsoft.KeyVault/vaults/secrets/getSecret/action";
 
-/// The proofs of every component that the cluster runs.
+/// Returns the proof calls of every component that the cluster runs.
 pub fn desired_proof_calls(cluster: &ValidatedHostedCluster) -> BTreeMap<Component, ProofCalls> {
     let rows =
         PROOF_RESOURCES.iter().filter(|(component, ..)| cluster.identities.contains_key(component));
@@ -189,7 +193,8 @@ pub fn desired_proof_calls(cluster: &ValidatedHostedCluster) -> BTreeMap<Compone
     .collect()
 }
 
-/// The request that the role of a component grants, where the cluster runs it and there is one.
+/// Returns the granted request of a component, if the cluster runs the component and such a request
+/// exists.
 pub fn granted_proof_call(
     cluster: &ValidatedHostedCluster,
     component: Component,
@@ -199,7 +204,8 @@ pub fn granted_proof_call(
     proof_call(cluster, *granted, ExpectedAuthorization::Granted)
 }
 
-/// The refusal that holds for every role and every cluster: a credential of somebody else.
+/// Returns a request that is denied for every role in every cluster: reading another component's
+/// credential.
 pub fn other_component_secret_call(
     cluster: &ValidatedHostedCluster,
     component: Component,

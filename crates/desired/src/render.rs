@@ -1,8 +1,8 @@
-//! The desired objects as files of YAML, for review and for a repository.
+//! Rendering of the desired objects as YAML files, for review and for a Git repository.
 //!
-//! Names and bytes depend on the cluster and the inputs alone: keys are sorted, and files come in a
-//! fixed order. Secrets are written with `stringData`, because they hold places and no secrets, and
-//! a review should see them.
+//! File names and contents depend only on the cluster and the inputs: keys are sorted, and files
+//! have a fixed order. Secrets are written with `stringData`: they contain resource locations and
+//! no secrets, and reviewers should be able to read them.
 
 use std::collections::BTreeMap;
 
@@ -18,43 +18,44 @@ use crate::objects::{DesiredObject, OwnedKind};
 #[cfg(test)]
 mod tests;
 
-/// A file of YAML.
+/// A rendered YAML file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderedFile {
-    /// The name: `<kind>-<name>.yaml` in lower case.
+    /// The file name: `<kind>-<name>.yaml` in lower case.
     pub name: String,
-    /// The YAML, one document, ending with a newline.
+    /// The content: one YAML document, ending with a newline.
     pub text: String,
 }
 
-/// An object has no form in YAML.
+/// An object cannot be serialized as YAML.
 #[derive(Debug, thiserror::Error)]
 #[error("`{name}` cannot be written as YAML")]
 pub struct RenderError {
     /// The name of the file.
     pub name: String,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: RenderErrorSource,
 }
 
-/// Why an object has no form in YAML.
+/// The cause of a serialization failure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenderErrorSource {
-    /// It has no form in JSON either.
+    /// The object cannot be serialized as JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// The writer refused it.
+    /// The YAML serializer failed.
     #[error(transparent)]
     Yaml(#[from] serde_saphyr::SerializeError),
 }
 
-/// Writes the objects. One that both writers write is one file. An owner whose uid is not known is
-/// left out: no API server takes it.
+/// Renders the objects. An object that both writers apply becomes one file. Owner references with
+/// an unknown uid are omitted, because no API server accepts them.
 ///
 /// # Errors
-/// When an object has no form in YAML; no object of [`crate::desired_objects`] is such.
+/// Fails if an object cannot be serialized, which never happens for objects from
+/// [`crate::desired_objects`].
 pub fn render_objects(objects: &[DesiredObject]) -> Result<Vec<RenderedFile>, RenderError> {
     let mut files = BTreeMap::new();
     for object in objects {
@@ -64,11 +65,11 @@ pub fn render_objects(objects: &[DesiredObject]) -> Result<Vec<RenderedFile>, Re
     Ok(into_sorted_files(files))
 }
 
-/// Writes for every deployment the patch with its volumes, mounts and variables, for those who make
-/// the deployments themselves.
+/// Renders, for every deployment, a patch with its volumes, mounts and variables, for users who
+/// create the deployments themselves.
 ///
 /// # Errors
-/// When a patch has no form in YAML; no patch is such.
+/// Fails if a patch cannot be serialized, which never happens.
 pub fn render_deployment_patches(desired: &DesiredState) -> Result<Vec<RenderedFile>, RenderError> {
     let mut files = BTreeMap::new();
     for (deployment, patch) in deployment_patches(desired) {
@@ -102,7 +103,7 @@ fn to_yaml(object: &impl Serialize) -> Result<String, RenderErrorSource> {
     Ok(serde_saphyr::to_string(&value)?)
 }
 
-/// The object as a person reads it.
+/// Returns the object in its form for review.
 fn reviewable_json(object: &DesiredObject) -> Result<Value, RenderError> {
     let mut value = object.value.clone();
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -128,7 +129,7 @@ fn reviewable_json(object: &DesiredObject) -> Result<Value, RenderError> {
     Ok(value)
 }
 
-/// Strategic merge patches by deployment.
+/// Returns strategic merge patches, by deployment.
 fn deployment_patches(desired: &DesiredState) -> BTreeMap<&'static str, Value> {
     let mut deployments: BTreeMap<&'static str, DeploymentPatch> = BTreeMap::new();
     for wiring in &desired.credential_injections {
@@ -177,7 +178,7 @@ impl DeploymentPatch {
         if !self.volumes.is_empty() {
             pod.insert("volumes".to_owned(), json!(self.volumes));
         }
-        // By this label the operator finds the pods.
+        // The operator selects pods by this label.
         let labels = json!({HostedControlPlane::CONTROL_PLANE_LABEL: namespace});
         json!({
             "apiVersion": "apps/v1",

@@ -1,29 +1,31 @@
-//! Words and texts that others told, made fit to be shown: short, in one line, of known form.
+//! Sanitizing of names and texts from reports: single-line, bounded, and valid in conditions and
+//! events.
 
 use lanyard_vocabulary::{Hop, OutcomeCode};
 
-/// The hop of this name.
+/// Returns the hop of this name.
 pub(crate) fn parse_hop(name: &str) -> Option<Hop> {
     Hop::ALL.into_iter().find(|hop| hop.name() == name)
 }
 
-/// The code of this name.
+/// Returns the outcome code of this name.
 pub(crate) fn parse_outcome_code(name: &str) -> Option<OutcomeCode> {
     OutcomeCode::ALL.iter().copied().find(|code| code.name() == name)
 }
 
-/// The hop before another one.
+/// Returns the preceding hop.
 pub(crate) fn previous_hop(hop: Hop) -> Option<Hop> {
     Hop::ALL.into_iter().take_while(|it| *it < hop).last()
 }
 
-/// The hop after another one; the first, where none is.
+/// Returns the following hop; the first hop for `None`.
 pub(crate) fn next_hop(hop: Option<Hop>) -> Option<Hop> {
     Hop::ALL.into_iter().find(|it| hop.is_none_or(|hop| *it > hop))
 }
 
-/// The text in one line of at most so many bytes, without control characters. Annotations can be
-/// written by whoever may write pods, and the Kubernetes API bounds what a status and an event hold.
+/// Returns the text in one line of at most `most` bytes, without control characters. Any user who
+/// may write pods controls their annotations, and the Kubernetes API limits the texts of a status
+/// and an event.
 pub(crate) fn single_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     for word in text.split(|letter: char| letter.is_whitespace() || letter.is_control()) {
@@ -42,9 +44,10 @@ pub(crate) fn single_line(text: &str, most: usize) -> String {
     line
 }
 
-/// The word, if it can be the reason of a condition and of an event, or else `otherwise`.
+/// Returns `word` if it is a valid reason of a condition and of an event, or else `otherwise`.
 ///
-/// Source: the pattern of `reason` in `metav1.Condition`, narrowed to what an event takes too.
+/// Source: the pattern of `reason` in `metav1.Condition`, restricted to values that are also valid
+/// in an event.
 pub(crate) fn valid_reason_or(word: &str, otherwise: &str) -> String {
     let fits = word.len() <= MAX_REASON_LENGTH
         && word.starts_with(|letter: char| letter.is_ascii_alphabetic())

@@ -1,14 +1,13 @@
-//! Whether pods must start anew when the way of their credential changes, or reload by themselves.
+//! Decides whether a change of the credential restarts pods or whether processes reload the file.
 //!
-//! The file of a credential is named after the vault's secret. Another name is another path, which
-//! a process learns when it starts: it must start anew. Whatever else changes — the encoding, the
-//! vault, who reads it — comes to the same path, and every consumer watches its file: where volumes
-//! are read again it reloads, and nothing is restarted, least of all the API server with the plugin
-//! of its key. Where volumes stay as they were mounted nothing would ever reload, so everything
-//! starts anew.
+//! The credential file is named after the vault secret. A new name is a new path, which a process
+//! learns only at startup, so its pods must restart. All other changes (encoding, vault, vault
+//! reader) keep the path, and every consumer watches its file: with rotation enabled the process
+//! reloads the file and no pod restarts, in particular not the API server with its KMS plugin. With
+//! rotation disabled no volume is updated, so every change restarts the pods.
 //!
-//! In the reference a consumer starts anew only where its variables or configurations happen to
-//! change; the control plane operator, Cluster API and the storage drivers keep an old path.
+//! HyperShift restarts a consumer only if its variables or configurations happen to change: the
+//! control plane operator, Cluster API and the storage drivers keep using an old path.
 
 use aws_lc_rs::digest::{Context, SHA256};
 
@@ -19,11 +18,12 @@ use crate::objects::VolumeRefresh;
 #[cfg(test)]
 mod tests;
 
-/// Annotation of pod templates: the part of the mounted classes for which the pod starts anew.
+/// Annotation of pod templates: a hash of the fields of the mounted classes whose change restarts
+/// the pod.
 pub const CLASS_STAMP_ANNOTATION: &str = "lanyard.dev/class-stamp";
 
-/// The stamp of the classes that a pod mounts: a hash of the names of their files and, where
-/// volumes stay as they were mounted, of everything that the classes say.
+/// Returns the value of [`CLASS_STAMP_ANNOTATION`] for the classes that a pod mounts: a hash of the
+/// names of their files and, with rotation disabled, of the whole class specs.
 pub(crate) fn class_stamp(
     wirings: &[&CredentialInjection],
     desired: &DesiredState,

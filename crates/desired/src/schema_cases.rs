@@ -1,7 +1,8 @@
-//! The file of accepted and rejected hosted clusters, `conformance/cases/hosted_cluster.yaml`.
+//! The test cases of accepted and rejected HostedClusters in
+//! `conformance/cases/hosted_cluster.yaml`.
 //!
-//! Two judges read it: [`validate_schema`] with [`validate_update`], and a real API server with the
-//! definitions of `lanyard_api::definitions`. The form of the file is told at its beginning.
+//! Two validators run the cases: [`validate_schema`] with [`validate_update`], and a real API
+//! server with the CRDs of `lanyard_api::definitions`. The header of the file describes its format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,67 +20,67 @@ mod tests;
 pub use self::patch::JsonPointerPatchError;
 use self::patch::{JsonPointerPatch, expand_each};
 
-/// A HostedCluster, perhaps a change of it, and what becomes of it.
+/// A HostedCluster, an optional change of it, and the expected result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemaCase {
-    /// What the case says, in one sentence.
+    /// The name of the case: one sentence.
     pub name: String,
-    /// The object. Where there is a change, it is accepted.
+    /// The initial object. If the case has a change, the initial object must be accepted.
     pub initial: Value,
-    /// The object after the change, if there is one.
+    /// The object after the change, if the case has one.
     pub updated: Option<Value>,
-    /// What both judges say of the last of the two.
+    /// The result that both validators must return for the last object.
     pub expected: ExpectedValidation,
 }
 
-/// What a judge says.
+/// The expected result of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpectedValidation {
-    /// Nothing is wrong.
+    /// The object is accepted.
     Accepted,
-    /// Something is wrong.
+    /// The object is rejected.
     Rejected {
-        /// What the API server says, all of it among other things.
+        /// Messages that the API server must return; it may return more.
         server_messages: Vec<String>,
-        /// What we say, all of it among other things.
+        /// Messages that lanyard's validation must return; it may return more.
         lanyard_messages: Vec<String>,
     },
 }
 
-/// The file is not as it should be.
+/// The file of cases is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaCasesError {
-    /// It is not YAML of the form that its beginning tells.
+    /// The file is not YAML in the format that its header describes.
     #[error("the file of cases cannot be read")]
     Yaml(#[from] serde_saphyr::Error),
-    /// A case has another form.
+    /// A case has an invalid format.
     #[error("a case of `{topic}` cannot be read")]
     InvalidCase {
         /// The topic.
         topic: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// A base is not there, or comes of itself.
+    /// A base is missing, or is derived from itself.
     #[error("`{user}` begins with the base `{base}`, which there is not")]
     UnknownBase {
-        /// Who begins with it.
+        /// The case or base that refers to it.
         user: String,
-        /// Its name.
+        /// The name of the base.
         base: String,
     },
-    /// A place is not there.
+    /// A patch of a case cannot be applied.
     #[error("`{case}` cannot be made")]
     PatchFailed {
         /// The case.
         case: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: JsonPointerPatchError,
     },
-    /// A case says neither that it is accepted nor with which words it is rejected, or both.
+    /// A case has neither `accept` nor `reject`, or both.
     #[error("`{0}` needs either `accept: true` or `reject`")]
     MissingExpectation(String),
     /// Two cases have one name.
@@ -129,11 +130,11 @@ struct SchemaCaseSpec {
     update: Option<JsonPointerPatch>,
 }
 
-/// Reads the file.
+/// Parses the file of cases.
 ///
 /// # Errors
-/// When it has another form, when a change names a place that is not there, when a base is not
-/// there, and when two cases have one name.
+/// Fails if the format is invalid, if a change refers to a missing field, if a base is missing, and
+/// if two cases have the same name.
 pub fn parse_cases(text: &str) -> Result<Vec<SchemaCase>, SchemaCasesError> {
     let file: SchemaCaseFile = serde_saphyr::from_str(text)?;
     let mut cases: Vec<SchemaCase> = Vec::new();
@@ -151,8 +152,8 @@ pub fn parse_cases(text: &str) -> Result<Vec<SchemaCase>, SchemaCasesError> {
     }
 }
 
-/// What our own validation says of a HostedCluster, or of a change from `old` to it: nothing where it
-/// takes it.
+/// Returns the errors of lanyard's validation for a HostedCluster, or for a change from `old` to
+/// `new`; empty if it is accepted.
 pub fn validation_errors(old: Option<&Value>, new: &Value) -> Vec<String> {
     let read = |value: &Value| HostedCluster::deserialize(value).map_err(|error| error.to_string());
     let new = match read(new) {

@@ -1,37 +1,39 @@
-//! How the identities of a hosted cluster are, from what nodes and canaries told.
+//! The identity status of a hosted cluster, computed from the reports of nodes and canaries.
 //!
-//! Pure: [`identities_status`] folds what was [`IdentityStatusInputs`] to the status that
-//! [`HostedClusterIdentities`](lanyard_api::HostedClusterIdentities) holds, [`transitions`] says
-//! what is news in it, [`next_look`] when time alone changes it. Equal facts give equal bytes,
-//! whatever their order: times are carried over from the status as it stands, so a settled status
-//! is never written again.
+//! Pure functions: [`identities_status`] computes the status in
+//! [`HostedClusterIdentities`](lanyard_api::HostedClusterIdentities) from
+//! [`IdentityStatusInputs`], [`status_transitions`] returns the changes to report as events, and
+//! [`next_status_change_at`] returns the next time at which the status changes without a new
+//! report. Equal inputs in any order give equal bytes: times are copied from the stored status, so
+//! an unchanged status is never written again.
 //!
-//! # What an identity comes to
+//! # How the state of an identity is determined
 //!
-//! A pod **counts** if it is ready and not being deleted. One that began within the last two minutes
-//! does not count as long as it is silent, nor after its third restart. While no pod of a consumer
-//! counts and one is on its way (made within the last two minutes, silent so far, or still going),
-//! the identity stays as it stands, as long as its credential lasts and no other pod says that it is
-//! broken. So neither a rollout nor a crash loop makes the status flap. While a cluster ends and its
-//! pods are gone, what was known last stands.
+//! A pod **counts** if it is ready and not being deleted. A pod that started within the last two
+//! minutes does not count before its first report, nor after its third restart. While no pod of a
+//! consumer counts and one is starting or stopping (created within the last two minutes, without a
+//! report, or within its deletion grace period), the identity keeps its status, as long as its
+//! credential is valid and no other pod reports a failure. Rollouts and crash loops therefore do
+//! not make the status flap. While a cluster is being deleted and its pods are gone, identities
+//! keep their last status.
 //!
-//! | of a pod that counts | ready |
+//! | state of a pod that counts | `ready` |
 //! |---|---|
-//! | its class is gone | `False` at `spc` |
-//! | the node says what only somebody can mend ([`RecoveryMode::Never`](lanyard_vocabulary::RecoveryMode)) | `False` at the hop of the code, though the mounted credential may still serve: a pod that starts now gets none |
-//! | what it loaded has ended | `False` at `credential`, or at the hop that kept a newer one away |
-//! | its canary names a hop | `False` at that hop |
-//! | its canary came as far as canaries walk | `True`; with the node's code as the reason while something is wrong that may heal by itself, and with the canary's while a service throttles it |
-//! | its canary is throttled before it came so far, and the identity stands as `True` with the credential that it loaded | `True` still: a rollout in a storm takes nothing back |
-//! | the file is mounted, and no canary told more | `Unknown`, `NotProven` |
-//! | nothing is told | `Unknown`, `NotReported` |
+//! | its class does not exist | `False` at `spc` |
+//! | the node reports a failure that needs manual action ([`RecoveryMode::Never`](lanyard_vocabulary::RecoveryMode)) | `False` at the hop of the code, even if the mounted credential is still valid: a new pod gets none |
+//! | the loaded credential has expired | `False` at `credential`, or at the hop that prevented the renewal |
+//! | its canary reports a failed hop | `False` at that hop |
+//! | its canary has reached its final hop | `True`; the reason is the node's code during a failure that may recover by itself, and the canary's code while a service throttles it |
+//! | its canary is throttled before its final hop, and the identity is already `True` with the same credential | `True`: throttling during a rollout does not change the status |
+//! | the file is mounted, and no canary has reported further hops | `Unknown`, `NotProven` |
+//! | there is no report | `Unknown`, `NotReported` |
 //!
-//! Of several pods (a rollout, replicas, the two consumers of KMS) **the worst speaks**: `False`
-//! before `Unknown` before `True`, and of several that are broken the one that is broken first. The
-//! version and the stamps are those of the oldest credential among them, and the version is that of
-//! what is loaded: one that is mounted and not loaded yet does not count. A consumer none of whose
-//! pods counts is `Unknown`. The second consumer of KMS runs the canary of another identity; it
-//! vouches for its file only.
+//! Of several pods (a rollout, replicas, the two consumers of KMS) **the worst one decides**:
+//! `False` before `Unknown` before `True`, and of several broken pods the one with the earliest
+//! failed hop. Version and timestamps are those of the oldest credential in use; a mounted
+//! credential that is not loaded yet does not count. A consumer without pods that count is
+//! `Unknown`. The second consumer of KMS runs the canary of another component and proves only its
+//! file.
 
 mod conditions;
 mod credential;
@@ -59,22 +61,22 @@ pub use transitions::{EventType, StatusTransition, status_transitions};
 use crate::forecast::forecast_identity_renewal;
 use crate::report_text::single_line;
 
-/// `status` of a condition, and `ready` of an identity.
+/// The value `True` of a condition's `status` and of an identity's `ready`.
 pub const CONDITION_TRUE: &str = "True";
-/// The same.
+/// The value `False` of a condition's `status` and of an identity's `ready`.
 pub const CONDITION_FALSE: &str = "False";
-/// The same: nobody reported.
+/// The value `Unknown` of a condition's `status` and of an identity's `ready`.
 pub const CONDITION_UNKNOWN: &str = "Unknown";
-/// The reason where all is well.
+/// The reason for success.
 pub const REASON_AS_EXPECTED: &str = "AsExpected";
 
-/// The status of a hosted cluster's identities.
-pub fn identities_status(observed: &IdentityStatusInputs<'_>) -> HostedClusterIdentitiesStatus {
-    let identities: Vec<_> = reported_components(observed)
+/// Returns the identity status of a hosted cluster.
+pub fn identities_status(inputs: &IdentityStatusInputs<'_>) -> HostedClusterIdentitiesStatus {
+    let identities: Vec<_> = reported_components(inputs)
         .into_iter()
-        .map(|component| identity::identity_status(observed, component))
+        .map(|component| identity::identity_status(inputs, component))
         .collect();
-    let drift: Vec<_> = observed
+    let drift: Vec<_> = inputs
         .drift_findings
         .iter()
         .map(|finding| DriftStatus {
@@ -88,41 +90,41 @@ pub fn identities_status(observed: &IdentityStatusInputs<'_>) -> HostedClusterId
         })
         .take(MAX_DRIFT_ENTRIES)
         .collect();
-    let conditions = conditions::conditions(observed, &identities, &drift);
+    let conditions = conditions::conditions(inputs, &identities, &drift);
     HostedClusterIdentitiesStatus {
-        observed_generation: observed.generation,
+        observed_generation: inputs.generation,
         identities,
         conditions,
         drift,
     }
 }
 
-/// When the status changes though nobody reports anything new: a pod has settled, or a credential
-/// has come to the next moment of its forecast. Nothing where it does not.
+/// Returns the next time at which the status changes without a new report: a pod settles, or a
+/// credential reaches the next milestone of its forecast. `None` if there is no such time.
 pub fn next_status_change_at(
-    observed: &IdentityStatusInputs<'_>,
+    inputs: &IdentityStatusInputs<'_>,
     status: &HostedClusterIdentitiesStatus,
 ) -> Option<Timestamp> {
     let settled =
-        observed.pods.iter().filter_map(|pod| identity::check_pod_counts(observed, pod).err()?);
+        inputs.pods.iter().filter_map(|pod| identity::check_pod_counts(inputs, pod).err()?);
     let moments = status.identities.iter().filter_map(|identity| {
-        forecast_identity_renewal(identity, observed.renewal_policy, observed.now).next_change_at()
+        forecast_identity_renewal(identity, inputs.renewal_policy, inputs.now).next_change_at()
     });
-    settled.chain(moments).filter(|moment| *moment > observed.now).min()
+    settled.chain(moments).filter(|moment| *moment > inputs.now).min()
 }
 
-/// Whether a canary of the component says that its identity fails, whatever else is wrong with it.
+/// Returns whether a canary of the component reports a failure of its identity.
 pub(crate) fn canary_reports_failure(
-    observed: &IdentityStatusInputs<'_>,
+    inputs: &IdentityStatusInputs<'_>,
     component: Component,
 ) -> bool {
-    identity::canary_reports_failure(observed, component)
+    identity::canary_reports_failure(inputs, component)
 }
 
-/// The components that have an identity. Of a cluster that cannot be used, those that were told of
-/// before or whose class is there.
-fn reported_components(observed: &IdentityStatusInputs<'_>) -> Vec<Component> {
-    match observed.cluster {
+/// Returns the components that have an identity. For an invalid cluster: those in the previous
+/// status and those whose class exists.
+fn reported_components(inputs: &IdentityStatusInputs<'_>) -> Vec<Component> {
+    match inputs.cluster {
         ClusterValidation::Valid(cluster) => {
             cluster.running_components().map(|(component, _)| component).collect()
         }
@@ -130,8 +132,8 @@ fn reported_components(observed: &IdentityStatusInputs<'_>) -> Vec<Component> {
             .into_iter()
             .filter(|component| {
                 let class = component.definition().secret_provider_class;
-                let previous = observed.previous_status.map(|it| it.identities.as_slice());
-                observed.classes.contains(class) == Some(true)
+                let previous = inputs.previous_status.map(|it| it.identities.as_slice());
+                inputs.classes.contains(class) == Some(true)
                     || previous
                         .unwrap_or_default()
                         .iter()
@@ -141,7 +143,7 @@ fn reported_components(observed: &IdentityStatusInputs<'_>) -> Vec<Component> {
     }
 }
 
-/// The longest text of an identity, and the longest of an event.
+/// The maximum length of an identity's message.
 const MAX_MESSAGE_BYTES: usize = 1_000;
 const MAX_SUBJECT_BYTES: usize = 253;
 const MAX_DRIFT_ENTRIES: usize = 50;

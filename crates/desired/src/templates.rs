@@ -1,8 +1,8 @@
-//! How the components of a control plane run: the images, commands and places of their workloads.
+//! Workload templates: the images, commands and placement of the components of a control plane.
 //!
-//! Without a template a component is a canary: a small pod with the volumes, mounts, variables and
-//! configurations of the component, which keeps proving its identity. A template is a Deployment;
-//! what brings the identity is added to it.
+//! A component without a template runs as a canary: a small pod with the component's volumes,
+//! mounts, variables and configurations, which continuously proves the component's identity. A
+//! template is a Deployment; rendering adds the credential injection to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,7 +19,7 @@ pub(crate) mod reserved_names;
 #[cfg(test)]
 mod tests;
 
-/// How the components of a control plane run.
+/// The workload templates of a control plane's components.
 ///
 /// ```
 /// use lanyard_desired::templates::WorkloadTemplates;
@@ -28,68 +28,68 @@ mod tests;
 /// assert_eq!(templates.canary.image, "registry.example.com/lanyard:1");
 /// let problems = WorkloadTemplates::parse("canary: {imag: x, replicas: many}").unwrap_err();
 /// assert_eq!(problems.iter().count(), 2);
-/// # Ok::<(), lanyard_desired::Problems>(())
+/// # Ok::<(), lanyard_desired::ValidationProblems>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WorkloadTemplates {
-    /// How canaries run.
+    /// The settings of canaries.
     pub canary: CanaryTemplate,
-    /// Deployments of the components that are no canaries, by name, checked.
+    /// Validated Deployments of the components that do not run as canaries, by name.
     deployments: BTreeMap<String, Value>,
-    /// Deployments that somebody else makes.
+    /// The names of deployments that lanyard does not create (`without`).
     excluded_deployments: BTreeSet<String>,
-    /// The pod security standard of the namespace, where it is not that of the canaries.
+    /// The pod security standard of the namespace, if it differs from that of the canaries.
     pod_security: Option<String>,
 }
 
-/// How canaries run.
+/// The settings of canaries.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CanaryTemplate {
-    /// The image, which holds `lanyard`.
+    /// The image, which must contain `lanyard`.
     pub image: String,
-    /// The command; empty for the entry point of the image.
+    /// The command; if empty, the entry point of the image.
     pub command: Vec<String>,
-    /// `Always`, `IfNotPresent` or `Never`; nothing leaves it to the API server.
+    /// `Always`, `IfNotPresent` or `Never`; `None` uses the default of the API server.
     pub image_pull_policy: Option<String>,
-    /// The names of the Secrets with which the image is pulled.
+    /// The names of the image pull Secrets.
     pub image_pull_secrets: Vec<String>,
-    /// How often a canary makes its call, such as `60s`.
+    /// The interval between two calls of a canary, such as `60s`.
     pub interval: String,
-    /// How often it probes beyond the call, such as `10m`.
+    /// The interval between two runs of the additional probes, such as `10m`.
     pub probe_interval: String,
-    /// Where health and metrics are served, by canaries and by the plugins beside them: every
-    /// address of the pod, unless this is another one than the unspecified.
+    /// The address on which canaries and KMS plugins serve health and metrics. The unspecified
+    /// address means every address of the pod.
     pub metrics_address: IpAddr,
-    /// The port of health and metrics. In the network of the node each component has its own:
-    /// this one and its place in the order of the API.
+    /// The port of health and metrics. With `host_network`, each component has its own port: this
+    /// one plus the component's index in the order of the API.
     pub metrics_port: u16,
-    /// Whether pods are in the network of the node.
+    /// Whether pods use the network of the node.
     pub host_network: bool,
-    /// How many pods each component has.
+    /// The number of replicas of each component.
     pub replicas: u32,
-    /// What a component calls instead of what its role grants by the table, as `GET https://…`; an
-    /// empty text is no call.
+    /// The requests that replace the default proof call of a component, as `GET https://…`; an
+    /// empty string disables the call.
     pub calls: BTreeMap<Component, String>,
-    /// `resources` of the container.
+    /// The `resources` of the container.
     pub resources: Value,
-    /// Further variables of the container.
+    /// Additional environment variables of the container.
     pub env: Vec<Value>,
-    /// Further volumes of the pod.
+    /// Additional volumes of the pod.
     pub volumes: Vec<Value>,
-    /// Further mounts of the container.
+    /// Additional volume mounts of the container.
     pub volume_mounts: Vec<Value>,
     /// Labels of the pod.
     pub labels: BTreeMap<String, String>,
     /// Annotations of the pod.
     pub annotations: BTreeMap<String, String>,
-    /// Where the pod may run, as fields of its spec: node selector, tolerations, affinity, priority
-    /// class.
+    /// Scheduling fields of the pod spec: node selector, tolerations, affinity and priority class.
     pub placement: Map<String, Value>,
 }
 
 impl Default for CanaryTemplate {
-    /// The image has the version of this program and no registry: whoever deploys says where it is.
+    /// The default image has the version of this program and no registry, so a deployment must set
+    /// the registry.
     fn default() -> Self {
         Self {
             image: concat!("lanyard:", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -118,12 +118,13 @@ impl Default for CanaryTemplate {
 }
 
 impl CanaryTemplate {
-    /// The address of the pages, where it is a certain one. The kubelet has to ask there, too.
+    /// Returns the address of the HTTP endpoints, unless it is the unspecified address. The
+    /// kubelet's probes must use the same address.
     pub(crate) fn specific_metrics_address(&self) -> Option<IpAddr> {
         Some(self.metrics_address).filter(|address| !address.is_unspecified())
     }
 
-    /// A probe of a page.
+    /// Builds an HTTP probe.
     pub(crate) fn http_probe(&self, path: &str, port: u16) -> Value {
         let mut get = json!({"path": path, "port": port});
         if let Some(address) = self.specific_metrics_address() {
@@ -134,20 +135,20 @@ impl CanaryTemplate {
 }
 
 impl WorkloadTemplates {
-    /// Reads templates out of YAML or JSON.
+    /// Parses templates from YAML or JSON.
     ///
     /// # Errors
-    /// Every problem: fields that are not known or of another type, deployments that are not of a
-    /// component, containers that are missing, and volumes, mounts and variables that are taken.
+    /// Returns every problem: unknown fields, fields of another type, deployments that belong to no
+    /// component, missing containers, and volumes, mounts and variables with reserved names.
     pub fn parse(text: &str) -> Result<Self, ValidationProblems> {
         parse::parse_templates(text, Map::new())
     }
 
-    /// The same with these fields of `canary` in the place of those of the text, of its `calls` each
-    /// by itself: flags win over a file, and are held to the same rules.
+    /// Parses templates and replaces fields of `canary`; `calls` is merged entry by entry.
+    /// Command-line flags use this to override a file, and are validated by the same rules.
     ///
     /// # Errors
-    /// As [`WorkloadTemplates::parse`].
+    /// Fails in the cases of [`WorkloadTemplates::parse`].
     pub fn parse_with_canary_overrides(
         text: &str,
         canary: Map<String, Value>,
@@ -155,14 +156,14 @@ impl WorkloadTemplates {
         parse::parse_templates(text, canary)
     }
 
-    /// The template of a deployment, if it is no canary.
+    /// Returns the template of a deployment; `None` if it runs as a canary.
     pub fn deployment(&self, name: &str) -> Option<&Value> {
         self.deployments.get(name)
     }
 
-    /// What somebody should look at who gives no identity that reads the vault: the components that
-    /// make classes or nodes themselves are not told one. The reference refuses to make
-    /// `capi-provider` then.
+    /// Lints templates if no vault reader is configured: components that create
+    /// SecretProviderClasses or nodes themselves then lack its client id. HyperShift refuses to
+    /// create `capi-provider` in this case.
     pub fn lint_vault_reader(&self, reader: Option<EntraClientId>) -> ValidationProblems {
         let mut problems = ValidationProblems::default();
         let deployments = self.deployments.keys().filter(|_| reader.is_none());
@@ -172,7 +173,9 @@ impl WorkloadTemplates {
                 if variables.contains(VAULT_READER) {
                     problems.lint(
                         format!("deployments.{name}"),
-                        format!("`{container}` is not told {VAULT_READER}, the identity that reads the vault"),
+                        format!(
+                            "`{container}` lacks {VAULT_READER}, the identity that reads the vault"
+                        ),
                         "give --vault-reader",
                     );
                 }
@@ -181,12 +184,12 @@ impl WorkloadTemplates {
         problems
     }
 
-    /// Whether somebody else makes the deployment.
+    /// Returns whether lanyard does not create the deployment.
     pub fn is_excluded(&self, name: &str) -> bool {
         self.excluded_deployments.contains(name)
     }
 
-    /// The pod security standard that the workloads keep.
+    /// Returns the pod security standard of the workloads' namespace.
     pub fn pod_security(&self) -> &str {
         match &self.pod_security {
             Some(standard) => standard,

@@ -1,4 +1,4 @@
-//! The workloads of a control plane: a deployment for each row of the table of consumers.
+//! The workloads of a control plane: one Deployment for each row of the table of consumers.
 
 use std::collections::BTreeMap;
 
@@ -31,34 +31,34 @@ mod tests;
 use additions::DeploymentAdditions;
 pub use canary_call::CanaryCalls;
 
-/// The ServiceAccount of canaries, and the RoleBinding that gives it its rights.
+/// The name of the canaries' ServiceAccount and of its RoleBinding.
 pub const CANARY_SERVICE_ACCOUNT: &str = "lanyard-canary";
-/// The Service of the reference that leads the pods of a control plane to private vaults.
+/// HyperShift's Service that routes the pods of a control plane to private vaults.
 pub const PRIVATE_ROUTER_SERVICE: &str = "private-router";
-/// The ClusterRole with the rights of canaries: `get` of pods and `patch` of their status.
+/// The ClusterRole of the canaries: `get` of pods and `patch` of their status.
 pub const CANARY_CLUSTER_ROLE: &str = "lanyard-canary";
 
-/// Variable of the storage drivers: the path of their cloud configuration.
+/// Environment variable of the storage drivers: the path of their cloud configuration.
 pub(crate) const CREDENTIAL_FILE_VARIABLE: &str = "AZURE_CREDENTIAL_FILE";
-/// Variable of the reference's operators: the client id that reads the vault.
+/// Environment variable of HyperShift's operators: the client id that reads the vault.
 pub(crate) const VAULT_READER: &str = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID";
-/// Variable of the reference's operators: which service manages the management cluster.
+/// Environment variable of HyperShift's operators: the service that manages the management cluster.
 pub(crate) const MANAGED_SERVICE_VARIABLE: &str = "MANAGED_SERVICE";
 
-/// Where the plugins of the keys listen.
+/// The mount with the sockets of the KMS plugins.
 pub(crate) const KMS_SOCKET_MOUNT: CloudConfigMount =
     CloudConfigMount { volume: "kms-socket", directory: "/opt", file: "" };
-/// Where the API server reads which keys encrypt.
+/// The mount with the API server's `EncryptionConfiguration`.
 pub(crate) const ENCRYPTION_CONFIG_MOUNT: CloudConfigMount = CloudConfigMount {
     volume: ENCRYPTION_CONFIG_SECRET,
     directory: "/etc/kubernetes/secret-encryption",
     file: ENCRYPTION_CONFIG_KEY,
 };
-/// Annotation of the API server's pods: SHA-256 of the configuration with the keys.
+/// Annotation of the API server's pods: SHA-256 of the `EncryptionConfiguration`.
 const ENCRYPTION_CONFIG_HASH_ANNOTATION: &str =
     "kube-apiserver.hypershift.openshift.io/encryption-config-hash";
 
-/// What a deployment is made from.
+/// The inputs from which a deployment is rendered.
 #[derive(Clone, Copy)]
 struct WorkloadContext<'a> {
     cluster: &'a ValidatedHostedCluster,
@@ -67,7 +67,7 @@ struct WorkloadContext<'a> {
     encryption_config: Option<&'a Secret>,
 }
 
-/// The deployments, by name.
+/// Renders the deployments, by name.
 pub(crate) fn desired_workloads(
     cluster: &ValidatedHostedCluster,
     desired: &DesiredState,
@@ -78,7 +78,7 @@ pub(crate) fn desired_workloads(
     let mut deployments = BTreeMap::new();
     for wiring in &desired.credential_injections {
         let mut names = vec![wiring.consumer.deployment];
-        // The operators that render consumers run where there is a template for them.
+        // Operators that render consumers themselves run only if they have a template.
         let operators = wiring.variables.iter().map(|variable| variable.deployment);
         names.extend(operators.filter(|name| inputs.templates.deployment(name).is_some()));
         for name in names {
@@ -96,7 +96,7 @@ impl<'a> WorkloadContext<'a> {
         CanaryCalls { templates, private_router: *private_router }
     }
 
-    /// The deployment of this name: a template or a canary, and what brings the identities.
+    /// Renders the deployment of this name: a template or a canary, with the credential injections.
     fn deployment(self, name: &str) -> Value {
         let wirings: Vec<_> = self
             .desired
@@ -128,7 +128,7 @@ impl<'a> WorkloadContext<'a> {
         deployment
     }
 
-    /// Name, place and labels.
+    /// Sets name, namespace and labels.
     fn set_metadata(self, deployment: &mut Value, name: &str, own: Option<&CredentialInjection>) {
         deployment["apiVersion"] = json!("apps/v1");
         deployment["kind"] = json!("Deployment");
@@ -143,7 +143,7 @@ impl<'a> WorkloadContext<'a> {
         }
     }
 
-    /// What makes pods start anew when it changes.
+    /// Sets the annotations whose change restarts the pods.
     fn set_rollout_annotations(self, deployment: &mut Value, wirings: &[&CredentialInjection]) {
         let hash = self.config_hash(deployment);
         let annotations = &mut deployment["spec"]["template"]["metadata"]["annotations"];
@@ -160,8 +160,8 @@ impl<'a> WorkloadContext<'a> {
     }
 }
 
-/// The wiring of the component that the deployment runs; others may mount their credential there,
-/// too.
+/// Returns the credential injection of the component that the deployment runs. Other components'
+/// credentials may be mounted in the deployment, too.
 fn own_injection<'a>(
     wirings: &[&'a CredentialInjection],
     name: &str,
@@ -172,17 +172,17 @@ fn own_injection<'a>(
     wirings.iter().find(is_own).copied()
 }
 
-/// Whether the consumer is the plugin of a key, which runs beside the API server.
+/// Returns whether the consumer is a KMS plugin, which runs as a sidecar of the API server.
 fn is_key_plugin(consumer: &Consumer) -> bool {
     consumer.container == KeyRole::Active.container_name()
 }
 
-/// The container in which a canary stands for the component.
+/// Returns the container that a canary replaces.
 fn main_container(consumer: &Consumer) -> &'static str {
     if is_key_plugin(consumer) { consumer.deployment } else { consumer.container }
 }
 
-/// The Secret with a consumer's cloud configuration, and where the consumer finds it.
+/// Returns the Secret with a consumer's cloud configuration and its mount in the consumer.
 pub(crate) fn cloud_config_mount(consumer: &Consumer) -> Option<(&'static str, CloudConfigMount)> {
     match consumer.path_source {
         CredentialPathSource::CloudConfig { secret, mount }

@@ -1,8 +1,7 @@
-//! The local certificate authority that the interception of TLS rests on.
+//! The local certificate authority for TLS interception.
 //!
-//! It can sign for the names of Azure and for nothing else, so that trusting it is no liability.
-//! Clients check these certificates by their own clock, not by the emulator's: validity follows
-//! the system clock, whatever clock the world runs on.
+//! It can sign only names of Azure, so that trusting it is safe. Clients check these certificates against
+//! their own clock: the validity follows the system clock, whatever clock the emulator uses.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,25 +26,25 @@ use crate::hosts;
 use crate::identity_binding::is_proxy_server_name;
 use crate::keys::RedactedText;
 
-/// Apple's platforms refuse leaves that live longer than 398 days.
+/// Apple's platforms reject leaf certificates with a validity of more than 398 days.
 const LEAF_DAYS: i64 = 396;
-/// How many leaves are kept: vault names are without number, and a leaf is made at once.
+/// The maximum number of cached leaves: vault names are unbounded, and creating a leaf is fast.
 const MAX_CACHED_LEAVES: usize = 1_000;
 const AUTHORITY_DAYS: i64 = 3_650;
 const AUTHORITY_COMMON_NAME: &str = "lanyard local Azure, name-constrained";
 
-/// The authority as the state file holds it.
+/// The authority in the state file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StoredAuthority {
     certificate_pem: String,
     key_pem: RedactedText,
 }
 
-/// The local authority could not be made or read.
+/// Errors of creating or loading the local authority.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
-    /// A key or a certificate could not be made.
+    /// A key or a certificate could not be created.
     #[error("a certificate of the local authority could not be made")]
     Certificate(#[source] rcgen::Error),
     /// The certificate or its private key is not PEM.
@@ -54,19 +53,19 @@ pub enum AuthorityError {
     /// The certificate or its private key could not be parsed.
     #[error("the certificate or the key of the local authority could not be parsed")]
     Parse(#[source] rcgen::Error),
-    /// The certificate is not that of a certificate authority.
+    /// The certificate is not a CA certificate.
     #[error("the certificate is not that of a certificate authority")]
     NotACertificateAuthority,
-    /// The private key is not the one that the certificate names.
+    /// The private key does not match the certificate.
     #[error("the private key does not belong to the certificate of the local authority")]
     KeyMismatch,
-    /// TLS does not take the key of a certificate.
+    /// TLS does not support the certificate's key.
     #[error("TLS does not take the key of a certificate of the local authority")]
     UnsupportedKey(#[source] rustls::Error),
 }
 
 impl AuthorityError {
-    /// What to do about it.
+    /// Advises how to fix the error.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Pem(_) | Self::Parse(_) | Self::NotACertificateAuthority | Self::KeyMismatch => {
@@ -79,7 +78,7 @@ impl AuthorityError {
         }
     }
 
-    /// Whether the certificate or the key that was given is at fault.
+    /// Whether the caller's certificate or key is invalid.
     pub(crate) const fn is_invalid_input(&self) -> bool {
         self.hint().is_some()
     }
@@ -91,7 +90,7 @@ impl From<rcgen::Error> for AuthorityError {
     }
 }
 
-/// The local certificate authority, with a leaf for every name that was asked for.
+/// The local certificate authority, with its cached leaf certificates.
 pub(crate) struct LocalAuthority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -107,7 +106,7 @@ impl fmt::Debug for LocalAuthority {
 }
 
 impl LocalAuthority {
-    /// A new authority with a key of its own.
+    /// Generates an authority with a new key.
     pub(crate) fn generate() -> Result<Self, AuthorityError> {
         let clock = SystemClock::new();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
@@ -124,8 +123,8 @@ impl LocalAuthority {
         Ok(Self { issuer, certificate, stored, clock, cached_leaves: Mutex::default() })
     }
 
-    /// The authority of a certificate and its private key, both PEM. The certificate need not be
-    /// constrained to the names of Azure; leaves are for these names alone all the same.
+    /// Loads an authority from a certificate and its private key in PEM. The certificate may lack name
+    /// constraints; leaves are still issued for names of Azure only.
     pub(crate) fn from_pem(
         certificate_pem: String,
         key_pem: RedactedText,
@@ -133,7 +132,7 @@ impl LocalAuthority {
         Self::from_stored(StoredAuthority { certificate_pem, key_pem })
     }
 
-    /// The authority of a state file.
+    /// Loads the authority of a state file.
     pub(crate) fn from_stored(stored: StoredAuthority) -> Result<Self, AuthorityError> {
         let certificate = CertificateDer::from_pem_slice(stored.certificate_pem.as_bytes())
             .map_err(AuthorityError::Pem)?;
@@ -146,12 +145,12 @@ impl LocalAuthority {
         Ok(Self { issuer, certificate, stored, clock, cached_leaves: Mutex::default() })
     }
 
-    /// The authority for the state file.
+    /// The authority in the form of the state file.
     pub(crate) fn stored_form(&self) -> &StoredAuthority {
         &self.stored
     }
 
-    /// The certificate that clients have to trust, PEM.
+    /// The certificate that clients have to trust, in PEM.
     pub(crate) fn certificate_pem(&self) -> &str {
         &self.stored.certificate_pem
     }
@@ -184,8 +183,7 @@ impl LocalAuthority {
 }
 
 impl ResolvesServerCert for LocalAuthority {
-    /// The leaf of the name that the client asks for, if it is a name of Azure or of the token
-    /// proxy of a cluster.
+    /// The leaf for the client's server name, if it is a name of Azure or of a cluster's token proxy.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let host = hello.server_name()?.to_ascii_lowercase();
         let is_ours = hosts::endpoint_of_host(&host).is_some() || is_proxy_server_name(&host);
@@ -193,7 +191,7 @@ impl ResolvesServerCert for LocalAuthority {
     }
 }
 
-/// Fails unless the certificate is that of an authority and names this key.
+/// Checks that the certificate is a CA certificate and matches the key.
 fn check_authority_key_pair(
     certificate: &CertificateDer<'_>,
     key: &KeyPair,
@@ -220,7 +218,7 @@ fn constrained_authority_params() -> CertificateParams {
             .into_iter()
             .map(|suffix| GeneralSubtree::DnsName(suffix.to_owned()))
             .collect(),
-        // Names of other kinds are not touched by what is permitted for DNS names.
+        // Permitted DNS names do not restrict names of other types.
         excluded_subtrees: vec![
             GeneralSubtree::IpAddress(CidrSubnet::V4([0; 4], [0; 4])),
             GeneralSubtree::IpAddress(CidrSubnet::V6([0; 16], [0; 16])),
@@ -268,7 +266,7 @@ mod tests {
         }
     }
 
-    /// As Helm's `genCA` makes one: without name constraints.
+    /// An authority as Helm's `genCA` creates it: without name constraints.
     fn unconstrained_authority_pem() -> (String, RedactedText) {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         let mut params = CertificateParams::default();

@@ -1,10 +1,10 @@
 //! Role-based access control of both planes: deny by default.
 //!
-//! A request is granted when one of the caller's role assignments at the scope of the request, or
-//! above it, has a role whose (data) actions cover the action and whose not-actions do not. The
-//! reference is Azure RBAC, "How Azure RBAC determines if a user has access to a resource".
-//! Deny assignments, groups and conditions are not modelled; an assignment with a condition is
-//! refused when it is written, so none is ever granted more than it says.
+//! A request is granted if one of the caller's role assignments at the request's scope, or above it, has a
+//! role whose (data) actions cover the action and whose not-actions do not. The reference is Azure RBAC, "How
+//! Azure RBAC determines if a user has access to a resource". Deny assignments, groups and conditions are not
+//! implemented; writing an assignment with a condition is rejected, so that no assignment grants more than
+//! intended.
 
 mod access_scope;
 mod explain;
@@ -22,22 +22,22 @@ pub(crate) use access_scope::{AccessScope, ParseAccessScopeError};
 pub(crate) use explain::{AccessExplanation, NearestMiss};
 pub(crate) use roles::{RoleCatalog, RoleDefinition};
 
-/// Which of a role's two lists an action is looked up in.
+/// The list of a role that an action is checked against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ActionPlane {
     /// Azure Resource Manager: `actions`.
     Control,
-    /// The services themselves: `dataActions`.
+    /// The services' data planes: `dataActions`.
     Data,
 }
 
-/// A role given to a principal at a scope.
+/// The assignment of a role to a principal at a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RoleAssignment {
     /// The name: a GUID, unique in the tenant.
     pub(crate) name: Uuid,
-    /// Where the role holds, with everything below.
+    /// The scope, which includes everything below it.
     pub(crate) scope: AccessScope,
     /// The role.
     #[serde(with = "role_id")]
@@ -46,20 +46,20 @@ pub(crate) struct RoleAssignment {
     pub(crate) principal_id: Uuid,
     /// `ServicePrincipal`, `User` or `Group`.
     pub(crate) principal_type: String,
-    /// The description, if the creator gave one.
+    /// The description, if present.
     pub(crate) description: Option<String>,
-    /// When the assignment was made.
+    /// When the assignment was created.
     pub(crate) created_on: Timestamp,
 }
 
 impl RoleAssignment {
-    /// The id of the assignment as a resource.
+    /// The resource id of the assignment.
     pub(crate) fn id(&self) -> String {
         self.scope.extension_resource_id("Microsoft.Authorization/roleAssignments", self.name)
     }
 }
 
-/// A question: may this principal do this, here?
+/// An access request: whether a principal may perform an action at a scope.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AccessRequest<'a> {
     /// The object id of the caller.
@@ -68,43 +68,43 @@ pub(crate) struct AccessRequest<'a> {
     pub(crate) plane: ActionPlane,
     /// The action, such as `Microsoft.Network/virtualNetworks/read`.
     pub(crate) action: &'a str,
-    /// What the action is done to.
+    /// The scope of the action.
     pub(crate) scope: &'a AccessScope,
 }
 
-/// Why an assignment was not taken.
+/// Errors of creating a role assignment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AssignError {
-    /// There is no such role definition.
+    /// The role definition does not exist.
     #[error("the role definition `{role}` does not exist")]
     RoleUnknown {
-        /// The id that names nothing.
+        /// The unknown id.
         role: Uuid,
     },
-    /// The principal already holds the role at the scope, under another name.
+    /// The principal already has the role at the scope, by another assignment.
     #[error("the role is already assigned by `{existing}`")]
     AlreadyAssigned {
-        /// The name of the assignment that says the same.
+        /// The name of the existing assignment.
         existing: Uuid,
     },
-    /// The name is taken by an assignment with other content.
+    /// An assignment of this name with different content exists.
     #[error("the assignment `{name}` exists with another scope, role or principal")]
     UpdateNotPermitted {
-        /// The name that is taken.
+        /// The name of the assignment.
         name: Uuid,
     },
 }
 
-/// Whether an assignment was new.
+/// The result of creating a role assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AssignOutcome {
-    /// It was made.
+    /// The assignment was created.
     Created,
-    /// The same assignment existed under the same name.
+    /// An identical assignment already existed.
     Unchanged,
 }
 
-/// The role assignments of the world, indexed by principal.
+/// The role assignments, indexed by principal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<RoleAssignment>", into = "Vec<RoleAssignment>")]
 pub(crate) struct Authorization {
@@ -112,13 +112,13 @@ pub(crate) struct Authorization {
     by_principal: HashMap<Uuid, PrincipalAssignments>,
 }
 
-/// Where the assignments of one principal are.
+/// The assignments of one principal, as indices.
 #[derive(Debug, Clone, Default)]
 struct PrincipalAssignments {
-    /// All of them, oldest first.
+    /// All indices, oldest first.
     indices: Vec<usize>,
-    /// By scope in lower case: a decision looks up the scope of the request and those above it,
-    /// so that its cost does not grow with the number of assignments.
+    /// By lower-case scope: a decision looks up the request's scope and its ancestors, so that its cost does
+    /// not grow with the number of assignments.
     indices_by_scope: HashMap<String, Vec<usize>>,
 }
 
@@ -160,7 +160,7 @@ impl Authorization {
         Ok(AssignOutcome::Created)
     }
 
-    /// Removes the assignments that `condemned` picks and returns them.
+    /// Removes the assignments that `condemned` selects and returns them.
     pub(crate) fn revoke(
         &mut self,
         condemned: impl FnMut(&mut RoleAssignment) -> bool,
@@ -186,7 +186,7 @@ impl Authorization {
         places.iter().filter_map(|at| self.assignments.get(*at))
     }
 
-    /// The assignment that grants the request, or why none does.
+    /// Returns the assignment that grants the request, or the nearest miss.
     pub(crate) fn decide_access(
         &self,
         request: AccessRequest<'_>,
@@ -202,7 +202,7 @@ impl Authorization {
             .ok_or_else(|| explain::find_nearest_miss(self, request, &action))
     }
 
-    /// The assignments of a principal that hold at a scope.
+    /// The assignments of a principal at a scope or above it.
     fn assignments_effective_at(
         &self,
         principal_id: Uuid,
@@ -216,7 +216,7 @@ impl Authorization {
             .filter_map(|at| self.assignments.get(*at))
     }
 
-    /// The decision on a request in words, with the assignment or the miss behind it.
+    /// Explains the decision on a request, with the decisive assignment or the nearest miss.
     pub(crate) fn explain_decision(&self, request: AccessRequest<'_>) -> AccessExplanation {
         AccessExplanation::of(request, &self.decide_access(request))
     }
@@ -242,7 +242,7 @@ fn index_by_principal(assignments: &[RoleAssignment]) -> HashMap<Uuid, Principal
     places
 }
 
-/// Role ids as plain GUIDs in a snapshot.
+/// Serializes role ids as plain GUIDs.
 mod role_id {
     use lanyard_vocabulary::RoleDefinitionId;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,7 +1,7 @@
-//! The world: everything that the emulator knows, as plain data.
+//! The emulated Azure state, as plain data.
 //!
-//! A service is a function from world, request and time to a reply. The state file is this type as
-//! JSON, keys included.
+//! A service is a function of state, request and time that returns a reply. The state file is this type as
+//! JSON, including keys.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,30 +16,30 @@ use crate::services::imds::ImdsState;
 use crate::services::keyvault::VaultStore;
 use crate::token::TokenPolicy;
 
-/// Everything that the emulator knows.
+/// The complete emulated Azure state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct AzureState {
-    /// The plan that it was made from; nothing if from none.
+    /// The fingerprint of the seed plan; `None` without a plan.
     pub(crate) plan: Option<SeedPlanFingerprint>,
-    /// Tenants, principals, federated credentials, trusted issuers.
+    /// Tenants, principals, federated credentials and trusted issuers.
     pub(crate) directory: EntraDirectory,
-    /// Who may stand for an identity through the token proxy of a cluster.
+    /// The service accounts that may use an identity through a cluster's token proxy.
     pub(crate) bindings: Vec<IdentityBinding>,
-    /// The time.
+    /// The offset of the emulated time.
     pub(crate) clock: ClockOffset,
-    /// How long tokens live.
+    /// The lifetimes of tokens.
     pub(crate) tokens: TokenPolicy,
     /// Role definitions and assignments.
     pub(crate) authorization: Authorization,
-    /// What Azure Resource Manager stores.
+    /// The stored ARM resources.
     pub(crate) resources: ArmResourceStore,
     /// The content of the vaults.
     pub(crate) vaults: VaultStore,
-    /// Which identities the metadata service answers for.
+    /// The identities of the metadata service.
     pub(crate) imds: ImdsState,
-    /// Who holds what, for rotation and drills.
+    /// The identities of the components, for rotation and fault plans.
     pub(crate) roster: IdentityRegistry,
-    /// Faults to inject.
+    /// The injected faults.
     pub(crate) faults: FaultRules,
 }

@@ -1,4 +1,4 @@
-//! Certificates of the world: validity on the emulator's clock, and self-signed signing keys.
+//! Helpers for certificates: validity on the emulator's clock, and self-signed signing certificates.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use base64::Engine;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use crate::directory::Tenant;
 use crate::keys::RsaKey;
 
-/// A certificate could not be made.
+/// A certificate could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate of `{name}` could not be made")]
 pub(crate) struct TenantCertificateError {
-    /// The common name that it was for.
+    /// The common name of the certificate.
     pub(crate) name: String,
-    /// What went wrong.
+    /// The cause.
     #[source]
     pub(crate) source: rcgen::Error,
 }
@@ -33,7 +33,7 @@ pub(crate) fn set_validity(params: &mut CertificateParams, from: Timestamp, unti
     params.not_after = moment(until);
 }
 
-/// `time` moved by whole days; it stays where it is at the ends of time.
+/// `time` moved by whole days; unchanged beyond the range of [`Timestamp`].
 pub(crate) fn days_after(time: Timestamp, days: i64) -> Timestamp {
     time.checked_add(Span::new().hours(days * 24)).unwrap_or(time)
 }
@@ -45,7 +45,7 @@ pub(crate) fn common_name(name: &str) -> DistinguishedName {
     subject
 }
 
-/// The key pair that rcgen signs with.
+/// Converts a key to a key pair of rcgen.
 pub(crate) fn rcgen_key_pair(key: &RsaKey) -> Result<rcgen::KeyPair, rcgen::Error> {
     let der = PrivatePkcs8KeyDer::from(key.pkcs8());
     rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_RSA_SHA256)
@@ -62,14 +62,14 @@ pub(crate) fn sha256_thumbprint(certificate: &[u8]) -> Vec<u8> {
 }
 
 impl Tenant {
-    /// A tenant whose tokens `key` signs, with the self-signed certificate that its JWKS shows.
+    /// Creates a tenant that signs tokens with `key`, with the self-signed certificate for its JWKS.
     pub(crate) fn new(
         id: EntraTenantId,
         domains: Vec<String>,
         key: RsaKey,
         now: Timestamp,
     ) -> Result<Self, TenantCertificateError> {
-        // As Entra names the certificates of its own keys.
+        // The name in the certificates of Entra's own keys.
         const NAME: &str = "accounts.accesscontrol.windows.net";
         let failed = |source| TenantCertificateError { name: NAME.to_owned(), source };
         let mut params = CertificateParams::default();

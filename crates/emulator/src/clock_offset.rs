@@ -1,22 +1,22 @@
-//! The time of the world: the clock that the emulator was started with, moved or stopped.
+//! The emulated time: the emulator's clock with an offset, or stopped.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// How the time of the world differs from the clock. Clients keep their own time: a world that is
-/// far ahead issues tokens that they take for tokens of the future.
+/// The difference between emulated time and clock. Clients use their own clock: if the emulated time is far
+/// ahead, they see tokens from the future.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ClockOffset {
-    /// How far the world is ahead of the clock, in milliseconds.
+    /// How far the emulated time is ahead of the clock, in milliseconds.
     ahead_milliseconds: i64,
-    /// When the world stands still.
+    /// The emulated time at which the clock was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stopped_at: Option<Timestamp>,
 }
 
 impl ClockOffset {
-    /// The time of the world when the clock says `clock`.
+    /// The emulated time at clock time `clock`.
     pub(crate) fn emulated_time(self, clock: Timestamp) -> Timestamp {
         self.stopped_at.unwrap_or_else(|| {
             let ahead = SignedDuration::from_millis(self.ahead_milliseconds);
@@ -24,18 +24,18 @@ impl ClockOffset {
         })
     }
 
-    /// Whether the world stands still.
+    /// Whether the emulated time is stopped.
     pub(crate) const fn is_stopped(self) -> bool {
         self.stopped_at.is_some()
     }
 
-    /// How far the world is ahead.
+    /// How far the emulated time is ahead, in milliseconds.
     pub(crate) const fn ahead_milliseconds(self) -> i64 {
         self.ahead_milliseconds
     }
 
-    /// Moves the world on; nothing where that is more than a hundred years from the clock, so that
-    /// every sum of times that is made later has room.
+    /// Advances the emulated time. Returns `None` if the offset would exceed a hundred years, so that later
+    /// sums of times cannot overflow.
     pub(crate) fn advance_by(self, by: SignedDuration) -> Option<Self> {
         let millis = i64::try_from(by.as_millis()).ok()?;
         let stopped_at = match self.stopped_at {
@@ -49,12 +49,12 @@ impl ClockOffset {
         Some(Self { ahead_milliseconds, stopped_at })
     }
 
-    /// The world stands still from `now` on, which is its own time.
+    /// Stops the emulated time at `now`, which is emulated time.
     pub(crate) fn stop_at(self, now: Timestamp) -> Self {
         Self { stopped_at: Some(self.stopped_at.unwrap_or(now)), ..self }
     }
 
-    /// The world goes on from where it stood. `clock` is what the clock says.
+    /// Resumes the emulated time from where it stopped, at clock time `clock`.
     pub(crate) fn resume_from(self, clock: Timestamp) -> Self {
         match self.stopped_at {
             None => self,

@@ -1,8 +1,7 @@
-//! The directory: tenants, principals with their credentials, and the issuers that the world knows.
+//! The directory: tenants, principals with their credentials, and trusted issuers.
 //!
-//! One [`Principal`] stands for an application with its service principal, or for a user-assigned
-//! identity. The ids of the two objects of an application stay apart: clients look one up by the
-//! other.
+//! A [`Principal`] is an application with its service principal, or a user-assigned identity. The two objects
+//! of an application have separate ids, because clients look up one by the other.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +13,17 @@ use uuid::Uuid;
 use crate::keys::{RedactedText, RsaKey};
 use crate::published_key::RsaPublicJwk;
 
-/// Everything that Entra knows.
+/// The directory of Entra.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct EntraDirectory {
-    /// The tenants, with the keys that sign their tokens.
+    /// The tenants with their signing keys.
     pub(crate) tenants: Vec<Tenant>,
     /// The principals.
     pub(crate) principals: Vec<Principal>,
-    /// Certificate authorities that subject-name-issuer trust can name.
+    /// Certificate authorities for subject name and issuer (SNI) authentication.
     pub(crate) authorities: BTreeMap<String, CertificateAuthority>,
-    /// Issuers of foreign tokens by their exact `iss`: what their discovery documents would say.
+    /// Trusted token issuers by their exact `iss`, with the content of their discovery documents.
     pub(crate) issuers: BTreeMap<String, TrustedIssuer>,
 }
 
@@ -33,18 +32,18 @@ pub(crate) struct EntraDirectory {
 pub(crate) struct Tenant {
     /// The directory id.
     pub(crate) id: EntraTenantId,
-    /// Domain names that stand for it.
+    /// The domain names of the tenant.
     #[serde(default)]
     pub(crate) domains: Vec<String>,
     /// The `kid` of its signing key.
     pub(crate) key_id: String,
     /// The key that signs its tokens.
     pub(crate) key: RsaKey,
-    /// The self-signed certificate of that key, DER, as the JWKS publishes it.
+    /// The self-signed certificate of the key in DER, which the JWKS contains.
     pub(crate) certificate: Vec<u8>,
 }
 
-/// What kind of object a principal is.
+/// The kind of a principal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "type")]
 pub(crate) enum PrincipalKind {
@@ -55,7 +54,7 @@ pub(crate) enum PrincipalKind {
     },
     /// A user-assigned managed identity.
     ManagedIdentity {
-        /// The id of its Azure resource.
+        /// The ARM resource id.
         resource_id: ArmResourceId,
     },
 }
@@ -63,7 +62,8 @@ pub(crate) enum PrincipalKind {
 /// An identity that can obtain tokens.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Principal {
-    /// The object id of the service principal: `oid` of its tokens, and what roles are assigned to.
+    /// The object id of the service principal: the `oid` of its tokens, and the principal id of role
+    /// assignments.
     pub(crate) object_id: Uuid,
     /// The application id.
     pub(crate) client_id: EntraClientId,
@@ -71,9 +71,9 @@ pub(crate) struct Principal {
     pub(crate) tenant: EntraTenantId,
     /// The display name.
     pub(crate) display_name: String,
-    /// Whether it may obtain tokens.
+    /// Whether the principal may obtain tokens.
     pub(crate) enabled: bool,
-    /// What kind of object it is.
+    /// The kind of the principal.
     pub(crate) kind: PrincipalKind,
     /// Client secrets.
     #[serde(default)]
@@ -81,7 +81,7 @@ pub(crate) struct Principal {
     /// Registered certificates.
     #[serde(default)]
     pub(crate) certificates: Vec<KeyCredential>,
-    /// Trust in every certificate of one subject from one authority (the chain must be sent).
+    /// Subject name and issuer trust: any certificate of one subject from one authority (requires the chain).
     #[serde(default)]
     pub(crate) subject_name_issuer: Option<SubjectNameIssuer>,
     /// Federated credentials.
@@ -94,16 +94,16 @@ pub(crate) struct Principal {
 pub(crate) struct ClientSecret {
     /// The secret.
     pub(crate) text: RedactedText,
-    /// When it ends.
+    /// When the secret expires.
     pub(crate) expires: Timestamp,
 }
 
 /// A certificate that is registered with an application.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct KeyCredential {
-    /// The certificate, DER.
+    /// The certificate in DER.
     pub(crate) certificate: Vec<u8>,
-    /// When the registration ends.
+    /// When the registration expires.
     pub(crate) expires: Timestamp,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct SubjectNameIssuer {
     pub(crate) authority: String,
 }
 
-/// A federated credential: a foreign token that may stand for this principal.
+/// A federated credential: tokens of another issuer that authenticate this principal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FederatedCredential {
     /// The name, unique within the principal.
@@ -129,28 +129,27 @@ pub(crate) struct FederatedCredential {
     pub(crate) audiences: Vec<String>,
 }
 
-/// A certificate authority of the world, such as the one of the MSI data plane.
+/// A certificate authority, for example that of the MSI data plane.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CertificateAuthority {
-    /// Its certificate, DER.
+    /// The certificate in DER.
     pub(crate) certificate: Vec<u8>,
     /// Its key.
     pub(crate) key: RsaKey,
 }
 
-/// An issuer of foreign tokens, with the keys that its `jwks_uri` would publish.
+/// An issuer of federated tokens, with the keys of its `jwks_uri`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct TrustedIssuer {
-    /// The keys that this world signs with, by `kid`.
+    /// Key pairs of an emulated issuer, by `kid`.
     pub(crate) keys: BTreeMap<String, RsaKey>,
-    /// The keys of an issuer outside this world, by `kid`.
+    /// Public keys of an external issuer, by `kid`.
     #[serde(default)]
     pub(crate) published: BTreeMap<String, RsaPublicJwk>,
 }
 
 impl TrustedIssuer {
-    /// The public key that verifies a token with this `kid`, as `RSAPublicKey` DER. Without one,
-    /// the only key that there is.
+    /// The public key with this `kid`, as `RSAPublicKey` DER. Without a `kid`, the issuer's only key.
     pub(crate) fn public_der(&self, kid: Option<&str>) -> Option<Vec<u8>> {
         let own = self.keys.iter().map(|(known, key)| (known, key.public_der().ok()));
         let others = self.published.iter().map(|(known, key)| (known, key.public_der()));
@@ -164,7 +163,7 @@ impl TrustedIssuer {
 }
 
 impl EntraDirectory {
-    /// The tenant with this id or domain name, in any case.
+    /// Finds a tenant by id or domain name, ignoring case.
     pub(crate) fn tenant(&self, name: &str) -> Option<&Tenant> {
         self.tenants.iter().find(|tenant| {
             tenant.id.as_str().eq_ignore_ascii_case(name)
@@ -177,7 +176,7 @@ impl EntraDirectory {
         self.principals.iter().find(|principal| principal.client_id == client)
     }
 
-    /// The principal with this client id, to change.
+    /// Like [`Self::by_client_id`], mutable.
     pub(crate) fn by_client_id_mut(&mut self, client: EntraClientId) -> Option<&mut Principal> {
         self.principals.iter_mut().find(|principal| principal.client_id == client)
     }
@@ -192,7 +191,7 @@ impl EntraDirectory {
         self.principals.iter().find(|principal| principal.resource_id() == Some(resource))
     }
 
-    /// The managed identity of an Azure resource, to change.
+    /// Like [`Self::by_resource_id`], mutable.
     pub(crate) fn by_resource_id_mut(
         &mut self,
         resource: &ArmResourceId,
@@ -202,7 +201,7 @@ impl EntraDirectory {
 }
 
 impl Principal {
-    /// The Azure resource of a managed identity.
+    /// The ARM resource of a managed identity.
     pub(crate) fn resource_id(&self) -> Option<&ArmResourceId> {
         match &self.kind {
             PrincipalKind::ManagedIdentity { resource_id } => Some(resource_id),

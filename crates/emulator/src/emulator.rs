@@ -1,4 +1,4 @@
-//! Starting, reaching and stopping an emulator.
+//! Starts, changes and stops an emulator.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use crate::services::imds::ImdsMachine;
 use crate::state_store::{StateStore, StateStoreError};
 use crate::token::TokenPolicy;
 
-/// How an emulator shall start. Nothing happens before [`EmulatorBuilder::start`].
+/// Builds an emulator. It starts with [`EmulatorBuilder::start`].
 #[derive(Debug)]
 pub struct EmulatorBuilder {
     clock: SharedClock,
@@ -38,19 +38,19 @@ pub struct EmulatorBuilder {
     authority: Option<ProvidedAuthority>,
 }
 
-/// A certificate authority that the caller provides, both PEM.
+/// The caller's certificate authority, in PEM.
 #[derive(Debug)]
 struct ProvidedAuthority {
     certificate: String,
     key: RedactedText,
 }
 
-/// A plan, and what it means to a world that is there.
+/// A seed plan, and its effect on an existing state.
 #[derive(Debug)]
 enum SeedMode {
-    /// The world has to come from this very plan.
+    /// The existing state must be created from this plan.
     RequireSamePlan(SeedPlan),
-    /// The plan is for a new world; another one is kept.
+    /// The plan applies to a new state only; an existing state is kept.
     SeedOnlyIfNew(SeedPlan),
 }
 
@@ -62,55 +62,55 @@ impl SeedMode {
     }
 }
 
-/// The emulator did not start.
+/// Errors of starting an emulator.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The address can be reached from other machines.
+    /// The address is reachable from other machines.
     #[error("`{address}` can be reached from other machines")]
     AddressReachableRemotely {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// The port could not be opened.
     #[error("`{address}` could not be opened")]
     Listen {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
-    /// The local certificate authority could not be made or read.
+    /// The local certificate authority could not be created or loaded.
     #[error("the local certificate authority is not usable")]
     Authority(#[from] AuthorityError),
     /// TLS could not be set up.
     #[error("TLS could not be set up")]
     Tls(#[from] rustls::Error),
-    /// The state directory is not usable.
+    /// The state directory cannot be used.
     #[error("the state directory is not usable")]
     Store(#[from] StateStoreError),
-    /// The state directory holds a world that another plan made.
-    #[error("the state directory `{directory}` holds a world that was made from another plan")]
+    /// The state directory contains a state from another plan.
+    #[error("the state directory `{directory}` contains a state that was created from another plan")]
     SeedPlanMismatch {
-        /// The directory.
+        /// The path of the directory.
         directory: PathBuf,
     },
-    /// The world could not be made.
-    #[error("the world could not be made")]
+    /// The state could not be created from the plan.
+    #[error("the Azure state could not be created")]
     Seed(#[from] SeedError),
-    /// The runtime ended while the world was made.
-    #[error("the runtime ended while the world was made")]
+    /// The runtime shut down during the start.
+    #[error("the runtime shut down while the Azure state was created")]
     Interrupted(#[source] tokio::task::JoinError),
 }
 
 impl StartError {
-    /// What to do about it.
+    /// Advises how to fix the error.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
             Self::AddressReachableRemotely { .. } => Some(
-                "listen on a loopback address, or allow other machines explicitly: whoever \
-                 reaches the port can obtain tokens of this world",
+                "listen on a loopback address, or allow other machines explicitly: any \
+                 client of the port can obtain tokens of the emulator",
             ),
             Self::Listen { .. } => Some("choose another port, or port 0 for a free one"),
             Self::Store(error) => Some(error.hint()),
@@ -124,13 +124,13 @@ impl StartError {
         }
     }
 
-    /// Whether the input is at fault and not the machine: the plan contradicts itself, or is not
-    /// that of the saved world.
+    /// Whether the cause is the plan and not the machine: the plan contradicts itself, or is not that of the
+    /// saved state.
     pub const fn is_invalid_plan(&self) -> bool {
         matches!(self, Self::SeedPlanMismatch { .. } | Self::Seed(SeedError::Plan { .. }))
     }
 
-    /// Whether the certificate authority that was given is at fault.
+    /// Whether the caller's certificate authority is invalid.
     pub const fn is_invalid_authority(&self) -> bool {
         match self {
             Self::Authority(error) => error.is_invalid_input(),
@@ -140,80 +140,80 @@ impl StartError {
 }
 
 impl EmulatorBuilder {
-    /// The clock of the world; without it, the system's.
+    /// Sets the emulator's clock; defaults to the system clock.
     #[must_use]
     pub fn clock(mut self, clock: SharedClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The address to listen on; without it, a free port of 127.0.0.1.
+    /// Sets the listen address; defaults to a free port of 127.0.0.1.
     #[must_use]
     pub const fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
     }
 
-    /// Allows an address that other machines can reach.
+    /// Allows a listen address that other machines can reach.
     #[must_use]
     pub const fn allow_remote(mut self, allow: bool) -> Self {
         self.allow_remote = allow;
         self
     }
 
-    /// Keeps the world in a directory, where a restart finds it. Without it, the world is in
-    /// memory only.
+    /// Persists the state in a directory. Without it, the state is in memory only.
     #[must_use]
     pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.state_dir = Some(directory.into());
         self
     }
 
-    /// What the world contains at first. A world that the state directory holds is kept as it is
-    /// if it was made from the same plan, and is refused otherwise.
+    /// Sets the seed plan of a new state. A state in the state directory is kept if it was created from the
+    /// same plan; otherwise the start fails.
     #[must_use]
     pub fn seed(mut self, plan: SeedPlan) -> Self {
         self.plan = Some(SeedMode::RequireSamePlan(plan));
         self
     }
 
-    /// As [`EmulatorBuilder::seed`], but a world that the state directory holds is kept whatever made it.
+    /// Like [`EmulatorBuilder::seed`], but keeps any state in the state directory.
     #[must_use]
     pub fn seed_if_new(mut self, plan: SeedPlan) -> Self {
         self.plan = Some(SeedMode::SeedOnlyIfNew(plan));
         self
     }
 
-    /// How long the tokens of a new world live.
+    /// Sets the token lifetimes of a new state.
     #[must_use]
     pub const fn token_policy(mut self, policy: TokenPolicy) -> Self {
         self.token_policy = policy;
         self
     }
 
-    /// Makes ids repeatable: two worlds of one namespace that do the same have the same ids. Keys
-    /// are random all the same.
+    /// Makes ids reproducible: two emulators with the same namespace and the same sequence of operations
+    /// create the same ids. Keys are always random.
     #[must_use]
     pub const fn id_namespace(mut self, namespace: Uuid) -> Self {
         self.id_generator = IdGenerator::Seeded { namespace, count: 0 };
         self
     }
 
-    /// Signs the certificates of the Azure names with this authority, instead of a generated one or
-    /// the one of the state directory. Both parameters are PEM.
+    /// Signs the certificates of Azure names with this authority instead of a generated one or the one in the
+    /// state directory. Both parameters are PEM.
     ///
-    /// A generated authority is constrained to the names of Azure. This one is what the caller
-    /// made it.
+    /// A generated authority is constrained to names of Azure. The constraints of this one are up to the
+    /// caller.
     #[must_use]
     pub fn certificate_authority(mut self, certificate: String, key: String) -> Self {
         self.authority = Some(ProvidedAuthority { certificate, key: RedactedText::new(key) });
         self
     }
 
-    /// Starts the emulator: once this returns, the port answers.
+    /// Starts the emulator. The port accepts connections when this returns.
     ///
     /// # Errors
-    /// If the address is refused or taken, or the world cannot be made or read.
+    ///
+    /// Returns an error if the address is not allowed or in use, or if the state cannot be created or loaded.
     pub async fn start(self) -> Result<Emulator, StartError> {
         let address = self.listen;
         if !self.allow_remote && !address.ip().is_loopback() {
@@ -231,7 +231,7 @@ impl EmulatorBuilder {
         Emulator::serve_on_listener(engine, listener, address, remote)
     }
 
-    /// The slow part of a start: keys and files.
+    /// The slow part of a start: creating keys and reading files.
     fn build_engine(self) -> Result<EmulatorEngine, StartError> {
         let store = self.state_dir.as_deref().map(StateStore::open).transpose()?;
         let saved = store.as_ref().map(StateStore::load).transpose()?.flatten();
@@ -271,23 +271,23 @@ impl EmulatorBuilder {
     }
 }
 
-/// The world was not changed, or the change was not written.
+/// Errors of changing the state.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateChangeError {
-    /// The world refuses the change.
-    #[error("the world refuses the change")]
+    /// The change is not possible in the current state.
+    #[error("the Azure state does not permit the change")]
     Seed(#[from] SeedError),
-    /// The change is in memory and could not be written.
+    /// The change is in memory, and could not be written to the state file.
     #[error("the changed world could not be written")]
     Store(#[from] StateStoreError),
-    /// The runtime ended while the world was changed.
-    #[error("the runtime ended while the world was changed")]
+    /// The runtime shut down during the change.
+    #[error("the runtime shut down while the Azure state was changed")]
     Interrupted(#[source] tokio::task::JoinError),
 }
 
 impl StateChangeError {
-    /// What to do about it.
+    /// Advises how to fix the error.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Seed(error) => error.hint(),
@@ -297,8 +297,7 @@ impl StateChangeError {
     }
 }
 
-/// A running emulator. It stops when this is dropped; [`Emulator::shutdown`] lets the requests in
-/// flight finish first.
+/// A running emulator. Dropping it stops it; [`Emulator::shutdown`] completes requests in flight first.
 #[derive(Debug)]
 pub struct Emulator {
     engine: Arc<EmulatorEngine>,
@@ -308,7 +307,7 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// An emulator with a free port of 127.0.0.1, an empty world in memory and the system clock.
+    /// Creates a builder with a free port of 127.0.0.1, an empty state in memory and the system clock.
     pub fn builder() -> EmulatorBuilder {
         EmulatorBuilder {
             clock: SystemClock::shared(),
@@ -336,12 +335,12 @@ impl Emulator {
         Ok(Self { engine, address, stop, task: Some(task) })
     }
 
-    /// The address that it listens on.
+    /// The listen address.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What clients on this machine set `HTTPS_PROXY` to, and `AZURE_POD_IDENTITY_AUTHORITY_HOST`.
+    /// The value for `HTTPS_PROXY` and `AZURE_POD_IDENTITY_AUTHORITY_HOST` of clients on this machine.
     pub fn proxy_url(&self) -> String {
         let mut address = self.address;
         if address.ip().is_unspecified() {
@@ -353,21 +352,23 @@ impl Emulator {
         format!("http://{address}")
     }
 
-    /// The certificate that clients have to trust, PEM.
+    /// The certificate that clients have to trust, in PEM.
     pub fn ca_pem(&self) -> &str {
         self.engine.authority.certificate_pem()
     }
 
-    /// The requests so far, oldest first.
+    /// The recorded requests, oldest first.
     pub fn request_log(&self) -> Vec<RequestLogEntry> {
         self.engine.state().request_log.entries_after(0).cloned().collect()
     }
 
-    /// Rotates the credential of a component: a new key and certificate, as a new version of its
-    /// vault secret, with `padding` bytes more than the document needs.
+    /// Rotates the credential of a component: creates a new key and certificate, and stores them as a new
+    /// version of its vault secret, with `padding` extra bytes in the document.
     ///
     /// # Errors
-    /// If the component has no identity, or the document would outgrow a vault secret (25 KB).
+    ///
+    /// Returns an error if the component has no identity, or if the document exceeds the size of a vault
+    /// secret (25 KB).
     pub async fn rotate_credential(
         &self,
         component: Component,
@@ -379,16 +380,17 @@ impl Emulator {
         .await
     }
 
-    /// Breaks one hop of one component, in the world as it runs.
+    /// Breaks one hop of one component in the running emulator.
     ///
     /// # Errors
-    /// If the component has no identity.
+    ///
+    /// Returns an error if the component has no identity.
     pub async fn apply_fault_plan(&self, drill: FaultPlan) -> Result<(), StateChangeError> {
         self.update_azure_state(move |world, ids, now| apply_fault_plan(world, drill, ids, now))
             .await
     }
 
-    /// Changes make keys and write files: they have a thread of their own.
+    /// Changes create keys and write files, so they run on a blocking thread.
     async fn update_azure_state<T: Send + 'static>(
         &self,
         change: impl FnOnce(&mut AzureState, &mut IdGenerator, Timestamp) -> Result<T, SeedError>
@@ -401,7 +403,7 @@ impl Emulator {
             .map_err(StateChangeError::Interrupted)?
     }
 
-    /// Stops: no new connections, requests in flight finish (for at most five seconds).
+    /// Stops the emulator: closes the listener and completes requests in flight, for at most five seconds.
     pub async fn shutdown(mut self) {
         self.stop.send_replace(true);
         if let Some(task) = self.task.take()

@@ -1,4 +1,4 @@
-//! From a request to its reply: site, fault, operation, headers, ledger, state file.
+//! Processes a request: endpoint, fault rules, operation, headers, request log, state file.
 
 use std::time::Duration;
 
@@ -24,32 +24,32 @@ use crate::seed::SeedError;
 use crate::services;
 use crate::state_store::{StateStore, StateStoreError};
 
-/// What goes back to the client.
+/// The engine's reply to the client.
 #[derive(Debug)]
 pub(crate) struct EngineReply {
     /// The reply.
     pub(crate) reply: ServiceReply,
-    /// How long to hold it back.
+    /// The delay before the reply is sent.
     pub(crate) delay: Duration,
-    /// Whether to end the connection instead.
+    /// Whether to reset the connection instead.
     pub(crate) reset_connection: bool,
 }
 
-/// What changes while the emulator runs.
+/// The mutable state of the emulator.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The world.
+    /// The emulated Azure state.
     pub(crate) azure: AzureState,
-    /// The source of new ids.
+    /// The generator of new ids.
     pub(crate) ids: IdGenerator,
-    /// The ledger.
+    /// The request log.
     pub(crate) request_log: RequestLog,
 }
 
-/// The emulator without its sockets.
+/// The emulator without its listener.
 #[derive(Debug)]
 pub(crate) struct EmulatorEngine {
-    /// The clock of the world.
+    /// The emulator's clock.
     pub(crate) clock: SharedClock,
     /// The local certificate authority.
     pub(crate) authority: std::sync::Arc<LocalAuthority>,
@@ -57,7 +57,7 @@ pub(crate) struct EmulatorEngine {
     store: Option<StateStore>,
 }
 
-/// What the ledger learns while a request is handled.
+/// Fields of the request log entry that are determined during processing.
 #[derive(Debug, Default)]
 struct RequestTrace {
     service: Option<AzureService>,
@@ -68,7 +68,7 @@ struct RequestTrace {
 }
 
 impl EmulatorEngine {
-    /// An engine over a world.
+    /// Creates an engine with a state.
     pub(crate) fn new(
         clock: SharedClock,
         authority: std::sync::Arc<LocalAuthority>,
@@ -80,12 +80,12 @@ impl EmulatorEngine {
         Self { clock, authority, state: Mutex::new(state), store }
     }
 
-    /// The state, for one short look or change.
+    /// Locks the state for a short read or change.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Whether a mutation waits for a disk.
+    /// Whether changes are written to a state file.
     pub(crate) const fn writes_state_file(&self) -> bool {
         self.store.is_some()
     }
@@ -96,7 +96,7 @@ impl EmulatorEngine {
         self.write_state_file(&state.azure, &state.ids)
     }
 
-    /// Changes the world from inside the process, and writes it.
+    /// Changes the state from inside the process, and writes the state file.
     pub(crate) fn update_azure_state<T>(
         &self,
         change: impl FnOnce(&mut AzureState, &mut IdGenerator, Timestamp) -> Result<T, SeedError>,
@@ -118,13 +118,13 @@ impl EmulatorEngine {
         store.save(self.authority.stored_form(), ids, world)
     }
 
-    /// Answers a request.
-    pub(crate) fn handle_request(&self, request: &ServiceRequest, door: Ingress) -> EngineReply {
+    /// Handles a request.
+    pub(crate) fn handle_request(&self, request: &ServiceRequest, ingress: Ingress) -> EngineReply {
         let began = self.clock.monotonic();
         let mut state = self.state.lock();
         let now = state.azure.clock.emulated_time(self.clock.now());
         let mut trace = RequestTrace::default();
-        let (reply, delay, reset) = match resolve_endpoint(request, door) {
+        let (reply, delay, reset) = match resolve_endpoint(request, ingress) {
             Ok(site) => self.apply_faults_and_run(&mut state, request, site, now, &mut trace),
             Err(refusal) => (refusal, Duration::ZERO, false),
         };
@@ -134,7 +134,7 @@ impl EmulatorEngine {
         EngineReply { reply, delay, reset_connection: reset }
     }
 
-    /// Refuses a tunnel to a host that is not Azure's, or opens it (`None`).
+    /// Rejects a tunnel to a host that is not Azure's; returns `None` if the tunnel is allowed.
     pub(crate) fn reject_tunnel(&self, host: &str, port: u16) -> Option<ServiceReply> {
         let refusal = tunnel_rejection(host, port)?;
         let request = ServiceRequest {
@@ -149,7 +149,7 @@ impl EmulatorEngine {
         Some(self.record_rejection(&request, refusal))
     }
 
-    /// Records the refusal of a request that no service sees.
+    /// Records a request that was rejected before it reached a service.
     pub(crate) fn record_rejection(
         &self,
         request: &ServiceRequest,
@@ -238,7 +238,7 @@ impl EmulatorEngine {
         trace.caller = call.caller;
         let changed = call.state_changed;
         if changed && let Err(error) = self.write_state_file(world, ids) {
-            // The change is in memory and not on the disk: the client must not rely on it.
+            // The change is in memory and not on disk: the client must not rely on it.
             tracing::error!(%error, "the state could not be written");
             return state_write_failed_reply(&format!("the state could not be written: {error}"));
         }
@@ -246,7 +246,7 @@ impl EmulatorEngine {
     }
 }
 
-/// The headers that every service sends.
+/// Adds the headers that every service sends.
 fn add_service_headers(
     state: &mut State,
     request: &ServiceRequest,
@@ -296,7 +296,7 @@ fn state_write_failed_reply(message: &str) -> ServiceReply {
     .with_rejection_reason("state not written")
 }
 
-/// The honest answer to an operation that does not exist here.
+/// The reply to an operation that the emulator does not implement.
 fn not_implemented_reply(
     service: AzureService,
     request: &ServiceRequest,
@@ -334,7 +334,7 @@ fn request_log_entry(
     now: Timestamp,
     elapsed: Duration,
 ) -> RequestLogEntry {
-    // A client can put anything here; only what looks like a version is kept.
+    // The value is untrusted; only text in the form of a version is recorded.
     let version = request.query("api-version").filter(|text| {
         text.len() <= 32 && text.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c))
     });

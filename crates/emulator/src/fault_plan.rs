@@ -1,4 +1,4 @@
-//! Drills: one broken hop each, for one component, to see whether the break is found.
+//! Fault plans: each breaks one hop for one component, to test that the break is found.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,34 +12,34 @@ use crate::operation_context::IdGenerator;
 use crate::seed::{self, ComponentIdentity, SeedError};
 use crate::services::keyvault::{KeyVaultObjectKind, object_scope};
 
-/// A fault, and the component that has it.
+/// A fault of one component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FaultPlan {
-    /// What is broken.
+    /// The fault.
     pub fault: IdentityFault,
-    /// For which component.
+    /// The component.
     #[serde(with = "crate::seed::component_name")]
     pub component: Component,
 }
 
-/// Something that can be broken on the way of an identity.
+/// A fault in the identity flow of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum IdentityFault {
-    /// The value is stored in another encoding than the one that is declared.
+    /// The secret's value is in another encoding than the declared one.
     Encoding,
-    /// The vault has no such secret.
+    /// The secret does not exist in the vault.
     MissingSecret,
-    /// The reader of the vault has no right on the secret.
+    /// The vault reader has no permission on the secret.
     VaultRole,
-    /// The certificate is past its validity; the stamps of the document say nothing of it.
+    /// The certificate has expired, while the timestamps of the document are still valid.
     Expired,
-    /// The private key is not that of the certificate.
+    /// The private key does not match the certificate.
     KeyMismatch,
-    /// The tenant knows no application with the client id.
+    /// The tenant has no application with the client id.
     UnknownApplication,
-    /// The document names an authority whose token endpoint the assertion is not for.
+    /// The document names an authority with another token endpoint than the assertion's audience.
     Audience,
     /// The identity has no role assignment.
     ArmRole,
@@ -72,7 +72,7 @@ impl IdentityFault {
         }
     }
 
-    /// Whether the fault is in the value of the secret, so that it is made by writing one.
+    /// Whether the fault is in the value of the secret, so that it takes effect by writing a new version.
     pub(crate) const fn changes_secret_value(self) -> bool {
         matches!(self, Self::Encoding | Self::Expired | Self::KeyMismatch | Self::Audience)
     }
@@ -90,7 +90,7 @@ impl From<IdentityFault> for &'static str {
     }
 }
 
-/// The text names no fault.
+/// The text is not the name of a fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a fault; known: {known}", known = IdentityFault::ALL.map(IdentityFault::name).join(", "))]
 pub struct ParseIdentityFaultError(pub String);
@@ -114,7 +114,7 @@ impl TryFrom<String> for IdentityFault {
     }
 }
 
-/// The encoding that a value is stored in when it is not stored in the declared one.
+/// An encoding that differs from the declared one.
 pub(crate) const fn mismatched_encoding(declared: ObjectEncoding) -> ObjectEncoding {
     match declared {
         ObjectEncoding::Utf8 | ObjectEncoding::Hex => ObjectEncoding::Base64,
@@ -122,55 +122,55 @@ pub(crate) const fn mismatched_encoding(declared: ObjectEncoding) -> ObjectEncod
     }
 }
 
-/// Breaks a running world. A fault of the value comes as a new version of the secret, and later
-/// rotations keep it; the others take something away.
+/// Applies a fault to the running emulator. A fault of the value creates a new version of the secret, and
+/// later rotations keep the fault; the other faults remove an object.
 pub(crate) fn apply_fault_plan(
-    world: &mut AzureState,
+    azure: &mut AzureState,
     drill: FaultPlan,
     ids: &mut IdGenerator,
     now: Timestamp,
 ) -> Result<(), SeedError> {
     let FaultPlan { fault, component } = drill;
-    let holder = world
+    let identity = azure
         .roster
         .component_identity_mut(component)
         .ok_or(SeedError::ComponentIdentityMissing { component })?;
-    holder.faults.insert(fault);
-    let holder = holder.clone();
+    identity.faults.insert(fault);
+    let identity = identity.clone();
     if fault.changes_secret_value() {
-        for sharing in world.roster.identities_sharing_secret_mut(&holder) {
+        for sharing in azure.roster.identities_sharing_secret_mut(&identity) {
             sharing.faults.insert(fault);
         }
-        seed::rotate_credential(world, component, ids, now, 0)?;
+        seed::rotate_credential(azure, component, ids, now, 0)?;
         return Ok(());
     }
-    remove_faulted_objects(world, fault, &holder);
+    remove_faulted_objects(azure, fault, &identity);
     Ok(())
 }
 
-/// Takes away what a fault takes away; nothing for a fault of the value.
+/// Removes the object that a fault affects; does nothing for a fault of the value.
 pub(crate) fn remove_faulted_objects(
-    world: &mut AzureState,
+    azure: &mut AzureState,
     fault: IdentityFault,
-    holder: &ComponentIdentity,
+    identity: &ComponentIdentity,
 ) {
     match fault {
         IdentityFault::MissingSecret => {
-            if let Some(vault) = world.vaults.vault_at_host_mut(&holder.vault_host) {
-                vault.secrets.remove(holder.secret_name.as_str());
+            if let Some(vault) = azure.vaults.vault_at_host_mut(&identity.vault_host) {
+                vault.secrets.remove(identity.secret_name.as_str());
             }
         }
         IdentityFault::VaultRole => {
-            let Some(vault) = world.vaults.vault_at_host(&holder.vault_host) else { return };
+            let Some(vault) = azure.vaults.vault_at_host(&identity.vault_host) else { return };
             let scope =
-                object_scope(vault, KeyVaultObjectKind::Secret, holder.secret_name.as_str());
-            world.authorization.revoke(|assignment| assignment.scope == scope);
+                object_scope(vault, KeyVaultObjectKind::Secret, identity.secret_name.as_str());
+            azure.authorization.revoke(|assignment| assignment.scope == scope);
         }
         IdentityFault::UnknownApplication => {
-            world.directory.principals.retain(|known| known.client_id != holder.client_id);
+            azure.directory.principals.retain(|known| known.client_id != identity.client_id);
         }
         IdentityFault::ArmRole => {
-            world.authorization.revoke(|held| held.principal_id == holder.object_id);
+            azure.authorization.revoke(|held| held.principal_id == identity.object_id);
         }
         IdentityFault::Encoding
         | IdentityFault::Expired

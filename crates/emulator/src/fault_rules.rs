@@ -1,7 +1,7 @@
-//! Faults to inject: deterministic rules that change what a client sees.
+//! Injected faults: deterministic rules that change replies.
 //!
-//! A rule matches requests, lets some pass, hits some, and is spent. Every hit is in the ledger.
-//! Rules never match the control API.
+//! A rule matches requests, skips some, affects some, and is then used up. The request log records the rule
+//! of each affected request. Rules never match the control API.
 
 use std::time::Duration;
 
@@ -13,65 +13,65 @@ use serde::{Deserialize, Serialize};
 use crate::operations::AzureService;
 use crate::request::{ServiceReply, ServiceRequest};
 
-/// The rules of injected faults, in the order of their precedence.
+/// The fault rules in order of precedence.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct FaultRules {
     rules: Vec<FaultRule>,
 }
 
-/// One rule. Every given condition must hold.
+/// A fault rule. All its conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FaultRule {
-    /// The name in the ledger; a new rule replaces one of the same name.
+    /// The name in the request log; a new rule replaces an existing one of the same name.
     pub(crate) name: String,
-    /// The service.
+    /// The service to match.
     #[serde(default)]
     pub(crate) service: Option<AzureService>,
-    /// The host, exactly.
+    /// The exact host to match.
     #[serde(default)]
     pub(crate) host: Option<String>,
-    /// The method.
+    /// The method to match.
     #[serde(default)]
     pub(crate) method: Option<String>,
-    /// The path; `*` stands for any run of characters, also with `/`.
+    /// The path to match; `*` matches any text, including `/`.
     #[serde(default)]
     pub(crate) path: Option<String>,
-    /// The client id that the form of a token request names.
+    /// The client id to match in the form of a token request.
     #[serde(default)]
     pub(crate) client_id: Option<EntraClientId>,
-    /// How many matching requests pass before the first hit.
+    /// The number of matching requests to skip.
     #[serde(default)]
     pub(crate) after: u32,
-    /// How many requests are hit; without it, every one.
+    /// The number of requests to affect; all if absent.
     #[serde(default)]
     pub(crate) times: Option<u32>,
-    /// From when on, by the time of the world.
+    /// The start of the rule, in emulated time.
     #[serde(default)]
     pub(crate) from: Option<Timestamp>,
-    /// Until when.
+    /// The end of the rule, in emulated time.
     #[serde(default)]
     pub(crate) until: Option<Timestamp>,
-    /// How long, in seconds, from its beginning on: another way to say `until`.
+    /// The duration of the rule in seconds, as an alternative to `until`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<u32>,
-    /// Hits only what exceeds a rate, as the limit of a vault does.
+    /// Affects only requests beyond a rate, like the limit of a vault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) beyond: Option<FaultRateLimit>,
-    /// What happens.
+    /// The effect on matching requests.
     pub(crate) effect: FaultEffect,
 }
 
-/// A rate of requests, counted in windows that begin with the first request.
+/// A request rate, counted in windows that start with their first request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FaultRateLimit {
-    /// How many requests pass in a window.
+    /// The number of requests within the rate in each window.
     requests: u32,
-    /// How long a window is, in seconds.
+    /// The length of a window in seconds.
     seconds: u32,
-    /// The window that was open last.
+    /// The latest window.
     #[serde(skip)]
     last_window: Option<RateWindow>,
 }
@@ -83,7 +83,7 @@ struct RateWindow {
 }
 
 impl FaultRateLimit {
-    /// Counts a request. Whether it exceeds the rate.
+    /// Counts a request. Returns whether it exceeds the rate.
     fn count_and_check_exceeded(&mut self, now: Timestamp) -> bool {
         let length = SignedDuration::from_secs(i64::from(self.seconds));
         let fresh = RateWindow { begins: now, requests: 0 };
@@ -96,46 +96,46 @@ impl FaultRateLimit {
     }
 }
 
-/// What a fault does to a request.
+/// The effect of a fault on a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "type", deny_unknown_fields)]
 pub(crate) enum FaultEffect {
-    /// 429, as each service words it.
+    /// 429 in the format of each service.
     Throttle {
-        /// `Retry-After`, in seconds.
+        /// The `Retry-After` header in seconds.
         retry_after: u32,
     },
-    /// A status with a JSON error, or with the HTML page of a gateway.
+    /// A status with a JSON error or an HTML page of a gateway.
     Status {
         /// The status.
         status: u16,
-        /// Whether the body is a gateway's page.
+        /// Whether the body is an HTML page.
         #[serde(default)]
         html: bool,
-        /// `Retry-After`, in seconds.
+        /// The `Retry-After` header in seconds.
         #[serde(default)]
         retry_after: Option<u32>,
     },
-    /// The right reply, later.
+    /// The regular reply, delayed.
     Latency {
-        /// Milliseconds of the emulator's clock.
+        /// The delay in milliseconds of the emulator's clock.
         milliseconds: u64,
     },
-    /// The connection ends without a reply.
+    /// The connection is reset without a reply.
     Reset,
-    /// The token service answers with this AADSTS code.
+    /// The token service responds with this AADSTS code.
     TokenError {
         /// The code.
         code: u32,
     },
 }
 
-/// What the first rule that hits a request does with it.
+/// The effect of the first rule that affects a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FaultHit {
     /// The name of the rule.
     pub(crate) rule_name: String,
-    /// What it does.
+    /// The effect.
     pub(crate) effect: FaultEffect,
 }
 
@@ -145,27 +145,27 @@ impl FaultRules {
         &self.rules
     }
 
-    /// Adds a rule, or replaces the one of the same name.
+    /// Adds a rule, or replaces an existing one of the same name.
     pub(crate) fn insert(&mut self, rule: FaultRule) {
         self.rules.retain(|known| known.name != rule.name);
         self.rules.push(rule);
     }
 
-    /// Takes a rule away, or all of them.
+    /// Removes one rule or all rules.
     pub(crate) fn remove(&mut self, name: Option<&str>) -> usize {
         let before = self.rules.len();
         self.rules.retain(|rule| name.is_some_and(|name| name != rule.name));
         before - self.rules.len()
     }
 
-    /// Whether any rule exists: the common case costs nothing.
+    /// Whether there are no rules.
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The hit on a request, if a rule has one left. It is counted. Rules are asked in their order,
-    /// and the first that hits decides: one that lets the request pass, as a limit that is not
-    /// reached, leaves it to the next.
+    /// Returns the fault for a request, if a rule affects it, and counts the request. Rules are tried in
+    /// order, and the first that affects the request wins: a rule that skips the request, for example a limit
+    /// that is not exceeded, leaves it to the next rule.
     pub(crate) fn match_request(
         &mut self,
         service: AzureService,
@@ -186,8 +186,8 @@ impl FaultRules {
 }
 
 impl FaultRule {
-    /// The rule with its end, if it has a length; what is wrong with it, if it has two ends or one
-    /// beyond all times.
+    /// Computes the rule's end from its duration. Returns an error if the rule has two ends, or an end
+    /// outside the range of [`Timestamp`].
     pub(crate) fn with_resolved_end(mut self, now: Timestamp) -> Result<Self, &'static str> {
         let Some(seconds) = self.seconds.take() else { return Ok(self) };
         if self.until.is_some() {
@@ -199,7 +199,7 @@ impl FaultRule {
         Ok(self)
     }
 
-    /// Counts a request that matches. Whether it is hit.
+    /// Counts a matching request. Returns whether the rule affects it.
     fn count_and_check_hit(&mut self, now: Timestamp) -> bool {
         if self.beyond.as_mut().is_some_and(|rate| !rate.count_and_check_exceeded(now)) {
             return false;
@@ -235,7 +235,7 @@ impl FaultRule {
 }
 
 impl FaultEffect {
-    /// The reply that replaces the service's own, if this effect has one.
+    /// The reply that replaces the service's own, if the effect has one.
     pub(crate) fn replacement_reply(&self, service: AzureService) -> Option<ServiceReply> {
         match self {
             Self::Throttle { retry_after } => Some(throttled_reply(service, *retry_after)),
@@ -258,7 +258,7 @@ impl FaultEffect {
         .map(|reply| reply.with_rejection_reason("injected fault"))
     }
 
-    /// How long the reply is held back.
+    /// The delay of the reply.
     pub(crate) fn delay(&self) -> Duration {
         match self {
             Self::Latency { milliseconds } => Duration::from_millis(*milliseconds),
@@ -274,7 +274,7 @@ fn json_error_reply(status: StatusCode, code: &str, message: &str) -> ServiceRep
     )
 }
 
-/// Entra throttles with a body that is no JSON; the vaults and ARM have codes of their own.
+/// Entra throttles with a body that is not JSON; the vaults and ARM have their own codes.
 fn throttled_reply(service: AzureService, retry_after: u32) -> ServiceReply {
     let status = StatusCode::TOO_MANY_REQUESTS;
     let reply = match service {
@@ -294,7 +294,7 @@ fn throttled_reply(service: AzureService, retry_after: u32) -> ServiceReply {
     reply.with_header("retry-after", retry_after.to_string())
 }
 
-/// Whether `text` fits a pattern with `*`, without case.
+/// Whether `text` matches a pattern with `*`, ignoring case.
 fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.to_ascii_lowercase(), text.to_ascii_lowercase());
     let mut pieces = pattern.split('*');
@@ -334,7 +334,7 @@ mod tests {
         rule_names_hit(std::slice::from_ref(rule), at).iter().map(Option::is_some).collect()
     }
 
-    /// The names of the rules that hit requests at these seconds.
+    /// The names of the rules that affect requests at these seconds.
     fn rule_names_hit(rules: &[serde_json::Value], at: &[i64]) -> Vec<Option<String>> {
         let epoch = crate::testing::start_time();
         let mut faults = FaultRules::default();
@@ -369,7 +369,7 @@ mod tests {
         let [limited, out] = ["limit", "outage"].map(|name| Some(name.to_owned()));
         let hits = rule_names_hit(&[limit.clone(), outage.clone()], &[0, 1, 2, 9, 10]);
         assert_eq!(hits, [out.clone(), out.clone(), limited.clone(), limited.clone(), None]);
-        // What an outage hits does not come to the limit behind it.
+        // A request that the outage affects does not count for the limit behind it.
         let hits = rule_names_hit(&[outage, limit], &[0, 1, 2, 9, 10, 11]);
         assert_eq!(hits, [out.clone(), out.clone(), out, None, None, limited]);
     }

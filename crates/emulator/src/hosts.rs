@@ -1,11 +1,11 @@
-//! Which service answers for a host name.
+//! Maps host names to services.
 
 use lanyard_vocabulary::Cloud;
 
 use crate::identity_binding;
 use crate::operations::AzureService;
 
-/// The service and the cloud that a host name belongs to.
+/// The service and the cloud of a host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServiceEndpoint {
     /// The service.
@@ -14,8 +14,8 @@ pub(crate) struct ServiceEndpoint {
     pub(crate) cloud: Cloud,
 }
 
-/// The names of a cloud beyond [`lanyard_vocabulary::cloud::CloudEndpoints`]: services that answer 501
-/// honestly, so that a client learns what is missing instead of what is unreachable.
+/// The host names of a cloud beyond [`lanyard_vocabulary::cloud::CloudEndpoints`]: these services respond
+/// with 501, so that a client sees an unimplemented service instead of an unreachable host.
 struct UnimplementedServiceHosts {
     cloud: Cloud,
     graph_hosts: &'static [&'static str],
@@ -53,12 +53,12 @@ const UNIMPLEMENTED_SERVICE_HOSTS: &[UnimplementedServiceHosts] = &[
 /// The suffix of regional token services.
 const REGIONAL_LOGIN: &str = "login.microsoft.com";
 
-/// Whether `host` is a name directly or deeper below `suffix`.
+/// Whether `host` is a subdomain of `suffix`, at any depth.
 fn is_subdomain_of(host: &str, suffix: &str) -> bool {
     host.strip_suffix(suffix).is_some_and(|head| head.len() > 1 && head.ends_with('.'))
 }
 
-/// The site of a host name in lower case, or nothing for a name that is not Azure's.
+/// The endpoint of a lower-case host name; `None` for a name that is not Azure's.
 pub(crate) fn endpoint_of_host(host: &str) -> Option<ServiceEndpoint> {
     if is_subdomain_of(host, REGIONAL_LOGIN) {
         return Some(ServiceEndpoint { service: AzureService::Entra, cloud: Cloud::Public });
@@ -95,14 +95,14 @@ pub(crate) fn endpoint_of_host(host: &str) -> Option<ServiceEndpoint> {
     })
 }
 
-/// Whether a host is Microsoft Graph of a cloud.
+/// Whether a host is Microsoft Graph in a cloud.
 pub(crate) fn is_graph(cloud: Cloud, host: &str) -> bool {
     UNIMPLEMENTED_SERVICE_HOSTS
         .iter()
         .any(|others| others.cloud == cloud && others.graph_hosts.contains(&host))
 }
 
-/// Whether a host is the blob endpoint of a storage account of a cloud.
+/// Whether a host is the blob endpoint of a storage account in a cloud.
 pub(crate) fn is_storage_account(cloud: Cloud, host: &str) -> bool {
     UNIMPLEMENTED_SERVICE_HOSTS.iter().any(|others| {
         others.cloud == cloud
@@ -113,14 +113,14 @@ pub(crate) fn is_storage_account(cloud: Cloud, host: &str) -> bool {
     })
 }
 
-/// The host of Microsoft Graph of a cloud.
+/// The host of Microsoft Graph in a cloud.
 pub(crate) fn graph_host_of_cloud(cloud: Cloud) -> &'static str {
     let others = UNIMPLEMENTED_SERVICE_HOSTS.iter().find(|others| others.cloud == cloud);
     others.and_then(|others| others.graph_hosts.first()).copied().unwrap_or("graph.microsoft.com")
 }
 
-/// The global token services that a regional one, such as `westeurope.login.microsoft.com`,
-/// stands for; none for a host that is not regional.
+/// The global token services of a regional one such as `westeurope.login.microsoft.com`; empty for other
+/// hosts.
 pub(crate) fn global_hosts_of_regional(host: &str) -> &'static [&'static str] {
     if is_subdomain_of(host, REGIONAL_LOGIN) {
         &["login.microsoftonline.com", REGIONAL_LOGIN]
@@ -129,7 +129,7 @@ pub(crate) fn global_hosts_of_regional(host: &str) -> &'static [&'static str] {
     }
 }
 
-/// The suffixes that the local CA may sign for, without a leading dot.
+/// The suffixes that the local CA may sign, without a leading dot.
 pub(crate) fn signable_suffixes() -> Vec<&'static str> {
     let mut all = vec![REGIONAL_LOGIN, identity_binding::SUFFIX];
     for endpoints in Cloud::ALL.into_iter().filter_map(Cloud::endpoints) {

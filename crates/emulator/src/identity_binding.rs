@@ -1,9 +1,9 @@
 //! Identity bindings: workload identity through the token proxy of a cluster.
 //!
-//! AKS answers token requests at the API server's address. The client says by its TLS server name
-//! which cluster's proxy it means, sends the same request as to Entra, and proves itself with a
-//! ServiceAccount token for an audience of its own. The federated credential is the cluster's and
-//! not the identity's: the same token is worth nothing at Entra itself.
+//! AKS serves token requests at the API server's address. The client selects the cluster's proxy by its TLS
+//! server name, sends the same request as to Entra, and authenticates with a service account token for a
+//! special audience. The federated credential belongs to the cluster and not to the identity: Entra itself
+//! rejects the token.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_vocabulary::EntraClientId;
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::directory::FederatedCredential;
 
-/// The audience of the tokens that a proxy takes.
+/// The audience of tokens for the proxy.
 pub(crate) const PROXY_TOKEN_AUDIENCE: &str = "api://AKSIdentityBinding";
-/// The end of the server names.
+/// The suffix of the server names.
 pub(crate) const SUFFIX: &str = "ests.aks";
-/// What is hashed before the id of the cluster.
+/// The prefix of the cluster's id in the digest.
 const SALT: &str = "identity-binding";
 /// The digits of base32hex (RFC 4648, 7), in lower case.
 const BASE32_HEX_DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
-/// How many of them a SHA-256 has.
+/// The length of a SHA-256 digest in base32.
 const CLUSTER_LABEL_DIGITS: usize = 52;
 
-/// The ServiceAccount of a cluster that may stand for an identity.
+/// The permission of a cluster's service account to use an identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct IdentityBinding {
@@ -37,7 +37,7 @@ pub(crate) struct IdentityBinding {
 }
 
 impl IdentityBinding {
-    /// What the proxy checks a token against.
+    /// The federated credential that the proxy checks tokens against.
     pub(crate) fn federated_credential(&self) -> FederatedCredential {
         FederatedCredential {
             name: self.server_name.clone(),
@@ -48,7 +48,7 @@ impl IdentityBinding {
     }
 }
 
-/// The server name of the proxy of a cluster: `a`, the digest of its id, `.ests.aks`.
+/// The server name of a cluster's proxy: `a`, the digest of its id, `.ests.aks`.
 pub(crate) fn proxy_server_name(cluster_id: &str) -> String {
     let digest = digest(&SHA256, format!("{SALT}{cluster_id}").as_bytes());
     format!("a{}.{SUFFIX}", base32_hex(digest.as_ref()))
@@ -63,7 +63,7 @@ pub(crate) fn is_proxy_server_name(host: &str) -> bool {
     })
 }
 
-/// Base32hex in lower case and without padding.
+/// Encodes bytes as base32hex in lower case, without padding.
 fn base32_hex(bytes: &[u8]) -> String {
     let (mut text, mut rest, mut bits) = (String::new(), 0_u16, 0);
     let mut push = |five: u16| {

@@ -1,4 +1,4 @@
-//! The ways into the emulator, and which of them lead to a service.
+//! The ways in which requests arrive, and the service that each reaches.
 
 use http::StatusCode;
 use lanyard_vocabulary::Cloud;
@@ -7,39 +7,39 @@ use crate::hosts::{self, ServiceEndpoint};
 use crate::operations::AzureService;
 use crate::request::{ServiceReply, ServiceRequest};
 
-/// The address of the metadata service on every machine of Azure.
+/// The address of the metadata service on every Azure machine.
 pub(crate) const IMDS_HOST: &str = "169.254.169.254";
 
 /// The end of the path of a token request.
 const TOKEN_PATH: &str = "/oauth2/v2.0/token";
 
-/// How a request found the emulator.
+/// How a request arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ingress {
-    /// The port itself was addressed from this machine.
+    /// Directly at the port, from this machine.
     Port,
-    /// The port itself was addressed from another machine.
+    /// Directly at the port, from another machine.
     RemotePort,
-    /// The port itself was addressed by a name that is not a loopback one: a web page that points
-    /// a name of its own here must get nothing.
+    /// Directly at the port, under a name that is not a loopback name: rejected, because it may be a web page
+    /// with DNS rebinding.
     ForeignHostName,
-    /// The port was used as a proxy, in absolute form and in the clear.
+    /// At the port as a proxy, in absolute form without TLS.
     Proxy,
-    /// Inside an intercepted TLS connection.
+    /// In an intercepted TLS connection.
     Tunnel,
-    /// Inside a TLS connection that was made to the server name of a cluster's token proxy, which
-    /// is the host of the request, whatever the request itself says.
+    /// In a TLS connection to the server name of a cluster's token proxy. That name replaces the host of the
+    /// request.
     TokenProxy,
-    /// Inside an intercepted TLS connection that was made to another name.
+    /// In an intercepted TLS connection to another server name than the request's host.
     MisdirectedTunnel,
 }
 
-/// Which service a request is for, or the refusal.
+/// Determines the service of a request, or the rejection.
 pub(crate) fn resolve_endpoint(
     request: &ServiceRequest,
-    door: Ingress,
+    ingress: Ingress,
 ) -> Result<ServiceEndpoint, ServiceReply> {
-    match door {
+    match ingress {
         Ingress::Tunnel => {
             hosts::endpoint_of_host(&request.host).ok_or_else(|| not_azure_reply(&request.host))
         }
@@ -57,7 +57,7 @@ pub(crate) fn resolve_endpoint(
         )
         .with_rejection_reason("misdirected")),
         Ingress::Proxy => resolve_proxied(&request.host),
-        Ingress::Port | Ingress::RemotePort => resolve_port_path(request, door),
+        Ingress::Port | Ingress::RemotePort => resolve_port_path(request, ingress),
         Ingress::ForeignHostName => Err(ServiceReply::text(
             StatusCode::FORBIDDEN,
             "this port answers to loopback names only\n",
@@ -66,7 +66,7 @@ pub(crate) fn resolve_endpoint(
     }
 }
 
-/// The refusal of a tunnel to a host that is not Azure's.
+/// The rejection of a tunnel to a host that is not Azure's.
 pub(crate) fn tunnel_rejection(host: &str, port: u16) -> Option<ServiceReply> {
     let open = port == 443 && hosts::endpoint_of_host(host).is_some();
     (!open).then(|| not_azure_reply(host))
@@ -89,16 +89,16 @@ fn resolve_proxied(host: &str) -> Result<ServiceEndpoint, ServiceReply> {
         .with_rejection_reason("plain http for an Azure host"))
 }
 
-/// The control API hands out credentials and is for this machine only; the certificate of the
-/// authority is public.
+/// The control API returns credentials, so only this machine may use it; the certificate of the authority is
+/// public.
 fn resolve_port_path(
     request: &ServiceRequest,
-    door: Ingress,
+    ingress: Ingress,
 ) -> Result<ServiceEndpoint, ServiceReply> {
     match request.path.split('/').nth(1).unwrap_or_default() {
         "metadata" => Ok(public_cloud_endpoint(AzureService::Imds)),
         "msi" => Ok(public_cloud_endpoint(AzureService::AppService)),
-        "lanyard" if door == Ingress::Port || request.path == "/lanyard/v1/ca.pem" => {
+        "lanyard" if ingress == Ingress::Port || request.path == "/lanyard/v1/ca.pem" => {
             Ok(public_cloud_endpoint(AzureService::Control))
         }
         "lanyard" => Err(ServiceReply::text(
@@ -137,9 +137,9 @@ mod tests {
     fn control_api_is_limited_to_this_machine_and_loopback_names() {
         let probe = EngineFixture::new(azure_with_test_principals());
         let header = [("x-lanyard-control", "1")];
-        let ask = |door, path: &str| {
+        let ask = |ingress, path: &str| {
             let url = format!("http://10.0.0.1/{path}");
-            probe.send_request(door, &Method::GET, &url, &header, "").status.as_u16()
+            probe.send_request(ingress, &Method::GET, &url, &header, "").status.as_u16()
         };
         let token = "metadata/identity/oauth2/token";
         let cases = [
@@ -154,8 +154,8 @@ mod tests {
             (Ingress::Port, "", 404),
             (Ingress::MisdirectedTunnel, "", 421),
         ];
-        for (door, path, expected) in cases {
-            assert_eq!(ask(door, path), expected, "{door:?} {path}");
+        for (ingress, path, expected) in cases {
+            assert_eq!(ask(ingress, path), expected, "{ingress:?} {path}");
         }
         let state = probe.engine.state();
         assert_eq!(state.request_log.entries_after(0).count(), cases.len());

@@ -1,7 +1,7 @@
-//! JSON Web Tokens, read as leniently as real clients write them, and verified strictly.
+//! JSON Web Tokens: parsed as leniently as real clients write them, and verified strictly.
 //!
-//! Clients put padding, the standard alphabet, line breaks and whole PEM texts where the
-//! specifications (RFC 7515, RFC 7519) want base64url and DER. Leniency ends at the signature.
+//! Clients send padding, the standard alphabet, line breaks and whole PEM texts where the specifications (RFC
+//! 7515, RFC 7519) require base64url and DER. The signature is verified strictly.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use crate::keys::{RsaKey, RsaKeyError};
 
-/// The header of a token (RFC 7515, 4.1): what chooses the key.
+/// The fields of a token header (RFC 7515, 4.1) that select the key.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct JoseHeader {
     /// The algorithm.
@@ -37,7 +37,7 @@ pub(crate) struct JoseHeader {
     pub(crate) x5c: Vec<String>,
 }
 
-/// A token whose signature has not been verified yet.
+/// A token with an unverified signature.
 #[derive(Clone)]
 pub(crate) struct UnverifiedToken {
     /// The header.
@@ -54,7 +54,7 @@ impl fmt::Debug for UnverifiedToken {
     }
 }
 
-/// The signature algorithms that Entra takes for assertions.
+/// The signature algorithms that Entra accepts for assertions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AssertionAlgorithm {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -64,7 +64,7 @@ pub(crate) enum AssertionAlgorithm {
 }
 
 impl AssertionAlgorithm {
-    /// Reads `alg`.
+    /// Parses `alg`.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         match name {
             "RS256" => Some(Self::Rs256),
@@ -82,7 +82,7 @@ impl AssertionAlgorithm {
 }
 
 impl UnverifiedToken {
-    /// Reads the compact form; nothing if it is no token.
+    /// Parses the compact form; `None` if the text is not a token.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (signed, signature) = text.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
@@ -94,17 +94,17 @@ impl UnverifiedToken {
         })
     }
 
-    /// A claim that is a text.
+    /// A string claim.
     pub(crate) fn text_claim(&self, claim: &str) -> Option<&str> {
         self.claims.get(claim)?.as_str()
     }
 
-    /// A claim that is a number, whole or not: Python clients write `exp` with a fraction.
+    /// A numeric claim, possibly fractional: Python clients write `exp` with a fraction.
     pub(crate) fn number_claim(&self, claim: &str) -> Option<f64> {
         self.claims.get(claim)?.as_f64()
     }
 
-    /// The audiences: one text, or a list of texts.
+    /// The audiences: a string, or a list of strings.
     pub(crate) fn audiences(&self) -> Vec<&str> {
         match self.claims.get("aud") {
             Some(Value::String(one)) => vec![one],
@@ -135,7 +135,7 @@ pub(crate) fn sign_rs256_token(
     Ok(text)
 }
 
-/// Reads base64 in either alphabet, with or without padding, with white space inside.
+/// Decodes base64 in either alphabet, with or without padding, ignoring white space.
 pub(crate) fn lenient_base64(text: &str) -> Option<Vec<u8>> {
     const ENGINE: GeneralPurpose = GeneralPurpose::new(
         &STANDARD,
@@ -155,8 +155,8 @@ pub(crate) fn lenient_base64(text: &str) -> Option<Vec<u8>> {
     ENGINE.decode(normal.trim_end_matches('=')).ok()
 }
 
-/// Reads an entry of `x5c`: base64 of DER as RFC 7515 wants it, of a whole PEM text as
-/// `azure_identity` for Rust sends it, or PEM itself.
+/// Parses an entry of `x5c`: base64 of DER as in RFC 7515, base64 of a PEM text as `azure_identity` for Rust
+/// sends it, or PEM.
 pub(crate) fn x5c_certificate(entry: &str) -> Option<Vec<u8>> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     const END: &str = "-----END CERTIFICATE-----";

@@ -1,4 +1,4 @@
-//! Private keys and other secrets of the world: they can be stored, and cannot be printed.
+//! Private keys and other secrets: they can be serialized, and cannot be printed.
 
 mod encryption;
 
@@ -18,17 +18,16 @@ use zeroize::Zeroizing;
 
 pub(crate) use self::encryption::{RsaJwkComponents, RsaPadding};
 
-/// A text that is never printed, such as a client secret or the value of a vault secret.
+/// A text that is never printed, for example a client secret or the value of a vault secret.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RedactedText(Zeroizing<String>);
 
 impl RedactedText {
-    /// Takes a text in.
     pub(crate) fn new(text: String) -> Self {
         Self(Zeroizing::new(text))
     }
 
-    /// The text, for the one place that has to use it.
+    /// The text. Only code that verifies or returns it may call this.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -52,48 +51,49 @@ impl<'de> Deserialize<'de> for RedactedText {
     }
 }
 
-/// A cryptographic operation of the emulator failed.
+/// Errors of cryptographic operations.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RsaKeyError {
-    /// No key could be generated.
+    /// A key could not be generated.
     #[error("an RSA key could not be generated")]
     Generation,
-    /// No keys of that size are made.
+    /// The key size is not supported.
     #[error("an RSA key has 2048, 3072 or 4096 bits, not {bits}")]
     UnsupportedSize {
-        /// The size that was asked for.
+        /// The requested size in bits.
         bits: u32,
     },
-    /// Numbers do not belong together.
+    /// The numbers are not those of one key.
     #[error("the numbers are not those of one RSA key")]
     InvalidComponents,
-    /// The key could not be written or read.
+    /// The key could not be encoded or decoded.
     #[error("an RSA key is not valid PKCS#8")]
     Encoding,
     /// The key could not sign.
     #[error("an RSA key could not sign")]
     Signing,
-    /// The claims of a token could not be written.
+    /// The claims of a token could not be serialized.
     #[error("the claims of a token could not be written")]
     Claims(#[source] serde_json::Error),
 }
 
-/// An RSA private key. Clones share it; the state file holds it as base64 of PKCS#8 DER.
+/// An RSA private key. Clones share it; the state file contains it as base64 of PKCS#8 DER.
 #[derive(Clone)]
 pub(crate) struct RsaKey(Arc<SharedRsaKey>);
 
 struct SharedRsaKey {
     pkcs8: Zeroizing<Vec<u8>>,
-    /// Parsed at the first use: a start from a state file must not parse keys that nobody uses.
+    /// Parsed on first use, so that loading a state file does not parse unused keys.
     parsed_key_pair: OnceLock<Option<RsaKeyPair>>,
 }
 
 impl RsaKey {
-    /// A new key of 2048 bits.
+    /// Generates a key of 2048 bits.
     ///
     /// # Errors
-    /// If the random source fails.
+    ///
+    /// Returns an error if the random source fails.
     pub(crate) fn generate() -> Result<Self, RsaKeyError> {
         let pair = RsaKeyPair::generate(KeySize::Rsa2048)
             .map_err(|aws_lc_rs::error::Unspecified| RsaKeyError::Generation)?;
@@ -102,10 +102,11 @@ impl RsaKey {
         Ok(Self(Arc::new(SharedRsaKey { pkcs8, parsed_key_pair: OnceLock::from(Some(pair)) })))
     }
 
-    /// `count` new keys, made on every core at once: keys are the slowest part of a start.
+    /// Generates `count` keys in parallel on all cores: key generation is the slowest part of a start.
     ///
     /// # Errors
-    /// As [`RsaKey::generate`].
+    ///
+    /// Returns an error, like [`RsaKey::generate`].
     pub(crate) fn generate_many(count: usize) -> Result<Vec<Self>, RsaKeyError> {
         let threads =
             std::thread::available_parallelism().map_or(2, usize::from).clamp(1, count.max(1));
@@ -125,7 +126,7 @@ impl RsaKey {
         })
     }
 
-    /// A key from PKCS#8 DER.
+    /// Creates a key from PKCS#8 DER.
     pub(crate) fn from_pkcs8(pkcs8: Vec<u8>) -> Self {
         Self(Arc::new(SharedRsaKey {
             pkcs8: Zeroizing::new(pkcs8),
@@ -143,10 +144,11 @@ impl RsaKey {
         self.0.parsed_key_pair.get_or_init(parse).as_ref().ok_or(RsaKeyError::Encoding)
     }
 
-    /// The signature RS256 (RSASSA-PKCS1-v1_5 with SHA-256) of a message.
+    /// Signs a message with RS256 (RSASSA-PKCS1-v1_5 with SHA-256).
     ///
     /// # Errors
-    /// If the stored key is not readable or the random source fails.
+    ///
+    /// Returns an error if the stored key cannot be parsed or the random source fails.
     pub(crate) fn sign_rs256(&self, message: &[u8]) -> Result<Vec<u8>, RsaKeyError> {
         let pair = self.key_pair()?;
         let mut signature = vec![0; pair.public_modulus_len()];
@@ -158,16 +160,18 @@ impl RsaKey {
     /// The public key as `RSAPublicKey` DER (RFC 8017).
     ///
     /// # Errors
-    /// If the stored key is not readable.
+    ///
+    /// Returns an error if the stored key cannot be parsed.
     pub(crate) fn public_der(&self) -> Result<Vec<u8>, RsaKeyError> {
         Ok(self.key_pair()?.public_key().as_ref().to_vec())
     }
 
-    /// Modulus and exponent as a JSON Web Key holds them (RFC 7518, 6.3.1): base64url, big endian,
-    /// without leading zeros.
+    /// Modulus and exponent in the form of a JSON Web Key (RFC 7518, 6.3.1): base64url, big endian, without
+    /// leading zeros.
     ///
     /// # Errors
-    /// If the stored key is not readable.
+    ///
+    /// Returns an error if the stored key cannot be parsed.
     pub(crate) fn jwk_modulus_and_exponent(&self) -> Result<(String, String), RsaKeyError> {
         let der = self.public_der()?;
         let (_, public) =

@@ -1,15 +1,15 @@
-//! A strict local Azure: Entra, Key Vault, IMDS and ARM behind an intercepting proxy.
+//! A strict local emulator of Azure: Entra, Key Vault, IMDS and ARM behind an intercepting proxy.
 //!
-//! Unmodified Azure clients reach it through proxy and CA settings, under the real public names.
-//! Credentials are verified, authorization is deny by default, and an operation that is not
-//! implemented answers 501 and says so.
+//! Unmodified Azure clients reach it through proxy and CA settings, under the real public host names. It
+//! verifies credentials, denies requests by default, and responds with 501 to operations that it does not
+//! implement.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
 //! use lanyard_emulator::Emulator;
 //!
 //! let azure = Emulator::builder().start().await?;
-//! // A client gets these two settings and nothing else.
+//! // A client needs only these two settings.
 //! let (https_proxy, trusted) = (azure.proxy_url(), azure.ca_pem());
 //! assert!(https_proxy.starts_with("http://127.0.0.1:"));
 //! assert!(trusted.starts_with("-----BEGIN CERTIFICATE-----"));
@@ -19,8 +19,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The crate shares no code with the clients of this workspace beyond plain vocabulary, so that a
-//! misreading of a protocol cannot pass on both sides.
+//! Apart from `lanyard-vocabulary`, the crate shares no code with the clients of this workspace, so that a
+//! misreading of a protocol cannot go unnoticed on both sides.
 
 mod authority;
 mod authorization;

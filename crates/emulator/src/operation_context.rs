@@ -1,4 +1,4 @@
-//! One call: a request on its way through a handler.
+//! The context of an operation: the request with the emulator's state.
 
 use jiff::Timestamp;
 use lanyard_vocabulary::EntraClientId;
@@ -13,7 +13,7 @@ use crate::request::ServiceRequest;
 use crate::request_log::RequestLog;
 use crate::token::{AuthenticatedCaller, BearerTokenError, verify_bearer};
 
-/// A source of new ids: random, or repeatable from a seed.
+/// A generator of ids: random, or reproducible from a seed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum IdGenerator {
@@ -23,7 +23,7 @@ pub(crate) enum IdGenerator {
     Seeded {
         /// The namespace.
         namespace: Uuid,
-        /// How many were handed out.
+        /// The number of generated ids.
         count: u64,
     },
 }
@@ -40,26 +40,27 @@ impl IdGenerator {
         }
     }
 
-    /// 32 new hexadecimal digits, as versions of vault objects are named.
+    /// Generates 32 hexadecimal digits, the form of vault object versions.
     pub(crate) fn next_hex32(&mut self) -> String {
         self.next_uuid().simple().to_string()
     }
 }
 
-/// One call. Reading the world is free; [`OperationContext::azure_mut`] marks it for the state file.
+/// The context of an operation. [`OperationContext::azure_mut`] marks the state as changed, so that it is
+/// written to the state file.
 #[derive(Debug)]
 pub(crate) struct OperationContext<'a> {
     /// The request.
     pub(crate) request: &'a ServiceRequest,
-    /// Service and cloud of the host.
+    /// The service and the cloud of the host.
     pub(crate) endpoint: ServiceEndpoint,
-    /// The time of the world.
+    /// The emulated time.
     pub(crate) now: Timestamp,
-    /// The time of the machine, which the world's may differ from.
+    /// The machine's time, which may differ from the emulated time.
     pub(crate) system_now: Timestamp,
-    /// The source of new ids.
+    /// The generator of new ids.
     pub(crate) ids: &'a mut IdGenerator,
-    /// The ledger, for the control API.
+    /// The request log, for the control API.
     pub(crate) request_log: &'a RequestLog,
     /// The local certificate authority, for the control API.
     pub(crate) authority: &'a LocalAuthority,
@@ -69,45 +70,45 @@ pub(crate) struct OperationContext<'a> {
     pub(crate) world: &'a mut AzureState,
 }
 
-/// `api-version` is missing or malformed.
+/// Errors of parsing `api-version`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ApiVersionError {
-    /// The query has none.
+    /// The query has no `api-version`.
     Missing,
-    /// It is no version.
+    /// The value is not a version.
     Malformed(String),
 }
 
 impl OperationContext<'_> {
-    /// The value of a placeholder of the operation's path.
+    /// The value of a placeholder in the operation's path.
     pub(crate) fn path_parameter(&self, name: &str) -> &str {
         self.parameters.value(name)
     }
 
-    /// The world, to read.
+    /// The state, for reading.
     pub(crate) fn world(&self) -> &AzureState {
         self.world
     }
 
-    /// The world, to change.
+    /// The state, for changes.
     pub(crate) fn azure_mut(&mut self) -> &mut AzureState {
         self.state_changed = true;
         self.world
     }
 
-    /// World and ids at once, to change: for functions that make new things in the world.
+    /// State and id generator together, for functions that create objects.
     pub(crate) fn azure_and_ids(&mut self) -> (&mut AzureState, &mut IdGenerator) {
         self.state_changed = true;
         (self.world, self.ids)
     }
 
-    /// Notes the application that the ledger shall name.
+    /// Records the application for the request log.
     pub(crate) fn record_caller(&mut self, client: EntraClientId) {
         self.caller = Some(client);
     }
 
-    /// Verifies the bearer token for one of `audiences`, compared exactly, and notes the caller
-    /// for the ledger.
+    /// Verifies the bearer token for one of `audiences`, compared exactly, and records the caller for the
+    /// request log.
     pub(crate) fn authenticate_bearer(
         &mut self,
         audiences: &[impl AsRef<str>],
@@ -118,8 +119,8 @@ impl OperationContext<'_> {
         Ok(caller)
     }
 
-    /// The `api-version`: `2024-01-01`, with `-preview` or another suffix, or `7.4`,
-    /// `7.6-preview.2` as vaults have it. Any well-formed one is taken, future ones too.
+    /// The `api-version`: `2024-01-01` with an optional suffix such as `-preview`, or `7.4` and
+    /// `7.6-preview.2` for vaults. Any well-formed version is accepted, including future ones.
     pub(crate) fn api_version(&self) -> Result<&str, ApiVersionError> {
         let text = self
             .request

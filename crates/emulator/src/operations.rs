@@ -1,5 +1,5 @@
-//! The table of operations: what routes a request, what the coverage listing prints, and what an
-//! unknown operation is compared with.
+//! The table of operations: it routes requests, provides the coverage listing, and suggests the nearest known
+//! operation for an unknown one.
 
 use http::Method;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::request::ServiceReply;
 pub(crate) enum AzureService {
     /// The token service.
     Entra,
-    /// The metadata service of a machine.
+    /// The instance metadata service of a machine.
     Imds,
     /// The token endpoint of App Service.
     #[serde(rename = "app-service")]
@@ -58,17 +58,17 @@ impl AzureService {
     }
 }
 
-/// How much of an operation is real.
+/// How completely an operation is implemented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "support", content = "note")]
 pub(crate) enum OperationSupport {
-    /// Everything that clients can see.
+    /// Everything that clients can observe.
     Full,
-    /// Less than Azure: the note says what is missing.
+    /// Less than Azure: the note names what is missing.
     Partial(&'static str),
 }
 
-/// What answers an operation. `Err` is a refusal: a reply that changes nothing.
+/// The handler of an operation. `Err` is a rejection: a reply without a change of state.
 pub(crate) type OperationHandler =
     fn(&mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply>;
 
@@ -77,14 +77,14 @@ pub(crate) type OperationHandler =
 pub(crate) struct ServiceOperation {
     /// A stable id, such as `Vaults_Get`.
     pub(crate) id: &'static str,
-    /// The method; `GET` answers `HEAD` too, unless the table has its own row.
+    /// The method; `GET` also handles `HEAD`, unless the table has a row for it.
     pub(crate) method: Method,
-    /// The path: `{name}` is one segment, `{*name}` (once) is any number, also none. Literals
-    /// compare without case.
+    /// The path: `{name}` matches one segment, `{*name}` (once) any number, including none. Literals match
+    /// ignoring case.
     pub(crate) path: &'static str,
-    /// How much of it is real.
+    /// How completely the operation is implemented.
     pub(crate) support: OperationSupport,
-    /// What answers it.
+    /// The handler.
     pub(crate) handler: OperationHandler,
 }
 
@@ -93,8 +93,8 @@ pub(crate) struct ServiceOperation {
 pub(crate) struct PathParameters(Vec<(&'static str, String)>);
 
 impl PathParameters {
-    /// The value of a placeholder; empty if the path has none of that name. The segments of a
-    /// `{*name}` are joined by `/`.
+    /// The value of a placeholder; empty if the path has no such placeholder. The segments of a `{*name}` are
+    /// joined by `/`.
     pub(crate) fn value(&self, name: &str) -> &str {
         self.0.iter().find_map(|(key, value)| (*key == name).then_some(&**value)).unwrap_or("")
     }
@@ -105,11 +105,11 @@ impl PathParameters {
 pub(crate) enum OperationLookup {
     /// The operation and the values of its placeholders.
     Found(&'static ServiceOperation, PathParameters),
-    /// No operation; the nearest known one, if any is near.
+    /// No operation matches; the nearest known one, if any.
     NotFound(Option<&'static ServiceOperation>),
 }
 
-/// Finds the operation of a request. The first row that fits wins.
+/// Finds the operation of a request. The first matching row wins.
 pub(crate) fn find_operation(
     groups: &'static [&'static [ServiceOperation]],
     method: &Method,
@@ -172,7 +172,7 @@ fn match_segments(
     })
 }
 
-/// The row that shares the most literals with the path, then the method.
+/// The row with the most literals in common with the path, then with the method.
 fn nearest_operation<'a>(
     rows: impl Iterator<Item = &'a ServiceOperation>,
     method: &Method,

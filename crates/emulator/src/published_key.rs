@@ -1,19 +1,19 @@
-//! Keys of issuers outside this world: public ones, as their key sets publish them.
+//! Public keys of external issuers, as in their key sets.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-/// An RSA public key as a JSON Web Key has it (RFC 7518, 6.3.1).
+/// An RSA public key in the form of a JSON Web Key (RFC 7518, 6.3.1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RsaPublicJwk {
     /// The modulus, big endian, base64url.
     n: String,
-    /// The exponent, the same.
+    /// The exponent, big endian, base64url.
     e: String,
 }
 
-/// One key of a key set, as it comes: other kinds of keys have other members.
+/// A key of a key set, unvalidated: other key types have other members.
 #[derive(Debug, Deserialize)]
 pub(crate) struct IssuerJsonWebKey {
     #[serde(default)]
@@ -31,8 +31,8 @@ pub(crate) struct IssuerJsonWebKey {
 }
 
 impl IssuerJsonWebKey {
-    /// The key with its id, if Entra would verify federated tokens with it: RSA, for signatures
-    /// with RS256. The id of a key without one is empty.
+    /// Converts the key, if Entra would verify federated tokens with it: RSA, for RS256 signatures. Returns
+    /// the id, which is empty for a key without one, and the key.
     pub(crate) fn into_rsa_signing_key(self) -> Option<(String, RsaPublicJwk)> {
         let signs = self.usage.is_none_or(|usage| usage == "sig")
             && self.alg.is_none_or(|algorithm| algorithm == "RS256");
@@ -43,7 +43,7 @@ impl IssuerJsonWebKey {
 }
 
 impl RsaPublicJwk {
-    /// The key as `RSAPublicKey` DER (RFC 8017, A.1.1); nothing if it is no key.
+    /// The key as `RSAPublicKey` DER (RFC 8017, A.1.1); `None` if it is malformed.
     pub(crate) fn public_der(&self) -> Option<Vec<u8>> {
         let mut content = der_integer(&URL_SAFE_NO_PAD.decode(&self.n).ok()?)?;
         content.extend(der_integer(&URL_SAFE_NO_PAD.decode(&self.e).ok()?)?);
@@ -54,7 +54,7 @@ impl RsaPublicJwk {
 const INTEGER: u8 = 0x02;
 const SEQUENCE: u8 = 0x30;
 
-/// A positive integer: without leading zeros, but for the one that keeps it positive.
+/// Encodes a positive integer, without leading zeros except one that keeps it positive.
 fn der_integer(number: &[u8]) -> Option<Vec<u8>> {
     let start = number.iter().position(|byte| *byte != 0)?;
     let mut digits = Vec::with_capacity(number.len() + 1);
@@ -75,7 +75,7 @@ fn der_element(tag: u8, content: &[u8]) -> Vec<u8> {
             element.push(0x80 | digits);
             element.extend(length);
         }
-        // A length has at most eight digits.
+        // A length has at most eight bytes.
         (_, Err(_)) => {}
     }
     element.extend(content);

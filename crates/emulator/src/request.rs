@@ -1,4 +1,4 @@
-//! Requests and replies as plain data: no service sees a type of the HTTP server.
+//! Requests and replies as plain data, independent of the HTTP server's types.
 
 use std::fmt;
 
@@ -9,26 +9,25 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How a request came in.
+/// How a request was transported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestScheme {
-    /// In the clear: the port itself, or the proxy's absolute form.
+    /// Without TLS: directly at the port, or in the proxy's absolute form.
     Http,
     /// Inside an intercepted TLS tunnel.
     Https,
 }
 
-/// One request, read completely. Its debug form has no header, no query and no body: they hold
-/// tokens and secrets.
+/// A completely read request. `Debug` omits headers, query and body, because they contain tokens and secrets.
 #[derive(Clone)]
 pub(crate) struct ServiceRequest {
     /// The method.
     pub(crate) method: Method,
-    /// How it came in.
+    /// The transport.
     pub(crate) scheme: RequestScheme,
-    /// The host that the client meant, in lower case and without a port.
+    /// The requested host, in lower case and without a port.
     pub(crate) host: String,
-    /// The path as it was encoded, with single slashes and no trailing slash; `/` for the root.
+    /// The path in its encoded form, with single slashes and no trailing slash; `/` for the root.
     pub(crate) path: String,
     /// The decoded pairs of the query, in order.
     pub(crate) query: Vec<(String, String)>,
@@ -44,7 +43,7 @@ impl ServiceRequest {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The first value of a query parameter; names compare without case, as in Azure.
+    /// The first value of a query parameter; names are case-insensitive, as in Azure.
     pub(crate) fn query(&self, name: &str) -> Option<&str> {
         self.query
             .iter()
@@ -81,7 +80,7 @@ impl fmt::Debug for ServiceRequest {
     }
 }
 
-/// One reply, written completely. Its debug form has no header and no body.
+/// A complete reply. `Debug` omits headers and body.
 #[derive(Clone)]
 pub(crate) struct ServiceReply {
     /// The status.
@@ -90,7 +89,7 @@ pub(crate) struct ServiceReply {
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// The body.
     pub(crate) body: Bytes,
-    /// Why the request was refused, for the ledger. It never holds a secret.
+    /// The reason of a rejection, for the request log. Never contains a secret.
     pub(crate) rejection_reason: Option<String>,
 }
 
@@ -127,7 +126,7 @@ impl ServiceReply {
         Self::empty(status).with_body("text/plain; charset=utf-8", body.into())
     }
 
-    /// The reply with another body.
+    /// Replaces the body.
     #[must_use]
     pub(crate) fn with_body(mut self, kind: &'static str, body: impl Into<Bytes>) -> Self {
         self.headers.push((CONTENT_TYPE, HeaderValue::from_static(kind)));
@@ -135,7 +134,7 @@ impl ServiceReply {
         self
     }
 
-    /// The reply with one more header; a value that no header can hold is left out.
+    /// Adds a header; a value that is not valid in a header is omitted.
     #[must_use]
     pub(crate) fn with_header(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
@@ -144,8 +143,8 @@ impl ServiceReply {
         self
     }
 
-    /// The reply with the reason of the refusal that the ledger keeps: a code or a short text,
-    /// never anything that the client sent as a credential.
+    /// Sets the rejection reason for the request log: a code or a short text, never a credential of the
+    /// client.
     #[must_use]
     pub(crate) fn with_rejection_reason(mut self, reason: impl Into<String>) -> Self {
         self.rejection_reason = Some(reason.into());
@@ -153,8 +152,8 @@ impl ServiceReply {
     }
 }
 
-/// The path with single slashes and without a trailing slash: JavaScript clients double them, and
-/// a redirect would cost several clients their `Authorization` header.
+/// Normalizes a path to single slashes without a trailing slash: JavaScript clients double slashes, and after
+/// a redirect several clients would drop their `Authorization` header.
 pub(crate) fn normalize_path(path: &str) -> String {
     let mut normal = String::with_capacity(path.len());
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {

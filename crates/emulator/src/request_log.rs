@@ -1,6 +1,6 @@
-//! The ledger: one entry per request, without anything secret.
+//! The request log: one entry per request, without secrets.
 //!
-//! No entry holds a header, a body or the value of a query parameter other than `api-version`.
+//! No entry contains a header, a body or the value of a query parameter other than `api-version`.
 
 use std::collections::VecDeque;
 
@@ -8,17 +8,17 @@ use jiff::Timestamp;
 use lanyard_vocabulary::EntraClientId;
 use serde::Serialize;
 
-/// What the emulator remembers of a request.
+/// A recorded request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RequestLogEntry {
-    /// Counts the requests from 1.
+    /// The sequence number of the request, from 1.
     pub sequence: u64,
-    /// When the reply was ready, on the emulator's clock.
+    /// When the reply was ready, in the emulator's time.
     pub time: Timestamp,
-    /// The service, such as `entra`; nothing for a host that is not Azure's.
+    /// The service, such as `entra`; `None` for a host that is not Azure's.
     pub service: Option<&'static str>,
-    /// The id of the operation, such as `Token_Post`; nothing if the emulator does not have it.
+    /// The id of the operation, such as `Token_Post`; `None` if the emulator does not implement it.
     pub operation: Option<&'static str>,
     /// The method.
     pub method: String,
@@ -31,17 +31,17 @@ pub struct RequestLogEntry {
     pub api_version: Option<String>,
     /// The status of the reply.
     pub status: u16,
-    /// Whether the request came through TLS.
+    /// Whether the request was sent over TLS.
     pub tls: bool,
-    /// The application that the request came from or asked a token for, as far as it was verified.
+    /// The application that sent the request or requested a token, if it was verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller: Option<EntraClientId>,
-    /// How long the reply took, in microseconds of the emulator's clock.
+    /// The duration of the request, in microseconds of the emulator's clock.
     pub micros: u64,
-    /// Why the request was refused.
+    /// Why the request was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
-    /// Whether the emulator lacks the operation: these entries are its backlog.
+    /// Whether the emulator does not implement the operation.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub missing: bool,
     /// The fault rule that changed the reply.
@@ -49,20 +49,20 @@ pub struct RequestLogEntry {
     pub fault: Option<String>,
 }
 
-/// The entries, oldest first; the oldest fall out when it is full.
+/// The entries, oldest first; the oldest are dropped when the log is full.
 #[derive(Debug, Default)]
 pub(crate) struct RequestLog {
     entries: VecDeque<RequestLogEntry>,
     last_sequence: u64,
 }
 
-/// How many entries are kept.
+/// The maximum number of entries.
 const MAX_ENTRIES: usize = 20_000;
-/// How much of a text from outside is kept.
+/// The maximum length of a recorded untrusted text.
 const MAX_TEXT_BYTES: usize = 2_048;
 
 impl RequestLog {
-    /// Writes an entry and gives it its number.
+    /// Appends an entry and sets its sequence number.
     pub(crate) fn append(&mut self, mut entry: RequestLogEntry) {
         self.last_sequence += 1;
         entry.sequence = self.last_sequence;
@@ -75,7 +75,7 @@ impl RequestLog {
         self.entries.push_back(entry);
     }
 
-    /// The entries after a number, oldest first.
+    /// The entries after a sequence number, oldest first.
     pub(crate) fn entries_after(&self, sequence: u64) -> impl Iterator<Item = &RequestLogEntry> {
         let start = self.entries.partition_point(|entry| entry.sequence <= sequence);
         self.entries.range(start..)
@@ -115,21 +115,21 @@ mod tests {
 
     #[test]
     fn sequence_continues_after_oldest_entries_are_dropped() {
-        let mut ledger = RequestLog::default();
+        let mut log = RequestLog::default();
         for _ in 0..MAX_ENTRIES + 2 {
-            ledger.append(entry("/"));
+            log.append(entry("/"));
         }
-        let first = ledger.entries_after(0).next().map(|entry| entry.sequence);
+        let first = log.entries_after(0).next().map(|entry| entry.sequence);
         assert_eq!(first, Some(3));
-        assert_eq!(ledger.entries_after(u64::try_from(MAX_ENTRIES).unwrap()).count(), 2);
-        assert_eq!(ledger.entries_after(u64::MAX).count(), 0);
+        assert_eq!(log.entries_after(u64::try_from(MAX_ENTRIES).unwrap()).count(), 2);
+        assert_eq!(log.entries_after(u64::MAX).count(), 0);
     }
 
     #[test]
     fn long_path_is_truncated_at_a_character_boundary() {
-        let mut ledger = RequestLog::default();
-        ledger.append(entry(&"é".repeat(MAX_TEXT_BYTES)));
-        let length = ledger.entries_after(0).next().map(|entry| entry.path.len());
+        let mut log = RequestLog::default();
+        log.append(entry(&"é".repeat(MAX_TEXT_BYTES)));
+        let length = log.entries_after(0).next().map(|entry| entry.path.len());
         assert_eq!(length, Some(MAX_TEXT_BYTES));
     }
 }

@@ -1,9 +1,9 @@
-//! The world that the emulator starts with: the Azure side of one hosted cluster.
+//! Creates the initial state of the emulator: the Azure side of one hosted cluster.
 //!
-//! [`apply_plan`] makes, from plain data: the tenants with their signing keys, the authority that
-//! issues the certificates of managed identities, the resource groups with what the components'
-//! first requests read, the vaults, one user-assigned identity per component with its roles and
-//! its credential document in the vault, and the identity of the node that reads the vault.
+//! [`apply_plan`] creates from plain data: the tenants with their signing keys, the authority that issues the
+//! certificates of managed identities, the resource groups with the resources that the components' first
+//! requests read, the vaults, one user-assigned identity per component with its roles and its credential
+//! document in the vault, and the identity of the node that reads the vault.
 
 mod arm_resources;
 mod bundle;
@@ -38,65 +38,65 @@ use crate::fault_plan;
 use crate::keys::{RsaKey, RsaKeyError};
 use crate::operation_context::IdGenerator;
 
-/// The world could not be made, or could not be changed.
+/// Errors of creating or changing the state.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeedError {
     /// The plan contradicts itself.
-    #[error("the plan of the world has {} problem(s): {}", problems.len(), join_problems(problems))]
+    #[error("the seed plan has {} problem(s): {}", problems.len(), join_problems(problems))]
     Plan {
-        /// Every problem.
+        /// All problems of the plan.
         problems: Vec<SeedPlanProblem>,
     },
-    /// The plan could not be written as JSON.
+    /// The plan could not be serialized as JSON.
     #[error("the plan could not be written as JSON")]
     PlanFingerprint(#[source] serde_json::Error),
-    /// A key could not be made or used.
+    /// A key could not be created or used.
     #[error("an RSA key could not be {step}")]
     Key {
-        /// What was tried, as a participle.
+        /// The failed step, as a participle.
         step: &'static str,
-        /// What went wrong.
+        /// The cause.
         #[source]
         source: RsaKeyError,
     },
-    /// A certificate could not be written.
+    /// A certificate could not be created.
     #[error("a certificate could not be written")]
     Certificate(#[source] rcgen::Error),
-    /// A PKCS#12 file could not be written.
+    /// A PKCS#12 file could not be created.
     #[error("a PKCS#12 file could not be written")]
     Pkcs12(#[source] p12_keystore::error::Error),
-    /// A credential document could not be written.
+    /// A credential document could not be serialized.
     #[error("a credential document could not be written")]
     Document(#[source] serde_json::Error),
-    /// A credential is too big for a vault secret.
+    /// A credential exceeds the size of a vault secret.
     #[error("the credential has {bytes} bytes, and a vault secret at most {most}")]
     CredentialTooLarge {
-        /// What it would have had.
+        /// The size of the credential.
         bytes: usize,
-        /// What a secret may have.
+        /// The maximum size of a secret.
         most: usize,
     },
-    /// The world has no identity for the component.
-    #[error("the world has no identity for `{component}`")]
+    /// The component has no identity.
+    #[error("the emulator has no identity for `{component}`")]
     ComponentIdentityMissing {
         /// The component.
         component: Component,
     },
-    /// The vault does not take the secret.
+    /// The vault rejects the secret, because its name belongs to a deleted one.
     #[error(
         "the vault `{vault}` does not take the secret `{secret}`: it is deleted and not purged"
     )]
     SecretDeleted {
         /// The host name of the vault.
         vault: String,
-        /// The secret.
+        /// The name of the secret.
         secret: String,
     },
-    /// Something that the seed made is gone.
-    #[error("the world has no {what} any more")]
+    /// An object that the seed created has been removed.
+    #[error("the emulator no longer has the {what}")]
     SeedObjectMissing {
-        /// What is missing.
+        /// A description of the missing object.
         what: &'static str,
     },
 }
@@ -110,10 +110,10 @@ impl SeedError {
         Self::Key { step: "read", source }
     }
 
-    /// What to do about it.
+    /// Advises how to fix the error.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Plan { .. } => Some("correct the named fields of the world plan"),
+            Self::Plan { .. } => Some("correct the named fields of the seed plan"),
             Self::CredentialTooLarge { .. } => {
                 Some("ask for less padding, or declare `utf-8`: `hex` doubles the size")
             }
@@ -135,7 +135,7 @@ fn join_problems(problems: &[SeedPlanProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Puts what `plan` says into the world.
+/// Applies `plan` to the state.
 pub(crate) fn apply_plan(
     plan: &SeedPlan,
     azure: &mut AzureState,
@@ -169,7 +169,7 @@ pub(crate) fn apply_plan(
     Ok(())
 }
 
-/// A world in the making.
+/// A state that is being created from a plan.
 struct AzureSeeder<'a> {
     plan: &'a SeedPlan,
     world: &'a mut AzureState,
@@ -178,7 +178,8 @@ struct AzureSeeder<'a> {
     keys: RsaKeyPool,
 }
 
-/// Keys that were made ahead, on every core: they are most of the time that a start takes.
+/// Keys that were generated in advance on all cores, because key generation takes most of the time of a
+/// start.
 struct RsaKeyPool(Vec<RsaKey>);
 
 impl RsaKeyPool {
@@ -194,7 +195,7 @@ impl RsaKeyPool {
     }
 }
 
-/// How many keys the plan needs; one too few costs time only.
+/// The number of keys that the plan needs; an underestimate only costs time.
 fn required_key_count(plan: &SeedPlan) -> usize {
     let tenants = if plan.tenant == plan.vault.tenant { 1 } else { 2 };
     let authority = 1;

@@ -1,5 +1,4 @@
-//! The listener: one port that is a proxy for Azure's names, the metadata service and the control
-//! API at once.
+//! The listener: one port serves as the proxy for Azure's names, the metadata service and the control API.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,31 +30,30 @@ use crate::identity_binding::is_proxy_server_name;
 use crate::ingress::Ingress;
 use crate::request::{RequestScheme, ServiceReply, ServiceRequest, normalize_path};
 
-/// How large a body may be: a vault takes 25 KB, a certificate import somewhat more.
+/// The maximum size of a body: a vault secret has 25 KB, a certificate import somewhat more.
 const MAX_BODY_BYTES: usize = 4 << 20;
-/// How long a shutdown waits for clients that do not finish.
+/// How long a shutdown waits for connections to finish.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// How many connections are open at once; more wait in the queue of the system.
+/// The maximum number of open connections; more wait in the system's queue.
 pub(crate) const MAX_CONNECTIONS: usize = 1024;
-/// How long the listener rests after it could not accept a connection: until a file descriptor
-/// is free again, every attempt would fail at once.
+/// The pause after a failed accept: until a file descriptor is free, every attempt would fail immediately.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The first byte of a TLS connection: the content type `handshake`.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// Everything that a connection needs.
+/// State that all connections share.
 #[derive(Clone)]
 pub(crate) struct ConnectionContext {
     engine: Arc<EmulatorEngine>,
     tls: TlsAcceptor,
-    /// Whether names other than loopback ones may address the port itself.
+    /// Whether requests may address the port by names other than loopback names.
     allow_foreign_names: bool,
 }
 
 impl ConnectionContext {
-    /// A gate whose TLS speaks for Azure's names.
+    /// Creates the context, with TLS certificates for Azure's names.
     pub(crate) fn new(engine: Arc<EmulatorEngine>, remote: bool) -> Result<Self, rustls::Error> {
         let resolver: Arc<LocalAuthority> = Arc::clone(&engine.authority);
         let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
@@ -67,9 +65,9 @@ impl ConnectionContext {
     }
 }
 
-/// Where connections come from.
+/// A source of connections.
 pub(crate) trait ConnectionListener: Send {
-    /// The next connection, and who made it.
+    /// Accepts the next connection, with the address of its peer.
     fn accept(&mut self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send;
 }
 
@@ -79,8 +77,8 @@ impl ConnectionListener for TcpListener {
     }
 }
 
-/// Serves at most `most` connections at once until `stop` says so, then lets the requests in
-/// flight finish. `clock` is that of the clients outside, whatever clock the world runs on.
+/// Serves at most `most` concurrent connections until `stop` is set, then completes requests in flight.
+/// `clock` is the real clock, independent of the emulated time.
 pub(crate) async fn serve(
     mut listener: impl ConnectionListener,
     gate: ConnectionContext,
@@ -126,8 +124,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// The next connection, once there is room for it. Nothing is lost if this is dropped halfway: a
-/// connection is taken from the queue last.
+/// Accepts the next connection as soon as a permit is free. Cancel safe: the connection is accepted last.
 async fn accept_with_permit(
     listener: &mut impl ConnectionListener,
     room: &Arc<Semaphore>,
@@ -137,12 +134,12 @@ async fn accept_with_permit(
     Ok((stream, peer, place))
 }
 
-/// Ready once the server shall stop, or is gone.
+/// Waits until the server must stop, or its handle is dropped.
 async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }
 
-/// A tunnel that a client asked for: taken over once its `CONNECT` is answered.
+/// A requested tunnel, which starts after the reply to its `CONNECT`.
 type RequestedTunnel = Arc<Mutex<Option<hyper::upgrade::OnUpgrade>>>;
 
 async fn serve_connection(
@@ -151,7 +148,7 @@ async fn serve_connection(
     gate: ConnectionContext,
     mut stop: watch::Receiver<bool>,
 ) {
-    // Without it, Nagle's algorithm and delayed acknowledgements add 40 ms to small requests.
+    // Otherwise Nagle's algorithm and delayed acknowledgements add 40 ms to small requests.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
@@ -195,7 +192,7 @@ async fn serve_connection(
     }
 }
 
-/// Speaks TLS in the name of the Azure host that the client asks for.
+/// Serves TLS with a certificate for the requested Azure host.
 async fn serve_intercepted_tls<S>(
     stream: S,
     gate: ConnectionContext,
@@ -233,7 +230,7 @@ async fn serve_intercepted_tls<S>(
     }
 }
 
-/// The reply never comes: the connection ends.
+/// No reply is sent: the connection is closed.
 #[derive(Debug, thiserror::Error)]
 enum ConnectionAborted {
     #[error("the connection was reset by an injected fault")]
@@ -264,14 +261,14 @@ async fn handle_port_request(
             .await;
     }
     let host = host_from_header(&request);
-    let door = if !gate.allow_foreign_names && !is_loopback(&host) {
+    let ingress = if !gate.allow_foreign_names && !is_loopback(&host) {
         Ingress::ForeignHostName
     } else if peer.is_loopback() {
         Ingress::Port
     } else {
         Ingress::RemotePort
     };
-    respond(&gate, RequestScheme::Http, host, door, request).await
+    respond(&gate, RequestScheme::Http, host, ingress, request).await
 }
 
 async fn handle_tunnel_request(
@@ -279,21 +276,21 @@ async fn handle_tunnel_request(
     name: &str,
     request: http::Request<Incoming>,
 ) -> Result<HttpResponse, ConnectionAborted> {
-    // Clients of a token proxy go on naming the token service, or name the API server.
+    // Clients of a token proxy name the token service or the API server as the host.
     if is_proxy_server_name(name) {
         return respond(&gate, RequestScheme::Https, name.to_owned(), Ingress::TokenProxy, request)
             .await;
     }
     let host = request.uri().host().map_or_else(|| host_from_header(&request), normalize_host);
-    let door = if host == name { Ingress::Tunnel } else { Ingress::MisdirectedTunnel };
-    respond(&gate, RequestScheme::Https, host, door, request).await
+    let ingress = if host == name { Ingress::Tunnel } else { Ingress::MisdirectedTunnel };
+    respond(&gate, RequestScheme::Https, host, ingress, request).await
 }
 
 async fn respond(
     gate: &ConnectionContext,
     scheme: RequestScheme,
     host: String,
-    door: Ingress,
+    ingress: Ingress,
     request: http::Request<Incoming>,
 ) -> Result<HttpResponse, ConnectionAborted> {
     let head = request.method() == Method::HEAD;
@@ -311,14 +308,14 @@ async fn respond(
             ));
         }
     };
-    // Writing files and making keys would hold up the other connections of this thread.
+    // Writing files and creating keys would block the other connections of this thread.
     let slow = engine.writes_state_file() || request.path.starts_with("/lanyard/");
     let answer = if slow {
-        tokio::task::spawn_blocking(move || engine.handle_request(&request, door))
+        tokio::task::spawn_blocking(move || engine.handle_request(&request, ingress))
             .await
             .map_err(ConnectionAborted::Interrupted)?
     } else {
-        engine.handle_request(&request, door)
+        engine.handle_request(&request, ingress)
     };
     let EngineReply { reply, delay, reset_connection: reset } = answer;
     if !delay.is_zero() {
@@ -327,7 +324,7 @@ async fn respond(
     if reset { Err(ConnectionAborted::FaultInjected) } else { Ok(into_http_response(reply, head)) }
 }
 
-/// Reads a request completely; without its body, if that is too large or breaks off.
+/// Reads a complete request; without its body if that is too large or truncated.
 async fn read_request(
     scheme: RequestScheme,
     host: String,
@@ -370,7 +367,7 @@ fn into_http_response(reply: ServiceReply, head: bool) -> HttpResponse {
     response
 }
 
-/// A host in lower case, without the brackets of IPv6 and without the dot of a complete name.
+/// Normalizes a host to lower case, without the brackets of IPv6 and without a trailing dot.
 fn normalize_host(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase()
 }

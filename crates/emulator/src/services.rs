@@ -1,4 +1,4 @@
-//! The services: one file each, and one const table of operations each.
+//! The emulated services: one module and one constant table of operations each.
 
 pub(crate) mod app_service;
 pub(crate) mod arm;
@@ -9,7 +9,7 @@ pub(crate) mod keyvault;
 
 use crate::operations::{AzureService, ServiceOperation};
 
-/// The operations of a service; services that only exist to answer 501 have none.
+/// The operations of a service; empty for services that only respond with 501.
 pub(crate) const fn operations_of_service(
     service: AzureService,
 ) -> &'static [&'static [ServiceOperation]] {

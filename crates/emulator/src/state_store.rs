@@ -1,4 +1,4 @@
-//! The state directory: one snapshot of the world that survives any kill.
+//! The state directory: one snapshot of the state, written atomically.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -14,10 +14,10 @@ use crate::operation_context::IdGenerator;
 const STATE_FILE: &str = "state.json";
 const TEMPORARY_FILE: &str = "state.json.tmp";
 const LOCK_FILE: &str = "lock";
-/// The format of the state file; a reader refuses a newer one.
+/// The format version of the state file; newer ones are rejected.
 const FORMAT: u32 = 1;
 
-/// The state directory could not be used.
+/// Errors of the state directory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateStoreError {
@@ -26,9 +26,9 @@ pub enum StateStoreError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried, as a participle.
+        /// The failed action, as a participle.
         action: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -38,38 +38,38 @@ pub enum StateStoreError {
         /// The directory.
         path: PathBuf,
     },
-    /// The file is no state.
+    /// The file is not a valid state file.
     #[error("`{path}` is not the state of an emulator")]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
-    /// The file comes from a newer version.
+    /// The file was written by a newer version.
     #[error("`{path}` has format {found}; this version reads up to {FORMAT}")]
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The format version of the file.
         found: u32,
     },
 }
 
 impl StateStoreError {
-    /// What to do about it.
+    /// Advises how to fix the error.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Io { .. } => "check that the directory exists, is yours and has room",
             Self::Locked { .. } => "stop the other emulator, or give this one its own directory",
-            Self::Format { .. } => "move the file away to start with a new world",
+            Self::Format { .. } => "move the file away to start with a new state",
             Self::NewerFormat { .. } => "use the version that wrote it, or another directory",
         }
     }
 }
 
-/// What the state file holds, borrowed for writing.
+/// The content of the state file, borrowed for writing.
 #[derive(Debug, Serialize)]
 struct StateFileContents<'a> {
     format: u32,
@@ -83,18 +83,18 @@ struct StateFileHeader {
     format: u32,
 }
 
-/// What the state file holds.
+/// The content of the state file.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SavedState {
     /// The local certificate authority.
     pub(crate) authority: StoredAuthority,
-    /// The source of new ids, where it stood.
+    /// The generator of new ids.
     pub(crate) ids: IdGenerator,
-    /// The world.
+    /// The emulated Azure state.
     pub(crate) world: AzureState,
 }
 
-/// A state directory that belongs to this process.
+/// A state directory that this process has locked.
 #[derive(Debug)]
 pub(crate) struct StateStore {
     directory: PathBuf,
@@ -102,7 +102,8 @@ pub(crate) struct StateStore {
 }
 
 impl StateStore {
-    /// Opens a directory, made if need be with mode 0700, for this process alone.
+    /// Opens a directory and locks it for this process. The directory is created with mode 0700 if it does
+    /// not exist.
     pub(crate) fn open(directory: &Path) -> Result<Self, StateStoreError> {
         let fail = |action| {
             move |source| StateStoreError::Io { path: directory.to_owned(), action, source }
@@ -144,7 +145,7 @@ impl StateStore {
         serde_json::from_slice(&bytes).map(Some).map_err(format)
     }
 
-    /// Writes the state so that a reader finds the old or the new one, whenever the process dies.
+    /// Writes the state atomically: a reader sees the old or the new one, even if the process is killed.
     pub(crate) fn save(
         &self,
         authority: &StoredAuthority,
@@ -163,7 +164,7 @@ impl StateStore {
             .mode(0o600)
             .open(&temporary)
             .map_err(fail("created"))?;
-        // A file that a killed process left keeps its mode.
+        // A leftover file of a killed process keeps its mode.
         file.set_permissions(Permissions::from_mode(0o600)).map_err(fail("protected"))?;
         let mut writer = BufWriter::new(file);
         serde_json::to_writer(

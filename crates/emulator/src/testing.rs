@@ -1,4 +1,4 @@
-//! A small world for tests, and a probe that asks the engine without sockets.
+//! A small seeded state for tests, and a fixture that calls the engine without sockets.
 
 use std::sync::{Arc, LazyLock};
 
@@ -42,7 +42,7 @@ pub(crate) const MSI: &str = "22222222-0000-4000-8000-0000000000a2";
 /// A managed identity with a federated credential.
 pub(crate) const FEDERATED: &str = "22222222-0000-4000-8000-0000000000a3";
 
-/// Keys are slow to make: every test of the binary shares these.
+/// Key generation is slow: all tests of the binary share these keys.
 static KEYS: LazyLock<Vec<RsaKey>> = LazyLock::new(|| RsaKey::generate_many(5).unwrap());
 
 pub(crate) fn tenant_key() -> RsaKey {
@@ -58,7 +58,7 @@ pub(crate) fn authority_key() -> RsaKey {
 pub(crate) fn issuer_key() -> RsaKey {
     KEYS[3].clone()
 }
-/// A key that nobody trusts.
+/// An untrusted key.
 pub(crate) fn untrusted_key() -> RsaKey {
     KEYS[4].clone()
 }
@@ -76,7 +76,7 @@ pub(crate) fn authority_params(name: &str) -> CertificateParams {
     params
 }
 
-/// A leaf of `key`, signed by an authority that is called `authority` and has `authority_key`.
+/// A leaf of `key`, signed by an authority with the common name `authority` and the key `authority_key`.
 pub(crate) fn signed_leaf_certificate(
     subject: &str,
     key: &RsaKey,
@@ -165,7 +165,7 @@ pub(crate) fn azure_with_test_principals() -> AzureState {
     world
 }
 
-/// Signs a token as a client would: `alg` is of the header.
+/// Signs a token as a client would, with the header's `alg`.
 pub(crate) fn sign_token(header: &Value, claims: &Value, key: &RsaKey) -> String {
     let encode = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
     let message = format!("{}.{}", encode(header), encode(claims));
@@ -177,7 +177,7 @@ pub(crate) fn sign_token(header: &Value, claims: &Value, key: &RsaKey) -> String
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-/// The claims of a client's own assertion for the global token endpoint.
+/// The claims of a client-signed assertion for the global token endpoint.
 pub(crate) fn assertion_claims(client: &str) -> Value {
     let now = start_time().as_second();
     json!({
@@ -190,7 +190,7 @@ pub(crate) fn assertion_claims(client: &str) -> Value {
     })
 }
 
-/// The engine of a world, asked without sockets.
+/// The engine of a state, called without sockets.
 #[derive(Debug)]
 pub(crate) struct EngineFixture {
     pub(crate) engine: EmulatorEngine,
@@ -208,7 +208,7 @@ impl EngineFixture {
 
     pub(crate) fn send_request(
         &self,
-        door: Ingress,
+        ingress: Ingress,
         method: &Method,
         url: &str,
         headers: &[(&str, &str)],
@@ -224,7 +224,7 @@ impl EngineFixture {
             .collect();
         let request = ServiceRequest {
             method: method.clone(),
-            scheme: if door == Ingress::Tunnel {
+            scheme: if ingress == Ingress::Tunnel {
                 RequestScheme::Https
             } else {
                 RequestScheme::Http
@@ -235,11 +235,11 @@ impl EngineFixture {
             headers,
             body: Bytes::copy_from_slice(body.as_bytes()),
         };
-        self.engine.handle_request(&request, door).reply
+        self.engine.handle_request(&request, ingress).reply
     }
 
-    pub(crate) fn get(&self, door: Ingress, url: &str, headers: &[(&str, &str)]) -> ServiceReply {
-        self.send_request(door, &Method::GET, url, headers, "")
+    pub(crate) fn get(&self, ingress: Ingress, url: &str, headers: &[(&str, &str)]) -> ServiceReply {
+        self.send_request(ingress, &Method::GET, url, headers, "")
     }
 
     /// Posts a token request to the v2.0 endpoint of a host.
@@ -264,7 +264,7 @@ impl EngineFixture {
         self.request_token_at_host(LOGIN, TENANT, fields)
     }
 
-    /// Asks for a token with an assertion.
+    /// Requests a token with an assertion.
     pub(crate) fn request_token_with_assertion(
         &self,
         client: &str,
@@ -282,7 +282,7 @@ pub(crate) fn reply_json(reply: &ServiceReply) -> Value {
     serde_json::from_slice(&reply.body).unwrap()
 }
 
-/// The AADSTS code of a refusal, or `None` for a success.
+/// The AADSTS code of an error reply, or `None` for a success.
 pub(crate) fn aadsts_code(reply: &ServiceReply) -> Option<u64> {
     reply_json(reply)["error_codes"][0].as_u64()
 }

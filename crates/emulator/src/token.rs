@@ -1,4 +1,4 @@
-//! Access tokens: what the emulator's Entra issues and what its resources accept.
+//! Access tokens: issued by the emulated Entra, verified by the other services.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,15 +14,15 @@ use crate::jose::{self, AssertionAlgorithm, UnverifiedToken};
 use crate::keys::{RedactedText, RsaKeyError};
 use crate::operation_context::IdGenerator;
 
-/// How long access tokens live. The defaults are those of Azure: an hour for applications, a day
-/// for managed identities.
+/// The lifetimes of access tokens. The defaults are those of Azure: one hour for applications, one day for
+/// managed identities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct TokenPolicy {
-    /// Seconds that a token of an application lives.
+    /// The lifetime of an application's token, in seconds.
     pub application_seconds: u32,
-    /// Seconds that a token of a managed identity lives; one that lives longer than two hours
-    /// says to refresh it at half of its life.
+    /// The lifetime of a managed identity's token, in seconds; above two hours, the response has a
+    /// `refresh_in` of half of it.
     pub managed_identity_seconds: u32,
 }
 
@@ -32,15 +32,15 @@ impl Default for TokenPolicy {
     }
 }
 
-/// Tokens that live longer say when to refresh them: at half of their life.
+/// Tokens with a longer lifetime have a `refresh_in` of half their lifetime.
 const LONG_LIFE_SECONDS: u32 = 7_200;
-/// How far the clocks of Azure's services may differ.
+/// The clock skew that Azure's services tolerate, in seconds.
 pub(crate) const SKEW_SECONDS: i64 = 300;
 
-/// Who makes a call, as a verified token says.
+/// The caller of a request, from a verified token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthenticatedCaller {
-    /// The object id of the principal: what roles are assigned to.
+    /// The object id of the principal, which role assignments refer to.
     pub(crate) object_id: Uuid,
     /// The application id.
     pub(crate) app_id: EntraClientId,
@@ -52,16 +52,16 @@ pub(crate) struct AuthenticatedCaller {
     pub(crate) audience: String,
 }
 
-/// Why a bearer token was not accepted. Each service says it in its own words.
+/// The reason why a bearer token was rejected. Each service has its own message for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BearerTokenError {
-    /// No token was sent.
+    /// The request has no token.
     #[error("no bearer token was sent")]
     Missing,
     /// The token is not a JSON Web Token.
     #[error("the bearer token is not a JSON Web Token")]
     Malformed,
-    /// The token was not signed by a tenant of this world.
+    /// The token was not signed by an emulated tenant.
     #[error("the bearer token was not issued here")]
     NotIssuedHere,
     /// The token is for another resource.
@@ -70,14 +70,14 @@ pub(crate) enum BearerTokenError {
         /// The audience of the token.
         found: String,
     },
-    /// The token has ended, or has not begun.
+    /// The token has expired, or is not valid yet.
     #[error("the token is outside its lifetime")]
     Lifetime,
 }
 
-/// Verifies the token of an `Authorization` header for one of `audiences` (compared exactly).
+/// Verifies the token of an `Authorization` header for one of `audiences`, compared exactly.
 pub(crate) fn verify_bearer(
-    world: &AzureState,
+    azure: &AzureState,
     authorization: Option<&str>,
     audiences: &[impl AsRef<str>],
     now: Timestamp,
@@ -89,14 +89,14 @@ pub(crate) fn verify_bearer(
     }
     let token = UnverifiedToken::parse(text.trim()).ok_or(BearerTokenError::Malformed)?;
     let key_id = token.header.kid.as_deref().unwrap_or_default();
-    let tenant = world
+    let tenant = azure
         .directory
         .tenants
         .iter()
         .find(|tenant| tenant.key_id == key_id)
         .ok_or(BearerTokenError::NotIssuedHere)?;
     let public = tenant.key.public_der().map_err(|_unreadable| BearerTokenError::NotIssuedHere)?;
-    // The algorithm is the issuer's choice, never the token's.
+    // The issuer determines the algorithm, never the token.
     if token.header.alg != "RS256" || !token.is_signed_by(AssertionAlgorithm::Rs256, &public) {
         return Err(BearerTokenError::NotIssuedHere);
     }
@@ -132,49 +132,49 @@ fn caller_from_claims(
     })
 }
 
-/// How a principal proved who it is: `appidacr` of its token.
+/// The authentication method of a client: `appidacr` of its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientAuthMethod {
-    /// By a client secret.
+    /// A client secret.
     Secret,
-    /// By a certificate, by a federated token, or by the machine it runs on.
+    /// A certificate, a federated token, or the machine's managed identity.
     KeyOrToken,
 }
 
-/// What a token is issued for.
+/// The grant of a token.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TokenGrant<'a> {
     /// The principal.
     pub(crate) principal: &'a Principal,
-    /// The resource exactly as it was asked for: it becomes `aud`, slash and all.
+    /// The resource exactly as requested: it becomes `aud`, including slashes.
     pub(crate) resource: &'a str,
-    /// How the principal proved who it is.
+    /// How the principal authenticated.
     pub(crate) auth_method: ClientAuthMethod,
     /// The cloud of the token service.
     pub(crate) cloud: Cloud,
 }
 
-/// A token that was issued.
+/// An issued token.
 #[derive(Debug)]
 pub(crate) struct IssuedAccessToken {
     /// The token.
     pub(crate) token: RedactedText,
-    /// When it begins, in seconds of Unix time.
+    /// The start of the validity, in seconds of Unix time.
     pub(crate) not_before: i64,
-    /// How long it lives, in seconds.
+    /// The lifetime, in seconds.
     pub(crate) expires_in: u32,
-    /// When to refresh it, in seconds, for tokens that live long.
+    /// When to refresh the token, in seconds, for tokens with a long lifetime.
     pub(crate) refresh_in: Option<u32>,
 }
 
 impl IssuedAccessToken {
-    /// When it ends, in seconds of Unix time.
+    /// The expiry, in seconds of Unix time.
     pub(crate) fn expires_on(&self) -> i64 {
         self.not_before + i64::from(self.expires_in)
     }
 }
 
-/// The issuer of version 1.0 tokens, which ARM and the vaults get from either endpoint.
+/// The issuer of version 1.0 tokens, which both endpoints issue for ARM and the vaults.
 pub(crate) fn v1_issuer(cloud: Cloud, tenant: &EntraTenantId) -> String {
     let host = match cloud {
         Cloud::China => "sts.chinacloudapi.cn",
@@ -221,7 +221,7 @@ pub(crate) fn issue_access_token(
     if let Some(resource) = managed_identity {
         claim("xms_mirid", json!(resource));
     }
-    // Marks the token, so that nobody takes it for one of Azure's.
+    // Marks the token as emulated.
     claim("xms_emu", json!("lanyard"));
     let header =
         json!({ "typ": "JWT", "alg": "RS256", "x5t": tenant.key_id, "kid": tenant.key_id });
@@ -245,9 +245,9 @@ mod tests {
 
     const VAULT_AUDIENCE: &str = "https://vault.azure.net";
 
-    fn issue_bearer_header(world: &AzureState) -> String {
-        let principal = world.directory.by_client_id(MSI.parse().unwrap()).unwrap();
-        let tenant = world.directory.tenant(TENANT).unwrap();
+    fn issue_bearer_header(azure: &AzureState) -> String {
+        let principal = azure.directory.by_client_id(MSI.parse().unwrap()).unwrap();
+        let tenant = azure.directory.tenant(TENANT).unwrap();
         let grant = TokenGrant {
             principal,
             resource: VAULT_AUDIENCE,
@@ -255,47 +255,47 @@ mod tests {
             cloud: Cloud::Public,
         };
         let issued =
-            issue_access_token(world.tokens, tenant, grant, start_time(), &mut IdGenerator::Random)
+            issue_access_token(azure.tokens, tenant, grant, start_time(), &mut IdGenerator::Random)
                 .unwrap();
         format!("Bearer {}", issued.token.expose())
     }
 
     fn verify_vault_bearer(
-        world: &AzureState,
+        azure: &AzureState,
         header: &str,
         now: Timestamp,
     ) -> Result<AuthenticatedCaller, BearerTokenError> {
-        verify_bearer(world, Some(header), &[VAULT_AUDIENCE], now)
+        verify_bearer(azure, Some(header), &[VAULT_AUDIENCE], now)
     }
 
     #[test]
     fn valid_token_identifies_its_caller_until_expiry() {
-        let world = azure_with_test_principals();
-        let header = issue_bearer_header(&world);
-        let caller = verify_vault_bearer(&world, &header, start_time()).unwrap();
+        let azure = azure_with_test_principals();
+        let header = issue_bearer_header(&azure);
+        let caller = verify_vault_bearer(&azure, &header, start_time()).unwrap();
         assert_eq!(caller.app_id, MSI.parse().unwrap());
         assert_eq!(caller.tenant.as_str(), TENANT);
         assert!(caller.resource_id.is_some());
         assert_eq!(caller.audience, VAULT_AUDIENCE);
         let after = |seconds| start_time() + Duration::from_secs(seconds);
-        assert!(verify_vault_bearer(&world, &header, after(86_398)).is_ok());
+        assert!(verify_vault_bearer(&azure, &header, after(86_398)).is_ok());
         assert_eq!(
-            verify_vault_bearer(&world, &header, after(86_399)),
+            verify_vault_bearer(&azure, &header, after(86_399)),
             Err(BearerTokenError::Lifetime)
         );
         let skewed = start_time() - Duration::from_secs(301);
-        assert_eq!(verify_vault_bearer(&world, &header, skewed), Err(BearerTokenError::Lifetime));
+        assert_eq!(verify_vault_bearer(&azure, &header, skewed), Err(BearerTokenError::Lifetime));
         assert!(
-            verify_vault_bearer(&world, &header.replace("Bearer", "bearer"), start_time()).is_ok()
+            verify_vault_bearer(&azure, &header.replace("Bearer", "bearer"), start_time()).is_ok()
         );
     }
 
     #[test]
     fn token_audience_is_compared_exactly() {
-        let world = azure_with_test_principals();
-        let header = issue_bearer_header(&world);
+        let azure = azure_with_test_principals();
+        let header = issue_bearer_header(&azure);
         for other in ["https://vault.azure.net/", "https://management.azure.com", ""] {
-            let found = verify_bearer(&world, Some(&header), &[other], start_time());
+            let found = verify_bearer(&azure, Some(&header), &[other], start_time());
             assert_eq!(
                 found,
                 Err(BearerTokenError::Audience { found: VAULT_AUDIENCE.to_owned() }),
@@ -306,8 +306,8 @@ mod tests {
 
     #[test]
     fn tokens_not_signed_by_a_tenant_are_rejected() {
-        let world = azure_with_test_principals();
-        let good = issue_bearer_header(&world);
+        let azure = azure_with_test_principals();
+        let good = issue_bearer_header(&azure);
         let parsed = UnverifiedToken::parse(good.split_once(' ').unwrap().1).unwrap();
         let claims = Value::Object(parsed.claims);
         let key_id = parsed.header.kid.unwrap();
@@ -315,7 +315,7 @@ mod tests {
             format!("Bearer {}", sign_token(&json!({ "alg": alg, "kid": kid }), &claims, key))
         };
         let resigned = with("RS256", &key_id, &tenant_key());
-        assert!(verify_vault_bearer(&world, &resigned, start_time()).is_ok());
+        assert!(verify_vault_bearer(&azure, &resigned, start_time()).is_ok());
         let cases = [
             (with("RS256", &key_id, &client_key()), BearerTokenError::NotIssuedHere),
             (with("RS256", "other", &tenant_key()), BearerTokenError::NotIssuedHere),
@@ -327,13 +327,13 @@ mod tests {
         ];
         for (header, expected) in cases {
             assert_eq!(
-                verify_vault_bearer(&world, &header, start_time()),
+                verify_vault_bearer(&azure, &header, start_time()),
                 Err(expected),
                 "{header}"
             );
         }
         assert_eq!(
-            verify_bearer(&world, None, &[VAULT_AUDIENCE], start_time()),
+            verify_bearer(&azure, None, &[VAULT_AUDIENCE], start_time()),
             Err(BearerTokenError::Missing)
         );
     }

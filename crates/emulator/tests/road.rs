@@ -1,4 +1,4 @@
-//! The whole road over sockets, with no client of ours: machine identity, vault secret,
+//! The complete identity flow over sockets, with plain HTTP clients: machine identity, vault secret,
 //! certificate assertion, token, Azure Resource Manager.
 
 #![cfg(test)]
@@ -58,7 +58,7 @@ fn plan() -> SeedPlan {
     }
 }
 
-/// A stranger to this workspace: an HTTP client with a proxy and a CA.
+/// An HTTP client with a proxy and a CA that shares no code with this workspace.
 struct PlainHttpClient<'a> {
     emulator: &'a Emulator,
     proxied: reqwest::Client,
@@ -95,7 +95,7 @@ impl<'a> PlainHttpClient<'a> {
         Self::send_request(request.body(body.to_owned())).await
     }
 
-    /// The token of the machine for the vaults.
+    /// Gets a token for the vaults from the metadata service.
     async fn machine_token(&self) -> String {
         let url = format!(
             "{}/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://vault.azure.net",
@@ -116,7 +116,7 @@ impl<'a> PlainHttpClient<'a> {
         serde_json::from_str(body["value"].as_str().unwrap()).unwrap()
     }
 
-    /// Asks for a token with the credential of a document, as the MSI data plane's clients do.
+    /// Requests a token with the credential of a document, as the MSI data plane's clients do.
     async fn request_arm_token(&self, document: &Value, now: i64) -> (u16, Value) {
         let field = |name: &str| document[name].as_str().unwrap().to_owned();
         let endpoint =
@@ -192,7 +192,7 @@ async fn every_component_gets_an_arm_token_from_its_vault_credential() {
         assert_eq!(status, 200, "{component:?}: {body}");
         tokens.push(body["access_token"].as_str().unwrap().to_owned());
     }
-    // The cloud provider reads load balancers of its group and knows nothing of blobs.
+    // The cloud provider reads load balancers of its group and has no access to blobs.
     let at = Component::ALL.iter().position(|component| component.name() == "cloudProvider");
     let token = &tokens[at.unwrap()];
     let group =

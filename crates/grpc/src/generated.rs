@@ -1,4 +1,4 @@
-//! What `cargo xtask codegen` wrote.
+//! The code that `cargo xtask codegen` generated.
 
 #![expect(
     unused_qualifications,

@@ -1,9 +1,8 @@
-//! gRPC wire types of CSI, of kubelet registration, of Secrets Store providers and of the
-//! Kubernetes KMS API, and the sockets that they travel on.
+//! gRPC types of CSI, kubelet plugin registration, Secrets Store providers and the Kubernetes KMS
+//! API, and the unix sockets for them.
 //!
-//! The messages are generated from `proto/` by `cargo xtask codegen`. Those that carry secrets
-//! print no values and are wiped when dropped, so their fields are taken with
-//! [`std::mem::take`].
+//! `cargo xtask codegen` generates the messages from `proto/`. Messages that carry secrets print no
+//! values in `Debug` and are zeroized when dropped, so take their fields with [`std::mem::take`].
 //!
 //! ```
 //! use lanyard_grpc::PrivateSocket;
@@ -15,8 +14,8 @@
 //! let path = directory.path().join("csi.sock");
 //! let (incoming, file) = PrivateSocket::bind(&path)?.split();
 //! assert!(file.is_in_place());
-//! // A server takes `incoming`; a client finds it by its path.
-//! let client = IdentityClient::new(lanyard_grpc::connect(&path));
+//! // A server uses `incoming`; a client connects to the path.
+//! let client = IdentityClient::new(lanyard_grpc::channel_to_socket(&path));
 //! # drop((incoming, client));
 //! drop(file);
 //! assert!(!path.exists());

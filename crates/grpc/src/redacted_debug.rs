@@ -1,4 +1,4 @@
-//! `Debug` of the messages that may carry secrets: names and sizes, never values.
+//! `Debug` of the messages that may carry secrets: prints names and sizes, never values.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
@@ -8,7 +8,7 @@ use crate::csi::{CreateVolumeRequest, NodePublishVolumeRequest, Volume};
 use crate::provider::{File, MountRequest};
 use crate::{kms_v1beta1, kms_v2};
 
-/// The keys of a map whose values may be secret.
+/// Prints the keys of a map whose values may be secret.
 struct RedactedMap<'a>(&'a BTreeMap<String, String>);
 
 impl Debug for RedactedMap<'_> {
@@ -17,7 +17,7 @@ impl Debug for RedactedMap<'_> {
     }
 }
 
-/// The size of something whose content may be secret.
+/// Prints the size of content that may be secret.
 struct ByteCount(usize);
 
 impl Debug for ByteCount {

@@ -1,8 +1,8 @@
-//! Sockets that belong to one user from their birth on, and clients of such sockets.
+//! Unix sockets that only one user can open, and clients of unix sockets.
 //!
-//! Trust on a node is by file permissions: whoever can open a socket may use it. A
-//! [`PrivateSocket`] therefore has mode 0600 before anybody can see it, whatever the umask, and
-//! appears under its name only when it listens already.
+//! File permissions are the trust boundary on a node: every process that can open a socket may use
+//! it. A [`PrivateSocket`] therefore has mode 0600 before it is visible, whatever the umask, and
+//! gets its name only when it already listens.
 
 mod authority_rewriter;
 mod connection;
@@ -33,7 +33,7 @@ use self::error::SocketOperation;
 pub use self::socket_file::SocketFile;
 use self::socket_file::SocketLocation;
 
-/// The longest path of a unix socket, in bytes (unix(7): `sun_path` without its final zero).
+/// The longest path of a unix socket in bytes (unix(7): `sun_path` without the terminating zero).
 pub const MAX_SOCKET_PATH: usize = 107;
 
 /// A listening unix socket that only its owner can open.
@@ -44,33 +44,33 @@ pub struct PrivateSocket {
 }
 
 impl PrivateSocket {
-    /// Binds and listens. What a dead process left at `path` is replaced.
+    /// Binds and listens. Replaces a stale socket of an exited process at `path`. Requires a tokio
+    /// runtime.
     ///
     /// # Errors
     ///
-    /// Where the path is too long for a socket, where somebody listens there already, where
-    /// something other than a socket is there, and where a system call fails. Needs a tokio
-    /// runtime.
+    /// [`SocketError`] if the path is too long for a socket, another process listens on it, a file
+    /// that is not a socket exists there, or a system call fails.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
         let length = path.as_os_str().len();
         if length > MAX_SOCKET_PATH {
             return Err(SocketError::TooLong { path: path.to_owned(), length });
         }
-        let place = SocketLocation::open(path)?;
-        place.check_unoccupied()?;
-        let listener = bind_temporary(&place)?;
-        let file = place.rename_into_place()?;
+        let location = SocketLocation::open(path)?;
+        location.check_unoccupied()?;
+        let listener = bind_temporary(&location)?;
+        let file = location.rename_into_place()?;
         Ok(Self { listener, file })
     }
 
-    /// The connections, and the name in the file system. The name goes when it is dropped, and
-    /// the connections go on without it.
+    /// Splits the socket into its connections and its file. Dropping the file removes the path;
+    /// open connections continue.
     pub fn split(self) -> (IncomingConnections, SocketFile) {
         (IncomingConnections(self.listener), self.file)
     }
 }
 
-/// The connections to a [`PrivateSocket`], as a stream for a server.
+/// The incoming connections of a [`PrivateSocket`], as a stream for a server.
 #[derive(Debug)]
 pub struct IncomingConnections(UnixListener);
 
@@ -84,11 +84,11 @@ impl Stream for IncomingConnections {
     }
 }
 
-/// A client's channel to the socket at `path`, with the authority `localhost` that kubelet,
-/// drivers and providers send.
+/// A client channel to the socket at `path`, with the authority `localhost` that kubelet, drivers
+/// and providers send.
 ///
-/// It connects at its first call, and again after the server went away; a call that finds nobody
-/// fails with `UNAVAILABLE`.
+/// The channel connects with its first call, and reconnects after a server restart. Without a
+/// server, a call fails with `UNAVAILABLE`.
 pub fn channel_to_socket(path: &Path) -> Channel {
     let path: Arc<Path> = path.into();
     let connector = service_fn(move |_| {
@@ -98,22 +98,23 @@ pub fn channel_to_socket(path: &Path) -> Channel {
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
 }
 
-/// A socket under the hidden name of its place.
-fn bind_temporary(place: &SocketLocation) -> Result<UnixListener, SocketError> {
+/// Binds a socket under the temporary name of its location.
+fn bind_temporary(location: &SocketLocation) -> Result<UnixListener, SocketError> {
     let socket =
-        private_socket().map_err(|error| place.io_error(SocketOperation::Create, error))?;
-    place.remove_stale()?;
+        private_socket().map_err(|error| location.io_error(SocketOperation::Create, error))?;
+    location.remove_stale()?;
     let bind = || {
-        let address = SocketAddrUnix::new(place.temporary_path())?;
+        let address = SocketAddrUnix::new(location.temporary_path())?;
         rustix::net::bind(&socket, &address)?;
         rustix::net::listen(&socket, LISTEN_BACKLOG)
     };
-    bind().map_err(|error| place.io_error(SocketOperation::Bind, error.into()))?;
+    bind().map_err(|error| location.io_error(SocketOperation::Bind, error.into()))?;
     UnixListener::from_std(StdListener::from(socket))
-        .map_err(|error| place.io_error(SocketOperation::Bind, error))
+        .map_err(|error| location.io_error(SocketOperation::Bind, error))
 }
 
-/// On Linux the file of a socket gets the mode that the socket had when it was bound.
+/// Creates a socket with mode 0600. On Linux, the socket file gets the mode that the socket has at
+/// `bind`.
 fn private_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -121,5 +122,5 @@ fn private_socket() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// How many connections may wait: a kubelet that publishes for many pods at once opens one each.
+/// The accept backlog: a kubelet opens one connection for each of many pods that start at once.
 const LISTEN_BACKLOG: i32 = 1024;

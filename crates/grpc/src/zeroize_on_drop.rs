@@ -1,7 +1,7 @@
-//! Messages that carry secrets are wiped when they are dropped.
+//! Zeroizes messages that carry secrets when they are dropped.
 //!
-//! The buffers of the transport below them are not: this shortens the life of what lies in the
-//! open, and ends it for what was decoded.
+//! The buffers of the transport are not zeroized: decoded secrets are removed from memory, but
+//! copies in those buffers may remain until they are reused.
 
 use zeroize::Zeroize;
 

@@ -1,45 +1,45 @@
-//! The order of a certificate chain: leaf first, then each issuer.
+//! Orders a certificate chain: the leaf first, then each issuer.
 
 use std::collections::HashMap;
 
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Certificates do not form a chain.
+/// Errors of ordering a certificate chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChainOrderError {
-    /// A certificate cannot be read.
+    /// A certificate cannot be parsed.
     #[error("certificate {index} cannot be read")]
     Unreadable {
-        /// Its place, from 0.
+        /// The certificate's position, from 0.
         index: usize,
     },
     /// Every certificate is the issuer of another one.
     #[error("every one of the {count} certificates issued another one, so none is the leaf")]
     NoLeaf {
-        /// How many there are.
+        /// The number of certificates.
         count: usize,
     },
-    /// Following the issuers leads back.
-    #[error("the issuers of the certificates go in a circle")]
+    /// The issuers form a cycle.
+    #[error("the issuers of the certificates form a cycle")]
     Cycle,
 }
 
-/// How certificates have to be ordered.
+/// The order of a certificate chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ChainOrder {
-    /// The places of all of them, leaf first.
+    /// The positions of all certificates, leaf first.
     Complete(Vec<usize>),
-    /// Only some of them are linked to the leaf; nobody knows where the others belong.
+    /// Only some certificates are linked to the leaf; the position of the others is unknown.
     Incomplete {
-        /// How many are linked.
+        /// The number of linked certificates.
         linked: usize,
     },
 }
 
-/// Orders certificates (DER) by the key identifiers of subject and authority, as upstream
-/// does. The leaf is the first one that issued no other.
+/// Orders certificates (DER) by their subject and authority key identifiers, as upstream does. The leaf is
+/// the first certificate that issued no other.
 pub(crate) fn order_chain<'a>(
     certificates: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<ChainOrder, ChainOrderError> {
@@ -50,7 +50,7 @@ pub(crate) fn order_chain<'a>(
     order_links(&links)
 }
 
-/// What ties a certificate to others.
+/// The key identifiers that link a certificate to others.
 #[derive(Debug, Clone, Default)]
 struct CertificateLink {
     subject_key_id: Option<Vec<u8>>,
@@ -72,7 +72,7 @@ impl CertificateLink {
                 _ => {}
             }
         }
-        // A root that names itself has no issuer, however often it is there.
+        // A root that names itself has no issuer, even if it occurs several times.
         link.authority_key_id =
             link.authority_key_id.filter(|issuer| Some(issuer) != link.subject_key_id.as_ref());
         Some(link)
@@ -139,9 +139,9 @@ mod tests {
                 vec![link("ca", "root"), link("leaf", "ca"), link("root", "")],
                 Ok(complete_order(&[1, 0, 2])),
             ),
-            // The leaf needs no key identifier of its own.
+            // The leaf needs no subject key identifier.
             (vec![link("ca", ""), link("", "ca")], Ok(complete_order(&[1, 0]))),
-            // An issuer that is not there ends the chain.
+            // A missing issuer ends the chain.
             (vec![link("leaf", "ca"), link("ca", "elsewhere")], Ok(complete_order(&[0, 1]))),
             // An issuer without a key identifier cannot be found.
             (vec![link("leaf", "ca"), link("", "")], Ok(ChainOrder::Incomplete { linked: 1 })),

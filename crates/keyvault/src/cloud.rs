@@ -1,4 +1,4 @@
-//! Which cloud a vault is in: where tokens come from and how vaults are called there.
+//! The cloud of a vault: its token service and the DNS suffix of its vaults.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -11,82 +11,82 @@ use lanyard_vocabulary::{Cloud, VaultName};
 use rustix::fs::OFlags;
 use serde::Deserialize;
 
-/// The endpoints of a cloud that reading a vault needs.
+/// The endpoints of a cloud that vault reads need.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct VaultCloud {
-    /// Who issues tokens.
+    /// The token service.
     pub authority: Authority,
     /// The DNS suffix of vaults, without a leading dot.
     pub vault_suffix: String,
 }
 
-/// A cloud's endpoints are not known.
+/// Errors of determining a cloud's endpoints.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VaultCloudError {
-    /// The endpoints of an Azure Stack are in a file, and the class names none.
+    /// The class selects Azure Stack and names no environment file.
     #[error("`cloudName: AzureStackCloud` needs `cloudEnvFileName`, and it is not set")]
     EnvironmentFileNotSet,
-    /// The file with the endpoints cannot be read.
+    /// The environment file cannot be read.
     #[error("cannot read the environment file {}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A class names a file that the node's owner did not put where such files are.
+    /// The class names a file outside the directory that the node's owner provides.
     #[error("the environment file {} is not one of those in {}", path.display(), directory.display())]
     OutsideEnvironmentDirectory {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Where such files are.
+        /// The directory for environment files.
         directory: PathBuf,
     },
-    /// The file with the endpoints is larger than such a file can be.
+    /// The environment file exceeds the size limit.
     #[error("the environment file {} is larger than {LARGEST_FILE} bytes", path.display())]
     TooLarge {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The file with the endpoints does not hold them.
+    /// The environment file is invalid.
     #[error("the environment file {}: {problem}", path.display())]
     Content {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem of the file.
         problem: EnvironmentFileError,
     },
-    /// The cloud's authority is no URL; the tables of this program are wrong.
+    /// The cloud's authority is not a URL, which is a bug in this crate's tables.
     #[error("the authority of {cloud} is malformed")]
     Authority {
         /// The cloud.
         cloud: Cloud,
-        /// What is wrong with it.
+        /// The parse error.
         #[source]
         source: ParseAuthorityError,
     },
 }
 
-/// What is wrong with an environment file. It never quotes the file: a class names it, and it may
-/// be any file of the node plugin.
+/// The problem of an environment file. Never quotes the file: the class names the path, which may be any file
+/// of the node plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentFileError {
-    /// It is not a JSON object with texts.
+    /// The file is not a JSON object with string values.
     #[error("it is not the JSON of an environment")]
     NotJson,
-    /// `activeDirectoryEndpoint` is no https URL.
+    /// `activeDirectoryEndpoint` is not an `https` URL.
     #[error("`activeDirectoryEndpoint` is not an https url")]
     Authority,
-    /// `keyVaultDNSSuffix` is no DNS name.
+    /// `keyVaultDNSSuffix` is not a DNS name.
     #[error("`keyVaultDNSSuffix` is not a dns suffix")]
     VaultSuffix,
 }
 
 impl VaultCloudError {
-    /// What to do next.
+    /// Advises how to fix the file.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::EnvironmentFileNotSet => {
@@ -101,7 +101,7 @@ impl VaultCloudError {
             }
             Self::Content { .. } => {
                 "write name, activeDirectoryEndpoint, keyVaultEndpoint and keyVaultDNSSuffix as \
-                 the Azure Stack's ARM metadata tells them"
+                 the Azure Stack's ARM metadata contains them"
             }
             Self::Authority { .. } => "report it as a bug",
         }
@@ -109,13 +109,13 @@ impl VaultCloudError {
 }
 
 impl VaultCloud {
-    /// The endpoints of `cloud`; those of an Azure Stack are read from `file`, anew for each call,
-    /// so that two classes with two files do not see each other's. Who writes classes chooses the
-    /// file, so that it has to be below `directory`, which is the node's owner's.
+    /// Returns the endpoints of `cloud`. For Azure Stack it reads `file` on each call, so that classes with
+    /// different files do not affect each other. The author of the class chooses the path, so the file must
+    /// be below `directory`, which the node's owner provides.
     ///
     /// # Errors
     ///
-    /// [`VaultCloudError`] where the endpoints are not to be had.
+    /// Returns a [`VaultCloudError`] if the endpoints cannot be determined.
     pub async fn load(
         cloud: Cloud,
         file: Option<&str>,
@@ -136,13 +136,13 @@ impl VaultCloud {
         Self::parse(&content).map_err(|problem| VaultCloudError::Content { path, problem })
     }
 
-    /// Reads an environment file, in the form of the Azure SDK for Go.
+    /// Parses an environment file in the format of the Azure SDK for Go.
     ///
     /// # Errors
     ///
-    /// [`EnvironmentFileError`].
+    /// Returns an [`EnvironmentFileError`] if a field is missing or malformed.
     pub fn parse(content: &[u8]) -> Result<Self, EnvironmentFileError> {
-        // The reader's own error quotes the file.
+        // The parser's own error quotes the file.
         let file: EnvironmentFile =
             serde_json::from_slice(content).or(Err(EnvironmentFileError::NotJson))?;
         let authority = file.active_directory_endpoint.trim().parse();
@@ -161,27 +161,26 @@ impl VaultCloud {
         format!("https://{}/", self.vault_host(name))
     }
 
-    /// The host of a vault, in the one spelling that tells vaults apart.
+    /// The host of a vault in lower case, for comparisons.
     pub fn vault_host(&self, name: &VaultName) -> String {
         format!("{}.{}", name.as_str().to_ascii_lowercase(), self.vault_suffix)
     }
 }
 
-/// Reads the file that a class names, if it is a plain file below `directory`. Never waits for
-/// somebody at the other end of it, and never reads more than such a file has: a file of procfs
-/// says that it is empty and is not.
+/// Reads the file that a class names, if it is a regular file below `directory`. Never blocks on a pipe, and
+/// never reads beyond the size limit: files of procfs report a size of zero and are not empty.
 fn read_environment(path: &Path, directory: &Path) -> Result<Vec<u8>, VaultCloudError> {
     let elsewhere = || VaultCloudError::OutsideEnvironmentDirectory {
         path: path.to_owned(),
         directory: directory.to_owned(),
     };
     let failed = |source| VaultCloudError::File { path: path.to_owned(), source };
-    // By its name first: of what lies elsewhere not even the existence is told.
+    // Check the path first: do not reveal whether files outside the directory exist.
     let climbs = path.components().any(|part| part == Component::ParentDir);
     if climbs || !path.starts_with(directory) {
         return Err(elsewhere());
     }
-    // A ConfigMap is made of links, which stay in their directory.
+    // A ConfigMap volume consists of links that stay in its directory.
     let real = path.canonicalize().map_err(failed)?;
     if !real.starts_with(directory.canonicalize().map_err(failed)?) {
         return Err(elsewhere());
@@ -216,7 +215,7 @@ fn is_dns_name(text: &str) -> bool {
     text.len() <= 220 && text.split('.').all(label)
 }
 
-/// An environment file has some dozens of lines.
+/// An environment file has a few dozen lines.
 const LARGEST_FILE: u64 = 64 * 1024;
 
 #[cfg(test)]
@@ -244,7 +243,7 @@ mod tests {
         for directory in [&ours, &theirs] {
             fs::write(directory.join("env.json"), FILE).unwrap();
         }
-        // As a ConfigMap is mounted.
+        // Like a ConfigMap volume.
         symlink("env.json", ours.join("link.json")).unwrap();
         symlink(theirs.join("env.json"), ours.join("planted.json")).unwrap();
         for name in ["env.json", "link.json"] {
@@ -255,7 +254,7 @@ mod tests {
         assert!(matches!(missing, VaultCloudError::File { .. }), "{missing}");
         let outside = [
             theirs.join("env.json"),
-            // Not told apart from one that is there.
+            // The same error as for an existing file.
             theirs.join("missing.json"),
             ours.join("../theirs/env.json"),
             ours.join("planted.json"),
@@ -281,9 +280,9 @@ mod tests {
         fs::write(&large, vec![b' '; 64 * 1024 + 1]).unwrap();
         let error = load(&large, folder.path()).await.unwrap_err();
         assert!(matches!(error, VaultCloudError::TooLarge { .. }), "{error}");
-        // It says that it is empty, and has as many bytes as the address space has pages.
+        // The file reports a size of zero, and has as many bytes as the address space has pages.
         let pagemap = load(Path::new("/proc/self/pagemap"), Path::new("/proc")).await.unwrap_err();
-        // It is read in eights of bytes, which the limit is not.
+        // The kernel returns multiples of eight bytes; the limit is not one.
         let is_cut =
             matches!(pagemap, VaultCloudError::TooLarge { .. } | VaultCloudError::File { .. });
         assert!(is_cut, "{pagemap}");

@@ -1,4 +1,4 @@
-//! Which bytes an object of a vault becomes.
+//! Converts a vault object to the bytes of a file.
 
 use lanyard_api::{VaultObjectEntry, VaultObjectFormat};
 use lanyard_vocabulary::ObjectEncoding;
@@ -13,31 +13,31 @@ use crate::public_key::{self, PublicKeyError};
 use crate::secret_bytes::SharedSecretBytes;
 use crate::source::FetchedSecret;
 
-/// An object of a vault cannot become the file that its entry asks for.
+/// Errors of converting a vault object to a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContentError {
     /// The value is not in the encoding that `objectEncoding` names.
     #[error(transparent)]
     Encoding(#[from] DecodeValueError),
-    /// The content type of a certificate's secret is none that is known.
+    /// The content type of a certificate's secret is unknown.
     #[error("a certificate's secret has {}", describe_content_type(content_type.as_deref()))]
     UnknownContentType {
-        /// `contentType`.
+        /// The value of `contentType`.
         content_type: Option<String>,
     },
-    /// The value is no PKCS#12 archive that can be read.
+    /// The value is not a readable PKCS#12 archive.
     #[error("the value cannot be converted to PEM")]
     UnreadablePfx(#[source] PfxError),
-    /// A certificate's secret is told to be in an encoding that its content type never has.
-    #[error("`objectEncoding: {encoding}` does not go with the content type `{content_type}`")]
+    /// `objectEncoding` names an encoding that the content type of the certificate's secret never has.
+    #[error("`objectEncoding: {encoding}` does not match the content type `{content_type}`")]
     EncodingMismatch {
-        /// `objectEncoding`.
+        /// The value of `objectEncoding`.
         encoding: ObjectEncoding,
         /// The content type.
         content_type: &'static str,
     },
-    /// The key has no public file.
+    /// The public key cannot be written as a file.
     #[error("the key cannot be written as PEM")]
     UnsupportedKey(#[source] PublicKeyError),
     /// The certificate is empty.
@@ -46,7 +46,7 @@ pub enum ContentError {
 }
 
 impl ContentError {
-    /// What to do next.
+    /// Advises how to fix the error.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Encoding(DecodeValueError { suspected: Some(seems), .. }) => {
@@ -59,7 +59,7 @@ impl ContentError {
                 format!("the certificate has to have the content type `{PEM_FILE}` or `{PKCS12}`")
             }
             Self::UnreadablePfx(PfxError::UnreadableArchive { .. }) => {
-                "the vault exports archives without a password; import the certificate anew, or \
+                "the vault exports archives without a password; import the certificate again, or \
                  ask for objectFormat pfx and convert it elsewhere"
                     .to_owned()
             }
@@ -85,33 +85,33 @@ fn describe_content_type(content_type: Option<&str>) -> String {
     )
 }
 
-/// How certificates' secrets are written.
+/// Options for writing certificates' secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CertificateOptions {
     /// Order the chain of a converted PKCS#12 archive: leaf, intermediates, root.
     pub construct_pem_chain: bool,
-    /// Write `<file>.crt` and `<file>.key` beside each certificate's secret.
+    /// Write `<file>.crt` and `<file>.key` next to each certificate's secret.
     pub write_separate_files: bool,
 }
 
 impl Default for CertificateOptions {
-    /// As upstream: chains are ordered, and nothing is written beside.
+    /// The upstream defaults: ordered chains, no separate files.
     fn default() -> Self {
         Self { construct_pem_chain: true, write_separate_files: false }
     }
 }
 
-/// The bytes of one object. Clones share them.
+/// The bytes of one object. Clones share the buffer.
 #[derive(Debug, Clone)]
 pub(crate) struct FileContent {
     pub(crate) bytes: SharedSecretBytes,
     pub(crate) split_pem: Option<SplitPem>,
-    /// How many of how many certificates are linked to the leaf, if not all are.
+    /// The number of certificates that are linked to the leaf, and the total, if they differ.
     pub(crate) incomplete_chain: Option<(usize, usize)>,
 }
 
 impl FileContent {
-    /// How many bytes it takes beside the object that it was made from.
+    /// The memory that the content takes in addition to the object, in bytes.
     pub(crate) fn additional_memory(&self, object: &FetchedVaultObject) -> u64 {
         let is_shared = matches!(object, FetchedVaultObject::Secret(secret)
             if std::ptr::eq(secret.value.expose(), self.bytes.expose()));
@@ -128,7 +128,7 @@ impl From<SharedSecretBytes> for FileContent {
     }
 }
 
-/// The bytes that `object` becomes by `entry`.
+/// Converts `object` to the bytes that `entry` requests.
 pub(crate) fn decode_content(
     entry: &VaultObjectEntry,
     object: &FetchedVaultObject,
@@ -153,7 +153,7 @@ pub(crate) fn decode_content(
     }
 }
 
-/// The secret side of a certificate: key and chain.
+/// Converts the secret of a certificate: key and chain.
 fn decode_certificate_secret(
     entry: &VaultObjectEntry,
     secret: &FetchedSecret,
@@ -171,8 +171,8 @@ fn decode_certificate_secret(
     }
 }
 
-/// The value is base64 of an archive, so `base64` says nothing new about it and `hex` is wrong.
-/// Upstream undoes the encoding of the PEM text, and fails.
+/// The value is base64 of an archive, so `base64` is redundant and `hex` is wrong. Upstream decodes the PEM
+/// text, and fails.
 fn decode_pfx_secret(
     entry: &VaultObjectEntry,
     value: &SharedSecretBytes,
@@ -204,7 +204,7 @@ fn decode_pfx_secret(
     }
 }
 
-/// The value without its encoding. Plain text shares the buffer of the value.
+/// The decoded value. Plain text shares the buffer of the value.
 fn decode_value(
     value: &SharedSecretBytes,
     entry: &VaultObjectEntry,

@@ -1,4 +1,4 @@
-//! From fetched objects to files, without reading anything.
+//! Converts fetched objects to files, without I/O.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,42 +13,42 @@ use crate::memory::max_decoding_bytes;
 use crate::secret_bytes::SharedSecretBytes;
 use crate::source::ObjectAttributes;
 
-/// How files are written.
+/// Options for writing files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VolumeFileOptions {
-    /// The permission bits of files whose entry names none.
+    /// The permission bits of files whose entry sets none.
     pub default_mode: u32,
-    /// How certificates' secrets are written.
+    /// Options for certificates' secrets.
     pub certificates: CertificateOptions,
 }
 
 impl Default for VolumeFileOptions {
-    /// As upstream: mode 0644, chains ordered, nothing written beside.
+    /// The upstream defaults: mode 0644, ordered chains, no separate files.
     fn default() -> Self {
         Self { default_mode: 0o644, certificates: CertificateOptions::default() }
     }
 }
 
-/// A file to be mounted.
+/// A file to mount.
 #[derive(Debug)]
 pub struct MountedFile {
-    /// Where in the volume.
+    /// The path in the volume.
     pub path: String,
     /// The bytes.
     pub content: SharedSecretBytes,
     /// The permission bits.
     pub mode: u32,
-    /// Whether the entry names them, so that nothing else may choose.
+    /// Whether the entry sets the mode, so that defaults do not apply.
     pub is_mode_explicit: bool,
-    /// The object that it was made from.
+    /// The id of the source object.
     pub object: ObjectId,
     /// The version of the object.
     pub version: VaultObjectVersion,
-    /// What the vault tells about the version.
+    /// The attributes of the version in the vault.
     pub attributes: ObjectAttributes,
 }
 
-/// The id of an object in the status of a pod: `<type>/<name>`, and `/<place>` in a history.
+/// The id of an object in the pod status: `<type>/<name>`, with `/<index>` in a version history.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(String);
 
@@ -73,40 +73,40 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// An object was read but cannot become its file.
+/// An object that cannot be converted to its file.
 #[derive(Debug, thiserror::Error)]
 #[error("could not make the file `{path}` from {object}")]
 pub struct DecodeError {
     /// The object.
     pub object: ObjectReference,
-    /// The file.
+    /// The path of the file.
     pub path: String,
-    /// Why not.
+    /// The reason.
     #[source]
     pub source: Box<ContentError>,
 }
 
 impl DecodeError {
-    /// What to do next.
+    /// Advises how to fix the error.
     pub fn hint(&self) -> Option<String> {
         self.source.hint()
     }
 }
 
-/// The files of a volume, and what is odd about them.
+/// The files of a volume, with warnings.
 #[derive(Debug)]
 pub struct DecodedFiles {
     /// The files, in the order of the entries.
     pub files: Vec<MountedFile>,
-    /// What somebody should know.
+    /// Warnings about the objects.
     pub warnings: Vec<DecodeWarning>,
 }
 
-/// Something about an object that does not keep it from being mounted.
+/// A warning about an object that does not prevent the mount.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeWarning {
-    /// Certificates were left in the vault's order.
+    /// The certificates are not a complete chain and stay in the vault's order.
     #[error(
         "only {linked} of the {count} certificates of {object} form a chain; all stay in the \
          order of the vault"
@@ -114,17 +114,18 @@ pub enum DecodeWarning {
     IncompleteChain {
         /// The object.
         object: ObjectReference,
-        /// How many certificates are linked to the leaf.
+        /// The number of certificates that are linked to the leaf.
         linked: usize,
-        /// How many there are.
+        /// The total number of certificates.
         count: usize,
     },
 }
 
-/// Makes the files of a volume from what was read.
+/// Converts fetched objects to the files of a volume.
 ///
 /// # Errors
-/// The first object, in the order of the entries, that cannot become its file.
+///
+/// Returns the error of the first object, in the order of the entries, that cannot be converted.
 pub fn decode_files(
     objects: &[FetchedEntryObject],
     options: VolumeFileOptions,
@@ -136,8 +137,7 @@ pub fn decode_files(
     Ok(decoder.finish())
 }
 
-/// Makes files, one object after the other. Entries that want the same object in the same form share
-/// its bytes.
+/// Converts objects to files one by one. Entries with the same object and form share its bytes.
 #[derive(Debug)]
 pub(crate) struct VolumeDecoder {
     options: VolumeFileOptions,
@@ -145,7 +145,7 @@ pub(crate) struct VolumeDecoder {
     decoded: DecodedFiles,
 }
 
-/// What tells one decoded content from another: the object, by its address, and how it is written.
+/// The key of decoded content: the object's address, and the form of the file.
 type DecodedContentKey = (usize, Option<ObjectEncoding>, Option<VaultObjectFormat>);
 
 impl VolumeDecoder {
@@ -154,8 +154,7 @@ impl VolumeDecoder {
         Self { options, contents: HashMap::new(), decoded }
     }
 
-    /// How many bytes decoding this object takes at most; nothing where an earlier entry's are
-    /// shared.
+    /// The maximum memory for decoding this object, in bytes; zero if an earlier entry's content is shared.
     pub(crate) fn required_memory(&self, fetched: &FetchedEntryObject) -> u64 {
         if self.contents.contains_key(&content_key(fetched)) {
             return 0;
@@ -163,7 +162,8 @@ impl VolumeDecoder {
         max_decoding_bytes(&fetched.entry, &fetched.object)
     }
 
-    /// Makes the files of an object. Returns how many bytes its content takes beside the object.
+    /// Adds the files of an object. Returns the memory that its content takes in addition to the object, in
+    /// bytes.
     pub(crate) fn decode_object(
         &mut self,
         fetched: &FetchedEntryObject,

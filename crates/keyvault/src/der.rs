@@ -1,4 +1,4 @@
-//! As much of DER (ITU-T X.690) as a public key needs to be written.
+//! A DER encoder (ITU-T X.690), limited to public keys.
 
 /// The value `NULL`.
 pub(crate) const NULL: &[u8] = &[0x05, 0x00];
@@ -7,16 +7,16 @@ pub(crate) fn sequence(content: &[u8]) -> Vec<u8> {
     tag_length_value(0x30, content)
 }
 
-/// A positive number, given big endian and without leading zeros.
+/// A positive integer, from big-endian bytes without leading zeros.
 pub(crate) fn integer(digits: &[u8]) -> Vec<u8> {
     match digits.first() {
-        // The highest bit would make it negative.
+        // A set highest bit would make the integer negative.
         Some(first) if first & 0x80 != 0 => tag_length_value(0x02, &[&[0], digits].concat()),
         _ => tag_length_value(0x02, digits),
     }
 }
 
-/// Whole bytes as a bit string.
+/// A bit string of whole bytes.
 pub(crate) fn bit_string(bytes: &[u8]) -> Vec<u8> {
     tag_length_value(0x03, &[&[0], bytes].concat())
 }
@@ -29,7 +29,7 @@ fn tag_length_value(tag: u8, content: &[u8]) -> Vec<u8> {
         [] => der.push(0),
         [short] if *short < 0x80 => der.push(*short),
         long => {
-            // A length of at most eight bytes.
+            // A length has at most eight bytes.
             der.push(0x80 | u8::try_from(long.len()).unwrap_or(8));
             der.extend(long);
         }

@@ -1,4 +1,4 @@
-//! Undoing the encoding of a value, and telling a wrong one.
+//! Decodes values and detects wrong encodings.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,20 +9,20 @@ use zeroize::Zeroizing;
 use crate::pem;
 use crate::secret_bytes::SharedSecretBytes;
 
-/// A value is not written in the encoding that its object names.
+/// A value is not in the encoding that its entry names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the value is not {encoding}")]
 pub struct DecodeValueError {
-    /// The encoding that was named.
+    /// The encoding that the entry names.
     pub encoding: ObjectEncoding,
     /// The encoding that the value seems to have.
     pub suspected: Option<ObjectEncoding>,
 }
 
-/// The bytes that a value stands for.
+/// Decodes a value.
 ///
-/// As upstream: `utf-8` is the value itself; `base64` is standard and padded, with line breaks
-/// passed over; `hex` is of either case and nothing else.
+/// As in upstream, `utf-8` is the value itself; `base64` is standard base64 with padding, and line breaks are
+/// ignored; `hex` accepts both cases and no other characters.
 pub fn decode(
     value: &[u8],
     encoding: ObjectEncoding,
@@ -37,17 +37,16 @@ pub fn decode(
     })
 }
 
-/// The encoding that a content which was taken for plain text seems to be in: nothing if it is
-/// JSON or PEM itself, or becomes neither when it is decoded.
+/// Detects the encoding of a content that was mounted as plain text. Returns `None` if the content itself is
+/// JSON or PEM, or decodes to neither.
 ///
-/// This is how a value that was stored as base64 but declared as `utf-8` is told apart from a
-/// broken document: the file is there, and it is the decoding that was forgotten.
+/// This distinguishes a value that was stored as base64 but declared as `utf-8` from a malformed document.
 pub fn suspected_encoding(content: &[u8]) -> Option<ObjectEncoding> {
     if is_json_or_pem(content) {
         return None;
     }
     let content = content.trim_ascii();
-    // Digits of hex are digits of base64 too, so the narrower one goes first.
+    // Hexadecimal digits are base64 characters, too, so the smaller alphabet is tried first.
     [ObjectEncoding::Hex, ObjectEncoding::Base64].into_iter().find(|encoding| {
         try_decode(content, *encoding).is_some_and(|bytes| is_json_or_pem(bytes.expose()))
     })
@@ -62,7 +61,7 @@ fn try_decode(value: &[u8], encoding: ObjectEncoding) -> Option<SharedSecretByte
     Some(bytes.into())
 }
 
-/// A JSON object or array, or PEM: what components mount.
+/// Whether the content is a JSON object or array, or PEM: the formats that components mount.
 fn is_json_or_pem(content: &[u8]) -> bool {
     let json = content.trim_ascii_start().first().is_some_and(|first| b"{[".contains(first))
         && serde_json::from_slice::<IgnoredAny>(content).is_ok();

@@ -1,4 +1,4 @@
-//! Why a vault was not read.
+//! Errors of vault reads.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,109 +6,109 @@ use std::time::Duration;
 use lanyard_credential::{RetryClass, TokenError};
 use lanyard_vocabulary::Hop;
 
-/// A vault was not read. No variant carries a value that came from the vault.
+/// The reason why a vault read failed. No variant contains a value of the vault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VaultReadError {
-    /// There is no such object or version.
+    /// The object or version does not exist.
     #[error("the vault has no such object: {0}")]
     NotFound(VaultErrorDetails),
     /// The version is disabled.
     #[error("the object is disabled: {0}")]
     Disabled(VaultErrorDetails),
-    /// The identity may not read it.
+    /// The identity lacks the permission to read the object.
     #[error("the vault forbids it: {0}")]
     Forbidden(VaultErrorDetails),
-    /// The vault does not accept the token.
+    /// The vault rejected the token.
     #[error("the vault does not accept the token: {0}")]
     Unauthorized(VaultErrorDetails),
-    /// Too many requests.
-    #[error("the vault throttles: {reply}")]
+    /// The vault throttled the request.
+    #[error("the vault throttled the request: {reply}")]
     Throttled {
-        /// What came back.
+        /// The vault's error response.
         reply: VaultErrorDetails,
-        /// How long the vault asked to be left alone.
+        /// The delay of the `Retry-After` header.
         retry_after: Option<Duration>,
     },
-    /// The vault asked to be left alone a while ago, and the time is not over. It was not asked.
-    #[error("{host} asked to be left alone for another {} s", remaining.as_secs())]
+    /// The vault requested a cool-down that has not passed; no request was sent.
+    #[error("{host} requested a cool-down, which lasts another {} s", remaining.as_secs())]
     ThrottledCoolDown {
         /// The vault's host.
         host: String,
-        /// How long it still lasts.
+        /// The remaining cool-down.
         remaining: Duration,
     },
-    /// As many reads of this node wait for the vault as it may be asked meanwhile. It was not asked
-    /// for this one, and has nothing to do with it.
+    /// The queue of this node's reads of the vault exceeds the node's rate limit. No request was sent; the
+    /// vault is not the cause.
     #[error(
-        "this node asks {host} as fast as it may, and this read would wait for {} s",
+        "the rate limit of this node for {host} is reached, and this read would wait for {} s",
         wait.as_secs()
     )]
     RequestQueueFull {
         /// The vault's host.
         host: String,
-        /// How long those ahead take.
+        /// The time that the queued reads take.
         wait: Duration,
     },
-    /// The vault failed again and again, and is left alone for a while. It was not asked.
-    #[error("{host} failed again and again and is left alone for another {} s", remaining.as_secs())]
+    /// The circuit breaker is open after repeated failures of the vault; no request was sent.
+    #[error("{host} failed repeatedly; the circuit breaker stays open for another {} s", remaining.as_secs())]
     CircuitOpen {
         /// The vault's host.
         host: String,
-        /// How long it still is.
+        /// The time until the next attempt.
         remaining: Duration,
     },
-    /// The read took too long, with everything that was tried again.
+    /// The read, with all its retries, exceeded its timeout.
     #[error("the vault did not answer within {} s", limit.as_secs())]
     TimedOut {
-        /// How long it might take.
+        /// The timeout.
         limit: Duration,
     },
-    /// The read was given up before it came to an end: the program shuts down.
+    /// The read was cancelled because the program is shutting down.
     #[error("the read was interrupted")]
     Interrupted,
-    /// The vault failed on its side.
+    /// The vault failed with a server error.
     #[error("the vault failed: {reply}")]
     Unavailable {
-        /// What came back.
+        /// The vault's error response.
         reply: VaultErrorDetails,
-        /// How long the vault asked to be left alone.
+        /// The delay of the `Retry-After` header.
         retry_after: Option<Duration>,
     },
-    /// A status that a read does not have.
-    #[error("the vault answered what a read does not have: {0}")]
+    /// The response has a status that reads do not return.
+    #[error("the vault responded with an unexpected status: {0}")]
     Unexpected(VaultErrorDetails),
-    /// A success whose body is not what a read gives.
-    #[error("the vault's answer is not what a read gives: {problem}")]
+    /// The response is successful, but its body is malformed.
+    #[error("the vault's response is malformed: {problem}")]
     Malformed {
-        /// What is wrong with it.
+        /// The problem of the body.
         problem: &'static str,
     },
-    /// There is no token for the vault.
+    /// No token for the vault is available.
     #[error("there is no token for the vault")]
     Token {
-        /// The credential's own error.
+        /// The credential's error.
         #[source]
         source: azure_core::Error,
     },
-    /// The request was not answered.
+    /// The vault did not respond.
     #[error("the vault was not reached")]
     Unreachable {
-        /// The transport's own error.
+        /// The transport's error.
         #[source]
         source: azure_core::Error,
     },
-    /// The vault's URL, or the challenge that came from it, is not one to send a token to.
-    #[error("the vault is not one to send a token to")]
+    /// The client does not trust the vault's URL or authentication challenge with a token.
+    #[error("the vault is not trusted with a token")]
     UntrustedVault {
-        /// The client's own error.
+        /// The client's error.
         #[source]
         source: azure_core::Error,
     },
 }
 
 impl VaultReadError {
-    /// What to do next.
+    /// Advises what to do next.
     pub fn hint(&self) -> Option<String> {
         if let Self::Token { source } = self
             && let Some(hint) = TokenError::of(source).and_then(TokenError::hint)
@@ -159,8 +159,8 @@ impl VaultReadError {
         }
     }
 
-    /// Whether and when the same read may succeed. Where there was no token, the credential's
-    /// own error knows; a credential that is not of ours is given the benefit of the doubt.
+    /// Whether and when the read may succeed. For token errors the credential's own error decides; errors of
+    /// other credential types count as transient.
     pub fn retry(&self) -> RetryClass {
         match self {
             Self::NotFound(_) | Self::Disabled(_) => RetryClass::Invalid,
@@ -186,16 +186,14 @@ impl VaultReadError {
         }
     }
 
-    /// For how long nobody asks the vault, where it was not asked for this read because it failed
-    /// others: this read itself came to nothing. After that one is sent to see whether it is back, and
-    /// the others learn of its outcome.
+    /// How long the circuit breaker stays open, if it rejected this read without a request. After that time
+    /// one read is sent as a probe, and the other readers share its outcome.
     pub fn circuit_open_for(&self) -> Option<Duration> {
         if let Self::CircuitOpen { remaining, .. } = self { Some(*remaining) } else { None }
     }
 
-    /// Whether the vault, or the service that issues tokens for it, is not there: it was not
-    /// reached, fails, or throttles. What refuses the identity or the object is there, and so is what
-    /// this node itself does not ask.
+    /// Whether the vault or its token service is unavailable: unreachable, failing or throttling. Rejections
+    /// of the identity or the object do not count, and neither do the node's own rate limits.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Throttled { .. }
@@ -209,8 +207,8 @@ impl VaultReadError {
         }
     }
 
-    /// Whether the identity, or the way it proves itself, was refused, or the object is gone: what
-    /// was read before may not be read any more.
+    /// Whether the identity or its credential was rejected, or the object is gone: earlier results must no
+    /// longer be served.
     pub fn is_denied(&self) -> bool {
         match self {
             Self::NotFound(_)
@@ -223,12 +221,12 @@ impl VaultReadError {
         }
     }
 
-    /// The hop that is broken: the way to the token, or the vault itself.
+    /// The hop that failed: the token request, or the vault read.
     pub fn hop(&self) -> Hop {
         if matches!(self, Self::Token { .. }) { Hop::ImdsToken } else { Hop::VaultRead }
     }
 
-    /// The status that came back, where something did.
+    /// The HTTP status of the response, if there is one.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::NotFound(reply)
@@ -243,17 +241,17 @@ impl VaultReadError {
     }
 }
 
-/// What a vault, or a gateway in its place, answered when it did not give the object.
+/// The error response of a vault, or of a gateway in front of it.
 ///
-/// The texts are excerpts ([`lanyard_credential::error_reply`]): short, on one line, and without the
-/// token of the request, which such answers echo.
+/// The texts are excerpts ([`lanyard_credential::reply`]): short, on one line, and without the token of the
+/// request, which such responses may echo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultErrorDetails {
     /// The HTTP status.
     pub status: u16,
     /// The error code.
     pub code: Option<String>,
-    /// The code of the inner error, which says more (`ForbiddenByRbac`).
+    /// The code of the inner error, which is more specific (`ForbiddenByRbac`).
     pub inner_code: Option<String>,
     /// The message.
     pub message: String,

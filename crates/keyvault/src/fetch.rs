@@ -1,4 +1,4 @@
-//! Reading the objects that a class asks for.
+//! Fetches the objects that a class names.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,17 +22,17 @@ use crate::source::{
     FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion, ObjectAttributes, VaultSource,
 };
 
-/// How many reads are under way at once. A vault's limit is for all of its clients.
+/// The number of concurrent reads of a volume. The vault's limit applies to all of its clients.
 const CONCURRENT_READS: usize = 8;
 
-/// An object as a class names it.
+/// An object as the class names it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ObjectReference {
-    /// `objectType`.
+    /// The value of `objectType`.
     pub kind: VaultObjectKind,
-    /// `objectName`.
+    /// The value of `objectName`.
     pub name: SecretName,
-    /// The version; nothing for the current one.
+    /// The version; `None` for the current one.
     pub version: Option<VaultObjectVersion>,
 }
 
@@ -46,58 +46,58 @@ impl fmt::Display for ObjectReference {
     }
 }
 
-/// An object could not be read.
+/// Errors of fetching the objects of a class.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The vault did not give the object.
+    /// The vault did not return the object.
     #[error("could not read {object}")]
     Object {
-        /// What was to be read.
+        /// The object.
         object: ObjectReference,
-        /// What came back.
+        /// The vault's error.
         #[source]
         source: Arc<VaultReadError>,
     },
-    /// The vault did not list the versions of an object.
+    /// The vault did not list the versions of the object.
     #[error("could not list the versions of {object}")]
     Versions {
-        /// Whose versions.
+        /// The object.
         object: ObjectReference,
-        /// What came back.
+        /// The vault's error.
         #[source]
         source: Arc<VaultReadError>,
     },
-    /// The listed versions are not what the history needs.
+    /// The listed versions do not contain the requested history.
     #[error("could not choose the version history of {object}")]
     History {
-        /// Whose history.
+        /// The object.
         object: ObjectReference,
-        /// What is wrong.
+        /// The problem of the history.
         #[source]
         source: HistoryError,
     },
-    /// The objects are more than a volume takes; those after it were not read.
+    /// The objects exceed the size limit of a volume; later objects were not read.
     #[error("with {object} the objects have more than the {limit} bytes that a volume takes")]
     VolumeTooLarge {
-        /// The object with which it became too much.
+        /// The object that exceeded the limit.
         object: ObjectReference,
-        /// What a volume takes, in bytes.
+        /// The size limit of a volume, in bytes.
         limit: u64,
     },
-    /// The node has no memory for the objects; those after it were not read.
-    #[error("there is no room for {object} and what is read before it")]
+    /// The node has no memory for the objects; later objects were not read.
+    #[error("not enough memory for {object} and the objects before it")]
     NotEnoughMemory {
-        /// The object for which there was no room.
+        /// The object that did not fit.
         object: ObjectReference,
-        /// What was needed and what there is.
+        /// The required and the available memory.
         #[source]
         source: MemoryExhausted,
     },
 }
 
 impl ReadError {
-    /// Which object it is about.
+    /// The affected object.
     pub fn object(&self) -> &ObjectReference {
         match self {
             Self::Object { object, .. }
@@ -108,7 +108,7 @@ impl ReadError {
         }
     }
 
-    /// The vault's error, if the vault is to blame.
+    /// The vault's error, if the vault is the cause.
     pub fn vault_error(&self) -> Option<&VaultReadError> {
         match self {
             Self::Object { source, .. } | Self::Versions { source, .. } => Some(source),
@@ -118,7 +118,7 @@ impl ReadError {
         }
     }
 
-    /// What to do next.
+    /// Advises what to do next.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::History { .. } => Some("enable a version, or correct objectVersion".to_owned()),
@@ -130,7 +130,7 @@ impl ReadError {
         }
     }
 
-    /// Whether and when the same read may succeed.
+    /// Whether and when the read may succeed.
     pub fn retry(&self) -> RetryClass {
         match self {
             Self::NotEnoughMemory { source, .. } if !source.exceeds_node_capacity => {
@@ -140,18 +140,19 @@ impl ReadError {
         }
     }
 
-    /// For how long nobody asks the vault, where it was not asked: [`VaultReadError::circuit_open_for`].
+    /// How long the circuit breaker stays open, if it rejected the read:
+    /// [`VaultReadError::circuit_open_for`].
     pub fn circuit_open_for(&self) -> Option<Duration> {
         self.vault_error().and_then(VaultReadError::circuit_open_for)
     }
 
-    /// The hop that is broken.
+    /// The hop that failed.
     pub fn hop(&self) -> Hop {
         self.vault_error().map_or(Hop::VaultRead, VaultReadError::hop)
     }
 }
 
-/// What a vault gave for one object.
+/// A fetched vault object.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FetchedVaultObject {
@@ -164,7 +165,7 @@ pub enum FetchedVaultObject {
 }
 
 impl FetchedVaultObject {
-    /// Which version it is.
+    /// The version of the object.
     pub fn version(&self) -> &VaultObjectVersion {
         match self {
             Self::Secret(secret) => &secret.version,
@@ -173,7 +174,7 @@ impl FetchedVaultObject {
         }
     }
 
-    /// What the vault tells about it.
+    /// The attributes of the version.
     pub fn attributes(&self) -> &ObjectAttributes {
         match self {
             Self::Secret(secret) => &secret.attributes,
@@ -183,42 +184,42 @@ impl FetchedVaultObject {
     }
 }
 
-/// One object for one file of a class. Entries that ask for the same version share it.
+/// The object of one file of a class. Entries with the same version share it.
 #[derive(Debug, Clone)]
 pub struct FetchedEntryObject {
-    /// The entry that asked for it.
+    /// The entry that names the object.
     pub entry: VaultObjectEntry,
-    /// Its place in the entry's version history, if the entry asks for one.
+    /// The index in the entry's version history, if it requests one.
     pub history_index: Option<usize>,
     /// The object.
     pub object: Arc<FetchedVaultObject>,
 }
 
 impl FetchedEntryObject {
-    /// What was read.
+    /// The kind, name and version of the object.
     pub fn reference(&self) -> ObjectReference {
         let (kind, name) = (self.entry.kind, self.entry.name.clone());
         ObjectReference { kind, name, version: Some(self.object.version().clone()) }
     }
 }
 
-/// Where objects are read for a class: a vault itself, or what is shared of it.
+/// A source of a class's objects: a vault, or the shared reads of one.
 #[async_trait]
 pub(crate) trait ObjectSource: Send + Sync {
-    /// Reads an object.
+    /// Fetches an object.
     async fn object(
         &self,
         object: &ObjectReference,
     ) -> Result<Arc<FetchedVaultObject>, Arc<VaultReadError>>;
 
-    /// Lists the versions of an object; that of the reference does not count.
+    /// Lists the versions of an object, regardless of the reference's version.
     async fn versions(
         &self,
         object: &ObjectReference,
     ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultReadError>>;
 }
 
-/// A vault itself.
+/// A vault without sharing.
 struct DirectObjectSource<'a>(&'a dyn VaultSource);
 
 #[async_trait]
@@ -239,7 +240,7 @@ impl ObjectSource for DirectObjectSource<'_> {
     }
 }
 
-/// Reads one object from a vault.
+/// Fetches one object from a vault.
 pub(crate) async fn fetch_object(
     object: &ObjectReference,
     source: &dyn VaultSource,
@@ -256,9 +257,8 @@ pub(crate) async fn fetch_object(
     }
 }
 
-/// Reads every object that a class asks for, in the order of its entries: one read for each
-/// distinct object and version, a bounded number of them at once. The first failure in that order
-/// is the one that is told.
+/// Fetches all objects of a class in the order of its entries, with one read for each distinct object and
+/// version and a limited number of concurrent reads. Returns the first failure in that order.
 pub async fn fetch_objects(
     parameters: &ProviderParameters,
     source: &dyn VaultSource,
@@ -267,33 +267,33 @@ pub async fn fetch_objects(
     fetch_entries(&parameters.objects, &DirectObjectSource(source), limits).await
 }
 
-/// What the objects of one volume may take.
+/// The limits of one volume's objects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VolumeReadLimits<'a> {
-    /// How many bytes the files may have together.
+    /// The maximum total size of the files, in bytes.
     pub(crate) max_content_bytes: u64,
-    /// The memory that what is read takes.
+    /// The memory account of the reads.
     pub(crate) memory: &'a dyn ReadMemory,
 }
 
-/// The same from any source of objects, for a volume whose files may have so much together.
+/// Like [`fetch_objects`], from any source and with limits.
 ///
-/// The memory of each object is asked for before it is read. Once the files cannot have less than
-/// they may, or could not be mounted on an empty node, nothing more is read.
+/// The memory of each object is reserved before it is read. Reading stops as soon as the minimum size of the
+/// files exceeds the limit, or could not be mounted on an empty node.
 pub(crate) async fn fetch_entries(
     entries: &[VaultObjectEntry],
     source: &dyn ObjectSource,
     limits: VolumeReadLimits<'_>,
 ) -> Result<Vec<FetchedEntryObject>, ReadError> {
     let histories = fetch_histories(entries, source, limits.memory).await?;
-    let wanted: Vec<RequestedObject<'_>> = requested_objects(entries, &histories);
-    let Some(first) = wanted.first() else { return Ok(Vec::new()) };
-    let room = saturating_u64(wanted.len()).saturating_mul(FILE_OVERHEAD_BYTES);
+    let requested: Vec<RequestedObject<'_>> = requested_objects(entries, &histories);
+    let Some(first) = requested.first() else { return Ok(Vec::new()) };
+    let room = saturating_u64(requested.len()).saturating_mul(FILE_OVERHEAD_BYTES);
     reserve_memory(&first.object, limits.memory, room).await?;
     limits.memory.finish_read(room, room);
     let mut distinct: Vec<(&ObjectReference, Vec<&VaultObjectEntry>)> = Vec::new();
     let mut places: HashMap<&ObjectReference, usize> = HashMap::new();
-    for want in &wanted {
+    for want in &requested {
         let place = *places.entry(&want.object).or_insert_with(|| {
             distinct.push((&want.object, Vec::new()));
             distinct.len() - 1
@@ -302,7 +302,7 @@ pub(crate) async fn fetch_entries(
             entries.push(want.entry);
         }
     }
-    // Boxed one by one: a stream over a closure would keep callers from being `Send`.
+    // Boxed one by one: a stream over a closure would make the callers' futures not `Send`.
     let mut reads = Vec::with_capacity(distinct.len());
     for (object, _) in &distinct {
         reads.push(read_object(object, source, limits.memory).boxed());
@@ -326,7 +326,7 @@ pub(crate) async fn fetch_entries(
             .map_err(|source| ReadError::NotEnoughMemory { object: (*object).clone(), source })?;
         objects.push(read);
     }
-    let fetched = wanted.iter().filter_map(|want| {
+    let fetched = requested.iter().filter_map(|want| {
         let object = Arc::clone(objects.get(*places.get(&want.object)?)?);
         Some(FetchedEntryObject {
             entry: want.entry.clone(),
@@ -337,14 +337,15 @@ pub(crate) async fn fetch_entries(
     Ok(fetched.collect())
 }
 
-/// How many bytes the files of an entry have at least, once the object is decoded: nobody is refused
-/// for what only looks large.
+/// The minimum total size of an entry's files after decoding, in bytes: encoded values may shrink, and a
+/// volume must not be rejected for its encoded size.
 fn min_content_bytes(entry: &VaultObjectEntry, object: &FetchedVaultObject) -> u64 {
     let bytes = match object {
         FetchedVaultObject::Secret(secret) => {
             let length = secret.value.expose().len();
             let is_text = matches!(entry.encoding, None | Some(ObjectEncoding::Utf8));
-            // Two digits of hexadecimal are a byte, and a PKCS#12 comes out in other clothes.
+            // Two hexadecimal digits are one byte, and the size of a PKCS#12 archive changes with its
+            // conversion.
             if is_text && !secret.is_certificate_secret { length } else { length / 2 }
         }
         FetchedVaultObject::Certificate(certificate) => certificate.der.len(),
@@ -353,20 +354,20 @@ fn min_content_bytes(entry: &VaultObjectEntry, object: &FetchedVaultObject) -> u
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// One file's worth of reading.
+/// The read for one file.
 struct RequestedObject<'a> {
     entry: &'a VaultObjectEntry,
     history_index: Option<usize>,
     object: ObjectReference,
 }
 
-/// The versions of each entry that asks for a history; none for the others.
+/// The versions of each entry with a history; `None` for the others.
 async fn fetch_histories(
     entries: &[VaultObjectEntry],
     source: &dyn ObjectSource,
     memory: &dyn ReadMemory,
 ) -> Result<Vec<Vec<VaultObjectVersion>>, ReadError> {
-    // The entries of each object, in the order in which the objects come first.
+    // The entries of each object, in the order in which the objects first occur.
     let mut distinct: Vec<(ObjectReference, Vec<usize>)> = Vec::new();
     let mut places: HashMap<ObjectReference, usize> = HashMap::new();
     for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.history_length > 1) {
@@ -384,7 +385,7 @@ async fn fetch_histories(
     }
     let mut lists = stream::iter(lists).buffered(CONCURRENT_READS);
     let mut chosen = vec![Vec::new(); entries.len()];
-    // A list is dropped as soon as it was chosen from.
+    // Each list is dropped as soon as the history is selected.
     for (_, indices) in &distinct {
         let Some((listed, weight)) = lists.try_next().await? else { break };
         for index in indices {
@@ -398,7 +399,7 @@ async fn fetch_histories(
     Ok(chosen)
 }
 
-/// The versions of an object, and how much memory was taken for them.
+/// Lists the versions of an object, and returns the memory reserved for them.
 async fn fetch_version_list(
     object: &ObjectReference,
     source: &dyn ObjectSource,
@@ -432,19 +433,19 @@ fn requested_objects<'a>(
     entries: &'a [VaultObjectEntry],
     histories: &[Vec<VaultObjectVersion>],
 ) -> Vec<RequestedObject<'a>> {
-    let mut wanted = Vec::new();
+    let mut requested = Vec::new();
     for (entry, history) in entries.iter().zip(histories) {
         if entry.history_length <= 1 {
             let object =
                 object_reference(entry, requested_version(entry.version.as_ref()).cloned());
-            wanted.push(RequestedObject { entry, history_index: None, object });
+            requested.push(RequestedObject { entry, history_index: None, object });
         }
         for (place, version) in history.iter().enumerate() {
             let object = object_reference(entry, Some(version.clone()));
-            wanted.push(RequestedObject { entry, history_index: Some(place), object });
+            requested.push(RequestedObject { entry, history_index: Some(place), object });
         }
     }
-    wanted
+    requested
 }
 
 fn object_reference(
@@ -472,7 +473,7 @@ mod tests {
 
     use super::*;
 
-    /// A vault that gives a hundred bytes for every object, and counts.
+    /// A vault with a value of a hundred bytes for every object, which counts reads.
     #[derive(Default)]
     struct HundredByteSource(AtomicUsize);
 

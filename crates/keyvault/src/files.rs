@@ -1,4 +1,4 @@
-//! From the parameters of a class to the files of a volume.
+//! Converts the parameters of a class to the files of a volume.
 
 use lanyard_api::ProviderParameters;
 use lanyard_credential::RetryClass;
@@ -8,20 +8,20 @@ use crate::decode::{DecodeError, MountedFile, VolumeFileOptions, decode_files};
 use crate::fetch::{ReadError, fetch_objects};
 use crate::source::VaultSource;
 
-/// The files of a volume could not be made.
+/// Errors of creating the files of a volume.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// An object could not be read.
+    /// An object could not be fetched.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// An object was read but cannot become its file.
+    /// An object cannot be converted to its file.
     #[error(transparent)]
     Decode(#[from] DecodeError),
 }
 
 impl FetchError {
-    /// What to do next.
+    /// Advises what to do next.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Read(error) => error.hint(),
@@ -29,16 +29,16 @@ impl FetchError {
         }
     }
 
-    /// Whether and when the same call may succeed.
+    /// Whether and when the call may succeed.
     pub fn retry(&self) -> RetryClass {
         match self {
             Self::Read(error) => error.retry(),
-            // The vault would give the same value again.
+            // The vault would return the same value.
             Self::Decode(_) => RetryClass::Invalid,
         }
     }
 
-    /// The hop that is broken.
+    /// The hop that failed.
     pub fn hop(&self) -> Hop {
         match self {
             Self::Read(error) => error.hop(),
@@ -47,8 +47,8 @@ impl FetchError {
     }
 }
 
-/// Reads what a class asks for and makes the files of its volume: [`fetch_objects`], then
-/// [`decode_files`]. Warnings are logged.
+/// Fetches the objects of a class and converts them to the files of its volume: [`fetch_objects`], then
+/// [`decode_files`]. Logs the warnings.
 pub async fn fetch_files(
     parameters: &ProviderParameters,
     source: &dyn VaultSource,

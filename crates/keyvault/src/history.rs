@@ -1,43 +1,43 @@
-//! Which versions of an object become the files of a history.
+//! Selects the versions of an object for a version history.
 
 use lanyard_api::VaultObjectVersion;
 
 use crate::source::ListedVersion;
 
-/// A history cannot begin.
+/// Errors of selecting a history.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// Every version is disabled, or there is none.
+    /// No version is enabled.
     #[error("no version is enabled")]
     NoEnabledVersion,
-    /// The version to begin with is disabled, or there is none of that name.
+    /// The start version is disabled or does not exist.
     #[error("version `{start}` to begin with is not among the {enabled} enabled versions")]
     StartVersionNotFound {
-        /// The version that was named.
+        /// The start version.
         start: VaultObjectVersion,
-        /// How many versions are enabled.
+        /// The number of enabled versions.
         enabled: usize,
     },
 }
 
-/// The first version of a history, by name: the newest.
+/// The start version that denotes the newest version.
 const LATEST_VERSION: &str = "latest";
 
-/// The version to ask the vault for; nothing for the current one.
+/// The version to request from the vault; `None` for the current one.
 ///
-/// `latest` is a word of the history only, upstream; a single version of that name would be asked
-/// for literally and never be found.
+/// Upstream handles `latest` only in histories; for a single version it requests a version of that name,
+/// which does not exist.
 pub(crate) fn requested_version(
     version: Option<&VaultObjectVersion>,
 ) -> Option<&VaultObjectVersion> {
     version.filter(|version| version.as_str() != LATEST_VERSION)
 }
 
-/// At most `count` enabled versions, newest first, from `start` on.
+/// Returns at most `count` enabled versions from `start` on, newest first.
 ///
-/// Versions without a creation time count as created at the epoch, as upstream; one more than was
-/// asked for, which upstream gives, is not given.
+/// Versions without a creation time count as created at the epoch, as in upstream. Upstream returns one
+/// version more than requested; this function does not.
 pub fn select_history(
     versions: &[ListedVersion],
     start: Option<&VaultObjectVersion>,

@@ -1,31 +1,31 @@
-//! SecretProviderClass parameters to Key Vault reads to files in memory.
+//! Reads Key Vault objects for SecretProviderClass parameters and converts them to files in memory.
 //!
-//! A [`VaultSource`] is read by [`fetch_objects`]; what it gave becomes files by
-//! [`decode_files`], which is pure. [`fetch_files`] is one after the other. [`KeyVault`] is the
-//! source on Azure. [`NodeVaults`] reads for all volumes of a node: as whom each class and pod
-//! says, once for all who ask for the same, and from a sealed cache while the vault is not there.
+//! [`fetch_objects`] reads the objects from a [`VaultSource`], and the pure function [`decode_files`]
+//! converts them to files; [`fetch_files`] does both. [`KeyVault`] is the source for Azure. [`NodeVaults`]
+//! reads for all volumes of a node: it authenticates as each class and pod requires, shares equal reads, and
+//! serves a sealed cache during a vault outage.
 //!
-//! Files are those of the upstream Key Vault provider (v1.8.2), except where it has a bug:
+//! The files are those of the upstream Key Vault provider (v1.8.2), except where it has a bug:
 //!
 //! | object | upstream | here |
 //! |---|---|---|
-//! | version history of N | N + 1 files where there are more versions | N files |
-//! | history from a version that is not there | no file, and a failure elsewhere | an error that names it |
-//! | `objectVersion: latest` without a history | asks for a version of that name | the current version |
+//! | version history of N | N + 1 files if there are more versions | N files |
+//! | history from a version that does not exist | no file, and a failure elsewhere | an error that names the version |
+//! | `objectVersion: latest` without a history | requests a version of that name | the current version |
 //! | certificate's secret without a content type | a crash | an error |
-//! | PKCS#12 to PEM with `objectEncoding: base64` | undoes it on the PEM, and fails | the PEM |
+//! | PKCS#12 to PEM with `objectEncoding: base64` | decodes the PEM, and fails | the PEM |
 //! | PKCS#12 with PBES2 or a SHA-256 MAC | cannot be opened | is opened |
-//! | `.crt` and `.key` beside a `pfx` file | empty | the certificates and the key |
+//! | `.crt` and `.key` next to a `pfx` file | empty | the certificates and the key |
 //!
 //! ```
 //! use lanyard_api::ProviderParameters;
-//! use lanyard_keyvault::{FetchError, FileOptions, MountedFile, SecretSource, fetch_files};
+//! use lanyard_keyvault::{FetchError, MountedFile, VaultSource, VolumeFileOptions, fetch_files};
 //!
 //! async fn files_of(
 //!     parameters: &ProviderParameters,
-//!     vault: &dyn SecretSource,
+//!     vault: &dyn VaultSource,
 //! ) -> Result<Vec<MountedFile>, FetchError> {
-//!     fetch_files(parameters, vault, FileOptions::default()).await
+//!     fetch_files(parameters, vault, VolumeFileOptions::default()).await
 //! }
 //! ```
 

@@ -1,7 +1,7 @@
-//! The memory of the node that reads take, asked for before they take it.
+//! Memory accounting for reads.
 //!
-//! What a class asks for is chosen by its tenant, and the memory of the process is that of all
-//! tenants. So nothing is read, decoded or cached that was not accounted for first.
+//! A tenant chooses the objects of a class, and all tenants share the memory of the process. So memory is
+//! reserved before an object is read, decoded or cached.
 
 use std::fmt;
 
@@ -12,54 +12,54 @@ use lanyard_vocabulary::ObjectEncoding;
 use crate::fetch::FetchedVaultObject;
 use crate::source::ListedVersion;
 
-/// The memory that one volume takes while it is read and decoded.
+/// The memory account of one volume while it is read and decoded.
 ///
-/// The implementation releases every reservation of a volume when the volume is written or refused, so
-/// callers need no clean-up on errors or cancellation.
+/// The implementation releases all reservations of a volume when the volume is written or rejected, so
+/// callers need no clean-up after errors or cancellation.
 #[async_trait]
 pub trait ReadMemory: fmt::Debug + Send + Sync {
-    /// Waits until `room` bytes more may be held. [`ReadMemory::end`] follows as soon as it is known
-    /// how many of them are in use.
+    /// Waits until `room` more bytes are available and reserves them. The caller calls
+    /// [`ReadMemory::finish_read`] as soon as the actual size is known.
     ///
     /// # Errors
     ///
-    /// Where waiting is of no use, or took too long.
+    /// Returns an error if the bytes cannot become available, or after a timeout.
     async fn reserve_read_memory(&self, room: u64) -> Result<(), MemoryExhausted>;
 
-    /// Gives back all of `room` but the `kept` bytes that stay in use.
+    /// Releases all of `room` except `kept` bytes that stay in use.
     fn finish_read(&self, room: u64, kept: u64);
 
-    /// How many bytes more may be held at most, if all others gave back theirs.
+    /// The maximum number of bytes that could be reserved if all other volumes released theirs.
     fn max_read_reservation(&self) -> u64;
 
-    /// How many bytes a file of `length` bytes takes of the node's memory once it is mounted.
+    /// The memory of the node that a mounted file of `length` bytes takes.
     fn mounted_size(&self, length: u64) -> u64;
 
-    /// Checks a volume whose files take at least `size` bytes once they are mounted.
+    /// Checks a volume whose mounted files take at least `size` bytes.
     ///
     /// # Errors
     ///
-    /// Where it could not be mounted though nothing else were on the node.
+    /// Returns an error if the volume would not even fit on an empty node.
     fn check_volume_fits(&self, size: u64) -> Result<(), MemoryExhausted>;
 }
 
-/// The memory of a cache: what values take that are kept for the next reader.
+/// The memory account of a cache.
 pub trait CacheMemory: fmt::Debug + Send + Sync {
-    /// How many bytes the cache may hold.
+    /// The size limit of the cache in bytes.
     fn limit_bytes(&self) -> u64;
 
-    /// Takes `bytes` for the cache.
+    /// Reserves `bytes` for the cache.
     ///
     /// # Errors
     ///
-    /// If there is no room. Nothing is taken then.
+    /// Returns an error if there is not enough memory. Nothing is reserved then.
     fn reserve_cache_memory(&self, bytes: u64) -> Result<(), CacheReserveError>;
 
-    /// Gives bytes back.
+    /// Releases `bytes`.
     fn release_cache_memory(&self, bytes: u64);
 }
 
-/// Why a cache was refused memory.
+/// The reason why a cache reservation failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CacheReserveError {
     /// The cache would exceed its own limit. Evicting older entries of this cache helps.
@@ -71,19 +71,19 @@ pub enum CacheReserveError {
     NodeFull,
 }
 
-/// There is no memory for what a class asks for.
+/// There is not enough memory for the objects of a class.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MemoryExhausted {
-    /// What was needed and what there is.
+    /// The required and the available memory, as a message.
     pub message: String,
-    /// What to do next.
+    /// Advises what to do next.
     pub hint: String,
-    /// Whether it would not fit though nothing else were on the node.
+    /// Whether the volume would not even fit on an empty node.
     pub exceeds_node_capacity: bool,
 }
 
-/// Memory without a limit, for programs that read on behalf of one owner.
+/// A memory account without a limit, for programs with a single owner.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UnlimitedMemory;
 
@@ -120,7 +120,7 @@ impl CacheMemory for UnlimitedMemory {
     fn release_cache_memory(&self, _: u64) {}
 }
 
-/// What a value takes in memory, in bytes: its content, and what is known about it.
+/// The memory of a value in bytes: its content and its metadata.
 pub(crate) trait MemoryFootprint {
     fn footprint_bytes(&self) -> u64;
 }
@@ -144,15 +144,14 @@ impl MemoryFootprint for Vec<ListedVersion> {
     }
 }
 
-/// What decoding an object for an entry takes at most, in bytes: what comes out, and what lies
-/// beside it meanwhile.
+/// The maximum memory for decoding an object for an entry, in bytes: the result and temporary buffers.
 pub(crate) fn max_decoding_bytes(entry: &VaultObjectEntry, object: &FetchedVaultObject) -> u64 {
     let (length, times) = match object {
         FetchedVaultObject::Secret(secret) if secret.is_certificate_secret => {
             (secret.value.len(), 8)
         }
         FetchedVaultObject::Secret(secret) => match entry.encoding {
-            // The value itself.
+            // The value's own buffer is used.
             None | Some(ObjectEncoding::Utf8) => return 0,
             Some(_) => (secret.value.len(), 2),
         },
@@ -166,21 +165,21 @@ pub(crate) fn saturating_u64(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// The largest answer for one object that is read, in bytes. A value has 25 KB at most (Key Vault's
-/// service limits); JSON may write a byte of text in three, and tags follow.
+/// The maximum size of the response for one object, in bytes. A value has at most 25 KB (Key Vault's service
+/// limits); JSON may need three bytes for one byte of text, and tags follow.
 pub(crate) const MAX_OBJECT_RESPONSE_BYTES: usize = 96 * 1024;
-/// The largest page of a list of versions that is read, in bytes: 25 versions with their tags.
+/// The maximum size of a page of a version list, in bytes: 25 versions with their tags.
 pub(crate) const MAX_LIST_PAGE_BYTES: usize = 512 * 1024;
-/// The most versions of one object that are looked at, the newest.
+/// The maximum number of versions of one object, the newest ones.
 pub(crate) const MAX_LISTED_VERSIONS: usize = 2_048;
-/// What reading an object takes: the answer, and the value that is parsed from it.
+/// The memory for reading an object, in bytes: the response, and the parsed value.
 pub(crate) const OBJECT_READ_BYTES: u64 = 128 * 1024;
-/// What reading a list of versions takes: a page, and the versions of all pages.
+/// The memory for reading a version list, in bytes: one page, and the versions of all pages.
 pub(crate) const VERSION_LIST_BYTES: u64 = 1024 * 1024;
-/// What a file takes beside its content until it is written: its paths, ids, times and places in
-/// lists.
+/// The memory of a file besides its content until it is written, in bytes: paths, ids, timestamps and list
+/// entries.
 pub(crate) const FILE_OVERHEAD_BYTES: u64 = 1024;
-/// What an object takes beside its content: version, times, tags and places in maps.
+/// The memory of an object besides its content, in bytes: version, timestamps, tags and map entries.
 const OBJECT_OVERHEAD_BYTES: u64 = 1024;
 const LISTED_VERSION_BYTES: u64 = 240;
 const MAX_KEY_BYTES: usize = 1024;

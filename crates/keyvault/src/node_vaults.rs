@@ -1,4 +1,5 @@
-//! The vaults of a node: one read for all volumes that ask for the same, as the same reader.
+//! The vault client of a node: shares one read between all volumes that request the same object as the same
+//! reader.
 
 mod outages;
 mod volume_read;
@@ -30,26 +31,26 @@ use crate::shared_reads::{Freshness, SharedReads};
 use crate::source::ListedVersion;
 use crate::stale_cache::StaleCache;
 
-/// How a node reads vaults.
+/// Settings of [`NodeVaults`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeVaultSettings {
-    /// The cloud of classes that name none (`--cloud-name`).
+    /// The default cloud of classes (`--cloud-name`).
     pub cloud: Cloud,
-    /// Where the files are that classes of an Azure Stack name (`--cloud-env-dir`): nobody but the
-    /// owner of the node writes there.
+    /// The directory of environment files for Azure Stack (`--cloud-env-dir`). Only the node's owner may
+    /// write to it.
     pub cloud_env_dir: PathBuf,
-    /// How files are written.
+    /// Options for writing files.
     pub files: VolumeFileOptions,
-    /// How long a value is kept at least for those who take what is not new; it is kept as long
-    /// as the greatest [`Freshness::max_age`] that was asked for it.
+    /// The minimum time for which a value is cached. It is cached longer if a reader accepts a greater
+    /// [`Freshness::max_age`].
     pub cache_retention: Duration,
-    /// How many bytes the files of one volume may have together.
+    /// The maximum total size of the files of one volume, in bytes.
     pub max_content_bytes: u64,
 }
 
 impl Default for NodeVaultSettings {
-    /// The public cloud, the files of Azure Stacks where a node of one has its own, files as
-    /// upstream of 32 MiB together, and values kept for two minutes: the default interval of rotation.
+    /// The public cloud, the environment directory of Azure Stack nodes, the upstream file options with 32
+    /// MiB per volume, and a cache retention of two minutes: the default rotation interval.
     fn default() -> Self {
         Self {
             cloud: Cloud::Public,
@@ -61,66 +62,67 @@ impl Default for NodeVaultSettings {
     }
 }
 
-/// What is read for one volume.
+/// A request to read the objects of one volume.
 #[derive(Debug, Clone, Copy)]
 pub struct VolumeReadRequest<'a> {
-    /// What the class asks for.
+    /// The parameters of the class.
     pub parameters: &'a ProviderParameters,
-    /// Whose volume it is.
+    /// The pod of the volume.
     pub pod: &'a VolumePod,
-    /// What the pod brings to prove who it is.
+    /// The credentials of the pod.
     pub credentials: &'a PodCredentials,
-    /// How new it has to be, and who waits.
+    /// The required freshness, and the priority of the read.
     pub freshness: Freshness,
-    /// The greatest age of what is served from the sealed cache while the vault is not there, to
-    /// those who cannot begin without it ([`RequestPriority::High`](lanyard_azure::RequestPriority)); nothing
-    /// where the class does not opt in. What is read for those who opt in is kept, whoever waits.
+    /// The maximum age of values from the sealed cache, which starting pods
+    /// ([`RequestPriority::High`](lanyard_azure::RequestPriority)) may get during an outage of the vault;
+    /// `None` if the class does not opt in. Values for classes that opt in are stored in the sealed cache at
+    /// any priority.
     pub serve_stale: Option<Duration>,
-    /// The memory that reading takes.
+    /// The memory account of the volume.
     pub memory: &'a dyn ReadMemory,
 }
 
-/// What was read for one volume.
+/// The result of reading a volume.
 #[derive(Debug)]
 pub struct VolumeReadResult {
     /// The files, in the order of the entries.
     pub files: Vec<MountedFile>,
-    /// Where the sealed cache answered for the vault: the outage in which it did.
+    /// The outage during which the sealed cache served a value, if it did.
     pub outage: Option<VaultOutage>,
 }
 
-/// A vault is not there for a reader.
+/// An outage of a vault for one reader.
 #[derive(Debug)]
 pub struct VaultOutage {
-    /// Since when, as far as this process knows.
+    /// The start of the outage, as far as this process knows.
     pub since: Timestamp,
-    /// What the volume would have been refused with: the first read that failed.
+    /// The error without the sealed cache: the first read that failed.
     pub error: ReadError,
 }
 
-/// A volume's files could not be had.
+/// Errors of reading a volume.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeVaultError {
-    /// The endpoints of the cloud are not known.
+    /// The cloud's endpoints cannot be determined.
     #[error(transparent)]
     Cloud(#[from] VaultCloudError),
-    /// The pod does not bring what the class's identity needs.
+    /// The pod lacks a credential that the class's identity needs.
     #[error(transparent)]
     Identity(#[from] ReaderIdentityError),
-    /// There is no credential for the reader.
+    /// The reader's credential cannot be created.
     #[error(transparent)]
     Reader(#[from] ReaderCredentialError),
-    /// The token service gave no token for the vault.
+    /// The token service issued no token for the vault.
     #[error(transparent)]
     Token(VaultReadError),
-    /// The vault did not give an object, or it cannot become its file.
+    /// An object could not be read, or cannot be converted to its file.
     #[error(transparent)]
     Fetch(#[from] FetchError),
 }
 
 impl NodeVaultError {
-    /// What to do next.
+    /// Advises what to do next.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Cloud(error) => Some(error.hint().to_owned()),
@@ -131,7 +133,7 @@ impl NodeVaultError {
         }
     }
 
-    /// Whether and when the same order may succeed.
+    /// Whether and when the request may succeed.
     pub fn retry(&self) -> RetryClass {
         match self {
             Self::Cloud(_) | Self::Reader(_) => RetryClass::Invalid,
@@ -141,7 +143,7 @@ impl NodeVaultError {
         }
     }
 
-    /// For how long nobody asks the vault, where it was not asked because it failed others.
+    /// How long the circuit breaker stays open, if it rejected the read.
     pub fn circuit_open_for(&self) -> Option<Duration> {
         match self {
             Self::Fetch(FetchError::Read(error)) => error.circuit_open_for(),
@@ -150,11 +152,11 @@ impl NodeVaultError {
     }
 }
 
-/// The vaults of a node.
+/// The vault client of a node.
 ///
-/// Reads are shared by everybody whom Azure answers alike: the same managed identity of the node,
-/// the same service account with the same client id, the same service principal with the same
-/// secret. Nobody else is served what they read.
+/// Reads are shared by readers that are equal to Azure: the same managed identity of the node, the same
+/// service account with the same client id, or the same service principal with the same secret. Other readers
+/// never get their results.
 #[derive(Debug)]
 pub struct NodeVaults {
     clock: SharedClock,
@@ -167,7 +169,7 @@ pub struct NodeVaults {
 }
 
 impl NodeVaults {
-    /// The vaults over these ways. Without a `stale` cache nothing is ever served from one.
+    /// Creates a client over these transports. Without a `stale` cache, no stale value is ever served.
     pub fn new(
         settings: NodeVaultSettings,
         ways: NodeTransports,
@@ -185,12 +187,12 @@ impl NodeVaults {
         }
     }
 
-    /// Gets the token with which the vault of a class is read, without a request to the vault.
-    /// Returns when the token expires. [`NodeVaults::fetch`] uses the same cached token.
+    /// Gets the token for the vault of a class, without a request to the vault. Returns the expiry of the
+    /// token. [`NodeVaults::fetch`] uses the same cached token.
     ///
     /// # Errors
     ///
-    /// [`NodeVaultError`]: unknown cloud, missing proof of identity, or the token service's error.
+    /// Returns a [`NodeVaultError`]: unknown cloud, missing pod credentials, or the token service's error.
     pub async fn authenticate(
         &self,
         parameters: &ProviderParameters,
@@ -208,11 +210,11 @@ impl NodeVaults {
         Ok(expires.unwrap_or(Timestamp::MAX))
     }
 
-    /// Reads what a class asks for and makes the files of a volume.
+    /// Reads the objects of a class and converts them to the files of a volume.
     ///
     /// # Errors
     ///
-    /// [`NodeVaultError`]: the first thing that is wrong, in the order in which it is needed.
+    /// Returns a [`NodeVaultError`] for the first failure.
     pub async fn fetch(
         &self,
         order: &VolumeReadRequest<'_>,
@@ -246,7 +248,7 @@ impl NodeVaults {
         VaultCloud::load(cloud, file, &self.settings.cloud_env_dir).await
     }
 
-    /// Decodes one object after the other, each with its memory taken first.
+    /// Decodes the objects one by one, and reserves the memory of each first.
     async fn decode_objects(
         &self,
         objects: &[FetchedEntryObject],
@@ -270,8 +272,8 @@ impl NodeVaults {
         Ok(decoder.finish())
     }
 
-    /// Lets what was read be cached only within `reads`, and what is sealed for outages be kept in
-    /// memory only within `sealed`.
+    /// Sets the memory accounts: `reads` limits cached values, and `sealed` limits the sealed cache in
+    /// memory.
     #[must_use]
     pub fn with_cache_memory(
         mut self,
@@ -288,8 +290,8 @@ impl NodeVaults {
         self
     }
 
-    /// Drops cached values, the oldest first, until they take `bytes` less or there are none. What
-    /// is sealed for outages stays.
+    /// Drops the oldest cached values until `bytes` are freed or the cache is empty. The sealed cache is not
+    /// affected.
     pub fn evict(&self, bytes: u64) {
         let evicted = self.objects.evict(bytes);
         self.version_lists.evict(bytes.saturating_sub(evicted));

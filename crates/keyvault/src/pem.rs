@@ -1,4 +1,4 @@
-//! PEM (RFC 7468): writing blocks, and finding them in a text.
+//! PEM (RFC 7468): a writer, and a parser that finds blocks in a text.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,10 +10,10 @@ use crate::secret_bytes::SharedSecretBytes;
 pub(crate) const CERTIFICATE: &str = "CERTIFICATE";
 /// The label of a PKCS#8 private key.
 pub(crate) const PRIVATE_KEY: &str = "PRIVATE KEY";
-/// The label of a public key with its algorithm.
+/// The label of a `SubjectPublicKeyInfo`.
 pub(crate) const PUBLIC_KEY: &str = "PUBLIC KEY";
 
-/// Writes PEM blocks one after the other: lines of 64, each line ended.
+/// Writes PEM blocks with lines of 64 characters, each ended by a line feed.
 #[derive(Default)]
 pub(crate) struct PemWriter {
     text: Zeroizing<Vec<u8>>,
@@ -22,7 +22,7 @@ pub(crate) struct PemWriter {
 impl PemWriter {
     pub(crate) fn push(&mut self, label: &str, der: &[u8]) {
         let body = Zeroizing::new(STANDARD.encode(der));
-        // Reserved at once: a buffer that grows leaves an unwiped copy behind.
+        // Allocate the full capacity once: a buffer that grows leaves an unwiped copy behind.
         let mut text =
             Zeroizing::new(Vec::with_capacity(self.text.len() + body.len() * 66 / 64 + 128));
         text.extend_from_slice(&self.text);
@@ -40,14 +40,14 @@ impl PemWriter {
     }
 }
 
-/// A block as it stands in a text, from its first dash to its last.
+/// A block in a text, from its first dash to its last.
 #[derive(Clone, Copy)]
 pub(crate) struct PemBlock<'a> {
     pub(crate) label: &'a str,
     pub(crate) text: &'a str,
 }
 
-/// The blocks of a text, in order; what stands between them is passed over, as every reader does.
+/// The blocks of a text, in order. Text between the blocks is ignored, as in other PEM parsers.
 pub(crate) fn parse_blocks(text: &str) -> Vec<PemBlock<'_>> {
     let mut blocks = Vec::new();
     let mut rest = text;
@@ -57,7 +57,7 @@ pub(crate) fn parse_blocks(text: &str) -> Vec<PemBlock<'_>> {
     blocks
 }
 
-/// Whether a text holds the beginning of a block.
+/// Whether a text contains the beginning of a block.
 pub(crate) fn looks_like_pem(bytes: &[u8]) -> bool {
     bytes.windows(BOUNDARY.len()).any(|window| window == BOUNDARY.as_bytes())
 }
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// What is between the lines of a block, decoded.
+    /// The decoded body of a block.
     fn block_der(block: &PemBlock<'_>) -> Option<Vec<u8>> {
         let (_, rest) = block.text.split_once('\n')?;
         let (body, _) = rest.rsplit_once(BOUNDARY_END)?;

@@ -1,4 +1,4 @@
-//! The certificates and the keys of a PEM text, apart.
+//! Splits a PEM text into its certificates and its other blocks.
 
 use crate::pem::{self, CERTIFICATE};
 use crate::secret_bytes::SharedSecretBytes;
@@ -6,14 +6,14 @@ use crate::secret_bytes::SharedSecretBytes;
 /// The two parts of a PEM text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SplitPem {
-    /// Every certificate.
+    /// All certificates.
     pub(crate) certificates: SharedSecretBytes,
-    /// Every other block.
+    /// All other blocks.
     pub(crate) other_blocks: SharedSecretBytes,
 }
 
-/// Takes the certificates of a PEM text from its other blocks. Blocks stay as they are written;
-/// what stands between them is dropped.
+/// Splits a PEM text into its certificates and its other blocks. The blocks are copied as they are; text
+/// between them is dropped.
 pub(crate) fn split_certificates(text: &str) -> SplitPem {
     let blocks = pem::parse_blocks(text);
     let part = |wanted: bool| {

@@ -1,4 +1,4 @@
-//! PKCS#12 (RFC 7292) to PEM.
+//! Converts PKCS#12 archives (RFC 7292) to PEM.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,48 +9,48 @@ use crate::chain::{ChainOrder, ChainOrderError, order_chain};
 use crate::pem::{CERTIFICATE, PRIVATE_KEY, PemWriter};
 use crate::secret_bytes::SharedSecretBytes;
 
-/// A value is no PKCS#12 archive that can be read.
+/// Errors of converting a PKCS#12 archive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PfxError {
     /// The value is not base64.
     #[error("the value is not base64")]
     NotBase64,
-    /// The archive is broken, has a password, or uses a cipher that nobody knows.
+    /// The archive is malformed, has a password, or uses an unsupported cipher.
     #[error("the PKCS#12 archive cannot be opened with an empty password")]
     UnreadableArchive {
-        /// The reader's own error.
+        /// The parser's error.
         #[source]
         source: p12_keystore::error::Error,
     },
-    /// There is nothing in it.
+    /// The archive is empty.
     #[error("the PKCS#12 archive holds neither a private key nor a certificate")]
     Empty,
-    /// Its certificates do not form a chain.
+    /// The certificates do not form a chain.
     #[error("the certificates of the PKCS#12 archive cannot be ordered")]
     Chain(#[from] ChainOrderError),
 }
 
-/// A PEM text, and what is odd about its chain.
+/// A PEM text, and the state of its chain.
 #[derive(Debug)]
 pub(crate) struct ConvertedPfx {
     pub(crate) pem: SharedSecretBytes,
-    /// How many of how many certificates are linked to the leaf, if not all are.
+    /// The number of certificates that are linked to the leaf, and the total, if they differ.
     pub(crate) incomplete_chain: Option<(usize, usize)>,
 }
 
-/// The archive in a value.
+/// Decodes the archive from a value.
 pub(crate) fn decode_archive(value: &[u8]) -> Result<Zeroizing<Vec<u8>>, PfxError> {
     STANDARD.decode(value.trim_ascii()).map(Zeroizing::new).map_err(|_position| PfxError::NotBase64)
 }
 
-/// Private keys as PKCS#8, then certificates, without the attributes of their bags. Old ciphers
-/// (40-bit RC2, triple DES) and new ones (PBES2 with AES) are read.
+/// Converts an archive to PEM: private keys as PKCS#8, then certificates, without bag attributes. Supports
+/// legacy ciphers (40-bit RC2, triple DES) and modern ones (PBES2 with AES).
 pub(crate) fn convert_pfx(value: &[u8], order: bool) -> Result<ConvertedPfx, PfxError> {
     convert_archive(&decode_archive(value)?, order)
 }
 
-/// The same of an archive that is not encoded.
+/// Like [`convert_pfx`], for an archive that is not base64-encoded.
 pub(crate) fn convert_archive(der: &[u8], order: bool) -> Result<ConvertedPfx, PfxError> {
     let archive = Pkcs12Archive::from_pkcs12(der, "")
         .map_err(|source| PfxError::UnreadableArchive { source })?;

@@ -1,4 +1,4 @@
-//! Who reads: a pod, with what the kubelet handed over on its behalf.
+//! The pod of a volume, and the credentials that the kubelet passes for it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::secret_bytes::SharedSecretBytes;
 
-/// A pod, as the kubelet names it.
+/// A pod, as the kubelet identifies it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumePod {
     /// `metadata.namespace`.
@@ -17,7 +17,7 @@ pub struct VolumePod {
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// `spec.serviceAccountName`; empty where the caller did not say it.
+    /// `spec.serviceAccountName`; empty if the caller did not pass it.
     pub service_account: String,
 }
 
@@ -27,29 +27,29 @@ impl fmt::Display for VolumePod {
     }
 }
 
-/// What a pod brings to prove who it is. Never printed.
+/// The credentials of a pod. Never printed.
 #[derive(Debug, Clone, Default)]
 pub struct PodCredentials {
     /// `csi.storage.k8s.io/serviceAccount.tokens`, by audience.
     pub tokens: ServiceAccountTokens,
-    /// The content of `nodePublishSecretRef`.
+    /// The content of the `nodePublishSecretRef` Secret.
     pub secrets: PublishSecrets,
 }
 
-/// The ServiceAccount tokens of a pod, by audience.
+/// The service account tokens of a pod, by audience.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServiceAccountTokens(pub BTreeMap<String, ServiceAccountToken>);
 
-/// A ServiceAccount token.
+/// A service account token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServiceAccountToken {
-    /// The token.
+    /// The compact JWT.
     pub token: Arc<SharedSecretBytes>,
-    /// When it expires.
+    /// When the token expires.
     pub expires: Timestamp,
 }
 
-/// The content of `nodePublishSecretRef`.
+/// The content of the `nodePublishSecretRef` Secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct PublishSecrets(pub BTreeMap<String, Arc<SharedSecretBytes>>);
 

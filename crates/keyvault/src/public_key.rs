@@ -1,8 +1,8 @@
-//! The public part of a vault key as a PEM file (RFC 5280 and RFC 5480).
+//! Writes the public part of a vault key as a PEM file (RFC 5280 and RFC 5480).
 
 use crate::der;
 
-/// The public part of a key, as a vault gives it (RFC 7517), numbers decoded.
+/// The public part of a vault key (RFC 7517), with decoded numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PublicJwk {
@@ -13,37 +13,34 @@ pub enum PublicJwk {
         /// The exponent, big endian.
         exponent: Vec<u8>,
     },
-    /// `EC` and `EC-HSM` on a curve that has a place in a certificate of ours.
+    /// `EC` and `EC-HSM` on a supported curve.
     Ec {
-        /// The curve.
+        /// The elliptic curve.
         curve: EcCurve,
         /// The x coordinate, big endian.
         x: Vec<u8>,
         /// The y coordinate, big endian.
         y: Vec<u8>,
     },
-    /// Any other type or curve, by name.
+    /// Any other key type or curve.
     Unsupported {
-        /// `kty`.
+        /// The value of `kty`.
         key_type: String,
-        /// `crv`.
+        /// The value of `crv`.
         curve: Option<String>,
     },
 }
 
-/// A curve of NIST.
+/// The supported NIST curves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EcCurve {
-    /// P-256.
     P256,
-    /// P-384.
     P384,
-    /// P-521.
     P521,
 }
 
 impl EcCurve {
-    /// How many bytes a coordinate has.
+    /// The length of a coordinate in bytes.
     const fn coordinate_length(self) -> usize {
         match self {
             Self::P256 => 32,
@@ -52,7 +49,7 @@ impl EcCurve {
         }
     }
 
-    /// The object identifier, DER.
+    /// The object identifier in DER.
     const fn oid(self) -> &'static [u8] {
         match self {
             Self::P256 => &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07],
@@ -62,22 +59,22 @@ impl EcCurve {
     }
 }
 
-/// A key cannot be written as a file of its own.
+/// Errors of writing a public key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublicKeyError {
-    /// The type or curve is none of ours.
+    /// The key type or curve is not supported.
     #[error("keys of type {key_type}{} have no public file", curve_suffix(curve.as_deref()))]
     Unsupported {
-        /// `kty`.
+        /// The value of `kty`.
         key_type: String,
-        /// `crv`.
+        /// The value of `crv`.
         curve: Option<String>,
     },
-    /// A number is absent or has the wrong length.
+    /// A number is missing or has the wrong length.
     #[error("the key's `{member}` is absent or has the wrong length")]
     InvalidNumber {
-        /// The member of the JWK.
+        /// The name of the JWK member.
         member: &'static str,
     },
 }
@@ -86,7 +83,7 @@ fn curve_suffix(curve: Option<&str>) -> String {
     curve.map(|curve| format!(" on {curve}")).unwrap_or_default()
 }
 
-/// The key with its algorithm, DER.
+/// Encodes the key as a `SubjectPublicKeyInfo` in DER.
 pub(crate) fn subject_public_key_info(key: &PublicJwk) -> Result<Vec<u8>, PublicKeyError> {
     let (algorithm, bits) = match key {
         PublicJwk::Rsa { modulus, exponent } => {
@@ -118,7 +115,7 @@ fn strip_leading_zeros<'a>(
     if digits.is_empty() { Err(PublicKeyError::InvalidNumber { member }) } else { Ok(digits) }
 }
 
-/// A coordinate in its full length: some issuers leave leading zeros out.
+/// Pads a coordinate to its full length: some issuers omit leading zeros.
 fn pad_coordinate(
     number: &[u8],
     length: usize,
@@ -168,7 +165,7 @@ mod tests {
             let pair = rcgen::KeyPair::generate_for(algorithm).unwrap();
             let point = &pair.der_bytes()[1..];
             let (x, y) = point.split_at(curve.coordinate_length());
-            // Leading zeros may be left out.
+            // Leading zeros may be omitted.
             let short = |number: &[u8]| number.iter().copied().skip_while(|b| *b == 0).collect();
             let key = PublicJwk::Ec { curve, x: short(x), y: y.to_vec() };
             let spki = subject_public_key_info(&key).unwrap();

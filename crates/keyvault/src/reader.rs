@@ -1,4 +1,4 @@
-//! Who reads a vault, as far as it decides what may be shared: a pure decision.
+//! Determines the reader of a vault, which is the unit of sharing: a pure decision.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,9 +16,9 @@ use crate::cloud::VaultCloud;
 use crate::pod::{PodCredentials, ServiceAccountToken, VolumePod};
 use crate::secret_bytes::SharedSecretBytes;
 
-/// Who reads. Azure answers two equal readers alike, so they may share tokens and values, and
-/// nobody else may: a pod that shares a workload identity shares its namespace and its service
-/// account, and a service principal is known only to who knows its secret.
+/// The identity that reads a vault. Azure treats two equal readers alike, so they may share tokens and
+/// values; unequal readers may not. Pods that share a workload identity have the same namespace and service
+/// account, and a service principal is identified by its secret, too.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct VaultReader {
     pub(crate) cloud: VaultCloud,
@@ -30,27 +30,27 @@ pub(crate) struct VaultReader {
 pub(crate) enum ReaderIdentity {
     /// A managed identity of the node.
     ManagedIdentity { client_id: Option<EntraClientId> },
-    /// The pod's own identity, by its service account token.
+    /// The pod's own identity, authenticated with its service account token.
     WorkloadIdentity {
         client_id: EntraClientId,
         subject: WorkloadSubject,
         through: TokenExchangeEndpoint,
     },
-    /// An application that the volume brings the secret of.
+    /// An application whose secret comes with the volume.
     ServicePrincipal { client_id: entra::ClientId, secret: SecretDigest },
 }
 
-/// Where a service account token is exchanged.
+/// The service that exchanges a service account token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum TokenExchangeEndpoint {
-    /// At the cloud's authority.
+    /// The cloud's authority.
     Authority,
-    /// At the token proxy of the cluster.
+    /// The token proxy of the cluster.
     TokenProxy,
 }
 
 impl TokenExchangeEndpoint {
-    /// The audience that the token has to have.
+    /// The required audience of the service account token.
     pub(crate) const fn audience(self) -> &'static str {
         match self {
             Self::Authority => "api://AzureADTokenExchange",
@@ -59,18 +59,18 @@ impl TokenExchangeEndpoint {
     }
 }
 
-/// Whose service account token it is.
+/// The subject of a service account token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum WorkloadSubject {
-    /// As the kubelet says.
+    /// The service account from the kubelet's volume context.
     ServiceAccount { namespace: String, name: String },
-    /// The kubelet did not say, so nothing but the same token is the same subject. What the token
-    /// says about itself is not asked: only Entra checks its signature.
+    /// The kubelet did not pass the service account, so only an equal token is the same subject. The token's
+    /// own claims are not used, because only Entra verifies the signature.
     Token(SecretDigest),
 }
 
-/// SHA-256 of something secret, to tell it from others. Not printed: it is as good for guessing as
-/// the secret is weak.
+/// The SHA-256 digest of a secret, for comparisons. Not printed, because a weak secret could be guessed from
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SecretDigest([u8; 32]);
 
@@ -89,7 +89,7 @@ impl fmt::Debug for SecretDigest {
 }
 
 impl VaultReader {
-    /// Everything that tells readers apart, in a form that does not change between releases.
+    /// All fields that distinguish readers, in a form that is stable across releases.
     pub(crate) fn cache_key_fields(&self) -> Vec<Vec<u8>> {
         let mut fields = vec![
             self.cloud.authority.to_string().into_bytes(),
@@ -123,7 +123,7 @@ impl VaultReader {
     }
 }
 
-/// A reader, and what it proves itself with.
+/// A reader with its credential.
 #[derive(Debug)]
 pub(crate) struct VerifiedReader<'a> {
     pub(crate) reader: VaultReader,
@@ -132,67 +132,67 @@ pub(crate) struct VerifiedReader<'a> {
 
 #[derive(Debug)]
 pub(crate) enum ReaderCredential<'a> {
-    /// The node is trusted as it is.
+    /// The node's own managed identity.
     NodeIdentity,
     Token(&'a ServiceAccountToken),
     Secret(&'a SharedSecretBytes),
 }
 
-/// A pod does not bring what its class needs to prove who it is. The texts of the upstream provider
-/// are kept where it has one.
+/// The pod lacks a credential that its class needs. Messages are those of the upstream provider where it has
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReaderIdentityError {
-    /// The kubelet gave no tokens at all.
+    /// The kubelet passed no tokens.
     #[error("service account tokens not found")]
     NoTokens,
-    /// None of the tokens is for the audience.
+    /// No token has the required audience.
     #[error("token for audience {audience} not found")]
     NoTokenForAudience {
-        /// The audience.
+        /// The required audience.
         audience: &'static str,
     },
     /// The token for the audience has expired.
     #[error("token for audience {audience} expired at {expired}")]
     TokenExpired {
-        /// The audience.
+        /// The required audience.
         audience: &'static str,
-        /// When it expired.
+        /// The expiry of the token.
         expired: Timestamp,
     },
-    /// The volume brings no secrets.
+    /// The volume has no `nodePublishSecretRef` secrets.
     #[error("nodePublishSecretRef secret is not set")]
     NoPublishSecrets,
-    /// The secrets of the volume lack one.
+    /// The `nodePublishSecretRef` Secret lacks a key.
     #[error("could not find {key}")]
     SecretKeyMissing {
-        /// Which.
+        /// The missing key.
         key: &'static str,
     },
-    /// A secret of the volume is not what it should be.
+    /// A value of the `nodePublishSecretRef` Secret is malformed.
     #[error("{key} of nodePublishSecretRef is malformed ({problem})")]
     MalformedSecret {
-        /// Which.
+        /// The key of the value.
         key: &'static str,
-        /// What is wrong; it never quotes the secret.
+        /// The problem; never quotes the value.
         problem: ParseIdError,
     },
-    /// The client secret is not text.
+    /// The client secret is not UTF-8 text.
     #[error("clientsecret of nodePublishSecretRef is not text")]
     SecretNotText,
-    /// The tenant is not one that tokens can be asked from.
+    /// The class's tenant id is malformed.
     #[error("the tenant is malformed ({problem})")]
     MalformedTenant {
-        /// What is wrong with it.
+        /// The parse error.
         problem: ParseIdError,
     },
-    /// The class asks for an identity that no cluster has any more.
+    /// The class requests AAD pod identity, which was retired.
     #[error("usePodIdentity: aad-pod-identity was retired, and this node does not speak to it")]
     PodIdentityRetired,
 }
 
 impl ReaderIdentityError {
-    /// What to do next.
+    /// Advises what to do next.
     pub fn hint(&self) -> String {
         match self {
             Self::NoTokens | Self::NoTokenForAudience { .. } => {
@@ -222,7 +222,7 @@ impl ReaderIdentityError {
         }
     }
 
-    /// Whether the same request may succeed.
+    /// Whether the request may succeed if repeated.
     pub const fn retry(&self) -> RetryClass {
         match self {
             Self::TokenExpired { .. } => RetryClass::Transient,
@@ -231,11 +231,11 @@ impl ReaderIdentityError {
     }
 }
 
-/// Finds out who reads.
+/// Determines the reader of a volume.
 ///
 /// # Errors
 ///
-/// [`ReaderIdentityError`] where the pod does not bring what the class needs.
+/// Returns a [`ReaderIdentityError`] if the pod lacks a credential that the class needs.
 pub(crate) fn identify_reader<'a>(
     parameters: &ProviderParameters,
     cloud: VaultCloud,
@@ -301,7 +301,7 @@ fn service_principal_reader(
         found.filter(|value| !value.is_empty()).ok_or(ReaderIdentityError::SecretKeyMissing { key })
     };
     let (client_id, secret) = (find(CLIENT_ID)?, find(CLIENT_SECRET)?);
-    // What is not text has its first bad character somewhere; the problem's words are the same.
+    // Invalid UTF-8 becomes an invalid character, and the problem's message is the same.
     let client_id = String::from_utf8_lossy(client_id.expose());
     let client_id = client_id
         .trim()

@@ -1,4 +1,4 @@
-//! The credentials of a node's readers, and the vaults that they have open.
+//! The sessions of a node's readers: credentials and open vaults.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,37 +26,37 @@ use crate::reader::{
 use crate::user_agent::{AppendUserAgentPolicy, UserAgentSuffix};
 use crate::vault::KeyVault;
 
-/// How Azure is reached from a node.
+/// The transports of a node to Azure services.
 #[derive(Debug, Clone)]
 pub struct NodeTransports {
-    /// The way to vaults.
+    /// The transport to vaults.
     pub vault_transport: AzureTransport,
-    /// The way to Entra.
+    /// The transport to Entra.
     pub entra_transport: TokenTransport,
-    /// The way to the instance metadata service.
+    /// The transport to the instance metadata service.
     pub managed_identity: ManagedIdentityTransport,
-    /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: a stand-in for the instance metadata service.
+    /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: replaces the address of the instance metadata service.
     pub managed_identity_host: Option<String>,
-    /// The way to Entra through the cluster's token proxy, for identity bindings.
+    /// The transport to Entra through the cluster's token proxy, for identity bindings.
     pub token_proxy: TokenTransport,
-    /// What is added to the user agent of requests to vaults (`--custom-user-agent`).
+    /// The suffix of the user agent in requests to vaults (`--custom-user-agent`).
     pub user_agent: Option<UserAgentSuffix>,
 }
 
-/// A reader has no credential.
+/// Errors of creating a reader's credential.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReaderCredentialError {
-    /// The settings of the managed identity endpoint are wrong.
-    #[error("there is no way to the managed identity")]
+    /// The settings of the managed identity endpoint are invalid.
+    #[error("the managed identity endpoint cannot be used")]
     ManagedIdentity(#[from] ManagedIdentitySettingsError),
-    /// The service account token is none.
+    /// The service account token is malformed.
     #[error("the service account token cannot be used")]
     Token(#[source] TokenError),
 }
 
 impl ReaderCredentialError {
-    /// What to do next.
+    /// Advises what to do next.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::ManagedIdentity(error) => error.hint().map(str::to_owned),
@@ -65,17 +65,17 @@ impl ReaderCredentialError {
     }
 }
 
-/// The readers of a node.
+/// The sessions of a node's readers.
 #[derive(Debug)]
 pub(crate) struct ReaderSessions {
     transports: NodeTransports,
     clock: SharedClock,
     sessions: Mutex<HashMap<VaultReader, Arc<ReaderSession>>>,
-    /// How many were opened.
+    /// The number of opened sessions.
     opened_count: AtomicU64,
 }
 
-/// A reader's credential, with its tokens, and the vaults that it has open.
+/// A reader's credential with its cached tokens, and its open vaults.
 #[derive(Debug)]
 pub(crate) struct ReaderSession {
     credential: SessionCredential,
@@ -103,7 +103,7 @@ impl SessionCredential {
 }
 
 impl ReaderSession {
-    /// A token for this scope, from the credential's cache where it has one.
+    /// Gets a token for a scope, from the credential's cache if possible.
     pub(crate) async fn token(&self, scope: &str) -> azure_core::Result<AccessToken> {
         self.credential.as_token_credential().get_token(&[scope], None).await
     }
@@ -114,12 +114,12 @@ impl ReaderSessions {
         Self { transports, clock, sessions: Mutex::default(), opened_count: AtomicU64::new(0) }
     }
 
-    /// The reader with its credential. A newer proof takes the place of the older one, and the
-    /// tokens that are cached stay.
+    /// Opens or reuses the session of a reader. A newer pod credential replaces the older one, and the cached
+    /// tokens are kept.
     ///
     /// # Errors
     ///
-    /// [`ReaderCredentialError`] where no credential can be made of the proof.
+    /// Returns a [`ReaderCredentialError`] if the credential cannot be created.
     pub(crate) fn open_session(
         &self,
         identified: &VerifiedReader<'_>,
@@ -145,11 +145,11 @@ impl ReaderSessions {
         Ok(reader)
     }
 
-    /// The vault at `host`, as `reader` reads it.
+    /// Opens the vault at `host` for `reader`.
     ///
     /// # Errors
     ///
-    /// [`VaultReadError`] where the host is not one that a token may be sent to.
+    /// Returns a [`VaultReadError`] if a token must not be sent to the host.
     pub(crate) fn open_vault(
         &self,
         reader: &ReaderSession,
@@ -172,7 +172,7 @@ impl ReaderSessions {
         let url = format!("https://{host}/");
         let vault = KeyVault::new(&url, reader.credential.as_token_credential(), options)?;
         if vaults.len() >= MAX_VAULTS_PER_SESSION {
-            // They cost a request each to open again, at most.
+            // Opening a vault again costs at most one request.
             vaults.clear();
         }
         vaults.insert(key, vault.clone());
@@ -203,7 +203,7 @@ impl ReaderSessions {
                 ReaderIdentity::ServicePrincipal { client_id, .. },
                 ReaderCredential::Secret(secret),
             ) => {
-                // What identified the reader has seen to it that it is text.
+                // `identify_reader` has checked that the secret is text.
                 let secret = str::from_utf8(secret.expose()).unwrap_or_default();
                 SessionCredential::SelfRenewing(ClientSecretCredential::new(
                     tenant,
@@ -216,7 +216,7 @@ impl ReaderSessions {
             (ReaderIdentity::ManagedIdentity { client_id }, _) => {
                 SessionCredential::SelfRenewing(self.managed_identity_credential(*client_id)?)
             }
-            // A mode has its proof: they are made together.
+            // The mode and its credential are created together.
             (
                 ReaderIdentity::WorkloadIdentity { .. } | ReaderIdentity::ServicePrincipal { .. },
                 _,
@@ -241,13 +241,13 @@ impl ReaderSessions {
     }
 }
 
-/// A UUID is a client id for Entra, too.
+/// Converts a UUID to a client id of the credential crate.
 fn entra_client_id(id: EntraClientId) -> entra::ClientId {
     entra::ClientId::from(id.uuid())
 }
 
-/// Drops the readers that nobody has used for long, and the longest idle ones where there are too
-/// many. Whoever still reads with one keeps it until then.
+/// Drops idle sessions, and the longest idle ones if there are too many. A read in progress keeps its session
+/// until it ends.
 fn close_idle_sessions(open: &mut HashMap<VaultReader, Arc<ReaderSession>>, now: Duration) {
     open.retain(|_, reader| now.saturating_sub(*reader.last_used.lock()) < SESSION_IDLE_TIMEOUT);
     while open.len() >= MAX_SESSIONS {
@@ -257,9 +257,9 @@ fn close_idle_sessions(open: &mut HashMap<VaultReader, Arc<ReaderSession>>, now:
     }
 }
 
-/// Longer than any rotation interval: a volume that is still there comes back within it.
+/// Longer than any rotation interval, so that the sessions of mounted volumes stay open.
 const SESSION_IDLE_TIMEOUT: Duration = Duration::from_hours(4);
-/// A node has some hundred pods, and most share their identity with others.
+/// A node has a few hundred pods, and most share their identity with others.
 const MAX_SESSIONS: usize = 1024;
-/// Classes name vaults, and a shared identity reads for every namespace.
+/// Classes choose the vaults, and a shared identity reads for every namespace.
 const MAX_VAULTS_PER_SESSION: usize = 256;

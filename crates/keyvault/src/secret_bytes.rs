@@ -1,21 +1,21 @@
-//! Bytes that are wiped and never printed.
+//! Secret bytes that are wiped on drop and never printed.
 
 use std::fmt;
 use std::sync::Arc;
 
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// Secret bytes: wiped when the last clone is dropped, compared in constant time, never printed.
-/// Clones share one buffer.
+/// Secret bytes: wiped when the last clone is dropped, compared in constant time, never printed. Clones share
+/// one buffer.
 ///
 /// ```
-/// let secret = lanyard_keyvault::SecretBytes::from(b"hunter2".to_vec());
+/// let secret = lanyard_keyvault::SharedSecretBytes::from(b"hunter2".to_vec());
 /// assert_eq!(format!("{secret:?}"), "SecretBytes([redacted])");
 /// ```
 #[derive(Clone, Default)]
 pub struct SharedSecretBytes(Arc<WipedBuffer>);
 
-/// A buffer that is wiped when it is dropped.
+/// A buffer that is wiped on drop.
 #[derive(Default)]
 struct WipedBuffer(Zeroizing<Vec<u8>>);
 
@@ -34,14 +34,13 @@ impl Drop for WipedBuffer {
     }
 }
 
-/// How many secret bytes there are, each buffer once: what tests of memory limits compare.
+/// Counts the secret bytes in memory, each buffer once, for tests of memory limits.
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod live {
     use std::cell::Cell;
 
     thread_local! {
-        /// Of this thread alone, for tests that run side by side. A buffer that is dropped by another
-        /// thread than made it is not counted right.
+        /// Per thread, for concurrent tests. A buffer that another thread drops is miscounted.
         static BYTES: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -50,36 +49,35 @@ pub(crate) mod live {
     }
 
     pub(super) fn count_dropped(bytes: usize) {
-        // The thread may be ending.
+        // The thread may be shutting down.
         let _ended = BYTES.try_with(|live| live.set(live.get().saturating_sub(bytes)));
     }
 
-    /// How many secret bytes this thread has.
+    /// The number of secret bytes of this thread.
     pub fn thread_secret_bytes() -> usize {
         BYTES.get()
     }
 }
 
 impl SharedSecretBytes {
-    /// The bytes. Whoever copies them has to wipe the copy.
+    /// The secret bytes. The caller must wipe its copies.
     pub fn expose(&self) -> &[u8] {
         &self.0.0
     }
 
-    /// How many there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.0.0.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.0.is_empty()
     }
 }
 
 impl From<Vec<u8>> for SharedSecretBytes {
-    /// Takes the buffer over. One with much room to spare is copied into one without, and wiped: what
-    /// is accounted for is the length.
+    /// Takes ownership of the buffer. A buffer with much spare capacity is copied to a smaller one and wiped,
+    /// because the memory account counts the length.
     fn from(mut bytes: Vec<u8>) -> Self {
         if bytes.capacity() - bytes.len()
             > bytes.len() / SPARE_CAPACITY_DIVISOR + MIN_SPARE_CAPACITY
@@ -93,7 +91,7 @@ impl From<Vec<u8>> for SharedSecretBytes {
 }
 
 impl From<String> for SharedSecretBytes {
-    /// As from a vector.
+    /// Like the conversion from a vector.
     fn from(text: String) -> Self {
         text.into_bytes().into()
     }
@@ -113,9 +111,9 @@ impl fmt::Debug for SharedSecretBytes {
     }
 }
 
-/// The part of the length that a buffer may be longer.
+/// The spare capacity may be at most this fraction of the length.
 const SPARE_CAPACITY_DIVISOR: usize = 16;
-/// What a buffer may be longer in any case, in bytes.
+/// The spare capacity that is always allowed, in bytes.
 const MIN_SPARE_CAPACITY: usize = 64;
 
 #[cfg(test)]

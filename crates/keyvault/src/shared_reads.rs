@@ -1,5 +1,4 @@
-//! One read for everybody who asks for the same: what is under way is joined, and what was read a
-//! moment ago is good enough for who says so.
+//! Coalesces reads: a request joins an equal read in flight, or gets a recent value that is fresh enough.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,34 +18,32 @@ use tokio::task::AbortHandle;
 use crate::error::VaultReadError;
 use crate::memory::{CacheMemory, CacheReserveError, MemoryFootprint, UnlimitedMemory};
 
-/// How new an answer has to be, and who waits for it.
+/// The required freshness of a value, and the priority of the read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
-    /// Where the read stands among those that wait for the vault.
+    /// The priority of the read in the vault's queue.
     pub priority: RequestPriority,
-    /// The greatest age of an answer that somebody else asked for; zero for one that nobody has
-    /// asked for before.
+    /// The maximum age of a cached value, from the start of its read; zero requires a new read.
     pub max_age: Duration,
-    /// The least that this shrinks to, for an object that tells of a renewal or an expiry: an
-    /// eighth of the time that lies between is old enough then.
+    /// The lower bound of the maximum age for an object with a known renewal or expiry time: close to that
+    /// time, the maximum age shrinks to an eighth of the remaining time.
     pub max_age_near_renewal: Duration,
 }
 
 impl Freshness {
-    /// What may be as old as `max_age`, whatever it tells about itself.
+    /// A fixed maximum age, regardless of the object's renewal and expiry times.
     pub const fn with_max_age(priority: RequestPriority, max_age: Duration) -> Self {
         Self { priority, max_age, max_age_near_renewal: max_age }
     }
 
-    /// The greatest age of an object whose next renewal or expiry is `distance` away, or was so
-    /// long ago.
+    /// The maximum age of an object whose next renewal or expiry is `distance` away, in the future or past.
     pub(crate) fn max_age_before_change(self, distance: Option<Duration>) -> Duration {
         let near = distance.map(|distance| (distance / 8).max(self.max_age_near_renewal));
         near.map_or(self.max_age, |near| near.min(self.max_age))
     }
 }
 
-/// A value, and when it was asked for.
+/// A value, and when its read started.
 #[derive(Debug)]
 pub(crate) struct SharedRead<V> {
     pub(crate) value: Arc<V>,
@@ -54,22 +51,22 @@ pub(crate) struct SharedRead<V> {
 }
 
 impl<V> SharedRead<V> {
-    /// When it was asked for: the same for everybody who takes it.
+    /// When the read started; equal for all callers that share it.
     pub(crate) fn read_at(&self) -> Timestamp {
         self.started.wall_time
     }
 }
 
-/// When a read began, by both clocks.
+/// The start of a read on both clocks.
 #[derive(Debug, Clone, Copy)]
 struct ReadStart {
-    /// In monotonic time, for whatever compares reads.
+    /// Monotonic time, for comparisons between reads.
     monotonic: Duration,
-    /// In wall time, for whoever outlives the process.
+    /// Wall time, for records that outlive the process.
     wall_time: Timestamp,
 }
 
-/// By hand: a derived one would ask `V` for it.
+/// Not derived, because that would require `V: Clone`.
 impl<V> Clone for SharedRead<V> {
     fn clone(&self) -> Self {
         Self { value: Arc::clone(&self.value), started: self.started }
@@ -78,36 +75,35 @@ impl<V> Clone for SharedRead<V> {
 
 pub(crate) type SharedReadResult<V> = Result<SharedRead<V>, Arc<VaultReadError>>;
 
-/// Reads by key. Clones share them.
+/// Shared reads by key. Clones share the state.
 pub(crate) struct SharedReads<K, V> {
     clock: SharedClock,
-    /// How long a value is kept at least; longer where somebody takes older ones.
+    /// The minimum time for which a value is cached; longer if a caller accepts older values.
     retention: Duration,
     memory: Arc<dyn CacheMemory>,
     slots: Arc<ReadSlots<K, V>>,
-    /// The number of the next flight. One sequence for all slots: a slot that was removed and made
-    /// again must not give out a number that an ended flight still has.
+    /// The number of the next read. The sequence spans all slots: a slot that was removed and recreated must
+    /// not reuse the number of a finished read.
     next_read_number: AtomicU64,
 }
 
 type ReadSlots<K, V> = Mutex<HashMap<K, ReadSlot<V>>>;
 
-/// What is known for one key.
+/// The state of one key.
 struct ReadSlot<V> {
     value: Option<CachedRead<V>>,
     last_failure: Option<FailedRead>,
-    /// When the last read that was refused was asked for: what was asked for before it may not be
-    /// had any more.
+    /// The start of the last denied read: values that were read before it must not be served.
     last_denied_at: Option<Duration>,
     in_flight: Vec<InFlightRead<V>>,
-    /// How long the value is kept: the greatest age that anybody took.
+    /// How long the value is cached: the greatest maximum age that a caller accepted.
     retention: Duration,
 }
 
-/// A value that is kept, and the memory that was taken for it.
+/// A cached value, and its memory reservation.
 struct CachedRead<V> {
     shared: SharedRead<V>,
-    /// Given back when the value is dropped.
+    /// Released when the value is dropped.
     reservation: CacheReservation,
 }
 
@@ -122,21 +118,21 @@ impl Drop for CacheReservation {
     }
 }
 
-/// The last read failed.
+/// The last failed read.
 struct FailedRead {
     failed_at: Duration,
-    /// Whose failure it is: who stands before them might have had an answer.
+    /// The priority of the failed read: a caller with a higher one might have succeeded.
     priority: RequestPriority,
     error: Arc<VaultReadError>,
 }
 
-/// A read under way.
+/// A read in flight.
 struct InFlightRead<V> {
     number: u64,
     started: ReadStart,
     priority: RequestPriority,
     outcome: Arc<watch::Sender<Option<SharedReadResult<V>>>>,
-    /// Nothing until the task has begun.
+    /// `None` until the task has been spawned.
     task: Option<AbortHandle>,
 }
 
@@ -170,28 +166,28 @@ where
         }
     }
 
-    /// Keeps values only within this memory.
+    /// Sets the memory account of the cache.
     pub(crate) fn set_cache_memory(&mut self, memory: Arc<dyn CacheMemory>) {
         self.memory = memory;
     }
 
-    /// Drops the oldest values until they take `bytes` less or there are none. Returns how many
-    /// bytes they took.
+    /// Drops the oldest values until `bytes` are freed or the cache is empty. Returns the number of freed
+    /// bytes.
     pub(crate) fn evict(&self, bytes: u64) -> u64 {
         evict_oldest(&mut self.slots.lock(), bytes)
     }
 
-    /// The value of `key`: one that is new enough, or what `fetch` gives. The read goes on when its
-    /// first caller has gone, as long as another caller waits. How far away its next change is, a value itself
-    /// tells.
+    /// Returns the value of `key`: a cached one that is fresh enough, or the result of `fetch`. The read
+    /// continues after its first caller is dropped, as long as another caller waits. `distance` gives
+    /// the distance of a value's next renewal or expiry.
     pub(crate) async fn read(
         &self,
         key: K,
-        demand: Freshness,
+        freshness: Freshness,
         distance: impl Fn(&V) -> Option<Duration>,
         fetch: impl FnOnce() -> BoxFuture<'static, Result<V, VaultReadError>>,
     ) -> SharedReadResult<V> {
-        let mut outcome = match self.join_or_start(key, demand, distance, fetch) {
+        let mut outcome = match self.join_or_start(key, freshness, distance, fetch) {
             JoinResult::Ready(outcome) => return outcome,
             JoinResult::Waiting(outcome) => outcome,
         };
@@ -206,25 +202,25 @@ where
     fn join_or_start(
         &self,
         key: K,
-        demand: Freshness,
+        freshness: Freshness,
         distance: impl Fn(&V) -> Option<Duration>,
         fetch: impl FnOnce() -> BoxFuture<'static, Result<V, VaultReadError>>,
     ) -> JoinResult<V> {
         let now = self.clock.monotonic();
         let mut slots = self.slots.lock();
         let slot = slots.entry(key.clone()).or_default();
-        if let Some(outcome) = slot.fresh_outcome(now, demand, distance) {
+        if let Some(outcome) = slot.fresh_outcome(now, freshness, distance) {
             return JoinResult::Ready(outcome);
         }
-        if let Some(flight) = slot.in_flight.iter().find(|flight| flight.satisfies(now, demand)) {
-            return JoinResult::Waiting(flight.outcome.subscribe());
+        if let Some(read) = slot.in_flight.iter().find(|read| read.satisfies(now, freshness)) {
+            return JoinResult::Waiting(read.outcome.subscribe());
         }
-        slot.retention = slot.retention.max(self.retention).max(demand.max_age);
+        slot.retention = slot.retention.max(self.retention).max(freshness.max_age);
         let number = self.next_read_number.fetch_add(1, Ordering::Relaxed);
         let (sender, outcome) = watch::channel(None);
         let sender = Arc::new(sender);
         let asked = ReadStart { monotonic: now, wall_time: self.clock.now() };
-        let priority = demand.priority;
+        let priority = freshness.priority;
         slot.in_flight.push(InFlightRead {
             number,
             started: asked,
@@ -234,24 +230,24 @@ where
         });
         let (slots, clock) = (Arc::clone(&self.slots), Arc::clone(&self.clock));
         let memory = Arc::clone(&self.memory);
-        let landing =
+        let completion =
             ReadCompletionGuard { key, number, started: asked, priority, slots, clock, memory };
         let (fetched, limit) = (fetch(), self.clock.sleep(READ_TIMEOUT));
         let task = tokio::spawn(async move {
             tokio::select! {
-                outcome = fetched => landing.complete(outcome),
-                () = limit => landing.complete(Err(VaultReadError::TimedOut { limit: READ_TIMEOUT })),
-                // The memory for its answer belonged to those who waited.
-                () = landing.wait_until_abandoned(&sender) => {}
+                outcome = fetched => completion.complete(outcome),
+                () = limit => completion.complete(Err(VaultReadError::TimedOut { limit: READ_TIMEOUT })),
+                // The memory for the value belonged to the callers.
+                () = completion.wait_until_abandoned(&sender) => {}
             }
         });
-        if let Some(flight) = slot.in_flight.iter_mut().find(|flight| flight.number == number) {
-            flight.task = Some(task.abort_handle());
+        if let Some(read) = slot.in_flight.iter_mut().find(|read| read.number == number) {
+            read.task = Some(task.abort_handle());
         }
         JoinResult::Waiting(outcome)
     }
 
-    /// How many values are held.
+    /// The number of cached values.
     #[cfg(test)]
     pub(crate) fn cached_value_count(&self) -> usize {
         self.slots.lock().values().filter(|slot| slot.value.is_some()).count()
@@ -267,7 +263,7 @@ impl<V> ReadSlot<V> {
     fn fresh_outcome(
         &self,
         now: Duration,
-        demand: Freshness,
+        freshness: Freshness,
         distance: impl Fn(&V) -> Option<Duration>,
     ) -> Option<SharedReadResult<V>> {
         let within = |since: Duration, limit: Duration| {
@@ -276,34 +272,34 @@ impl<V> ReadSlot<V> {
         if let Some(CachedRead { shared, .. }) = &self.value
             && within(
                 shared.started.monotonic,
-                demand.max_age_before_change(distance(&shared.value)),
+                freshness.max_age_before_change(distance(&shared.value)),
             )
         {
             return Some(Ok(shared.clone()));
         }
         let failure = self.last_failure.as_ref()?;
-        if failure.priority > demand.priority {
+        if failure.priority > freshness.priority {
             return None;
         }
-        let serves = within(failure.failed_at, demand.max_age.min(FAILURE_MAX_AGE));
+        let serves = within(failure.failed_at, freshness.max_age.min(FAILURE_MAX_AGE));
         serves.then(|| Err(Arc::clone(&failure.error)))
     }
 
-    /// Takes what a flight brought, unless something newer is there. A value for which no memory was
-    /// taken is not kept.
+    /// Stores the result of a read, unless a newer value is present. A value without a memory reservation is
+    /// not cached.
     fn store_outcome(
         &mut self,
         now: Duration,
-        flight: (Duration, RequestPriority),
+        read: (Duration, RequestPriority),
         outcome: &SharedReadResult<V>,
         taken: Option<CacheReservation>,
     ) {
-        let (asked_at, priority) = flight;
+        let (started_at, priority) = read;
         match outcome {
             Ok(value) => {
                 let asked = self.value.as_ref().map(|old| old.shared.started.monotonic);
-                let is_newest = asked.is_none_or(|asked| asked <= asked_at);
-                let is_refused = self.last_denied_at.is_some_and(|refused| asked_at <= refused);
+                let is_newest = asked.is_none_or(|asked| asked <= started_at);
+                let is_refused = self.last_denied_at.is_some_and(|refused| started_at <= refused);
                 if is_newest && !is_refused {
                     let cached = |taken| CachedRead { shared: value.clone(), reservation: taken };
                     (self.value, self.last_failure) = (taken.map(cached), None);
@@ -311,11 +307,10 @@ impl<V> ReadSlot<V> {
             }
             Err(error) => {
                 if error.is_denied() {
-                    self.last_denied_at = self.last_denied_at.max(Some(asked_at));
-                    self.value.take_if(|value| value.shared.started.monotonic <= asked_at);
+                    self.last_denied_at = self.last_denied_at.max(Some(started_at));
+                    self.value.take_if(|value| value.shared.started.monotonic <= started_at);
                 }
-                // The credential remembers its own failures, and forgets them when somebody brings
-                // it a better proof.
+                // The credential caches its own failures, and clears them when it gets a newer token.
                 if !matches!(**error, VaultReadError::Token { .. }) {
                     let error = Arc::clone(error);
                     self.last_failure = Some(FailedRead { failed_at: now, priority, error });
@@ -324,7 +319,7 @@ impl<V> ReadSlot<V> {
         }
     }
 
-    /// Drops what is too old for anybody; true if nothing is left.
+    /// Drops expired state; returns `true` if nothing is left.
     fn drop_expired(&mut self, now: Duration) -> bool {
         self.value
             .take_if(|value| now.saturating_sub(value.shared.started.monotonic) >= self.retention);
@@ -333,23 +328,23 @@ impl<V> ReadSlot<V> {
         self.is_empty()
     }
 
-    /// Whether nothing is known but that something was refused.
+    /// Whether the slot contains at most a denial.
     fn is_empty(&self) -> bool {
         self.value.is_none() && self.last_failure.is_none() && self.in_flight.is_empty()
     }
 }
 
 impl<V> InFlightRead<V> {
-    /// What is under way will be as new as anybody asks who takes what is not new; and it must not
-    /// stand behind those whom the caller stands before.
-    fn satisfies(&self, now: Duration, demand: Freshness) -> bool {
-        let new_enough = !demand.max_age.is_zero() || self.started.monotonic >= now;
-        new_enough && self.priority <= demand.priority
+    /// Whether a caller may join this read: the read must not predate a caller that requires a new one, and
+    /// must not have a lower priority than the caller.
+    fn satisfies(&self, now: Duration, freshness: Freshness) -> bool {
+        let new_enough = !freshness.max_age.is_zero() || self.started.monotonic >= now;
+        new_enough && self.priority <= freshness.priority
     }
 }
 
-/// What becomes of a flight. Dropped without landing, it takes the flight out of its slot, so that
-/// nobody waits for it.
+/// Completes a read. If it is dropped before that, it removes the read from its slot, so that no caller waits
+/// for it.
 struct ReadCompletionGuard<
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: MemoryFootprint + Send + Sync + 'static,
@@ -368,12 +363,12 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: MemoryFootprint + Send + Sync + 'static,
 {
-    /// Returns when no caller waits for the read any more. No caller joins it after that.
+    /// Returns when no caller waits for the read. No caller joins it afterwards.
     async fn wait_until_abandoned(&self, outcome: &watch::Sender<Option<SharedReadResult<V>>>) {
         loop {
             outcome.closed().await;
             let mut slots = self.slots.lock();
-            // Who joins does so under this lock.
+            // Callers join under this lock.
             if outcome.receiver_count() == 0 {
                 self.remove_in_flight(&mut slots);
                 return;
@@ -381,41 +376,40 @@ where
         }
     }
 
-    /// Takes the flight out of its slot, and removes the slot if nothing is left in it: tenants
-    /// choose the keys.
+    /// Removes the read from its slot, and removes an empty slot, because tenants choose the keys.
     fn remove_in_flight(&self, slots: &mut HashMap<K, ReadSlot<V>>) {
         let Some(slot) = slots.get_mut(&self.key) else { return };
-        slot.in_flight.retain(|flight| flight.number != self.number);
+        slot.in_flight.retain(|read| read.number != self.number);
         if slot.is_empty() {
             slots.remove(&self.key);
         }
     }
 
     fn complete(&self, outcome: Result<V, VaultReadError>) {
-        let asked_at = self.started.monotonic;
+        let started_at = self.started.monotonic;
         let outcome: SharedReadResult<V> = match outcome {
             Ok(value) => Ok(SharedRead { value: Arc::new(value), started: self.started }),
             Err(error) => Err(Arc::new(error)),
         };
-        let landed_at = self.clock.monotonic();
+        let finished_at = self.clock.monotonic();
         let (served, keep) = {
             let mut slots = self.slots.lock();
             let weight = outcome.as_ref().ok().map(|shared| shared.value.footprint_bytes());
             let taken = weight.and_then(|weight| self.reserve_cache_memory(&mut slots, weight));
             let Some(slot) = slots.get_mut(&self.key) else { return };
-            slot.store_outcome(landed_at, (asked_at, self.priority), &outcome, taken);
-            // A newer value serves those who asked before; a failure is one's own.
-            let (served, others): (Vec<_>, Vec<_>) = slot.in_flight.drain(..).partition(|flight| {
-                flight.number == self.number
-                    || (outcome.is_ok() && flight.started.monotonic <= asked_at)
+            slot.store_outcome(finished_at, (started_at, self.priority), &outcome, taken);
+            // A newer value also serves earlier callers; a failure applies to its own callers only.
+            let (served, others): (Vec<_>, Vec<_>) = slot.in_flight.drain(..).partition(|read| {
+                read.number == self.number
+                    || (outcome.is_ok() && read.started.monotonic <= started_at)
             });
             slot.in_flight = others;
             (served, slot.retention)
         };
-        for flight in served {
-            flight.outcome.send_replace(Some(outcome.clone()));
-            if flight.number != self.number
-                && let Some(task) = flight.task
+        for read in served {
+            read.outcome.send_replace(Some(outcome.clone()));
+            if read.number != self.number
+                && let Some(task) = read.task
             {
                 task.abort();
             }
@@ -423,7 +417,7 @@ where
         self.schedule_expiry(keep);
     }
 
-    /// Memory for a value that is to be kept, if need be that of older ones.
+    /// Reserves memory for a value, and evicts older values if necessary.
     fn reserve_cache_memory(
         &self,
         slots: &mut HashMap<K, ReadSlot<V>>,
@@ -432,12 +426,12 @@ where
         if weight > self.memory.limit_bytes() {
             return None;
         }
-        while let Err(refusal) = self.memory.reserve_cache_memory(weight) {
-            // What the node refuses, a fill that waits would take.
-            if refusal == CacheReserveError::NodeFull {
+        while let Err(reserve_error) = self.memory.reserve_cache_memory(weight) {
+            // On a full node, a waiting read would take any freed memory.
+            if reserve_error == CacheReserveError::NodeFull {
                 return None;
             }
-            // Some more than are needed now: it takes a look at all of them.
+            // Evict more than is needed now, because an eviction scans all values.
             let bytes = weight.max(self.memory.limit_bytes() / EVICTION_DIVISOR);
             if evict_oldest(slots, bytes) == 0 {
                 return None;
@@ -446,7 +440,7 @@ where
         Some(CacheReservation { memory: Arc::clone(&self.memory), bytes: weight })
     }
 
-    /// Drops values when they are too old for anybody, without anybody asking.
+    /// Schedules a task that drops values when they expire.
     fn schedule_expiry(&self, keep: Duration) {
         let (key, clock) = (self.key.clone(), Arc::clone(&self.clock));
         let slots = Arc::downgrade(&self.slots);
@@ -481,8 +475,8 @@ impl<K, V> fmt::Debug for SharedReads<K, V> {
     }
 }
 
-/// Drops the values that were asked for first until they take `bytes` less or there are none. Returns
-/// how many bytes they took.
+/// Drops the values with the oldest reads until `bytes` are freed or the cache is empty. Returns the number
+/// of freed bytes.
 fn evict_oldest<K, V>(slots: &mut HashMap<K, ReadSlot<V>>, bytes: u64) -> u64 {
     let mut cached: Vec<_> = slots.values_mut().filter(|slot| slot.value.is_some()).collect();
     cached.sort_by_key(|slot| slot.value.as_ref().map(|value| value.shared.started.monotonic));
@@ -498,12 +492,12 @@ fn evict_oldest<K, V>(slots: &mut HashMap<K, ReadSlot<V>>, bytes: u64) -> u64 {
     evicted
 }
 
-/// The part of a full cache that is evicted at once.
+/// The fraction of a full cache that one eviction frees.
 const EVICTION_DIVISOR: u64 = 8;
-/// How long a read may take with everything that is tried again: less than the kubelet waits, so
-/// that who waits learns what the matter is, and who comes later begins anew.
+/// The timeout of a read with all its retries: shorter than the kubelet's, so that the waiting call reports
+/// the cause, and a later call starts a new read.
 const READ_TIMEOUT: Duration = Duration::from_secs(80);
-/// How long a failure answers for those who ask again. Short: somebody may be mending it.
+/// How long a failure is cached. Short, because an operator may be fixing its cause.
 const FAILURE_MAX_AGE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where secrets come from: the seam between reading a vault and making files.
+//! The source of vault objects: the interface between reading a vault and creating files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,33 +13,33 @@ use crate::error::VaultReadError;
 use crate::public_key::PublicJwk;
 use crate::secret_bytes::SharedSecretBytes;
 
-/// A vault that can be read. [`crate::KeyVault`] is the one on Azure.
+/// A readable vault. [`crate::KeyVault`] is the implementation for Azure.
 ///
-/// Where a version is not given, the current one is read.
+/// Without a version, the methods read the current one.
 #[async_trait]
 pub trait VaultSource: fmt::Debug + Send + Sync {
-    /// Reads a secret.
+    /// Fetches a secret.
     async fn fetch_secret(
         &self,
         name: &SecretName,
         version: Option<&VaultObjectVersion>,
     ) -> Result<FetchedSecret, VaultReadError>;
 
-    /// Reads the public part of a key.
+    /// Fetches the public part of a key.
     async fn fetch_key(
         &self,
         name: &SecretName,
         version: Option<&VaultObjectVersion>,
     ) -> Result<FetchedKey, VaultReadError>;
 
-    /// Reads a certificate without its private key.
+    /// Fetches a certificate without its private key.
     async fn fetch_certificate(
         &self,
         name: &SecretName,
         version: Option<&VaultObjectVersion>,
     ) -> Result<FetchedCertificate, VaultReadError>;
 
-    /// Lists every version of an object, disabled ones too, in no particular order.
+    /// Lists every version of an object, including disabled ones, in no particular order.
     async fn fetch_versions(
         &self,
         kind: VaultObjectKind,
@@ -47,31 +47,31 @@ pub trait VaultSource: fmt::Debug + Send + Sync {
     ) -> Result<Vec<ListedVersion>, VaultReadError>;
 }
 
-/// What a vault tells about a version of an object beside its value.
+/// The attributes of an object version in a vault.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectAttributes {
-    /// Whether it may be read.
+    /// Whether the version is enabled.
     pub enabled: Option<bool>,
-    /// When it was created.
+    /// When the version was created.
     pub created: Option<Timestamp>,
-    /// When its attributes changed last.
+    /// When the attributes were last changed.
     pub updated: Option<Timestamp>,
-    /// `nbf`. Reads do not enforce it.
+    /// The `nbf` attribute. Reads do not enforce it.
     pub not_before: Option<Timestamp>,
-    /// `exp`. Reads do not enforce it.
+    /// The `exp` attribute. Reads do not enforce it.
     pub expires: Option<Timestamp>,
-    /// The tags that are read: the managed-identity data plane keeps `renew_after` and
-    /// `cannot_renew_after` there. Others are dropped, and a listing has none.
+    /// The tags that the project uses: the managed-identity data plane stores `renew_after` and
+    /// `cannot_renew_after` in them. Other tags are dropped, and lists contain none.
     pub tags: BTreeMap<String, String>,
 }
 
 impl ObjectAttributes {
-    /// The tag `renew_after`, where it is an RFC 3339 time.
+    /// The tag `renew_after`, if it is an RFC 3339 timestamp.
     pub fn renew_after(&self) -> Option<Timestamp> {
         self.tags.get("renew_after")?.parse().ok()
     }
 
-    /// How far the nearest renewal or expiry is from `now`, before or behind.
+    /// The distance of the nearest renewal or expiry time from `now`, in the future or past.
     pub(crate) fn time_to_nearest_change(&self, now: Timestamp) -> Option<Duration> {
         let times = [self.renew_after(), self.expires];
         times.into_iter().flatten().map(|time| time.duration_since(now).unsigned_abs()).min()
@@ -81,24 +81,24 @@ impl ObjectAttributes {
 /// A version of a secret.
 #[derive(Debug)]
 pub struct FetchedSecret {
-    /// Which version it is.
+    /// The version of the object.
     pub version: VaultObjectVersion,
-    /// What the vault tells about it.
+    /// The attributes of the version.
     pub attributes: ObjectAttributes,
-    /// `contentType`.
+    /// The value of `contentType`.
     pub content_type: Option<String>,
-    /// Whether it has a `kid`: it is the secret side of a certificate.
+    /// Whether the secret has a `kid`, that is, belongs to a certificate.
     pub is_certificate_secret: bool,
-    /// The value, as text.
+    /// The value as text.
     pub value: SharedSecretBytes,
 }
 
 /// The public part of a version of a key.
 #[derive(Debug)]
 pub struct FetchedKey {
-    /// Which version it is.
+    /// The version of the object.
     pub version: VaultObjectVersion,
-    /// What the vault tells about it.
+    /// The attributes of the version.
     pub attributes: ObjectAttributes,
     /// The public part.
     pub key: PublicJwk,
@@ -107,19 +107,19 @@ pub struct FetchedKey {
 /// A version of a certificate, without its private key.
 #[derive(Debug)]
 pub struct FetchedCertificate {
-    /// Which version it is.
+    /// The version of the object.
     pub version: VaultObjectVersion,
-    /// What the vault tells about it.
+    /// The attributes of the version.
     pub attributes: ObjectAttributes,
-    /// The certificate, DER.
+    /// The certificate in DER.
     pub der: Vec<u8>,
 }
 
-/// A version in a listing, which tells no values.
+/// A version in a list, without its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedVersion {
-    /// Which version it is.
+    /// The version of the object.
     pub version: VaultObjectVersion,
-    /// What the vault tells about it.
+    /// The attributes of the version.
     pub attributes: ObjectAttributes,
 }

@@ -1,9 +1,8 @@
-//! What was read, sealed, for the time when the vault is not there.
+//! The sealed cache: encrypted vault values for outages of the vault.
 //!
-//! Entries are sealed with AES-256-GCM. What an entry is about and when it was read are bound to it
-//! as additional data, so that no entry can be put in the place of another or be made younger. An
-//! entry is found by a keyed digest of everything that tells readers and objects apart: who does
-//! not ask as the same reader does not find it, and the names of files tell nothing.
+//! Entries are sealed with AES-256-GCM. The entry's id and read time are bound to it as additional data, so
+//! that no entry can replace another or appear newer. The id is a keyed digest of everything that
+//! distinguishes readers and objects: only the same reader finds an entry, and file names reveal nothing.
 
 mod record;
 mod store;
@@ -30,15 +29,15 @@ use self::store::{
     MAX_ENTRIES, MAX_ENTRY_AGE, MAX_SEALED_BYTES, SealedEntry, SealedMemoryStore, SealedStore,
 };
 
-/// What an entry is found by.
+/// The id of an entry: a keyed digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct EntryId([u8; 32]);
 
-/// An entry, opened.
+/// A decrypted entry.
 #[derive(Debug)]
 pub(crate) struct StaleEntry {
     pub(crate) record: SealedRecord,
-    /// When the vault was asked for it.
+    /// When the read from the vault started.
     pub(crate) read_at: Timestamp,
 }
 
@@ -48,57 +47,57 @@ pub struct StaleCache {
     id_key: hmac::Key,
     store: Arc<SealedStore>,
     invalidated: Arc<InvalidatedEntries>,
-    /// What did not fit lately, and when that was read.
+    /// Recent objects that exceeded the size limit, and when they were read.
     oversized: Mutex<HashMap<EntryId, Timestamp>>,
 }
 
-/// What was forgotten lately, and when: what was read before that is not kept any more.
+/// Recently invalidated entries and the time of invalidation: values that were read earlier are not stored.
 #[derive(Debug, Default)]
 struct InvalidatedEntries(Mutex<HashMap<EntryId, Timestamp>>);
 
-/// The sealed cache cannot be opened.
+/// Errors of opening the sealed cache.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StaleCacheError {
-    /// The system gave no random key.
+    /// The operating system returned no random key.
     #[error("the system gave no random numbers")]
     RandomUnavailable,
-    /// The file with the key cannot be read.
+    /// The key file cannot be read.
     #[error("cannot read the key of the sealed cache in {}", path.display())]
     KeyFile {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
-    /// The file does not hold a key.
+    /// The key file does not contain a valid key.
     #[error("{} does not hold {KEY_LENGTH} bytes, as they are or in base64", path.display())]
     InvalidKey {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// Others than the owner may read the file with the key.
+    /// Other users than the owner may read the key file.
     #[error("{} may be read by others: its mode is {mode:#o}", path.display())]
     KeyFileReadableByOthers {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
-    /// The directory of the cache cannot be used.
+    /// The cache directory cannot be used.
     #[error("the directory {} of the sealed cache cannot be used", path.display())]
     Directory {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl StaleCacheError {
-    /// What to do next.
+    /// Advises what to do next.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::RandomUnavailable => "restart the program",
@@ -115,23 +114,25 @@ impl StaleCacheError {
 }
 
 impl StaleCache {
-    /// A cache in memory, whose key dies with the process.
+    /// Creates a cache in memory, whose key is lost with the process.
     ///
     /// # Errors
     ///
-    /// [`StaleCacheError::RandomUnavailable`].
+    /// Returns [`StaleCacheError::RandomUnavailable`] without a random key.
     pub fn in_memory() -> Result<Self, StaleCacheError> {
         let mut key = Zeroizing::new([0; KEY_LENGTH]);
         rand::fill(&mut *key).or(Err(StaleCacheError::RandomUnavailable))?;
         Self::with_key(&key, SealedStore::Memory(SealedMemoryStore::default()))
     }
 
-    /// A cache in `directory`, whose key is in `key_file`: it survives a restart. The directory is
-    /// made if it is not there. Keep the key away from the directory, or the seal is worth nothing.
+    /// Opens a cache in `directory` with the key in `key_file`, which survives a restart. The directory is
+    /// created if it does not exist. Keep the key outside of the directory; otherwise sealing protects
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// [`StaleCacheError`] where key or directory cannot be used, or others may read the key.
+    /// Returns a [`StaleCacheError`] if the key or the directory cannot be used, or other users may read the
+    /// key.
     pub fn on_disk(
         key_file: &Path,
         directory: &Path,
@@ -143,7 +144,7 @@ impl StaleCache {
     }
 
     fn with_key(key: &[u8; KEY_LENGTH], store: SealedStore) -> Result<Self, StaleCacheError> {
-        // Two keys, so that what is sealed says nothing about names.
+        // Two keys, so that sealed values reveal nothing about ids.
         let root = hmac::Key::new(hmac::HMAC_SHA256, key);
         let seal = hmac::sign(&root, b"lanyard sealed cache: entries");
         let names = hmac::sign(&root, b"lanyard sealed cache: names");
@@ -157,18 +158,18 @@ impl StaleCache {
         })
     }
 
-    /// Counts what is sealed in memory here. Nothing was sealed yet.
+    /// Sets the memory account of a cache in memory that is still empty.
     pub(crate) fn set_cache_memory(&mut self, memory: Arc<dyn CacheMemory>) {
         if let Some(SealedStore::Memory(entries)) = Arc::get_mut(&mut self.store) {
             entries.set_cache_memory(memory);
         }
     }
 
-    /// The id of the entry that these fields are about.
+    /// The id of the entry for these fields.
     pub(crate) fn entry_id(&self, fields: &[Vec<u8>]) -> EntryId {
         let mut context = hmac::Context::with_key(&self.id_key);
         for field in fields {
-            // With its length: no two lists of fields look the same.
+            // With its length, so that different lists of fields never collide.
             context.update(&u64::try_from(field.len()).unwrap_or(u64::MAX).to_be_bytes());
             context.update(field);
         }
@@ -177,8 +178,8 @@ impl StaleCache {
         EntryId(id)
     }
 
-    /// Seals what was read, unless something as new is there or it was forgotten since. That it
-    /// cannot be kept is logged: the volume has what it needs.
+    /// Seals and stores a record, unless a newer one is present or the entry was invalidated since. A failure
+    /// is only logged: the volume has its files.
     pub(crate) async fn store_if_newer(
         &self,
         id: EntryId,
@@ -191,7 +192,7 @@ impl StaleCache {
         {
             return;
         }
-        // Room for the tag as well: a buffer that grows leaves a copy behind.
+        // Include the tag in the capacity: a buffer that grows leaves a copy behind.
         let Some(encoded) = record.encode(AES_256_GCM.tag_len()) else {
             tracing::warn!("an entry of the sealed cache could not be encoded");
             return;
@@ -213,7 +214,7 @@ impl StaleCache {
         }
     }
 
-    /// Whether that is news.
+    /// Records an object that exceeded the size limit. Returns whether it was not recorded before.
     fn record_oversized(&self, id: EntryId, read_at: Timestamp) -> bool {
         let mut too_large = self.oversized.lock();
         if too_large.len() >= MAX_ENTRIES {
@@ -222,8 +223,8 @@ impl StaleCache {
         too_large.insert(id, read_at).is_none()
     }
 
-    /// Opens the entry of `id`, if it is there and was read at most `max_age` before `now`. What
-    /// was tampered with is dropped and logged.
+    /// Opens the entry of `id` if it was read at most `max_age` before `now`. An entry that was tampered with
+    /// is dropped and logged.
     pub(crate) async fn load(
         &self,
         id: EntryId,
@@ -234,7 +235,7 @@ impl StaleCache {
         let read_at = sealed.read_at;
         let age = now.duration_since(read_at);
         let max_age = SignedDuration::try_from(max_age).unwrap_or(SignedDuration::MAX);
-        // An entry of tomorrow is as wrong as one of last year.
+        // An entry from the future is as invalid as an expired one.
         if age > max_age || age < -MAX_CLOCK_STEP_BACK {
             tracing::info!(%read_at, "an entry of the sealed cache is too old");
             if age > MAX_ENTRY_AGE {
@@ -250,7 +251,7 @@ impl StaleCache {
         Some(StaleEntry { record: record?, read_at })
     }
 
-    /// Drops the entry of `id`, and what others have read before `now` and are about to keep.
+    /// Drops the entry of `id`, and prevents pending writes of values that were read before `now`.
     pub(crate) async fn invalidate(&self, id: EntryId, now: Timestamp) {
         self.invalidated.record_invalidation(id, now);
         self.store.remove(&id).await;
@@ -284,14 +285,13 @@ impl InvalidatedEntries {
         forgotten.insert(id, now);
     }
 
-    /// Whether what was read at `read_at` was forgotten since.
+    /// Whether the entry was invalidated after `read_at`.
     fn was_invalidated_after(&self, id: &EntryId, read_at: Timestamp) -> bool {
         self.0.lock().get(id).is_some_and(|forgotten| *forgotten >= read_at)
     }
 }
 
-/// What is bound to an entry without being hidden: what it is about, when it was read, and the
-/// version of the format.
+/// The additional data of an entry: its id, its read time and the format version.
 fn additional_data(id: &EntryId, read_at: Timestamp) -> [u8; 48] {
     let mut data = [0; 48];
     data[..8].copy_from_slice(ENTRY_FORMAT);
@@ -306,11 +306,11 @@ impl fmt::Debug for StaleCache {
     }
 }
 
-/// A key is as long as AES-256 wants it.
+/// The key length of AES-256.
 const KEY_LENGTH: usize = 32;
 /// The first bytes of every entry.
 const ENTRY_FORMAT: &[u8; 8] = b"lanyard1";
-/// For how long it is remembered that an entry was forgotten: longer than any read is under way.
+/// How long an invalidation is remembered: longer than any read takes.
 const INVALIDATION_RETENTION: SignedDuration = SignedDuration::from_mins(10);
 /// How far the wall clock may have been set back.
 const MAX_CLOCK_STEP_BACK: SignedDuration = SignedDuration::from_mins(5);

@@ -1,7 +1,7 @@
-//! A small Azure in memory, for tests of whoever reads vaults: it counts, throttles and fails by a
-//! manual clock, and says in each value as whom it was read.
+//! A fake Azure in memory for tests of vault readers: it counts, throttles and fails by a manual clock, and
+//! each value names the identity that read it.
 //!
-//! It shares no reading of Azure with anybody and is no judge of it: the emulator is.
+//! It is not a reference for Azure's behaviour: the emulator is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,55 +28,55 @@ use crate::pod::{PodCredentials, PublishSecrets, ServiceAccountToken, ServiceAcc
 use crate::reader_sessions::NodeTransports;
 use crate::secret_bytes::SharedSecretBytes;
 
-/// What is wrong with a part of Azure.
+/// A failure of a fake service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FakeAzureFailure {
-    /// It answers with this status.
+    /// The service responds with this status.
     Status(u16),
-    /// It is not reached.
+    /// The service is unreachable.
     Unreachable,
-    /// It takes the request and says nothing, until the transport gives it up.
+    /// The service accepts requests and never responds, until the transport's timeout.
     NoResponse,
 }
 
-/// A part of Azure.
+/// A fake service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FakeAzureService {
-    /// The vaults.
+    /// Key Vault.
     Vaults,
     /// Entra and the instance metadata service.
     Tokens,
 }
 
-/// How much a vault takes.
+/// The rate limit of a vault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FakeVaultLimit {
-    /// The most requests within [`Self::window`].
+    /// The maximum number of requests within [`Self::window`].
     pub requests: usize,
     /// How long a request counts.
     pub window: Duration,
-    /// How many of them others make.
+    /// How many of the requests other clients send.
     pub other_client_requests: usize,
-    /// What the vault asks for when it throttles (`Retry-After`); nothing for silence.
+    /// The `Retry-After` of throttled responses; `None` omits the header.
     pub retry_after: Option<Duration>,
 }
 
-/// A request to a vault.
+/// A recorded request to a vault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FakeVaultCall {
-    /// When it came, in monotonic time.
+    /// When the request arrived, in monotonic time.
     pub at: Duration,
     /// The vault's host and the path.
     pub target: String,
-    /// As whom it came.
+    /// The authenticated identity.
     pub identity: String,
-    /// The answer.
+    /// The status of the response.
     pub status: u16,
-    /// `User-Agent`.
+    /// The `User-Agent` header.
     pub user_agent: String,
 }
 
-/// A small Azure. Clones share it.
+/// A fake Azure. Clones share its state.
 #[derive(Clone)]
 pub struct FakeAzure {
     clock: ManualClock,
@@ -85,7 +85,7 @@ pub struct FakeAzure {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The version of each secret by host and name.
+    /// The secrets by host and name.
     secrets: BTreeMap<String, FakeSecret>,
     denied: BTreeSet<(String, u16)>,
     failures: BTreeMap<FakeAzureService, FakeAzureFailure>,
@@ -102,28 +102,28 @@ struct FakeSecret {
 }
 
 impl FakeAzure {
-    /// An Azure without secrets. Its clock stands at noon.
+    /// Creates an Azure without secrets, whose clock starts at noon.
     pub fn new() -> Self {
         let noon = Timestamp::from_second(START_TIME).unwrap_or(Timestamp::UNIX_EPOCH);
         Self { clock: ManualClock::starting_at(noon), state: Arc::default() }
     }
 
-    /// The time here.
+    /// The clock.
     pub fn clock(&self) -> &ManualClock {
         &self.clock
     }
 
-    /// The time, for whoever wants to share it.
+    /// The clock as a shared clock.
     pub fn shared_clock(&self) -> SharedClock {
         Arc::new(self.clock.clone())
     }
 
-    /// Writes a new version of a secret of the public cloud.
+    /// Adds a new version of a secret in the public cloud.
     pub fn add_secret_version(&self, vault: &str, name: &str) {
         self.state.lock().secret_mut(vault, name).version += 1;
     }
 
-    /// Writes a new version with this value instead of one that says who reads it.
+    /// Adds a new version with this value, which does not name the reader.
     pub fn add_secret_value(&self, vault: &str, name: &str, value: impl Into<String>) {
         let mut state = self.state.lock();
         let stored = state.secret_mut(vault, name);
@@ -136,46 +136,46 @@ impl FakeAzure {
         self.state.lock().secret_mut(vault, name).tags.insert(tag.to_owned(), text.into());
     }
 
-    /// Answers every read of `identity` with `status` from now on.
+    /// Responds to every read of `identity` with `status` from now on.
     pub fn deny(&self, identity: impl Into<String>, status: u16) {
         self.state.lock().denied.insert((identity.into(), status));
     }
 
-    /// From now on this is wrong with `part`; nothing mends it.
-    pub fn set_failure(&self, part: FakeAzureService, trouble: Option<FakeAzureFailure>) {
+    /// Sets or clears the failure of a service.
+    pub fn set_failure(&self, part: FakeAzureService, failure: Option<FakeAzureFailure>) {
         let mut state = self.state.lock();
-        match trouble {
-            Some(trouble) => drop(state.failures.insert(part, trouble)),
+        match failure {
+            Some(failure) => drop(state.failures.insert(part, failure)),
             None => drop(state.failures.remove(&part)),
         }
     }
 
-    /// How much a vault takes from now on.
+    /// Sets the rate limit of vaults.
     pub fn set_vault_limit(&self, limit: Option<FakeVaultLimit>) {
         self.state.lock().vault_limit = limit;
     }
 
-    /// Every request to a vault so far.
+    /// All recorded requests to vaults.
     pub fn calls(&self) -> Vec<FakeVaultCall> {
         self.state.lock().calls.clone()
     }
 
-    /// How many requests vaults have answered with a value.
+    /// The number of successful reads.
     pub fn reads(&self) -> usize {
         self.state.lock().calls.iter().filter(|call| call.status == 200).count()
     }
 
-    /// The identities that tokens were asked for, in order.
+    /// The identities of all token requests, in order.
     pub fn token_requests(&self) -> Vec<String> {
         self.state.lock().token_requests.clone()
     }
 
-    /// Forgets the requests so far.
+    /// Clears the recorded requests.
     pub fn clear_calls(&self) {
         self.state.lock().calls.clear();
     }
 
-    /// How many requests the busiest `window` saw.
+    /// The maximum number of requests within any `window`.
     pub fn max_calls_within(&self, window: Duration) -> usize {
         let state = self.state.lock();
         let (mut busiest, mut first) = (0, 0);
@@ -200,7 +200,7 @@ impl FakeAzure {
         AzureTransport::from_http_client(Arc::new(self.clone()), &settings, self.shared_clock())
     }
 
-    /// The ways of a node to this Azure.
+    /// The transports of a node to this Azure.
     pub fn node_transports(
         &self,
         rate: RequestRate,
@@ -221,7 +221,7 @@ impl FakeAzure {
         }
     }
 
-    /// Runs `work` to its end, moving the clock whenever everything waits.
+    /// Runs `work` to completion, and advances the clock whenever all tasks wait.
     pub async fn run_advancing_clock<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
@@ -238,14 +238,14 @@ impl FakeAzure {
         }
     }
 
-    /// Lets every task run until it waits.
+    /// Runs every task until it waits.
     pub async fn run_pending_tasks(&self) {
         for _ in 0..YIELDS_UNTIL_IDLE {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Moves the clock on by `duration`, from one sleeper to the next.
+    /// Advances the clock by `duration`, from one sleeper to the next.
     pub async fn advance_clock(&self, duration: Duration) {
         let end = self.clock.monotonic().saturating_add(duration);
         loop {
@@ -308,7 +308,7 @@ impl fmt::Debug for FakeAzure {
 #[async_trait]
 impl HttpClient for FakeAzure {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
-        // An answer takes a turn of the runtime, so that others can ask meanwhile.
+        // Yield before responding, so that other requests can arrive.
         tokio::task::yield_now().await;
         match self.respond(request) {
             Some((status, headers, body)) => {
@@ -328,7 +328,7 @@ impl State {
         self.secrets.entry(format!("{vault}.{VAULTS}/secrets/{name}")).or_default()
     }
 
-    /// A read of a vault; nothing if it is not reached.
+    /// Handles a read of a vault; `None` if the vault is unreachable.
     fn read_secret(&mut self, request: &Request, now: Duration) -> Option<(u16, Headers, String)> {
         let target = request_target(request.url());
         let token = request.headers().get_optional_str(&AUTHORIZATION).unwrap_or_default();
@@ -360,7 +360,7 @@ impl State {
         (status != 0).then_some((status, headers, body))
     }
 
-    /// Whether the vault has been asked enough. What it refuses counts, too.
+    /// Whether the vault throttles. Rejected requests count, too.
     fn is_throttled(&self, target: &str, now: Duration) -> bool {
         let Some(limit) = self.vault_limit else { return false };
         let host = |target: &str| target.split('/').next().map(str::to_owned);
@@ -396,7 +396,7 @@ fn service_of_request(request: &Request) -> FakeAzureService {
     if host.ends_with(VAULTS) { FakeAzureService::Vaults } else { FakeAzureService::Tokens }
 }
 
-/// As whom a token is asked for.
+/// The identity that a token request authenticates.
 fn requested_identity(request: &Request) -> String {
     let url = request.url();
     if url.path().starts_with("/metadata/") {
@@ -404,7 +404,7 @@ fn requested_identity(request: &Request) -> String {
         let client = client.map_or_else(|| "system".to_owned(), |(_, id)| id.into_owned());
         return format!("managed identity {client}");
     }
-    let Body::Bytes(body) = request.body() else { return "nobody".to_owned() };
+    let Body::Bytes(body) = request.body() else { return "unknown".to_owned() };
     let field = |name: &str| {
         let mut fields = url::form_urlencoded::parse(body);
         fields.find(|(key, _)| key == name).map(|(_, text)| text.into_owned())
@@ -414,7 +414,7 @@ fn requested_identity(request: &Request) -> String {
     let proof = match (field("client_assertion"), field("client_secret")) {
         (Some(assertion), _) => subject_of(&assertion).unwrap_or_default(),
         (_, Some(secret)) => format!("who knows {secret}"),
-        _ => "nobody".to_owned(),
+        _ => "unknown".to_owned(),
     };
     format!("{client} of {tenant} as {proof}")
 }
@@ -432,7 +432,7 @@ fn request_target(url: &Url) -> String {
 
 pub use crate::secret_bytes::live::thread_secret_bytes as live_secret_bytes;
 
-/// The proofs of a pod with one service account token, valid until `expires`.
+/// The credentials of a pod with one service account token that is valid until `expires`.
 pub fn workload_credentials(subject: &str, audience: &str, expires: Timestamp) -> PodCredentials {
     let claims = serde_json::json!({"sub": subject, "aud": audience, "exp": expires.as_second()});
     let jwt = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
@@ -441,7 +441,7 @@ pub fn workload_credentials(subject: &str, audience: &str, expires: Timestamp) -
     PodCredentials { tokens, ..PodCredentials::default() }
 }
 
-/// The proofs of a volume with a client id and a secret.
+/// The credentials of a volume with a client id and a secret.
 pub fn service_principal_credentials(client_id: &str, secret: &str) -> PodCredentials {
     let value = |text: &str| Arc::new(SharedSecretBytes::from(text.to_owned()));
     let secrets = [("clientid", client_id), ("clientsecret", secret)];
@@ -449,11 +449,11 @@ pub fn service_principal_credentials(client_id: &str, secret: &str) -> PodCreden
     PodCredentials { secrets: PublishSecrets(secrets), ..PodCredentials::default() }
 }
 
-/// As the transport of the program has it.
+/// The timeout of the program's own transport.
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
-/// Of the public cloud.
+/// The DNS suffix of the public cloud.
 const VAULTS: &str = "vault.azure.net";
 /// 2026-11-21T12:00:00Z.
 const START_TIME: i64 = 1_795_262_400;
-/// More turns of the runtime than anything here takes.
+/// More yields than any test needs.
 const YIELDS_UNTIL_IDLE: usize = 64;

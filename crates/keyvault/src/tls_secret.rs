@@ -1,9 +1,8 @@
-//! What a Secret of type `kubernetes.io/tls` takes from a mounted file: its certificates, or its
-//! private key.
+//! Extracts the certificates or the private key of a mounted file for a Secret of type `kubernetes.io/tls`.
 //!
-//! The rules are those of the Secrets Store CSI driver (v1.6.0): every certificate in the order of
-//! the file; the last block that is no certificate as the key, re-encoded in the traditional form;
-//! a file without PEM is read as PKCS#12 without a password.
+//! The rules are those of the Secrets Store CSI driver (v1.6.0): `tls.crt` has every certificate in file
+//! order; `tls.key` has the last block that is not a certificate, re-encoded in the traditional form; a file
+//! without PEM is read as PKCS#12 without a password.
 
 use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::signature::{
@@ -21,33 +20,33 @@ use crate::pem::{self, CERTIFICATE, PemBlock, PemWriter};
 use crate::pkcs12::{PfxError, convert_archive, convert_pfx};
 use crate::secret_bytes::SharedSecretBytes;
 
-/// A file gives no certificates or no key. It never holds what the file holds.
+/// Errors of extracting certificates or a key. Never contains content of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsSecretError {
-    /// The file is neither form.
+    /// The file is neither PEM nor PKCS#12.
     #[error("it is neither PEM nor PKCS#12 without a password")]
     NeitherPemNorPkcs12 {
-        /// What was wrong with it as PKCS#12.
+        /// The error of reading the file as PKCS#12.
         #[source]
         source: PfxError,
     },
-    /// A block is cut or changed.
+    /// A block is truncated or modified.
     #[error("the block `{label}` is not base64")]
     InvalidBlock {
         /// The label of the block.
         label: String,
     },
-    /// There is no certificate.
+    /// The file contains no certificate.
     #[error("there is no certificate in it")]
     NoCertificate,
-    /// There is no block but certificates.
+    /// The file contains only certificates.
     #[error("there is no private key in it")]
     NoPrivateKey,
-    /// The key has a password.
+    /// The private key is encrypted.
     #[error("the private key is encrypted")]
     EncryptedKey,
-    /// The key is of a kind that has no traditional form.
+    /// The key type has no traditional form.
     #[error("the last block that is no certificate (`{label}`) is no RSA and no EC private key")]
     UnsupportedKey {
         /// The label of the block.
@@ -56,7 +55,7 @@ pub enum TlsSecretError {
 }
 
 impl TlsSecretError {
-    /// What to do next.
+    /// Advises what to do next.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::NeitherPemNorPkcs12 { .. } | Self::InvalidBlock { .. } => {
@@ -76,10 +75,11 @@ impl TlsSecretError {
     }
 }
 
-/// Every certificate of a file as PEM, in the order of the file: the value of `tls.crt`.
+/// Extracts every certificate of a file as PEM, in file order: the value of `tls.crt`.
 ///
 /// # Errors
-/// Where there is none.
+///
+/// Returns an error if the file contains no certificate.
 pub fn parse_tls_certificates(content: &[u8]) -> Result<SharedSecretBytes, TlsSecretError> {
     let text = to_pem(content)?;
     let mut writer = PemWriter::default();
@@ -93,11 +93,12 @@ pub fn parse_tls_certificates(content: &[u8]) -> Result<SharedSecretBytes, TlsSe
     if any { Ok(writer.finish()) } else { Err(TlsSecretError::NoCertificate) }
 }
 
-/// The private key of a file as PEM in the traditional form, PKCS#1 (RFC 8017) or SEC1 (RFC 5915):
+/// Extracts the private key of a file as PEM in the traditional form, PKCS#1 (RFC 8017) or SEC1 (RFC 5915):
 /// the value of `tls.key`.
 ///
 /// # Errors
-/// Where the last block that is no certificate is no such key.
+///
+/// Returns an error if the last block that is not a certificate is not such a key.
 pub fn parse_tls_private_key(content: &[u8]) -> Result<SharedSecretBytes, TlsSecretError> {
     let text = to_pem(content)?;
     let blocks = parse_pem_blocks(&text);
@@ -114,16 +115,16 @@ pub fn parse_tls_private_key(content: &[u8]) -> Result<SharedSecretBytes, TlsSec
     Ok(writer.finish())
 }
 
-/// The file as PEM, whatever it was. A file of PKCS#12 is the archive itself or its base64: the
-/// Key Vault provider writes either, as `objectEncoding` says.
+/// Converts a file to PEM. A PKCS#12 file is the archive or its base64: the Key Vault provider writes either,
+/// depending on `objectEncoding`.
 fn to_pem(content: &[u8]) -> Result<SharedSecretBytes, TlsSecretError> {
     if pem::looks_like_pem(content) {
-        // Blocks are ASCII; what else is in the file is passed over.
+        // Blocks are ASCII; other bytes are dropped.
         let mut text = Vec::with_capacity(content.len());
         text.extend(content.iter().map(|byte| if byte.is_ascii() { *byte } else { b'?' }));
         return Ok(text.into());
     }
-    // Leaf first is what TLS asks for (RFC 8446, 4.4.2), and archives have no order of their own.
+    // TLS requires the leaf first (RFC 8446, 4.4.2), and archives are unordered.
     let converted = convert_archive(content, true).or_else(|_| convert_pfx(content, true));
     converted.map(|it| it.pem).map_err(|source| TlsSecretError::NeitherPemNorPkcs12 { source })
 }
@@ -132,7 +133,7 @@ fn parse_pem_blocks(text: &SharedSecretBytes) -> Vec<PemBlock<'_>> {
     std::str::from_utf8(text.expose()).map(pem::parse_blocks).unwrap_or_default()
 }
 
-/// The content of a block. Headers (RFC 1421) end in an empty line.
+/// The decoded body of a block. Headers (RFC 1421) end with an empty line.
 fn decode_block(block: &PemBlock<'_>) -> Result<Zeroizing<Vec<u8>>, TlsSecretError> {
     let broken = || TlsSecretError::InvalidBlock { label: block.label.to_owned() };
     let is_body = |line: &&str| !line.starts_with("-----") && !line.contains(':');
@@ -143,16 +144,16 @@ fn decode_block(block: &PemBlock<'_>) -> Result<Zeroizing<Vec<u8>>, TlsSecretErr
     STANDARD.decode(&*body).map(Zeroizing::new).map_err(|_position| broken())
 }
 
-/// A key in its traditional form, with the label of that.
+/// Converts a key to its traditional form, with the matching label.
 fn to_traditional_key(der: &[u8]) -> Option<(&'static str, Zeroizing<Vec<u8>>)> {
     let (_, key) = Sequence::from_der(der).ok()?;
     let (rest, version) = Integer::from_der(&key.content).ok()?;
     match (version.as_u32().ok()?, rest.first()?) {
-        // RSAPrivateKey: two primes, and numbers follow.
+        // RSAPrivateKey: two-prime version, then integers.
         (0, 0x02) => Some((RSA, Zeroizing::new(der.to_vec()))),
-        // ECPrivateKey: the key follows.
+        // ECPrivateKey: version, then the key.
         (1, 0x04) => Some((EC, to_sec1(der)?)),
-        // PrivateKeyInfo and OneAsymmetricKey (RFC 5958): the algorithm follows.
+        // PrivateKeyInfo and OneAsymmetricKey (RFC 5958): version, then the algorithm.
         (0 | 1, 0x30) => {
             let (rest, algorithm) = AlgorithmIdentifier::from_der(rest).ok()?;
             match algorithm.algorithm.to_id_string().as_str() {
@@ -168,7 +169,7 @@ fn to_traditional_key(der: &[u8]) -> Option<(&'static str, Zeroizing<Vec<u8>>)> 
     }
 }
 
-/// An EC key with its curve and its public half, as SEC1. Takes SEC1 and PKCS#8.
+/// Encodes an EC key as SEC1 with its curve and public key. Accepts SEC1 and PKCS#8.
 fn to_sec1(der: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let parse = |curve: &&'static EcdsaSigningAlgorithm| {
         EcdsaKeyPair::from_private_key_der(curve, der).ok()

@@ -1,4 +1,4 @@
-//! Adding to the user agent of requests.
+//! Appends a suffix to the user agent of requests.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -9,12 +9,11 @@ use azure_core::http::headers::USER_AGENT;
 use azure_core::http::policies::{Policy, PolicyResult};
 use azure_core::http::{Context, Request};
 
-/// What is added to the user agent: visible ASCII and single spaces between, so that no setting can
-/// add a header.
+/// A user agent suffix: visible ASCII and single spaces in between, so that no setting can inject a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserAgentSuffix(String);
 
-/// A text cannot be added to a user agent.
+/// A text is not a valid user agent suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not 1 to {LONGEST} visible ASCII characters, with spaces between them")]
 pub struct ParseUserAgentError;
@@ -33,7 +32,7 @@ impl FromStr for UserAgentSuffix {
     }
 }
 
-/// The policy that adds it.
+/// The pipeline policy that appends the suffix.
 #[derive(Debug)]
 pub(crate) struct AppendUserAgentPolicy(UserAgentSuffix);
 
@@ -56,11 +55,11 @@ impl Policy for AppendUserAgentPolicy {
             let message = "the pipeline ends before its transport";
             return Err(azure_core::Error::with_message(ErrorKind::Other, message));
         };
-        let told = request.headers().get_optional_str(&USER_AGENT).unwrap_or_default();
-        // A challenge that is answered sends the same request again.
-        if !told.ends_with(&self.0.0) {
-            let told = format!("{told} {}", self.0.0);
-            request.insert_header(USER_AGENT, told.trim_start().to_owned());
+        let user_agent = request.headers().get_optional_str(&USER_AGENT).unwrap_or_default();
+        // The response to a challenge sends the same request again.
+        if !user_agent.ends_with(&self.0.0) {
+            let user_agent = format!("{user_agent} {}", self.0.0);
+            request.insert_header(USER_AGENT, user_agent.trim_start().to_owned());
         }
         first.send(context, request, rest).await
     }

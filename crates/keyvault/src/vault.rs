@@ -1,4 +1,4 @@
-//! A vault on Azure, read by the official clients.
+//! An Azure Key Vault, read with the official clients.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -47,7 +47,7 @@ mod error_reply;
 mod tests;
 mod uncached_credential;
 
-/// The attributes of an object. Each client has a type of its own for the same fields.
+/// Converts the attributes of an object. Each client has its own type with the same fields.
 macro_rules! attributes {
     ($attributes:expr, $tags:expr) => {{
         let attributes = $attributes.unwrap_or_default();
@@ -62,11 +62,11 @@ macro_rules! attributes {
     }};
 }
 
-/// A vault on Azure.
+/// An Azure Key Vault.
 ///
-/// Keep one for each vault and identity: its clients share the connections of their transport and
-/// remember the vault's challenge, which is foreseen where the cloud is known. It neither retries
-/// nor keeps tokens; the transport and the credential do.
+/// Keep one for each vault and identity: its clients share the connections of their transport and cache the
+/// vault's challenge, which is predicted if the cloud is known. It neither retries nor caches tokens; the
+/// transport and the credential do.
 #[derive(Clone)]
 pub struct KeyVault {
     url: Url,
@@ -76,7 +76,7 @@ pub struct KeyVault {
 }
 
 impl KeyVault {
-    /// A vault at `url`, read as `credential` over the transport in `options`.
+    /// Creates a client of the vault at `url` with `credential` and the transport in `options`.
     pub fn new(
         url: &str,
         credential: Arc<dyn TokenCredential>,
@@ -113,7 +113,7 @@ impl KeyVault {
         format!("https://{name}.{}/", endpoints.vault_suffix)
     }
 
-    /// Where the vault is.
+    /// The URL of the vault.
     pub fn url(&self) -> &Url {
         &self.url
     }
@@ -215,27 +215,27 @@ impl VaultSource for KeyVault {
     }
 }
 
-/// Reads the body and wipes it. The reader's own error may quote the body, so it is not kept.
+/// Parses the body and wipes it. The parser's own error may quote the body, so it is dropped.
 fn read_model<T: DeserializeOwned, F>(response: Response<T, F>) -> Result<T, VaultReadError> {
     let body = Bytes::from(response.into_body());
     let model = serde_json::from_slice(&body).map_err(|_quotes_values| VaultReadError::Malformed {
         problem: "it is not the JSON of an object",
     });
-    // Wiped unless somebody else still holds the buffer.
+    // Not wiped if another owner shares the buffer.
     if let Ok(mut body) = body.try_into_mut() {
         body.as_mut().zeroize();
     }
     model
 }
 
-/// Every version on every page of a listing; the newest, where there are too many.
+/// Collects the versions of all pages of a list; the newest ones if there are too many.
 async fn collect_versions<T>(
     pager: azure_core::Result<impl Stream<Item = azure_core::Result<T>>>,
-    told: impl Fn(T) -> (Option<String>, ObjectAttributes),
+    id_and_attributes: impl Fn(T) -> (Option<String>, ObjectAttributes),
 ) -> Result<Vec<ListedVersion>, VaultReadError> {
     let items = pager.map_err(classify_client_error)?.map_err(classify_client_error);
     let listed = items.and_then(|item| {
-        let (id, attributes) = told(item);
+        let (id, attributes) = id_and_attributes(item);
         let version = version_from_id(id.as_deref());
         ready(version.map(|version| ListedVersion { version, attributes }))
     });
@@ -286,7 +286,7 @@ fn timestamp(time: Option<OffsetDateTime>) -> Option<Timestamp> {
     Timestamp::from_second(time?.unix_timestamp()).ok()
 }
 
-/// The tags that are read somewhere; a vault keeps fifteen of any name, each of some hundred bytes.
+/// The tags that the project uses; a vault object has up to fifteen tags of a few hundred bytes each.
 fn tags(tags: Option<HashMap<String, String>>) -> BTreeMap<String, String> {
     let is_read = |(name, text): &(String, String)| {
         KNOWN_TAGS.contains(&name.as_str()) && text.len() <= MAX_TAG_LENGTH
@@ -295,7 +295,7 @@ fn tags(tags: Option<HashMap<String, String>>) -> BTreeMap<String, String> {
 }
 
 const KNOWN_TAGS: [&str; 2] = ["renew_after", "cannot_renew_after"];
-/// Longer than any time.
+/// Longer than any timestamp.
 const MAX_TAG_LENGTH: usize = 64;
-/// What is listed tells no tags: only creation and state of a version are looked at.
+/// Tags in lists are ignored: only creation time and state of a version are used.
 const NO_TAGS: Option<HashMap<String, String>> = None;

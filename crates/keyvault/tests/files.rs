@@ -1,4 +1,4 @@
-//! From the parameters of a class to files, with a vault in memory.
+//! From class parameters to files, with a vault in memory.
 
 #![cfg(test)]
 
@@ -16,7 +16,7 @@ use lanyard_keyvault::{
 };
 use lanyard_vocabulary::{Hop, SecretName};
 
-/// A vault that gives `<name>@<version>` as every value, and counts.
+/// A vault with `<name>@<version>` as every value, which counts reads.
 #[derive(Debug, Default)]
 struct InMemoryVaultSource {
     reads: Mutex<Vec<String>>,
@@ -35,7 +35,7 @@ impl InMemoryVaultSource {
     ) -> Result<VaultObjectVersion, VaultReadError> {
         let now = self.concurrent_reads.fetch_add(1, Ordering::SeqCst) + 1;
         self.max_concurrent_reads.fetch_max(now, Ordering::SeqCst);
-        // Later reads end earlier, so that an order kept by chance is noticed.
+        // Later reads end earlier, so that the test detects a wrong order.
         let turns = 40_usize.saturating_sub(self.reads.lock().unwrap().len());
         for _ in 0..turns {
             tokio::task::yield_now().await;
@@ -127,7 +127,7 @@ async fn fetch_test_files(
     fetch_files(&parameters(objects), vault, VolumeFileOptions::default()).await
 }
 
-/// Path, content and id of each file.
+/// The path, content and id of each file.
 fn describe_files(files: &[MountedFile]) -> Vec<String> {
     let tell = |file: &MountedFile| {
         let content = String::from_utf8_lossy(file.content.expose());

@@ -1,9 +1,9 @@
-//! The two algorithms of the plugin.
+//! The encryption algorithms of the plugin.
 
 use std::fmt;
 
-/// How the vault pads a text before RSA (RFC 7518, 4.2 and 4.3). The version of the API decides,
-/// not the ciphertext: two ciphertexts of one key look alike.
+/// The RSA padding that the vault uses (RFC 7518, 4.2 and 4.3). The version of the KMS API
+/// determines it, because ciphertexts of both algorithms look alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyAlgorithm {
     /// `RSA-OAEP-256`, for version 2 of the KMS API.

@@ -1,6 +1,7 @@
-//! What is kept in etcd beside a ciphertext of version 2, and how it is judged before decryption.
+//! The annotations that the API server stores with a ciphertext of version 2, and their check
+//! before decryption.
 //!
-//! Names, values, order and texts are those of kubernetes-kms v0.11.0 and its OpenShift fork.
+//! Names, values, order and error texts match kubernetes-kms v0.11.0 and its OpenShift fork.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use crate::algorithm::KeyAlgorithm;
 use crate::key::PinnedKey;
 use crate::layout::CiphertextLayout;
 
-/// Annotations of a ciphertext: DNS names with bytes.
+/// Annotations of a ciphertext: domain-qualified names and byte values.
 pub type CiphertextAnnotations = BTreeMap<String, Vec<u8>>;
 
 const DATE: &str = "date.azure.akv.io";
@@ -17,13 +18,13 @@ const REGION: &str = "x-ms-keyvault-region.azure.akv.io";
 const VERSION: &str = "version.azure.akv.io";
 const ALGORITHM: &str = "algorithm.azure.akv.io";
 
-/// The version of the annotations.
+/// The version of the annotation format.
 const FORMAT: &str = "1";
 
 /// The only algorithm of version 2 of the KMS API.
 const SEALED_WITH: KeyAlgorithm = KeyAlgorithm::RsaOaep256;
 
-/// What the vault's reply says about itself; what it does not say is empty.
+/// Headers of the vault's reply; a missing header is an empty string.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VaultReplyHeaders {
     /// `Date`.
@@ -34,32 +35,32 @@ pub struct VaultReplyHeaders {
     pub region: String,
 }
 
-/// A ciphertext is not one of this plugin's key. The texts are those that operators of the other
-/// plugins search their logs for.
+/// The ciphertext was not encrypted with this plugin's key. The texts match those of the other
+/// plugins, which operators search their logs for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignCiphertextError {
-    /// There are no annotations.
+    /// The ciphertext has no annotations.
     #[error("invalid annotations, annotations cannot be empty")]
     NoAnnotations,
     /// Another key, or another version of the key, encrypted it.
     #[error("key id {got} does not match expected key id {expected} used for encryption")]
     Key {
-        /// The id beside the ciphertext.
+        /// The key id that is stored with the ciphertext.
         got: String,
         /// The id of this plugin's key.
         expected: String,
     },
-    /// It was encrypted with another algorithm.
+    /// Another algorithm encrypted the ciphertext.
     #[error("algorithm {got} does not match expected algorithm {SEALED_WITH} used for encryption")]
     Algorithm {
-        /// The algorithm beside the ciphertext.
+        /// The algorithm that is stored with the ciphertext.
         got: String,
     },
-    /// Its annotations are of another version.
+    /// The annotations have another version.
     #[error("version {got} does not match expected version {FORMAT} used for encryption")]
     Version {
-        /// The version beside the ciphertext.
+        /// The version that is stored with the ciphertext.
         got: String,
     },
 }
@@ -69,25 +70,26 @@ impl ForeignCiphertextError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Key { .. } => {
-                "let a plugin serve the key that encrypted it, under the provider name in etcd, beside this one"
+                "run a second plugin with the key that encrypted it, under the provider name in etcd"
             }
             Self::NoAnnotations | Self::Algorithm { .. } | Self::Version { .. } => {
-                "compare the object's bytes in etcd with a backup: this is no ciphertext of a Key Vault plugin"
+                "compare the object's bytes in etcd with a backup: this is not a ciphertext of a Key Vault plugin"
             }
         }
     }
 }
 
-/// The annotations of a new ciphertext. The fork lost three of the five with its client library.
+/// The annotations of a new ciphertext. The fork no longer writes three of the five, because its
+/// client library does not return the headers.
 pub fn desired_annotations(
     layout: CiphertextLayout,
-    stamps: &VaultReplyHeaders,
+    reply_headers: &VaultReplyHeaders,
 ) -> CiphertextAnnotations {
     let both = [(VERSION, FORMAT), (ALGORITHM, SEALED_WITH.name())];
     let upstream = [
-        (DATE, stamps.date.as_str()),
-        (REQUEST_ID, stamps.request_id.as_str()),
-        (REGION, stamps.region.as_str()),
+        (DATE, reply_headers.date.as_str()),
+        (REQUEST_ID, reply_headers.request_id.as_str()),
+        (REGION, reply_headers.region.as_str()),
     ];
     let more = match layout {
         CiphertextLayout::Upstream => &upstream[..],
@@ -97,12 +99,12 @@ pub fn desired_annotations(
     all.map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect()
 }
 
-/// Whether a ciphertext with this id and these annotations is one of `key`'s. Annotations that are
-/// not known are not looked at.
+/// Checks that a ciphertext with this key id and these annotations was encrypted with `key`.
+/// Unknown annotations are ignored.
 ///
 /// # Errors
 ///
-/// [`ForeignCiphertextError`] with the first thing that does not fit, in the order of the other plugins.
+/// [`ForeignCiphertextError`] for the first mismatch, in the order of the other plugins.
 pub fn check_ciphertext_origin(
     key: &PinnedKey,
     key_id: &str,
@@ -127,7 +129,7 @@ pub fn check_ciphertext_origin(
     Ok(())
 }
 
-/// The beginning of what came, as one readable line.
+/// The start of a stored value as one printable line.
 fn printable_excerpt(bytes: &[u8]) -> String {
     const MOST: usize = 128;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MOST)]);
@@ -167,8 +169,9 @@ mod tests {
 
     #[test]
     fn each_layout_writes_its_annotations_and_an_absent_header_leaves_its_key() {
-        let stamps = VaultReplyHeaders { date: "Sat".to_owned(), ..VaultReplyHeaders::default() };
-        let upstream = desired_annotations(CiphertextLayout::Upstream, &stamps);
+        let reply_headers =
+            VaultReplyHeaders { date: "Sat".to_owned(), ..VaultReplyHeaders::default() };
+        let upstream = desired_annotations(CiphertextLayout::Upstream, &reply_headers);
         let pairs: Vec<_> = upstream
             .iter()
             .map(|(name, value)| (name.as_str(), std::str::from_utf8(value).unwrap()))
@@ -181,7 +184,7 @@ mod tests {
             ("x-ms-request-id.azure.akv.io", ""),
         ];
         assert_eq!(pairs, expected);
-        let openshift = desired_annotations(CiphertextLayout::OpenShift, &stamps);
+        let openshift = desired_annotations(CiphertextLayout::OpenShift, &reply_headers);
         let names: Vec<_> = openshift.keys().map(String::as_str).collect();
         assert_eq!(names, ["algorithm.azure.akv.io", "version.azure.akv.io"]);
     }

@@ -1,7 +1,7 @@
-//! The configuration file: which cloud, and as whom the vault is asked.
+//! The configuration file: the cloud, and the identity that the plugin uses for the vault.
 //!
-//! Keys and precedence are those of kubernetes-kms v0.11.0 and its OpenShift fork. The file is the
-//! cloud provider's, so most of its keys mean nothing here.
+//! Keys and precedence match kubernetes-kms v0.11.0 and its OpenShift fork. The file is the cloud
+//! provider's configuration, so the plugin ignores most of its keys.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,24 +13,24 @@ use lanyard_vocabulary::Cloud;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use serde::Deserialize;
 
-/// What the configuration file comes to.
+/// The cloud and identity from the configuration file.
 #[derive(Debug)]
 pub struct KmsConfiguration {
     /// The endpoints of the cloud.
     pub endpoints: &'static CloudEndpoints,
-    /// As whom the vault is asked.
+    /// The identity that the plugin uses for the vault.
     pub identity: VaultIdentity,
 }
 
-/// As whom the vault is asked, in the order in which the file is looked through.
+/// The identity that the plugin uses for the vault, in the order of precedence.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum VaultIdentity {
-    /// By the federated token of the pod; the environment says which.
+    /// A workload identity: the federated token of the pod, as the environment configures it.
     Workload,
-    /// As the host.
+    /// A managed identity of the host; without an id, the metadata service selects it.
     ManagedIdentity(Option<ManagedIdentityId>),
-    /// With a client secret.
+    /// An application with a client secret.
     ClientSecret {
         /// The tenant.
         tenant: TenantId,
@@ -39,7 +39,7 @@ pub enum VaultIdentity {
         /// Its secret.
         secret: SecretText,
     },
-    /// With the credential file of a hosted control plane, which is followed as it rotates.
+    /// The credential file of a hosted control plane, which is reloaded after each rotation.
     CredentialFile(PathBuf),
 }
 
@@ -47,8 +47,8 @@ pub enum VaultIdentity {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KmsConfigurationError {
-    /// It is neither YAML nor JSON. The parser's words may quote a secret, so only the place is
-    /// told.
+    /// The file is neither YAML nor JSON. The error has only the position, because the parser's
+    /// message may quote a secret.
     #[error("line {line}, column {column}: not the YAML or JSON of a cloud configuration")]
     Syntax {
         /// The line, from 1; 0 if it is not known.
@@ -56,20 +56,20 @@ pub enum KmsConfigurationError {
         /// The column, from 1; 0 if it is not known.
         column: u64,
     },
-    /// Some of its keys cannot be used.
+    /// Some keys have unusable values.
     #[error("{}", join_problems(problems))]
     Keys {
-        /// All of them.
+        /// The problems of all keys.
         problems: Vec<ConfigurationKeyProblem>,
     },
 }
 
-/// What is wrong with a key of the file.
+/// A problem of one key of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigurationKeyProblem {
     /// The key.
     pub key: &'static str,
-    /// What is wrong; it repeats no value but that of `cloud`.
+    /// The problem. It quotes no value except that of `cloud`.
     pub problem: String,
 }
 
@@ -115,17 +115,17 @@ struct ConfigurationFile {
 }
 
 impl KmsConfiguration {
-    /// Reads the file's text. Keys that are not known are left alone.
+    /// Parses the content of the file. Ignores unknown keys.
     ///
     /// # Errors
     ///
-    /// [`KmsConfigurationError`] with everything that is wrong with the keys that count.
+    /// [`KmsConfigurationError`] with the problems of all keys that the plugin uses.
     pub fn parse(text: &str) -> Result<Self, KmsConfigurationError> {
         let file: Option<ConfigurationFile> = serde_saphyr::from_str(text).map_err(|error| {
-            let place = error.location();
+            let position = error.location();
             KmsConfigurationError::Syntax {
-                line: place.map_or(0, |place| place.line()),
-                column: place.map_or(0, |place| place.column()),
+                line: position.map_or(0, |position| position.line()),
+                column: position.map_or(0, |position| position.column()),
             }
         })?;
         let file = file.unwrap_or_default();
@@ -150,17 +150,17 @@ fn find_endpoints(
     let cloud =
         if is_fork_name { Some(Cloud::UsGovernment) } else { Cloud::parse_provider_name(name) };
     let problem = match cloud {
-        None => format!("`{name}` is no cloud"),
+        None => format!("`{name}` is not a known cloud"),
         Some(cloud) => match cloud.endpoints() {
             Some(endpoints) => return Some(endpoints),
-            None => "the endpoints of Azure Stack are not known here".to_owned(),
+            None => "Azure Stack is not supported: it has no fixed endpoints".to_owned(),
         },
     };
     problems.push(ConfigurationKeyProblem { key: "cloud", problem });
     None
 }
 
-/// The first way that the file opens, as the other plugins look for it.
+/// Selects the first identity that the file configures, in the precedence of the other plugins.
 fn select_identity(
     file: ConfigurationFile,
     problems: &mut Vec<ConfigurationKeyProblem>,
@@ -195,7 +195,7 @@ fn select_identity(
     None
 }
 
-/// A client id, or the ARM id that cloud configurations also hold here.
+/// A client id, or an ARM resource id, which cloud configurations may also contain here.
 fn managed_identity_id(text: String) -> ManagedIdentityId {
     if text.starts_with('/') {
         ManagedIdentityId::ResourceId(text)
@@ -305,7 +305,7 @@ mod tests {
         let error = KmsConfiguration::parse(text).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`cloud`: `Moon` is no cloud; `tenantId`: the id is empty; `aadClientId`: character 2 of the id is not allowed"
+            "`cloud`: `Moon` is not a known cloud; `tenantId`: the id is empty; `aadClientId`: character 2 of the id is not allowed"
         );
         let broken = "aadClientSecret: [planted-4711\ncloud: x";
         let error = KmsConfiguration::parse(broken).unwrap_err();
@@ -316,19 +316,22 @@ mod tests {
     #[test]
     fn empty_configuration_is_rejected() {
         for text in ["", "{}", "cloud: AzurePublicCloud", "useManagedIdentityExtension: false"] {
-            let told = identity_summary(text);
-            assert!(told.ends_with("no credentials provided for accessing keyvault"), "{told}");
+            let summary = identity_summary(text);
+            assert!(
+                summary.ends_with("no credentials provided for accessing keyvault"),
+                "{summary}"
+            );
         }
     }
 
     #[test]
     fn an_arm_id_and_a_client_id_both_name_a_managed_identity() {
-        let told = |id: &str| {
+        let summary = |id: &str| {
             identity_summary(&format!(
                 "useManagedIdentityExtension: true\nuserAssignedIdentityID: {id}"
             ))
         };
-        assert_eq!(told("c-1"), "managed Some(ClientId(\"c-1\"))");
-        assert_eq!(told("/subscriptions/s"), "managed Some(ResourceId(\"/subscriptions/s\"))");
+        assert_eq!(summary("c-1"), "managed Some(ClientId(\"c-1\"))");
+        assert_eq!(summary("/subscriptions/s"), "managed Some(ResourceId(\"/subscriptions/s\"))");
     }
 }

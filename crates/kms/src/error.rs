@@ -1,4 +1,4 @@
-//! Why something was not encrypted or decrypted.
+//! The errors of the plugin and of its vault requests.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,76 +10,76 @@ use crate::annotations::ForeignCiphertextError;
 use crate::identity::credential_file_hint;
 use crate::layout::CiphertextLayoutError;
 
-/// The vault did not do what was asked. No variant holds a value that went to it or came from it.
+/// A request to the vault failed. No variant contains a value of a request or a response.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyOperationError {
-    /// There is no token to ask with.
+    /// The credential returned no token.
     #[error("no token for the vault")]
     Token {
-        /// Why.
+        /// The error of the credential.
         #[source]
         source: azure_core::Error,
     },
-    /// There was no token in time.
+    /// The credential returned no token in time.
     #[error("no token for the vault within {} ms", after.as_millis())]
     TokenTimedOut {
-        /// How long was waited.
+        /// The time limit of the token request.
         after: Duration,
     },
-    /// The vault does not accept the token (401).
+    /// The vault rejected the token (401).
     #[error("the vault does not accept the token: {0}")]
     Unauthorized(VaultErrorReply),
     /// The key is disabled, expired or not valid yet (403).
     #[error("the key cannot be used: {0}")]
     KeyUnusable(VaultErrorReply),
-    /// The identity may not use the key (403).
+    /// The identity has no permission to use the key (403).
     #[error("the vault forbids it: {0}")]
     Forbidden(VaultErrorReply),
-    /// There is no such key or version (404).
+    /// The key or its version does not exist (404).
     #[error("the vault has no such key: {0}")]
     NotFound(VaultErrorReply),
     /// The vault throttles (429).
-    #[error("the vault throttles: {reply}")]
+    #[error("the vault throttled the request: {reply}")]
     Throttled {
-        /// What came back.
+        /// The vault's reply.
         reply: VaultErrorReply,
-        /// For how long it wants to be left alone.
+        /// The pause that the vault asks for.
         retry_after: Option<Duration>,
     },
     /// The vault failed (408, 5xx).
     #[error("the vault failed: {reply}")]
     Failed {
-        /// What came back.
+        /// The vault's reply.
         reply: VaultErrorReply,
-        /// For how long it wants to be left alone.
+        /// The pause that the vault asks for.
         retry_after: Option<Duration>,
     },
-    /// The vault refused the request (any other status).
+    /// The vault rejected the request (any other status).
     #[error("the vault refused: {0}")]
     Refused(VaultErrorReply),
-    /// The vault was not asked, because it is left alone.
+    /// The request was not sent, because the transport throttles requests to the vault.
     #[error("the vault {because} for another {} s", remaining.as_secs())]
     RequestWithheld {
-        /// Why.
+        /// Why the transport throttles.
         because: ThrottleCause,
-        /// For how long.
+        /// For how much longer.
         remaining: Duration,
     },
-    /// No reply came.
+    /// The connection failed.
     #[error("no reply from the vault")]
     Unreachable {
-        /// What broke.
+        /// The error of the connection.
         #[source]
         source: azure_core::Error,
     },
-    /// No reply came in time.
+    /// The vault did not reply in time.
     #[error("no reply from the vault within {} ms", after.as_millis())]
     TimedOut {
-        /// How long was waited.
+        /// The time limit of the request.
         after: Duration,
     },
-    /// The reply is not what a vault sends.
+    /// The reply does not have the form of a vault's reply.
     #[error("the reply is not what a vault sends: {problem}")]
     Malformed {
         /// What is wrong with it.
@@ -87,14 +87,14 @@ pub enum KeyOperationError {
     },
 }
 
-/// What the vault said when it refused.
+/// The vault's error reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultErrorReply {
     /// The HTTP status.
     pub status: u16,
-    /// The inner code, or the outer one, or nothing.
+    /// The inner error code, or else the outer one.
     pub code: Option<String>,
-    /// The words, cut and without what looks like a token.
+    /// The message, truncated and without anything that looks like a token.
     pub message: String,
 }
 
@@ -116,17 +116,18 @@ impl KeyOperationError {
                 return credential_file_hint(source).or_else(|| TokenError::of(source)?.hint());
             }
             Self::TokenTimedOut { .. } => {
-                "check the way to Entra, or to whoever else issues the token: HTTPS_PROXY, DNS, the trusted roots and the rules of egress"
+                "check the connection to Entra, or to the other issuer of the token: HTTPS_PROXY, DNS, the trusted roots and egress rules"
             }
             Self::Unauthorized(_) => {
                 "compare the tenant of the identity with the vault's, and the cloud in the configuration file"
             }
             Self::KeyUnusable(_) => {
-                "enable this version of the key, or give it another date, until nothing is encrypted with it"
+                "enable this version of the key or change its dates, and keep it usable while anything is encrypted with it"
             }
             Self::Forbidden(reply) => {
-                let beside_roles = reply.code.as_deref().and_then(AzureErrorDetails::non_role_hint);
-                beside_roles.unwrap_or(
+                let non_role_hint =
+                    reply.code.as_deref().and_then(AzureErrorDetails::non_role_hint);
+                non_role_hint.unwrap_or(
                     "give the identity `Key Vault Crypto User` on the key, or the access policy `encrypt` and `decrypt`, and wait up to 10 minutes",
                 )
             }
@@ -134,24 +135,24 @@ impl KeyOperationError {
                 "check --keyvault-name, --key-name and --key-version; a deleted key can be recovered"
             }
             Self::Refused(_) => {
-                "see the code of the vault; the key has to be an RSA key with `encrypt` and `decrypt`"
+                "check the vault's error code; the key must be an RSA key with the operations `encrypt` and `decrypt`"
             }
             Self::RequestWithheld { because: ThrottleCause::LocalRateLimit, .. } => {
-                "too many requests wait in this plugin: see who asks the API server for so much at once, and `KMSv1`, which asks for each Secret"
+                "too many requests are queued in this plugin: find the clients that cause them at the API server, and check for `KMSv1`, which makes a request for each Secret"
             }
             Self::Throttled { .. } | Self::RequestWithheld { .. } => {
-                "see who else uses the vault: all its clients share one limit"
+                "check which other clients use the vault: all clients share one limit"
             }
-            Self::Failed { .. } => "see the state of Key Vault in the region",
+            Self::Failed { .. } => "check the status of Key Vault in the region",
             Self::Unreachable { .. } | Self::TimedOut { .. } => {
                 "check HTTPS_PROXY, DNS, the trusted roots and the vault's firewall"
             }
-            Self::Malformed { .. } => "check that no gateway answers in the vault's place",
+            Self::Malformed { .. } => "check that no proxy or gateway answers in the vault's place",
         };
         Some(text.to_owned())
     }
 
-    /// A word for it, as a label: there are few.
+    /// The value of the metric label `error_message`: one of a few fixed words.
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Token { .. } | Self::TokenTimedOut { .. } => "token",
@@ -168,8 +169,8 @@ impl KeyOperationError {
         }
     }
 
-    /// Whether it may pass by itself within a request, and what the vault wants to be waited
-    /// for. Encrypting and decrypting change nothing, so both may be asked again whatever broke.
+    /// The minimum delay before a retry within one API server request; `None` if the error is
+    /// permanent. Both operations are idempotent, so a retry is safe whatever failed.
     pub const fn retry_delay(&self) -> Option<Duration> {
         match self {
             Self::Throttled { retry_after: wait, .. } | Self::Failed { retry_after: wait, .. } => {
@@ -185,24 +186,23 @@ impl KeyOperationError {
     }
 }
 
-/// The plugin did not do what the API server asked. The beginnings of the texts are those of the
-/// other plugins.
+/// An operation of the plugin failed. The texts start like those of kubernetes-kms and its fork.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KmsPluginError {
-    /// The ciphertext is not one of this key's.
+    /// The ciphertext was not encrypted with this key.
     #[error(transparent)]
     ForeignCiphertext(#[from] ForeignCiphertextError),
-    /// The ciphertext has no layout that is known; the vault was not asked.
+    /// The ciphertext has neither known layout; no request was sent to the vault.
     #[error("failed to decrypt, error")]
     Layout(#[source] CiphertextLayoutError),
-    /// The vault did not encrypt.
+    /// The encrypt request failed.
     #[error("failed to encrypt, error")]
     Encrypt(#[source] KeyOperationError),
-    /// What the vault encrypted is no ciphertext.
+    /// The vault's encrypt reply contains no valid ciphertext.
     #[error("failed to encrypt, error")]
     Ciphertext(#[source] CiphertextLayoutError),
-    /// The vault encrypted with a key of another name.
+    /// The vault encrypted with another key.
     #[error(
         "key id initialized does not match with the key id from encryption result, expected: {expected}, got: {got}"
     )]
@@ -212,25 +212,25 @@ pub enum KmsPluginError {
         /// The `kid` of the vault's reply.
         got: String,
     },
-    /// The vault did not decrypt.
+    /// The decrypt request failed.
     #[error("failed to decrypt, error")]
     Decrypt(#[source] KeyOperationError),
-    /// What the vault decrypted is not encoded as it was.
+    /// The vault's decrypt reply is not encoded as expected.
     #[error("failed to base64 decode result, error")]
     Plaintext(#[source] CiphertextLayoutError),
-    /// The vault decrypted something else than it had encrypted.
-    #[error("the vault decrypted something else than it had encrypted")]
+    /// The proof's decrypt request did not return the encrypted value.
+    #[error("the vault decrypted a value other than the one it had encrypted")]
     ProofMismatch,
-    /// Somebody else's proof that the key works was waited for, and had no outcome in time.
+    /// Another caller's proof was still running at this caller's deadline.
     #[error(
         "no proof of the key within {} ms: one that began {} ms ago has neither token nor reply",
         after.as_millis(),
         under_way.as_millis()
     )]
     ProofTimedOut {
-        /// How long was waited.
+        /// How long this caller waited.
         after: Duration,
-        /// How long ago that proof began.
+        /// How long ago the running proof started.
         under_way: Duration,
     },
 }
@@ -245,10 +245,10 @@ impl KmsPluginError {
                 "compare the object's bytes in etcd with a backup: another program wrote them"
             }
             Self::Ciphertext(_) | Self::ProofMismatch => {
-                "check that no gateway answers in the vault's place"
+                "check that no proxy or gateway answers in the vault's place"
             }
             Self::ProofTimedOut { .. } => {
-                "check the ways to Entra and to the vault: HTTPS_PROXY, DNS, the trusted roots and the vault's firewall"
+                "check the connections to Entra and to the vault: HTTPS_PROXY, DNS, the trusted roots and the vault's firewall"
             }
             Self::KeyId { .. } => {
                 "write --keyvault-name and --key-name in the case of the `kid` that came back, or serve the vault under its own name"
@@ -257,7 +257,7 @@ impl KmsPluginError {
         Some(text.to_owned())
     }
 
-    /// Whether it says no more than that there was too little time.
+    /// Whether the only cause is an expired time limit.
     pub(crate) const fn is_timeout(&self) -> bool {
         matches!(
             self,
@@ -271,7 +271,7 @@ impl KmsPluginError {
         )
     }
 
-    /// A word for it, as a label: there are few.
+    /// The value of the metric label `error_message`: one of a few fixed words.
     pub const fn label(&self) -> &'static str {
         match self {
             Self::ForeignCiphertext(ForeignCiphertextError::Key { .. }) => "other-key",

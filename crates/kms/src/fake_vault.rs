@@ -1,4 +1,4 @@
-//! A vault in memory, for tests: one RSA key, and whatever is to go wrong.
+//! An in-memory vault for tests: one RSA key, and faults to inject.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,17 +25,17 @@ use crate::error::{KeyOperationError, VaultErrorReply};
 use crate::key::{PinnedKey, VaultKind};
 use crate::vault::{KeyResult, KmsKeyOperation, VaultKeyClient};
 
-/// One software key, and ciphertexts that the other plugins decrypt.
+/// The test vector: one software key, and ciphertexts that the other plugins decrypt.
 pub(crate) fn test_vector() -> Value {
     serde_json::from_str(include_str!("../fixtures/vector.json")).unwrap()
 }
 
-/// A text of the vector.
+/// A text of the test vector.
 pub(crate) fn vector_text(pointer: &str) -> String {
     test_vector().pointer(pointer).unwrap().as_str().unwrap().to_owned()
 }
 
-/// The key of the vector.
+/// The key of the test vector.
 pub(crate) fn vector_key() -> PinnedKey {
     PinnedKey::new(
         Cloud::Public.endpoints().unwrap(),
@@ -46,20 +46,20 @@ pub(crate) fn vector_key() -> PinnedKey {
     )
 }
 
-/// What a vault does instead of what it was asked.
+/// A fault that replaces the normal reply of the vault.
 #[derive(Debug)]
 pub(crate) enum FakeVaultFault {
-    /// It fails with a status.
+    /// Fails with this status.
     Status(u16),
-    /// It never answers.
+    /// Never replies.
     NoReply,
-    /// It answers after a while.
+    /// Replies after a delay.
     DelayedReply(ManualClock, Duration),
-    /// There is never a token to ask with.
+    /// The token request never completes.
     NoToken,
-    /// It answers with another `kid`.
+    /// Replies with another `kid`.
     Kid(Option<&'static str>),
-    /// It answers with another value.
+    /// Replies with another value.
     Value(String),
 }
 
@@ -67,14 +67,14 @@ pub(crate) enum FakeVaultFault {
 #[derive(Debug)]
 pub(crate) struct FakeKmsVault {
     pkcs8: Vec<u8>,
-    /// What is to go wrong, in order.
+    /// The faults of the next requests, in order.
     pub(crate) faults: Mutex<VecDeque<FakeVaultFault>>,
-    /// What was asked: operation, algorithm, value.
+    /// The requests so far: operation, algorithm, value.
     pub(crate) requests: Mutex<Vec<(KmsKeyOperation, KeyAlgorithm, String)>>,
 }
 
 impl FakeKmsVault {
-    /// The vault of the vector's key.
+    /// A vault with the key of the test vector.
     pub(crate) fn with_vector_key() -> Self {
         let part =
             |name: &str| URL_SAFE_NO_PAD.decode(vector_text(&format!("/key/{name}"))).unwrap();
@@ -100,8 +100,8 @@ impl FakeKmsVault {
         Self { pkcs8, faults: Mutex::default(), requests: Mutex::default() }
     }
 
-    pub(crate) fn inject_faults(&self, instead: impl IntoIterator<Item = FakeVaultFault>) {
-        self.faults.lock().extend(instead);
+    pub(crate) fn inject_faults(&self, faults: impl IntoIterator<Item = FakeVaultFault>) {
+        self.faults.lock().extend(faults);
     }
 
     pub(crate) fn request_count(&self) -> usize {
@@ -168,8 +168,8 @@ impl VaultKeyClient for FakeKmsVault {
         value: &str,
     ) -> Result<KeyResult, KeyOperationError> {
         self.requests.lock().push((operation, algorithm, value.to_owned()));
-        let instead = self.faults.lock().pop_front();
-        // Whoever else asks at the same time gets to it.
+        let fault = self.faults.lock().pop_front();
+        // Lets concurrent callers run.
         tokio::task::yield_now().await;
         let input = URL_SAFE_NO_PAD.decode(value).map_err(|_malformed| status_error(400))?;
         let output = self.compute(operation, algorithm, &input).ok_or_else(|| status_error(400));
@@ -181,7 +181,7 @@ impl VaultKeyClient for FakeKmsVault {
                 ..VaultReplyHeaders::default()
             },
         };
-        match instead {
+        match fault {
             None => {}
             Some(FakeVaultFault::Status(status)) => return Err(status_error(status)),
             Some(FakeVaultFault::NoReply | FakeVaultFault::NoToken) => std::future::pending().await,

@@ -1,13 +1,14 @@
-//! The pages for probes.
+//! The HTTP health endpoints.
 //!
-//! The path of the other plugins proves the key, over our own socket; it fails when the identity
-//! or the vault does, as theirs. They also prove `RSA1_5`, for version 1 of the API: a key that
-//! refuses it fails their probe while all traffic works, so it is left out here. `/livez` asks the
-//! process alone and is what a liveness probe should ask: a restart repairs no vault.
+//! The health path, which is that of the other plugins, proves the key through the plugin's own
+//! socket; like theirs, it fails when the identity or the vault fails. The other plugins also check
+//! `RSA1_5`, for version 1 of the API: a key that rejects it fails their probe while all traffic
+//! works, so this plugin does not check it. `/livez` checks only the process and is the right
+//! target of a liveness probe, because a restart repairs no vault.
 //!
-//! Neither vouches for somebody else. Every instance and both other plugins have the same name on
-//! the socket, so the server's own word counts for whether it is ours, and the key id for whether it
-//! is our key's.
+//! Both endpoints check that the socket belongs to this instance. All instances and both other
+//! plugins report the same runtime name on the socket, so the readiness of the own server shows
+//! whether the socket is this instance's, and the key id shows whether the key is.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,27 +27,26 @@ use tonic::Request;
 
 use crate::service::{RUNTIME_NAME, V1_VERSION};
 
-/// What the pages ask.
+/// What the health endpoints check.
 #[derive(Debug, Clone)]
 pub struct KmsHealthEndpoints {
-    /// Our socket.
+    /// The path of this instance's socket.
     pub socket: PathBuf,
-    /// Whether it is ours: the server's gate is in it.
+    /// The readiness of the process, which includes the gate of its server.
     pub readiness: Readiness,
-    /// The id of our key.
+    /// The id of this instance's key.
     pub key_id: String,
-    /// How long everything behind one page may take.
+    /// The time limit of one check.
     pub timeout: Duration,
-    /// The time.
+    /// The source of time.
     pub clock: SharedClock,
 }
 
-/// The path of the page that asks the process alone.
+/// The path of the liveness endpoint, which checks only the process.
 pub const LIVE_PATH: &str = "/livez";
 
 impl KmsHealthEndpoints {
-    /// The pages, with the one that proves the key at `path`. Every method is answered, as the other
-    /// plugins do.
+    /// The routes, with the key proof at `path`. They answer every method, as the other plugins do.
     pub fn routes(self, path: &str) -> Router {
         async fn proof(State(health): State<KmsHealthEndpoints>) -> (StatusCode, String) {
             health_response(health.with_timeout(health.check_key()).await)
@@ -73,32 +73,36 @@ impl KmsHealthEndpoints {
         }
     }
 
-    /// Whether the process has its socket, and answers on it.
+    /// Checks that this process owns the socket and answers on it.
     async fn check_socket(&self) -> Result<(), String> {
         let closed: Vec<_> = self.readiness.problems().iter().map(ToString::to_string).collect();
         if !closed.is_empty() {
             return Err(closed.join("; "));
         }
         let mut client = ClientV1::new(lanyard_grpc::channel_to_socket(&self.socket));
-        let asked = VersionRequest { version: V1_VERSION.to_owned() };
-        let told = client.version(asked).await.map_err(|status| status.message().to_owned())?;
-        let name = &told.get_ref().runtime_name;
-        if name == RUNTIME_NAME { Ok(()) } else { Err(format!("`{name}` has the socket")) }
+        let request = VersionRequest { version: V1_VERSION.to_owned() };
+        let reply = client.version(request).await.map_err(|status| status.message().to_owned())?;
+        let name = &reply.get_ref().runtime_name;
+        if name == RUNTIME_NAME {
+            Ok(())
+        } else {
+            Err(format!("another server, `{name}`, listens on the socket"))
+        }
     }
 
-    /// Whether it answers, and the key encrypts and decrypts.
+    /// Checks the socket, and that the key encrypts and decrypts.
     async fn check_key(&self) -> Result<(), String> {
         self.check_socket().await?;
         let mut client = ClientV2::new(lanyard_grpc::channel_to_socket(&self.socket));
         let mut request = Request::new(StatusRequest {});
         request.set_timeout(self.timeout);
-        let told = client.status(request).await.map_err(|status| status.message().to_owned())?;
-        let served = &told.get_ref().key_id;
+        let reply = client.status(request).await.map_err(|status| status.message().to_owned())?;
+        let served = &reply.get_ref().key_id;
         if *served == self.key_id {
             return Ok(());
         }
         Err(format!(
-            "the socket serves the key with the id {served}, and this instance's is {}",
+            "the socket serves key id {served}, but the key id of this instance is {}",
             self.key_id
         ))
     }

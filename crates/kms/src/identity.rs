@@ -1,4 +1,4 @@
-//! The credential of the identity that the configuration names.
+//! Creates the Azure credential for the configured identity.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -19,31 +19,31 @@ use tokio::sync::OnceCell;
 
 use crate::configuration::{KmsConfiguration, VaultIdentity};
 
-/// How token endpoints are reached, and what the environment says about the pod's identity.
+/// The transports to token endpoints, and the pod's identity settings from the environment.
 #[derive(Debug)]
 pub struct IdentitySources {
-    /// The way to Entra.
+    /// The transport to Entra.
     pub entra: TokenTransport,
-    /// The way to the metadata service: never through a proxy.
+    /// The transport to the instance metadata service; it never uses a proxy.
     pub managed_identity: ManagedIdentityTransport,
-    /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: a stand-in for the metadata service.
+    /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: the URL of a replacement for the metadata service.
     pub managed_identity_host: Option<String>,
-    /// The variables that a workload identity webhook sets.
+    /// The environment variables that a workload identity webhook sets.
     pub workload: FederatedTokenSettings,
 }
 
-/// There can be no credential for the identity.
+/// The credential for the configured identity cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VaultIdentityError {
-    /// `useWorkloadIdentityExtension`, and the environment does not fit.
-    #[error("`useWorkloadIdentityExtension` is set, but there is no identity in the environment")]
+    /// `useWorkloadIdentityExtension` is set, but the environment variables are missing or invalid.
+    #[error("`useWorkloadIdentityExtension` is set, but the environment names no identity")]
     Workload(#[from] FederatedTokenSettingsError),
-    /// `useManagedIdentityExtension`, and there is no way to ask for it.
-    #[error("`useManagedIdentityExtension` is set, but the host's identity cannot be asked for")]
+    /// `useManagedIdentityExtension` is set, but the metadata service cannot be called.
+    #[error("`useManagedIdentityExtension` is set, but the metadata service cannot be called")]
     ManagedIdentity(#[from] ManagedIdentitySettingsError),
-    /// The cloud's token service has no usable name.
-    #[error("the cloud's token service cannot be used")]
+    /// The authority URL of the cloud is invalid.
+    #[error("the authority URL of the cloud is invalid")]
     Authority(#[from] ParseAuthorityError),
 }
 
@@ -58,45 +58,49 @@ impl VaultIdentityError {
     }
 }
 
-/// The credential of a configuration's identity. No request is made.
+/// Creates the credential for the configured identity. Makes no request.
 ///
 /// # Errors
 ///
-/// [`VaultIdentityError`] where settings are missing or malformed. A credential file that cannot be read
-/// yet is no error: it is read again with each request for a token, until it can be.
+/// [`VaultIdentityError`] if settings are missing or malformed. A credential file that cannot be
+/// read yet is not an error: each token request reads it again until it can be loaded.
 pub async fn build_credential(
     configuration: KmsConfiguration,
-    ways: IdentitySources,
+    sources: IdentitySources,
 ) -> Result<Arc<dyn TokenCredential>, VaultIdentityError> {
     let KmsConfiguration { endpoints, identity } = configuration;
     Ok(match identity {
         VaultIdentity::Workload => {
-            let settings = with_cloud_authority(ways.workload, endpoints);
-            FederatedTokenCredential::from_settings(settings, ways.entra)?
+            let settings = with_cloud_authority(sources.workload, endpoints);
+            FederatedTokenCredential::from_settings(settings, sources.entra)?
         }
         VaultIdentity::ManagedIdentity(id) => {
             let mut settings = ManagedIdentitySettings::default();
             settings.identity = id;
-            settings.imds_host = ways.managed_identity_host;
-            ManagedIdentityCredential::with_shared_transport(settings, &ways.managed_identity)?
+            settings.imds_host = sources.managed_identity_host;
+            ManagedIdentityCredential::with_shared_transport(settings, &sources.managed_identity)?
         }
         VaultIdentity::ClientSecret { tenant, client, secret } => {
             let authority = endpoints.authority_url().parse()?;
-            ClientSecretCredential::new(&tenant, client, &authority, secret, &ways.entra)
+            ClientSecretCredential::new(&tenant, client, &authority, secret, &sources.entra)
         }
         VaultIdentity::CredentialFile(path) => {
-            let file = LazyFileCredential { path, entra: ways.entra, opened: OnceCell::new() };
+            let file = LazyFileCredential { path, entra: sources.entra, opened: OnceCell::new() };
             if let Err(error) = file.open().await {
                 let hint = error.hint();
                 let error: &dyn Error = &error;
-                tracing::warn!(error, hint, "there is no credential yet; looking again when asked");
+                tracing::warn!(
+                    error,
+                    hint,
+                    "cannot load the credential file yet; the next token request reads it again"
+                );
             }
             Arc::new(file)
         }
     })
 }
 
-/// The environment's authority, or that of the cloud.
+/// Sets the authority to that of the cloud if the environment names none.
 fn with_cloud_authority(
     mut settings: FederatedTokenSettings,
     endpoints: &CloudEndpoints,
@@ -105,9 +109,9 @@ fn with_cloud_authority(
     settings
 }
 
-/// A credential file that may be unreadable when the process starts. Nothing is won by ending then:
-/// the API server would wait longer for a restart than for the file. From its first good version on
-/// it is followed as ever.
+/// A credential file that may not be readable when the process starts. Exiting would not help: a
+/// restart would take longer than the file. Once the file has been loaded, its changes are
+/// followed.
 #[derive(Debug)]
 struct LazyFileCredential {
     path: PathBuf,
@@ -141,7 +145,7 @@ impl TokenCredential for LazyFileCredential {
     }
 }
 
-/// What to do about a token that could not be had because of the file.
+/// The hint for a token error that the credential file caused.
 pub(crate) fn credential_file_hint(error: &azure_core::Error) -> Option<String> {
     error.downcast_ref::<LoadError>().map(LoadError::hint)
 }
@@ -188,11 +192,11 @@ mod tests {
         let error = build_credential(configuration(VaultIdentity::Workload), identity_sources())
             .await
             .unwrap_err();
-        let told = format_error_chain(&error);
+        let text = format_error_chain(&error);
         for part in
             ["useWorkloadIdentityExtension", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"]
         {
-            assert!(told.contains(part), "{told}");
+            assert!(text.contains(part), "{text}");
         }
         assert!(error.hint().is_some());
     }
@@ -202,8 +206,8 @@ mod tests {
         let endpoints = Cloud::China.endpoints().unwrap();
         let settings = with_cloud_authority(FederatedTokenSettings::default(), endpoints);
         assert_eq!(settings.authority_host.as_deref(), Some("https://login.chinacloudapi.cn/"));
-        let mut told = FederatedTokenSettings::default();
-        told.authority_host = Some("https://login.example/".to_owned());
-        assert_eq!(with_cloud_authority(told.clone(), endpoints), told);
+        let mut configured = FederatedTokenSettings::default();
+        configured.authority_host = Some("https://login.example/".to_owned());
+        assert_eq!(with_cloud_authority(configured.clone(), endpoints), configured);
     }
 }

@@ -1,16 +1,16 @@
-//! The one key version that a plugin serves, and its name in etcd.
+//! The key version that a plugin serves, and its id in etcd.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::{KeyVersion, SecretName, VaultName};
 
-/// Where a key is: in a vault or in a managed HSM.
+/// The service that contains a key: a vault or a managed HSM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum VaultKind {
-    /// A vault.
+    /// A vault (`vault.azure.net` in the public cloud).
     #[default]
     Vault,
-    /// A managed HSM.
+    /// A managed HSM (`managedhsm.azure.net` in the public cloud).
     ManagedHsm,
 }
 
@@ -24,7 +24,7 @@ impl VaultKind {
     }
 }
 
-/// One version of one key. Newer versions are not noticed: a rotation is a second plugin.
+/// One version of one key. The plugin ignores newer versions: a key rotation adds a second plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedKey {
     suffix: &'static str,
@@ -36,7 +36,8 @@ pub struct PinnedKey {
 }
 
 impl PinnedKey {
-    /// The key of these names in a cloud. The case of the names is kept, for it is part of the id.
+    /// Creates the key with these names. The case of the names is kept, because it is part of the
+    /// id.
     pub fn new(
         endpoints: &CloudEndpoints,
         kind: VaultKind,
@@ -55,12 +56,12 @@ impl PinnedKey {
         &self.url
     }
 
-    /// What the API server keeps beside each ciphertext: see [`key_id`].
+    /// The id that the API server stores with each ciphertext: see [`key_id`].
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The host of the vault, as it was written.
+    /// The host of the vault, in the case in which it was configured.
     pub fn host(&self) -> String {
         format!("{}.{}", self.vault, self.suffix)
     }

@@ -1,14 +1,14 @@
 //! The two layouts of a ciphertext.
 //!
-//! The upstream plugin and the OpenShift fork write different bytes for the same key, under the
-//! same id and the same annotations: the fork's client library encodes once more what the plugin
-//! encoded already. Both are read here; which one is written is a setting.
+//! The upstream plugin and its OpenShift fork write different bytes for the same key, key id and
+//! annotations: the fork's client library encodes a second time what the plugin already encoded.
+//! This plugin reads both layouts; a setting selects the one that it writes.
 //!
 //! | step (P is the plaintext, k the length of the modulus) | upstream | OpenShift |
 //! |---|---|---|
-//! | what RSA encrypts | P | the text base64url(P) |
-//! | `value` of the request | base64url(P) | base64url(base64url(P)) |
-//! | the ciphertext that the API server is given | the text that came in `value` | its bytes |
+//! | plaintext of the RSA operation | P | the text base64url(P) |
+//! | `value` in the request | base64url(P) | base64url(base64url(P)) |
+//! | ciphertext for the API server | the text of `value` in the reply | its decoded bytes |
 //! | length for 2048, 3072, 4096 bits | 342, 512, 683 characters | 256, 384, 512 bytes |
 //!
 //! base64url is without padding (RFC 4648, 5).
@@ -19,13 +19,13 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
 
-/// How a ciphertext is laid out.
+/// The layout of a ciphertext.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CiphertextLayout {
-    /// As kubernetes-kms writes it.
+    /// The layout of kubernetes-kms.
     #[default]
     Upstream,
-    /// As the OpenShift fork writes it since release 4.19.
+    /// The layout of the OpenShift fork since release 4.19.
     OpenShift,
 }
 
@@ -38,41 +38,44 @@ impl fmt::Display for CiphertextLayout {
     }
 }
 
-/// Bytes are not what a layout makes.
+/// Bytes do not have the expected layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CiphertextLayoutError {
-    /// The ciphertext is none of a key of 2048, 3072 or 4096 bits.
+    /// The ciphertext does not have the length or alphabet of a ciphertext for a 2048, 3072 or 4096
+    /// bit key.
     #[error("a ciphertext of {length} bytes has neither the upstream layout nor that of OpenShift")]
     Ciphertext {
-        /// How long it is.
+        /// The length in bytes.
         length: usize,
     },
-    /// What the vault returned is no ciphertext of such a key.
-    #[error("the vault returned a value of {length} characters, which is no RSA ciphertext")]
+    /// The vault returned a value that is not a ciphertext for such a key.
+    #[error("the vault returned a value of {length} characters, which is not an RSA ciphertext")]
     Value {
-        /// How long it is.
+        /// The length in characters.
         length: usize,
     },
-    /// What the vault decrypted is not encoded as the layout says.
-    #[error("the decrypted value is not base64url without padding, as the {layout} layout has it")]
+    /// The decrypted value does not have the encoding of the layout.
+    #[error(
+        "the decrypted value is not base64url without padding, as the {layout} layout requires"
+    )]
     Plaintext {
         /// The layout.
         layout: CiphertextLayout,
     },
 }
 
-/// The lengths of the moduli of RSA keys in vaults, in bytes.
+/// The modulus lengths of RSA keys in vaults, in bytes.
 const MODULI: [usize; 3] = [256, 384, 512];
 
 impl CiphertextLayout {
-    /// The layout of a ciphertext, by its bytes: annotations are not authenticated, and version 1
-    /// has none. Where a length is that of both (512), the alphabet tells: the chance that 512
-    /// random bytes are all of its 64 characters is one in 2 to the 1024.
+    /// Detects the layout of a ciphertext from its bytes, because annotations are not authenticated
+    /// and version 1 has none. A length of 512 is possible in both layouts; then the alphabet
+    /// decides: the probability that 512 random bytes are all base64url characters is 2^-1024.
     ///
     /// # Errors
     ///
-    /// [`CiphertextLayoutError::Ciphertext`] if it is neither.
+    /// [`CiphertextLayoutError::Ciphertext`] if it has neither layout.
     pub fn of_ciphertext(ciphertext: &[u8]) -> Result<Self, CiphertextLayoutError> {
         let length = ciphertext.len();
         let is_text = ciphertext
@@ -87,7 +90,7 @@ impl CiphertextLayout {
         }
     }
 
-    /// The `value` of a request to encrypt.
+    /// The `value` of an encrypt request.
     pub fn encrypt_value(self, plaintext: &[u8]) -> Zeroizing<String> {
         let once = Zeroizing::new(URL_SAFE_NO_PAD.encode(plaintext));
         match self {
@@ -100,8 +103,8 @@ impl CiphertextLayout {
     ///
     /// # Errors
     ///
-    /// [`CiphertextLayoutError::Value`] if that is no RSA ciphertext: what is kept for years is not taken on
-    /// trust.
+    /// [`CiphertextLayoutError::Value`] if the value is not an RSA ciphertext. The check is strict
+    /// because ciphertexts are stored for years.
     pub fn ciphertext(self, value: &str) -> Result<Vec<u8>, CiphertextLayoutError> {
         let problem = || CiphertextLayoutError::Value { length: value.len() };
         let bytes = URL_SAFE_NO_PAD.decode(value).ok();
@@ -112,10 +115,10 @@ impl CiphertextLayout {
         })
     }
 
-    /// The `value` of a request to decrypt.
+    /// The `value` of a decrypt request.
     pub fn decrypt_value(self, ciphertext: &[u8]) -> String {
         match self {
-            // All of it is ASCII where this layout was recognised.
+            // A ciphertext of this layout is ASCII.
             Self::Upstream => String::from_utf8_lossy(ciphertext).into_owned(),
             Self::OpenShift => URL_SAFE_NO_PAD.encode(ciphertext),
         }
@@ -125,8 +128,8 @@ impl CiphertextLayout {
     ///
     /// # Errors
     ///
-    /// [`CiphertextLayoutError::Plaintext`] if it is not encoded as the layout says. A stray byte is not
-    /// trimmed: nobody knows what it stands for.
+    /// [`CiphertextLayoutError::Plaintext`] if the value does not have the encoding of the layout.
+    /// Extra bytes are never trimmed, because their meaning is unknown.
     pub fn plaintext(self, value: &str) -> Result<Zeroizing<Vec<u8>>, CiphertextLayoutError> {
         let decode = |text: &[u8]| {
             URL_SAFE_NO_PAD
@@ -142,7 +145,7 @@ impl CiphertextLayout {
     }
 }
 
-/// The length of base64url of so many bytes.
+/// The length of the base64url encoding of this many bytes.
 const fn encoded_length(bytes: usize) -> usize {
     (bytes * 4).div_ceil(3)
 }
@@ -211,9 +214,9 @@ mod tests {
             (CiphertextLayout::Upstream, "AAE="),
             (CiphertextLayout::Upstream, "A+/A"),
             (CiphertextLayout::OpenShift, "QUFFQw=="),
-            // What lies inside is `AAEC` and a zero byte.
+            // The inner text is `AAEC` with a trailing zero byte.
             (CiphertextLayout::OpenShift, "QUFFQwA"),
-            // What lies inside is no text.
+            // The inner bytes are not text.
             (CiphertextLayout::OpenShift, "_w"),
         ] {
             assert_eq!(
@@ -234,14 +237,14 @@ mod tests {
             for layout in LAYOUTS {
                 let sent = layout.encrypt_value(&plaintext);
                 prop_assert_eq!(&*layout.plaintext(&sent).unwrap(), &plaintext);
-                // A stand-in for RSA: any bytes of the length of the modulus.
+                // Simulates RSA: arbitrary bytes with the length of the modulus.
                 let rsa: Vec<u8> =
                     (0..modulus).map(|at| u8::try_from(at % 251).unwrap() ^ seed).collect();
                 let value = URL_SAFE_NO_PAD.encode(&rsa);
                 let ciphertext = layout.ciphertext(&value).unwrap();
                 prop_assert_eq!(CiphertextLayout::of_ciphertext(&ciphertext), Ok(layout));
                 prop_assert_eq!(layout.decrypt_value(&ciphertext), value);
-                prop_assert!(ciphertext.len() <= 1024, "the API server takes no more");
+                prop_assert!(ciphertext.len() <= 1024, "the limit of the API server");
             }
         }
 

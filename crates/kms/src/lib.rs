@@ -1,15 +1,16 @@
-//! The Kubernetes KMS plugin whose key is in Azure Key Vault.
+//! A Kubernetes KMS plugin that uses a key in Azure Key Vault.
 //!
-//! An API server asks it to encrypt the seeds of its data keys, over a socket; it asks a vault. What
-//! it writes can be read by [kubernetes-kms](https://github.com/Azure/kubernetes-kms) and by its
-//! OpenShift fork, as it is told ([`CiphertextLayout`]), and it reads what either wrote.
+//! The API server calls the plugin over a unix socket to encrypt and decrypt the seeds of its data
+//! keys; the plugin calls the vault. It writes ciphertexts in the layout of
+//! [kubernetes-kms](https://github.com/Azure/kubernetes-kms) or of that project's OpenShift fork,
+//! as configured ([`CiphertextLayout`]), and reads both.
 //!
 //! ```
-//! use lanyard_kms::{Layout, key_id};
+//! use lanyard_kms::{CiphertextLayout, key_id};
 //!
-//! // The two layouts of one plaintext, and the name of the key in etcd.
-//! assert_eq!(&**Layout::Upstream.encrypt_value(b"healthcheck"), "aGVhbHRoY2hlY2s");
-//! assert_eq!(&**Layout::OpenShift.encrypt_value(b"healthcheck"), "YUdWaGJIUm9ZMmhsWTJz");
+//! // The two layouts of one plaintext, and the id of the key in etcd.
+//! assert_eq!(&**CiphertextLayout::Upstream.encrypt_value(b"healthcheck"), "aGVhbHRoY2hlY2s");
+//! assert_eq!(&**CiphertextLayout::OpenShift.encrypt_value(b"healthcheck"), "YUdWaGJIUm9ZMmhsWTJz");
 //! let id = key_id("https://example.vault.azure.net/keys/mykey/ABCD");
 //! assert!(id.starts_with("567d783db3043fe2"));
 //! ```

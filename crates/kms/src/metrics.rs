@@ -1,7 +1,7 @@
-//! What the plugin counts.
+//! The metrics of the plugin.
 //!
-//! The histogram is that of the other plugins, name, labels and buckets. Their `error_message` is
-//! the error's text, a new series for every new text; here it is a word.
+//! The histogram has the name, labels and buckets of the other plugins. Their label `error_message`
+//! contains the error text, so each new text is a new series; here it contains a fixed word.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use lanyard_telemetry::prometheus_client::metrics::family::Family;
 use lanyard_telemetry::prometheus_client::metrics::histogram::Histogram;
 use lanyard_telemetry::prometheus_client::registry::Registry;
 
-/// The numbers of a plugin. Clones count together.
+/// The metrics of a plugin. Clones share their values.
 #[derive(Debug, Clone)]
 pub struct KmsMetrics {
     requests: Family<KmsRequestLabels, Histogram, fn() -> Histogram>,
 }
 
-/// What is counted.
+/// The operation that a measurement belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MeasuredOperation {
-    /// A request to the vault.
+    /// An encrypt request to the vault.
     Encrypt,
-    /// A request to the vault.
+    /// A decrypt request to the vault.
     Decrypt,
-    /// A call of the API server, version 1 or 2.
+    /// An encrypt call of the API server, version 1 or 2.
     GrpcEncrypt,
-    /// A call of the API server, version 1 or 2.
+    /// A decrypt call of the API server, version 1 or 2.
     GrpcDecrypt,
-    /// A call of the API server, version 2.
+    /// A status call of the API server, version 2.
     GrpcStatus,
-    /// A call of the API server, version 1.
+    /// A version call of the API server, version 1.
     GrpcVersion,
 }
 
@@ -80,7 +80,7 @@ impl Default for KmsMetrics {
 }
 
 impl KmsMetrics {
-    /// Counts one; `error` is the word of what went wrong.
+    /// Records one operation; `error` is its error label, if it failed.
     pub fn record(
         &self,
         operation: MeasuredOperation,
@@ -91,14 +91,14 @@ impl KmsMetrics {
         self.requests.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// Puts the numbers on a page.
+    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
-        let help = "Seconds of requests to the vault and of calls of the API server";
+        let help = "Duration in seconds of requests to the vault and of calls by the API server";
         registry.register("kms_request", help, self.requests.clone());
     }
 }
 
-/// Eleven buckets that grow evenly from 0.1 to 2, as those of the other plugins
+/// Eleven exponential buckets from 0.1 to 2, as in the other plugins
 /// (`ExponentialBucketsRange(0.1, 2, 11)`).
 const DURATION_BUCKETS: [f64; 11] = [
     0.1,

@@ -1,4 +1,4 @@
-//! What the plugin does, without a wire: encrypt, decrypt, and prove that both work.
+//! The operations of the plugin, independent of gRPC: encrypt, decrypt, and prove that both work.
 
 mod proof;
 #[cfg(test)]
@@ -20,33 +20,34 @@ use crate::metrics::{KmsMetrics, MeasuredOperation};
 use crate::retry;
 use crate::vault::{KeyResult, KmsKeyOperation, VaultKeyClient};
 
-/// A ciphertext of version 2 of the KMS API, with what is kept beside it.
+/// A ciphertext of version 2 of the KMS API, with the key id and annotations that the API server
+/// stores with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncryptedValue {
     /// The ciphertext, in one of the two layouts.
     pub ciphertext: Vec<u8>,
     /// The id of the key that encrypted it.
     pub key_id: String,
-    /// What is kept beside it.
+    /// The annotations that the API server stores with the ciphertext.
     pub annotations: CiphertextAnnotations,
 }
 
-/// What a plugin works with.
+/// The key, vault client, metrics and clock that a plugin uses.
 #[derive(Debug)]
 pub struct KmsPluginParts {
-    /// The key.
+    /// The key version that the plugin serves.
     pub key: PinnedKey,
-    /// How new ciphertexts are laid out; both layouts are read.
+    /// The layout of new ciphertexts; the plugin reads both layouts.
     pub layout: CiphertextLayout,
-    /// Who encrypts and decrypts.
+    /// The client that encrypts and decrypts.
     pub vault: Arc<dyn VaultKeyClient>,
-    /// Where requests are counted.
+    /// The metrics that the plugin updates.
     pub metrics: KmsMetrics,
-    /// The time.
+    /// The source of time.
     pub clock: SharedClock,
 }
 
-/// The plugin of one key version. Clones are the same plugin.
+/// The plugin for one key version. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct KmsPlugin(Arc<KmsPluginInner>);
 
@@ -57,28 +58,26 @@ struct KmsPluginInner {
 }
 
 impl KmsPlugin {
-    /// A plugin that has asked nobody yet.
+    /// Creates a plugin. Makes no request.
     pub fn new(parts: KmsPluginParts) -> Self {
         let proof = ProofCache::new(Arc::clone(&parts.clock));
         Self(Arc::new(KmsPluginInner { parts, proof_cache: proof }))
     }
 
-    /// The key.
+    /// The key version that the plugin serves.
     pub fn key(&self) -> &PinnedKey {
         &self.0.parts.key
     }
 
-    /// The numbers.
     pub(crate) fn metrics(&self) -> &KmsMetrics {
         &self.0.parts.metrics
     }
 
-    /// The time.
     pub(crate) fn clock(&self) -> &SharedClock {
         &self.0.parts.clock
     }
 
-    /// Encrypts for version 2. Within `given`, what passes by itself is tried again.
+    /// Encrypts for version 2 of the KMS API. Retries transient errors for up to `given`.
     pub async fn encrypt(
         &self,
         plaintext: &[u8],
@@ -93,8 +92,8 @@ impl KmsPlugin {
         })
     }
 
-    /// Decrypts what either layout of version 2 holds. What cannot be one of this key's ciphertexts
-    /// is refused without asking the vault.
+    /// Decrypts a ciphertext of version 2 in either layout. Rejects a ciphertext that cannot be one
+    /// of this key's without a request to the vault.
     pub async fn decrypt(
         &self,
         sealed: &EncryptedValue,
@@ -104,7 +103,7 @@ impl KmsPlugin {
         self.decrypt_with_vault(KeyAlgorithm::RsaOaep256, &sealed.ciphertext, given).await
     }
 
-    /// Encrypts for version 1: the ciphertext is all there is.
+    /// Encrypts for version 1 of the KMS API, which stores only the ciphertext.
     pub async fn encrypt_v1(
         &self,
         plaintext: &[u8],
@@ -115,7 +114,7 @@ impl KmsPlugin {
         Ok(ciphertext)
     }
 
-    /// Decrypts what either layout of version 1 holds.
+    /// Decrypts a ciphertext of version 1 in either layout.
     pub async fn decrypt_v1(
         &self,
         ciphertext: &[u8],
@@ -124,17 +123,18 @@ impl KmsPlugin {
         self.decrypt_with_vault(KeyAlgorithm::Rsa15, ciphertext, given).await
     }
 
-    /// Proves that the key encrypts and decrypts, by doing both.
+    /// Proves that the key works by encrypting and decrypting a test value.
     ///
-    /// A good proof counts for [`KmsPlugin::PROOF_VALIDITY`]; whoever asks while one is made shares it,
-    /// good or bad, unless it is bad for want of time and the other one has more. So however many API servers and probes ask, the vault gets two requests in that
-    /// time at most.
+    /// A successful proof is valid for [`KmsPlugin::PROOF_VALIDITY`]. Concurrent callers share one
+    /// proof and its result, except that a caller with a longer deadline does not share a timeout.
+    /// The vault therefore gets at most two requests in that time, however many API servers and
+    /// probes ask.
     pub async fn prove(&self, given: Duration) -> Result<(), Arc<KmsPluginError>> {
         self.0.proof_cache.get_or_prove(given, |left| self.prove_uncached(left)).await
     }
 
-    /// How long a good proof counts. API servers ask every 60 s, and probes and their health
-    /// requests in between.
+    /// How long a successful proof is valid. API servers ask every 60 s, and probes and health
+    /// requests ask in between.
     pub const PROOF_VALIDITY: Duration = Duration::from_secs(10);
 
     async fn prove_uncached(&self, given: Duration) -> Result<(), KmsPluginError> {
@@ -161,7 +161,7 @@ impl KmsPlugin {
             .call_with_retries(KmsKeyOperation::Encrypt, algorithm, &value, given)
             .await
             .map_err(KmsPluginError::Encrypt)?;
-        // What is kept under the id of a key that did not encrypt it could never be read again.
+        // A ciphertext that is stored under the id of another key could never be decrypted.
         let got = result.kid.as_deref().unwrap_or_default();
         if key_id(got) != self.key().id() {
             let expected = self.key().id().to_owned();
@@ -186,7 +186,7 @@ impl KmsPlugin {
         layout.plaintext(&result.value).map_err(KmsPluginError::Plaintext)
     }
 
-    /// Asks the vault, again where that may help and there is time.
+    /// Calls the vault, and retries transient errors while time is left.
     async fn call_with_retries(
         &self,
         operation: KmsKeyOperation,
@@ -208,7 +208,7 @@ impl KmsPlugin {
             let Some(pause) = retry::retry_delay(tries, &error, left, fastrand::f64()) else {
                 return Err(error);
             };
-            tracing::debug!(tries, word = error.label(), ?pause, "asking the vault again");
+            tracing::debug!(tries, word = error.label(), ?pause, "retrying the vault request");
             clock.sleep(pause).await;
         }
     }
@@ -249,5 +249,5 @@ impl KmsPlugin {
     }
 }
 
-/// What is encrypted to see whether the key works: the other plugins' word.
+/// The plaintext of the proof; upstream and its fork use the same one.
 const HEALTHCHECK: &[u8] = b"healthcheck";

@@ -1,51 +1,51 @@
-//! How often the vault is asked within one request: a pure decision.
+//! Decides how often the plugin retries a vault request within one API server request. Does no I/O.
 //!
-//! The API server gives a request 3 s by default, HyperShift 35 s. A retry that would end after
-//! that is none: the other plugins wait 30 s before their first.
+//! The API server gives a request 3 s by default, HyperShift 35 s. A retry must fit into that time;
+//! the other plugins wait 30 s before their first retry.
 
 use std::time::Duration;
 
 use crate::error::KeyOperationError;
 
-/// The pause before the first retry; it doubles with each.
+/// The delay before the first retry; it doubles with each retry.
 const INITIAL_DELAY: Duration = Duration::from_millis(200);
 
-/// No pause is longer, unless the vault asks for it.
+/// The longest delay that the vault did not ask for.
 const MAX_DELAY: Duration = Duration::from_secs(5);
 
-/// The most that a request asks the vault.
+/// The maximum number of vault requests per API server request.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// A try that could not last this long is not begun.
+/// The minimum time for an attempt; with less time left, no attempt starts.
 const MIN_ATTEMPT_TIME: Duration = Duration::from_millis(300);
 
-/// Less time than this is not shared between two tries.
+/// With less time than this, the first attempt gets all of it.
 const MIN_TIME_TO_SPLIT: Duration = Duration::from_secs(6);
 
-/// One try lasts no longer: a connection that hangs leaves time for another.
+/// The longest time for one attempt, so that a hanging connection leaves time for a retry.
 const MAX_ATTEMPT_TIME: Duration = Duration::from_secs(10);
 
-/// What the answer needs on its way back.
+/// The time that the response needs to reach the API server.
 const REPLY_MARGIN: Duration = Duration::from_millis(100);
 
-/// How much of the time that the API server gives is ours.
+/// The part of the API server's deadline that the plugin can use.
 pub(crate) fn usable_time(given: Duration) -> Duration {
     given.saturating_sub(REPLY_MARGIN.min(given / 10))
 }
 
-/// How long one try may last when so much is left. It is cut short only where what comes after it is
-/// worth a try: a vault that is slow and good must not be given up for one that is no faster.
+/// The time limit of one attempt. An attempt is cut short only if the remaining time is enough for
+/// another one: a slow but working vault must not be abandoned for a retry that is no faster.
 pub(crate) fn attempt_timeout(left: Duration) -> Duration {
     if left < MIN_TIME_TO_SPLIT { left } else { (left / 2).min(MAX_ATTEMPT_TIME) }
 }
 
-/// How long the token may take: the rest is the vault's, should it come.
+/// The time limit of the token request; it leaves time for one attempt at the vault.
 pub(crate) fn token_timeout(left: Duration) -> Duration {
     left.saturating_sub(MIN_ATTEMPT_TIME)
 }
 
-/// The pause before the next try, or nothing where this error stands. `tries` counts those that were
-/// made; `jitter` lies in 0..=1 and stretches the pause to 80..=130 %.
+/// The delay before the next attempt, or `None` if the error is final. `tries` is the number of
+/// attempts so far; `jitter`, in 0..=1, scales the delay to 80 to 130 %.
 pub(crate) fn retry_delay(
     tries: u32,
     error: &KeyOperationError,

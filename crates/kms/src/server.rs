@@ -1,4 +1,4 @@
-//! The socket for the API server.
+//! The gRPC server on the socket for the API server.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -19,18 +19,19 @@ use tonic::transport::Server;
 use crate::plugin::KmsPlugin;
 use crate::service::{KmsV1Service, KmsV2Service};
 
-/// Serves both versions of the KMS API on one socket, which only the user of the process can open.
+/// Serves both versions of the KMS API on one unix socket that only the process's user can open.
 #[derive(Debug)]
 pub struct KmsServer {
-    /// The socket. What a dead process left there is replaced; a living one is waited out.
+    /// The path of the socket. A stale socket of an exited process is replaced; a socket with a
+    /// running server is waited for.
     pub socket: PathBuf,
-    /// What is served.
+    /// The plugin that is served.
     pub plugin: KmsPlugin,
-    /// Open while the socket listens.
+    /// The readiness gate: open while the socket listens.
     pub gate: ReadinessGate,
-    /// How long calls in flight may take when the end has begun.
+    /// How long calls in flight may take after shutdown starts.
     pub drain: Duration,
-    /// The time.
+    /// The source of time.
     pub clock: SharedClock,
 }
 
@@ -38,20 +39,20 @@ pub struct KmsServer {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KmsServeError {
-    /// It could not be made.
-    #[error("the socket for the API server cannot be made")]
+    /// The socket could not be created.
+    #[error("cannot create the socket for the API server")]
     Socket(#[from] SocketError),
-    /// The server ended by itself.
-    #[error("what serves {} ended by itself", socket.display())]
+    /// The server stopped although it was not asked to.
+    #[error("the server on {} stopped unexpectedly", socket.display())]
     Ended {
         /// The socket.
         socket: PathBuf,
-        /// Why, if it said so.
+        /// The server's error, if it reported one.
         #[source]
         source: Option<tonic::transport::Error>,
     },
-    /// The server broke off.
-    #[error("what serves the socket broke off")]
+    /// The server task panicked or was cancelled.
+    #[error("the server task of the socket failed")]
     TaskFailed(#[from] JoinError),
 }
 
@@ -61,7 +62,7 @@ impl KmsServeError {
         match self {
             Self::Socket(error) => error.hint().to_owned(),
             Self::Ended { .. } | Self::TaskFailed(_) => {
-                "start it again, and see what the log says before the end".to_owned()
+                "restart the plugin, and check the last lines of its log".to_owned()
             }
         }
     }
@@ -70,13 +71,12 @@ impl KmsServeError {
 type KmsServerTask = JoinHandle<Result<(), tonic::transport::Error>>;
 
 impl KmsServer {
-    /// Serves until `end` is ready, and then until the calls in flight are answered. A socket that
-    /// is removed is made again.
+    /// Serves until `end` completes, and then until the calls in flight are answered or the drain
+    /// time is over. Creates the socket again if it is removed.
     ///
     /// # Errors
     ///
-    /// [`KmsServeError`] where there can be no socket at the path, and where the server ended by
-    /// itself.
+    /// [`KmsServeError`] if the socket cannot be created or the server stops unexpectedly.
     pub async fn run(self, end: impl Future<Output = ()> + Send) -> Result<(), KmsServeError> {
         let mut end = pin!(end);
         let mut had_one = false;
@@ -93,24 +93,25 @@ impl KmsServer {
                 () = self.wait_until_socket_removed(&file) => false,
                 ended = &mut serving => return Err(self.ended_error(ended?)),
             };
-            // Nobody new comes in; who is in is served.
+            // Stop accepting connections; open ones stay.
             drop((file, close));
             if is_end {
                 self.gate.close("the process ends");
                 return self.drain(serving).await;
             }
             self.gate.close("the socket was removed");
-            tracing::warn!(socket = %self.socket.display(), "the socket was removed and is made again");
+            tracing::warn!(socket = %self.socket.display(), "the socket was removed; creating it again");
         }
     }
 
-    /// The socket, as soon as it can be had: an instance that is being replaced still has it. A path
-    /// where there was one can have one again; where there was none it is taken for a mistake.
+    /// Binds the socket, and waits while another instance, for example one that is being replaced,
+    /// listens on it. Errors at a path that worked before are retried; at the first bind they are
+    /// returned, because the path is probably wrong.
     async fn bind_socket(
         &self,
         had_one: bool,
     ) -> Result<(IncomingConnections, SocketFile), KmsServeError> {
-        let mut told = None;
+        let mut last_reason = None;
         loop {
             match PrivateSocket::bind(&self.socket) {
                 Ok(socket) => {
@@ -119,10 +120,10 @@ impl KmsServer {
                 }
                 Err(error) if is_bind_retryable(&error, had_one) => {
                     let reason = format_error_chain(&error);
-                    if told.as_ref() != Some(&reason) {
+                    if last_reason.as_ref() != Some(&reason) {
                         tracing::warn!(hint = error.hint(), "{reason}; trying again");
                         self.gate.close(reason.clone());
-                        told = Some(reason);
+                        last_reason = Some(reason);
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -159,7 +160,7 @@ impl KmsServer {
                 failed => Err(self.ended_error(failed)),
             },
             () = self.clock.sleep(self.drain) => {
-                tracing::warn!(waited = ?self.drain, "calls in flight are left unanswered");
+                tracing::warn!(waited = ?self.drain, "the drain time is over: aborting the calls in flight");
                 serving.abort();
                 Ok(())
             }
@@ -171,15 +172,15 @@ impl KmsServer {
     }
 }
 
-/// Whether the same path is tried again.
+/// Whether binding the same path may succeed later.
 const fn is_bind_retryable(error: &SocketError, had_one: bool) -> bool {
     matches!(error, SocketError::InUse { .. }) || (had_one && error.is_transient())
 }
 
-/// How soon a lost socket is noticed, and a taken one tried again.
+/// How often the server checks for a removed socket, and retries a socket that is in use.
 const SOCKET_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Calls at once on one connection: an API server that begins reads many seeds.
+/// The limit of concurrent calls on one connection: a starting API server decrypts many seeds.
 const MAX_CONCURRENT_STREAMS: u32 = 512;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The two versions of the KMS API over gRPC.
+//! The gRPC services of both versions of the KMS API.
 
 mod deadline;
 mod v1beta1;
@@ -16,19 +16,19 @@ use crate::error::KmsPluginError;
 use crate::metrics::MeasuredOperation;
 use crate::plugin::KmsPlugin;
 
-/// The error for the API server, and a line in the log. The code is the one of the other plugins,
-/// for every error: API servers tell none apart, and the text says more.
+/// Logs the error and converts it to a gRPC status. All errors have the code `UNKNOWN`, as in the
+/// other plugins: API servers do not distinguish codes, and the message has the details.
 fn error_status(call: &'static str, error: &KmsPluginError) -> Status {
     let text = format_error_chain(error);
     let source: &dyn Error = error;
-    tracing::warn!(call, word = error.label(), error = source, hint = error.hint(), "refused");
+    tracing::warn!(call, word = error.label(), error = source, hint = error.hint(), "call failed");
     match error.hint() {
         Some(hint) => Status::unknown(format!("{text} ({hint})")),
         None => Status::unknown(text),
     }
 }
 
-/// Counts a call from `began` until now.
+/// Records the duration of a call that started at `began`.
 fn record_call(
     plugin: &KmsPlugin,
     counted: MeasuredOperation,

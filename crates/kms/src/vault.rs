@@ -1,4 +1,4 @@
-//! The vault: encrypt and decrypt with one key version.
+//! The vault client: encrypts and decrypts with one key version.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::annotations::VaultReplyHeaders;
 use crate::error::{KeyOperationError, VaultErrorReply};
 use crate::key::PinnedKey;
 
-/// What a key does.
+/// An operation on a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KmsKeyOperation {
     /// `encrypt`.
@@ -28,7 +28,7 @@ pub enum KmsKeyOperation {
 }
 
 impl KmsKeyOperation {
-    /// The last segment of the path, and the label of metrics.
+    /// The last segment of the request path.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Encrypt => "encrypt",
@@ -37,38 +37,38 @@ impl KmsKeyOperation {
     }
 }
 
-/// What the vault returned.
+/// The result of a key operation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyResult {
     /// The URL of the key version that was used.
     pub kid: Option<String>,
-    /// The value, as it came.
+    /// The value as returned by the vault, base64url-encoded.
     pub value: Zeroizing<String>,
-    /// What the reply says about itself.
+    /// Headers of the reply.
     pub reply_headers: VaultReplyHeaders,
 }
 
-/// The value may be a seed in the clear.
+/// Omits the value, which may be a plaintext seed.
 impl fmt::Debug for KeyResult {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("KeyResult")
             .field("kid", &self.kid)
-            .field("stamps", &self.reply_headers)
+            .field("reply_headers", &self.reply_headers)
             .finish_non_exhaustive()
     }
 }
 
-/// Something that encrypts and decrypts with one key version.
+/// A client that encrypts and decrypts with one key version.
 #[async_trait]
 pub trait VaultKeyClient: fmt::Debug + Send + Sync + 'static {
-    /// Has a token at hand, so that what comes next is between the plugin and the vault alone:
-    /// whoever is late is told by name.
+    /// Makes sure that a token is cached, so that the next operation depends only on the vault and
+    /// a timeout can be attributed to the token issuer or to the vault.
     async fn prepare_token(&self) -> Result<(), KeyOperationError> {
         Ok(())
     }
 
-    /// Asks once. Dropping the future gives the request up.
+    /// Sends one request. Dropping the future cancels the request.
     async fn run_operation(
         &self,
         operation: KmsKeyOperation,
@@ -77,26 +77,26 @@ pub trait VaultKeyClient: fmt::Debug + Send + Sync + 'static {
     ) -> Result<KeyResult, KeyOperationError>;
 }
 
-/// A key version in a vault on Azure.
+/// A key version in Azure Key Vault or a managed HSM.
 ///
-/// It asks once and never again; the transport paces, and the plugin, which knows how long the API
-/// server waits, repeats. The token is sent unasked: the service is known from the cloud, so that
-/// there is no challenge to be followed elsewhere.
+/// The client sends each request once: the transport limits the rate, and the plugin, which knows
+/// the API server's deadline, retries. It sends the token without waiting for an authentication
+/// challenge: the cloud determines the service, so a challenge can never redirect the token
+/// elsewhere.
 #[derive(Debug)]
 pub struct KeyVaultKeyClient {
     pipeline: Pipeline,
     url: String,
-    /// It keeps its tokens, so the pipeline finds the one that is at hand.
+    /// The credential caches tokens, so the pipeline gets the token that `prepare_token` requested.
     credential: Arc<dyn TokenCredential>,
     scope: String,
 }
 
-/// Any version since 2016-10-01 has the two operations, and they are the same in all of them; this
-/// one is served in every cloud.
+/// The two operations are the same in all versions since 2016-10-01; every cloud serves this one.
 const API_VERSION: &str = "7.4";
 
 impl KeyVaultKeyClient {
-    /// A key that is used as `credential`.
+    /// Creates a client that authenticates with `credential`.
     pub fn new(
         key: &PinnedKey,
         credential: Arc<dyn TokenCredential>,
@@ -143,14 +143,14 @@ impl VaultKeyClient for KeyVaultKeyClient {
         let url = format!("{}/{}?api-version={API_VERSION}", self.url, operation.name());
         let url: Url = url
             .parse()
-            .map_err(|_malformed| KeyOperationError::Malformed { problem: "its url" })?;
+            .map_err(|_malformed| KeyOperationError::Malformed { problem: "the request URL" })?;
         let body = KeyOperationBody { alg: algorithm.name(), value };
         let body = serde_json::to_vec(&body)
             .map_err(|_unwritable| KeyOperationError::Malformed { problem: "the request" })?;
         let mut request = Request::new(url, Method::Post);
         request.insert_header("accept", "application/json");
         request.insert_header("content-type", "application/json");
-        // The transport's copy is not wiped: it is its own.
+        // The body belongs to the transport and cannot be zeroized.
         request.set_body(body);
         let options = PipelineSendOptions { skip_checks: true, ..PipelineSendOptions::default() };
         match self.pipeline.send(&Context::new(), &mut request, Some(options)).await {
@@ -165,15 +165,14 @@ fn transport_error(source: azure_core::Error) -> KeyOperationError {
         return KeyOperationError::Token { source };
     }
     match ThrottledError::of(&source) {
-        Some(cooling) => KeyOperationError::RequestWithheld {
-            because: cooling.cause,
-            remaining: cooling.remaining,
-        },
+        Some(error) => {
+            KeyOperationError::RequestWithheld { because: error.cause, remaining: error.remaining }
+        }
         None => KeyOperationError::Unreachable { source },
     }
 }
 
-/// Reads the reply to a request with this value.
+/// Parses the reply to a request that contained `value`.
 fn parse_reply(response: &RawResponse, value: &str) -> Result<KeyResult, KeyOperationError> {
     let status = u16::from(response.status());
     if status != 200 {
@@ -181,25 +180,25 @@ fn parse_reply(response: &RawResponse, value: &str) -> Result<KeyResult, KeyOper
     }
     let malformed = |problem| KeyOperationError::Malformed { problem };
     let body: KeyResultBody = serde_json::from_slice(response.body())
-        .map_err(|_quotes_the_value| malformed("it is not the JSON of a key operation"))?;
+        .map_err(|_quotes_the_value| malformed("it is not the JSON result of a key operation"))?;
     let value = body.value.map(Zeroizing::new).ok_or_else(|| malformed("it has no value"))?;
     let header = |name: &'static str| {
         let found = response.headers().get_optional_str(&HeaderName::from_static(name));
         found.unwrap_or_default().to_owned()
     };
-    let stamps = VaultReplyHeaders {
+    let reply_headers = VaultReplyHeaders {
         date: header("date"),
         request_id: header("x-ms-request-id"),
         region: header("x-ms-keyvault-region"),
     };
-    Ok(KeyResult { kid: body.kid, value, reply_headers: stamps })
+    Ok(KeyResult { kid: body.kid, value, reply_headers })
 }
 
 fn reply_error(status: u16, response: &RawResponse, value: &str) -> KeyOperationError {
-    // A gateway's page echoes the request, in which a seed looks like a thumbprint.
-    let refusal = AzureErrorDetails::parse_redacting(response.body(), &[value]);
-    let code = refusal.most_specific_code().map(str::to_owned);
-    let reply = VaultErrorReply { status, code, message: refusal.message };
+    // A gateway may echo the request. A seed in it looks like a thumbprint, so it is redacted by value.
+    let details = AzureErrorDetails::parse_redacting(response.body(), &[value]);
+    let code = details.most_specific_code().map(str::to_owned);
+    let reply = VaultErrorReply { status, code, message: details.message };
     let wait = || reply::retry_after_from_headers(response.headers());
     let is_restricted = |code: &str| {
         matches!(code, "KeyDisabled" | "KeyExpired" | "KeyNotYetValid" | "KeyOperationForbidden")

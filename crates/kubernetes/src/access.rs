@@ -1,4 +1,4 @@
-//! How the Kubernetes API is reached.
+//! Configuration of the access to the Kubernetes API.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -9,31 +9,31 @@ use kube::{Client, Config};
 use crate::UserAgent;
 use crate::connections::ApiConnections;
 
-/// How the Kubernetes API is reached.
+/// The access of a program to the Kubernetes API.
 ///
-/// Never through a proxy: the API server is as near as the kubelet's, and the environment's
+/// It never uses a proxy: the API server is in the cluster's network, and the environment's
 /// `HTTPS_PROXY` is meant for Azure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApiAccess {
-    /// As a pod: with the mounted token and CA of its ServiceAccount, which are read again when
-    /// the kubelet renews them.
+    /// As a pod: with the mounted token and CA of its ServiceAccount. The token is read again when the
+    /// kubelet renews it.
     InCluster {
         /// The name or address of the API server: `KUBERNETES_SERVICE_HOST`.
         host: String,
         /// Its port: `KUBERNETES_SERVICE_PORT`.
         port: u16,
-        /// Where the ServiceAccount is mounted: [`ApiAccess::SERVICE_ACCOUNT`].
+        /// The directory of the ServiceAccount volume: [`ApiAccess::SERVICE_ACCOUNT`].
         service_account: PathBuf,
     },
-    /// As the current context of a kubeconfig file says.
+    /// With the current context of a kubeconfig file.
     Kubeconfig(PathBuf),
 }
 
 impl ApiAccess {
-    /// Where every pod finds its ServiceAccount.
+    /// The directory where the kubelet mounts the ServiceAccount.
     pub const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-    /// The connections. Nothing is asked yet.
+    /// Builds the connections. Sends no request.
     pub(crate) async fn connections(
         &self,
         user_agent: UserAgent,
@@ -45,26 +45,25 @@ impl ApiAccess {
             Self::Kubeconfig(path) => load_kubeconfig(path).await?,
         };
         config.proxy_url = None;
-        // Calls have their own deadlines and their own retries, and a watch is silent for minutes.
+        // Calls have their own timeouts and retries, and a watch may be silent for minutes.
         config.read_timeout = None;
         config.headers.push((http::header::USER_AGENT, user_agent));
         ApiConnections::of(&config)
     }
 }
 
-/// How a person reaches a Kubernetes API: as `kubectl` does, through the same files, contexts,
+/// The access of a user to the Kubernetes API, as with `kubectl`: the same kubeconfig files, contexts,
 /// credential plugins and proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KubectlAccess {
-    /// The kubeconfig files, merged in this order; those that are not there are left out, as
-    /// `KUBECONFIG` means it.
+    /// The kubeconfig files, merged in this order. Missing files are skipped, as with `KUBECONFIG`.
     pub files: Vec<PathBuf>,
-    /// The context; nothing for the current one.
+    /// The context; `None` for the current one.
     pub context: Option<String>,
 }
 
 impl KubectlAccess {
-    /// The connections, which are opened on the first request, and the namespace of the context.
+    /// Builds the connections, which open on the first request, and returns the namespace of the context.
     pub(crate) async fn connections(
         &self,
         user_agent: UserAgent,
@@ -81,7 +80,7 @@ impl KubectlAccess {
         Ok((ApiConnections::with_client(client), namespace))
     }
 
-    /// Reads the files: the server, its proxy, the user and the namespace of the context.
+    /// Reads and merges the kubeconfig files: server, proxy, user and namespace of the context.
     async fn load_config(&self) -> Result<Config, AccessError> {
         let mut merged: Option<Kubeconfig> = None;
         let mut read_from = self.files.first();
@@ -103,73 +102,73 @@ impl KubectlAccess {
             KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
         let mut config = config.map_err(kubeconfig_error(path))?;
-        // As kubectl does: the file's proxy is for this server, whatever `NO_PROXY` says, and the
-        // environment's knows no server on loopback.
+        // As kubectl does: the proxy of the file applies whatever `NO_PROXY` says, and the proxy of the
+        // environment does not apply to a server on loopback.
         if let Some(proxy) = proxy {
             config.proxy_url = proxy.parse().ok();
         } else if config.cluster_url.host().is_some_and(is_loopback) {
             config.proxy_url = None;
         }
-        // Calls have their own deadlines and their own retries, and a watch is silent for minutes.
+        // Calls have their own timeouts and retries, and a watch may be silent for minutes.
         config.read_timeout = None;
         Ok(config)
     }
 }
 
-/// There is no way to the Kubernetes API.
+/// The settings for the access to the Kubernetes API are invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// The address is none.
-    #[error("`{address}` is not the address of an API server")]
+    /// The address of the API server is invalid.
+    #[error("`{address}` is not a valid API server address")]
     Address {
-        /// The address as it was given.
+        /// The configured address.
         address: String,
-        /// What is wrong with it.
+        /// The parse error.
         #[source]
         source: http::uri::InvalidUri,
     },
     /// The pod has no ServiceAccount token.
-    #[error("there is no ServiceAccount token in {}", path.display())]
+    #[error("no ServiceAccount token in {}", path.display())]
     NoServiceAccount {
-        /// Where it was looked for.
+        /// The directory that should contain the token.
         path: PathBuf,
     },
-    /// The kubeconfig file cannot be used.
+    /// The kubeconfig file is invalid.
     #[error("could not use the kubeconfig file {}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: Box<KubeconfigError>,
     },
-    /// No kubeconfig file is there.
-    #[error("there is no kubeconfig file: {}", join_paths(paths))]
+    /// No kubeconfig file exists.
+    #[error("no kubeconfig file found: {}", join_paths(paths))]
     NoKubeconfig {
-        /// Where they were looked for.
+        /// The paths that were tried.
         paths: Vec<PathBuf>,
     },
-    /// The kubeconfig expects a certificate of something that has no such name.
-    #[error("`{name}` is not the name of a server")]
+    /// The `tls-server-name` of the kubeconfig is not a valid server name.
+    #[error("`{name}` is not a valid server name")]
     ServerName {
         /// `tls-server-name`.
         name: String,
-        /// What is wrong with it.
+        /// The parse error.
         #[source]
         source: rustls_pki_types::InvalidDnsNameError,
     },
-    /// The settings make no client: a certificate or a key that cannot be read.
-    #[error("could not make a client for the Kubernetes API")]
+    /// The client could not be built, for example from an unreadable certificate or key.
+    #[error("could not build a client for the Kubernetes API")]
     Client {
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
 }
 
 impl AccessError {
-    /// What to do next.
+    /// The next step for the user.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Address { .. } => {
@@ -181,7 +180,9 @@ impl AccessError {
             Self::NoKubeconfig { .. } => "give --kubeconfig, or set KUBECONFIG",
             Self::Kubeconfig { .. } => "try the same file with `kubectl --kubeconfig`",
             Self::ServerName { .. } => "set `tls-server-name` to a DNS name or an address",
-            Self::Client { .. } => "see that the CA, certificate and key that are named are PEM",
+            Self::Client { .. } => {
+                "check that the configured CA, certificate and key are PEM files"
+            }
         }
     }
 }
@@ -206,7 +207,7 @@ async fn load_kubeconfig(path: &Path) -> Result<Config, AccessError> {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(kubeconfig_error(path))
 }
 
-/// The proxy that the file itself names.
+/// The `proxy-url` of the context's cluster.
 fn kubeconfig_proxy<'a>(kubeconfig: &'a Kubeconfig, context: Option<&str>) -> Option<&'a str> {
     let context = context.or(kubeconfig.current_context.as_deref());
     let context = kubeconfig.contexts.iter().find(|it| Some(&*it.name) == context)?;
@@ -227,7 +228,7 @@ fn kubeconfig_error(path: &Path) -> impl FnOnce(KubeconfigError) -> AccessError 
 
 fn join_paths(paths: &[PathBuf]) -> String {
     let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    if paths.is_empty() { "none was named".to_owned() } else { paths.join(", ") }
+    if paths.is_empty() { "no path was given".to_owned() } else { paths.join(", ") }
 }
 
 fn server_url(host: &str, port: u16) -> String {

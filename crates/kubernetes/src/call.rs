@@ -1,4 +1,4 @@
-//! One call to the Kubernetes API: its deadline, its retries, its errors.
+//! One call to the Kubernetes API: its timeout, its retries, its errors.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::UserAgent;
 use crate::access::{AccessError, ApiAccess, KubectlAccess};
 use crate::connections::{ApiConnections, WatchConnection};
 
-/// The Kubernetes API. Clones share the connections.
+/// A client for the Kubernetes API. Clones share the connections.
 ///
-/// There is no client-side limit of the request rate: the API server's own priority and fairness
-/// says when to wait, and that is obeyed.
+/// The client has no rate limit of its own: it relies on the API server's priority and fairness and
+/// honours `Retry-After`.
 #[derive(Clone)]
 pub struct KubernetesApi {
     connections: ApiConnections,
@@ -23,11 +23,11 @@ pub struct KubernetesApi {
 }
 
 impl KubernetesApi {
-    /// The API that is reached like this, by whoever calls itself that. Nothing is asked yet.
+    /// Builds a client with these credentials and this user agent. Sends no request.
     ///
     /// # Errors
     ///
-    /// Where the settings make no client.
+    /// The settings are invalid, for example an unreadable CA certificate.
     pub async fn connect(
         access: &ApiAccess,
         user_agent: UserAgent,
@@ -37,11 +37,12 @@ impl KubernetesApi {
         Ok(Self { connections, clock })
     }
 
-    /// The API as a person reaches it, and the namespace of the context. Nothing is asked yet.
+    /// Builds a client from the user's kubeconfig files, as `kubectl` does, and returns it with the
+    /// namespace of the context. Sends no request.
     ///
     /// # Errors
     ///
-    /// Where the files make no client.
+    /// The kubeconfig files are missing or invalid.
     pub async fn connect_as_kubectl(
         access: &KubectlAccess,
         user_agent: UserAgent,
@@ -51,34 +52,35 @@ impl KubernetesApi {
         Ok((Self { connections, clock }, namespace))
     }
 
-    /// The API behind a client. Its own retries, timeouts and rate limits should be off.
+    /// Wraps an existing client, whose own retries, timeouts and rate limits should be off.
     pub fn from_client(client: Client, clock: SharedClock) -> Self {
         Self { connections: ApiConnections::with_client(client), clock }
     }
 
-    /// The client for whatever is over soon.
+    /// The client for short calls; for watches, see [`KubernetesApi::connection_to_watch`].
     pub const fn client(&self) -> &Client {
         self.connections.for_calls()
     }
 
-    /// The connection of a watch; `subject` is what is watched.
+    /// The connection for a watch; `subject` is the watched resource and selects one of the connections.
     pub fn connection_to_watch(&self, subject: &str) -> &WatchConnection {
         self.connections.for_watch(subject)
     }
 
-    /// The clock of deadlines and pauses.
+    /// The clock that measures timeouts and delays.
     pub const fn clock(&self) -> &SharedClock {
         &self.clock
     }
 
-    /// Reads an object that may not be there; `action` is what is tried, as in `read pod x`.
+    /// Makes a call and returns `None` if the object does not exist. `action` describes the call in errors,
+    /// for example `read pod x`.
     ///
     /// # Errors
     ///
-    /// What came back last.
+    /// The error of the last attempt.
     pub async fn call_optional<T, F, Fut>(
         &self,
-        patience: ApiRetryPolicy,
+        policy: ApiRetryPolicy,
         action: impl fmt::Display,
         read: F,
     ) -> Result<Option<T>, ApiError>
@@ -86,21 +88,22 @@ impl KubernetesApi {
         F: Fn() -> Fut,
         Fut: Future<Output = Result<T, kube::Error>>,
     {
-        match self.call(patience, action, read).await {
+        match self.call(policy, action, read).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Makes a call, again where another try may help; `action` is what is tried, as in `read x`.
+    /// Makes a call and repeats it after transient errors. `action` describes the call in errors, for
+    /// example `read pod x`.
     ///
     /// # Errors
     ///
-    /// What came back last.
+    /// The error of the last attempt.
     pub async fn call<T, F, Fut>(
         &self,
-        patience: ApiRetryPolicy,
+        policy: ApiRetryPolicy,
         action: impl fmt::Display,
         make: F,
     ) -> Result<T, ApiError>
@@ -110,28 +113,28 @@ impl KubernetesApi {
     {
         let mut failures = 0;
         loop {
-            let error = match self.with_timeout(patience.attempt_timeout, make()).await {
+            let error = match self.with_timeout(policy.attempt_timeout, make()).await {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(error)) => ApiError::of(&error, &action),
                 None => {
                     let action = action.to_string();
-                    ApiError::TimedOut { action, deadline: patience.attempt_timeout }
+                    ApiError::TimedOut { action, deadline: policy.attempt_timeout }
                 }
             };
             failures += 1;
-            let asked = error.retry_after();
-            // Nobody waits here for so long: the error says until when, and whoever asked comes then.
-            let is_long = asked.is_some_and(|asked| asked > MAX_RETRY_DELAY);
-            if failures >= patience.attempts || !error.is_transient() || is_long {
+            let requested = error.retry_after();
+            // A longer delay is left to the caller, which reads it from the error.
+            let is_long = requested.is_some_and(|requested| requested > MAX_RETRY_DELAY);
+            if failures >= policy.attempts || !error.is_transient() || is_long {
                 return Err(error);
             }
-            let pause = backoff(failures, MIN_RETRY_DELAY, MAX_RETRY_DELAY, fastrand::f64());
-            let pause = asked.unwrap_or(pause);
-            self.clock.sleep(pause).await;
+            let delay = backoff(failures, MIN_RETRY_DELAY, MAX_RETRY_DELAY, fastrand::f64());
+            let delay = requested.unwrap_or(delay);
+            self.clock.sleep(delay).await;
         }
     }
 
-    /// What a future comes to, if it does in time.
+    /// Awaits the future for at most `deadline`; `None` after that.
     pub async fn with_timeout<T>(
         &self,
         deadline: Duration,
@@ -150,138 +153,140 @@ impl fmt::Debug for KubernetesApi {
     }
 }
 
-/// How long a caller waits for a call.
+/// The timeout and the number of attempts of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApiRetryPolicy {
-    /// How long one try may take.
+    /// The timeout of one attempt.
     pub attempt_timeout: Duration,
-    /// How many tries there are.
+    /// The number of attempts, the first one included.
     pub attempts: u32,
 }
 
 impl ApiRetryPolicy {
-    /// Where nothing can go on without the answer.
+    /// For a caller that cannot continue without the answer.
     pub const STANDARD: Self = Self { attempt_timeout: Duration::from_secs(10), attempts: 3 };
-    /// Where somebody tries again anyway.
+    /// For a caller that retries by itself.
     pub const SINGLE_ATTEMPT: Self = Self { attempt_timeout: Duration::from_secs(10), attempts: 1 };
-    /// Where something good enough is at hand.
+    /// For a caller that has a fallback.
     pub const SHORT: Self = Self { attempt_timeout: Duration::from_secs(2), attempts: 1 };
 }
 
-/// The pause after so many failures: from `first` on, each time twice as long, `longest` at most,
-/// of which `chance` (0 to 1) takes up to a half away, so that those that failed together do not
-/// come back together.
+/// Exponential back-off: the delay after this many consecutive failures.
+///
+/// The delay starts at `first`, doubles with each failure up to `longest`, and is then shortened by up
+/// to a half, in proportion to `chance` (0 to 1), so that clients that failed together do not retry
+/// together.
 pub fn backoff(failures: u32, first: Duration, longest: Duration, chance: f64) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
-    let pause = first.saturating_mul(1 << doublings).min(longest);
-    pause.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
+    let delay = first.saturating_mul(1 << doublings).min(longest);
+    delay.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
 }
 
 /// A call to the Kubernetes API failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApiError {
-    /// The API said no.
+    /// The API server returned an error status.
     #[error("could not {action}: {message} (HTTP {status}{})", reason_suffix(reason))]
     Refused {
-        /// What was tried.
+        /// The attempted action.
         action: String,
         /// The HTTP status.
         status: u16,
-        /// The API's word for it, such as `Forbidden`.
+        /// The reason of the status, such as `Forbidden`.
         reason: String,
-        /// What it said.
+        /// The message of the status.
         message: String,
-        /// How long it asked to be left alone.
+        /// The delay that the API server asked for.
         retry_after: Option<Duration>,
     },
-    /// Fields of the object belong to others, who want them otherwise.
+    /// Server-side apply conflicts with other field managers.
     #[error("could not {action}: {}", describe_conflicts(conflicts))]
     Conflict {
-        /// What was tried.
+        /// The attempted action.
         action: String,
-        /// Which fields, and whose.
+        /// The conflicting fields with their managers.
         conflicts: Vec<FieldConflict>,
     },
-    /// The API knows no objects of that kind, whatever their names.
-    #[error("could not {action}: the API serves no such kind: {message} (HTTP 404)")]
+    /// The API server does not serve this resource: the CRD is not installed.
+    #[error("could not {action}: the API server does not serve this kind: {message} (HTTP 404)")]
     NotServed {
-        /// What was tried.
+        /// The attempted action.
         action: String,
-        /// What it said.
+        /// The message of the status.
         message: String,
     },
-    /// The namespace is being deleted, and takes nothing new.
+    /// The namespace is being deleted and accepts no new objects.
     #[error("could not {action}: {message}")]
     NamespaceTerminating {
-        /// What was tried.
+        /// The attempted action.
         action: String,
-        /// What it said.
+        /// The message of the status.
         message: String,
     },
-    /// The API was not reached, or the connection broke.
+    /// The connection to the API server could not be made, or broke.
     #[error("could not {action}: {problem}")]
     Unreached {
-        /// What was tried.
+        /// The attempted action.
         action: String,
-        /// What came back, causes included.
+        /// The error of the client, causes included.
         problem: String,
     },
-    /// The answer is not one that can be read.
-    #[error("could not {action}: the answer cannot be read: {problem}")]
+    /// The response could not be parsed.
+    #[error("could not {action}: the response could not be parsed: {problem}")]
     Unreadable {
-        /// What was tried.
+        /// The attempted action.
         action: String,
-        /// What is wrong with it.
+        /// The parse error, without content of the response.
         problem: String,
     },
-    /// The API did not answer in time.
-    #[error("could not {action}: no answer in {} s", deadline.as_secs_f32())]
+    /// The API server did not answer in time.
+    #[error("could not {action}: no response within {} s", deadline.as_secs_f32())]
     TimedOut {
-        /// What was tried.
+        /// The attempted action.
         action: String,
-        /// How long was waited.
+        /// The timeout that expired.
         deadline: Duration,
     },
 }
 
-/// A field that belongs to another manager.
+/// A field that another field manager owns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldConflict {
-    /// The manager, as the API server keeps it in `managedFields`.
+    /// The field manager, as the API server writes it in `managedFields`.
     pub manager: String,
     /// The field, as the API server writes it: `.spec.replicas`.
     pub field: String,
 }
 
 impl ApiError {
-    /// What to do next.
+    /// The next step for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Refused { status: 401, .. } => {
-                "see that the token of this program's ServiceAccount is one of this cluster"
+                "check that this cluster issued the token of this program's ServiceAccount"
             }
             Self::Refused { status: 403, .. } => {
-                "see the ClusterRole of this program's ServiceAccount; the chart makes it"
+                "check the ClusterRole of this program's ServiceAccount, which the chart creates"
             }
-            Self::Refused { status: 404, .. } => "see that the object is there",
-            Self::NotServed { .. } => "install the CRDs; the chart has them",
+            Self::Refused { status: 404, .. } => "check that the object exists",
+            Self::NotServed { .. } => "install the CRDs of the chart",
             Self::Conflict { .. } => {
-                "let one of the two write these fields: stop the other manager, or take what it set \
-                 off its configuration"
+                "let only one field manager own these fields: stop the other manager, or remove the \
+                 fields from its configuration"
             }
             Self::NamespaceTerminating { .. } => {
-                "wait until the namespace is gone; if it stays, see its status for what holds it"
+                "wait until the namespace is gone; if it remains, its status names the reason"
             }
-            Self::Refused { .. } => "see the message, and the health of the Kubernetes API",
+            Self::Refused { .. } => "check the message and the health of the API server",
             Self::Unreached { .. } | Self::TimedOut { .. } => {
-                "see the address of the API server and the way to it"
+                "check the address of the API server and the network path to it"
             }
-            Self::Unreadable { .. } => "see that the CRDs are those of the chart",
+            Self::Unreadable { .. } => "check that the installed CRDs are those of the chart",
         }
     }
 
-    /// Whether the same call may succeed later with nothing changed.
+    /// Whether a retry of this call may succeed without any change.
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
@@ -292,8 +297,8 @@ impl ApiError {
         }
     }
 
-    /// The status with which the API refuses until somebody does something: nobody serves that, or
-    /// not to us. Nothing for what may pass by itself.
+    /// The HTTP status of a refusal that lasts until an administrator acts: the resource is not served or
+    /// access is denied. `None` for errors that may pass by themselves.
     pub const fn refusal_status(&self) -> Option<u16> {
         match self {
             Self::NotServed { .. } => Some(404),
@@ -302,17 +307,17 @@ impl ApiError {
         }
     }
 
-    /// Whether there is no such object.
+    /// Whether the object does not exist.
     pub const fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status: 404, .. })
     }
 
-    /// Whether the version to go on from is too old to be known.
+    /// Whether the API server no longer has the requested resource version (HTTP 410).
     pub const fn is_expired(&self) -> bool {
         matches!(self, Self::Refused { status: 410, .. })
     }
 
-    /// How long the API asked to be left alone.
+    /// The delay that the API server asked for (`Retry-After`).
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -320,13 +325,13 @@ impl ApiError {
         }
     }
 
-    /// What a client's error says about an action.
+    /// Converts an error of the client; `action` describes the failed call.
     pub fn of(error: &kube::Error, action: impl fmt::Display) -> Self {
         let action = action.to_string();
         match error {
             kube::Error::Api(status) => Self::of_status(status, action),
             kube::Error::SerdeError(source) => {
-                // Where and what kind, never the text itself.
+                // The category and the line, never the text: a response may contain secrets.
                 let problem = format!("{:?}, line {}", source.classify(), source.line());
                 Self::Unreadable { action, problem }
             }
@@ -334,9 +339,9 @@ impl ApiError {
         }
     }
 
-    /// What a status that the API sent says about an action.
+    /// Converts a `Status` object that the API server sent; `action` describes the failed call.
     pub fn of_status(status: &kube::core::Status, action: String) -> Self {
-        // Only who knows the kind can say that an object of it is missing, and names it then.
+        // A server that serves the resource names the missing object in a 404.
         let names_object = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
         if status.code == 404 && !names_object {
             return Self::NotServed { action, message: status.message.clone() };
@@ -364,7 +369,7 @@ fn has_cause(status: &kube::core::Status, reason: &str) -> bool {
     details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == reason))
 }
 
-/// The causes of a status that says that server-side apply met other managers.
+/// The field conflicts in the causes of a server-side apply status.
 fn field_conflicts(status: &kube::core::Status) -> Vec<FieldConflict> {
     let causes = status.details.as_ref().map(|details| details.causes.as_slice());
     let mut conflicts: Vec<_> = causes
@@ -372,7 +377,7 @@ fn field_conflicts(status: &kube::core::Status) -> Vec<FieldConflict> {
         .iter()
         .filter(|cause| cause.reason == "FieldManagerConflict")
         .map(|cause| {
-            // conflict with "kubectl-edit" using apps/v1
+            // The message reads: conflict with "kubectl-edit" using apps/v1
             let manager = cause.message.split('"').nth(1).unwrap_or(&cause.message).to_owned();
             FieldConflict { manager, field: cause.field.clone() }
         })
@@ -382,15 +387,15 @@ fn field_conflicts(status: &kube::core::Status) -> Vec<FieldConflict> {
     conflicts
 }
 
-/// `.spec.a and .spec.b belong to x`, for each manager.
+/// Lists the fields by manager: `` field manager `x` holds .spec.a, .spec.b ``.
 fn describe_conflicts(conflicts: &[FieldConflict]) -> String {
     let managers = conflicts.chunk_by(|one, other| one.manager == other.manager);
-    let told = managers.map(|of_one| {
+    let descriptions = managers.map(|of_one| {
         let fields: Vec<_> = of_one.iter().map(|conflict| conflict.field.as_str()).collect();
         let manager = of_one.first().map_or("", |conflict| &conflict.manager);
         format!("field manager `{manager}` holds {}", fields.join(", "))
     });
-    told.collect::<Vec<_>>().join("; ")
+    descriptions.collect::<Vec<_>>().join("; ")
 }
 
 fn reason_suffix(reason: &str) -> String {

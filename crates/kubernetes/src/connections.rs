@@ -1,8 +1,8 @@
-//! The connections to the Kubernetes API: HTTP/2, and few of them.
+//! The HTTP/2 connections to the Kubernetes API.
 //!
-//! A node that starts asks for hundreds of objects at once and then watches a namespace for every
-//! few of its pods. With HTTP/1.1 each watch would hold a connection, and so would each of the calls
-//! at work, and a handshake costs an API server more than the answer.
+//! A starting node reads hundreds of objects at once and then watches a namespace for every few of its
+//! pods. With HTTP/1.1 each watch and each concurrent call would hold a connection of its own, and a TLS
+//! handshake costs the API server more than an answer.
 
 mod throttle;
 
@@ -24,7 +24,7 @@ use tower::{BoxError, ServiceBuilder};
 
 use crate::access::AccessError;
 
-/// Clients of one API server, each with a connection of its own.
+/// Clients of one API server, each with its own connection: one for calls, several for watches.
 #[derive(Clone)]
 pub(crate) struct ApiConnections {
     calls: Client,
@@ -42,13 +42,13 @@ impl WatchConnection {
         Self { client, dial_lock: Mutex::const_new(()) }
     }
 
-    /// The client that asks over it.
+    /// The client that uses this connection.
     pub const fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Begins one watch after the other: only when the first has its connection, others can share
-    /// it. Who begins while there is none dials for itself.
+    /// Starts watches one after the other, so that all but the first reuse the connection that the first
+    /// opened. Concurrent starts would each open a connection.
     pub async fn start<T>(&self, watch: impl Future<Output = T>) -> T {
         let _turn = self.dial_lock.lock().await;
         watch.await
@@ -62,24 +62,24 @@ impl fmt::Debug for WatchConnection {
 }
 
 impl ApiConnections {
-    /// Connections that are opened when something is asked.
+    /// Builds clients that connect on their first request.
     pub(crate) fn of(config: &Config) -> Result<Self, AccessError> {
         let watch = || build_client(config, WATCH_KEEP_ALIVE).map(WatchConnection::of);
         let watches: Result<Vec<_>, _> = (0..WATCH_CONNECTIONS).map(|_| watch()).collect();
         Ok(Self { calls: build_client(config, CALL_KEEP_ALIVE)?, watches: watches?.into() })
     }
 
-    /// Everything goes through this client.
+    /// Uses this client for calls and watches.
     pub(crate) fn with_client(client: Client) -> Self {
         Self { watches: Arc::from([WatchConnection::of(client.clone())]), calls: client }
     }
 
-    /// For whatever is over soon.
+    /// The client for short calls.
     pub(crate) const fn for_calls(&self) -> &Client {
         &self.calls
     }
 
-    /// For a watch; `subject` is what is watched.
+    /// The connection for a watch; `subject` is the watched resource.
     pub(crate) fn for_watch(&self, subject: &str) -> &WatchConnection {
         let mut hasher = DefaultHasher::new();
         subject.hash(&mut hasher);
@@ -89,7 +89,7 @@ impl ApiConnections {
     }
 }
 
-/// How a connection is seen to be dead.
+/// HTTP/2 pings that detect a dead connection.
 #[derive(Debug, Clone, Copy)]
 struct KeepAliveSettings {
     interval: Duration,
@@ -100,7 +100,7 @@ fn build_client(config: &Config, pings: KeepAliveSettings) -> Result<Client, Acc
     let refused = |source: kube::Error| AccessError::Client { source: Box::new(source) };
     let mut http = HttpConnector::new();
     http.enforce_http(false);
-    // A frame must not wait for the acknowledgement of the one before it.
+    // Do not delay a frame until the previous one is acknowledged.
     http.set_nodelay(true);
     let tls = config.rustls_client_config().map_err(refused)?;
     let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
@@ -115,7 +115,7 @@ fn build_client(config: &Config, pings: KeepAliveSettings) -> Result<Client, Acc
     let client = legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
-        // It counts from the last beginning, and a watch outlives it.
+        // hyper measures idleness from the last request start, and a watch lasts longer.
         .pool_idle_timeout(None)
         .http2_keep_alive_interval(pings.interval)
         .http2_keep_alive_timeout(pings.timeout)
@@ -130,17 +130,16 @@ fn build_client(config: &Config, pings: KeepAliveSettings) -> Result<Client, Acc
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 
-/// How many connections watches are spread over. An API server allows a hundred streams on each
-/// (k8s.io/apiserver `secure_serving.go`), what is beyond waits without a word, and a node has at
-/// most some hundred pods, each of which may be in a namespace of its own.
+/// The number of connections for watches. An API server allows 100 streams per connection
+/// (k8s.io/apiserver `secure_serving.go`); further requests wait without an error. A node has at most
+/// some hundred pods, each of which may be in its own namespace.
 const WATCH_CONNECTIONS: usize = 4;
 
-/// Silence is ordinary on a watch, so a dead connection shows by its pings alone. Both times are
-/// client-go's.
+/// A watch may be silent, so only pings detect its dead connection. Both values are client-go's.
 const WATCH_KEEP_ALIVE: KeepAliveSettings =
     KeepAliveSettings { interval: Duration::from_secs(30), timeout: Duration::from_secs(15) };
-/// A call that gets no answer must find its connection dead before its time is up, so that its next
-/// try has another one.
+/// Pings detect the dead connection of a call before the call times out, so that the next attempt opens
+/// a new connection.
 const CALL_KEEP_ALIVE: KeepAliveSettings =
     KeepAliveSettings { interval: Duration::from_secs(4), timeout: Duration::from_secs(4) };
 

@@ -1,11 +1,11 @@
-//! The way to a Kubernetes API server: access, connections, one call with its deadline, its retries
-//! and its errors, and watches that go on.
+//! Client for the Kubernetes API: credentials and connections, single calls with a timeout, retries and
+//! typed errors, and watches that resume after every failure.
 //!
 //! ```no_run
 //! use kube::Api;
 //! use k8s_openapi::api::core::v1::Namespace;
 //! use lanyard_clock::SystemClock;
-//! use lanyard_kubernetes::{ApiAccess, KubernetesApi, Patience, UserAgent};
+//! use lanyard_kubernetes::{ApiAccess, ApiRetryPolicy, KubernetesApi, UserAgent};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let access = ApiAccess::Kubeconfig("/root/.kube/config".into());
@@ -13,7 +13,7 @@
 //! let api = KubernetesApi::connect(&access, agent, SystemClock::shared()).await?;
 //! let namespaces = Api::<Namespace>::all(api.client().clone());
 //! let read = || namespaces.get("default");
-//! let found = api.find(Patience::USUAL, "read namespace default", read).await?;
+//! let found = api.call_optional(ApiRetryPolicy::STANDARD, "read namespace default", read).await?;
 //! # drop(found);
 //! # Ok(())
 //! # }
@@ -24,7 +24,7 @@ mod call;
 mod connections;
 mod watch;
 
-/// Who asks, as the API server's logs tell it: `<program>/<version>`.
+/// The value of the `User-Agent` header, as the API server's audit log shows it: `<program>/<version>`.
 pub use http::HeaderValue as UserAgent;
 
 pub use access::{AccessError, ApiAccess, KubectlAccess};

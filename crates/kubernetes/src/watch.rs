@@ -1,9 +1,9 @@
-//! Following the objects of one kind, for ever.
+//! Lists and watches the objects of one kind, and resumes after every failure.
 //!
-//! The watcher of kube would not do. It begins a watch that ends at once (a proxy that cuts, a server
-//! that is overloaded) again at once, as fast as the server answers; it goes on past a line that it
-//! cannot read, so that what the line told is never told again; and who only sees its errors cannot
-//! tell a list that failed from a watch that did, and so cannot space lists.
+//! kube's own watcher is not used, for three reasons. It restarts a watch that ends immediately (a proxy
+//! that cuts connections, an overloaded server) without any back-off. It skips a line that it cannot
+//! parse, so that this change is lost. Its errors do not distinguish a failed list from a failed watch,
+//! so a caller cannot space the lists.
 
 mod cursor;
 mod failure_log;
@@ -19,58 +19,58 @@ use self::cursor::{WatchCursor, WatchOutcome};
 use self::failure_log::LoggedFailure;
 use crate::call::{ApiError, ApiRetryPolicy, KubernetesApi};
 
-/// What is watched: objects of one kind.
+/// A watch of the objects of one kind.
 #[derive(Debug, Clone)]
 pub struct ResourceWatch {
-    /// The kind.
+    /// The watched resource.
     pub resource: ApiResource,
-    /// Only objects in this namespace: the rights in it are enough.
+    /// Restricts the watch to this namespace; permissions in this namespace are then sufficient.
     pub namespace: Option<String>,
-    /// Only objects with these labels.
+    /// A label selector.
     pub labels: Option<String>,
-    /// Only objects with these fields.
+    /// A field selector.
     pub fields: Option<String>,
 }
 
-/// What a watch tells.
+/// An update from a list or a watch.
 #[derive(Debug)]
 pub enum WatchUpdate {
-    /// An object as it is now.
+    /// The object exists with this content.
     Applied(Box<DynamicObject>),
-    /// An object that is gone.
+    /// The object was deleted.
     Deleted(Box<DynamicObject>),
-    /// All objects are told anew from here on.
+    /// A new list begins: a [`WatchUpdate::Applied`] follows for each existing object.
     ListStarted,
-    /// All objects were told: what was not told since [`WatchUpdate::ListStarted`] is not there.
+    /// The list is complete: objects not sent since [`WatchUpdate::ListStarted`] do not exist.
     ListCompleted,
-    /// The kind cannot be watched now: not served, not allowed, or the API is not reached. How often
-    /// in a row it was refused; zero where it was not.
+    /// The list or the watch failed. The number counts consecutive refusals (not served or not allowed)
+    /// with the same status; zero for all other errors.
     Failed(ApiError, u32),
 }
 
 impl ResourceWatch {
-    /// Follows the kind for ever. An object that nobody can read is an object like all others here:
-    /// only its metadata has a type.
+    /// Lists and watches the kind until the future is dropped, and passes every update to `take`. Only the
+    /// metadata of the objects is typed, so malformed content is passed on like any other.
     pub async fn follow(&self, api: &KubernetesApi, mut take: impl FnMut(WatchUpdate)) {
-        let (mut course, mut said) = (WatchCursor::default(), LoggedFailure::default());
+        let (mut cursor, mut failure_log) = (WatchCursor::default(), LoggedFailure::default());
         loop {
-            let end = match course.version() {
+            let outcome = match cursor.version() {
                 None => self.list_all(api, &mut take).await,
-                Some(version) if course.is_watch_refused() => {
+                Some(version) if cursor.is_watch_refused() => {
                     self.retry_refused_watch(api, version).await
                 }
                 Some(version) => self.watch_from(api, version, &mut take).await,
             };
             let (error, before, is_list) =
-                (end.error().cloned(), course.failures(), course.version().is_none());
-            let pause = course.record_outcome(end, fastrand::f64());
-            if course.failures() < before {
-                tracing::info!(kind = self.resource.kind, failures = before, "it is watched again");
+                (outcome.error().cloned(), cursor.failures(), cursor.version().is_none());
+            let pause = cursor.record_outcome(outcome, fastrand::f64());
+            if cursor.failures() < before {
+                tracing::info!(kind = self.resource.kind, failures = before, "the watch recovered");
             }
             if let Some(error) = error.filter(|error| !error.is_expired()) {
-                let is_news = said.should_log(&error, is_list, course.failures());
-                self.log_failure(&error, is_news, course.failures());
-                take(WatchUpdate::Failed(error, course.refusals()));
+                let should_warn = failure_log.should_log(&error, is_list, cursor.failures());
+                self.log_failure(&error, should_warn, cursor.failures());
+                take(WatchUpdate::Failed(error, cursor.refusals()));
             }
             if !pause.is_zero() {
                 api.clock().sleep(pause).await;
@@ -78,7 +78,7 @@ impl ResourceWatch {
         }
     }
 
-    /// Tells everything there is.
+    /// Lists all objects, page by page.
     async fn list_all(
         &self,
         api: &KubernetesApi,
@@ -113,7 +113,7 @@ impl ResourceWatch {
         }
     }
 
-    /// Tells what becomes of it from a version on.
+    /// Watches from a resource version on, until the watch ends or fails.
     async fn watch_from(
         &self,
         api: &KubernetesApi,
@@ -123,20 +123,17 @@ impl ResourceWatch {
         let began = api.clock().monotonic();
         let mut got = WatchProgress { version, has_events: false };
         let ended = self.stream_events(api, &mut got, take).await;
-        let lasted = api.clock().monotonic().saturating_sub(began);
-        let WatchProgress { version, has_events: told } = got;
+        let duration = api.clock().monotonic().saturating_sub(began);
+        let WatchProgress { version, has_events: had_events } = got;
         match ended {
-            Ok(()) => WatchOutcome::Ended { version, duration: lasted, had_events: told },
-            Err(error) => WatchOutcome::Failed {
-                error,
-                version: Some(version),
-                duration: lasted,
-                had_events: told,
-            },
+            Ok(()) => WatchOutcome::Ended { version, duration, had_events },
+            Err(error) => {
+                WatchOutcome::Failed { error, version: Some(version), duration, had_events }
+            }
         }
     }
 
-    /// Begins a watch that was refused, to see whether it still is.
+    /// Starts a watch after a refusal, only to see whether it is allowed now.
     async fn retry_refused_watch(&self, api: &KubernetesApi, version: String) -> WatchOutcome {
         match self.start_watch(api, &version).await {
             Ok(_) => WatchOutcome::PermissionRestored,
@@ -147,7 +144,7 @@ impl ResourceWatch {
         }
     }
 
-    /// Begins a watch from a version on.
+    /// Starts a watch from a resource version on.
     async fn start_watch(
         &self,
         api: &KubernetesApi,
@@ -155,7 +152,7 @@ impl ResourceWatch {
     ) -> Result<impl Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + use<>, ApiError> {
         let connection = api.connection_to_watch(&self.resource.plural);
         let objects = self.api_for_resource(connection.client());
-        // Those that began together do not end together.
+        // A random timeout, so that watches that started together do not end together.
         let mut parameters = WatchParams::default().timeout(fastrand::u32(WATCH_SECONDS));
         parameters.label_selector = self.labels.clone();
         parameters.field_selector = self.fields.clone();
@@ -163,7 +160,7 @@ impl ResourceWatch {
         api.call(ApiRetryPolicy::SINGLE_ATTEMPT, self.describe_action("watch"), start).await
     }
 
-    /// Follows one watch to its end.
+    /// Passes on the events of one watch until it ends.
     async fn stream_events(
         &self,
         api: &KubernetesApi,
@@ -173,13 +170,13 @@ impl ResourceWatch {
         let mut events = std::pin::pin!(self.start_watch(api, &got.version).await?);
         loop {
             let Some(event) = api.with_timeout(MAX_SILENCE, events.next()).await else {
-                // The server ends every watch in time: this one's connection is dead.
+                // The server ends every watch sooner than this: the connection is dead.
                 let (action, deadline) = (self.describe_action("watch"), MAX_SILENCE);
                 return Err(ApiError::TimedOut { action, deadline });
             };
             let Some(event) = event else { return Ok(()) };
             let event = event.map_err(|error| self.stream_error(&error))?;
-            let (seen, newer) = match event {
+            let (update, newer) = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     let newer = object.metadata.resource_version.clone();
                     (Some(WatchUpdate::Applied(Box::new(self.with_type_meta(object)))), newer)
@@ -197,11 +194,11 @@ impl ResourceWatch {
             if let Some(newer) = newer.filter(|newer| !newer.is_empty()) {
                 got.version = newer;
             }
-            seen.into_iter().for_each(&mut *take);
+            update.into_iter().for_each(&mut *take);
         }
     }
 
-    /// What broke a watch. A line that is no event reads as a status that says nothing at all.
+    /// Converts an error of the event stream. kube turns a line that is no event into an empty status.
     fn stream_error(&self, error: &kube::Error) -> ApiError {
         match error {
             kube::Error::Api(status) if status.code == 0 => {
@@ -220,9 +217,9 @@ impl ResourceWatch {
         format!("{verb} {} {place}", self.resource.plural)
     }
 
-    /// Loud what is news, else in the detail.
-    fn log_failure(&self, error: &ApiError, is_news: bool, failures: u32) {
-        if is_news {
+    /// Logs a new failure as a warning, a repeated one at debug level.
+    fn log_failure(&self, error: &ApiError, should_warn: bool, failures: u32) {
+        if should_warn {
             tracing::warn!(kind = self.resource.kind, hint = error.hint(), "{error}");
         } else {
             tracing::debug!(kind = self.resource.kind, failures, "{error}");
@@ -241,32 +238,31 @@ impl ResourceWatch {
     }
 }
 
-/// The object with its type. The items of a list do not say what they are, and those of a watch do:
-/// both are the same here.
+/// Sets `apiVersion` and `kind` of the object. The items of a list lack them, those of a watch have them.
 pub fn with_type_meta(resource: &ApiResource, mut object: DynamicObject) -> DynamicObject {
     let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
     object.types = Some(TypeMeta { api_version, kind });
     object
 }
 
-/// How far a watch got.
+/// The progress of one watch.
 struct WatchProgress {
     version: String,
-    /// Whether it told anything.
+    /// Whether any event arrived.
     has_events: bool,
 }
 
-/// How many objects one answer tells at most, as client-go asks.
+/// The page size of lists; client-go uses the same size.
 const PAGE_SIZE: u32 = 500;
-/// Every page is waited for so long.
+/// The policy for each page of a list.
 const LIST_RETRY_POLICY: ApiRetryPolicy =
     ApiRetryPolicy { attempt_timeout: Duration::from_mins(1), attempts: 1 };
-/// How long the server lets a watch live: less than five minutes, as every client asks.
+/// The timeout that the client asks the server to apply to a watch: less than five minutes.
 const WATCH_SECONDS: RangeInclusive<u32> = 240..=290;
-/// How long a watch may be silent: its life, and some time for its end to arrive.
+/// The longest time without an event: the timeout of a watch, and a margin for its end to arrive.
 const MAX_SILENCE: Duration = Duration::from_mins(5);
-const NOT_AN_EVENT: &str = "a line is no event";
-const NO_VERSION: &str = "it has no version to watch from";
+const NOT_AN_EVENT: &str = "a line of the stream is not a watch event";
+const NO_VERSION: &str = "the list has no `resourceVersion` to watch from";
 
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,17 @@
-//! Who read which version of what, when, and which rule allowed it. Never a value.
+//! The audit trail: which pod read which version of which object, when, and which rule allowed it. Never a
+//! value.
 //!
-//! The trail is a file (or standard output) of JSON lines. Each line holds the SHA-256 of the line
-//! before it and of itself, so that a line that was changed, removed or put in is found
-//! ([`verify_chain`]). Whoever can rewrite the whole file can rewrite the chain too: ship the lines,
-//! or at least the newest hash, to another place.
+//! The trail is a file (or standard output) of JSON lines. Each line contains the SHA-256 of the line before
+//! it and of itself, so that [`verify_chain`] detects a changed, removed or inserted line. A user who can
+//! rewrite the whole file can rewrite the chain too: ship the lines, or at least the newest hash, to another
+//! place.
 //!
-//! - A pod's republish that finds the same version again adds nothing: one line for each pod,
-//!   object, version and decision. What is remembered for this is bounded, and what is lost is not
-//!   remembered, so a line may come twice, never too few times.
-//! - A file that was renamed by a rotation is left, and a new one is begun; the chain goes on in it.
-//! - A line that cannot be written waits for the next one, up to [`MAX_PENDING_LINES`]; what is lost
-//!   beyond that is counted in the trail. Reads do not wait for the trail and do not fail with it.
+//! - A republish that reads an unchanged version adds no line: there is one line for each pod, object,
+//!   version and decision. The deduplication remembers a bounded number of events, and no lost ones, so a
+//!   line may appear twice, but no event is missing because of it.
+//! - After log rotation renames the file, the trail opens a new file and continues the chain in it.
+//! - A line that cannot be written stays pending, up to [`MAX_PENDING_LINES`] lines; the trail counts the
+//!   events that are lost beyond that. Reads do not wait for the trail and do not fail with it.
 
 mod chain;
 mod event;
@@ -36,32 +37,32 @@ use output::LineOutput;
 use recent_events::RecentAuditEvents;
 use writer::{AuditWriter, AuditWriterMessage};
 
-/// How many lines wait for a file that cannot be written.
+/// The maximum number of pending lines of a file that cannot be written.
 pub const MAX_PENDING_LINES: usize = 4096;
 
-/// Where the trail goes.
+/// The output of the trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuditSink {
-    /// A file, made with mode 0600, only ever appended to.
+    /// A file, created with mode 0600 and only ever appended to.
     File(PathBuf),
     /// Standard output, for a cluster that collects it.
     Stdout,
 }
 
-/// The trail could not be begun.
+/// The trail could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
     /// The file could not be opened or read.
     #[error("the audit trail {} could not be opened", path.display())]
     Open {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         #[source]
         source: std::io::Error,
     },
-    /// There is no thread for the writer.
+    /// The writer thread could not be started.
     #[error("the audit trail's writer could not be started")]
     Thread(#[source] std::io::Error),
 }
@@ -70,29 +71,29 @@ impl AuditError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Open { .. } => "give a file in a directory that exists and that this may write",
-            Self::Thread(_) => "look at the limits of processes and threads on the node",
+            Self::Open { .. } => "choose a file in an existing directory that the node plugin may write to",
+            Self::Thread(_) => "check the limits of processes and threads on the node",
         }
     }
 }
 
-/// The trail, as those see it who add to it. Cheap to clone.
+/// The audit trail, for adding events. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct AuditTrail(Option<Arc<AuditTrailShared>>);
 
 #[derive(Debug)]
 struct AuditTrailShared {
     clock: SharedClock,
-    /// What is written, or will be.
+    /// The events that are written or pending.
     recent: Arc<Mutex<RecentAuditEvents>>,
     queue: Option<SyncSender<AuditWriterMessage>>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// How many events found the queue full since the last one that did not.
+    /// The number of events dropped since the queue was last not full.
     dropped_events: Mutex<u64>,
 }
 
 impl AuditTrail {
-    /// A trail without lines, which only knows what is new: for whoever says it in another place.
+    /// Creates a trail without output, which only deduplicates events for a caller that logs them.
     pub fn without_output(clock: SharedClock) -> Self {
         Self(Some(Arc::new(AuditTrailShared {
             clock,
@@ -103,15 +104,16 @@ impl AuditTrail {
         })))
     }
 
-    /// A trail that goes nowhere, to which everything is new.
+    /// Creates a disabled trail, which treats every event as new.
     pub const fn disabled() -> Self {
         Self(None)
     }
 
-    /// Begins a trail, or goes on with the one that the file holds.
+    /// Starts a trail, or continues the one in the file.
     ///
     /// # Errors
-    /// If the file cannot be opened: whoever asks for a trail does not want to run without it.
+    /// Returns an error if the file cannot be opened: a node that is configured with a trail must not run
+    /// without it.
     pub fn open(sink: &AuditSink, clock: SharedClock) -> Result<Self, AuditError> {
         let (output, chain) = output::open_output(sink)?;
         Self::with_output(output, chain, clock).map_err(AuditError::Thread)
@@ -139,7 +141,7 @@ impl AuditTrail {
         Ok(trail)
     }
 
-    /// Adds an event, unless the same one was added a while ago. Never waits. Whether it is new.
+    /// Adds an event, unless an equal one was added recently, and returns whether it is new. Never blocks.
     pub fn record(&self, event: AuditEvent) -> bool {
         let Some(shared) = &self.0 else { return true };
         if event.is_never_deduplicated() || shared.recent.lock().insert(&event) {
@@ -149,13 +151,13 @@ impl AuditTrail {
         false
     }
 
-    /// Waits until everything that was recorded so far is written, or has failed to be, and for two
-    /// seconds at most: a disk that hangs keeps no process from its end. Blocks the thread.
+    /// Waits until every recorded event is written or has failed, for at most two seconds, so that a hanging
+    /// disk does not block shutdown. Blocks the thread.
     pub fn flush(&self) {
         if let Some(shared) = &self.0
             && !shared.flush(FLUSH_TIMEOUT)
         {
-            tracing::error!("the audit trail is not written in time; its last lines may be lost");
+            tracing::error!("the audit trail was not written in time; its last lines may be lost");
         }
     }
 }
@@ -173,7 +175,7 @@ impl AuditTrailShared {
             Ok(()) => *overflown = 0,
             Err(TrySendError::Full(lost) | TrySendError::Disconnected(lost)) => {
                 if let AuditWriterMessage::Event { event, .. } = lost {
-                    // It is new again when it comes again.
+                    // The event counts as new at its next occurrence.
                     self.recent.lock().remove(&event);
                 }
                 if *overflown == 0 {
@@ -186,7 +188,7 @@ impl AuditTrailShared {
 }
 
 impl AuditTrailShared {
-    /// Whether the writer has done what it could within `limit`.
+    /// Returns whether the writer has finished within `limit`.
     fn flush(&self, limit: Duration) -> bool {
         let Some(queue) = self.queue.clone() else { return true };
         let (done, wait) = sync_channel(1);
@@ -194,23 +196,23 @@ impl AuditTrailShared {
             Ok(()) => {}
             Err(TrySendError::Full(message)) => {
                 let asking = std::thread::Builder::new().name("audit-flush".to_owned());
-                // A writer that has ended by then takes nothing.
+                // A writer that has ended receives no message.
                 if asking.spawn(move || drop(queue.send(message))).is_err() {
                     return false;
                 }
             }
             Err(TrySendError::Disconnected(_)) => return true,
         }
-        // A writer that ended has nothing more to write.
+        // A writer that has ended has no pending lines.
         !matches!(wait.recv_timeout(limit), Err(RecvTimeoutError::Timeout))
     }
 }
 
-/// How long the last lines are waited for.
+/// The maximum time for writing the last lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Drop for AuditTrailShared {
-    /// Writes what is left, unless the file hangs.
+    /// Writes the pending lines, unless the file hangs.
     fn drop(&mut self) {
         let is_flushed = self.flush(FLUSH_TIMEOUT);
         drop(self.queue.take());

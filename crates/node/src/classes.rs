@@ -1,5 +1,5 @@
-//! Where the node finds each SecretProviderClass: a seam that the Kubernetes API fills in a cluster,
-//! and memory where there is none.
+//! Sources of SecretProviderClasses: the [`ClassSource`] trait, which the Kubernetes API implements in a
+//! cluster, and an in-memory source.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,10 +11,10 @@ use lanyard_vocabulary::OutcomeCode;
 
 use crate::memory_limit::ByteAmount;
 
-/// The source of each SecretProviderClass that a volume names.
+/// A source of SecretProviderClasses.
 #[async_trait]
 pub trait ClassSource: fmt::Debug + Send + Sync {
-    /// The class of this name in this namespace.
+    /// Returns the class of this name in this namespace.
     async fn class(
         &self,
         namespace: &str,
@@ -22,21 +22,21 @@ pub trait ClassSource: fmt::Debug + Send + Sync {
     ) -> Result<Arc<SecretProviderClass>, ClassError>;
 }
 
-/// A class could not be had.
+/// A SecretProviderClass could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClassError {
-    /// There is no class of that name.
-    #[error("there is no SecretProviderClass {namespace}/{name}")]
+    /// The class does not exist.
+    #[error("SecretProviderClass {namespace}/{name} not found")]
     NotFound {
-        /// The namespace that was looked in.
+        /// The namespace of the class.
         namespace: String,
-        /// The name that was looked for.
+        /// The name of the class.
         name: String,
     },
-    /// The class is larger than a node plugin keeps.
+    /// The class exceeds the size limit of the node plugin.
     #[error(
-        "SecretProviderClass {namespace}/{name} takes {} of memory and may take {}: shorten \
+        "SecretProviderClass {namespace}/{name} needs {} of memory, above the limit of {}: shorten \
          `spec.parameters`, `spec.secretObjects` and `metadata.annotations`",
         ByteAmount(*size), ByteAmount(*limit)
     )]
@@ -45,19 +45,19 @@ pub enum ClassError {
         namespace: String,
         /// The name of the class.
         name: String,
-        /// What the class takes in memory, in bytes.
+        /// The size of the class in memory, in bytes.
         size: u64,
-        /// What a class may take, in bytes.
+        /// The limit, in bytes.
         limit: u64,
     },
-    /// The source did not answer.
-    #[error("could not look for SecretProviderClass {namespace}/{name}: {problem}")]
+    /// The source failed or did not answer.
+    #[error("could not read SecretProviderClass {namespace}/{name}: {problem}")]
     Unavailable {
-        /// The namespace that was to be looked in.
+        /// The namespace of the class.
         namespace: String,
-        /// The name that was to be looked for.
+        /// The name of the class.
         name: String,
-        /// What came back.
+        /// The error of the source, as text.
         problem: String,
     },
 }
@@ -68,7 +68,7 @@ impl ClassError {
         self.code().hint()
     }
 
-    /// The stable code.
+    /// The stable outcome code.
     pub const fn code(&self) -> OutcomeCode {
         match self {
             Self::NotFound { .. } => OutcomeCode::SecretProviderClassNotFound,
@@ -78,12 +78,12 @@ impl ClassError {
     }
 }
 
-/// Classes in memory.
+/// A fixed set of classes in memory.
 #[derive(Debug, Clone, Default)]
 pub struct InMemoryClassSource(BTreeMap<(String, String), Arc<SecretProviderClass>>);
 
 impl InMemoryClassSource {
-    /// The classes by their namespace and name.
+    /// Creates a source of these classes, keyed by namespace and name.
     pub fn new(classes: impl IntoIterator<Item = SecretProviderClass>) -> Self {
         let key = |class: &SecretProviderClass| {
             let metadata = &class.metadata;

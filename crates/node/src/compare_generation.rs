@@ -1,4 +1,4 @@
-//! Whether a generation already holds what shall be published.
+//! Compares a generation with the payload to publish.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -7,16 +7,16 @@ use crate::directory::{DirectoryEntryKind, FileAttributes, OpenDirectory, Volume
 use crate::generation::VolumeGeneration;
 use crate::payload::Payload;
 
-/// What a generation lacks of a payload.
+/// The outcome of the comparison.
 #[derive(Debug)]
 pub(crate) enum PayloadComparison {
     /// The same files with the same bytes; some may need other attributes.
     Equal { corrections: Vec<AttributeCorrection> },
-    /// Another set of files, or other bytes.
+    /// Other files, or other bytes.
     Differs,
 }
 
-/// A file whose mode or group is not what it shall be.
+/// A file whose mode or group must be corrected.
 #[derive(Debug)]
 pub(crate) struct AttributeCorrection {
     folder: OpenDirectory,
@@ -30,7 +30,7 @@ impl AttributeCorrection {
     }
 }
 
-/// Compares bytes, modes and groups; files that name no group belong to `group`.
+/// Compares bytes, modes and groups. Files without a group belong to `group`.
 pub(crate) fn compare_generation(
     volume: &OpenDirectory,
     generation: &VolumeGeneration,
@@ -38,14 +38,14 @@ pub(crate) fn compare_generation(
     group: u32,
 ) -> Result<PayloadComparison, VolumeDiskError> {
     let root = volume.open_child(generation.as_str().as_ref())?;
-    let mut held = BTreeMap::new();
-    if !collect_files(&root, "", &mut held)?
-        || !held.keys().eq(payload.files().map(|f| f.path.as_str()))
+    let mut found = BTreeMap::new();
+    if !collect_files(&root, "", &mut found)?
+        || !found.keys().eq(payload.files().map(|f| f.path.as_str()))
     {
         return Ok(PayloadComparison::Differs);
     }
     let mut corrections = Vec::new();
-    for (entry, (folder, name)) in payload.files().zip(held.into_values()) {
+    for (entry, (folder, name)) in payload.files().zip(found.into_values()) {
         if !folder.content_equals(&name, entry.content)? {
             return Ok(PayloadComparison::Differs);
         }
@@ -57,23 +57,24 @@ pub(crate) fn compare_generation(
     Ok(PayloadComparison::Equal { corrections })
 }
 
-/// Collects the files below `folder` by path; false if there is anything that we never write.
+/// Collects the files below `folder` by path. Returns false if it contains an entry that this
+/// driver never writes.
 fn collect_files(
     folder: &OpenDirectory,
     above: &str,
-    held: &mut BTreeMap<String, (OpenDirectory, OsString)>,
+    found: &mut BTreeMap<String, (OpenDirectory, OsString)>,
 ) -> Result<bool, VolumeDiskError> {
-    for (name, occupant) in folder.list()? {
+    for (name, kind) in folder.list()? {
         let Some(text) = OsStr::to_str(&name) else { return Ok(false) };
         let path = format!("{above}{text}");
-        match occupant {
+        match kind {
             DirectoryEntryKind::Symlink(_) => return Ok(false),
             DirectoryEntryKind::File => {
-                held.insert(path, (folder.clone(), name));
+                found.insert(path, (folder.clone(), name));
             }
             DirectoryEntryKind::Directory => {
                 let child = folder.open_child(&name)?;
-                if !collect_files(&child, &format!("{path}/"), held)? {
+                if !collect_files(&child, &format!("{path}/"), found)? {
                     return Ok(false);
                 }
             }

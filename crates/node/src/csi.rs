@@ -1,4 +1,4 @@
-//! The CSI services: thin. A request is parsed, the publisher is called, what came of it is told.
+//! The CSI services. They parse a request, call the publisher, and map the result to a gRPC status.
 
 #[cfg(feature = "sanity")]
 mod controller;

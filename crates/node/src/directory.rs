@@ -1,7 +1,7 @@
-//! One open directory and the system calls on its entries.
+//! An open directory and the system calls on its entries.
 //!
-//! Every name is a single component and no call follows a symbolic link, so that nothing planted
-//! in a volume leads a privileged writer out of it.
+//! Every name is a single component and no call follows a symbolic link, so a link planted in a
+//! volume cannot redirect a privileged writer.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -24,30 +24,30 @@ use crate::volume_step::VolumeStep;
 #[derive(Debug, thiserror::Error)]
 #[error("could not {operation} {}", path.display())]
 pub struct VolumeDiskError {
-    /// What was tried.
+    /// The failed operation.
     pub operation: DiskOperation,
-    /// On what.
+    /// The path of the operation.
     pub path: PathBuf,
-    /// What came back.
+    /// The error of the system call.
     #[source]
     pub source: io::Error,
 }
 
 impl VolumeDiskError {
-    /// What to do next, where there is something to do.
+    /// How to fix the error, if known.
     pub fn hint(&self) -> Option<&'static str> {
         match self.source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
-                "the file system of the volume is full: free space, or let the node give it more",
-            ),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Some("the file system of the volume is full: free space or enlarge it")
+            }
             io::ErrorKind::ReadOnlyFilesystem => Some(
                 "the volume's own directory must be writable; only the pods' mounts of it are \
                  read-only",
             ),
             io::ErrorKind::PermissionDenied if self.operation == DiskOperation::ChangeOwner => {
                 Some(
-                    "giving a file to a group that is not one's own needs CAP_CHOWN: run as root, \
-                 or leave out the group",
+                    "setting a group that the process does not belong to needs CAP_CHOWN: run as root, \
+                 or omit the group",
                 )
             }
             io::ErrorKind::PermissionDenied => {
@@ -57,7 +57,7 @@ impl VolumeDiskError {
         }
     }
 
-    /// Whether the same call may succeed later with nothing changed in the request.
+    /// Whether a retry of the same call may succeed without a change of the request.
     pub fn is_transient(&self) -> bool {
         use io::ErrorKind::{Interrupted, OutOfMemory, QuotaExceeded, ResourceBusy, StorageFull};
         matches!(
@@ -69,33 +69,33 @@ impl VolumeDiskError {
     }
 }
 
-/// What was done to a path.
+/// An operation on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DiskOperation {
-    /// Open it.
+    /// Open a file or directory.
     Open,
-    /// List it.
+    /// List a directory.
     List,
-    /// Read it.
+    /// Read a file, a link or file attributes.
     Read,
-    /// Create it.
+    /// Create a file or directory.
     Create,
-    /// Write into it.
+    /// Write into a file.
     Write,
-    /// Set its permission bits.
+    /// Set the permission bits.
     ChangeMode,
-    /// Set its group.
+    /// Set the group.
     ChangeOwner,
-    /// Make it a symbolic link.
+    /// Create a symbolic link.
     Link,
-    /// Move it into place.
+    /// Rename into place.
     Rename,
-    /// Remove it.
+    /// Remove a file or directory.
     Remove,
-    /// Truncate it.
+    /// Truncate a file.
     Truncate,
-    /// Flush it to stable storage.
+    /// Flush to stable storage.
     Sync,
 }
 
@@ -118,7 +118,7 @@ impl fmt::Display for DiskOperation {
     }
 }
 
-/// An open directory. Clones share it.
+/// An open directory. Clones share the descriptor.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenDirectory {
     file: Arc<File>,
@@ -126,12 +126,12 @@ pub(crate) struct OpenDirectory {
     fail_point: FailPoint,
 }
 
-/// What stands under a name.
+/// The kind of a directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DirectoryEntryKind {
     Symlink(OsString),
     Directory,
-    /// A regular file, or something stranger.
+    /// A regular file, or a special file.
     File,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct FileAttributes {
     pub(crate) gid: u32,
 }
 
-/// What becomes of the content of a file that is removed.
+/// Whether removal truncates the content of files first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RemovedContent {
     Truncated,
@@ -150,13 +150,13 @@ enum RemovedContent {
 }
 
 impl OpenDirectory {
-    pub(crate) fn open(path: &Path, fuse: FailPoint) -> Result<Self, VolumeDiskError> {
+    pub(crate) fn open(path: &Path, fail_point: FailPoint) -> Result<Self, VolumeDiskError> {
         let file = fs::open(path, DIRECTORY_OPEN_FLAGS, Mode::empty())
             .map_err(|errno| disk_error(DiskOperation::Open, path, errno))?;
-        Ok(Self::from_fd(file, path, fuse))
+        Ok(Self::from_fd(file, path, fail_point))
     }
 
-    /// The directory that is open as `file`; `path` is where messages say that it is.
+    /// Wraps an open directory; `path` appears in error messages.
     pub(crate) fn from_fd(file: OwnedFd, path: &Path, fail_point: FailPoint) -> Self {
         Self { file: Arc::new(file.into()), path: path.to_owned(), fail_point }
     }
@@ -165,7 +165,7 @@ impl OpenDirectory {
         self.fail_point.clone()
     }
 
-    /// Stands right before a step of the publisher.
+    /// Marks the point right before a step of the publisher.
     pub(crate) fn reach_step(&self, step: VolumeStep) {
         self.fail_point.reach_step(step);
     }
@@ -174,14 +174,14 @@ impl OpenDirectory {
         &self.path
     }
 
-    /// The device that the directory is on, as the mount table writes it.
+    /// The device of the directory, in the format of the mount table.
     pub(crate) fn device(&self) -> Result<String, VolumeDiskError> {
         let stat = fs::fstat(&*self.file)
             .map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
         Ok(format!("{}:{}", fs::major(stat.st_dev), fs::minor(stat.st_dev)))
     }
 
-    /// What the file system of the directory holds.
+    /// The usage of the directory's file system.
     pub(crate) fn usage(&self) -> Result<TmpfsUsage, VolumeDiskError> {
         let stat = fs::fstatvfs(&*self.file)
             .map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
@@ -195,18 +195,19 @@ impl OpenDirectory {
         Ok(Self { file: Arc::new(file.into()), path, fail_point: self.fail_point.clone() })
     }
 
-    /// The directory `name`, unless something is mounted on it: what is removed is ours alone.
+    /// Opens the directory `name` unless something is mounted on it, so that removal never crosses
+    /// mounts.
     fn open_child_same_mount(&self, name: &OsStr) -> Result<Self, VolumeDiskError> {
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
         match fs::openat2(&*self.file, name, DIRECTORY_OPEN_FLAGS, Mode::empty(), within) {
             Ok(file) => Ok(Self::from_fd(file, &self.path.join(name), self.fail_point.clone())),
-            // Linux before 5.6: for plain volumes; the node plugin needs 5.8 anyway.
+            // Linux before 5.6, which only plain volumes support: the node plugin needs 5.8.
             Err(Errno::NOSYS) => self.open_child(name),
             Err(errno) => Err(self.error_at(DiskOperation::Open, name, errno)),
         }
     }
 
-    /// The directory under `name`, if there is one that can be opened as such.
+    /// Opens the directory `name`; `None` if no directory has this name.
     pub(crate) fn find_child(&self, name: &OsStr) -> Result<Option<Self>, VolumeDiskError> {
         match self.open_child(name) {
             Ok(child) => Ok(Some(child)),
@@ -215,7 +216,7 @@ impl OpenDirectory {
         }
     }
 
-    /// The names in the directory and what stands under them, in no order.
+    /// Lists the entries of the directory in no particular order.
     pub(crate) fn list(&self) -> Result<Vec<(OsString, DirectoryEntryKind)>, VolumeDiskError> {
         let failed = |errno| disk_error(DiskOperation::List, &self.path, errno);
         let mut entries = Vec::new();
@@ -225,8 +226,8 @@ impl OpenDirectory {
             if name == "." || name == ".." {
                 continue;
             }
-            if let Some(occupant) = self.entry_kind(name, entry.file_type())? {
-                entries.push((name.to_owned(), occupant));
+            if let Some(kind) = self.entry_kind(name, entry.file_type())? {
+                entries.push((name.to_owned(), kind));
             }
         }
         Ok(entries)
@@ -235,16 +236,16 @@ impl OpenDirectory {
     fn entry_kind(
         &self,
         name: &OsStr,
-        told: FileType,
+        listed_type: FileType,
     ) -> Result<Option<DirectoryEntryKind>, VolumeDiskError> {
-        // Some file systems do not tell the type while listing.
-        let kind = match told {
+        // Some file systems do not report the type while listing.
+        let kind = match listed_type {
             FileType::Unknown => match fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode),
                 Err(Errno::NOENT) => return Ok(None),
                 Err(errno) => return Err(self.error_at(DiskOperation::List, name, errno)),
             },
-            told => told,
+            listed_type => listed_type,
         };
         Ok(match kind {
             FileType::Symlink => self.read_link(name)?.map(DirectoryEntryKind::Symlink),
@@ -253,7 +254,7 @@ impl OpenDirectory {
         })
     }
 
-    /// The target of the link `name`; nothing where no link stands under the name.
+    /// The target of the link `name`; `None` if no link has this name.
     pub(crate) fn read_link(&self, name: &OsStr) -> Result<Option<OsString>, VolumeDiskError> {
         match fs::readlinkat(&*self.file, name, Vec::new()) {
             Ok(target) => Ok(Some(OsString::from_vec(target.into_bytes()))),
@@ -274,7 +275,7 @@ impl OpenDirectory {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
-    /// Whether the file `name` holds exactly `content`. What is read is wiped.
+    /// Whether the file `name` contains exactly `content`. The read buffer is wiped.
     pub(crate) fn content_equals(
         &self,
         name: &OsStr,
@@ -283,7 +284,7 @@ impl OpenDirectory {
         let mut file =
             match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE_OPEN_FLAGS, Mode::empty()) {
                 Ok(file) => File::from(file),
-                // A file that its own owner may not read can only be written anew.
+                // The owner may not read this file, so it must be written again.
                 Err(Errno::ACCESS) => return Ok(false),
                 Err(errno) => return Err(self.error_at(DiskOperation::Open, name, errno)),
             };
@@ -304,11 +305,11 @@ impl OpenDirectory {
         }
     }
 
-    /// What the file `name` holds, if there is one and it is not longer than `longest` bytes.
+    /// Reads the file `name`; `None` if it does not exist or exceeds `max_bytes` bytes.
     pub(crate) fn load_file(
         &self,
         name: &OsStr,
-        longest: u64,
+        max_bytes: u64,
     ) -> Result<Option<Vec<u8>>, VolumeDiskError> {
         let file =
             match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE_OPEN_FLAGS, Mode::empty()) {
@@ -318,31 +319,31 @@ impl OpenDirectory {
             };
         let failed = |source| self.error_at(DiskOperation::Read, name, source);
         let metadata = file.metadata().map_err(failed)?;
-        if !metadata.is_file() || metadata.len() > longest {
+        if !metadata.is_file() || metadata.len() > max_bytes {
             return Ok(None);
         }
-        // As long as it is, so that nothing of it is left behind in a smaller buffer.
+        // Allocate the full length at once: a growing buffer would leave copies of secrets behind.
         let length = usize::try_from(metadata.len()).unwrap_or(0);
         let mut content = Vec::with_capacity(length.saturating_add(1));
-        file.take(longest).read_to_end(&mut content).map_err(failed)?;
+        file.take(max_bytes).read_to_end(&mut content).map_err(failed)?;
         Ok(Some(content))
     }
 
-    /// Gives the directory itself these attributes, if it has others.
+    /// Sets the attributes of the directory itself if they differ.
     pub(crate) fn ensure_attributes(
         &self,
         attributes: FileAttributes,
     ) -> Result<(), VolumeDiskError> {
         let stat = fs::fstat(&*self.file)
             .map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
-        let found = FileAttributes { mode: stat.st_mode & PERMISSION_BITS, gid: stat.st_gid };
-        if found == attributes {
+        let current = FileAttributes { mode: stat.st_mode & PERMISSION_BITS, gid: stat.st_gid };
+        if current == attributes {
             return Ok(());
         }
         self.apply_attributes(&self.file, OsStr::new(""), attributes)
     }
 
-    /// Creates the directory `name`, readable by all whatever the umask is.
+    /// Creates the directory `name`, readable by all regardless of the umask.
     pub(crate) fn create_child(&self, name: &OsStr) -> Result<Self, VolumeDiskError> {
         self.check_fail_point(DiskOperation::Create, name)?;
         fs::mkdirat(&*self.file, name, Mode::from_raw_mode(DIRECTORY_MODE))
@@ -354,7 +355,7 @@ impl OpenDirectory {
         Ok(child)
     }
 
-    /// Creates the file `name`, whole and flushed.
+    /// Creates the file `name` with its full content and flushes it.
     pub(crate) fn create_file(
         &self,
         name: &OsStr,
@@ -374,7 +375,7 @@ impl OpenDirectory {
         file.sync_all().map_err(|error| self.error_at(DiskOperation::Sync, name, error))
     }
 
-    /// Gives the file `name` other permission bits or another group.
+    /// Sets mode and group of the file `name`.
     pub(crate) fn change_attributes(
         &self,
         name: &OsStr,
@@ -384,7 +385,7 @@ impl OpenDirectory {
         self.apply_attributes(&file, name, attributes)
     }
 
-    /// Sets the group, then the mode: a change of owner clears the set-id bits.
+    /// Sets the group, then the mode, because a change of owner clears the set-id bits.
     fn apply_attributes(
         &self,
         file: &File,
@@ -402,8 +403,8 @@ impl OpenDirectory {
             .map_err(|errno| self.error_at(DiskOperation::ChangeMode, name, errno))
     }
 
-    /// Writes into the file `name` without changing it, so that whoever watches it is told of a
-    /// write: the first byte over itself, or the length zero over the length zero.
+    /// Writes into the file `name` without changing it, to trigger its file watches: it rewrites
+    /// the first byte, or truncates an empty file to length zero.
     pub(crate) fn touch_file(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
         let file = self.open_with_owner_access(name, OFlags::RDWR)?;
         let mut first = Zeroizing::new([0; 1]);
@@ -419,15 +420,15 @@ impl OpenDirectory {
         }
     }
 
-    /// Empties the file `name`; the inode and whatever watches it live on.
+    /// Truncates the file `name`; the inode and its watches stay.
     pub(crate) fn truncate_file(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
         let file = self.open_with_owner_access(name, OFlags::RDWR)?;
         self.check_fail_point(DiskOperation::Truncate, name)?;
         fs::ftruncate(&file, 0).map_err(|errno| self.error_at(DiskOperation::Truncate, name, errno))
     }
 
-    /// Opens the file `name` though its mode may not let its own owner: who is not root needs the
-    /// bits, and is given them. Readers keep theirs.
+    /// Opens the file `name` even if its mode denies its owner access: a process that is not root
+    /// first adds the owner's permission bits. The bits of readers stay.
     fn open_with_owner_access(&self, name: &OsStr, flags: OFlags) -> Result<File, VolumeDiskError> {
         let open = || fs::openat(&*self.file, name, flags | SAFE_OPEN_FLAGS, Mode::empty());
         let opened = match open() {
@@ -453,14 +454,14 @@ impl OpenDirectory {
             .map_err(|errno| self.error_at(DiskOperation::Link, name, errno))
     }
 
-    /// Moves `from` over `to` in one step; a link or file under `to` is gone.
+    /// Renames `from` to `to` atomically, replacing a link or file.
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), VolumeDiskError> {
         self.check_fail_point(DiskOperation::Rename, to)?;
         fs::renameat(&*self.file, from, &*self.file, to)
             .map_err(|errno| self.error_at(DiskOperation::Rename, to, errno))
     }
 
-    /// Swaps what stands under two names in one step.
+    /// Exchanges two entries atomically.
     pub(crate) fn exchange_entries(
         &self,
         one: &OsStr,
@@ -471,13 +472,14 @@ impl OpenDirectory {
             .map_err(|errno| self.error_at(DiskOperation::Rename, other, errno))
     }
 
-    /// Removes whatever stands under `name`, if anything does. Content is truncated first, so
-    /// that no open file or deleted inode keeps it.
+    /// Removes the entry `name`, if it exists. Files are truncated first, so that no open file or
+    /// deleted inode keeps their content.
     pub(crate) fn remove(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
         self.remove_recursively(name, RemovedContent::Truncated)
     }
 
-    /// Removes whatever stands under `name`, if anything does. Who has a file of it open reads on.
+    /// Removes the entry `name`, if it exists. Processes that have its files open can still read
+    /// them.
     pub(crate) fn remove_keeping_content(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
         self.remove_recursively(name, RemovedContent::LeftIntact)
     }
@@ -518,7 +520,7 @@ impl OpenDirectory {
         fs::fsync(&*self.file).map_err(|errno| disk_error(DiskOperation::Sync, &self.path, errno))
     }
 
-    /// Stands before every call that changes something: the place where a test may crash.
+    /// Marks a call that changes something, at which a test may inject a failure.
     fn check_fail_point(
         &self,
         operation: DiskOperation,
@@ -551,8 +553,8 @@ fn is_not_found(error: &io::Error) -> bool {
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Removes the directory at `path` unless something is in it; one that is gone is fine. For a path
-/// that its owner chose: on one below the kubelet's directory somebody may have planted a link.
+/// Removes the directory at `path` unless it has entries. A missing directory is not an error. Use
+/// it only for paths that their owner chose: below the kubelet's directory a link may be planted.
 pub(crate) fn remove_if_empty(path: &Path) -> Result<(), VolumeDiskError> {
     match fs::unlinkat(fs::CWD, path, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => Ok(()),

@@ -1,4 +1,4 @@
-//! What can go wrong with a volume.
+//! Errors of volume operations.
 
 use std::path::PathBuf;
 
@@ -9,25 +9,25 @@ use crate::payload::PayloadProblem;
 
 /// A volume could not be published, scrubbed or unpublished.
 ///
-/// Before the swap a failure leaves the volume as it was; after it, readers have the new files
-/// and the next publish finishes what is left.
+/// A failure before the symlink swap leaves the volume unchanged. After the swap, readers see the new files
+/// and the next publish completes the remaining steps.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// The list of files cannot be the content of a volume.
-    #[error("the files for {} are refused: {}", dir.display(), join_problems(problems))]
+    /// The list of files is not valid volume content.
+    #[error("invalid files for {}: {}", dir.display(), join_problems(problems))]
     InvalidPayload {
-        /// The volume.
+        /// The directory of the volume.
         dir: PathBuf,
-        /// Everything that is wrong with the list.
+        /// Every problem of the list.
         problems: Vec<PayloadProblem>,
     },
-    /// All volumes together would hold more memory than they may. Nothing was written.
-    #[error("there is no room for the content of {}", dir.display())]
+    /// Publishing would exceed the memory limit of all volumes together. Nothing was written.
+    #[error("not enough memory for the content of {}", dir.display())]
     MemoryLimitExceeded {
-        /// The volume.
+        /// The directory of the volume.
         dir: PathBuf,
-        /// What it needs, and what there is.
+        /// The requested and the available memory.
         #[source]
         source: MemoryLimitError,
     },
@@ -40,7 +40,7 @@ pub enum PublishError {
 }
 
 impl PublishError {
-    /// What to do next, where there is something to do.
+    /// Suggests what to do next, if there is anything to do.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::InvalidPayload { .. } => Some(
@@ -53,7 +53,7 @@ impl PublishError {
         }
     }
 
-    /// Whether the same call may succeed later with nothing changed in the request.
+    /// Returns whether the same call may succeed later without a change of the request.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::InvalidPayload { .. } => false,

@@ -1,14 +1,14 @@
-//! Where a process may be made to crash, so that it can be seen what the next one finds.
+//! Injects failures and crashes into volume operations.
 //!
-//! Unit tests count the calls that change the disk and let one fail, as after a crash. The crash
-//! matrix names a [`VolumeStep`] and lets a real process kill itself there (feature `crash-points`).
+//! Unit tests let a chosen call that changes the disk fail, as after a crash. The crash matrix
+//! names a [`VolumeStep`] at which a real process kills itself (feature `crash-points`).
 
 use std::io;
 
 use crate::volume_step::VolumeStep;
 
-/// Burns down with every changing call; once spent, each further call fails, as after a crash
-/// (whatever would clean up fails too). Outside tests it has no length and never ends.
+/// Counts the calls that change the disk and fails every call after the allowed number, as after a
+/// crash (so clean-up fails too). Outside tests it never fails.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FailPoint {
     #[cfg(test)]
@@ -20,26 +20,26 @@ pub(crate) struct FailPoint {
 }
 
 impl FailPoint {
-    /// A fuse that lets `calls` changing calls pass.
+    /// Lets `calls` calls pass and fails all later ones.
     #[cfg(test)]
     pub(crate) fn failing_after(calls: usize) -> Self {
         Self { remaining_calls: Some(std::sync::Arc::new(calls.into())), ..Self::default() }
     }
 
-    /// A fuse that lets `calls` changing calls pass, fails one, and lets all others pass.
+    /// Lets `calls` calls pass, fails one, and lets all later ones pass.
     #[cfg(test)]
     pub(crate) fn failing_once_after(calls: usize) -> Self {
         Self { fails_once: true, ..Self::failing_after(calls) }
     }
 
-    /// A fuse that kills the process at a step.
+    /// Kills the process at a step.
     #[cfg(feature = "crash-points")]
     #[cfg_attr(not(test), expect(clippy::needless_update, reason = "tests have more fields"))]
     pub(crate) fn crashing_at(crash_point: Option<CrashPoint>) -> Self {
         Self { crash_point, ..Self::default() }
     }
 
-    /// Whether the fuse has ended.
+    /// Whether no more calls pass.
     #[cfg(test)]
     pub(crate) fn is_exhausted(&self) -> bool {
         use std::sync::atomic::Ordering::SeqCst;
@@ -66,7 +66,7 @@ impl FailPoint {
         )
     }
 
-    /// Stands right before a step.
+    /// Marks the point right before a step.
     #[cfg(feature = "crash-points")]
     pub(crate) fn reach_step(&self, step: VolumeStep) {
         if let Some(crash) = &self.crash_point {
@@ -74,7 +74,7 @@ impl FailPoint {
         }
     }
 
-    /// Stands right before a step.
+    /// Marks the point right before a step.
     #[cfg(not(feature = "crash-points"))]
     #[expect(clippy::unused_self, reason = "only a build for the crash matrix crashes")]
     pub(crate) const fn reach_step(&self, _step: VolumeStep) {}
@@ -93,8 +93,8 @@ mod point {
 
     use super::VolumeStep;
 
-    /// Where the process shall kill itself: the name of a step, or `step#2` for the second time
-    /// that it is reached.
+    /// The step at which the process kills itself: the name of a step, or `step#2` for the second
+    /// time that it is reached.
     #[derive(Debug, Clone)]
     pub struct CrashPoint {
         step: VolumeStep,
@@ -106,7 +106,7 @@ mod point {
             if step != self.step || self.remaining_hits.fetch_sub(1, Ordering::SeqCst) != 1 {
                 return;
             }
-            tracing::warn!(%step, "the process kills itself, as it was told to");
+            tracing::warn!(%step, "killing this process at the configured crash point");
             if kill_process(getpid(), Signal::KILL).is_ok() {
                 loop {
                     std::thread::park();
@@ -119,22 +119,22 @@ mod point {
         type Err = ParseCrashPointError;
 
         fn from_str(text: &str) -> Result<Self, Self::Err> {
-            let refused = || ParseCrashPointError { text: text.to_owned() };
+            let invalid = || ParseCrashPointError { text: text.to_owned() };
             let (name, time) = text.split_once('#').unwrap_or((text, "1"));
             let step = VolumeStep::ALL.iter().copied().find(|step| step.name() == name);
-            let time = time.parse().ok().filter(|time| *time > 0).ok_or_else(refused)?;
+            let time = time.parse().ok().filter(|time| *time > 0).ok_or_else(invalid)?;
             Ok(Self {
-                step: step.ok_or_else(refused)?,
+                step: step.ok_or_else(invalid)?,
                 remaining_hits: Arc::new(AtomicUsize::new(time)),
             })
         }
     }
 
-    /// A text names no step.
+    /// The error for text that does not name a crash point.
     #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-    #[error("{text:?} is not the name of a step, with `#` and a number at most")]
+    #[error("{text:?} is not the name of a step, optionally followed by `#` and a number")]
     pub struct ParseCrashPointError {
-        /// The text as it came.
+        /// The rejected text.
         pub text: String,
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The path of a file inside a volume: relative, lexically clean and never above the volume.
+/// The path of a file inside a volume: relative, normalized and never above the volume.
 ///
-/// The rules are those of the kubelet's atomic writer, so that a volume written by either can be
-/// taken over by the other.
+/// The rules are those of the kubelet's atomic writer, so that each writer can adopt the volumes of
+/// the other.
 ///
 /// ```
 /// use lanyard_node::FilePath;
@@ -28,7 +28,7 @@ impl FilePath {
         self.0.split('/')
     }
 
-    /// The first component: what a reader sees in the volume.
+    /// The first component, which is the name that readers see in the volume.
     pub fn top_level_name(&self) -> &str {
         self.0.split_once('/').map_or(self.as_str(), |(top, _)| top)
     }
@@ -56,17 +56,17 @@ impl fmt::Display for FilePath {
     }
 }
 
-/// A text is not the path of a file inside a volume.
+/// The error for text that is not a valid file path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("file path {path:?} is refused: {problem}")]
+#[error("file path {path:?} is invalid: {problem}")]
 pub struct ParseFilePathError {
-    /// The text as it came.
+    /// The rejected text.
     pub path: String,
-    /// The rule that it breaks.
+    /// The rule that it violates.
     pub problem: FilePathProblem,
 }
 
-/// The rule that a file path breaks.
+/// A rule that a file path violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilePathProblem {
@@ -79,20 +79,20 @@ pub enum FilePathProblem {
     /// The path begins with `/`.
     #[error("it is absolute")]
     Absolute,
-    /// The path holds a NUL byte, which no file name can.
-    #[error("it holds a NUL byte")]
+    /// The path contains a NUL byte, which no file name can.
+    #[error("it contains a NUL byte")]
     Nul,
     /// A component is `..`.
-    #[error("it goes up with `..`")]
+    #[error("it contains the component `..`")]
     ParentComponent,
-    /// The first component begins with `..`: those names belong to the layout of the volume.
-    #[error("it begins with `..`, which is kept for the layout of the volume")]
+    /// The first component begins with `..`, which is reserved for the layout of the volume.
+    #[error("it begins with `..`, which is reserved for the layout of the volume")]
     Reserved,
     /// A component is longer than [`MAX_COMPONENT`] bytes.
     #[error("a component is longer than {MAX_COMPONENT} bytes")]
     ComponentTooLong,
-    /// A component is empty or `.`, so that the same file has a shorter spelling.
-    #[error("it is not in its shortest form (`.`, `//` or a trailing `/`)")]
+    /// A component is empty or `.`, so that the path has a shorter spelling.
+    #[error("it is not normalized (`.`, `//` or a trailing `/`)")]
     NotNormalized,
 }
 

@@ -1,4 +1,4 @@
-//! The names of generations, and what they tell.
+//! The names of generations and their classification.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,9 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 
 /// The name of one generation of a volume's files: `..YYYY_MM_DD_hh_mm_ss.<suffix>`, in UTC.
 ///
-/// The layout is the kubelet's. Where the kubelet draws a random suffix, ours counts: names order
-/// generations after a restart, and though the clock went back. A suffix that is no number, which
-/// another writer may have left, counts as zero.
+/// The layout is the kubelet's. The kubelet uses a random suffix; this driver counts, so that names
+/// order generations even after a restart or a clock that went back. A suffix of another writer
+/// that is not a number counts as zero.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct VolumeGeneration {
     number: u64,
@@ -21,23 +21,23 @@ pub struct VolumeGeneration {
 }
 
 impl VolumeGeneration {
-    /// The generation that was written at `written` as number `number`.
+    /// The generation `number`, written at `written`.
     pub fn new(number: u64, written: Timestamp) -> Self {
         let stamp = written.to_zoned(TimeZone::UTC).strftime(STAMP_FORMAT);
         Self { number, written_at: floor_to_second(written), name: format!("..{stamp}.{number}") }
     }
 
-    /// The count of the generation: newer ones have greater numbers.
+    /// The sequence number; newer generations have greater numbers.
     pub const fn number(&self) -> u64 {
         self.number
     }
 
-    /// When the generation was written, to the second.
+    /// When the generation was written, in whole seconds.
     pub const fn written_at(&self) -> Timestamp {
         self.written_at
     }
 
-    /// The name of the directory.
+    /// The name of the generation's directory.
     pub fn as_str(&self) -> &str {
         &self.name
     }
@@ -47,14 +47,14 @@ impl FromStr for VolumeGeneration {
     type Err = ParseGenerationError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refused = || ParseGenerationError { name: text.to_owned() };
+        let invalid = || ParseGenerationError { name: text.to_owned() };
         let (stamp, suffix) = text
             .strip_prefix("..")
             .and_then(|rest| rest.split_once('.'))
             .filter(|(_, suffix)| !suffix.is_empty() && !suffix.contains(['/', '\0']))
-            .ok_or_else(refused)?;
-        let civil = DateTime::strptime(STAMP_FORMAT, stamp).map_err(|_malformed| refused())?;
-        let written = civil.to_zoned(TimeZone::UTC).map_err(|_out_of_range| refused())?.timestamp();
+            .ok_or_else(invalid)?;
+        let civil = DateTime::strptime(STAMP_FORMAT, stamp).map_err(|_malformed| invalid())?;
+        let written = civil.to_zoned(TimeZone::UTC).map_err(|_out_of_range| invalid())?.timestamp();
         let number = suffix.parse().unwrap_or(0);
         Ok(Self { number, written_at: written, name: text.to_owned() })
     }
@@ -78,32 +78,33 @@ impl fmt::Display for VolumeGeneration {
     }
 }
 
-/// A name is not that of a generation.
+/// The error for a name that is not of a generation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not of the form `..YYYY_MM_DD_hh_mm_ss.<suffix>`")]
 pub struct ParseGenerationError {
-    /// The name as it came.
+    /// The rejected name.
     pub name: String,
 }
 
 /// How long a retired generation keeps its content, for readers that opened it before the swap.
 pub const SCRUB_GRACE: SignedDuration = SignedDuration::from_secs(60);
 
-/// The generations of a volume, told apart by what may be done with them.
+/// The generations of a volume, by their state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VolumeGenerations {
-    /// The one that `..data` names.
+    /// The target of `..data`.
     pub(crate) current: Option<VolumeGeneration>,
-    /// Those that were current once, oldest first: somebody may watch their files.
+    /// Generations that were current before, oldest first. Their files may be watched.
     pub(crate) retired: Vec<VolumeGeneration>,
-    /// Those that a crash left before they became current: nobody has seen them.
+    /// Generations that a crash left before they became current. No reader has seen them.
     pub(crate) abandoned: Vec<VolumeGeneration>,
 }
 
 impl VolumeGenerations {
-    /// Tells the generations apart. Our numbers grow and only the newest ever becomes current, so
-    /// whatever is newer than the current one was never seen. Where another writer had the volume
-    /// in between, its numbers are drawn: what is older by its stamp was seen, whatever its number.
+    /// Classifies generations. Numbers of this driver increase and only the newest generation ever
+    /// becomes current, so a generation newer than the current one was never visible. Other writers
+    /// use random numbers, so a generation with an older timestamp counts as retired, whatever its
+    /// number.
     pub(crate) fn classify(
         mut all: Vec<VolumeGeneration>,
         current: Option<VolumeGeneration>,
@@ -118,18 +119,18 @@ impl VolumeGenerations {
         Self { current: Some(current), retired, abandoned }
     }
 
-    /// The generation to write next.
+    /// The name of the next generation.
     pub(crate) fn next_generation(&self, now: Timestamp) -> VolumeGeneration {
         let all = self.retired.iter().chain(&self.abandoned).chain(&self.current);
         let newest = all.map(VolumeGeneration::number).max().unwrap_or(0);
         VolumeGeneration::new(newest.saturating_add(1), now)
     }
 
-    /// When each retired generation may be scrubbed: a grace after its successor was written,
-    /// counted from the end of the second that the name tells.
+    /// When each retired generation may be scrubbed: [`SCRUB_GRACE`] after its successor was
+    /// written, counted from the end of the second in the successor's name.
     ///
-    /// The successor is the next by number, unless a clock went back; or the next by its stamp,
-    /// unless another writer drew the numbers. The later of both is never too early.
+    /// The successor is the next by number, unless a clock went back; or the next by timestamp,
+    /// unless another writer used random numbers. The later of both is never too early.
     pub(crate) fn scrub_times(&self) -> impl Iterator<Item = (&VolumeGeneration, Timestamp)> {
         let grace = SCRUB_GRACE.saturating_add(SignedDuration::from_secs(1));
         let current = self.current.as_ref();
@@ -198,36 +199,41 @@ mod tests {
     fn generation_newer_than_current_is_abandoned() {
         let [first, second, third, fourth] = [1, 2, 3, 4].map(|n| VolumeGeneration::new(n, at(0)));
         let all = vec![fourth.clone(), second.clone(), first.clone(), third.clone()];
-        let told = VolumeGenerations::classify(all, Some(third.clone()));
-        assert_eq!(told.current, Some(third));
-        assert_eq!(told.retired, [first, second]);
-        assert_eq!(told.abandoned, [fourth]);
-        assert_eq!(told.next_generation(at(0)).number(), 5);
+        let generations = VolumeGenerations::classify(all, Some(third.clone()));
+        assert_eq!(generations.current, Some(third));
+        assert_eq!(generations.retired, [first, second]);
+        assert_eq!(generations.abandoned, [fourth]);
+        assert_eq!(generations.next_generation(at(0)).number(), 5);
     }
 
     #[test]
     fn a_retired_generation_is_scrubbed_a_grace_after_its_successor_was_written() {
         let all =
             [(1, 100), (2, 200), (3, 300)].map(|(n, second)| VolumeGeneration::new(n, at(second)));
-        let told = VolumeGenerations::classify(all.to_vec(), Some(all[2].clone()));
-        let times: Vec<_> = told.scrub_times().map(|(g, time)| (g.number(), time)).collect();
+        let generations = VolumeGenerations::classify(all.to_vec(), Some(all[2].clone()));
+        let times: Vec<_> = generations.scrub_times().map(|(g, time)| (g.number(), time)).collect();
         assert_eq!(times, [(1, at(261)), (2, at(361))]);
     }
 
     #[test]
     fn generation_of_another_writer_is_neither_removed_nor_scrubbed_early() {
-        // Ours, then another driver's whose suffix is drawn, then ours again.
+        // A generation of this driver, then one of another driver with a random suffix, then this
+        // driver's again.
         let ours = [(7, 100), (8, 200)].map(|(n, second)| VolumeGeneration::new(n, at(second)));
         let theirs: VolumeGeneration = "..1970_01_01_00_05_00.3".parse().unwrap();
         let all = ours.iter().cloned().chain([theirs.clone()]).collect();
-        let told = VolumeGenerations::classify(all, Some(theirs.clone()));
-        assert_eq!((told.retired.as_slice(), told.abandoned.len()), (ours.as_slice(), 0));
-        let again = told.next_generation(at(400));
-        assert_eq!(again.number(), 9);
+        let generations = VolumeGenerations::classify(all, Some(theirs.clone()));
+        assert_eq!(
+            (generations.retired.as_slice(), generations.abandoned.len()),
+            (ours.as_slice(), 0)
+        );
+        let next = generations.next_generation(at(400));
+        assert_eq!(next.number(), 9);
 
-        let all = ours.into_iter().chain([theirs, again.clone()]).collect();
-        let told = VolumeGenerations::classify(all, Some(again));
-        let mut times: Vec<_> = told.scrub_times().map(|(g, time)| (g.number(), time)).collect();
+        let all = ours.into_iter().chain([theirs, next.clone()]).collect();
+        let generations = VolumeGenerations::classify(all, Some(next));
+        let mut times: Vec<_> =
+            generations.scrub_times().map(|(g, time)| (g.number(), time)).collect();
         times.sort();
         assert_eq!(times, [(3, at(461)), (7, at(261)), (8, at(461))]);
     }
@@ -236,9 +242,9 @@ mod tests {
     fn a_clock_that_went_back_scrubs_nothing_early() {
         let all = [(1, 1_000), (2, 900), (3, 1_030), (4, 1_060)];
         let all = all.map(|(n, second)| VolumeGeneration::new(n, at(second)));
-        let told = VolumeGenerations::classify(all.to_vec(), Some(all[3].clone()));
-        // Each was current until the next by number was written.
-        for (generation, time) in told.scrub_times() {
+        let generations = VolumeGenerations::classify(all.to_vec(), Some(all[3].clone()));
+        // Each generation was current until the next by number was written.
+        for (generation, time) in generations.scrub_times() {
             let next = all.iter().find(|it| it.number() == generation.number() + 1).unwrap();
             assert!(time >= next.written_at().saturating_add(SCRUB_GRACE).unwrap(), "{generation}");
         }

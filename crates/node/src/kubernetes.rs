@@ -1,7 +1,7 @@
-//! The node's side of the Kubernetes API: where classes come from and where reports go.
+//! The node's access to the Kubernetes API: the source of SecretProviderClasses and the target of reports.
 //!
-//! Nothing here is polled that can be watched, nothing is watched that nobody asked for, and
-//! nothing is written that is already there.
+//! The node watches instead of polling where it can, watches only namespaces in use, and skips writes that
+//! would change nothing.
 
 mod api;
 mod classes;
@@ -16,5 +16,5 @@ pub use events::PodEventQueue;
 pub(crate) use names::node_label_value;
 pub use reporter::{KubeReporter, KubeReporterSettings};
 
-/// The field manager of what this program applies.
+/// The field manager of the objects that the node applies.
 pub(crate) const FIELD_MANAGER: &str = "lanyard-node";

@@ -1,18 +1,20 @@
-//! Mounting secrets into pods.
+//! Publishes secrets into pods as Kubernetes volumes.
 //!
-//! A [`AtomicVolume`] is a directory whose files change all at once, in the layout of the kubelet's
-//! atomic writer, with retired generations that keep waking whoever watches them; a [`TmpfsMount`] is
-//! the bounded memory file system that it lies on. A [`Publisher`] makes the volumes that the
-//! kubelet orders, keeps them fresh, and takes them away again; the [`NodePluginServer`] is the process
-//! around it, and the seams of both are [`ClassSource`], [`Provider`] and [`Reporter`].
+//! An [`AtomicVolume`] is a directory whose files change all at once. It uses the layout of the
+//! kubelet's atomic writer and keeps retired generations, so that file watches on old files still
+//! fire. A [`TmpfsMount`] is the size-limited tmpfs that holds the volume. A [`Publisher`]
+//! publishes the volumes that the kubelet requests, rotates their content and unpublishes them. The
+//! [`NodePluginServer`] is the CSI node plugin around it. [`ClassSource`], [`Provider`] and
+//! [`Reporter`] are the traits through which both reach classes, secret stores and the Kubernetes
+//! API.
 //!
 //! ```
 //! use lanyard_clock::SystemClock;
-//! use lanyard_node::{FileEntry, Volume};
+//! use lanyard_node::{AtomicVolume, FileEntry};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let dir = tempfile::tempdir()?;
-//! let mut volume = Volume::open(dir.path(), SystemClock::shared())?;
+//! let mut volume = AtomicVolume::open(dir.path(), SystemClock::shared())?;
 //! let published = volume.publish(&[FileEntry::new("token".parse()?, b"first", 0o644)])?;
 //! assert_eq!(published.generation.number(), 1);
 //! assert_eq!(std::fs::read(dir.path().join("token"))?, b"first");

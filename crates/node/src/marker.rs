@@ -1,9 +1,9 @@
-//! The note of the publisher beside the files of a volume: `..lanyard/marker`.
+//! The marker of a volume: `..lanyard/marker`.
 //!
-//! It certifies one generation: that it was written whole, for whom, and what it holds. A volume
-//! whose `..data` shows another generation was left in the middle of something. It also lets a new
-//! process go on where the last one ended. It holds neither tokens nor secrets, and pods that do not
-//! run as root cannot read it.
+//! It certifies one generation: for which pod it was written, with which objects, and that it is
+//! complete. If `..data` points to another generation, an operation was interrupted. The marker
+//! also lets a new process continue where the last one ended. It contains neither tokens nor
+//! secrets, and pods that do not run as root cannot read it.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::provider::{ObjectTimestamps, ProviderObjectVersion};
 use crate::publish_request::PublishRequest;
 use crate::rotation::PollRecord;
 
-/// What is known about a mounted volume, as it outlives the process.
+/// The state of a mounted volume that survives the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VolumeMarker {
-    /// The generation that it certifies.
+    /// The certified generation.
     pub(crate) generation: String,
     pub(crate) volume_id: String,
     pub(crate) pod: VolumePod,
@@ -29,7 +29,7 @@ pub(crate) struct VolumeMarker {
     pub(crate) objects: Vec<MountedObject>,
     /// When the content changed last.
     pub(crate) content_changed: Timestamp,
-    /// The last time that the source was read with success; nothing, where that never was.
+    /// The last successful poll; `None` before the first.
     pub(crate) poll_record: Option<PollRecord>,
     pub(crate) last_error: Option<VolumeLastError>,
     pub(crate) stale_since: Option<Timestamp>,
@@ -38,40 +38,40 @@ pub(crate) struct VolumeMarker {
 /// An object in a mounted volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountedObject {
-    /// Which version of which object.
+    /// The object and its version.
     pub version: ProviderObjectVersion,
-    /// What is known about its times.
+    /// The timestamps of the object, as far as they are known.
     pub timestamps: ObjectTimestamps,
 }
 
-/// What is wrong with a mounted volume, since when and why.
+/// The current error of a mounted volume, its start and its cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeLastError {
-    /// The code.
+    /// The stable outcome code.
     pub code: OutcomeCode,
-    /// Since when.
+    /// When the error started.
     pub since: Timestamp,
-    /// What it came from, where the code says what was done about it.
+    /// The outcome code of the cause, if `code` describes the reaction to it.
     pub cause: Option<OutcomeCode>,
-    /// What was tried and what came back when it began; no secrets. Empty where an earlier release
-    /// did not note it.
+    /// What failed and why when the error started; contains no secrets. Empty if an earlier release
+    /// did not record it.
     pub message: String,
 }
 
 impl VolumeLastError {
-    /// A trouble that came from nothing else.
+    /// An error without a separate cause.
     pub(crate) fn new(code: OutcomeCode, since: Timestamp, message: &str) -> Self {
-        // It stands in an annotation and in a note on the volume, of which neither may grow.
+        // The message goes into an annotation and into the marker, and both must stay small.
         let message = message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)].to_owned();
         Self { code, since, cause: None, message }
     }
 
-    /// The trouble of a volume that the node's cache filled, because its source could not be read.
+    /// The error of a volume with cached content, because its source could not be read.
     pub(crate) fn served_stale(since: Timestamp, cause: OutcomeCode, message: &str) -> Self {
         Self { cause: Some(cause), ..Self::new(OutcomeCode::ServedStale, since, message) }
     }
 
-    /// The hop that is to blame.
+    /// The hop that failed.
     pub(crate) const fn hop(&self) -> Hop {
         match self.cause {
             Some(cause) => cause.hop(),
@@ -80,17 +80,16 @@ impl VolumeLastError {
     }
 }
 
-/// In bytes.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
 impl VolumeMarker {
-    /// Whether the volume that it describes is the one that is ordered.
-    pub(crate) fn matches_request(&self, order: &PublishRequest) -> bool {
-        self.volume_id == order.volume_id
-            && self.pod.uid == order.pod.uid
-            && self.class_name == order.class_name
-            && self.attributes == order.attributes
-            && self.group == order.group
+    /// Whether the marker describes the requested volume.
+    pub(crate) fn matches_request(&self, request: &PublishRequest) -> bool {
+        self.volume_id == request.volume_id
+            && self.pod.uid == request.pod.uid
+            && self.class_name == request.class_name
+            && self.attributes == request.attributes
+            && self.group == request.group
     }
 
     pub(crate) fn timestamps_by_object(&self) -> BTreeMap<String, ObjectTimestamps> {
@@ -102,30 +101,30 @@ impl VolumeMarker {
         self.objects.iter().map(|object| object.version.clone()).collect()
     }
 
-    /// Reads a marker that the driver `driver` wrote.
+    /// Parses a marker that `driver` wrote.
     pub(crate) fn parse(text: &[u8], driver: &str) -> Result<Self, VolumeMarkerError> {
-        let wire: MarkerDocument = serde_json::from_slice(text)?;
-        if wire.format != FORMAT_VERSION {
-            return Err(VolumeMarkerError::Format { format: wire.format });
+        let document: MarkerDocument = serde_json::from_slice(text)?;
+        if document.format != FORMAT_VERSION {
+            return Err(VolumeMarkerError::Format { format: document.format });
         }
-        if wire.driver != driver {
-            return Err(VolumeMarkerError::Driver { driver: wire.driver });
+        if document.driver != driver {
+            return Err(VolumeMarkerError::Driver { driver: document.driver });
         }
-        Ok(wire.into())
+        Ok(document.into())
     }
 
-    /// The text that [`VolumeMarker::parse`] reads.
+    /// The JSON that [`VolumeMarker::parse`] reads.
     pub(crate) fn to_json(&self, driver: &str) -> Result<Vec<u8>, VolumeMarkerError> {
         Ok(serde_json::to_vec(&MarkerDocument::of(self, driver))?)
     }
 }
 
-/// A marker is not one of ours.
+/// A marker cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VolumeMarkerError {
-    #[error("the marker is not the JSON of one")]
+    #[error("the marker is not valid JSON")]
     Json(#[from] serde_json::Error),
-    #[error("the marker has format {format}, which is not known here")]
+    #[error("the marker has format {format}, which this version does not support")]
     Format { format: u32 },
     #[error("the marker was written by the driver `{driver}`")]
     Driver { driver: String },
@@ -192,7 +191,7 @@ struct MarkerObject {
 impl MarkerDocument {
     fn of(marker: &VolumeMarker, driver: &str) -> Self {
         let VolumePod { namespace, name, uid, service_account } = marker.pod.clone();
-        let trouble = marker.last_error.as_ref();
+        let last_error = marker.last_error.as_ref();
         let name_of = |code: OutcomeCode| code.name().to_owned();
         Self {
             format: FORMAT_VERSION,
@@ -206,38 +205,40 @@ impl MarkerDocument {
             objects: marker.objects.iter().map(MarkerObject::of).collect(),
             changed: marker.content_changed,
             check: marker.poll_record.clone(),
-            outcome: trouble.map(|trouble| name_of(trouble.code)),
-            since: trouble.map(|trouble| trouble.since),
-            cause: trouble.and_then(|trouble| trouble.cause).map(name_of),
-            message: trouble.map(|trouble| trouble.message.clone()).unwrap_or_default(),
+            outcome: last_error.map(|last_error| name_of(last_error.code)),
+            since: last_error.map(|last_error| last_error.since),
+            cause: last_error.and_then(|last_error| last_error.cause).map(name_of),
+            message: last_error.map(|last_error| last_error.message.clone()).unwrap_or_default(),
             stale_since: marker.stale_since,
         }
     }
 }
 
 impl From<MarkerDocument> for VolumeMarker {
-    fn from(wire: MarkerDocument) -> Self {
-        let MarkerPod { namespace, name, uid, service_account } = wire.pod;
-        // A code of a later release is one that this one does not know; the trouble is found again.
+    fn from(document: MarkerDocument) -> Self {
+        let MarkerPod { namespace, name, uid, service_account } = document.pod;
+        // A later release may write codes that this one does not know. The next poll finds the
+        // error again.
         let code_of = |name: Option<String>| {
             let name = name?;
             OutcomeCode::ALL.iter().copied().find(|code| code.name() == name)
         };
-        let (cause, message) = (code_of(wire.cause), wire.message);
-        let trouble = code_of(wire.outcome).zip(wire.since);
-        let trouble = trouble.map(|(code, since)| VolumeLastError { code, since, cause, message });
+        let (cause, message) = (code_of(document.cause), document.message);
+        let last_error = code_of(document.outcome).zip(document.since);
+        let last_error =
+            last_error.map(|(code, since)| VolumeLastError { code, since, cause, message });
         Self {
-            generation: wire.generation,
-            volume_id: wire.volume_id,
+            generation: document.generation,
+            volume_id: document.volume_id,
             pod: VolumePod { namespace, name, uid, service_account },
-            class_name: wire.secret_provider_class,
-            attributes: wire.attributes,
-            group: wire.group,
-            objects: wire.objects.into_iter().map(MountedObject::from).collect(),
-            content_changed: wire.changed,
-            poll_record: wire.check,
-            last_error: trouble,
-            stale_since: wire.stale_since,
+            class_name: document.secret_provider_class,
+            attributes: document.attributes,
+            group: document.group,
+            objects: document.objects.into_iter().map(MountedObject::from).collect(),
+            content_changed: document.changed,
+            poll_record: document.check,
+            last_error,
+            stale_since: document.stale_since,
         }
     }
 }
@@ -252,9 +253,9 @@ impl MarkerObject {
 }
 
 impl From<MarkerObject> for MountedObject {
-    fn from(wire: MarkerObject) -> Self {
+    fn from(document: MarkerObject) -> Self {
         let MarkerObject { id, version, created, not_before, not_after, renew_after, credential } =
-            wire;
+            document;
         let stamps = ObjectTimestamps {
             created,
             not_before,

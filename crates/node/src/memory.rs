@@ -1,9 +1,10 @@
-//! The memory of the node: what volumes hold, what is read for them, and what is cached.
+//! The memory account of the node: volumes, fetches in progress and caches.
 //!
-//! All of it is charged to the node plugin, so all of it has one limit. A fill takes memory before it
-//! reads and gives it back when its volume is written. Where there is none, it waits; the oldest goes
-//! first. Fills that hold memory and wait for more could wait for each other for ever: as soon as
-//! all of them wait, the youngest of those that hold much is refused and gives back what it holds.
+//! The kernel charges all of this memory to the node plugin, so all of it has one limit. A fetch
+//! reserves memory before it reads and releases it when its volume is written. If no memory is
+//! free, it waits; the oldest fetch goes first. Fetches that hold memory and wait for more can
+//! deadlock: as soon as all of them wait, the account refuses the youngest of the large ones, which
+//! releases its memory.
 
 mod account_state;
 mod cache;
@@ -23,10 +24,10 @@ use account_state::MemoryAccountState;
 pub use cache::NodeCacheMemory;
 pub use fetch_memory::FetchMemory;
 
-/// What is asked to evict so many bytes from the caches.
+/// Evicts at least this many bytes from the caches.
 type CacheEvictor = dyn Fn(u64) + Send + Sync;
 
-/// The memory of the node. Clones share it.
+/// The memory account of the node. Clones share it.
 #[derive(Clone)]
 pub struct MemoryAccount(Arc<MemoryAccountShared>);
 
@@ -37,51 +38,51 @@ struct MemoryAccountShared {
 }
 
 impl MemoryAccount {
-    /// Memory of so many bytes.
+    /// Creates an account with a limit in bytes.
     pub fn new(limit: u64) -> Self {
         let limit = MemoryLimit(limit);
-        let book = Mutex::new(MemoryAccountState::new(limit));
-        Self(Arc::new(MemoryAccountShared { state: book, limit, evictor: OnceLock::new() }))
+        let state = Mutex::new(MemoryAccountState::new(limit));
+        Self(Arc::new(MemoryAccountShared { state, limit, evictor: OnceLock::new() }))
     }
 
-    /// How many bytes there are.
+    /// The limit, in bytes.
     pub fn limit(&self) -> u64 {
         self.0.limit.0
     }
 
-    /// How many bytes volumes hold, are being read for them and are cached.
+    /// The bytes in volumes, in fetches and in caches.
     pub fn used(&self) -> u64 {
         self.0.state.lock().used()
     }
 
-    /// How many of them are no volume's: read and not written yet, or cached.
+    /// The bytes that are not in a volume: fetched but not written yet, or cached.
     pub fn read_or_cached(&self) -> u64 {
-        let book = self.0.state.lock();
-        book.used().saturating_sub(book.volume_bytes())
+        let state = self.0.state.lock();
+        state.used().saturating_sub(state.volume_bytes())
     }
 
-    /// Memory for a cache: an eighth of the limit at most.
+    /// A memory share for a cache: at most an eighth of the limit.
     pub fn cache_memory(&self) -> NodeCacheMemory {
         NodeCacheMemory::new(self.clone(), self.0.limit.0 / CACHE_DIVISOR)
     }
 
-    /// Calls `evict` where there is no room beside what is cached, with the bytes that are missing. A
-    /// second one is not called.
+    /// Sets the function that evicts cached bytes when memory is short. Only the first call has an
+    /// effect.
     pub fn set_evictor(&self, evict: impl Fn(u64) + Send + Sync + 'static) {
         drop(self.0.evictor.set(Box::new(evict)));
     }
 
-    /// The share of a volume, which holds nothing yet.
+    /// A memory share for a volume, initially empty.
     pub(crate) fn volume_memory(&self) -> VolumeMemory {
         VolumeMemory { memory: self.clone(), bytes: Mutex::new(0) }
     }
 
-    /// Does something about the book. What waits is looked at again after it.
+    /// Runs `work` on the account, then resolves waiting reservations.
     fn update<T>(&self, work: impl FnOnce(&mut MemoryAccountState) -> T) -> T {
         let (done, missing) = {
-            let mut book = self.0.state.lock();
-            let done = work(&mut book);
-            (done, book.resolve_waiters(true))
+            let mut state = self.0.state.lock();
+            let done = work(&mut state);
+            (done, state.resolve_waiters(true))
         };
         if missing > 0 {
             self.evict_cached(missing);
@@ -90,16 +91,16 @@ impl MemoryAccount {
         done
     }
 
-    /// Runs `work` on the account of the caches, then grants waiting reservations. It neither evicts nor
-    /// refuses, because the caller holds the lock of a cache.
+    /// Runs `work` on the account, then grants waiting reservations. It neither evicts nor refuses,
+    /// because the caller holds the lock of a cache.
     fn update_cached<T>(&self, work: impl FnOnce(&mut MemoryAccountState) -> T) -> T {
-        let mut book = self.0.state.lock();
-        let done = work(&mut book);
-        book.grant_pending();
+        let mut state = self.0.state.lock();
+        let done = work(&mut state);
+        state.grant_pending();
         done
     }
 
-    /// Evicts what is cached. Never called with the book locked: caches give back what they drop.
+    /// Evicts cached bytes. The account must not be locked: caches release their memory meanwhile.
     fn evict_cached(&self, bytes: u64) {
         if bytes > 0
             && let Some(evict) = self.0.evictor.get()
@@ -113,14 +114,14 @@ impl fmt::Debug for MemoryAccount {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(shared) = self;
         formatter
-            .debug_struct("NodeMemory")
+            .debug_struct("MemoryAccount")
             .field("limit", &shared.limit.0)
             .field("used", &self.used())
             .finish_non_exhaustive()
     }
 }
 
-/// What one volume holds of the node's memory, given back when it is dropped.
+/// The memory of one volume. Dropping it releases the memory.
 #[derive(Debug)]
 pub(crate) struct VolumeMemory {
     memory: MemoryAccount,
@@ -128,30 +129,31 @@ pub(crate) struct VolumeMemory {
 }
 
 impl VolumeMemory {
-    /// Says what the volume holds, whether that is allowed or not.
+    /// Sets the memory of the volume, without checking the limit.
     pub(crate) fn set_used(&self, bytes: u64) {
         let mut own = self.bytes.lock();
-        self.memory.update(|book| book.replace_volume_bytes(*own, bytes));
+        self.memory.update(|state| state.replace_volume_bytes(*own, bytes));
         *own = bytes;
     }
 
-    /// Lets the volume grow, by what was kept for that while it was read and by what is free.
+    /// Claims memory for a growth of the volume: first the bytes that the fetch reserved for its
+    /// files, then free memory.
     ///
     /// # Errors
     ///
-    /// Where there is no room. Then nothing was taken.
+    /// Fails if the memory is not free. Then nothing was claimed.
     pub(crate) fn claim(
         &self,
         growth: GrowthRequest,
-        fill: &FetchMemory,
+        fetch: &FetchMemory,
     ) -> Result<(), MemoryLimitError> {
         let mut own = self.bytes.lock();
-        let claim = || self.memory.update(|book| book.claim_for_volume(*own, growth, fill.id()));
+        let claim = || self.memory.update(|state| state.claim_for_volume(*own, growth, fetch.id()));
         let claimed = claim().or_else(|(_, missing)| {
             self.memory.evict_cached(missing);
             claim()
         });
-        *own = claimed.map_err(|(refused, _)| refused)?;
+        *own = claimed.map_err(|(error, _)| error)?;
         Ok(())
     }
 }
@@ -159,9 +161,9 @@ impl VolumeMemory {
 impl Drop for VolumeMemory {
     fn drop(&mut self) {
         let own = *self.bytes.get_mut();
-        self.memory.update(|book| book.replace_volume_bytes(own, 0));
+        self.memory.update(|state| state.replace_volume_bytes(own, 0));
     }
 }
 
-/// The part of the limit that a cache may hold.
+/// The divisor of the limit for the maximum of a cache.
 const CACHE_DIVISOR: u64 = 8;

@@ -1,12 +1,13 @@
-//! How much memory the volumes of a node may hold together, and what is read for them.
+//! The memory limit of all volumes of a node and the responses that are read for them.
 //!
-//! The kernel charges the memory of a volume to the node plugin, which writes it and serves all tenants.
-//! The classes of one tenant must not cause the plugin to be killed. What is read for a volume is in memory
-//! beside its files until they are written, so it counts too.
+//! The kernel charges the memory of a volume to the node plugin, which writes it and serves all
+//! tenants. The classes of one tenant must not get the plugin killed. A response stays in memory
+//! beside the files of its volume until they are written, so it counts too.
 //!
-//! What counts is what a volume holds, not the bound of its tmpfs: the bound is rounded up to the
-//! largest page of any machine for every file, and would refuse ten times too early. A tmpfs tells
-//! what it holds in one call, retired generations and the note of the publisher included.
+//! The account counts the actual usage of a volume, not the size limit of its tmpfs. That limit
+//! assumes the largest page size of any machine for every file, and would refuse volumes ten times
+//! too early. One `statvfs` call returns the usage of a tmpfs, retired generations and the marker
+//! included.
 
 use std::fmt;
 
@@ -14,15 +15,15 @@ use rustix::fs::StatVfs;
 
 use crate::file_path::FilePath;
 
-/// The memory of one file system in memory.
+/// The memory usage of a tmpfs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TmpfsUsage {
-    /// What it holds, in bytes: its pages, and what its inodes take of the kernel's own memory.
-    /// Retired generations keep their inodes for as long as the volume lives.
+    /// The bytes in use: its pages, and the kernel memory of its inodes. Retired generations keep
+    /// their inodes as long as the volume exists.
     pub(crate) used: u64,
-    /// What of that its inodes take.
+    /// The part of `used` for inodes.
     pub(crate) inode_bytes: u64,
-    /// The size of its pages.
+    /// The page size, in bytes.
     pub(crate) page_size: u64,
 }
 
@@ -40,7 +41,7 @@ impl TmpfsUsage {
     }
 }
 
-/// What a generation of these files takes at most, with the note beside it, in bytes.
+/// The most memory of a generation with these files and its marker, in bytes.
 pub(crate) fn max_generation_size<'a>(
     files: impl IntoIterator<Item = (&'a FilePath, u64)>,
     page: u64,
@@ -49,7 +50,7 @@ pub(crate) fn max_generation_size<'a>(
         |count: usize| u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(INODE_BYTES);
     let of_file = |(path, length): (&FilePath, u64)| {
         let link = if path.top_level_name().len() > MAX_INLINE_LINK_BYTES { page } else { 0 };
-        // The file, each directory above it, and the link that leads to it.
+        // The file, each directory above it, and the link to it.
         let inodes = of_inodes(path.components().count().saturating_add(1));
         length.div_ceil(page).saturating_mul(page).saturating_add(link).saturating_add(inodes)
     };
@@ -61,15 +62,15 @@ pub(crate) fn max_generation_size<'a>(
     bytes.saturating_add(max_marker_size(count))
 }
 
-/// What a file of this length takes at least, in bytes, wherever it lies in its volume.
+/// The least memory of a file of this length, in bytes, wherever it lies in its volume.
 pub(crate) fn min_file_size(length: u64) -> u64 {
     let page = u64::try_from(rustix::param::page_size()).unwrap_or(1);
     let content = length.div_ceil(page).saturating_mul(page);
     content.saturating_add(2 * INODE_BYTES).saturating_add(MARKER_BYTES_PER_OBJECT)
 }
 
-/// What the next note takes at most beside the last one, in bytes, where the volume has so many
-/// files: it names every object, and each object has a file.
+/// The most memory that the next marker needs in addition to the current one, in bytes, for a
+/// volume with this many files. The marker lists every object, and each object has a file.
 pub(crate) fn max_marker_size(files: usize) -> u64 {
     let objects = u64::try_from(files).unwrap_or(u64::MAX).saturating_mul(MARKER_BYTES_PER_OBJECT);
     MARKER_BASE_BYTES.saturating_add(objects)
@@ -79,44 +80,48 @@ pub(crate) fn max_marker_size(files: usize) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryPurpose {
-    /// Nobody has it yet.
+    /// A new volume that no pod uses yet.
     Mount,
-    /// A pod has it already, and follows its source through it.
+    /// An update of a mounted volume.
     Rotation,
 }
 
-/// What a volume holds, and what it is about to take.
+/// The usage of a volume and its planned growth, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GrowthRequest {
     pub(crate) used: u64,
-    /// What it holds at least once the content of its retired generations is gone, which is gone
-    /// by itself.
+    /// The usage that remains after the retired generations were scrubbed.
     pub(crate) used_after_scrub: u64,
     pub(crate) needed: u64,
-    /// What was read for it and is in memory until it is written.
+    /// The size of the response, which stays in memory until it is written.
     pub(crate) read_bytes: u64,
     pub(crate) purpose: MemoryPurpose,
 }
 
 impl GrowthRequest {
-    /// Whether the volume holds more than its content can explain: what is mounted, and what is to
-    /// be. The rest are the names of retired generations, which it holds for as long as it lives.
+    /// Whether the volume uses more than twice its content. The excess is the inodes of retired
+    /// generations, which it keeps as long as it exists.
     const fn has_excess_generations(self) -> bool {
         matches!(self.purpose, MemoryPurpose::Rotation) && self.used > self.needed.saturating_mul(2)
     }
 }
 
-/// What all volumes of a node, what is read for them and what is cached may hold together.
+/// The memory limit of all volumes, fetches and caches of a node, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryLimit(pub(crate) u64);
 
 impl MemoryLimit {
-    /// What is open for a volume. The last quarter is for rotations: pods that start must not take
-    /// what running ones need to get their next certificate, for old and new lie side by side then.
-    /// Nor must one that rotates again and again, since it would never give it back.
-    pub(crate) const fn limit_for(self, purpose: MemoryPurpose, hoards: bool) -> u64 {
+    /// The limit for a volume. The last quarter is reserved for rotations: new pods must not take
+    /// the memory that running pods need for their next certificate, when old and new content
+    /// coexist. A volume that rotates too often may not use it either, because it would never
+    /// release it.
+    pub(crate) const fn limit_for(
+        self,
+        purpose: MemoryPurpose,
+        has_excess_generations: bool,
+    ) -> u64 {
         match purpose {
-            MemoryPurpose::Rotation if !hoards => self.0,
+            MemoryPurpose::Rotation if !has_excess_generations => self.0,
             MemoryPurpose::Mount | MemoryPurpose::Rotation => self.0 - self.0 / 4,
         }
     }
@@ -125,115 +130,114 @@ impl MemoryLimit {
         self.limit_for(growth.purpose, growth.has_excess_generations())
     }
 
-    /// Whether a volume would not fit though nothing else were there. One that could be mounted and
-    /// never rotate is not mounted: it would be noticed when its certificate ends.
+    /// Whether a volume would not fit on an otherwise empty node. A volume that could be mounted
+    /// but never rotated is refused: the failure would only show when its certificate expires.
     const fn can_never_fit(self, growth: GrowthRequest) -> bool {
-        let GrowthRequest {
-            used_after_scrub: lasting, needed, read_bytes: reading, purpose, ..
-        } = growth;
-        let new = needed.saturating_add(reading);
+        let GrowthRequest { used_after_scrub, needed, read_bytes, purpose, .. } = growth;
+        let new = needed.saturating_add(read_bytes);
         match purpose {
             MemoryPurpose::Mount => {
                 needed.saturating_add(new) > self.0 || new > self.limit_for_request(growth)
             }
             MemoryPurpose::Rotation => {
-                let settled = GrowthRequest { used: lasting, ..growth };
-                lasting.saturating_add(new) > self.limit_for_request(settled)
+                let settled = GrowthRequest { used: used_after_scrub, ..growth };
+                used_after_scrub.saturating_add(new) > self.limit_for_request(settled)
             }
         }
     }
 
-    /// Whether a volume may grow by what was set aside for that.
+    /// Whether a volume may grow by memory that is reserved for it.
     pub(crate) const fn allows_reserved(self, growth: GrowthRequest) -> bool {
         !self.can_never_fit(growth) && !growth.has_excess_generations()
     }
 
-    /// Whether a volume may grow beside what all others hold; if so, what it takes from now on.
+    /// Checks whether a volume may grow, given the usage of all others. Returns its usage after the
+    /// growth.
     pub(crate) const fn admit(
         self,
         others: u64,
         growth: GrowthRequest,
     ) -> Result<u64, MemoryLimitError> {
-        let GrowthRequest { used: held, needed, read_bytes: reading, purpose, .. } = growth;
-        let (limit, is_hopeless) = (self.limit_for_request(growth), self.can_never_fit(growth));
-        let own = held.saturating_add(needed);
-        if others.saturating_add(own).saturating_add(reading) <= limit && !is_hopeless {
+        let GrowthRequest { used, needed, read_bytes, purpose, .. } = growth;
+        let (limit, can_never_fit) = (self.limit_for_request(growth), self.can_never_fit(growth));
+        let own = used.saturating_add(needed);
+        if others.saturating_add(own).saturating_add(read_bytes) <= limit && !can_never_fit {
             return Ok(own);
         }
-        // What keeps it out is all that there is, then.
-        let is_too_large = matches!(purpose, MemoryPurpose::Mount) && is_hopeless;
+        // Then the total limit is the reason.
+        let is_too_large = matches!(purpose, MemoryPurpose::Mount) && can_never_fit;
         let limit = if is_too_large { self.0 } else { limit };
-        let used = others.saturating_add(held).saturating_add(reading);
-        let (hoards, is_reading) = (growth.has_excess_generations(), false);
+        let used = others.saturating_add(used).saturating_add(read_bytes);
+        let (has_excess_generations, during_read) = (growth.has_excess_generations(), false);
         Err(MemoryLimitError {
             purpose,
             needed,
             used,
             limit,
-            can_never_fit: is_hopeless,
-            has_excess_generations: hoards,
-            during_read: is_reading,
+            can_never_fit,
+            has_excess_generations,
+            during_read,
         })
     }
 }
 
-/// Who lets a volume take memory.
+/// The memory budget of a volume.
 pub(crate) trait MemoryBudget {
-    /// Asks for more, before anything is written.
+    /// Claims memory before anything is written.
     ///
     /// # Errors
     ///
-    /// Where all volumes together would hold more than they may. Then nothing was taken.
+    /// Fails if all volumes together would exceed the limit. Then nothing was claimed.
     fn claim(&self, growth: GrowthRequest) -> Result<(), MemoryLimitError>;
 }
 
-/// What a volume needs does not fit beside what the volumes of the node hold.
+/// The memory that a volume needs would exceed the limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} up to {}{}; the volumes of this node{} hold {} together, and may hold {}{}",
-    if *during_read { "reading it takes" } else { "it needs" },
+    "{} up to {}{}; the volumes of this node{} use {}, and the limit is {}{}",
+    if *during_read { "reading it needs" } else { "it needs" },
     ByteAmount(*needed),
     if *can_never_fit && *purpose == MemoryPurpose::Mount && !during_read {
-        ", and as much again to rotate"
+        ", and the same amount again to rotate"
     } else {
         ""
     },
-    if *during_read { " and what is read for them" } else { "" },
+    if *during_read { " and the responses read for them" } else { "" },
     ByteAmount(*used),
     ByteAmount(*limit),
     match purpose {
-        MemoryPurpose::Mount if !can_never_fit => " with a new one: the rest is kept for rotations",
+        MemoryPurpose::Mount if !can_never_fit => " for new volumes: the rest is reserved for rotations",
         MemoryPurpose::Rotation if *has_excess_generations => {
-            " with one that has rotated so often: the rest is kept for the others"
+            " for a volume with so many retired generations: the rest is reserved for others"
         }
         MemoryPurpose::Mount | MemoryPurpose::Rotation => "",
     }
 )]
 #[non_exhaustive]
 pub struct MemoryLimitError {
-    /// What for.
+    /// Why the volume grows.
     pub purpose: MemoryPurpose,
-    /// What it needs at most, in bytes.
+    /// The most memory that the volume needs, in bytes.
     pub needed: u64,
-    /// What the volumes of the node hold, this one included, in bytes.
+    /// The memory of all volumes of the node, this one included, in bytes.
     pub used: u64,
-    /// What they may hold together for this purpose, in bytes.
+    /// The limit of all volumes for this purpose, in bytes.
     pub limit: u64,
-    /// Whether it would not fit though nothing else were there.
+    /// Whether the volume would not fit on an otherwise empty node.
     pub can_never_fit: bool,
-    /// Whether it is refused what others would be given, because its retired generations hold more
-    /// than its content.
+    /// Whether the volume may not use the share of rotations, because its retired generations use
+    /// more memory than its content.
     pub has_excess_generations: bool,
-    /// Whether it was refused while its objects were read, before it was known what its files need.
+    /// Whether the error occurred while objects were read, before the size of the files was known.
     pub during_read: bool,
 }
 
 impl MemoryLimitError {
-    /// What to do next.
+    /// How to fix the error.
     pub const fn hint(&self) -> &'static str {
         if self.has_excess_generations {
-            "restart the pod: a volume holds the names of every generation that it has retired for \
-             as long as it lives; or give the node plugin more memory \
+            "restart the pod: a volume keeps the inodes of every retired generation as long as it \
+             exists; or give the node plugin more memory \
              (`linux.resources.limits.memory` of the chart, or `--volumes-memory-limit`)"
         } else if self.can_never_fit {
             "ask for fewer or smaller objects in the SecretProviderClass, or give the node plugin \
@@ -241,12 +245,12 @@ impl MemoryLimitError {
         } else {
             "give the node plugin more memory (`linux.resources.limits.memory` of the chart, or \
              `--volumes-memory-limit`), ask for fewer or smaller objects, or spread the pods over \
-             more nodes; `lanyard_node_volumes_memory_bytes` tells which classes hold how much"
+             more nodes; `lanyard_node_volumes_memory_bytes` shows the usage by class"
         }
     }
 }
 
-/// An amount of memory, for people.
+/// Formats a number of bytes for messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByteAmount(pub(crate) u64);
 
@@ -261,20 +265,20 @@ impl fmt::Display for ByteAmount {
     }
 }
 
-/// What an inode and its name take of the kernel's memory, as the kernel itself reckons
-/// (`BOGO_INODE_SIZE` of `mm/shmem.c`, 1024 since Linux 6.6; an inode of tmpfs and a directory entry
-/// have some 950 bytes). It is charged as pages are.
+/// The kernel memory of an inode and its directory entry, as the kernel estimates it
+/// (`BOGO_INODE_SIZE` of `mm/shmem.c`, 1024 since Linux 6.6; actually some 950 bytes). It is
+/// charged like pages.
 const INODE_BYTES: u64 = 1024;
 
-/// The root, the directory of the generation and that of the note, the note and the next one,
-/// `..data` and the next one, with one to spare.
+/// The root, the directories of the generation and the marker, the marker and the next one,
+/// `..data` and the next one, and one to spare.
 const LAYOUT_INODES: usize = 8;
 
-/// What a note takes that names no object, in bytes. Most are a page long.
+/// The size of a marker without objects, in bytes. Most markers fit in a page.
 const MARKER_BASE_BYTES: u64 = 64 * 1024;
 
-/// What an object adds to it, in bytes: its type and name (127 at most in a vault), its version (32),
-/// four times (30 each), and how JSON names them.
+/// The bytes that an object adds to the marker: its type and name (at most 127 in a vault), its
+/// version (32), four timestamps (30 each) and the JSON field names.
 const MARKER_BYTES_PER_OBJECT: u64 = 512;
 
 /// Links through `..data/` of at most 127 bytes take no page (`SHORT_SYMLINK_LEN` of `mm/shmem.c`).
@@ -290,17 +294,17 @@ mod tests {
 
     const KIB: u64 = 1024;
 
-    fn growth_request(purpose: MemoryPurpose, held: u64, needed: u64) -> GrowthRequest {
-        GrowthRequest { used: held, used_after_scrub: held, needed, read_bytes: 0, purpose }
+    fn growth_request(purpose: MemoryPurpose, used: u64, needed: u64) -> GrowthRequest {
+        GrowthRequest { used, used_after_scrub: used, needed, read_bytes: 0, purpose }
     }
 
     #[test]
     fn mounts_and_excess_generations_leave_a_quarter_to_rotations() {
         use MemoryPurpose::{Mount, Rotation};
         let limit = MemoryLimit(100);
-        // What the others hold, what the volume holds, what it needs, what it takes then.
+        // The usage of the others and of the volume, its need, and its usage after admission.
         let cases = [
-            // One that could never rotate is not mounted.
+            // A volume that could never rotate is not mounted.
             (Mount, 0, 0, 50, Some(50)),
             (Mount, 0, 0, 51, None),
             (Mount, 25, 0, 50, Some(50)),
@@ -318,9 +322,9 @@ mod tests {
             (Rotation, u64::MAX, 1, 1, None),
             (Mount, 1, u64::MAX, u64::MAX, None),
         ];
-        for (purpose, others, held, needed, expected) in cases {
-            let admitted = limit.admit(others, growth_request(purpose, held, needed)).ok();
-            assert_eq!(admitted, expected, "{purpose:?} {others} {held} {needed}");
+        for (purpose, others, used, needed, expected) in cases {
+            let admitted = limit.admit(others, growth_request(purpose, used, needed)).ok();
+            assert_eq!(admitted, expected, "{purpose:?} {others} {used} {needed}");
         }
     }
 
@@ -328,7 +332,8 @@ mod tests {
     fn read_bytes_count_until_written() {
         use MemoryPurpose::{Mount, Rotation};
         let limit = MemoryLimit(100);
-        // Purpose, what the others and the volume hold, what it needs, what was read, what it takes.
+        // Purpose, usage of the others and of the volume, need, response size, usage after
+        // admission.
         let cases = [
             (Mount, 0, 0, 33, 33, Some(33)),
             (Mount, 0, 0, 34, 33, None),
@@ -337,9 +342,8 @@ mod tests {
             (Rotation, 40, 20, 20, 20, Some(40)),
             (Rotation, 41, 20, 20, 20, None),
         ];
-        for (purpose, others, held, needed, reading, expected) in cases {
-            let growth =
-                GrowthRequest { read_bytes: reading, ..growth_request(purpose, held, needed) };
+        for (purpose, others, used, needed, read_bytes, expected) in cases {
+            let growth = GrowthRequest { read_bytes, ..growth_request(purpose, used, needed) };
             assert_eq!(limit.admit(others, growth).ok(), expected, "{purpose:?} {others} {needed}");
         }
     }
@@ -348,50 +352,47 @@ mod tests {
     fn memory_limit_error_names_usage_and_limit() {
         let limit = MemoryLimit(64 * MEBIBYTE);
         let mount = growth_request(MemoryPurpose::Mount, 0, 3 * MEBIBYTE / 2);
-        let refused = limit.admit(47 * MEBIBYTE, mount).unwrap_err();
+        let error = limit.admit(47 * MEBIBYTE, mount).unwrap_err();
         assert_eq!(
-            refused.to_string(),
-            "it needs up to 1.5 MiB; the volumes of this node hold 47.0 MiB together, and may \
-             hold 48.0 MiB with a new one: the rest is kept for rotations"
+            error.to_string(),
+            "it needs up to 1.5 MiB; the volumes of this node use 47.0 MiB, and the limit is \
+             48.0 MiB for new volumes: the rest is reserved for rotations"
         );
-        assert!(!refused.can_never_fit && refused.hint().contains("spread the pods"));
-        let refused =
+        assert!(!error.can_never_fit && error.hint().contains("spread the pods"));
+        let error =
             limit.admit(0, growth_request(MemoryPurpose::Mount, 0, 33 * MEBIBYTE)).unwrap_err();
         assert_eq!(
-            refused.to_string(),
-            "it needs up to 33.0 MiB, and as much again to rotate; the volumes of this node hold \
-             0 KiB together, and may hold 64.0 MiB"
+            error.to_string(),
+            "it needs up to 33.0 MiB, and the same amount again to rotate; the volumes of this node \
+             use 0 KiB, and the limit is 64.0 MiB"
         );
-        assert!(refused.can_never_fit && refused.hint().contains("fewer or smaller objects"));
+        assert!(error.can_never_fit && error.hint().contains("fewer or smaller objects"));
         let rotation = growth_request(MemoryPurpose::Rotation, 100, 65 * MEBIBYTE);
-        let refused = limit.admit(0, rotation).unwrap_err();
-        assert!(
-            refused.to_string().contains("hold 1 KiB together, and may hold 64.0 MiB"),
-            "{refused}"
-        );
-        assert!(refused.can_never_fit && refused.hint().contains("fewer or smaller objects"));
+        let error = limit.admit(0, rotation).unwrap_err();
+        assert!(error.to_string().contains("use 1 KiB, and the limit is 64.0 MiB"), "{error}");
+        assert!(error.can_never_fit && error.hint().contains("fewer or smaller objects"));
         let hoard = growth_request(MemoryPurpose::Rotation, 5 * MEBIBYTE, 2 * MEBIBYTE);
-        let refused = limit.admit(47 * MEBIBYTE, hoard).unwrap_err();
-        assert!(refused.to_string().contains("48.0 MiB with one that has rotated"), "{refused}");
-        assert!(!refused.can_never_fit && refused.hint().contains("restart the pod"));
+        let error = limit.admit(47 * MEBIBYTE, hoard).unwrap_err();
+        assert!(error.to_string().contains("48.0 MiB for a volume with so many"), "{error}");
+        assert!(!error.can_never_fit && error.hint().contains("restart the pod"));
     }
 
     #[test]
     fn rotation_can_never_fit_only_without_room_after_a_scrub() {
         let limit = MemoryLimit(100);
-        // What the volume holds, what of it lasts, what it needs.
+        // The usage of the volume, its usage after a scrub, its need.
         let cases =
             [(80, 10, 40, false), (80, 60, 40, false), (80, 61, 40, true), (90, 90, 5, true)];
-        for (held, lasting, needed, expected) in cases {
+        for (used, used_after_scrub, needed, expected) in cases {
             let growth = GrowthRequest {
-                used: held,
-                used_after_scrub: lasting,
+                used,
+                used_after_scrub,
                 needed,
                 read_bytes: 0,
                 purpose: MemoryPurpose::Rotation,
             };
-            let refused = limit.admit(0, growth).unwrap_err();
-            assert_eq!(refused.can_never_fit, expected, "{held} {lasting} {needed}");
+            let error = limit.admit(0, growth).unwrap_err();
+            assert_eq!(error.can_never_fit, expected, "{used} {used_after_scrub} {needed}");
         }
     }
 
@@ -414,7 +415,8 @@ mod tests {
     }
 
     proptest! {
-        /// However volumes come, rotate and go, all of them together hold no more than they may.
+        /// However volumes are mounted, rotated and unpublished, their total memory stays below the
+        /// limit.
         #[test]
         fn no_order_of_claims_exceeds_the_limit(
             limit in 0u64..10_000,
@@ -422,21 +424,21 @@ mod tests {
         ) {
             let mut shares = [0u64; 6];
             for (volume, needed) in claims {
-                let held = std::mem::take(&mut shares[volume]);
+                let used = std::mem::take(&mut shares[volume]);
                 let others: u64 = shares.iter().sum();
-                // Nothing needed: the volume goes.
+                // Without need the volume is unpublished.
                 let Some(needed) = needed else { continue };
-                let purpose = if held > 0 { MemoryPurpose::Rotation } else { MemoryPurpose::Mount };
-                shares[volume] = match MemoryLimit(limit).admit(others, growth_request(purpose, held, needed)) {
+                let purpose = if used > 0 { MemoryPurpose::Rotation } else { MemoryPurpose::Mount };
+                shares[volume] = match MemoryLimit(limit).admit(others, growth_request(purpose, used, needed)) {
                     Ok(share) => {
-                        prop_assert_eq!(share, held + needed);
+                        prop_assert_eq!(share, used + needed);
                         share
                     }
-                    Err(refused) => {
-                        prop_assert_eq!(refused.used, others + held);
-                        let twice = if refused.can_never_fit { needed } else { 0 };
-                        prop_assert!(refused.used + needed + twice > refused.limit);
-                        held
+                    Err(error) => {
+                        prop_assert_eq!(error.used, others + used);
+                        let twice = if error.can_never_fit { needed } else { 0 };
+                        prop_assert!(error.used + needed + twice > error.limit);
+                        used
                     }
                 };
                 prop_assert!(shares.iter().sum::<u64>() <= limit);

@@ -1,4 +1,4 @@
-//! A memory file system for a volume.
+//! The tmpfs of a volume.
 
 mod detached;
 
@@ -15,12 +15,11 @@ pub(crate) use detached::DetachedMount;
 
 use crate::mount_table::MountTable;
 
-/// A tmpfs that holds a volume: no set-id, no devices, no programs, bounded, and never swapped out
-/// where the kernel can promise that (Linux 6.4). Its mode is 0755, or 0750 where it belongs to
-/// the group of a pod.
+/// A tmpfs for a volume: nosuid, nodev, noexec, size-limited, and never swapped out if the kernel
+/// supports it (Linux 6.4). Its mode is 0755, or 0750 if it belongs to the group of a pod.
 ///
-/// A fresh mount is undone when it is dropped before [`TmpfsMount::keep`], so that a first publish
-/// that fails leaves no empty volume behind. A kept mount outlives the process, as the pods that
+/// A new mount is unmounted when it is dropped before [`TmpfsMount::persist`], so that a failed
+/// first publish leaves no empty volume. A persistent mount outlives the process, as the pods that
 /// use it do.
 #[derive(Debug)]
 pub struct TmpfsMount {
@@ -29,28 +28,28 @@ pub struct TmpfsMount {
 }
 
 impl TmpfsMount {
-    /// Mounts a tmpfs of `size` bytes on `dir`, or takes over the one that an earlier process
-    /// left there: mounts are never stacked.
+    /// Mounts a tmpfs of `size` bytes on `dir`, or adopts the one that an earlier process mounted
+    /// there: mounts are never stacked.
     pub fn mount_or_adopt(dir: &Path, size: u64) -> Result<Self, TmpfsMountError> {
         Self::mount_or_adopt_with(dir, TmpfsOptions { size, group: None })
     }
 
-    /// The same in the given shape.
+    /// Like [`TmpfsMount::mount_or_adopt`], with other options.
     pub(crate) fn mount_or_adopt_with(
         dir: &Path,
-        shape: TmpfsOptions,
+        options: TmpfsOptions,
     ) -> Result<Self, TmpfsMountError> {
         if let Some(mount) = Self::find(dir)? {
             return Ok(mount);
         }
-        with_or_without_noswap(shape, |data| {
+        with_or_without_noswap(options, |data| {
             mount("tmpfs", dir, "tmpfs", HARDENED_FLAGS, data.as_c_str())
         })
         .map_err(|errno| mount_error(MountOperation::Mount, dir, errno))?;
         Ok(Self { dir: dir.to_owned(), is_persistent: false })
     }
 
-    /// The tmpfs that is mounted on `dir` already, if one is.
+    /// The tmpfs that is mounted on `dir`, if there is one.
     pub fn find(dir: &Path) -> Result<Option<Self>, TmpfsMountError> {
         let failed = |errno| mount_error(MountOperation::Inspect, dir, errno);
         if !is_mount_point(dir).map_err(failed)? {
@@ -64,36 +63,36 @@ impl TmpfsMount {
         }
     }
 
-    /// Every tmpfs that is mounted below `dir`, the deepest first.
+    /// All tmpfs mounts below `dir`, the deepest first.
     pub fn find_below(dir: &Path) -> Result<Vec<Self>, TmpfsMountError> {
         let (real, table) = canonical_mount_table(dir)?;
         let found = table.tmpfs_mounts_below(&real).into_iter().rev();
         Ok(found.filter(|place| *place != real).map(|place| Self::adopted(&place)).collect())
     }
 
-    /// A place below `dir` where a file system of any kind is mounted, bind mounts included.
+    /// The path of some mount below `dir`, of any file system, bind mounts included.
     pub fn find_any_mount_below(dir: &Path) -> Result<Option<PathBuf>, TmpfsMountError> {
         let (real, table) = canonical_mount_table(dir)?;
         Ok(table.any_mount_below(&real))
     }
 
-    /// The tmpfs that is known to be mounted on `dir`.
+    /// The tmpfs on `dir`, which the caller knows to be mounted.
     pub(crate) fn adopted(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), is_persistent: true }
     }
 
-    /// Where the tmpfs is mounted.
+    /// The mount point.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Lets the mount outlive this value: the volume is whole.
+    /// Keeps the mount when this value is dropped.
     pub fn persist(&mut self) {
         self.is_persistent = true;
     }
 
-    /// Grows the tmpfs, if need be, so that files of these lengths fit into it beside what it
-    /// holds. It never shrinks.
+    /// Grows the tmpfs, if necessary, so that files of these lengths fit in addition to its
+    /// content. It never shrinks.
     pub fn ensure_capacity(
         &self,
         lengths: impl IntoIterator<Item = u64>,
@@ -111,8 +110,8 @@ impl TmpfsMount {
         self.resize(size).map_err(failed)
     }
 
-    /// Gives a tmpfs that somebody else mounted the flags and the bound of ours; it has room for
-    /// what it holds. What runs on it sees no difference.
+    /// Sets the mount flags and a size limit on a tmpfs that another driver mounted. Its content
+    /// fits. Running pods see no difference.
     pub(crate) fn harden(&self) -> Result<(), TmpfsMountError> {
         let failed = |errno| mount_error(MountOperation::Resize, &self.dir, errno);
         let usage = statvfs(&self.dir).map_err(failed)?;
@@ -121,14 +120,14 @@ impl TmpfsMount {
     }
 
     fn resize(&self, size: u64) -> Result<(), Errno> {
-        // A remount must repeat what the mount was made with. It leaves mode and group alone.
-        let shape = TmpfsOptions { size, group: None };
-        with_or_without_noswap(shape, |data| {
+        // A remount must repeat the options of the mount. It does not change mode and group.
+        let options = TmpfsOptions { size, group: None };
+        with_or_without_noswap(options, |data| {
             mount_remount(&self.dir, HARDENED_FLAGS, data.as_c_str())
         })
     }
 
-    /// Unmounts the tmpfs, and with it everything in it. Succeeds where nothing is mounted.
+    /// Unmounts the tmpfs and discards its content. Succeeds if nothing is mounted.
     pub fn unmount(mut self) -> Result<(), TmpfsMountError> {
         self.is_persistent = true;
         self.detach()
@@ -139,7 +138,7 @@ impl TmpfsMount {
             Err(Errno::INVAL | Errno::NOENT) => Ok(()),
             result => result,
         };
-        // A stray reader must not keep a pod from going away.
+        // An open file must not keep a pod from terminating.
         match attempt(UnmountFlags::empty()) {
             Err(Errno::BUSY) => attempt(UnmountFlags::DETACH),
             result => result,
@@ -155,28 +154,28 @@ impl Drop for TmpfsMount {
         }
         if let Err(error) = self.detach() {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, "a mount was left behind");
+            tracing::warn!(error, "could not unmount the tmpfs of a failed publish");
         }
     }
 }
 
-/// A volume's mount could not be made, changed or removed.
+/// The mount of a volume could not be created, changed or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TmpfsMountError {
     /// A system call failed.
     #[error("could not {operation} the tmpfs on {}", dir.display())]
     SystemCall {
-        /// What was tried.
+        /// The failed operation.
         operation: MountOperation,
         /// The mount point.
         dir: PathBuf,
-        /// What came back.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },
-    /// Something else is mounted there.
-    #[error("a file system that is no tmpfs is mounted on {}", dir.display())]
+    /// Another kind of file system is mounted there.
+    #[error("a file system other than tmpfs is mounted on {}", dir.display())]
     NotTmpfs {
         /// The mount point.
         dir: PathBuf,
@@ -184,7 +183,7 @@ pub enum TmpfsMountError {
 }
 
 impl TmpfsMountError {
-    /// What to do next, where there is something to do.
+    /// How to fix the error, if known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NotTmpfs { .. } => Some("unmount it, or choose another directory"),
@@ -199,31 +198,31 @@ impl TmpfsMountError {
         }
     }
 
-    /// Whether the same call may succeed later.
+    /// Whether a retry of the same call may succeed.
     pub fn is_transient(&self) -> bool {
         let Self::SystemCall { source, .. } = self else { return false };
         matches!(source.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::OutOfMemory)
     }
 }
 
-/// What was done to a mount.
+/// An operation on a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MountOperation {
-    /// Look for it.
+    /// Inspect the mount point.
     Inspect,
-    /// Make it.
+    /// Mount the tmpfs.
     Mount,
-    /// Grow it.
+    /// Change its size limit.
     Resize,
-    /// Remove it.
+    /// Unmount it.
     Unmount,
 }
 
 impl fmt::Display for MountOperation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(match self {
-            Self::Inspect => "look for",
+            Self::Inspect => "inspect",
             Self::Mount => "mount",
             Self::Resize => "grow",
             Self::Unmount => "unmount",
@@ -231,7 +230,7 @@ impl fmt::Display for MountOperation {
     }
 }
 
-/// The path of `dir` without links, which the mount table does not contain, and the table.
+/// The path of `dir` without links, as in the mount table, and the mount table.
 fn canonical_mount_table(dir: &Path) -> Result<(PathBuf, MountTable), TmpfsMountError> {
     let failed = |source| TmpfsMountError::SystemCall {
         operation: MountOperation::Inspect,
@@ -243,28 +242,28 @@ fn canonical_mount_table(dir: &Path) -> Result<(PathBuf, MountTable), TmpfsMount
     Ok((real, table))
 }
 
-/// Whether something is mounted on `dir`: its device, or else its inode, tells it from an entry
-/// of its parent. No bind mount of a parent's own directory stands under a volume.
+/// Whether something is mounted on `dir`: its device, or else its inode, differs from that of an
+/// entry of its parent. A volume never has a bind mount of a parent's own directory.
 ///
-/// The publisher asks more of what stands at a target, and of the kernel: which mount it is, by an
-/// open handle (`publisher::place`, Linux 5.8). A [`TmpfsMount`] has to do with less.
+/// The publisher needs more of a target and of the kernel: the mount id, by an open handle
+/// (`publisher::mount_target`, Linux 5.8). [`TmpfsMount`] works without it.
 fn is_mount_point(dir: &Path) -> Result<bool, Errno> {
     let own = rustix::fs::lstat(dir)?;
     let parent = rustix::fs::lstat(dir.join(".."))?;
     Ok(own.st_dev != parent.st_dev || own.st_ino == parent.st_ino)
 }
 
-/// What a tmpfs is made with.
+/// The mount options of a tmpfs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TmpfsOptions {
-    /// The bound, in bytes.
+    /// The size limit, in bytes.
     pub(crate) size: u64,
-    /// The group that may look into it; everybody where none is named.
+    /// The group that may enter the root; all users if `None`.
     pub(crate) group: Option<u32>,
 }
 
 impl TmpfsOptions {
-    /// One with room for files of these lengths and for what the layout needs.
+    /// Options with a size limit for files of these lengths and the layout.
     pub(crate) fn with_capacity_for(
         lengths: impl IntoIterator<Item = u64>,
         group: Option<u32>,
@@ -284,20 +283,20 @@ impl TmpfsOptions {
     }
 }
 
-/// How much files of these lengths take. A tmpfs counts in pages, and each file has its own; a long
-/// link takes one more.
+/// The space of files of these lengths. A tmpfs counts in pages, each file has its own, and a long
+/// link needs one more.
 fn capacity_for(lengths: impl IntoIterator<Item = u64>, page: u64) -> u64 {
     let pages = |length: u64| length.div_ceil(page).saturating_add(1).saturating_mul(page);
     lengths.into_iter().map(pages).fold(0, u64::saturating_add)
 }
 
-/// Kernels before 6.4, and user namespaces, know no `noswap`.
+/// Kernels before 6.4, and user namespaces, do not support `noswap`.
 fn with_or_without_noswap(
-    shape: TmpfsOptions,
+    tmpfs_options: TmpfsOptions,
     call: impl Fn(CString) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let options: Vec<_> =
-        shape.mount_options().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        tmpfs_options.mount_options().iter().map(|(key, value)| format!("{key}={value}")).collect();
     let options = |more: &str| {
         CString::new(format!("{}{more}", options.join(","))).map_err(|_nul| Errno::INVAL)
     };
@@ -314,11 +313,11 @@ fn mount_error(operation: MountOperation, dir: &Path, errno: Errno) -> TmpfsMoun
 const HARDENED_FLAGS: MountFlags =
     MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
-/// The largest page of the machines that Linux runs on (arm64, ppc64). It is a bound: only what is
-/// written takes memory.
+/// The largest page size of the machines that Linux runs on (arm64, ppc64). It only affects the
+/// size limit: unused pages take no memory.
 const LARGEST_PAGE: u64 = 64 * 1024;
 
-/// Room beyond what is asked for, so that not every publish remounts.
+/// Extra space, so that not every publish remounts.
 const SPARE_CAPACITY: u64 = 64 * 1024;
 
 /// `TMPFS_MAGIC` of `linux/magic.h`.

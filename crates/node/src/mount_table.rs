@@ -1,4 +1,4 @@
-//! The mounts that this process sees (proc(5), `/proc/pid/mountinfo`).
+//! The mount table of this process (proc(5), `/proc/pid/mountinfo`).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::directory::{DiskOperation, VolumeDiskError, disk_error};
 use crate::generation::VolumeGeneration;
 
-/// The mount table as it is now. It is bytes: names of mount points are what their makers like.
+/// A snapshot of the mount table, as bytes because mount points need not be UTF-8.
 #[derive(Debug)]
 pub(crate) struct MountTable(Vec<u8>);
 
-/// One line of the table, as far as it matters here.
+/// The used fields of one line of the table.
 #[derive(Debug, PartialEq, Eq)]
 struct MountTableEntry<'a> {
     device: &'a [u8],
@@ -28,23 +28,23 @@ impl MountTable {
 
     /// The generations on `device` (`major:minor`) of which a mount shows a part.
     ///
-    /// That is the work of `subPath`: the kubelet binds the file itself, through the links, into
-    /// the container, which then sees the inode of one generation for as long as it lives.
+    /// `subPath` creates such mounts: the kubelet resolves the links and bind-mounts the file into
+    /// the container, which then sees the inode of one generation as long as it runs.
     pub(crate) fn mounted_generations(&self, device: &str) -> Vec<VolumeGeneration> {
         let roots = self.entries().filter(|line| line.device == device.as_bytes());
-        // Names of generations hold nothing that the table escapes.
+        // Names of generations contain no characters that the table escapes.
         let generation = |part: &[u8]| std::str::from_utf8(part).ok()?.parse().ok();
         roots
             .filter_map(|line| line.root.split(|byte| *byte == b'/').find_map(generation))
             .collect()
     }
 
-    /// How many mounts lie on one another on `point`.
+    /// The number of mounts that are stacked on `point`.
     pub(crate) fn layer_count(&self, point: &Path) -> usize {
         self.entries().filter(|line| line.mount_point == point).count()
     }
 
-    /// Where a tmpfs is mounted below `dir`, each place once.
+    /// The tmpfs mount points below `dir`, each once.
     pub(crate) fn tmpfs_mounts_below(&self, dir: &Path) -> Vec<PathBuf> {
         let mut points: Vec<_> = self
             .entries()
@@ -56,7 +56,7 @@ impl MountTable {
         points
     }
 
-    /// A place below `dir` where a file system of any kind is mounted.
+    /// The path of some mount below `dir`, of any file system.
     pub(crate) fn any_mount_below(&self, dir: &Path) -> Option<PathBuf> {
         let below = |line: &MountTableEntry<'_>| {
             line.mount_point != dir && line.mount_point.starts_with(dir)
@@ -68,14 +68,14 @@ impl MountTable {
         self.0.split(|byte| *byte == b'\n').filter_map(|line| {
             let mut fields = line.split(|byte| *byte == b' ').skip(2);
             let (device, root, point) = (fields.next()?, fields.next()?, fields.next()?);
-            // Optional fields, and a dash behind the last.
+            // Optional fields end with a dash.
             let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
             Some(MountTableEntry { device, root, mount_point: unescape(point), fs_type: kind })
         })
     }
 }
 
-/// The table writes space, tab, newline and backslash as three octal digits.
+/// The table escapes space, tab, newline and backslash as three octal digits.
 fn unescape(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -145,7 +145,7 @@ broken line
             "/pods/b/subpaths/v/c/0",
         ];
         let mut expected = expected.map(PathBuf::from).to_vec();
-        // A name that is no text keeps nobody from finding the others.
+        // A mount point that is not UTF-8 does not hide the others.
         expected.push(PathBuf::from(OsString::from_vec(b"/pods/\xff".to_vec())));
         assert_eq!(found, expected);
     }

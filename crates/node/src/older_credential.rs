@@ -1,18 +1,17 @@
-//! Credentials do not go back in time.
+//! Keeps older credentials from replacing newer mounted ones.
 //!
-//! A vault that is restored from a backup, or a pipeline that writes an old file, gives a
-//! credential that is older than the mounted one. Consumers would not take it (msi-dataplane
-//! v0.4.3 takes a newer `not_before` only), or would and stop working, so it is refused: the volume
-//! keeps the version that it has of that object. Rolling back a bad certificate on purpose is
-//! said by [`RotationPolicy::ACCEPT_OLDER`](crate::rotation::RotationPolicy::ACCEPT_OLDER).
+//! After a restore of the vault from a backup, or when a pipeline writes an old file, the vault
+//! returns a credential that is older than the mounted one. Consumers would ignore it
+//! (msi-dataplane v0.4.3 only accepts a newer `not_before`), or accept it and stop working. So the
+//! node plugin rejects it: the volume keeps its version of that object. A deliberate rollback of a
+//! bad certificate is requested with
+//! [`RotationPolicy::ACCEPT_OLDER`](crate::rotation::RotationPolicy::ACCEPT_OLDER).
 //!
-//! Each object is judged alone, and the others of the volume are taken: an object is one unit (a
-//! certificate and its key lie in one), a volume is not, since nobody writes several objects of a
-//! vault at once. A volume that kept all of them back for the sake of one would let that one stop
-//! the renewal of every other.
+//! Each object is checked alone, and the others of the volume are updated. An object is one unit (a
+//! certificate and its key are in one object); a volume is not, because objects of a vault are not
+//! written together. Otherwise one object could stop the renewal of all others in its volume.
 //!
-//! Other secrets are never refused by what they hold: without a `not_before` inside there is no
-//! older and newer.
+//! Other secrets are never rejected: without a `not_before` there is no order.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,38 +26,38 @@ use crate::file_path::FilePath;
 use crate::provider::{ObjectTimestamps, ProviderError, ProviderObjectVersion, ProviderResponse};
 use crate::rotation::OlderVersion;
 
-/// A credential that the provider gave, and that is older than the mounted one.
+/// A credential of the provider that is older than the mounted one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OlderCredential {
-    /// The object.
+    /// The object id.
     pub id: String,
-    /// The version that is mounted.
+    /// The mounted version.
     pub mounted_version: String,
-    /// From when on that is valid.
+    /// The `not_before` of the mounted version.
     pub mounted_not_before: Timestamp,
-    /// The version that the provider gave.
+    /// The version that the provider returned.
     pub offered_version: String,
-    /// From when on that is valid.
+    /// The `not_before` of the returned version.
     pub offered_not_before: Timestamp,
 }
 
 impl OlderCredential {
-    /// How the annotation that accepts it names it.
+    /// The value that accepts this credential in the annotation.
     pub fn older_version(&self) -> OlderVersion {
         OlderVersion { id: self.id.clone(), version: self.offered_version.clone() }
     }
 
-    /// What to do next.
+    /// How to fix the error.
     pub fn hint(&self) -> String {
         format!(
-            "put the newer credential back into the vault; if the roll-back is meant, annotate \
+            "restore the newer credential in the vault; if the rollback is intended, annotate \
              the class with `{}: \"{}\"`",
             crate::rotation::RotationPolicy::ACCEPT_OLDER,
             self.older_version(),
         )
     }
 
-    /// The refusal, for events and logs.
+    /// The error for events and logs.
     pub fn to_error(&self) -> ProviderError {
         ProviderError::new(OutcomeCode::CredentialOlder, self.to_string()).with_hint(self.hint())
     }
@@ -68,8 +67,8 @@ impl fmt::Display for OlderCredential {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "version {} of {} is valid from {} on, and the mounted version {} from {} on: the \
-             mounted one is kept",
+            "version {} of {} has `not_before` {}, and the mounted version {} has {}: the volume \
+             keeps the mounted version",
             self.offered_version,
             self.id,
             self.offered_not_before,
@@ -79,31 +78,32 @@ impl fmt::Display for OlderCredential {
     }
 }
 
-/// The objects of a filling, judged beside those that are mounted.
+/// The older credentials in a provider's response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OlderCredentialCheck {
-    /// Older credentials that must not replace what is mounted.
+    /// Older credentials that must not replace the mounted ones.
     pub refused: Vec<OlderCredential>,
-    /// Older credentials that the class accepts: a line of the audit log each.
+    /// Older credentials that the class accepts. Each gets an audit event.
     pub accepted: Vec<OlderCredential>,
 }
 
-/// Judges what a provider gave beside what is mounted. `accepts` says which older versions the
-/// class lets through: [`PollHistory::may_accept_older`](crate::rotation::PollHistory::may_accept_older).
+/// Finds the credentials of a response that are older than the mounted ones. `accepts` returns
+/// whether the class accepts an older version:
+/// [`PollHistory::may_accept_older`](crate::rotation::PollHistory::may_accept_older).
 pub fn find_older_credentials(
     mounted: &[ProviderObjectVersion],
     mounted_stamps: &BTreeMap<String, ObjectTimestamps>,
-    filling: &ProviderResponse,
+    response: &ProviderResponse,
     accepts: impl Fn(&OlderVersion) -> bool,
 ) -> OlderCredentialCheck {
-    let mut judgement = OlderCredentialCheck::default();
-    for offered in &filling.versions {
+    let mut check = OlderCredentialCheck::default();
+    for offered in &response.versions {
         let Some(mounted) = mounted.iter().find(|it| it.id == offered.id) else { continue };
-        let not_before = |stamps: Option<&ObjectTimestamps>| {
-            stamps.filter(|it| it.is_credential).and_then(|stamps| stamps.not_before)
+        let not_before = |timestamps: Option<&ObjectTimestamps>| {
+            timestamps.filter(|it| it.is_credential).and_then(|timestamps| timestamps.not_before)
         };
         let times = not_before(mounted_stamps.get(&mounted.id))
-            .zip(not_before(filling.timestamps.get(&offered.id)));
+            .zip(not_before(response.timestamps.get(&offered.id)));
         let Some((mounted_not_before, offered_not_before)) = times else { continue };
         if offered_not_before >= mounted_not_before {
             continue;
@@ -116,106 +116,107 @@ pub fn find_older_credentials(
             offered_not_before,
         };
         if accepts(&older.older_version()) {
-            judgement.accepted.push(older);
+            check.accepted.push(older);
         } else {
-            judgement.refused.push(older);
+            check.refused.push(older);
         }
     }
-    judgement
+    check
 }
 
-/// What is mounted of the credentials of a filling where nobody noted it: in a volume that another
-/// driver filled. They tell themselves from when on they are valid; which version of the vault
-/// they are, nobody knows. `load` reads a mounted file.
+/// Reads the mounted credentials of a volume without object records, which another driver wrote.
+/// The credential documents contain their `not_before`; their vault version is unknown. `load`
+/// reads a mounted file.
 pub fn read_mounted_credentials(
-    filling: &ProviderResponse,
+    response: &ProviderResponse,
     load: impl Fn(&FilePath) -> Result<Option<SharedSecretBytes>, VolumeDiskError>,
 ) -> (Vec<ProviderObjectVersion>, BTreeMap<String, ObjectTimestamps>) {
     let (mut versions, mut found) = (Vec::new(), BTreeMap::new());
-    for file in &filling.files {
+    for file in &response.files {
         let Some(id) = file.object.clone().filter(|id| !found.contains_key(id)) else { continue };
-        if filling.timestamps.get(&id).is_none_or(|stamps| !stamps.is_credential) {
+        if response.timestamps.get(&id).is_none_or(|timestamps| !timestamps.is_credential) {
             continue;
         }
-        // What cannot be read serves no consumer, and is nothing to be kept.
+        // A file that cannot be parsed is useless to consumers and need not be kept.
         let Ok(Some(content)) = load(&file.path) else { continue };
         let Ok(document) = CredentialDocument::parse(content.expose()) else { continue };
-        let stamps = document.timestamps();
-        let stamps = ObjectTimestamps {
+        let timestamps = document.timestamps();
+        let timestamps = ObjectTimestamps {
             created: None,
-            not_before: Some(stamps.not_before),
-            not_after: stamps.not_after,
-            renew_after: stamps.renew_after,
+            not_before: Some(timestamps.not_before),
+            not_after: timestamps.not_after,
+            renew_after: timestamps.renew_after,
             is_credential: true,
         };
         versions
             .push(ProviderObjectVersion { id: id.clone(), version: UNKNOWN_VERSION.to_owned() });
-        found.insert(id, stamps);
+        found.insert(id, timestamps);
     }
     (versions, found)
 }
 
-/// The version of what another driver mounted.
+/// The version of objects that another driver mounted.
 const UNKNOWN_VERSION: &str = "unknown";
 
-/// Puts what is mounted of the refused objects in the place of what the provider gave, so that
-/// the rest of the filling can be published. `load` reads a mounted file.
+/// Replaces the rejected objects of a response with the mounted ones, so that the rest can be
+/// published. `load` reads a mounted file.
 ///
 /// # Errors
 ///
-/// Where an object cannot be told from the others, or is mounted under other paths than the
-/// provider gave now: then nothing of the filling may be published.
+/// Fails if the files of an object are unknown, or the object is mounted under other paths than in
+/// the response. Then the response must not be published.
 pub fn restore_mounted_objects(
-    filling: &mut ProviderResponse,
+    response: &mut ProviderResponse,
     refused: &[OlderCredential],
     mounted_stamps: &BTreeMap<String, ObjectTimestamps>,
     load: impl Fn(&FilePath) -> Result<Option<SharedSecretBytes>, VolumeDiskError>,
 ) -> Result<(), RestoreMountedError> {
     for older in refused {
-        let is_of_it = |object: Option<&str>| object == Some(older.id.as_str());
-        if !filling.files.iter().any(|file| is_of_it(file.object.as_deref())) {
+        let is_same_object = |object: Option<&str>| object == Some(older.id.as_str());
+        if !response.files.iter().any(|file| is_same_object(file.object.as_deref())) {
             return Err(RestoreMountedError::UnknownFiles { id: older.id.clone() });
         }
-        for file in filling.files.iter_mut().filter(|file| is_of_it(file.object.as_deref())) {
+        for file in response.files.iter_mut().filter(|file| is_same_object(file.object.as_deref()))
+        {
             let (path, id) = (file.path.clone(), older.id.clone());
             file.content = load(&path)
                 .map_err(|source| RestoreMountedError::Disk { id: id.clone(), source })?
                 .ok_or(RestoreMountedError::PathChanged { id, path })?;
         }
-        for version in filling.versions.iter_mut().filter(|version| version.id == older.id) {
+        for version in response.versions.iter_mut().filter(|version| version.id == older.id) {
             version.version.clone_from(&older.mounted_version);
         }
-        if let Some(stamps) = mounted_stamps.get(&older.id) {
-            filling.timestamps.insert(older.id.clone(), *stamps);
+        if let Some(timestamps) = mounted_stamps.get(&older.id) {
+            response.timestamps.insert(older.id.clone(), *timestamps);
         }
     }
     Ok(())
 }
 
-/// What is mounted of an object could not be kept beside the newer version of others.
+/// The mounted files of a rejected object could not be kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreMountedError {
-    /// The provider does not say which file is made of which object.
-    #[error("the provider does not say which files are made of {id}")]
+    /// The provider did not report which file belongs to which object.
+    #[error("the provider did not report the files of {id}")]
     UnknownFiles {
-        /// The object.
+        /// The object id.
         id: String,
     },
     /// The object is mounted, but not at this path.
-    #[error("{id} has no file {path} in the volume yet")]
+    #[error("{id} has no file `{path}` in the mounted volume")]
     PathChanged {
-        /// The object.
+        /// The object id.
         id: String,
-        /// Where the provider wants it.
+        /// The path in the response.
         path: FilePath,
     },
     /// A mounted file could not be read.
-    #[error("could not read what is mounted of {id}")]
+    #[error("could not read the mounted files of {id}")]
     Disk {
-        /// The object.
+        /// The object id.
         id: String,
-        /// What came back.
+        /// The disk error.
         #[source]
         source: VolumeDiskError,
     },

@@ -1,26 +1,26 @@
-//! The files that a volume shall hold.
+//! The files of a volume.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::FilePath;
 
-/// One file that a volume shall hold. The content is borrowed: it stays in the caller's wiped
-/// buffer, and is copied nowhere but into the file.
+/// One file of a volume. It borrows its content from the caller's wiped buffer and copies it only
+/// into the file.
 #[derive(Clone)]
 pub struct FileEntry<'a> {
-    /// Where in the volume.
+    /// The path in the volume.
     pub path: FilePath,
-    /// The bytes. Never printed.
+    /// The content. `Debug` does not print it.
     pub content: &'a [u8],
-    /// The permission bits, `0o7777` at most. They are set explicitly: no umask applies.
+    /// The permission bits, at most `0o7777`. They are set explicitly, so the umask does not apply.
     pub mode: u32,
-    /// The owning group; the group of this process where none is named.
+    /// The owning group; by default that of this process.
     pub gid: Option<u32>,
 }
 
 impl<'a> FileEntry<'a> {
-    /// A file of this process's group.
+    /// A file with the group of this process.
     pub fn new(path: FilePath, content: &'a [u8], mode: u32) -> Self {
         Self { path, content, mode, gid: None }
     }
@@ -38,7 +38,7 @@ impl fmt::Debug for FileEntry<'_> {
     }
 }
 
-/// The whole content of a volume, in which no two files claim one name.
+/// The files of a volume, without conflicting paths.
 #[derive(Debug)]
 pub(crate) struct Payload<'a> {
     files: BTreeMap<&'a str, &'a FileEntry<'a>>,
@@ -71,12 +71,12 @@ impl<'a> Payload<'a> {
         if problems.is_empty() { Ok(Self { files }) } else { Err(problems) }
     }
 
-    /// The files in the order of their paths.
+    /// The files, sorted by path.
     pub(crate) fn files(&self) -> impl ExactSizeIterator<Item = &'a FileEntry<'a>> {
         self.files.values().copied()
     }
 
-    /// The names that a reader shall see in the volume, sorted.
+    /// The top-level names that readers see in the volume, sorted.
     pub(crate) fn top_level_names(&self) -> Vec<&'a str> {
         let mut tops: Vec<_> = self.files().map(|entry| entry.path.top_level_name()).collect();
         tops.sort_unstable();
@@ -89,29 +89,29 @@ impl<'a> Payload<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadProblem {
-    /// There is no file: a volume is never published empty.
+    /// The list is empty: a volume is never published empty.
     #[error("there is no file to publish")]
     NoFile,
-    /// A path is claimed twice.
-    #[error("`{path}` is there twice")]
+    /// Two files have the same path.
+    #[error("`{path}` appears twice")]
     DuplicatePath {
-        /// The path.
+        /// The duplicate path.
         path: FilePath,
     },
-    /// A path lies under another file's path.
-    #[error("`{path}` lies under `{above}`, which is a file")]
+    /// A path is below the path of another file.
+    #[error("`{path}` is below `{above}`, which is a file")]
     UnderFile {
         /// The path below.
         path: FilePath,
         /// The file above it.
         above: FilePath,
     },
-    /// A mode has more than permission bits.
-    #[error("mode {mode:#o} of `{path}` has more than permission bits")]
+    /// The mode has bits that are not permission bits.
+    #[error("mode {mode:#o} of `{path}` has bits that are not permission bits")]
     InvalidMode {
-        /// The path.
+        /// The path of the file.
         path: FilePath,
-        /// The mode as it came.
+        /// The rejected mode.
         mode: u32,
     },
 }
@@ -132,9 +132,9 @@ mod tests {
         let problems = Payload::parse(&entries).unwrap_err();
         let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
         let expected = [
-            "`a` is there twice",
-            "mode 0o100644 of `a/b` has more than permission bits",
-            "`a/b` lies under `a`, which is a file",
+            "`a` appears twice",
+            "mode 0o100644 of `a/b` has bits that are not permission bits",
+            "`a/b` is below `a`, which is a file",
         ];
         assert_eq!(texts, expected);
         assert_eq!(Payload::parse(&[]).unwrap_err(), [PayloadProblem::NoFile]);

@@ -1,15 +1,15 @@
-//! Which namespace may read what through an identity that the whole node shares.
+//! The node policy: which namespaces may read which objects through an identity that the whole node shares.
 //!
-//! Azure sees one managed identity for every pod of a node, so whoever may create a
-//! SecretProviderClass and a pod reads all that the identity can. A [`NodePolicy`] closes the gap: it is
-//! a list of rules, each of which lets some namespaces read some objects of some vaults; what no
-//! rule allows is denied. Identities that belong to one pod are judged by Azure alone
+//! Azure identifies all pods of a node by one managed identity, so a user who may create a
+//! SecretProviderClass and a pod can read everything that the identity can. A [`NodePolicy`] closes the gap:
+//! it is a list of rules, each of which allows some namespaces to read some objects of some vaults; all other
+//! reads are denied. Identities that belong to one pod are authorized by Azure alone
 //! ([`SharedIdentity::of`]).
 //!
 //! ```
-//! use lanyard_node::policy::{Access, Policy, SharedIdentity, VaultObjectName};
+//! use lanyard_node::policy::{NodePolicy, SharedIdentity, VaultAccess, VaultObjectName};
 //!
-//! let policy = Policy::parse(
+//! let policy = NodePolicy::parse(
 //!     "apiVersion: lanyard.dev/v1alpha1
 //! kind: NodePolicy
 //! rules:
@@ -20,16 +20,16 @@
 //!         objects: [secret/*]
 //! ",
 //! )?;
-//! let mut access = Access {
+//! let mut access = VaultAccess {
 //!     namespace: "ocm-prod-1".to_owned(),
 //!     class: "managed-azure-disk-csi".to_owned(),
 //!     identity: SharedIdentity::SystemAssigned,
 //!     vault: "hcp-vault".parse()?,
 //!     object: VaultObjectName::parse("secret/disk-1").ok_or("not an object")?,
 //! };
-//! assert_eq!(policy.judge(&access).rule(), Some("hosted-clusters"));
+//! assert_eq!(policy.evaluate(&access).rule(), Some("hosted-clusters"));
 //! access.namespace = "default".to_owned();
-//! assert!(!policy.judge(&access).is_allowed());
+//! assert!(!policy.evaluate(&access).is_allowed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -52,33 +52,33 @@ pub use suggest::{ObservedReads, PolicySuggestion};
 
 use rule::PolicyRule;
 
-/// What the namespaces of a cluster may read through the identities of its nodes.
+/// The reads that the namespaces of a cluster may do through the identities of its nodes.
 ///
-/// The default has no rule: it allows nothing.
+/// The default has no rule and allows no read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodePolicy {
     rules: Vec<PolicyRule>,
 }
 
-/// What a policy says to one access.
+/// The verdict of a policy on one access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyVerdict<'a> {
-    /// This rule allows it, the first of those that do.
+    /// This rule is the first that allows the access.
     Allowed {
-        /// The rule's name.
+        /// The name of the rule.
         rule: &'a str,
     },
-    /// No rule allows it.
+    /// No rule allows the access.
     Unmatched,
 }
 
 impl<'a> PolicyVerdict<'a> {
-    /// Whether a rule allows it.
+    /// Returns whether a rule allows the access.
     pub const fn is_allowed(self) -> bool {
         matches!(self, Self::Allowed { .. })
     }
 
-    /// The rule that allows it.
+    /// Returns the name of the rule that allows the access.
     pub const fn rule(self) -> Option<&'a str> {
         match self {
             Self::Allowed { rule } => Some(rule),
@@ -88,18 +88,18 @@ impl<'a> PolicyVerdict<'a> {
 }
 
 impl NodePolicy {
-    /// Judges one access. What no rule allows is not allowed.
+    /// Evaluates one access. An access that no rule allows is denied.
     pub fn evaluate(&self, access: &VaultAccess) -> PolicyVerdict<'_> {
         let rule = self.rules.iter().find(|rule| rule.allows(access));
         rule.map_or(PolicyVerdict::Unmatched, |rule| PolicyVerdict::Allowed { rule: &rule.name })
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub const fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether there is no rule, so that nothing is allowed.
+    /// Returns whether there is no rule, so that every access is denied.
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }

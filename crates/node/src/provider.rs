@@ -1,7 +1,7 @@
-//! Who fills volumes: the seam between publishing and the providers.
+//! Providers, which fetch the content of volumes, and the [`Provider`] trait that the publisher calls.
 //!
-//! The Key Vault provider is in this process; any other is asked over its socket, with the
-//! protocol of the Secrets Store CSI driver. The publisher does not know which it talks to.
+//! The Azure Key Vault provider runs in this process. Any other provider is called over its socket, with the
+//! protocol of the Secrets Store CSI driver. The publisher does not distinguish between the two.
 
 mod attributes;
 mod azure;
@@ -36,75 +36,76 @@ pub(crate) use provider_server::hold_memory_until_sent;
 pub use registry::ProviderRegistry;
 pub use socket::{SocketProviderSettings, SocketProviders};
 
-/// Fills volumes.
+/// Fetches the content of volumes.
 #[async_trait]
 pub trait Provider: fmt::Debug + Send + Sync {
-    /// What the volume of this request shall hold.
+    /// Fetches the complete content of the volume of this request.
     ///
     /// # Errors
     ///
-    /// A [`ProviderError`] that says what was tried, what came back and what to do next.
+    /// Returns a [`ProviderError`] that states what was tried, what came back and what to do next.
     async fn fetch(&self, request: &ProviderRequest<'_>)
     -> Result<ProviderResponse, ProviderError>;
 }
 
-/// What a provider is asked for.
+/// The input of [`Provider::fetch`]: one volume, its class and its pod.
 #[derive(Debug, Clone, Copy)]
 pub struct ProviderRequest<'a> {
-    /// The class of the volume.
+    /// The SecretProviderClass of the volume.
     pub class: &'a SecretProviderClass,
-    /// Whose volume it is.
+    /// The pod that mounts the volume.
     pub pod: &'a VolumePod,
     /// The volume's attributes as the kubelet gave them, without tokens.
     pub attributes: &'a BTreeMap<String, String>,
-    /// What the pod brings to prove who it is.
+    /// The pod's credentials: its ServiceAccount tokens and node publish secrets.
     pub proofs: &'a PodCredentials,
-    /// Where the volume is; other people's providers are told.
+    /// The path of the mount. Only external providers receive it.
     pub target: &'a str,
-    /// What waits for the answer.
+    /// The reason for this fetch.
     pub urgency: Urgency,
-    /// What the volume holds now; empty at the first publish.
+    /// The object versions that the volume holds now; empty at the first publish.
     pub mounted: &'a [ProviderObjectVersion],
-    /// The memory that the filling takes.
+    /// The memory account from which the response is reserved.
     pub memory: &'a dyn ReadMemory,
 }
 
-/// What waits for the answer of a provider. A pod that starts outranks a rotation.
+/// The reason for a fetch. A starting pod has priority over a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
-    /// A pod cannot start without it.
+    /// A pod waits for the volume to start.
     Mount,
-    /// Somebody asked for it: the force-refresh annotation. Nothing cached is good enough.
+    /// The force-refresh annotation requested the fetch. The provider must not answer from a cache.
     ForceRefresh,
-    /// The volume is mounted; it is time to look again.
+    /// A periodic poll of a mounted volume.
     Rotation,
 }
 
 /// The version of an object in a volume, as the pod status lists it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProviderObjectVersion {
-    /// The id: of Key Vault `<type>/<name>`, and `/<place>` in a history.
+    /// The object id. Key Vault ids are `<type>/<name>`, followed by `/<index>` for an object with a version
+    /// history.
     pub id: String,
-    /// The version.
+    /// The version of the object.
     pub version: String,
 }
 
-/// What a volume shall hold: all of it.
+/// The complete content of a volume, as a provider returns it.
 #[derive(Debug)]
 pub struct ProviderResponse {
-    /// The files.
+    /// The files of the volume.
     pub files: Vec<ProviderFile>,
     /// The versions of the objects, sorted by id, each id once.
     pub versions: Vec<ProviderObjectVersion>,
-    /// What is known about the times of each object, by id. Other people's providers know none.
+    /// The known timestamps of each object, by id. External providers supply none.
     pub timestamps: BTreeMap<String, ObjectTimestamps>,
-    /// Where the vault could not be read and the node's cache answered: why.
+    /// Set when the node's cache answered because the vault could not be read.
     pub stale: Option<StaleResponse>,
 }
 
 impl ProviderResponse {
-    /// The files as [`AtomicVolume::publish`](crate::AtomicVolume::publish) takes them, owned by `group`. Where
-    /// the provider names no mode it is 0644, or 0640 for a group.
+    /// Returns the files as input of [`AtomicVolume::publish`](crate::AtomicVolume::publish), owned by
+    /// `group`. The default mode is 0644, or 0640 with a group.
     pub fn file_entries(&self, group: Option<u32>) -> Vec<FileEntry<'_>> {
         let default_mode = if group.is_some() { 0o640 } else { 0o644 };
         let entries = self.files.iter().map(|file| FileEntry {
@@ -117,50 +118,49 @@ impl ProviderResponse {
     }
 }
 
-/// Why a filling is of the past.
+/// Describes why a response came from the cache.
 #[derive(Debug, Clone)]
 pub struct StaleResponse {
-    /// Since when the vault could not be read, as far as this process knows.
+    /// The start of the outage, as far as this process knows it.
     pub since: Timestamp,
-    /// What the volume would have been refused with.
+    /// The error of the failed read.
     pub fetch_error: ProviderError,
 }
 
 /// A file of a volume.
 #[derive(Debug)]
 pub struct ProviderFile {
-    /// Where in the volume.
+    /// The path within the volume.
     pub path: FilePath,
-    /// The permission bits; nothing leaves the choice to the publisher (0644, or 0640 for the
-    /// pod's group).
+    /// The permission bits. With `None`, the publisher uses 0644, or 0640 when the pod has an `fsGroup`.
     pub mode: Option<u32>,
-    /// The bytes.
+    /// The content.
     pub content: SharedSecretBytes,
-    /// The id of the object that it was made from, where the provider says it.
+    /// The id of the object the file was made from, if the provider reports it.
     pub object: Option<String>,
 }
 
-/// The times of an object, from the vault's attributes and tags and from a credential document;
-/// never the value.
+/// The timestamps of an object, from the vault's attributes and tags and from a credential document. Never
+/// contains the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ObjectTimestamps {
     /// When the version was created in the vault.
     pub created: Option<Timestamp>,
-    /// When what it holds begins to be valid.
+    /// Start of the content's validity.
     pub not_before: Option<Timestamp>,
-    /// When what it holds ends to be valid.
+    /// End of the content's validity.
     pub not_after: Option<Timestamp>,
-    /// From when on a newer one is to be expected.
+    /// The time after which a newer version is expected.
     pub renew_after: Option<Timestamp>,
-    /// Whether the content is a credential: only then is an older one refused.
+    /// Whether the content is a credential. The node rejects older versions only of credentials.
     pub is_credential: bool,
 }
 
-/// A volume was not filled.
+/// A provider could not fetch the content of a volume.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct ProviderError {
-    /// The stable code.
+    /// The stable outcome code.
     pub code: OutcomeCode,
     /// What was tried and what came back, causes included; no secrets.
     pub message: String,
@@ -168,13 +168,13 @@ pub struct ProviderError {
     pub hint: String,
     /// Whether and when the same request may succeed.
     pub retry: RetryClass,
-    /// For how long nobody asks, where nobody was asked for this either: others have found out that
-    /// there is no answer. Where it is given, this is no failure of the volume's own.
+    /// Set when the provider sent no request because an earlier failure still suppresses requests: the
+    /// remaining time of the suppression. Such an error does not count as a failure of this volume.
     pub suppressed_for: Option<Duration>,
 }
 
 impl ProviderError {
-    /// A refusal with the hint and the retry class of its code.
+    /// Creates an error with the default hint and retry class of `code`.
     pub fn new(code: OutcomeCode, message: impl Into<String>) -> Self {
         let retry = match code.recovery_mode() {
             RecoveryMode::Never => RetryClass::Invalid,
@@ -184,15 +184,15 @@ impl ProviderError {
         Self { code, message: message.into(), hint, retry, suppressed_for: None }
     }
 
-    /// The refusal of a volume for which the node has no memory.
+    /// Creates the error for a volume that exceeds the node's volume memory.
     pub(crate) fn from_memory_exhausted(exhausted: MemoryExhausted) -> Self {
-        let refusal = Self::new(OutcomeCode::VolumeMemoryExhausted, exhausted.message);
+        let error = Self::new(OutcomeCode::VolumeMemoryExhausted, exhausted.message);
         let retry =
-            if exhausted.exceeds_node_capacity { RetryClass::Invalid } else { refusal.retry };
-        Self { retry, ..refusal }.with_hint(exhausted.hint)
+            if exhausted.exceeds_node_capacity { RetryClass::Invalid } else { error.retry };
+        Self { retry, ..error }.with_hint(exhausted.hint)
     }
 
-    /// The same with a better hint.
+    /// Replaces the hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();

@@ -1,4 +1,4 @@
-//! What the kubelet ordered: one publish of one volume, parsed.
+//! Publish requests of the kubelet, parsed and validated.
 
 mod error;
 mod parse;
@@ -16,22 +16,22 @@ pub use self::error::{InvalidPublishRequest, PublishRequestProblem};
 pub use self::parse::VolumeRequestParser;
 pub use self::tokens::ParseTokensError;
 
-/// One publish of one volume, as the kubelet asked for it. It cannot be wrong inside: what was
-/// missing or contradictory was refused when the request was parsed.
+/// One validated request of the kubelet to publish one volume. The parser has rejected requests with missing
+/// or contradictory fields.
 #[derive(Debug, Clone)]
 pub struct PublishRequest {
-    /// The id of the volume: `csi-` and a digest of pod and volume name.
+    /// The volume id: `csi-` and a digest of pod and volume name.
     pub volume_id: String,
-    /// Where to mount. Absolute, lexically clean, below the kubelet's directory.
+    /// The target path of the mount: absolute, lexically normalized, below the kubelet's directory.
     pub target: PathBuf,
-    /// Whose volume it is. The kubelet vouches for it: its own keys win over the user's.
+    /// The pod of the volume. The values of the kubelet's own keys take precedence over those of the user.
     pub pod: VolumePod,
     /// The SecretProviderClass, in the pod's namespace.
     pub class_name: String,
-    /// The volume's attributes as they came, without the tokens: the provider protocol carries
-    /// them on. They override the class only where the node allows it.
+    /// The volume attributes as received, without the tokens. They are forwarded with the provider protocol,
+    /// and override the class only if the node allows it.
     pub attributes: BTreeMap<String, String>,
-    /// What the pod brings to prove who it is.
+    /// The pod's credentials: its ServiceAccount tokens and node publish secrets.
     pub proofs: PodCredentials,
     /// `volume_mount_group`: the pod's `fsGroup`.
     pub group: Option<u32>,

@@ -1,12 +1,14 @@
-//! Publishes volumes for the kubelet and keeps them fresh.
+//! Publishes volumes for the kubelet and keeps their content up to date.
 //!
-//! What concerns one target happens one after the other, different targets go on at the same time.
-//! Work that was begun is finished though the caller goes away, so that no deadline leaves half a
-//! volume; only who still waits for the provider is let go, when the volume is taken away meanwhile.
+//! The publisher runs operations on one target one after the other, and operations on different
+//! targets concurrently. An operation that has started runs to completion even if its caller is
+//! dropped, so a call deadline never leaves a half-written volume. An unpublish only cancels a
+//! fetch that still waits for the provider.
 //!
-//! A volume is filled before it is mounted, where the sandbox of the process lets it (some deny
-//! fsmount(2)): a process that is killed at any moment leaves either nothing at the target or a
-//! whole volume. Linux 5.8 is needed: before, nobody tells a mount from what it lies on.
+//! Where the sandbox allows it (some seccomp profiles deny fsmount(2)), the publisher writes a
+//! volume before it mounts it. A process that is killed at any moment then leaves either nothing at
+//! the target or a complete volume. Linux 5.8 or newer is required: older kernels cannot
+//! distinguish a mount from the directory below it.
 
 mod disk;
 mod failure;
@@ -62,42 +64,43 @@ use pod_events::PublishFailureHistory;
 use publish_plan::PublishPlan;
 use volume_lock::{VolumeLockGuard, VolumeLocks, VolumeMemoryBudget};
 
-/// Publishes volumes. Clones share everything.
+/// Publishes, refreshes and unpublishes volumes. Clones share all state.
 #[derive(Debug, Clone)]
 pub struct Publisher {
     engine: Arc<PublishEngine>,
 }
 
-/// What a publisher is told once.
+/// The settings of a [`Publisher`].
 #[derive(Debug, Clone)]
 pub struct PublisherSettings {
-    /// The kubelet's directory: every target lies below it.
+    /// The kubelet's root directory. Every target path lies below it.
     pub kubelet_dir: PathBuf,
-    /// The name of the CSI driver. Volumes of another driver are taken over only where the kubelet
-    /// orders them from this one.
+    /// The name of the CSI driver. The publisher adopts a volume of another driver only when the
+    /// kubelet requests that volume from this one.
     pub driver_name: String,
-    /// How often a volume is looked at whose class does not say it; nothing where the node does
-    /// not rotate.
+    /// The poll interval of volumes whose class does not set one; `None` if the node does not
+    /// rotate.
     pub interval: Option<PollInterval>,
-    /// Between which intervals a class may choose.
+    /// The bounds of the interval that a class may set.
     pub interval_bounds: IntervalBounds,
-    /// How long a provider may take. The kubelet gives up after two minutes, and then knows only
-    /// that time passed; so this is shorter.
+    /// The time limit of one fetch. It is shorter than the kubelet's call timeout of two minutes,
+    /// after which the kubelet would report only that time ran out.
     pub fetch_timeout: Duration,
-    /// How long the first report of a volume is waited for, before the pod may start without it.
+    /// How long a publish waits for the first status report before the pod may start without it.
     pub report_timeout: Duration,
-    /// How many bytes the files of one volume may have together.
+    /// The maximum total size of the files of one volume, in bytes.
     pub content_limit: u64,
-    /// The memory of all volumes of the node: the pages and inodes of everything in them, retired
-    /// generations included, and what is read for them. It is charged to this process, whose own
-    /// limit has to leave room beside it. New volumes stop at three quarters, so that mounted ones
-    /// can rotate.
+    /// The memory account of all volumes of the node: pages and inodes of their content, retired
+    /// generations included, and the responses being read for them. The kernel charges this memory
+    /// to the process, so the container's memory limit must be larger. New volumes may use three
+    /// quarters of it; the rest is reserved for rotations of mounted volumes.
     pub memory: MemoryAccount,
-    /// Whether a volume is filled before it is mounted, where the kernel can.
+    /// Whether a volume is written before it is mounted, if the kernel supports it.
     pub staged_mounts: bool,
-    /// Where it stands that an older credential was taken because its class says so.
+    /// The audit trail. It records each older credential that was accepted because the class allows
+    /// it.
     pub audit: AuditTrail,
-    /// Where the process shall kill itself.
+    /// The crash point at which the process kills itself.
     #[cfg(feature = "crash-points")]
     pub crash_at: Option<crate::CrashPoint>,
 }
@@ -122,15 +125,16 @@ impl PublisherSettings {
     }
 }
 
-/// The memory of all volumes of a node together, in bytes.
+/// The memory usage of all volumes of a node, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeMemoryUsage {
-    /// What they hold, what is being written, and what was read.
+    /// Bytes in volumes, in writes that are in progress, and in fetched responses.
     pub used: u64,
-    /// What of it was read: for volumes that are not written yet, or cached for the next ones.
+    /// The part of `used` that was fetched but is not in a volume: for pending writes, or in the
+    /// cache.
     pub read_or_cached: u64,
-    /// What they may hold.
+    /// The limit of `used`.
     pub limit: u64,
 }
 
@@ -140,156 +144,159 @@ impl NodeMemoryUsage {
     }
 }
 
-/// What a publisher works with.
+/// The dependencies of a [`Publisher`].
 #[derive(Debug, Clone)]
 pub struct PublisherParts {
-    /// Where classes are found.
+    /// Looks up SecretProviderClasses.
     pub classes: Arc<dyn ClassSource>,
-    /// Who fills volumes.
+    /// Fetches the content of volumes.
     pub provider: Arc<dyn Provider>,
-    /// Who is told what became of them.
+    /// Receives pod events, pod status and poll results.
     pub reporter: Arc<dyn Reporter>,
-    /// Time.
+    /// The clock of all timestamps and timeouts.
     pub clock: SharedClock,
 }
 
 impl Publisher {
-    /// A publisher that knows no volume yet; see [`Publisher::recover`].
+    /// Creates a publisher without volumes; see [`Publisher::recover`].
     pub fn new(settings: PublisherSettings, parts: PublisherParts) -> Self {
         #[cfg(feature = "crash-points")]
-        let fuse = FailPoint::crashing_at(settings.crash_at.clone());
+        let fail_point = FailPoint::crashing_at(settings.crash_at.clone());
         #[cfg(not(feature = "crash-points"))]
-        let fuse = FailPoint::default();
-        let desk = PublishContext {
+        let fail_point = FailPoint::default();
+        let context = PublishContext {
             shared_clock: Arc::clone(&parts.clock),
-            fail_point: fuse,
+            fail_point,
             driver_name: settings.driver_name.clone(),
             content_limit: settings.content_limit,
             staged_mounts: settings.staged_mounts,
             audit: settings.audit.clone(),
         };
-        let lanes = VolumeLocks::new(settings.memory.clone());
+        let locks = VolumeLocks::new(settings.memory.clone());
         let engine = PublishEngine {
             settings,
             parts,
-            context: desk,
-            locks: lanes,
+            context,
+            locks,
             failure_history: PublishFailureHistory::default(),
         };
         Self { engine: Arc::new(engine) }
     }
 
-    /// Finds the volumes that an earlier process left mounted, and goes on with them. To be called
-    /// once, before the kubelet is served.
+    /// Adopts the volumes that an earlier process left mounted. Call it once, before the CSI server
+    /// accepts calls.
     ///
     /// # Errors
     ///
-    /// Where the kernel is too old, and where the table of mounts cannot be read. A volume that
-    /// cannot be is told in the answer and looked at again when the kubelet asks for it.
+    /// Fails if the kernel is too old or the mount table cannot be read. A volume that cannot be
+    /// read does not fail the call: [`RecoveryOutcome::problems`] lists it, and the next publish
+    /// inspects it again.
     pub async fn recover(&self) -> Result<RecoveryOutcome, PublishFailure> {
         self.engine.recover().await
     }
 
-    /// Makes the volume of an order be there, whole.
+    /// Mounts the requested volume with complete content.
     ///
-    /// Where it is mounted and whole already it stays so whatever becomes of its rotation: what is
-    /// wrong with that is told by notice, status and [`Publisher::volumes`], never to the kubelet,
-    /// which would tear the volume down under a running pod.
+    /// If a complete volume is mounted already, the call succeeds even if its refresh fails.
+    /// Refresh errors appear in pod events, pod status and [`Publisher::states`] but never reach
+    /// the kubelet, which would tear the volume down under a running pod.
     ///
     /// # Errors
     ///
-    /// Only where the volume is not there, or not whole.
+    /// Fails only if the volume is not mounted or its content is incomplete.
     ///
     /// # Cancel safety
     ///
-    /// What was begun is finished. Who is dropped while another works on the same target has no
-    /// effect.
-    pub async fn publish(&self, order: PublishRequest) -> Result<(), PublishFailure> {
-        self.publish_with_permit(order, None).await
+    /// An operation that has started runs to completion. Dropping the future while another call
+    /// holds the lock of this target is a no-op.
+    pub async fn publish(&self, request: PublishRequest) -> Result<(), PublishFailure> {
+        self.publish_with_permit(request, None).await
     }
 
-    /// The same; the permit is held until the work is done, though the caller may be gone by then.
+    /// Like [`Publisher::publish`]. The operation holds the permit until it ends, even if the
+    /// caller is gone.
     pub(crate) async fn publish_with_permit(
         &self,
-        order: PublishRequest,
+        request: PublishRequest,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Result<(), PublishFailure> {
         let engine = Arc::clone(&self.engine);
-        let turn = engine.locks.lock(&order.target).await;
+        let guard = engine.locks.lock(&request.target).await;
         let work = async move {
             let _permit = permit;
-            let (pod, class) = (order.pod.clone(), order.class_name.clone());
-            let published = engine.publish(turn, order).await;
+            let (pod, class) = (request.pod.clone(), request.class_name.clone());
+            let published = engine.publish(guard, request).await;
             engine.context.fail_point.reach_step(VolumeStep::Reply);
             published.map_err(|failure| failure.with_pod_context(&pod, &class))
         };
         run_to_completion(work).await
     }
 
-    /// Takes the volume at `target` away. A volume that was never there, or that is there only in
-    /// part, is fine.
+    /// Unmounts and removes the volume at `target`. A missing or partial volume is not an error.
     ///
     /// # Errors
     ///
-    /// Where something of it could not be removed: `INTERNAL`, or `UNAVAILABLE` where the work
-    /// broke off; in any case to be tried again.
+    /// Fails with `INTERNAL` if a part of the volume could not be removed, and with `UNAVAILABLE`
+    /// if the operation was interrupted. The kubelet retries both.
     ///
     /// # Cancel safety
     ///
-    /// As [`Publisher::publish`].
+    /// Like [`Publisher::publish`].
     pub async fn unpublish(&self, volume_id: &str, target: &Path) -> Result<(), PublishFailure> {
         let engine = Arc::clone(&self.engine);
-        let leaving = engine.locks.begin_unpublish(target);
-        let turn = engine.locks.lock(target).await;
-        // Whoever asks a source from now on comes after this and wants the volume anew.
-        drop(leaving);
+        let intent = engine.locks.begin_unpublish(target);
+        let guard = engine.locks.lock(target).await;
+        // A fetch that starts from now on runs after this unpublish and is for a new volume.
+        drop(intent);
         let (volume_id, target) = (volume_id.to_owned(), target.to_owned());
         let work = async move {
-            let withdrawn = engine.unpublish(turn, &volume_id, &target).await;
+            let result = engine.unpublish(guard, &volume_id, &target).await;
             engine.context.fail_point.reach_step(VolumeStep::Reply);
-            withdrawn
+            result
         };
         run_to_completion(work).await
     }
 
-    /// Asks the source of a mounted volume again, whether it is time or not.
+    /// Fetches the content of a mounted volume and updates the volume, whether a poll is due or
+    /// not.
     ///
     /// # Errors
     ///
-    /// What the volume could not be refreshed for. It is told already, and the volume is as it was.
+    /// Returns the failure of the fetch or the update. The publisher has reported it already, and
+    /// the volume is unchanged.
     ///
     /// # Cancel safety
     ///
-    /// As [`Publisher::publish`].
+    /// Like [`Publisher::publish`].
     pub async fn refresh(
         &self,
         target: &Path,
         urgency: Urgency,
     ) -> Result<RefreshOutcome, PublishFailure> {
         let engine = Arc::clone(&self.engine);
-        let turn = engine.locks.lock(target).await;
-        run_to_completion(async move { engine.refresh(turn, urgency).await }).await
+        let guard = engine.locks.lock(target).await;
+        run_to_completion(async move { engine.refresh(guard, urgency).await }).await
     }
 
-    /// What is known about every mounted volume, sorted by target.
+    /// The states of all mounted volumes, sorted by target.
     pub fn states(&self) -> Vec<Arc<VolumeState>> {
         self.engine.locks.states()
     }
 
-    /// The same for who looks again and again; it keeps nothing of the publisher alive but that.
+    /// Returns a closure that reads [`Publisher::states`] and keeps only the volume locks alive.
     pub(crate) fn state_reader(
         &self,
     ) -> impl Fn() -> Vec<Arc<VolumeState>> + Send + Sync + 'static + use<> {
-        let lanes = self.engine.locks.clone();
-        move || lanes.states()
+        let locks = self.engine.locks.clone();
+        move || locks.states()
     }
 
-    /// How much memory the volumes hold, and may hold.
+    /// The memory usage and limit of all volumes.
     pub fn memory(&self) -> NodeMemoryUsage {
         NodeMemoryUsage::of(&self.engine.settings.memory)
     }
 
-    /// The same for who looks again and again; see [`Publisher::watched`].
+    /// Returns a closure that reads [`Publisher::memory`] and keeps only the memory account alive.
     pub(crate) fn memory_reader(
         &self,
     ) -> impl Fn() -> NodeMemoryUsage + Send + Sync + 'static + use<> {
@@ -297,22 +304,22 @@ impl Publisher {
         move || NodeMemoryUsage::of(&memory)
     }
 
-    /// Whether something is mounted at `target`, be it known to this process or not, and wherever
-    /// that is: also a request that is refused may be for a volume that a pod uses. What cannot be
-    /// looked at is taken for mounted.
+    /// Whether something is mounted at `target`, known to this process or not. It accepts any path,
+    /// because a rejected request can also name a volume that a pod uses. Returns `true` if the
+    /// target cannot be inspected.
     pub(crate) async fn is_mounted(&self, target: &Path) -> bool {
         if self.state(target).is_some() {
             return true;
         }
         let (dir, target) = (self.engine.settings.kubelet_dir.clone(), target.to_owned());
-        let look = move || match MountTarget::parse(&dir, &target) {
+        let probe = move || match MountTarget::parse(&dir, &target) {
             Some(place) => place.may_be_mounted(),
             None => MountTable::load().map_or(true, |table| table.layer_count(&target) > 0),
         };
-        run_blocking(look).await.unwrap_or(true)
+        run_blocking(probe).await.unwrap_or(true)
     }
 
-    /// What is known about the volume at `target`.
+    /// The state of the volume at `target`, if one is mounted.
     pub fn state(&self, target: &Path) -> Option<Arc<VolumeState>> {
         self.engine.locks.state(target)
     }
@@ -326,17 +333,17 @@ impl RotatableVolumes for Publisher {
 
     async fn rotate(&self, target: &Path, urgency: Urgency, looked: Option<Timestamp>) {
         let engine = Arc::clone(&self.engine);
-        let turn = engine.locks.lock(target).await;
-        // Whom it concerns is told already.
-        let told =
-            run_to_completion(async move { engine.rotate(turn, urgency, looked).await }).await;
-        tracing::debug!(target_path = %target.display(), ?told, "rotated by itself");
+        let guard = engine.locks.lock(target).await;
+        // `rotate` has reported the outcome already.
+        let outcome =
+            run_to_completion(async move { engine.rotate(guard, urgency, looked).await }).await;
+        tracing::debug!(target_path = %target.display(), ?outcome, "scheduled rotation finished");
     }
 
     async fn scrub(&self, target: &Path) -> Result<Option<Timestamp>, PublishError> {
         let engine = Arc::clone(&self.engine);
-        let turn = engine.locks.lock(target).await;
-        let work = async move { engine.scrub(turn).await };
+        let guard = engine.locks.lock(target).await;
+        let work = async move { engine.scrub(guard).await };
         tokio::spawn(work.in_current_span()).await.unwrap_or(Ok(None))
     }
 }
@@ -351,141 +358,146 @@ struct PublishEngine {
 }
 
 impl PublishEngine {
-    /// A failure is final for the kubelet only where nothing is mounted: it would forget the
-    /// volume, and kubelets before 1.34.4 and 1.35.4 would clear the directory of a running pod.
+    /// Publishes one request. A failure is final for the kubelet only if nothing is mounted: after
+    /// a final failure the kubelet forgets the volume, and kubelets before 1.34.4 and 1.35.4 clear
+    /// the directory of a running pod.
     async fn publish(
         &self,
-        mut turn: VolumeLockGuard,
-        order: PublishRequest,
+        mut guard: VolumeLockGuard,
+        request: PublishRequest,
     ) -> Result<(), PublishFailure> {
-        let place = self.parse_target(&order.target)?;
-        let was_mounted = turn.volume_mut().is_some();
-        match self.ensure_mounted(&mut turn, place.clone(), order).await {
+        let target = self.parse_target(&request.target)?;
+        let was_mounted = guard.volume_mut().is_some();
+        match self.ensure_mounted(&mut guard, target.clone(), request).await {
             Err(failure) if failure.is_final() => {
-                let look = move || place.may_be_mounted();
-                let is_mounted = was_mounted || run_blocking(look).await.unwrap_or(true);
+                let probe = move || target.may_be_mounted();
+                let is_mounted = was_mounted || run_blocking(probe).await.unwrap_or(true);
                 Err(if is_mounted { failure.into_non_final() } else { failure })
             }
-            brought => brought,
+            result => result,
         }
     }
 
-    /// Brings the volume about that is ordered.
+    /// Mounts the requested volume, or keeps the mounted one and refreshes it if a poll is due.
     async fn ensure_mounted(
         &self,
-        turn: &mut VolumeLockGuard,
-        place: MountTarget,
-        order: PublishRequest,
+        guard: &mut VolumeLockGuard,
+        target: MountTarget,
+        request: PublishRequest,
     ) -> Result<(), PublishFailure> {
-        if self.is_intact(turn).await? {
-            self.handle_republish(turn, order).await;
+        if self.is_intact(guard).await? {
+            self.handle_republish(guard, request).await;
             return Ok(());
         }
-        let TargetInspection { plan, existing: found } = self.inspect_target(&place).await?;
+        let TargetInspection { plan, existing } = self.inspect_target(&target).await?;
         match plan {
             PublishPlan::Refuse(obstacle) => {
-                Err(PublishFailure::from_obstacle(obstacle, place.path()))
+                Err(PublishFailure::from_obstacle(obstacle, target.path()))
             }
             PublishPlan::KeepMounted { .. } => {
-                let desk = self.context.clone();
-                let known = order.clone();
-                let take =
-                    move || found.and_then(|it| it.into_mounted_volume(&desk, place, Some(known)));
-                *turn.volume_mut() = run_blocking(take).await?;
-                self.handle_republish(turn, order).await;
+                let context = self.context.clone();
+                let known = request.clone();
+                let take = move || {
+                    existing.and_then(|it| it.into_mounted_volume(&context, target, Some(known)))
+                };
+                *guard.volume_mut() = run_blocking(take).await?;
+                self.handle_republish(guard, request).await;
                 Ok(())
             }
             PublishPlan::FillExisting => {
-                self.fill_existing_mount(turn, (place, found), order).await
+                self.fill_existing_mount(guard, (target, existing), request).await
             }
             PublishPlan::Mount | PublishPlan::RemoveTopLayer => {
-                self.mount_volume(turn, place, order).await
+                self.mount_volume(guard, target, request).await
             }
         }
     }
 
-    /// Fills a volume and mounts it.
+    /// Fetches the content and mounts a new volume with it.
     async fn mount_volume(
         &self,
-        turn: &mut VolumeLockGuard,
-        place: MountTarget,
-        order: PublishRequest,
+        guard: &mut VolumeLockGuard,
+        target: MountTarget,
+        request: PublishRequest,
     ) -> Result<(), PublishFailure> {
-        let (desk, known) = (self.context.clone(), order.clone());
-        let mount = move |supply, account: &VolumeMemoryBudget| {
-            disk::mount_new_volume(&desk, place, known, supply, account)
+        let (context, known) = (self.context.clone(), request.clone());
+        let mount = move |response, account: &VolumeMemoryBudget| {
+            disk::mount_new_volume(&context, target, known, response, account)
         };
-        self.fetch_and_mount(turn, &order, mount).await
+        self.fetch_and_mount(guard, &request, mount).await
     }
 
-    /// Fills a volume that is mounted already, in which nothing of ours is to be read yet.
+    /// Fetches the content and writes it into an existing mount that shows no generation of this
+    /// driver.
     async fn fill_existing_mount(
         &self,
-        turn: &mut VolumeLockGuard,
-        (place, found): (MountTarget, Option<disk::ExistingMount>),
-        order: PublishRequest,
+        guard: &mut VolumeLockGuard,
+        (target, existing): (MountTarget, Option<disk::ExistingMount>),
+        request: PublishRequest,
     ) -> Result<(), PublishFailure> {
-        let (desk, known) = (self.context.clone(), order.clone());
-        let complete = move |supply, account: &VolumeMemoryBudget| {
-            let lost = || PublishFailure::new(OutcomeCode::FailedToMount, "it went away");
-            let found = found.ok_or_else(lost)?;
+        let (context, known) = (self.context.clone(), request.clone());
+        let complete = move |response, account: &VolumeMemoryBudget| {
+            let lost = || {
+                PublishFailure::new(OutcomeCode::FailedToMount, "the existing mount disappeared")
+            };
+            let existing = existing.ok_or_else(lost)?;
             let mut mounted =
-                found.into_mounted_volume(&desk, place, Some(known)).ok_or_else(lost)?;
-            disk::update_content(&desk, &mut mounted, supply, account)?;
+                existing.into_mounted_volume(&context, target, Some(known)).ok_or_else(lost)?;
+            disk::update_content(&context, &mut mounted, response, account)?;
             Ok(mounted)
         };
-        self.fetch_and_mount(turn, &order, complete).await
+        self.fetch_and_mount(guard, &request, complete).await
     }
 
-    /// Asks for what a volume shall hold, has it brought to its place, and tells what came of it.
+    /// Fetches the content, mounts the volume with `mount`, and reports the outcome.
     async fn fetch_and_mount(
         &self,
-        turn: &mut VolumeLockGuard,
-        order: &PublishRequest,
-        bring: impl FnOnce(
+        guard: &mut VolumeLockGuard,
+        request: &PublishRequest,
+        mount: impl FnOnce(
             FetchedResponse,
             &VolumeMemoryBudget,
         ) -> Result<MountedVolume, PublishFailure>
         + Send
         + 'static,
     ) -> Result<(), PublishFailure> {
-        let mounted = match self.fetch(turn.unpublish_requested(), order, Urgency::Mount, &[]).await
-        {
-            Ok(supply) => {
-                let provider = Arc::clone(&supply.provider);
-                let account = turn.memory_budget(supply.memory.clone());
-                with_provider(provider, run_blocking(move || bring(supply, &account)).await?)
-            }
-            Err(failure) => Err(failure),
-        };
-        let mounted = mounted.inspect_err(|failure| self.emit_failure_event(order, failure))?;
-        *turn.volume_mut() = Some(mounted);
-        self.report_first_publish(turn).await;
+        let mounted =
+            match self.fetch(guard.unpublish_requested(), request, Urgency::Mount, &[]).await {
+                Ok(response) => {
+                    let provider = Arc::clone(&response.provider);
+                    let account = guard.memory_budget(response.memory.clone());
+                    with_provider(provider, run_blocking(move || mount(response, &account)).await?)
+                }
+                Err(failure) => Err(failure),
+            };
+        let mounted = mounted.inspect_err(|failure| self.emit_failure_event(request, failure))?;
+        *guard.volume_mut() = Some(mounted);
+        self.report_first_publish(guard).await;
         Ok(())
     }
 
-    /// Whether the volume of this lane is as it was left. One that is not is forgotten: what
-    /// stands at its place now has to be looked at.
-    async fn is_intact(&self, turn: &mut VolumeLockGuard) -> Result<bool, PublishFailure> {
-        let Some(mounted) = turn.volume_mut().take() else { return Ok(false) };
-        let look = move || mounted.is_intact().then_some(mounted);
-        let intact: Option<MountedVolume> = run_blocking(look).await?;
-        *turn.volume_mut() = intact;
-        Ok(turn.volume_mut().is_some())
+    /// Whether the mounted volume of this lock is unchanged since its last operation. If it is not,
+    /// the lock forgets the volume, so that the caller inspects the target again.
+    async fn is_intact(&self, guard: &mut VolumeLockGuard) -> Result<bool, PublishFailure> {
+        let Some(mounted) = guard.volume_mut().take() else { return Ok(false) };
+        let probe = move || mounted.is_intact().then_some(mounted);
+        let intact: Option<MountedVolume> = run_blocking(probe).await?;
+        *guard.volume_mut() = intact;
+        Ok(guard.volume_mut().is_some())
     }
 
     async fn inspect_target(
         &self,
-        place: &MountTarget,
+        target: &MountTarget,
     ) -> Result<TargetInspection, PublishFailure> {
-        let (desk, place) = (self.context.clone(), place.clone());
-        run_blocking(move || disk::inspect_target(&desk, &place)).await?
+        let (context, target) = (self.context.clone(), target.clone());
+        run_blocking(move || disk::inspect_target(&context, &target)).await?
     }
 
     fn parse_target(&self, target: &Path) -> Result<MountTarget, PublishFailure> {
         MountTarget::parse(&self.settings.kubelet_dir, target).ok_or_else(|| {
             let message = format!(
-                "target path {} is not one below the kubelet's directory {}, in its shortest form",
+                "target path {} is not a normalized path below the kubelet's directory {}",
                 target.display(),
                 self.settings.kubelet_dir.display()
             );
@@ -494,7 +506,7 @@ impl PublishEngine {
     }
 }
 
-/// Notes whose work it was.
+/// Sets the provider on the volume or the failure.
 fn with_provider(
     provider: Arc<str>,
     mounted: Result<MountedVolume, PublishFailure>,
@@ -505,7 +517,7 @@ fn with_provider(
     }
 }
 
-/// Sees work through to its end, whatever becomes of the caller.
+/// Spawns `work`, so that it runs to completion even if the caller is dropped.
 async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, PublishFailure>> + Send + 'static,
 ) -> Result<T, PublishFailure> {
@@ -514,7 +526,7 @@ async fn run_to_completion<T: Send + 'static>(
         .unwrap_or_else(|error| Err(interrupted_failure(&error)))
 }
 
-/// Runs what blocks beside the threads that serve.
+/// Runs `work` on the blocking thread pool.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, PublishFailure> {
@@ -525,9 +537,9 @@ async fn run_blocking<T: Send + 'static>(
 }
 
 fn interrupted_failure(error: &tokio::task::JoinError) -> PublishFailure {
-    // The payload of a panic may hold anything; it is not repeated.
-    let what = if error.is_panic() { "broke off" } else { "was stopped" };
-    let message = format!("the work on the volume {what} inside the node plugin");
-    // Nobody knows what is mounted now.
+    // A panic payload may contain secrets, so the message does not include it.
+    let what = if error.is_panic() { "panicked" } else { "was cancelled" };
+    let message = format!("the node plugin's task for the volume {what}");
+    // The state of the mount is unknown now.
     PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message).into_non_final()
 }

@@ -1,9 +1,9 @@
-//! Making the driver known to the kubelet, as `csi-node-driver-registrar` does.
+//! Registers the driver with the kubelet, like `csi-node-driver-registrar`.
 //!
-//! The kubelet watches its plugin registry. When a socket appears there it asks what listens, dials
-//! the CSI socket, and writes the driver into the node's CSINode object. We let the socket appear
-//! when everything else is ready, so that no pod meets a driver that cannot serve, and take it away
-//! before anything else at the end.
+//! The kubelet watches its plugin registry. When a socket appears there, the kubelet calls it, dials the CSI
+//! socket, and adds the driver to the node's CSINode object. The server creates the registration socket only
+//! when everything else is ready, so that the kubelet publishes no volume through a driver that cannot serve,
+//! and removes it first at shutdown.
 
 use std::path::{Path, PathBuf};
 
@@ -17,39 +17,39 @@ use tonic::{Request, Response, Status};
 
 use crate::csi::DriverName;
 
-/// How the kubelet finds the driver.
+/// Where the kubelet finds the driver.
 #[derive(Debug, Clone)]
 pub struct RegistrationSettings {
     /// The kubelet's plugin registry: `<kubelet>/plugins_registry`.
     pub directory: PathBuf,
-    /// The CSI socket by the path that the kubelet sees.
+    /// The path of the CSI socket as the kubelet sees it.
     pub endpoint: PathBuf,
 }
 
 impl RegistrationSettings {
-    /// The socket in the registry.
+    /// Returns the path of the registration socket of `driver`.
     pub fn socket(&self, driver: &DriverName) -> PathBuf {
         self.directory.join(format!("{driver}-reg.sock"))
     }
 }
 
-/// The kubelet did not take the driver.
+/// The kubelet rejected the registration of the driver.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the kubelet refused to register the driver: {reason}")]
+#[error("the kubelet rejected the driver: {reason}")]
 pub struct RegistrationRejectedError {
-    /// What the kubelet said.
+    /// The reason given by the kubelet.
     pub reason: String,
 }
 
 impl RegistrationRejectedError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
-        "see that `--kubelet-registration-path` is the CSI socket's path on the node, and that no \
+        "check that `--kubelet-registration-path` is the CSI socket's path on the node, and that no \
          other driver has the name"
     }
 }
 
-/// Answers the kubelet's questions about the driver.
+/// Implements the kubelet's plugin registration service for the driver.
 #[derive(Debug, Clone)]
 pub(crate) struct RegistrationService {
     driver: DriverName,
@@ -59,18 +59,19 @@ pub(crate) struct RegistrationService {
 }
 
 impl RegistrationService {
-    /// A driver whose CSI socket is `endpoint` for the kubelet; `gate` opens when it is registered.
+    /// Creates the service of a driver whose CSI socket the kubelet sees at `endpoint`. `gate` opens when the
+    /// kubelet has registered the driver.
     pub(crate) fn new(driver: DriverName, endpoint: &Path, gate: ReadinessGate) -> Self {
         let rejection = watch::Sender::new(None);
         Self { driver, endpoint: endpoint.to_owned(), gate, rejection }
     }
 
-    /// Returns when the kubelet has refused the driver. Nothing is lost if it is dropped.
+    /// Waits until the kubelet rejects the driver. Cancel safe.
     pub(crate) async fn wait_for_rejection(&self) -> RegistrationRejectedError {
         let mut refused = self.rejection.subscribe();
         match refused.wait_for(Option::is_some).await.map(|reason| reason.clone()) {
             Ok(Some(refused)) => refused,
-            // We hold a sender, and what is waited for is there.
+            // The service holds a sender, and `wait_for` returns only once there is a value.
             Ok(None) | Err(_) => std::future::pending().await,
         }
     }
@@ -100,16 +101,16 @@ impl Registration for RegistrationService {
             self.gate.open();
         } else {
             let reason: String = error.chars().filter(|it| !it.is_control()).take(500).collect();
-            tracing::error!(driver = %self.driver, reason, "the kubelet refused the driver");
-            self.gate.close(format!("the kubelet refused the driver: {reason}"));
+            tracing::error!(driver = %self.driver, reason, "the kubelet rejected the driver");
+            self.gate.close(format!("the kubelet rejected the driver: {reason}"));
             self.rejection.send_replace(Some(RegistrationRejectedError { reason }));
         }
         Ok(Response::new(RegistrationStatusResponse {}))
     }
 }
 
-/// The kind of plugin (kubelet, `pluginregistration/v1`).
+/// The plugin type (kubelet, `pluginregistration/v1`).
 const KIND: &str = "CSIPlugin";
 
-/// The version of CSI that registrars name; the kubelet takes any of major version 1.
+/// The CSI version that registrars report. The kubelet accepts every version with major version 1.
 const CSI_VERSION: &str = "1.0.0";

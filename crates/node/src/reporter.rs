@@ -1,4 +1,4 @@
-//! Who is told what became of a volume: the seam between publishing and the Kubernetes API.
+//! Reports about volumes: the [`Reporter`] trait between the publisher and the Kubernetes API.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,60 +12,59 @@ use lanyard_vocabulary::{Hop, OutcomeCode};
 
 use crate::provider::ProviderObjectVersion;
 
-/// Is told what became of volumes. The Kubernetes API in a cluster; nobody where there is none.
+/// Reports the state of volumes: to the Kubernetes API in a cluster, to the log without one.
 #[async_trait]
 pub trait Reporter: fmt::Debug + Send + Sync {
-    /// Makes the pod status of a mounted volume say what it holds and how it is. Equal reports
-    /// cost no write.
+    /// Updates the pod status of a mounted volume. An unchanged report causes no write.
     ///
     /// # Errors
     ///
-    /// Where the status could not be written; the volume stays as it is.
+    /// Returns an error if the status could not be written. The volume is unaffected.
     async fn report_status(&self, report: &VolumeReport) -> Result<(), StatusReportError>;
 
-    /// Tells the people who look at the pod. Never waits for the API and never fails: what cannot
-    /// be told is logged.
-    fn emit_event(&self, notice: PodEvent);
+    /// Emits a Kubernetes event on the pod. Does not wait for the API and never fails; events that cannot be
+    /// sent are logged.
+    fn emit_event(&self, event: PodEvent);
 
-    /// A look for newer content of a mounted volume ended. For those who count.
+    /// Records a finished poll of a mounted volume, for metrics.
     fn record_poll(&self, _look: &PollResult) {}
 
-    /// The volume is gone.
+    /// Removes the state of an unmounted volume.
     fn forget_volume(&self, target: &std::path::Path);
 }
 
-/// How a look for newer content of a mounted volume ended.
+/// The result of one poll of a mounted volume for newer content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PollResult {
-    /// The provider, as the class names it; nothing where no class was found.
+    /// The provider named by the class; `None` if the class was not found.
     pub provider: Option<Arc<str>>,
-    /// How long it took until readers saw what came of it.
+    /// The time from the start of the poll until its result was visible to readers.
     pub duration: Duration,
-    /// Whether readers see something newer now.
+    /// Whether readers see newer content now, or the outcome code of the failure.
     pub outcome: Result<bool, OutcomeCode>,
-    /// How long after they were made in the vault new versions were seen by readers.
+    /// For each new version, the time from its creation in the vault until readers saw it.
     pub rotation_lags: Vec<Duration>,
 }
 
-/// How a mounted volume is.
+/// The state of a mounted volume.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VolumeReport {
-    /// Whose it is.
+    /// The pod that mounts the volume.
     pub pod: VolumePod,
-    /// Its class.
+    /// The name of the SecretProviderClass.
     pub class_name: String,
-    /// Where it is mounted.
+    /// The path of the mount.
     pub target: PathBuf,
-    /// What it holds, sorted by id.
+    /// The mounted object versions, sorted by id.
     pub objects: Vec<ProviderObjectVersion>,
-    /// What the operator and the doctor read.
+    /// The details that the operator and `lanyard doctor` read.
     pub facts: VolumeStatusReport,
 }
 
-/// Something that people who look at a pod should know.
+/// An event about a volume, to be shown on its pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodEvent {
-    /// Whose volume it is about.
+    /// The pod of the volume.
     pub pod: VolumePod,
     /// What happened.
     pub kind: PodEventKind,
@@ -73,20 +72,20 @@ pub struct PodEvent {
     pub message: String,
 }
 
-/// What a notice is about.
+/// The kind of a [`PodEvent`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PodEventKind {
-    /// The volume holds something newer now.
+    /// The volume holds newer content.
     MountRotationComplete,
-    /// Something is wrong, at this hop and of this code.
+    /// The volume failed with this outcome code.
     Failed(OutcomeCode),
-    /// It was wrong, with this code, and is good again.
+    /// The volume recovered from a failure with this outcome code.
     Recovered(OutcomeCode),
 }
 
 impl PodEventKind {
-    /// The hop that a failure is about.
+    /// The hop of the failure.
     pub const fn hop(self) -> Option<Hop> {
         match self {
             Self::Failed(code) | Self::Recovered(code) => Some(code.hop()),
@@ -95,15 +94,15 @@ impl PodEventKind {
     }
 }
 
-/// The status of a volume could not be written.
+/// The pod status of a volume could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("could not write the pod status: {message}")]
 pub struct StatusReportError {
-    /// What came back.
+    /// The error of the API, as text.
     pub message: String,
 }
 
-/// Tells nobody: for a node without a Kubernetes API.
+/// Logs events and discards reports, for a node without a Kubernetes API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoopReporter;
 
@@ -113,8 +112,8 @@ impl Reporter for NoopReporter {
         Ok(())
     }
 
-    fn emit_event(&self, notice: PodEvent) {
-        tracing::info!(pod = %notice.pod, kind = ?notice.kind, "{}", notice.message);
+    fn emit_event(&self, event: PodEvent) {
+        tracing::info!(pod = %event.pod, kind = ?event.kind, "{}", event.message);
     }
 
     fn forget_volume(&self, _target: &std::path::Path) {}

@@ -1,29 +1,30 @@
-//! When a mounted volume is looked at again.
+//! Polls mounted volumes for new content.
 //!
-//! Each volume has a [`PollHistory`]; [`decide`] says from it, from what is known about the times
-//! of its objects and from the wishes of its class whether a look is due. It is asked by the
-//! kubelet's republish and by our own [`Rotator`], so that rotation works with and without
-//! `requiresRepublish`, and neither asks the vault more often than the interval says.
+//! Each volume has a [`PollHistory`]. [`decide_poll`] decides from it, from the timestamps of the
+//! mounted objects and from the class's [`RotationPolicy`] whether a poll is due. Both the
+//! kubelet's republish and the node plugin's own [`Rotator`] call it. So rotation works with and
+//! without `requiresRepublish`, and neither reads the vault more often than the interval allows.
 //!
-//! | moment | wait until the next look |
+//! | moment | wait until the next poll |
 //! |---|---|
-//! | all is well | the interval `I` |
+//! | healthy | the interval `I` |
 //! | near `renew_after` or `not_after` of an object | an eighth of the distance to it, between the floor `F` and `I` |
 //! | past `not_after` | `F` |
 //! | the annotation [`RotationPolicy::REFRESH`] changed | up to 5 s, spread over the volumes |
-//! | failures, the n-th in a row | `10 s · 2^(n-1)` (`F · 2^(n-1)` where it does not heal by itself), at most `I` |
+//! | failures, the n-th in a row | `10 s · 2^(n-1)` (`F · 2^(n-1)` if the error does not recover by itself), at most `I` |
 //! | the service asked for a pause | at least that pause |
-//! | turned away: others find the service gone, and one of them sees whether it is back | until that is seen, 10 s at least; it counts as no failure |
+//! | suppressed: another read found the service unavailable, and one read probes it | until the probe ends, at least 10 s; does not count as a failure |
 //! | after a restart | as before it, spread over a tenth of `I`, at most 30 s |
 //!
-//! `F` is `max(I/4, 30 s)`, and never more than `I`. A wait is up to a tenth longer, one after a
-//! failure or a turning away up to a fifth. The variation comes from a digest of the volume and of the time of its
-//! last look, so that the nodes of a fleet drift apart and every decision can be repeated. No two looks at a volume are closer than 10 s (`0.9·F` where that is
-//! less), and in health no volume goes without a look for longer than `1.1·I`. A provider may answer
-//! a look with what another volume read shortly before, as ours does.
+//! `F` is `max(I/4, 30 s)`, and never more than `I`. A wait is up to a tenth longer; after a
+//! failure or a suppressed poll, up to a fifth. This jitter comes from a digest of the volume and
+//! of the time of its last poll, so that the nodes of a fleet drift apart and every decision is
+//! reproducible. Two polls of a volume are at least 10 s apart (`0.9·F` if that is less), and a
+//! healthy volume is polled at least every `1.1·I`. A provider may answer a poll with a value that
+//! another volume read shortly before, as the `azure` provider does.
 //!
-//! Times are wall times, because they survive the process in the volume's marker. A clock that
-//! was set back makes a volume due once.
+//! Times are wall-clock times, because they survive the process in the volume's marker. After the
+//! clock was set back, a volume is due once.
 
 mod backoff;
 mod decision;

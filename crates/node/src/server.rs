@@ -1,8 +1,9 @@
-//! The process on a node: its sockets, in the order in which they may appear and have to go.
+//! The node plugin's server: its sockets, and the order of their start and shutdown.
 //!
-//! The CSI socket and the provider's socket listen first. When they do and every other part is
-//! ready, the registration socket appears and the kubelet comes. At the end the registration socket
-//! goes first, calls in flight are answered, and mounts stay: they belong to the pods.
+//! The CSI socket and the provider socket listen first. Once they listen and every other component is ready,
+//! the server creates the registration socket, and the kubelet registers the driver. At shutdown the server
+//! removes the registration socket first and then drains the calls in flight. Mounts remain, because they
+//! belong to the pods.
 
 mod error;
 mod health;
@@ -32,41 +33,41 @@ use crate::publish_request::VolumeRequestParser;
 use crate::publisher::Publisher;
 use crate::registration::{RegistrationService, RegistrationSettings};
 
-/// What a node is told once.
+/// Settings of a [`NodePluginServer`], fixed for its lifetime.
 #[derive(Debug, Clone)]
 pub struct NodePluginServerSettings {
     /// The name of the CSI driver.
     pub driver: DriverName,
-    /// The version that the driver says it has.
+    /// The version that the driver reports.
     pub version: String,
     /// The node's name.
     pub node_id: String,
-    /// The kubelet's directory: targets lie below it.
+    /// The kubelet's root directory. Every target path is below it.
     pub kubelet_dir: PathBuf,
-    /// Where the kubelet's calls come in.
+    /// The path of the CSI socket, on which the kubelet calls the driver.
     pub csi_socket: PathBuf,
-    /// How the kubelet finds the driver; nothing where somebody else registers it.
+    /// Where the kubelet finds the driver; `None` if another process registers it.
     pub registration: Option<RegistrationSettings>,
-    /// How long calls in flight may take when the process ends, those of all sockets together.
+    /// The drain period at shutdown, shared by the calls in flight of all sockets.
     pub drain: Duration,
 }
 
-/// What a node works with.
+/// The components that a [`NodePluginServer`] serves.
 #[derive(Debug)]
 pub struct NodePluginServerParts {
-    /// Makes volumes.
+    /// Publishes and unpublishes volumes.
     pub publisher: Publisher,
-    /// Our provider and where other people's drivers find it, if they shall.
+    /// The built-in provider and the socket on which it serves other drivers, if enabled.
     pub provider: Option<(PathBuf, ProviderServer)>,
-    /// Counts.
+    /// The metrics of the node plugin.
     pub metrics: NodeMetrics,
-    /// The gates of the other parts; the server adds those of its sockets and of its registration.
+    /// The gates of the other components. The server adds gates for its sockets and its registration.
     pub readiness: Readiness,
-    /// Time.
+    /// The clock.
     pub clock: SharedClock,
 }
 
-/// The sockets of a node.
+/// Serves the sockets of a node plugin.
 #[derive(Debug)]
 pub struct NodePluginServer {
     settings: NodePluginServerSettings,
@@ -78,15 +79,15 @@ pub struct NodePluginServer {
 }
 
 impl NodePluginServer {
-    /// A node that does not serve yet, and is not ready for that reason.
+    /// Creates a server that is not ready until it serves.
     pub fn new(settings: NodePluginServerSettings, parts: NodePluginServerParts) -> Self {
         parts.metrics.watch_volumes(&parts.publisher);
         let registration_gate =
-            parts.readiness.add_gate("registration", "the kubelet did not come yet");
+            parts.readiness.add_gate("registration", "the kubelet has not registered the driver yet");
         if settings.registration.is_none() {
             registration_gate.open();
         }
-        let csi_gate = parts.readiness.add_gate("csi socket", "does not listen yet");
+        let csi_gate = parts.readiness.add_gate("csi socket", "not listening yet");
         Self {
             settings,
             parts,
@@ -97,27 +98,27 @@ impl NodePluginServer {
         }
     }
 
-    /// Adds what csi-sanity needs for its specs of whole lives of volumes, where `wanted`: a
-    /// controller that makes nothing, and volumes that may be writable.
+    /// If `wanted`, adds the features that csi-sanity needs to test full volume life cycles: a controller
+    /// that creates nothing, and writable volumes.
     #[cfg(feature = "sanity")]
     #[must_use]
     pub fn with_test_controller(self, wanted: bool) -> Self {
         Self { test_controller: wanted, ..self }
     }
 
-    /// Whether the process works at all: it answers a call on its CSI socket within `limit`, or
-    /// knows why nobody can call it there. Needs a tokio runtime.
+    /// Returns a liveness probe: it succeeds if the process answers a call on its CSI socket within `limit`,
+    /// or knows why the socket is closed. Needs a tokio runtime.
     pub fn liveness(&self, limit: Duration) -> LivenessProbe {
         let clock = SharedClock::clone(&self.parts.clock);
         health::liveness(&self.settings.csi_socket, self.csi_gate.clone(), limit, clock)
     }
 
-    /// Serves until `end`, and then until the calls in flight are answered.
+    /// Serves until `end` completes, then drains the calls in flight.
     ///
     /// # Errors
     ///
-    /// Where a socket can never be bound, where a server fails, and where the kubelet refuses the
-    /// driver. Everything is ended in order in those cases too.
+    /// Returns an error if a socket can never be bound, a server fails, or the kubelet rejects the driver.
+    /// The server shuts down in order in these cases too.
     pub async fn run(self, end: impl Future<Output = ()> + Send) -> Result<(), NodeServeError> {
         let (serving, registering) = (ShutdownTrigger::default(), ShutdownTrigger::default());
         let (clock, drain) = (SharedClock::clone(&self.parts.clock), self.settings.drain);
@@ -139,12 +140,12 @@ impl NodePluginServer {
             .map(|(path, _)| self.socket_server("provider socket", path, serving.subscribe()));
         let mut doors = JoinSet::new();
         doors.spawn(csi_door.serve_until_shutdown(csi));
-        if let Some((door, (_, provider))) = provider_door.zip(self.parts.provider) {
+        if let Some((server, (_, provider))) = provider_door.zip(self.parts.provider) {
             let provider =
                 CsiDriverProviderServer::new(provider).max_decoding_message_size(MAX_REQUEST_BYTES);
             let routes = Routes::new(provider).add_service(health).into_axum_router();
             let routes = routes.layer(axum::middleware::map_response(hold_memory_until_sent));
-            doors.spawn(door.serve_until_shutdown(Routes::from(routes)));
+            doors.spawn(server.serve_until_shutdown(Routes::from(routes)));
         }
         let outcome = tokio::select! {
             () = end => Ok(()),
@@ -152,7 +153,8 @@ impl NodePluginServer {
             Some(ended) = doors.join_next() => ended.map_err(NodeServeError::from).flatten(),
             () = health::report_health(reporter, &self.registration_gate) => Ok(()),
         };
-        // One for all: what the kubelet still asks of the registration is taken from the rest.
+        // One deadline for all sockets: time spent on draining the registration socket is not available to
+        // the others.
         let deadline = clock.monotonic().saturating_add(drain);
         registering.trigger(deadline);
         let unregistered = join_all_tasks(registrar).await;
@@ -197,7 +199,7 @@ impl NodePluginServer {
         path: &Path,
         ending: ShutdownSignal,
     ) -> SocketServer {
-        let gate = self.parts.readiness.add_gate(name, "does not listen yet");
+        let gate = self.parts.readiness.add_gate(name, "not listening yet");
         self.socket_server_with_gate(path, gate, ending)
     }
 
@@ -217,9 +219,9 @@ impl NodePluginServer {
         }
     }
 
-    /// Shows the driver to the kubelet once everything else is ready, and as long as the kubelet
-    /// wants it. Whatever is amiss later, the driver stays registered: it says so itself to those
-    /// who ask for volumes, and running pods have theirs.
+    /// Serves the registration socket once everything else is ready, until the kubelet rejects the driver.
+    /// The driver stays registered when another component fails later: it reports the failure in its answers,
+    /// and running pods keep their volumes.
     fn serve_registration(
         &self,
         settings: &RegistrationSettings,
@@ -229,9 +231,9 @@ impl NodePluginServer {
         let driver = self.settings.driver.clone();
         let socket = settings.socket(&driver);
         let service = RegistrationService::new(driver, &settings.endpoint, gate.clone());
-        let mut door = self.socket_server_with_gate(&socket, gate.clone(), ending.clone());
-        // The kubelet opens the gate.
-        door.opens_gate = false;
+        let mut server = self.socket_server_with_gate(&socket, gate.clone(), ending.clone());
+        // The kubelet opens this gate by registering the driver.
+        server.opens_gate = false;
         async move {
             tokio::select! {
                 _ = ending.wait() => return Ok(()),
@@ -239,14 +241,14 @@ impl NodePluginServer {
             }
             let routes = Routes::new(RegistrationServer::new(service.clone()));
             tokio::select! {
-                ended = door.serve_until_shutdown(routes) => ended,
+                ended = server.serve_until_shutdown(routes) => ended,
                 refused = service.wait_for_rejection() => Err(NodeServeError::RegistrationRejected(refused)),
             }
         }
     }
 }
 
-/// The end of every task; the first failure counts.
+/// Waits for every task and returns the first failure.
 async fn join_all_tasks(
     mut tasks: JoinSet<Result<(), NodeServeError>>,
 ) -> Result<(), NodeServeError> {
@@ -257,5 +259,5 @@ async fn join_all_tasks(
     outcome
 }
 
-/// The largest request: tokens of many audiences and all of a volume's attributes are far smaller.
+/// The maximum size of a request. Tokens of many audiences and all attributes of a volume are far smaller.
 const MAX_REQUEST_BYTES: usize = 4 * 1024 * 1024;

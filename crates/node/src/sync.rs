@@ -1,8 +1,8 @@
-//! Kubernetes Secrets that are kept in step with mounted files: `secretObjects` of a class.
+//! Synchronizes Kubernetes Secrets with mounted files: `secretObjects` of a class.
 //!
-//! The controller follows the pod statuses of its node. For each it asks for the class and the
-//! pod, reads the files in the volume that the pod itself names, and makes the Secrets of the class
-//! say what the files say. The steps in between are pure.
+//! The controller watches the pod statuses of its node. For each, it reads the class and the pod, reads the
+//! files of the volume that the pod itself names, and applies the Secrets of the class with the content of
+//! those files. The steps in between are pure functions.
 
 mod controller;
 mod desired;

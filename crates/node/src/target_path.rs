@@ -1,20 +1,20 @@
-//! Which paths are targets of this node's kubelet, by their text alone.
+//! Checks target paths by their text alone.
 //!
-//! Whether a link stands on the way is seen when the directory is opened.
+//! Symbolic links in the path are detected when the directory is opened.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Why a path is no target.
+/// Why a path is not a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TargetPathError {
-    /// It is not absolute and in its shortest form.
+    /// It is not absolute or not normalized.
     NotNormalized,
-    /// It does not lie below the directory of the kubelet.
+    /// It is not below the kubelet's directory.
     OutsideKubeletDir,
 }
 
-/// The part of `target` that lies below `kubelet_dir`: at least one component, all of them plain.
+/// The part of `target` below `kubelet_dir`: at least one component, without `.` and `..`.
 pub(crate) fn parse_target_below<'a>(
     kubelet_dir: &Path,
     target: &'a Path,
@@ -26,7 +26,7 @@ pub(crate) fn parse_target_below<'a>(
     below.filter(|it| !it.as_os_str().is_empty()).ok_or(TargetPathError::OutsideKubeletDir)
 }
 
-/// Whether a path is absolute and in its shortest form, so that it has one spelling only.
+/// Whether a path is absolute and normalized, so that it has only one spelling.
 fn is_normalized(path: &Path) -> bool {
     let text = path.as_os_str().as_bytes();
     let Some(rest) = text.strip_prefix(b"/") else { return false };
@@ -34,7 +34,7 @@ fn is_normalized(path: &Path) -> bool {
     text.len() <= MAX_TARGET_BYTES && !text.contains(&0) && rest.split(|it| *it == b'/').all(whole)
 }
 
-/// `PATH_MAX` of Linux, in bytes; CSI allows a driver no less.
+/// `PATH_MAX` of Linux, in bytes. CSI requires drivers to accept at least this length.
 const MAX_TARGET_BYTES: usize = 4096;
 
 #[cfg(test)]

@@ -32,14 +32,16 @@ use layout::{
 
 /// A directory whose files change all at once.
 ///
-/// The layout is that of the kubelet's atomic writer: each generation of files lies in a
-/// directory of its own, `..data` is a link to the current one, and what readers open are links
-/// through `..data`. A swap is one rename, so a reader sees one whole generation or the other.
+/// It uses the layout of the kubelet's atomic writer: each generation of files has its own
+/// directory, `..data` is a link to the current one, and readers open links through `..data`. One
+/// rename swaps the generation, so a reader sees either the old generation or the new one,
+/// complete.
 ///
-/// Retired generations stay as long as the volume. Watchers that follow a link (as Go consumers
-/// do) watch an inode of the generation that they found, and hear of a swap only through that
-/// inode; so after each swap every file of every retired generation is written to, without a
-/// change. After a grace their content is truncated ([`AtomicVolume::scrub`]); they still wake watchers.
+/// Retired generations stay as long as the volume. File watches that follow a link (as Go consumers
+/// do) watch an inode of the generation that was current, and only events on that inode reveal a
+/// swap. So after each swap, the volume writes to every file of every retired generation without
+/// changing it. After [`SCRUB_GRACE`], [`AtomicVolume::scrub`] truncates these files; their watches
+/// still fire.
 ///
 /// A volume has one writer at a time. All calls block; on tmpfs, for microseconds.
 #[derive(Debug)]
@@ -47,18 +49,19 @@ pub struct AtomicVolume {
     directory: OpenDirectory,
     mount: Option<TmpfsMount>,
     clock: SharedClock,
-    /// Whether a swap may have happened whose watchers were not told: always after a restart.
+    /// Whether a swap may have happened whose watches were not triggered yet: always after a
+    /// restart.
     watchers_unnotified: bool,
 }
 
 impl AtomicVolume {
-    /// Opens a volume in a directory that exists; whatever an earlier process left is taken over.
+    /// Opens a volume in an existing directory and adopts the content that an earlier process left.
     pub fn open(dir: &Path, clock: SharedClock) -> Result<Self, PublishError> {
         Self::open_with_fail_point(dir, clock, FailPoint::default())
     }
 
-    /// Opens the volume on a tmpfs, which grows with it, is kept from the first publish on and
-    /// unmounted by [`AtomicVolume::unpublish`].
+    /// Opens the volume on a tmpfs. The volume grows the tmpfs as needed, keeps it from the first
+    /// publish on, and unmounts it in [`AtomicVolume::unpublish`].
     pub fn open_mounted(mount: TmpfsMount, clock: SharedClock) -> Result<Self, PublishError> {
         let mut volume = Self::open(mount.dir(), clock)?;
         volume.mount = Some(mount);
@@ -68,32 +71,32 @@ impl AtomicVolume {
     pub(crate) fn open_with_fail_point(
         dir: &Path,
         clock: SharedClock,
-        fuse: FailPoint,
+        fail_point: FailPoint,
     ) -> Result<Self, PublishError> {
-        Ok(Self::in_directory(OpenDirectory::open(dir, fuse)?, clock))
+        Ok(Self::in_directory(OpenDirectory::open(dir, fail_point)?, clock))
     }
 
-    /// The volume in an open directory, which may be mounted nowhere yet.
+    /// Opens the volume in an open directory, which need not be mounted yet.
     pub(crate) fn in_directory(directory: OpenDirectory, clock: SharedClock) -> Self {
         Self { directory, mount: None, clock, watchers_unnotified: true }
     }
 
-    /// Names the mount that the volume lies on, which grows with it from now on.
+    /// Sets the mount of the volume, which grows with the volume from now on.
     pub(crate) fn set_mount(&mut self, mount: TmpfsMount) {
         self.mount = Some(mount);
     }
 
-    /// Where the volume is.
+    /// The directory of the volume.
     pub fn dir(&self) -> &Path {
         self.directory.path()
     }
 
-    /// What the file system of the volume holds. It does not block where that is a tmpfs.
+    /// The usage of the volume's file system. On a tmpfs the call does not block.
     pub(crate) fn usage(&self) -> Result<TmpfsUsage, PublishError> {
         Ok(self.directory.usage()?)
     }
 
-    /// The generation that readers see; nothing while the volume has never been published whole.
+    /// The generation that readers see; `None` before the first complete publish.
     pub fn current_generation(&self) -> Result<Option<VolumeGeneration>, PublishError> {
         Ok(VolumeLayout::of(&self.directory)?.generations.current)
     }
@@ -107,7 +110,7 @@ impl AtomicVolume {
         Ok(is_linked && self.directory.find_child(generation.as_ref())?.is_some())
     }
 
-    /// What readers find under `path` now.
+    /// Reads the file that readers see under `path`.
     pub(crate) fn load_file(
         &self,
         path: &FilePath,
@@ -126,60 +129,63 @@ impl AtomicVolume {
         Ok(folder.load_file(name.as_ref(), u64::MAX)?.map(SharedSecretBytes::from))
     }
 
-    /// Whether every name in the generation that readers see leads into it. Nothing, where there
-    /// is no such generation.
+    /// Whether all files of the current generation have their links; `None` if there is no current
+    /// generation.
     pub(crate) fn has_all_links(&self) -> Result<Option<bool>, PublishError> {
-        let VolumeLayout { entries: occupants, generations } = VolumeLayout::of(&self.directory)?;
+        let VolumeLayout { entries, generations } = VolumeLayout::of(&self.directory)?;
         let Some(current) = generations.current else { return Ok(None) };
         let root = self.directory.open_child(current.as_str().as_ref())?;
         let names = root.list()?;
         let tops: Vec<_> = names.iter().filter_map(|(name, _)| name.to_str()).collect();
-        let changes = LinkChanges::desired(&occupants, &tops);
+        let changes = LinkChanges::desired(&entries, &tops);
         Ok(Some(changes.create.is_empty() && changes.replace.is_empty()))
     }
 
-    /// Whether nothing is in the volume but what a crash leaves before the first publish is whole.
+    /// Whether the volume has no entries except those that a crash can leave before the first
+    /// publish is complete.
     pub(crate) fn has_no_content(&self) -> Result<bool, PublishError> {
-        let VolumeLayout { entries: occupants, generations } = VolumeLayout::of(&self.directory)?;
-        let ours = LinkChanges::desired(&occupants, &[]).remove;
-        let blank = |name: &OsStr| {
-            ours.iter().any(|link| link == name)
+        let VolumeLayout { entries, generations } = VolumeLayout::of(&self.directory)?;
+        let own_links = LinkChanges::desired(&entries, &[]).remove;
+        let is_leftover = |name: &OsStr| {
+            own_links.iter().any(|link| link == name)
                 || name == MARKER_DIR
                 || generations.abandoned.iter().any(|generation| name == generation.as_str())
         };
-        Ok(generations.current.is_none() && occupants.keys().all(|name| blank(name)))
+        Ok(generations.current.is_none() && entries.keys().all(|name| is_leftover(name)))
     }
 
-    /// What the publisher noted beside the files, if it did.
+    /// Reads the marker, if there is one.
     pub(crate) fn load_marker(&self) -> Result<Option<Vec<u8>>, PublishError> {
-        let Some(notes) = self.directory.find_child(MARKER_DIR.as_ref())? else { return Ok(None) };
-        Ok(notes.load_file(MARKER.as_ref(), MAX_MARKER_BYTES)?)
+        let Some(marker_dir) = self.directory.find_child(MARKER_DIR.as_ref())? else {
+            return Ok(None);
+        };
+        Ok(marker_dir.load_file(MARKER.as_ref(), MAX_MARKER_BYTES)?)
     }
 
-    /// Replaces the note beside the files in one step. Pods cannot read it. One that is too long
-    /// to be read again is written all the same, for people, and said to be of no use.
-    pub(crate) fn write_marker(&self, note: &[u8]) -> Result<(), PublishError> {
-        if byte_count(note) > MAX_MARKER_BYTES {
-            let (dir, bytes) = (self.dir().display(), note.len());
-            tracing::warn!(%dir, bytes, "the note is too long: a restart forgets what is mounted");
+    /// Replaces the marker atomically. Pods cannot read it. A marker above the size limit is
+    /// written for inspection, but a later process ignores it, and a warning is logged.
+    pub(crate) fn write_marker(&self, marker: &[u8]) -> Result<(), PublishError> {
+        if byte_count(marker) > MAX_MARKER_BYTES {
+            let (dir, bytes) = (self.dir().display(), marker.len());
+            tracing::warn!(%dir, bytes, "the volume marker is too large; after a restart the plugin does not know the content");
         }
         self.directory.reach_step(VolumeStep::WriteMarker);
-        let notes = if let Some(notes) = self.directory.find_child(MARKER_DIR.as_ref())? {
-            notes
+        let marker_dir = if let Some(marker_dir) = self.directory.find_child(MARKER_DIR.as_ref())? {
+            marker_dir
         } else {
             self.directory.remove(MARKER_DIR.as_ref())?;
             self.directory.create_child(MARKER_DIR.as_ref())?
         };
-        notes.remove(MARKER_TMP.as_ref())?;
+        marker_dir.remove(MARKER_TMP.as_ref())?;
         let gid = rustix::process::getegid().as_raw();
         let attributes = FileAttributes { mode: 0o600, gid };
-        notes.create_file(MARKER_TMP.as_ref(), note, attributes)?;
+        marker_dir.create_file(MARKER_TMP.as_ref(), marker, attributes)?;
         self.directory.reach_step(VolumeStep::ReplaceMarker);
-        notes.rename(MARKER_TMP.as_ref(), MARKER.as_ref())?;
-        Ok(notes.sync()?)
+        marker_dir.rename(MARKER_TMP.as_ref(), MARKER.as_ref())?;
+        Ok(marker_dir.sync()?)
     }
 
-    /// Gives the directory of the volume these permission bits and this group, if it has others.
+    /// Sets the mode and group of the volume's directory if they differ.
     pub(crate) fn apply_root_attributes(
         &self,
         mode: u32,
@@ -189,45 +195,45 @@ impl AtomicVolume {
         Ok(self.directory.ensure_attributes(FileAttributes { mode, gid })?)
     }
 
-    /// Makes `files` the whole content of the volume.
+    /// Replaces the content of the volume with `files`.
     ///
-    /// Equal content is not written again, though modes and groups are still corrected in place.
-    /// Whatever a crash left undone is done first.
+    /// Files with equal content are not rewritten, but their modes and groups are corrected in
+    /// place. The call first completes work that a crash left unfinished.
     ///
-    /// A publish that retires a generation leaves the old content on disk, for readers that are
-    /// in the middle of it, and nothing here takes it away by itself: the caller calls
-    /// [`AtomicVolume::scrub`] [`SCRUB_GRACE`] and a second later, then whenever [`ScrubOutcome::next`]
-    /// says, until it says nothing. Who opens a volume of an earlier process calls it at once.
+    /// The content of a retired generation stays on disk for readers that have it open. The caller
+    /// must call [`AtomicVolume::scrub`] [`SCRUB_GRACE`] and a second later, and then at each
+    /// [`ScrubOutcome::next_scrub`] until that is `None`. A caller that opens a volume of an
+    /// earlier process must call it at once.
     ///
     /// # Errors
     ///
-    /// Where readers already see `files` but some watchers could not be told, all others were,
-    /// and the next publish tells them again, whatever it publishes.
+    /// The call can fail although readers already see `files`, because some watches could not be
+    /// triggered. The next publish triggers all watches again, whatever its content.
     pub fn publish(&mut self, files: &[FileEntry<'_>]) -> Result<PublishOutcome, PublishError> {
         self.publish_with_budget(files, None)
     }
 
-    /// The same within what somebody allows the volume to hold. Equal content takes nothing.
+    /// Like [`AtomicVolume::publish`], within a memory budget. Equal content needs no memory.
     pub(crate) fn publish_with_budget(
         &mut self,
         files: &[FileEntry<'_>],
-        allowance: Option<&dyn MemoryBudget>,
+        budget: Option<&dyn MemoryBudget>,
     ) -> Result<PublishOutcome, PublishError> {
         let payload = Payload::parse(files).map_err(|problems| PublishError::InvalidPayload {
             dir: self.dir().to_owned(),
             problems,
         })?;
-        let mut survey = VolumeLayout::of(&self.directory)?;
-        for generation in std::mem::take(&mut survey.generations.abandoned) {
+        let mut layout = VolumeLayout::of(&self.directory)?;
+        for generation in std::mem::take(&mut layout.generations.abandoned) {
             self.directory.remove(generation.as_str().as_ref())?;
         }
         let group = rustix::process::getegid().as_raw();
-        let comparison = match &survey.generations.current {
+        let comparison = match &layout.generations.current {
             Some(current) => compare_generation(&self.directory, current, &payload, group)?,
             None => PayloadComparison::Differs,
         };
-        let links = LinkChanges::desired(&survey.entries, &payload.top_level_names());
-        let published = match (comparison, survey.generations.current.take()) {
+        let links = LinkChanges::desired(&layout.entries, &payload.top_level_names());
+        let published = match (comparison, layout.generations.current.take()) {
             (PayloadComparison::Equal { corrections }, Some(generation)) => {
                 let corrected = !corrections.is_empty();
                 for correction in corrections {
@@ -239,16 +245,16 @@ impl AtomicVolume {
                 PublishOutcome {
                     change: changed,
                     generation,
-                    retired_generations: survey.generations.retired.len(),
+                    retired_generations: layout.generations.retired.len(),
                     bytes_written: 0,
                 }
             }
             (_, current) => {
-                survey.generations.current = current;
-                if let Some(allowance) = allowance {
-                    self.claim_memory(&survey, &payload, allowance)?;
+                layout.generations.current = current;
+                if let Some(budget) = budget {
+                    self.claim_memory(&layout, &payload, budget)?;
                 }
-                self.write_and_swap(&mut survey, &payload, &links, group)?
+                self.write_and_swap(&mut layout, &payload, &links, group)?
             }
         };
         self.directory.reach_step(VolumeStep::UpdateLinks);
@@ -257,47 +263,45 @@ impl AtomicVolume {
             mount.persist();
         }
         if self.watchers_unnotified {
-            if !survey.generations.retired.is_empty() {
+            if !layout.generations.retired.is_empty() {
                 self.directory.reach_step(VolumeStep::NotifyWatchers);
             }
-            // One file that cannot be written to leaves nobody else uninformed.
-            let retired = survey.generations.retired.iter();
-            let poked = retired
+            // A file that cannot be written to must not keep other watches from firing.
+            let retired = layout.generations.retired.iter();
+            let notified = retired
                 .map(|generation| self.notify_watchers(generation))
                 .fold(Ok(()), Result::and);
-            self.watchers_unnotified = poked.is_err();
-            poked?;
+            self.watchers_unnotified = notified.is_err();
+            notified?;
         }
         Ok(published)
     }
 
-    /// Asks for the memory of the next generation.
+    /// Claims the memory of the next generation.
     fn claim_memory(
         &self,
-        survey: &VolumeLayout,
+        layout: &VolumeLayout,
         payload: &Payload<'_>,
-        allowance: &dyn MemoryBudget,
+        budget: &dyn MemoryBudget,
     ) -> Result<(), PublishError> {
-        let TmpfsUsage { used: held, inode_bytes: names, page_size: page } =
-            self.directory.usage()?;
+        let TmpfsUsage { used, inode_bytes, page_size } = self.directory.usage()?;
         let files = payload.files().map(|entry| (&entry.path, byte_count(entry.content)));
-        let is_first = survey.generations.current.is_none();
+        let is_first = layout.generations.current.is_none();
         let purpose = if is_first { MemoryPurpose::Mount } else { MemoryPurpose::Rotation };
         let now = self.clock.now();
-        let is_settled = survey.generations.scrub_times().all(|(_, due)| due <= now);
-        let lasting = if is_settled { held } else { names };
-        let needed = max_generation_size(files, page);
-        let growth =
-            GrowthRequest { used: held, used_after_scrub: lasting, needed, read_bytes: 0, purpose };
-        let refused =
+        let is_settled = layout.generations.scrub_times().all(|(_, due)| due <= now);
+        let used_after_scrub = if is_settled { used } else { inode_bytes };
+        let needed = max_generation_size(files, page_size);
+        let growth = GrowthRequest { used, used_after_scrub, needed, read_bytes: 0, purpose };
+        let to_error =
             |source| PublishError::MemoryLimitExceeded { dir: self.dir().to_owned(), source };
-        allowance.claim(growth).map_err(refused)
+        budget.claim(growth).map_err(to_error)
     }
 
     /// Writes the next generation and makes it the current one.
     fn write_and_swap(
         &mut self,
-        survey: &mut VolumeLayout,
+        layout: &mut VolumeLayout,
         payload: &Payload<'_>,
         links: &LinkChanges,
         group: u32,
@@ -308,11 +312,11 @@ impl AtomicVolume {
             let lengths = payload.files().map(|entry| byte_count(entry.content));
             mount.ensure_capacity(lengths.chain([max_marker_size(payload.files().count())]))?;
         }
-        let generation = survey.generations.next_generation(self.clock.now());
+        let generation = layout.generations.next_generation(self.clock.now());
         if let Err(error) = self.write_generation(&generation, payload, group) {
-            // The next publish would remove it too; a full disk needs the room now.
+            // The next publish would remove it too, but a full disk needs the space now.
             if let Err(left) = self.directory.remove(generation.as_str().as_ref()) {
-                tracing::debug!(error = %left, "an unfinished generation was left for later");
+                tracing::debug!(error = %left, "could not remove an unfinished generation; the next publish removes it");
             }
             return Err(error.into());
         }
@@ -325,9 +329,9 @@ impl AtomicVolume {
         self.directory.rename(DATA_LINK_TMP.as_ref(), DATA_LINK.as_ref())?;
         self.watchers_unnotified = true;
         self.directory.reach_step(VolumeStep::FlushSwap);
-        survey.generations.retired.extend(survey.generations.current.take());
+        layout.generations.retired.extend(layout.generations.current.take());
         self.directory.sync()?;
-        let retired = survey.generations.retired.len();
+        let retired = layout.generations.retired.len();
         Ok(PublishOutcome {
             change: VolumeChange::Content,
             generation,
@@ -353,34 +357,33 @@ impl AtomicVolume {
         self.directory.sync()
     }
 
-    /// Tells whoever watches a file of a retired generation that there is something to read.
+    /// Triggers the file watches on a retired generation.
     fn notify_watchers(&self, generation: &VolumeGeneration) -> Result<(), VolumeDiskError> {
         visit_files(&self.directory, generation, &mut |folder, name| folder.touch_file(name))
     }
 
-    /// Truncates the files of the generations that retired [`SCRUB_GRACE`] ago or earlier.
+    /// Truncates the files of the generations that retired at least [`SCRUB_GRACE`] ago.
     ///
-    /// A generation of which a mount shows a part is left alone: a container with a `subPath`
-    /// sees that file, and never a later one.
+    /// Generations that a mount shows are skipped: a container with a `subPath` sees that file and
+    /// never a later one.
     ///
     /// # Errors
     ///
-    /// A file that cannot be truncated keeps no other from it; the first failure is told when all
-    /// were tried. Try again after a pause: what was truncated is not touched again.
+    /// If a file cannot be truncated, the call still tries all others and then returns the first
+    /// error. Retry after a pause: truncated files are not touched again.
     pub fn scrub(&mut self) -> Result<ScrubOutcome, PublishError> {
         let now = self.clock.now();
-        let survey = VolumeLayout::of(&self.directory)?;
+        let layout = VolumeLayout::of(&self.directory)?;
         let shown = MountTable::load()?.mounted_generations(&self.directory.device()?);
         let mut scrubbed = ScrubOutcome::default();
         let mut outcome = Ok(());
-        for (generation, due) in survey.generations.scrub_times() {
+        for (generation, due) in layout.generations.scrub_times() {
             let is_shown = shown.contains(generation);
             scrubbed.mounted_generations += usize::from(is_shown);
             if is_shown || due > now {
                 let later = now.saturating_add(SCRUB_GRACE).unwrap_or(Timestamp::MAX);
-                let again = if due > now { due } else { later };
-                scrubbed.next_scrub =
-                    Some(scrubbed.next_scrub.map_or(again, |next| next.min(again)));
+                let next = if due > now { due } else { later };
+                scrubbed.next_scrub = Some(scrubbed.next_scrub.map_or(next, |next| next.min(next)));
                 continue;
             }
             let visited = visit_files(&self.directory, generation, &mut |folder, name| {
@@ -399,44 +402,44 @@ impl AtomicVolume {
         Ok(scrubbed)
     }
 
-    /// Takes the volume away: the links, every generation, the mount, and the directory itself
-    /// unless somebody else keeps something in it. Can be repeated after any failure.
+    /// Removes the volume: links, generations and mount, and the directory itself unless it
+    /// contains other files. The call can be repeated after any failure.
     pub fn unpublish(mut self) -> Result<(), PublishError> {
         self.remove_content()?;
         let mount = self.mount.take();
-        let (dir, fuse) = (self.dir().to_owned(), self.directory.fail_point());
+        let (dir, fail_point) = (self.dir().to_owned(), self.directory.fail_point());
         drop(self);
         if let Some(mount) = mount {
-            fuse.reach_step(VolumeStep::Unmount);
+            fail_point.reach_step(VolumeStep::Unmount);
             mount.unmount()?;
         }
-        fuse.reach_step(VolumeStep::RemoveTarget);
+        fail_point.reach_step(VolumeStep::RemoveTarget);
         Ok(remove_if_empty(&dir)?)
     }
 
-    /// Removes everything of the volume but its mount and its directory; content is emptied first.
+    /// Truncates and removes the content of the volume, but neither its mount nor its directory.
     pub(crate) fn remove_content(&self) -> Result<(), PublishError> {
         Ok(remove_volume_content(&self.directory)?)
     }
 }
 
-/// Removes what is ours by the layout; content is emptied first. `..data` goes before anything
-/// else: from then on there is no volume, wherever a crash falls, and until then it is whole.
+/// Truncates and removes the entries that belong to the layout. `..data` goes first: before that
+/// the volume is complete, after it there is no volume, wherever a crash falls.
 fn remove_volume_content(directory: &OpenDirectory) -> Result<(), VolumeDiskError> {
-    let survey = VolumeLayout::of(directory)?;
+    let layout = VolumeLayout::of(directory)?;
     directory.reach_step(VolumeStep::RemoveData);
-    if matches!(survey.entries.get(OsStr::new(DATA_LINK)), Some(DirectoryEntryKind::Symlink(_))) {
+    if matches!(layout.entries.get(OsStr::new(DATA_LINK)), Some(DirectoryEntryKind::Symlink(_))) {
         directory.remove(DATA_LINK.as_ref())?;
     }
-    for name in LinkChanges::desired(&survey.entries, &[]).remove {
+    for name in LinkChanges::desired(&layout.entries, &[]).remove {
         directory.reach_step(VolumeStep::RemoveLinks);
         directory.remove(&name)?;
     }
     directory.reach_step(VolumeStep::RemoveMarker);
-    if matches!(survey.entries.get(OsStr::new(MARKER_DIR)), Some(DirectoryEntryKind::Directory)) {
+    if matches!(layout.entries.get(OsStr::new(MARKER_DIR)), Some(DirectoryEntryKind::Directory)) {
         directory.remove(MARKER_DIR.as_ref())?;
     }
-    let VolumeGenerations { current, retired, abandoned } = survey.generations;
+    let VolumeGenerations { current, retired, abandoned } = layout.generations;
     for generation in retired.into_iter().chain(abandoned).chain(current) {
         directory.reach_step(VolumeStep::RemoveGenerations);
         directory.remove(generation.as_str().as_ref())?;
@@ -444,23 +447,23 @@ fn remove_volume_content(directory: &OpenDirectory) -> Result<(), VolumeDiskErro
     Ok(())
 }
 
-/// What a publish did.
+/// The outcome of a publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishOutcome {
-    /// What of the volume is different now.
+    /// What the publish changed.
     pub change: VolumeChange,
     /// The generation that readers see.
     pub generation: VolumeGeneration,
-    /// How many retired generations the volume keeps for watchers.
+    /// The number of retired generations that the volume keeps for watches.
     pub retired_generations: usize,
-    /// How many bytes of content were written.
+    /// The number of content bytes written.
     pub bytes_written: u64,
 }
 
-/// What of a volume a publish changed.
+/// What a publish changed in a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VolumeChange {
-    /// Nothing: content, modes and groups were right.
+    /// Nothing: content, modes and groups were correct.
     Nothing,
     /// Modes or groups, in place.
     Attributes,
@@ -468,30 +471,31 @@ pub enum VolumeChange {
     Content,
 }
 
-/// What a scrub did.
+/// The outcome of a scrub.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScrubOutcome {
-    /// How many files were truncated.
+    /// The number of truncated files.
     pub truncated_files: usize,
-    /// How many bytes they held.
+    /// Their size before, in bytes.
     pub truncated_bytes: u64,
-    /// How many retired generations a mount still shows a part of.
+    /// The number of retired generations that a mount still shows.
     pub mounted_generations: usize,
-    /// When to scrub again, if a retired generation still has content.
+    /// When to scrub again; `None` if no retired generation has content.
     pub next_scrub: Option<Timestamp>,
 }
 
-/// Where the publisher keeps its note beside the files; readers of the layout skip such names. It
-/// is a directory of its own because the note is written at every look: whoever watches the
-/// directory of the volume hears nothing of what happens in one below.
+/// The directory of the marker. Readers of the layout skip such names. It is a directory because
+/// the marker is written at every poll: watches on the volume's directory get no events from a
+/// subdirectory.
 const MARKER_DIR: &str = "..lanyard";
-/// The note.
+/// The name of the marker in its directory.
 const MARKER: &str = "marker";
-/// The note, as seen from the directory of the volume.
+/// The path of the marker in the volume.
 pub(crate) const MARKER_PATH: &str = "..lanyard/marker";
-/// The name under which the next [`MARKER`] is made.
+/// The temporary name of the next [`MARKER`].
 const MARKER_TMP: &str = "marker_tmp";
-/// No note is longer, in bytes: nothing planted in its place fills our memory.
+/// The largest marker that is read, in bytes, so that a planted file cannot exhaust the plugin's
+/// memory.
 pub(crate) const MAX_MARKER_BYTES: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]

@@ -1,38 +1,35 @@
-//! The links that readers follow, and what has to change about them.
+//! The symbolic links of a volume and their changes between generations.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use crate::directory::DirectoryEntryKind;
 
-/// The link that names the current generation.
+/// The link to the current generation.
 pub(crate) const DATA_LINK: &str = "..data";
-/// The name under which the next [`DATA_LINK`] is made.
+/// The temporary name of the next [`DATA_LINK`].
 pub(crate) const DATA_LINK_TMP: &str = "..data_tmp";
-/// The name under which a link that replaces something is made.
+/// The temporary name of a link that replaces another entry.
 pub(crate) const REPLACED_LINK_TMP: &str = "..link_tmp";
 
-/// What has to change so that the names in a volume are the right links.
+/// The changes that give a volume the correct links.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkChanges {
-    /// Names that do not exist. They may be made before the swap: until then they lead nowhere.
+    /// Links to create. This may happen before the swap: until then they are dangling.
     pub(crate) create: Vec<OsString>,
-    /// Names under which something else stands, and whether it is a directory. They are replaced
-    /// after the swap, so that the name always leads to a file.
+    /// Names of entries to replace with links, and whether the entry is a directory. They are
+    /// replaced after the swap, so that the name always leads to a file.
     pub(crate) replace: Vec<(OsString, bool)>,
-    /// Our links that no file needs any more, and what a crash left.
+    /// Links of this driver that no file needs, and temporary links that a crash left.
     pub(crate) remove: Vec<OsString>,
 }
 
 impl LinkChanges {
-    pub(crate) fn desired(
-        occupants: &BTreeMap<OsString, DirectoryEntryKind>,
-        tops: &[&str],
-    ) -> Self {
+    pub(crate) fn desired(entries: &BTreeMap<OsString, DirectoryEntryKind>, tops: &[&str]) -> Self {
         let mut changes = Self::default();
         for top in tops {
             let name = OsStr::new(top);
-            match occupants.get(name) {
+            match entries.get(name) {
                 None => changes.create.push(name.to_owned()),
                 Some(DirectoryEntryKind::Symlink(target)) if *target == link_target(name) => {}
                 Some(other) => {
@@ -43,8 +40,9 @@ impl LinkChanges {
             }
         }
         let needed = |name: &OsStr| tops.iter().any(|top| name == *top);
-        for (name, occupant) in occupants {
-            let ours = matches!(occupant, DirectoryEntryKind::Symlink(target) if *target == link_target(name));
+        for (name, kind) in entries {
+            let ours =
+                matches!(kind, DirectoryEntryKind::Symlink(target) if *target == link_target(name));
             let leftover = name == DATA_LINK_TMP || name == REPLACED_LINK_TMP;
             if leftover || (ours && !needed(name)) {
                 changes.remove.push(name.clone());
@@ -54,7 +52,7 @@ impl LinkChanges {
     }
 }
 
-/// Where the link `name` leads.
+/// The target of the link `name`.
 pub(crate) fn link_target(name: &OsStr) -> OsString {
     let mut target = OsString::from(DATA_LINK);
     target.push("/");
@@ -72,7 +70,7 @@ mod tests {
 
     #[test]
     fn only_wrong_links_change_and_only_our_own_links_are_removed() {
-        let occupants = BTreeMap::from(
+        let entries = BTreeMap::from(
             [
                 ("right", link("..data/right")),
                 ("wrong", link("/etc/passwd")),
@@ -85,10 +83,10 @@ mod tests {
                 (DATA_LINK_TMP, link("..2026_01_01_00_00_00.2")),
                 (REPLACED_LINK_TMP, DirectoryEntryKind::Directory),
             ]
-            .map(|(name, occupant)| (OsString::from(name), occupant)),
+            .map(|(name, kind)| (OsString::from(name), kind)),
         );
         let tops = ["file", "folder", "new", "right", "wrong"];
-        let changes = LinkChanges::desired(&occupants, &tops);
+        let changes = LinkChanges::desired(&entries, &tops);
         assert_eq!(changes.create, ["new"]);
         let replaced = [("file", false), ("folder", true), ("wrong", false)];
         assert_eq!(changes.replace, replaced.map(|(name, folder)| (name.into(), folder)));

@@ -1,36 +1,35 @@
-//! The steps of what is done to a volume: where a crash may fall.
+//! The steps of volume operations, before each of which a crash test can kill the process.
 //!
-//! The list is what the crash matrix runs over: a process that is killed at any of these steps must
-//! leave a node that the next process mends. Every call of the system that makes or takes away
-//! what readers see stands behind one of them; where one step is a loop (files, links, generations),
-//! it is reached before each turn of it. Left out is what changes no content and is repeated until
-//! it is so: modes and groups, generations that a crash left unfinished, and useless mounts that are
-//! uncovered.
+//! The crash matrix runs over this list: after a kill at any step, the next process must be able to
+//! recover the node. A step precedes every system call that creates or removes something that
+//! readers see. A step inside a loop (files, links, generations) is reached in each iteration. The
+//! list omits work that does not change content and is repeated until it succeeds: modes and
+//! groups, removal of abandoned generations, and unmounting of empty or unreadable layers.
 
 use std::fmt;
 
 use VolumeOperation::{AdoptMount, Publish, Rotate, Scrub, Unpublish};
 
-/// What is done to a volume. The kubelet asks for it, except for a scrub.
+/// An operation on a volume. The kubelet requests each of them except a scrub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VolumeOperation {
-    /// Fill and mount a volume that is not mounted.
+    /// Write and mount a volume that is not mounted.
     Publish,
-    /// Give a mounted volume newer content.
+    /// Update the content of a mounted volume.
     Rotate,
-    /// Empty what has retired long enough ago.
+    /// Truncate the files of retired generations.
     Scrub,
-    /// Go on with a volume that another driver mounted, and give it newer content.
+    /// Adopt a volume that another driver mounted, and update its content.
     AdoptMount,
-    /// Take a volume away.
+    /// Remove a volume.
     Unpublish,
 }
 
 impl VolumeOperation {
-    /// All that can be asked.
+    /// All operations.
     pub const ALL: [Self; 5] = [Publish, Rotate, Scrub, AdoptMount, Unpublish];
 
-    /// The steps that it takes, in their order.
+    /// The steps of this operation, in the order in which they run.
     pub fn steps(self) -> impl Iterator<Item = VolumeStep> {
         VolumeStep::ALL.iter().copied().filter(move |step| step.operations().contains(&self))
     }
@@ -38,7 +37,7 @@ impl VolumeOperation {
 
 macro_rules! steps {
     ($($variant:ident, $name:literal, [$($operation:ident),*], $what:literal;)*) => {
-        /// One step: the process may die right before it.
+        /// A step of an operation. A crash test can kill the process right before it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum VolumeStep {
@@ -46,15 +45,15 @@ macro_rules! steps {
         }
 
         impl VolumeStep {
-            /// Every step, in the order in which they are taken.
+            /// All steps, in the order in which they run.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The stable name.
+            /// The stable name of the step.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What it is a step of.
+            /// The operations that contain this step.
             pub const fn operations(self) -> &'static [VolumeOperation] {
                 match self { $(Self::$variant => &[$($operation),*],)* }
             }
@@ -63,33 +62,33 @@ macro_rules! steps {
 }
 
 steps! {
-    HardenMount, "harden", [AdoptMount], "The mount of another driver gets the options of ours.";
-    Fetch, "fill", [Publish, Rotate, AdoptMount], "The provider is asked.";
-    MakeTarget, "make-target", [Publish], "The directory of the volume is made.";
-    MakeMount, "make-mount", [Publish], "The memory file system is made, mounted nowhere yet.";
-    GrowMount, "grow", [Rotate, AdoptMount], "The memory file system is given more room.";
+    HardenMount, "harden", [AdoptMount], "Set the mount options of a volume that another driver mounted.";
+    Fetch, "fill", [Publish, Rotate, AdoptMount], "Ask the provider for the content.";
+    MakeTarget, "make-target", [Publish], "Create the target directory.";
+    MakeMount, "make-mount", [Publish], "Create the tmpfs, not mounted yet.";
+    GrowMount, "grow", [Rotate, AdoptMount], "Grow the tmpfs.";
     MakeGeneration, "make-generation", [Publish, Rotate, AdoptMount],
-        "The directory of the next generation is made.";
-    WriteFiles, "write-files", [Publish, Rotate, AdoptMount], "One of its files is written.";
-    FlushGeneration, "flush-generation", [Publish, Rotate, AdoptMount], "It is flushed.";
-    MakeLinks, "make-links", [Publish, Rotate, AdoptMount], "Links to files that are new are made.";
-    PrepareSwap, "prepare-swap", [Publish, Rotate, AdoptMount], "The next `..data` is made beside the current.";
-    Swap, "swap", [Publish, Rotate, AdoptMount], "The next `..data` is moved over the current.";
-    FlushSwap, "flush-swap", [Publish, Rotate, AdoptMount], "The swap is flushed.";
-    UpdateLinks, "settle-links", [Publish, Rotate, AdoptMount], "Links that lead nowhere now are removed.";
-    NotifyWatchers, "tell-watchers", [Rotate, AdoptMount], "Who watches a retired file is told.";
-    WriteMarker, "write-marker", [Publish, Rotate, AdoptMount], "The next marker is written.";
-    ReplaceMarker, "replace-marker", [Publish, Rotate, AdoptMount], "It is moved over the current one.";
-    Attach, "attach", [Publish], "The whole volume is mounted on its target.";
-    Report, "report", [Publish, Rotate, AdoptMount], "The pod status is told.";
-    Reply, "answer", [Publish, Rotate, AdoptMount, Unpublish], "The kubelet is answered.";
-    EmptyRetired, "empty-retired", [Scrub], "One file of a retired generation is emptied.";
-    RemoveData, "remove-data", [Unpublish], "`..data` is removed: there is no volume any more.";
-    RemoveLinks, "remove-links", [Unpublish], "One of the links that led through it is removed.";
-    RemoveMarker, "remove-marker", [Unpublish], "The marker is removed.";
-    RemoveGenerations, "remove-generations", [Unpublish], "The files of one generation are emptied and removed.";
-    Unmount, "unmount", [Unpublish], "The memory file system is unmounted.";
-    RemoveTarget, "remove-target", [Unpublish], "The directory of the volume is removed.";
+        "Create the directory of the next generation.";
+    WriteFiles, "write-files", [Publish, Rotate, AdoptMount], "Write a file of the next generation.";
+    FlushGeneration, "flush-generation", [Publish, Rotate, AdoptMount], "Flush the next generation.";
+    MakeLinks, "make-links", [Publish, Rotate, AdoptMount], "Create the links to new files.";
+    PrepareSwap, "prepare-swap", [Publish, Rotate, AdoptMount], "Create the next `..data` link under a temporary name.";
+    Swap, "swap", [Publish, Rotate, AdoptMount], "Rename the next `..data` link over the current one.";
+    FlushSwap, "flush-swap", [Publish, Rotate, AdoptMount], "Flush the rename.";
+    UpdateLinks, "settle-links", [Publish, Rotate, AdoptMount], "Replace and remove the links that no longer have a file.";
+    NotifyWatchers, "tell-watchers", [Rotate, AdoptMount], "Trigger the file watches on retired generations.";
+    WriteMarker, "write-marker", [Publish, Rotate, AdoptMount], "Write the next marker under a temporary name.";
+    ReplaceMarker, "replace-marker", [Publish, Rotate, AdoptMount], "Rename the next marker over the current one.";
+    Attach, "attach", [Publish], "Mount the complete volume on its target.";
+    Report, "report", [Publish, Rotate, AdoptMount], "Write the pod status.";
+    Reply, "answer", [Publish, Rotate, AdoptMount, Unpublish], "Reply to the kubelet.";
+    EmptyRetired, "empty-retired", [Scrub], "Truncate a file of a retired generation.";
+    RemoveData, "remove-data", [Unpublish], "Remove `..data`; from then on there is no volume.";
+    RemoveLinks, "remove-links", [Unpublish], "Remove a link through `..data`.";
+    RemoveMarker, "remove-marker", [Unpublish], "Remove the marker.";
+    RemoveGenerations, "remove-generations", [Unpublish], "Truncate and remove the files of a generation.";
+    Unmount, "unmount", [Unpublish], "Unmount the tmpfs.";
+    RemoveTarget, "remove-target", [Unpublish], "Remove the target directory.";
 }
 
 impl fmt::Display for VolumeStep {
@@ -108,12 +107,12 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), VolumeStep::ALL.len());
-        for work in VolumeOperation::ALL {
-            let (steps, answers) =
-                (work.steps(), work.steps().filter(|it| *it == VolumeStep::Reply));
-            let expected = if work == Scrub { (1, 0) } else { (7, 1) };
-            assert!(steps.count() >= expected.0, "{work:?}");
-            assert_eq!(answers.count(), expected.1, "{work:?}");
+        for operation in VolumeOperation::ALL {
+            let (steps, replies) =
+                (operation.steps(), operation.steps().filter(|it| *it == VolumeStep::Reply));
+            let expected = if operation == Scrub { (1, 0) } else { (7, 1) };
+            assert!(steps.count() >= expected.0, "{operation:?}");
+            assert_eq!(replies.count(), expected.1, "{operation:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A ServiceAccount token in JSON, as kubelets, drivers and providers write it.
+//! The JSON form of a ServiceAccount token, as kubelets, drivers and providers write it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use lanyard_keyvault::{ServiceAccountToken, SharedSecretBytes};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-/// A token, one of an object by audience. Fields that a newer kubelet may add are left alone.
+/// A token: one value of a JSON object keyed by audience. Ignores unknown fields, which a newer kubelet may
+/// add.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServiceAccountTokenJson {
@@ -27,7 +28,7 @@ impl From<ServiceAccountTokenJson> for ServiceAccountToken {
     }
 }
 
-/// A text that is wiped from the moment on that it was read.
+/// A text that is zeroized on drop, from the moment it is deserialized.
 pub(crate) struct ZeroizedText(Zeroizing<String>);
 
 impl ZeroizedText {
@@ -55,7 +56,7 @@ impl From<&SharedSecretBytes> for ZeroizedText {
 }
 
 impl From<ZeroizedText> for Arc<SharedSecretBytes> {
-    /// Takes the buffer over; nothing is copied.
+    /// Moves the buffer without a copy.
     fn from(mut text: ZeroizedText) -> Self {
         Self::new(std::mem::take(&mut *text.0).into())
     }

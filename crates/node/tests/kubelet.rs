@@ -1,5 +1,5 @@
-//! The node before the kubelet: real sockets, real mounts, virtual hours, a hundred pods. Mounting
-//! needs root; for everybody else the cases are counted as left out.
+//! The node and the kubelet: real sockets, real mounts, virtual hours, a hundred pods. Mounting needs root;
+//! without root the tests are reported as ignored.
 
 #![cfg(test)]
 
@@ -25,23 +25,23 @@ fn main() -> ExitCode {
             a_hundred_pods_are_mounted_rotated_and_unmounted_by_the_kubelets_calls,
         ),
         trial(
-            "a_hundred_pods_are_rotated_though_the_kubelet_never_comes_again",
+            "a_hundred_pods_are_rotated_without_republish_calls",
             a_hundred_pods_are_rotated_without_republish_calls,
         ),
         trial(
-            "pods_whose_vault_fails_keep_what_they_have_and_the_kubelet_hears_nothing",
+            "pods_keep_content_and_republish_succeeds_during_a_vault_outage",
             pods_keep_content_and_republish_succeeds_during_a_vault_outage,
         ),
         trial(
-            "a_pod_that_cannot_start_leaves_nothing_and_starts_when_the_vault_is_back",
+            "failed_publish_leaves_no_mount_and_succeeds_after_recovery",
             failed_publish_leaves_no_mount_and_succeeds_after_recovery,
         ),
         trial(
-            "after_a_reboot_every_volume_is_filled_before_the_kubelet_hears_ok",
+            "volumes_are_refilled_before_republish_succeeds_after_a_reboot",
             volumes_are_refilled_before_republish_succeeds_after_a_reboot,
         ),
         trial(
-            "the_tokens_of_a_workload_identity_come_with_the_kubelet_and_rotation_goes_on_with_them",
+            "rotation_uses_the_workload_identity_tokens_of_the_last_republish",
             rotation_uses_the_workload_identity_tokens_of_the_last_republish,
         ),
     ];
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// A case on a runtime of its own.
+/// A test on its own runtime.
 fn trial<F>(name: &str, case: F) -> Trial
 where
     F: AsyncFnOnce() + Send + 'static,
@@ -62,7 +62,7 @@ where
     trial.with_ignored_flag(!rustix::process::geteuid().is_root())
 }
 
-/// Mount, rotate, unmount: what the kubelet's calls and our own clock make of a hundred pods.
+/// Mounts, rotates and unmounts a hundred pods through calls of the kubelet and the rotator's own schedule.
 async fn run_hundred_pod_lifecycle(requires_republish: bool) {
     let mut scene = KubeletFixture::start(KubeletFixtureSettings {
         requires_republish,
@@ -78,11 +78,11 @@ async fn run_hundred_pod_lifecycle(requires_republish: bool) {
         assert_eq!(scene.content(key), format!("pod-{number} holds 1"));
     }
 
-    // The kubelet comes again at once, and from then on every minute or so: nobody is asked.
+    // The kubelet republishes immediately and then every minute or so, which causes no fetch.
     scene.advance_in_steps(Duration::from_mins(5), Duration::from_secs(10)).await;
     assert_eq!(scene.vault.fetch_count(), PODS);
 
-    // Ten minutes are the interval. Every volume has the new version within it and its jitter.
+    // The interval is ten minutes. Every volume has the new version within the interval and its jitter.
     scene.vault.set_version("2");
     scene.advance_in_steps(Duration::from_mins(7), Duration::from_secs(10)).await;
     for (number, key) in keys.iter().enumerate() {
@@ -91,7 +91,7 @@ async fn run_hundred_pod_lifecycle(requires_republish: bool) {
     assert_eq!(scene.vault.fetch_count(), 2 * PODS);
     assert_eq!(scene.mount_count(), PODS, "nothing was mounted over anything");
 
-    // A restart of the plugin under running pods: nobody is asked before it is time.
+    // A restart of the plugin under running pods causes no fetch before the next poll is due.
     scene.restart_plugin().await;
     scene.advance_in_steps(Duration::from_mins(5), Duration::from_secs(10)).await;
     assert_eq!(scene.vault.fetch_count(), 2 * PODS);
@@ -133,7 +133,7 @@ async fn pods_keep_content_and_republish_succeeds_during_a_vault_outage() {
     let events = scene.advance_in_steps(Duration::from_mins(30), Duration::from_secs(5)).await;
     assert!(count_published(&events) > 200, "{}", count_published(&events));
     assert_eq!(count_published(&events), events.len(), "{events:?}");
-    // Ten volumes, thirty minutes: waits of 10, 20, 40, 80, then 120 s and up to a fifth more.
+    // Ten volumes in thirty minutes: waits of 10, 20, 40, 80, then 120 s, each with up to a fifth of jitter.
     let tries = scene.vault.fetch_count() - 10;
     assert!((120..=200).contains(&tries), "{tries}");
     for (number, key) in keys.iter().enumerate() {
@@ -162,7 +162,7 @@ async fn failed_publish_leaves_no_mount_and_succeeds_after_recovery() {
     assert!(message.contains("VaultUnavailable") && message.contains("hint:"), "{message}");
     assert_eq!(scene.mount_count(), 0);
     assert!(!scene.kubelet.is_mounted(&key));
-    // A republish must never be answered OK by an empty directory (csi.md 5.4 is the story).
+    // A republish must never succeed with an empty directory.
     for _ in 0..20 {
         let events = scene.advance(Duration::from_secs(10)).await;
         assert_eq!((count_published(&events), scene.mount_count()), (0, 0));
@@ -207,7 +207,7 @@ async fn rotation_uses_the_workload_identity_tokens_of_the_last_republish() {
     let key = scene.add_pod(1);
     scene.advance(Duration::ZERO).await;
     scene.vault.set_version("2");
-    // The first token lives for an hour; the kubelet brings another one after four fifths of it.
+    // The first token lives for an hour; the kubelet sends a new one after four fifths of it.
     scene.advance_in_steps(Duration::from_hours(3), Duration::from_secs(10)).await;
     assert_eq!(scene.content(&key), "pod-1 holds 2");
     let fills = scene.vault.fetch_count();

@@ -1,5 +1,5 @@
-//! The memory file system below a volume. Mounting takes privilege: without it the cases that mount
-//! are counted as left out, and the error is held to what it promises.
+//! The tmpfs of a volume. Mounting needs privileges: without them, the tests that mount are reported as
+//! ignored, and the error of an unprivileged mount is checked.
 
 #![cfg(test)]
 
@@ -47,9 +47,9 @@ fn main() -> ExitCode {
     ];
     let mut trials: Vec<_> =
         mounting.into_iter().map(|trial| trial.with_ignored_flag(!is_root)).collect();
-    trials.push(case("what_somebody_else_mounted_is_not_touched", foreign_mounts_are_rejected));
+    trials.push(case("foreign_mounts_are_rejected", foreign_mounts_are_rejected));
     trials.push(case(
-        "who_may_not_mount_is_told_what_is_missing",
+        "mount_without_privilege_names_the_missing_capability",
         mount_without_privilege_names_the_missing_capability,
     ));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 fn mount_without_privilege_names_the_missing_capability() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_owned();
-    // Each thread has capabilities of its own: root gives this one up in a thread that ends here.
+    // Each thread has its own capabilities: root drops this one in a thread that ends here.
     let unprivileged = std::thread::spawn(move || {
         let mut sets = capabilities(None).unwrap();
         sets.effective.remove(CapabilitySet::SYS_ADMIN);
@@ -69,7 +69,7 @@ fn mount_without_privilege_names_the_missing_capability() {
     assert!(error.hint().unwrap().contains("CAP_SYS_ADMIN"), "{error}");
 }
 
-/// The options that the kernel tells about the mount on `dir`.
+/// Returns the options of the mount on `dir` from the kernel's mount table.
 fn mount_options(dir: &Path) -> Option<String> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let dir = dir.to_str().unwrap();
@@ -81,20 +81,20 @@ fn mount_options(dir: &Path) -> Option<String> {
 
 fn mounts_below_a_directory_are_found_the_deepest_first() {
     let dir = tempfile::tempdir().unwrap();
-    let beside = tempfile::tempdir().unwrap();
+    let sibling = tempfile::tempdir().unwrap();
     let above = dir.path().join("above");
     let below = above.join("below");
-    let mount = |place: &Path| {
-        std::fs::create_dir(place).unwrap();
-        let mut mount = TmpfsMount::mount_or_adopt(place, 64 << 10).unwrap();
+    let mount = |path: &Path| {
+        std::fs::create_dir(path).unwrap();
+        let mut mount = TmpfsMount::mount_or_adopt(path, 64 << 10).unwrap();
         mount.persist();
     };
-    for place in [&above, &below, &beside.path().join("other")] {
-        mount(place);
+    for path in [&above, &below, &sibling.path().join("other")] {
+        mount(path);
     }
     let found = TmpfsMount::find_below(dir.path()).unwrap();
     assert_eq!(found.iter().map(TmpfsMount::dir).collect::<Vec<_>>(), [&below, &above]);
-    let of_others = TmpfsMount::find_below(beside.path()).unwrap();
+    let of_others = TmpfsMount::find_below(sibling.path()).unwrap();
     for mount in found.into_iter().chain(of_others) {
         mount.unmount().unwrap();
     }
@@ -109,7 +109,7 @@ fn a_mount_is_hardened_and_bounded() {
         assert!(options.contains(option), "{option} is not in {options}");
     }
     mount.unmount().unwrap();
-    assert!(self::mount_options(dir.path()).is_none());
+    assert!(mount_options(dir.path()).is_none());
 }
 
 fn a_mount_that_was_never_published_into_is_undone() {
@@ -144,9 +144,9 @@ fn a_published_mount_outlives_its_process_grows_and_goes_at_unpublish() {
         assert!(options.contains(option), "{option} is not in {options}");
     }
 
-    // Mounting again takes the same one over.
+    // Mounting again adopts the existing mount.
     let mount = TmpfsMount::mount_or_adopt(dir.path(), 1 << 20).unwrap();
-    assert!(self::mount_options(dir.path()).is_some());
+    assert!(mount_options(dir.path()).is_some());
     let reader = std::fs::File::open(dir.path().join("a")).unwrap();
     drop(volume);
     AtomicVolume::open_mounted(mount, SystemClock::shared()).unwrap().unpublish().unwrap();
@@ -157,7 +157,7 @@ fn a_published_mount_outlives_its_process_grows_and_goes_at_unpublish() {
 fn a_full_tmpfs_keeps_the_old_content_and_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let mount = TmpfsMount::mount_or_adopt(dir.path(), 64 << 10).unwrap();
-    // Without its mount, the volume cannot grow it.
+    // Without its mount handle, the volume cannot grow the tmpfs.
     let mut volume = AtomicVolume::open(dir.path(), SystemClock::shared()).unwrap();
     let small = [FileEntry::new("a".parse().unwrap(), b"small", 0o600)];
     volume.publish(&small).unwrap();

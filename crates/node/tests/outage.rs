@@ -1,6 +1,6 @@
-//! An hour without the vault, and what people see of it: the real publisher, rotator, Key Vault
-//! provider and reporter, in virtual time. It mounts, so it needs root; for everybody else the cases
-//! are counted as left out.
+//! An hour-long vault outage, and what users see of it: the real publisher, rotator, Key Vault provider and
+//! reporter, in virtual time. The tests mount file systems and need root; without root they are reported as
+//! ignored.
 
 #![cfg(test)]
 
@@ -26,18 +26,18 @@ use crate::fixture::{OutageClass, OutageFixture, VAULT, runtime};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const INTERVAL: Duration = PollInterval::DEFAULT.duration();
-/// How many classes opt in, with an object of their own each and one that all share.
+/// The number of classes that opt in, each with an object of its own and one object that all classes share.
 const STALE_CLASSES: usize = 6;
 const STRICT: &str = "strict";
 
 fn main() -> ExitCode {
     let trials = vec![
         trial(
-            "pods_start_through_an_hour_without_the_vault_and_everybody_is_told_why",
+            "pods_start_from_the_stale_cache_during_an_hour_long_outage",
             pods_start_from_the_stale_cache_during_an_hour_long_outage,
         ),
         trial(
-            "a_vault_that_says_nothing_keeps_no_pod_from_starting_within_what_a_kubelet_waits",
+            "pods_start_within_the_kubelet_timeout_while_the_vault_hangs",
             pods_start_within_the_kubelet_timeout_while_the_vault_hangs,
         ),
     ];
@@ -69,14 +69,14 @@ fn classes() -> Vec<OutageClass> {
     patient.chain([class(STRICT.to_owned(), None)]).collect()
 }
 
-/// What the volume of a class holds while the vault holds these versions.
+/// The content of a volume of a class while the vault has these versions.
 fn content(class: &str, common: u32, own: u32) -> BTreeMap<String, String> {
     let own_name = format!("of-{class}");
     let own_text = format!("{own_name} {own}");
     [("common".to_owned(), format!("common {common}")), (own_name, own_text)].into()
 }
 
-/// What stands in the facts of a volume about what is wrong.
+/// The failure that the facts of a volume report.
 #[derive(Debug, PartialEq, Eq)]
 struct ReportedCondition {
     outcome: String,
@@ -85,7 +85,7 @@ struct ReportedCondition {
     message: String,
 }
 
-/// The condition of a volume, as it was written; nothing while it is well.
+/// Returns the reported condition of a volume, or `None` while it is healthy.
 fn reported_condition(node: &OutageFixture, pod: &str, class: &str) -> Option<ReportedCondition> {
     let facts = node.api.volume_facts(pod, class);
     let text = |key: &str| facts[key].as_str().map(str::to_owned);
@@ -109,7 +109,7 @@ fn event_reasons(node: &OutageFixture, pod: &str) -> Vec<String> {
     node.api.events(pod).into_iter().map(|event| event.reason).collect()
 }
 
-/// The only event about a pod.
+/// Returns the only event about a pod.
 fn only_event(node: &OutageFixture, pod: &str) -> RecordedEvent {
     let mut events = node.api.events(pod);
     assert_eq!(events.len(), 1, "{events:?}");
@@ -126,8 +126,8 @@ fn failing_volumes(node: &OutageFixture, class: &str) -> f64 {
     node.metric(&format!("lanyard_node_volumes_failing{{{labels}}}")).unwrap_or_default()
 }
 
-/// A pod that started in the outage holds what was sealed, and status and event say so: since when
-/// and why.
+/// Expects that a pod that started during the outage has the sealed content, and that its status and event
+/// report the start and the reason.
 fn expect_served_stale(
     node: &OutageFixture,
     pod: &str,
@@ -141,28 +141,28 @@ fn expect_served_stale(
     assert!(condition.since >= began, "{condition:?}");
     assert!(condition.since.duration_since(began) < jiff::SignedDuration::from_secs(150));
     assert!(condition.message.starts_with("could not read secret `"), "{condition:?}");
-    let told = only_event(node, pod);
-    assert_eq!((told.kind.as_str(), told.reason.as_str()), ("Warning", "ServedStale"));
+    let event = only_event(node, pod);
+    assert_eq!((event.kind.as_str(), event.reason.as_str()), ("Warning", "ServedStale"));
     let since = condition.since.to_string();
     for part in [&since, "sealed cache", "VaultUnavailable", &condition.message, "hint: "] {
-        assert!(told.message.contains(part), "{part}: {}", told.message);
+        assert!(event.message.contains(part), "{part}: {}", event.message);
     }
     condition
 }
 
-/// A volume that was mounted before the outage keeps its files, and its status says why nobody
-/// knows whether they are new.
+/// Expects that a volume that was mounted before the outage keeps its files, and that its status reports why
+/// their age is unknown.
 fn expect_content_kept(node: &OutageFixture, pod: &str, class: &str, began: Timestamp) {
     assert_eq!(node.read_files(pod), content(class, 1, 1), "{pod}");
     let condition = reported_condition(node, pod, class).unwrap();
     assert_eq!((condition.outcome.as_str(), condition.cause), ("VaultUnavailable", None));
     assert!(condition.since >= began && !condition.message.is_empty());
-    let told = only_event(node, pod);
-    assert_eq!((told.kind.as_str(), told.reason.as_str()), ("Warning", "VaultUnavailable"));
-    assert!(told.message.contains(&condition.message), "{}", told.message);
+    let event = only_event(node, pod);
+    assert_eq!((event.kind.as_str(), event.reason.as_str()), ("Warning", "VaultUnavailable"));
+    assert!(event.message.contains(&condition.message), "{}", event.message);
 }
 
-/// A volume is well again, and it was told that `was` is over.
+/// Expects that a volume is healthy, and that an event reported the end of `was`.
 fn expect_recovered(node: &OutageFixture, pod: &str, class: &str, was: &str) {
     assert_eq!(node.read_files(pod), content(class, 2, 1), "{pod}");
     assert_eq!(reported_condition(node, pod, class), None);
@@ -172,7 +172,7 @@ fn expect_recovered(node: &OutageFixture, pod: &str, class: &str, was: &str) {
     let ends: Vec<_> = events.iter().filter(is_end).collect();
     assert_eq!(ends.len(), 1, "{events:?}");
     assert_eq!(ends[0].kind, "Normal");
-    assert!(ends[0].message.starts_with(&format!("{was} is over")), "{}", ends[0].message);
+    assert!(ends[0].message.starts_with(&format!("{was} is resolved")), "{}", ends[0].message);
 }
 
 async fn pods_start_from_the_stale_cache_during_an_hour_long_outage() {
@@ -189,14 +189,14 @@ async fn pods_start_from_the_stale_cache_during_an_hour_long_outage() {
     assert_eq!(node.api.take_status_writes(), running.len(), "one for each and no more");
 
     node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
-    // Nobody on the node can know.
+    // The node cannot detect the change.
     node.azure.add_secret_value(VAULT, "common", "common 2");
     let began = node.azure.clock().now();
     node.azure.clear_calls();
     let hour = 60;
     let mut conditions = Vec::new();
     for minute in 0..hour {
-        // Somebody's pod is started.
+        // A pod starts.
         let (pod, class) = (format!("new-{minute}"), stale_class_name(minute));
         let took = node.mount(&pod, &class).await;
         assert!(took < Duration::from_secs(30), "{took:?}");
@@ -206,7 +206,7 @@ async fn pods_start_from_the_stale_cache_during_an_hour_long_outage() {
     let waiting = start_pods_without_stale_content(&node).await;
     for (minute, condition) in conditions.iter().enumerate() {
         let (pod, class) = (format!("new-{minute}"), stale_class_name(minute));
-        // It stays what it was, however often the vault was asked meanwhile, and is told once.
+        // The condition is unchanged after all the probes of the vault, and was reported once.
         assert_eq!(expect_served_stale(&node, &pod, &class, began), *condition);
         assert_eq!(condition.since, conditions[0].since, "the outage has one beginning");
     }
@@ -224,7 +224,7 @@ async fn pods_start_from_the_stale_cache_during_an_hour_long_outage() {
         (failing_volumes(&node, STRICT) - 1.0).abs() < 0.5
             && failing_volumes(&node, &stale_class_name(0)) > 10.0
     );
-    // The breaker: a probe a minute, and not each volume's four tries.
+    // The circuit breaker: one probe per minute, instead of four attempts per volume.
     assert!(node.azure.calls().len() < hour * 3, "{}", node.azure.calls().len());
 
     node.azure.set_failure(FakeAzureService::Vaults, None);
@@ -239,13 +239,13 @@ async fn pods_start_from_the_stale_cache_during_an_hour_long_outage() {
     for class in &names {
         assert!(failing_volumes(&node, class).abs() < 0.5, "{class}");
     }
-    assert!(waiting.is_finished(), "the pod that had to wait has started");
+    assert!(waiting.is_finished(), "the waiting pod has started");
     expect_recovered(&node, "waiting", STRICT, "VaultUnavailable");
     assert_eq!(node.metric("lanyard_node_stale_served_total"), Some(started));
 }
 
-/// A pod of a class that did not opt in does not start, and the kubelet is told why. Another one
-/// waits for the end.
+/// A pod of a class that did not opt in does not start, and the kubelet receives the reason. A second one
+/// waits for the end of the outage.
 async fn start_pods_without_stale_content(
     node: &OutageFixture,
 ) -> tokio::task::JoinHandle<Duration> {
@@ -255,13 +255,13 @@ async fn start_pods_without_stale_content(
     assert_eq!(status.code(), tonic::Code::Unavailable);
     let message = status.message();
     assert!(message.starts_with("VaultUnavailable: could not publish the volume of"), "{message}");
-    assert!(message.contains("; hint: ") && !message.contains("will not heal"), "{message}");
+    assert!(message.contains("; hint: ") && !message.contains("does not recover"), "{message}");
     assert_eq!(node.read_files("refused"), BTreeMap::new());
     let waiting = node.start_mount("waiting", STRICT);
     node.advance(MINUTE).await;
     for pod in ["refused", "waiting"] {
-        let told = only_event(node, pod);
-        assert_eq!((told.kind.as_str(), told.reason.as_str()), ("Warning", "VaultUnavailable"));
+        let event = only_event(node, pod);
+        assert_eq!((event.kind.as_str(), event.reason.as_str()), ("Warning", "VaultUnavailable"));
     }
     assert!(!waiting.is_finished());
     waiting
@@ -287,13 +287,13 @@ async fn pods_start_within_the_kubelet_timeout_while_the_vault_hangs() {
     }
     // The publisher gives up after 100 s.
     assert!(took.iter().all(|took| *took < Duration::from_secs(100)), "{took:?}");
-    // Once it is known, nobody but the probe waits for it.
+    // Once the outage is known, only the probe waits for the vault.
     let quick = took.iter().filter(|took| **took < Duration::from_secs(5)).count();
     assert!(quick >= 12, "{took:?}");
 
     node.azure.set_failure(FakeAzureService::Vaults, None);
-    // Those who wait still get no answer for a minute, and look again an interval after that. Who was
-    // turned away meanwhile looks as soon as the vault may be asked again.
+    // Running requests get no answer for another minute, and their volumes poll an interval later. Volumes
+    // with suppressed requests poll as soon as requests are allowed again.
     node.advance(INTERVAL * 2).await;
     for minute in 0..20 {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The node as the kubelet meets it: real sockets, real mounts, a vault of memory.
+//! The node as the kubelet uses it: real sockets, real mounts, a fake vault in memory.
 
 #[cfg(test)]
 #[path = "process/fakes.rs"]

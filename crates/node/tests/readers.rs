@@ -1,4 +1,4 @@
-//! Readers beside a busy writer.
+//! Concurrent readers of a volume during a thousand publishes.
 
 #![cfg(test)]
 
@@ -10,12 +10,12 @@ use lanyard_clock::ManualClock;
 use lanyard_node::{AtomicVolume, FileEntry};
 use tempfile::TempDir;
 
-/// A directory in memory where there is one: flushing to a disk a thousand times takes long.
+/// A directory on a tmpfs if there is one: a thousand flushes to a disk take long.
 fn memory_dir() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// `round` as a text that only a whole read of a whole file gives back.
+/// Returns a text of which only a complete read yields `round`.
 fn content(round: u64) -> String {
     let length = usize::try_from(round * 37 % 20_000).unwrap();
     format!("{round}:{}:{round}", "x".repeat(length))
@@ -64,7 +64,7 @@ fn four_readers_never_miss_a_file_nor_see_a_torn_one() {
         (1..=ROUNDS).for_each(&mut publish);
         done.store(true, Ordering::Relaxed);
     });
-    assert!(reads.into_inner() > ROUNDS, "the readers hardly read");
+    assert!(reads.into_inner() > ROUNDS, "there were too few reads");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! One million reads by sixteen readers over a thousand rotations of one volume, through the
-//! publisher, on a memory file system: no file is ever missing or torn, no reader goes back, and
-//! who reads a whole generation reads no mixture. It mounts, so it needs root; for everybody else it is
-//! counted as left out.
+//! One million reads by sixteen readers over a thousand rotations of one volume, through the publisher, on a
+//! tmpfs: no file is ever missing or torn, no reader sees an older version after a newer one, and a reader of
+//! a whole generation never reads a mixture. The test mounts a file system and needs root; without root it is
+//! reported as ignored.
 
 #![cfg(test)]
 
@@ -27,7 +27,7 @@ const READERS: u64 = 16;
 const READS: u64 = 1_000_000;
 const ROTATIONS: u64 = 1_000;
 
-/// Gives something new each time.
+/// Returns a new version each time.
 #[derive(Debug, Default)]
 struct CountingProvider(AtomicU64);
 
@@ -54,7 +54,7 @@ impl Provider for CountingProvider {
     }
 }
 
-/// `version` as a text that only a whole read of a whole file gives back, of many lengths.
+/// Returns a text of which only a complete read yields `version`, with varying lengths.
 fn content(version: u64) -> String {
     let length = usize::try_from(version * 37 % 6_000).unwrap();
     format!("{version}:{}:{version}", "x".repeat(length))
@@ -66,8 +66,8 @@ fn parse_version(text: &str) -> u64 {
     version
 }
 
-/// Which rotation goes on. Readers read so many times during each, and no more: what is to be
-/// seen is how reads and rotations meet, not who has more of the processor.
+/// The current rotation. Readers do a fixed number of reads during each, so that the test covers the
+/// interleaving of reads and rotations instead of the distribution of processor time.
 #[derive(Debug, Default)]
 struct RotationRounds(Mutex<u64>, Condvar);
 
@@ -82,7 +82,7 @@ impl RotationRounds {
     }
 }
 
-/// Reads each file through its link, and both of one generation.
+/// Reads each file through its symlink, and both files of one generation.
 fn read_every_round(target: &Path, rounds: &RotationRounds) -> u64 {
     let read = |path: PathBuf| parse_version(&std::fs::read_to_string(path).unwrap());
     let (mut count, mut last) = (0, 0);
@@ -101,7 +101,7 @@ fn read_every_round(target: &Path, rounds: &RotationRounds) -> u64 {
     count
 }
 
-/// Takes the volume away, however the test ends.
+/// Unmounts the volume, however the test ends.
 struct UnmountOnDrop(PathBuf);
 
 impl Drop for UnmountOnDrop {

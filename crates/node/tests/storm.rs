@@ -1,9 +1,9 @@
-//! What a crowd of nodes asks of a vault that throttles: hours in virtual time.
+//! A fleet of nodes and a vault that throttles: hours in virtual time.
 //!
-//! It is the storm that fleets of the Secrets Store CSI driver have reported
-//! (kubernetes-sigs/secrets-store-csi-driver issue 1483): a vault's limit was used up, every volume
-//! read each of its objects again every ten seconds, which used it up for good, and no pod started
-//! for hours.
+//! The test reproduces a throttling storm that fleets of the Secrets Store CSI driver have reported
+//! (kubernetes-sigs/secrets-store-csi-driver issue 1483): the limit of a vault was exceeded, every volume
+//! repeated the read of each of its objects every ten seconds, which kept the limit exceeded, and no pod
+//! started for hours.
 
 #![cfg(test)]
 
@@ -33,7 +33,7 @@ use tokio::task::JoinHandle;
 const VAULT: &str = "kv1";
 const NODES: usize = 4;
 const VOLUMES: usize = 12;
-/// One that all volumes of the fleet mount, and others of the volume's own.
+/// One object that all volumes of the fleet mount, and the others of the volume alone.
 const OBJECTS: usize = 4;
 /// The limit of a vault: reads in ten seconds.
 const LIMIT: usize = 4_000;
@@ -58,7 +58,7 @@ struct SimulatedVolume {
 
 impl SimulatedNode {
     fn new(azure: &FakeAzure, number: usize) -> Arc<Self> {
-        // A node's share of the vault's limit.
+        // The node's share of the vault's limit.
         let rate = RequestRate { per_second: 25, burst: 100 };
         let ways = azure.node_transports(rate, Some(CircuitBreakerPolicy::default()));
         let settings = NodeVaultSettings::default();
@@ -74,7 +74,7 @@ impl SimulatedNode {
         })
     }
 
-    /// Rotates what is mounted, for as long as the test runs.
+    /// Rotates the mounted volumes until the end of the test.
     fn spawn_rotator(self: &Arc<Self>) {
         let classes = Arc::new(InMemoryClassSource::new(self.classes.values().cloned()));
         let volumes: Arc<dyn RotatableVolumes> = Arc::<Self>::clone(self);
@@ -83,18 +83,18 @@ impl SimulatedNode {
         drop(tokio::spawn(rotator.run(std::future::pending())));
     }
 
-    /// What the kubelet does for a new pod: publish until it is done, ever more seldom. Says how
-    /// long it took.
+    /// Publishes the volume of a new pod as the kubelet does: repeatedly, with a growing back-off, until it
+    /// succeeds. Returns the elapsed time.
     async fn mount(self: Arc<Self>, class: String) -> Duration {
         let began = self.clock.monotonic();
         let mut pause = Duration::from_millis(500);
         loop {
             let now = self.clock.now();
-            if let Ok(filling) = self.fetch(&class, Urgency::Mount).await {
+            if let Ok(response) = self.fetch(&class, Urgency::Mount).await {
                 let mut clock = PollHistory::default();
                 clock.record_success(now, &RotationPolicy::default(), []);
-                let stamps = filling.timestamps;
-                let volume = SimulatedVolume { clock, class: class.clone(), timestamps: stamps };
+                let timestamps = response.timestamps;
+                let volume = SimulatedVolume { clock, class: class.clone(), timestamps };
                 self.volumes.lock().insert(target(&class), volume);
                 return self.clock.monotonic().saturating_sub(began);
             }
@@ -122,7 +122,7 @@ impl SimulatedNode {
         self.provider.fetch(&request).await
     }
 
-    /// How many volumes are mounted and were looked at with success since then.
+    /// Returns the number of mounted volumes with a successful poll since then.
     fn polled_since(&self, since: Timestamp) -> usize {
         let volumes = self.volumes.lock();
         volumes.values().filter(|volume| volume.clock.last_success() >= Some(since)).count()
@@ -155,14 +155,14 @@ impl RotatableVolumes for SimulatedNode {
         let mut volumes = self.volumes.lock();
         let Some(volume) = volumes.get_mut(target) else { return };
         match outcome {
-            Ok(filling) => {
+            Ok(response) => {
                 volume.clock.record_success(began, &RotationPolicy::default(), []);
-                volume.timestamps = filling.timestamps;
+                volume.timestamps = response.timestamps;
             }
             Err(ProviderError { suppressed_for: Some(pause), .. }) => {
                 volume.clock.record_suppressed(began, pause);
             }
-            Err(refusal) => volume.clock.record_failure(began, refusal.retry),
+            Err(error) => volume.clock.record_failure(began, error.retry),
         }
     }
 
@@ -243,7 +243,7 @@ async fn run_throttling_storm(retry_after: Option<Duration>) {
     let calm = azure.reads();
     assert!((distinct * 4..=distinct * 6).contains(&calm), "{calm} of {distinct} in an interval");
 
-    // The neighbours use the vault up, and on each node two pods want to start.
+    // Other clients exhaust the vault's limit, and two pods start on each node.
     azure.clear_calls();
     azure.set_vault_limit(Some(limit(LIMIT, retry_after)));
     let mut starting = Vec::new();
@@ -254,15 +254,15 @@ async fn run_throttling_storm(retry_after: Option<Duration>) {
     }
     let hour = Duration::from_hours(1);
     azure.advance_clock(hour).await;
-    let asked = azure.calls().len();
+    let requests = azure.calls().len();
     assert_eq!(azure.reads(), 0);
     // Upstream: every object of every volume, every ten seconds.
     let upstream = NODES * VOLUMES * OBJECTS * 360;
-    assert!(asked * 20 < upstream, "{asked} requests while nothing was to be had");
+    assert!(requests * 20 < upstream, "{requests} requests during the throttling");
     assert!(azure.max_calls_within(WINDOW) * 20 < LIMIT, "{}", azure.max_calls_within(WINDOW));
     assert!(starting.iter().all(|pod| !pod.is_finished()));
 
-    // It ends.
+    // The throttling ends.
     azure.clear_calls();
     azure.set_vault_limit(Some(limit(1_000, retry_after)));
     let end = azure.clock().now();
@@ -271,7 +271,7 @@ async fn run_throttling_storm(retry_after: Option<Duration>) {
     for node in &fleet {
         assert_eq!(node.polled_since(end), VOLUMES);
     }
-    assert!(azure.calls().iter().all(|call| call.status == 200), "nobody was throttled again");
+    assert!(azure.calls().iter().all(|call| call.status == 200), "no call was throttled again");
     assert!(azure.max_calls_within(WINDOW) + 1_000 <= LIMIT, "{}", azure.max_calls_within(WINDOW));
 }
 
@@ -285,7 +285,7 @@ async fn fleet_recovers_from_throttling_without_retry_after() {
     run_throttling_storm(None).await;
 }
 
-/// The bounds that classes have, so that the simulation and the node agree about them.
+/// Checks that the simulation uses the default interval of the node.
 #[test]
 fn the_interval_of_the_simulation_is_the_default() {
     assert_eq!(PollInterval::DEFAULT.duration(), INTERVAL);

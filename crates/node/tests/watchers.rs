@@ -1,4 +1,4 @@
-//! What a watcher of a file hears, with the kernel's own notifications.
+//! Tests of the inotify events that a watcher of a mounted file receives.
 
 #![cfg(test)]
 
@@ -15,7 +15,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-/// A watch on a path, as Go's fsnotify makes it: through the link, on the inode behind it.
+/// An inotify watch on a path, as Go's fsnotify creates it: through the symlink, on its target.
 struct InotifyWatcher(OwnedFd);
 
 impl InotifyWatcher {
@@ -29,7 +29,7 @@ impl InotifyWatcher {
         Self(queue)
     }
 
-    /// Everything heard since the last call.
+    /// Returns every event since the last call.
     fn take_events(&self) -> ReadFlags {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.0, &mut buffer);
@@ -44,7 +44,7 @@ impl InotifyWatcher {
     }
 }
 
-/// A directory in memory where there is one: flushing to a disk a thousand times takes long.
+/// A directory on a tmpfs if there is one: a thousand flushes to a disk take long.
 fn memory_dir() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -134,7 +134,7 @@ fn unchanged_publish_notifies_no_watcher() {
 
 #[test]
 fn first_publish_after_a_restart_notifies_watchers() {
-    // The process may have died between the swap and the poke.
+    // The process may have died between the swap and the notification.
     let mut world = WatchedVolumeFixture::new();
     world.publish("0");
     let watcher = world.watch("credential");

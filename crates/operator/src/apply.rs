@@ -1,4 +1,4 @@
-//! Making the changes: the only place that writes objects of a hosted cluster.
+//! Applies changes: all writes to the objects of a hosted cluster go through this module.
 
 use futures::StreamExt;
 use kube::Api;
@@ -15,7 +15,7 @@ use crate::metrics::{OperatorMetrics, WriteVerb};
 use crate::store::WatchStores;
 use crate::watched_resource::WatchedResource;
 
-/// Makes changes.
+/// Applies changes on behalf of one cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ObjectApplier<'a> {
     pub(crate) api: &'a KubernetesApi,
@@ -24,21 +24,20 @@ pub(crate) struct ObjectApplier<'a> {
     pub(crate) fencing_token: &'a FencingToken,
 }
 
-/// What became of the changes.
+/// The results of applied changes.
 #[derive(Debug, Default)]
 pub(crate) struct AppliedChanges {
-    /// What was written.
+    /// The written objects.
     pub(crate) written: Vec<ObjectKey>,
-    /// What failed. Everything else was done, unless it needs what failed.
+    /// The failed objects. All others were written, unless they depend on a failed one.
     pub(crate) failures: Vec<(ObjectKey, ApiError)>,
-    /// Whether the lease ended in the middle. The next holder goes on.
+    /// Whether the lease ended before all changes were applied. The next holder continues.
     pub(crate) is_lease_lost: bool,
 }
 
 impl ObjectApplier<'_> {
-    /// Makes the changes in their order: those of one step side by side, and nothing more where the
-    /// namespace or the control plane failed. One object that cannot be written keeps no other one
-    /// from being written, but for what [`prerequisite_secret`] it.
+    /// Applies the changes in order; those of one step run concurrently. It stops after a failed namespace
+    /// or control plane. Any other failure skips only the changes whose [`prerequisite_secret`] failed.
     pub(crate) async fn apply_changes(self, changes: Vec<ObjectChange>) -> AppliedChanges {
         let mut applied = AppliedChanges::default();
         for (step, mut changes) in group_by_step(changes) {
@@ -49,8 +48,8 @@ impl ObjectApplier<'_> {
             let mut writes = futures::stream::iter(group_by_object(changes))
                 .map(|changes| self.apply_object_changes(changes))
                 .buffer_unordered(MAX_CONCURRENT_WRITES);
-            while let Some((key, made)) = writes.next().await {
-                match made {
+            while let Some((key, result)) = writes.next().await {
+                match result {
                     Ok(()) => applied.written.push(key),
                     Err(FencedWriteError::Api(error)) => applied.failures.push((key, error)),
                     Err(FencedWriteError::NotLeader) => applied.is_lease_lost = true,
@@ -65,7 +64,7 @@ impl ObjectApplier<'_> {
         applied
     }
 
-    /// Makes the changes of one object, one after the other.
+    /// Applies the changes of one object, one after the other.
     async fn apply_object_changes(
         self,
         changes: (ObjectKey, Vec<ObjectChange>),
@@ -84,12 +83,12 @@ impl ObjectApplier<'_> {
             ObjectChange::Create { object } => {
                 self.apply_object(&object, WriteVerb::Create, false).await.map(drop)
             }
-            ObjectChange::Apply { object, unowned_fields: foreign, force, .. } => {
+            ObjectChange::Apply { object, unowned_fields: unowned, force, .. } => {
                 let version = self.apply_object(&object, WriteVerb::Apply, force).await?;
-                if foreign.is_empty() {
+                if unowned.is_empty() {
                     return Ok(());
                 }
-                let patch = removal_patch(&foreign, &version);
+                let patch = removal_patch(&unowned, &version);
                 self.remove_fields(&object.key, patch).await
             }
             ObjectChange::Prune { key, uid, resource_version } => {
@@ -102,8 +101,8 @@ impl ObjectApplier<'_> {
         }
     }
 
-    /// Whose an object is that somebody else made: the API server says it when it is asked what
-    /// applying would do. Nothing is written.
+    /// The conflict with the manager of an object that the operator did not create. It asks the API server
+    /// with a dry-run apply, which writes nothing.
     async fn dry_run_conflict(self, object: &DesiredObject) -> ApiError {
         let key = &object.key;
         let parameters =
@@ -111,7 +110,7 @@ impl ObjectApplier<'_> {
         let patch = Patch::Apply(&object.value);
         let objects = self.api_for(key);
         let ask = || objects.patch(&key.name, &parameters, &patch);
-        let action = format!("apply {key}, which somebody else made");
+        let action = format!("apply {key}, which another client created");
         match self.api.call(ApiRetryPolicy::STANDARD, action.clone(), ask).await {
             Ok(answer) => {
                 let managers = answer.metadata.managed_fields.unwrap_or_default();
@@ -125,7 +124,7 @@ impl ObjectApplier<'_> {
         }
     }
 
-    /// Applies an object; returns its new version.
+    /// Applies an object and returns its new resource version.
     async fn apply_object(
         self,
         object: &DesiredObject,
@@ -149,12 +148,12 @@ impl ObjectApplier<'_> {
         let patch = Patch::Merge(patch);
         let objects = self.api_for(key);
         let patch = || objects.patch(&key.name, &parameters, &patch);
-        let action = format!("take foreign fields from {key}");
+        let action = format!("remove unowned fields from {key}");
         self.stores.store_written(self.write_object(key, WriteVerb::Apply, &action, patch).await?);
         Ok(())
     }
 
-    /// Deletes this one object, and no other one of its name. One that is gone is fine.
+    /// Deletes the object with this uid. An object that is already deleted is no error.
     pub(crate) async fn delete_object(
         self,
         key: &ObjectKey,
@@ -181,7 +180,7 @@ impl ObjectApplier<'_> {
         }
     }
 
-    /// Makes a call that writes, within the time that is left on the lease.
+    /// Sends a write within the remaining time of the lease.
     pub(crate) async fn write_object<T, F, Fut>(
         self,
         key: &ObjectKey,
@@ -202,11 +201,11 @@ impl ObjectApplier<'_> {
     }
 }
 
-/// Makes a call that writes, within the time that is left on the lease. There is one try: the next
-/// look is another one.
+/// Sends a write within the remaining time of the lease. It makes a single attempt; the next
+/// reconciliation retries.
 pub(crate) async fn write_fenced<T, F, Fut>(
     api: &KubernetesApi,
-    fence: &FencingToken,
+    fencing_token: &FencingToken,
     metrics: &OperatorMetrics,
     (kind, verb): (&'static str, WriteVerb),
     action: &str,
@@ -216,15 +215,15 @@ where
     F: Fn() -> Fut,
     Fut: Future<Output = Result<T, kube::Error>>,
 {
-    let writing = fence.begin_write().ok_or(FencedWriteError::NotLeader)?;
-    let patience = ApiRetryPolicy { attempt_timeout: writing.deadline, attempts: 1 };
-    let made = api.call(patience, action, make).await;
-    drop(writing);
-    metrics.record_write(kind, verb, made.as_ref().err());
-    made.map_err(FencedWriteError::Api)
+    let write = fencing_token.begin_write().ok_or(FencedWriteError::NotLeader)?;
+    let policy = ApiRetryPolicy { attempt_timeout: write.deadline, attempts: 1 };
+    let result = api.call(policy, action, make).await;
+    drop(write);
+    metrics.record_write(kind, verb, result.as_ref().err());
+    result.map_err(FencedWriteError::Api)
 }
 
-/// The writes, in groups that follow each other. What is pruned is deleted one after the other.
+/// Groups the writes by step. Each pruned object is a group of its own.
 fn group_by_step(changes: Vec<ObjectChange>) -> Vec<(Option<ApplyStep>, Vec<ObjectChange>)> {
     let mut steps: Vec<(Option<ApplyStep>, Vec<ObjectChange>)> = Vec::new();
     for change in changes.into_iter().filter(|it| !matches!(it, ObjectChange::Unchanged { .. })) {
@@ -242,7 +241,7 @@ fn group_by_step(changes: Vec<ObjectChange>) -> Vec<(Option<ApplyStep>, Vec<Obje
     steps
 }
 
-/// The changes of one step by object: one that both writers write is written by one at a time.
+/// Groups the changes of one step by object, so that two writers do not write one object concurrently.
 fn group_by_object(changes: Vec<ObjectChange>) -> Vec<(ObjectKey, Vec<ObjectChange>)> {
     let mut groups: Vec<(ObjectKey, Vec<ObjectChange>)> = Vec::new();
     for change in changes {
@@ -254,5 +253,5 @@ fn group_by_object(changes: Vec<ObjectChange>) -> Vec<(ObjectKey, Vec<ObjectChan
     groups
 }
 
-/// How many objects of one cluster are written at once.
+/// The maximum number of concurrent writes per cluster.
 const MAX_CONCURRENT_WRITES: usize = 4;

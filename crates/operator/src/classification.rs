@@ -1,4 +1,4 @@
-//! What to do about a HostedCluster at all. Pure.
+//! Decides whether the operator handles a HostedCluster. Pure.
 
 use jiff::Timestamp;
 use lanyard_api::{HostedCluster, HostedControlPlane};
@@ -18,39 +18,39 @@ use crate::settings::{OperatorRole, OperatorSettings};
 /// The value of `MANAGED_SERVICE` on a management cluster of managed Azure.
 pub const MANAGED_SERVICE: &str = "ARO-HCP";
 
-/// What a HostedCluster is to us.
+/// How the operator handles a HostedCluster.
 #[derive(Debug, Clone)]
 pub(crate) enum ClusterClassification {
-    /// A cluster of another kind for which nothing was made: nothing is written about it.
+    /// A cluster of another kind without objects of the operator: the operator writes nothing.
     OtherKind(HostedClusterPlatform),
-    /// Ours, and it cannot be used: it is told so, and everything stays as it is.
+    /// A managed Azure cluster that is invalid: the operator reports it and leaves all objects unchanged.
     Invalid(ValidationProblems),
-    /// Ours.
+    /// A valid managed Azure cluster.
     Valid(Box<ValidCluster>),
 }
 
-/// A HostedCluster that can be used.
+/// A valid managed Azure HostedCluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ValidCluster {
     pub(crate) wire: HostedCluster,
     pub(crate) cluster: ValidatedHostedCluster,
-    /// What somebody should look at.
+    /// Findings that do not block the reconciliation.
     pub(crate) lints: ValidationProblems,
     pub(crate) pause: ClusterPause,
 }
 
-/// Whether somebody paused the cluster: `spec.pausedUntil`.
+/// Whether the cluster is paused: `spec.pausedUntil`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClusterPause {
-    /// No, or not any more.
+    /// Not paused, or the pause is over.
     None,
-    /// Until somebody takes it away.
+    /// Paused until the field changes.
     Indefinite,
-    /// Until then.
+    /// Paused until this time.
     Until(Timestamp),
 }
 
-/// Decides.
+/// Classifies a HostedCluster.
 pub(crate) fn classify_cluster(
     observed: &ObservedCluster,
     settings: &OperatorSettings,
@@ -64,7 +64,7 @@ pub(crate) fn classify_cluster(
                 None => invalid_cluster(
                     &unreadable.field,
                     &unreadable.problem,
-                    "see the field types of the API",
+                    "check the type of the field in the HostedCluster API",
                 ),
             };
         }
@@ -78,17 +78,17 @@ pub(crate) fn classify_cluster(
             return ClusterClassification::Invalid(problems);
         }
         Err(error) => {
-            return invalid_cluster("", &error.to_string(), "see the version of this program");
+            return invalid_cluster("", &error.to_string(), "check the version of this program");
         }
     };
     if let Some(service) = &settings.managed_service
         && service != MANAGED_SERVICE
     {
         let message = format!(
-            "the cluster has managed identities, and the operator is told that its management \
-             cluster is `{service}`"
+            "the cluster uses managed identities, but the operator's management cluster is \
+             `{service}`"
         );
-        let hint = "set MANAGED_SERVICE=ARO-HCP where the operator runs, or give the cluster to \
+        let hint = "set `MANAGED_SERVICE=ARO-HCP` for the operator, or move the HostedCluster to \
                     another management cluster";
         return invalid_cluster(HostedClusterPlatform::ManagedAzure.field(), &message, hint);
     }
@@ -108,8 +108,8 @@ pub(crate) fn classify_cluster(
     ClusterClassification::Valid(Box::new(ValidCluster { wire, cluster, lints, pause }))
 }
 
-/// A cluster of another kind is left alone, unless something was made for it: then somebody changed
-/// what it is, by mistake more often than not, and all that it has would go.
+/// Skips a cluster of another kind, unless the operator created objects for it. Then its platform was
+/// changed, more often than not by mistake, and a deletion would remove everything it has.
 fn classify_other_kind(
     observed: &ObservedCluster,
     kind: HostedClusterPlatform,
@@ -117,51 +117,51 @@ fn classify_other_kind(
     if !finalizer::has_finalizer(observed) && observed.owner.uid().is_none() {
         return ClusterClassification::OtherKind(kind);
     }
-    let message =
-        format!("this is {kind}; it was a cluster of managed Azure, and what was made stays");
-    let hint = "set the field back, or delete the HostedCluster and make another one";
+    let message = format!("this is {kind}, but it was a managed Azure cluster; its objects stay");
+    let hint = "restore the field, or delete the HostedCluster and create a new one";
     invalid_cluster(kind.field(), &message, hint)
 }
 
-/// Our finalizer where nobody takes it away: this operator writes only its own status.
+/// Reports the operator's finalizer in role `identity-only`, in which the operator does not remove it.
 fn lint_finalizer(observed: &ObservedCluster, role: OperatorRole) -> Option<ValidationProblem> {
     let is_left = role == OperatorRole::IdentityOnly && finalizer::has_finalizer(observed);
     is_left.then(|| ValidationProblem {
         field: "metadata.finalizers".to_owned(),
         severity: ProblemSeverity::Lint,
         message: format!(
-            "`{}` is held, and with `--role identity-only` nobody takes it away: a deletion does not end",
+            "`{}` is set, and the operator with `--role identity-only` does not remove it: a \
+             deletion blocks",
             finalizer::FINALIZER
         ),
         hint: Some(
-            "run the operator with `--role all` to take away what it made, or, where all of it \
-             belongs to another operator now, take the finalizer away"
+            "run the operator with `--role all` to delete the objects it created, or, if another \
+             operator owns all of them now, remove the finalizer"
                 .to_owned(),
         ),
     })
 }
 
-/// Two clusters come to one namespace, such as `a-b/c` and `a/b-c`.
+/// Two clusters map to the same namespace, such as `a-b/c` and `a/b-c`.
 fn namespace_taken(observed: &ObservedCluster, other: &ClusterKey) -> ClusterClassification {
     let message = format!(
-        "the namespace `{}` is that of the control plane of HostedCluster {other}, which was there \
+        "the namespace `{}` belongs to the control plane of HostedCluster {other}, which was there \
          first",
         observed.namespace
     );
     invalid_cluster("metadata.name", &message, "give the HostedCluster another name or namespace")
 }
 
-/// Somebody made the namespace for something else: it is neither written nor deleted.
+/// The namespace exists for another purpose: the operator neither writes to it nor deletes it.
 fn namespace_not_marked(observed: &ObservedCluster) -> ClusterClassification {
     let (namespace, key) = (&observed.namespace, &observed.key);
     let message = format!(
-        "the control plane would be in namespace `{namespace}`, which is there and not marked as that \
-         of this cluster: nothing is written to it; next: give the HostedCluster another name, or \
+        "the control plane needs the namespace `{namespace}`, which exists without the marks of \
+         this cluster: the operator does not write to it; next: give the HostedCluster another name, or \
          hand the namespace over"
     );
     let hint = format!(
         "hand the namespace over with the label \
-         `{}=true` and the annotation `{}={key}`; it stays when the cluster goes",
+         `{}=true` and the annotation `{}={key}`; the operator does not delete it with the cluster",
         HostedControlPlane::CONTROL_PLANE_LABEL,
         HostedCluster::CLUSTER_ANNOTATION
     );
@@ -178,7 +178,7 @@ fn invalid_cluster(field: &str, message: &str, hint: &str) -> ClusterClassificat
     ClusterClassification::Invalid(ValidationProblems::from_iter([problem]))
 }
 
-/// A time of RFC 3339, or a boolean as Go reads it; anything else is no pause, as in the reference.
+/// Parses an RFC 3339 time or a boolean as Go does; any other text is no pause, as in HyperShift.
 fn parse_pause(wire: &HostedCluster, now: Timestamp) -> ClusterPause {
     let spec = wire.spec.as_ref().and_then(|spec| spec.unknown.get("pausedUntil"));
     let Some(text) = spec.and_then(Value::as_str) else { return ClusterPause::None };
@@ -204,7 +204,7 @@ mod tests {
     const AUTHENTICATION: &str =
         "/spec/platform/azure/azureAuthenticationConfig/azureAuthenticationConfigType";
 
-    /// The example with a value at a pointer.
+    /// The example cluster with a value at a JSON pointer.
     fn observed_example_with(pointer: &str, value: Value) -> ObservedCluster {
         ObservedCluster::from_example(|wire| *wire.pointer_mut(pointer).unwrap() = value)
     }
@@ -224,34 +224,40 @@ mod tests {
                 ),
                 "{value}"
             );
-            let mut held = never.clone();
-            held.cluster.finalizers = vec![FINALIZER.to_owned()];
-            let made = ObservedCluster { owner: ControlPlaneOwner::Known("u".to_owned()), ..never };
-            for once_ours in [held, made] {
-                let judgement = classify_cluster(&once_ours, &OperatorSettings::default());
-                let ClusterClassification::Invalid(problems) = judgement else {
-                    panic!("{judgement:?}")
+            let mut with_finalizer = never.clone();
+            with_finalizer.cluster.finalizers = vec![FINALIZER.to_owned()];
+            let with_owner =
+                ObservedCluster { owner: ControlPlaneOwner::Known("u".to_owned()), ..never };
+            for once_ours in [with_finalizer, with_owner] {
+                let classification = classify_cluster(&once_ours, &OperatorSettings::default());
+                let ClusterClassification::Invalid(problems) = classification else {
+                    panic!("{classification:?}")
                 };
                 let problem = problems.iter().next().unwrap();
                 assert_eq!(
                     (problem.field.as_str(), problem.severity),
                     (field, ProblemSeverity::Error)
                 );
-                assert!(problem.message.contains("what was made stays"), "{}", problem.message);
+                assert!(problem.message.contains("its objects stay"), "{}", problem.message);
             }
         }
     }
 
     #[test]
     fn identity_only_role_reports_remaining_finalizer() {
-        let mut held = observed_example_with(TYPE, json!("Azure"));
-        held.cluster.finalizers = vec![FINALIZER.to_owned()];
-        for (role, is_told) in [(OperatorRole::All, false), (OperatorRole::IdentityOnly, true)] {
-            let judgement =
-                classify_cluster(&held, &OperatorSettings { role, ..OperatorSettings::default() });
-            let ClusterClassification::Valid(usable) = judgement else { panic!("{judgement:?}") };
-            let told = usable.lints.iter().any(|it| it.field == "metadata.finalizers");
-            assert_eq!(told, is_told, "{role:?}");
+        let mut with_finalizer = observed_example_with(TYPE, json!("Azure"));
+        with_finalizer.cluster.finalizers = vec![FINALIZER.to_owned()];
+        for (role, is_reported) in [(OperatorRole::All, false), (OperatorRole::IdentityOnly, true)]
+        {
+            let classification = classify_cluster(
+                &with_finalizer,
+                &OperatorSettings { role, ..OperatorSettings::default() },
+            );
+            let ClusterClassification::Valid(valid) = classification else {
+                panic!("{classification:?}")
+            };
+            let has_lint = valid.lints.iter().any(|it| it.field == "metadata.finalizers");
+            assert_eq!(has_lint, is_reported, "{role:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which hosted cluster.
+//! The key of a hosted cluster.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ pub struct ClusterKey {
     name: String,
 }
 
-/// A text names no hosted cluster.
+/// The text is not a valid [`ClusterKey`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not `<namespace>/<name>`")]
 pub struct ParseClusterKeyError {
@@ -35,9 +35,9 @@ impl ClusterKey {
         &self.name
     }
 
-    /// Which of `shards` parts of all clusters this one is in: the first eight bytes, big end first,
-    /// of the SHA-256 of what is displayed, modulo `shards`. Replicas of two versions live side by
-    /// side during a roll-out, so this never changes.
+    /// The shard of this cluster out of `shards`: the first eight bytes (big-endian) of the SHA-256 of the
+    /// displayed key, modulo `shards`. Replicas of two versions run together during a rollout, so this
+    /// formula never changes.
     pub(crate) fn shard(&self, shards: u32) -> u32 {
         let digest = digest(&SHA256, self.to_string().as_bytes());
         let first = digest.as_ref().iter().take(size_of::<u64>());
@@ -49,7 +49,7 @@ impl ClusterKey {
 impl FromStr for ClusterKey {
     type Err = ParseClusterKeyError;
 
-    /// Reads the annotation that leads from an object back to its cluster.
+    /// Parses the annotation that refers from an object to its cluster.
     fn from_str(text: &str) -> Result<Self, ParseClusterKeyError> {
         match text.split_once('/') {
             Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn shard_assignment_is_stable_across_versions() {
-        // Reckoned by `printf %s clusters/harbour | sha256sum`.
+        // Computed with `printf %s clusters/harbour | sha256sum`.
         let shards = |name| [2, 3, 7, 1_000].map(|of| ClusterKey::of("clusters", name).shard(of));
         assert_eq!(shards("harbour"), [0, 2, 4, 952]);
         assert_eq!(shards("lagoon"), [1, 0, 6, 449]);

@@ -1,9 +1,10 @@
-//! What is written again and again, because somebody else writes it, too. Pure.
+//! Back-off for writes that another manager keeps reverting. Pure.
 //!
-//! What somebody changes once is set back at once. Who changes it as often as it is set back would
-//! keep the operator, the API server and everybody who watches the object busy for ever. So the
-//! same wish for the same thing is written a few times at once and then ever more seldom, and the
-//! cluster's status says of what. Nothing else about the cluster waits.
+//! The operator reverts a single external change immediately. A client that repeats the change after each
+//! revert would keep the operator, the API server and all watchers of the object busy. The operator
+//! therefore writes the same desired content to the same target a few times without delay and then with
+//! exponential back-off, and reports the conflict in the cluster's status. Other writes for the cluster
+//! are not delayed.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,23 +18,23 @@ use serde_json::Value;
 
 use crate::cluster_key::ClusterKey;
 
-/// What is written about a cluster.
+/// The target of a write for a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum WriteTarget<'a> {
-    /// An object of its control plane.
+    /// An object of the control plane.
     Object(&'a ObjectKey),
-    /// Our conditions at the HostedCluster.
+    /// The operator's conditions on the HostedCluster.
     Conditions,
-    /// Our finalizer there.
+    /// The operator's finalizer on the HostedCluster.
     Finalizer,
-    /// How its identities are.
+    /// The status of the identities.
     Identities,
-    /// Our record there of the key that encrypts.
+    /// The operator's record of the active encryption key on the HostedCluster.
     EncryptionKey,
 }
 
 impl WriteTarget<'_> {
-    /// What is told of something at a cluster that is written again and again.
+    /// The object to report when writes to this target conflict.
     pub(crate) fn describe_conflict(self, key: &ClusterKey) -> ChangedObject {
         let (object, path) = match self {
             Self::Object(object) => (object.to_string(), "written"),
@@ -42,102 +43,110 @@ impl WriteTarget<'_> {
             Self::Identities => (format!("HostedClusterIdentities {key}"), "status"),
             Self::EncryptionKey => (format!("HostedCluster {key}"), "status.secretEncryption"),
         };
-        let path = format!("{path} (written again and again by somebody else)");
+        let path = format!("{path} (repeatedly changed by another client)");
         ChangedObject { object, paths: vec![path] }
     }
 }
 
-/// What was written of late, by cluster.
+/// The recent writes, by cluster.
 #[derive(Debug, Default)]
 pub(crate) struct ConflictBackoff(HashMap<ClusterKey, Vec<WriteHistory>>);
 
-/// One thing that was written with one wish.
+/// The recent writes to one target.
 #[derive(Debug)]
 struct WriteHistory {
-    /// The digest of what is written.
+    /// The digest of the target.
     target: u64,
-    /// The digest of what it was to be.
+    /// The digest of the desired content.
     desired_digest: u64,
     write_count: u32,
     last_write: Duration,
-    /// What is told of it, once it is contested.
+    /// The object to report, once the writes conflict.
     conflict: Option<Box<ChangedObject>>,
 }
 
 impl ConflictBackoff {
-    /// Until when something is left as it is; nothing where it may be written now.
+    /// Until when a write is held back; `None` if it may be sent now.
     pub(crate) fn backoff_until(
         &self,
         key: &ClusterKey,
-        subject: WriteTarget<'_>,
-        wish: u64,
+        target: WriteTarget<'_>,
+        desired_digest: u64,
         now: Duration,
     ) -> Option<Duration> {
-        let subject = hash_digest(&subject);
-        let mut bouts = self.0.get(key).into_iter().flatten();
-        let bout = bouts.find(|bout| bout.target == subject && bout.desired_digest == wish)?;
-        let again = bout.last_write.saturating_add(bout.write_delay());
-        (again > now && !bout.is_expired(now)).then_some(again)
+        let target = hash_digest(&target);
+        let mut histories = self.0.get(key).into_iter().flatten();
+        let history = histories
+            .find(|history| history.target == target && history.desired_digest == desired_digest)?;
+        let due = history.last_write.saturating_add(history.write_delay());
+        (due > now && !history.is_expired(now)).then_some(due)
     }
 
-    /// Something was written. `told` says of what, should it be contested.
+    /// Records a write. `describe_object` returns the object to report if the writes conflict.
     pub(crate) fn record_write(
         &mut self,
         key: &ClusterKey,
-        subject: WriteTarget<'_>,
-        wish: u64,
+        target: WriteTarget<'_>,
+        desired_digest: u64,
         now: Duration,
-        told: impl FnOnce() -> ChangedObject,
+        describe_object: impl FnOnce() -> ChangedObject,
     ) {
-        let subject = hash_digest(&subject);
-        let bouts = self.0.entry(key.clone()).or_default();
-        bouts.retain(|bout| !bout.is_expired(now));
-        let Some(bout) = bouts.iter_mut().find(|bout| bout.target == subject) else {
-            bouts.push(WriteHistory {
-                target: subject,
-                desired_digest: wish,
+        let target_digest = hash_digest(&target);
+        let histories = self.0.entry(key.clone()).or_default();
+        histories.retain(|history| !history.is_expired(now));
+        let Some(history) = histories.iter_mut().find(|history| history.target == target_digest)
+        else {
+            histories.push(WriteHistory {
+                target: target_digest,
+                desired_digest,
                 write_count: 1,
                 last_write: now,
                 conflict: None,
             });
             return;
         };
-        // Another wish is written at once. What is told stays: it may be what changed the wish.
-        bout.write_count =
-            if bout.desired_digest == wish { bout.write_count.saturating_add(1) } else { 1 };
-        (bout.desired_digest, bout.last_write) = (wish, now);
-        if bout.is_conflicting() && bout.conflict.is_none() {
-            bout.conflict = Some(Box::new(told()));
+        // New desired content is written without delay. The conflict stays reported, because the other
+        // manager may have caused the new content.
+        history.write_count = if history.desired_digest == desired_digest {
+            history.write_count.saturating_add(1)
+        } else {
+            1
+        };
+        (history.desired_digest, history.last_write) = (desired_digest, now);
+        if history.is_conflicting() && history.conflict.is_none() {
+            history.conflict = Some(Box::new(describe_object()));
         }
     }
 
-    /// What is contested about a cluster: until nobody has changed it for a while, so that what is
-    /// told of it does not flap.
+    /// The conflicts of a cluster. A conflict stays listed until there was no write for a while, so that
+    /// the status does not flap.
     pub(crate) fn conflicts(&mut self, key: &ClusterKey, now: Duration) -> Vec<ChangedObject> {
-        let Some(bouts) = self.0.get_mut(key) else { return Vec::new() };
-        bouts.retain(|bout| !bout.is_expired(now));
-        let told = bouts.iter().filter_map(|bout| bout.conflict.as_deref().cloned()).collect();
-        if bouts.is_empty() {
+        let Some(histories) = self.0.get_mut(key) else { return Vec::new() };
+        histories.retain(|history| !history.is_expired(now));
+        let conflicts =
+            histories.iter().filter_map(|history| history.conflict.as_deref().cloned()).collect();
+        if histories.is_empty() {
             self.0.remove(key);
         }
-        told
+        conflicts
     }
 
-    /// When the first of what is left as it is may be written again.
+    /// When the first write in back-off is due.
     pub(crate) fn next_write_due(&self, key: &ClusterKey, now: Duration) -> Option<Duration> {
-        let bouts = self.0.get(key).into_iter().flatten().filter(|bout| !bout.is_expired(now));
-        bouts
-            .map(|bout| bout.last_write.saturating_add(bout.write_delay()))
+        let histories =
+            self.0.get(key).into_iter().flatten().filter(|history| !history.is_expired(now));
+        histories
+            .map(|history| history.last_write.saturating_add(history.write_delay()))
             .filter(|due| *due > now)
             .min()
     }
 
-    /// Forgets all clusters but these.
+    /// Forgets all clusters except these.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(&ClusterKey) -> bool) {
         self.0.retain(|key, _| is_kept(key));
     }
 
-    /// Forgets a cluster that is gone.
+    /// Forgets a deleted cluster.
     pub(crate) fn forget(&mut self, key: &ClusterKey) {
         self.0.remove(key);
     }
@@ -160,12 +169,12 @@ impl WriteHistory {
     }
 }
 
-/// The digest of what is to be told. Since when it is so depends on what was told before, and that
-/// is what somebody else writes.
-pub(crate) fn digest_without_timestamps(told: &impl Serialize) -> u64 {
-    let mut told = serde_json::to_value(told).unwrap_or_default();
-    remove_timestamps(&mut told);
-    hash_digest(&told.to_string())
+/// The digest of reported content without its timestamps, which depend on the previous content, and the
+/// other manager changes that.
+pub(crate) fn digest_without_timestamps(value: &impl Serialize) -> u64 {
+    let mut value = serde_json::to_value(value).unwrap_or_default();
+    remove_timestamps(&mut value);
+    hash_digest(&value.to_string())
 }
 
 fn remove_timestamps(value: &mut Value) {
@@ -185,11 +194,11 @@ fn hash_digest(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// How often the same is written without a pause: to make it, and to set it back.
+/// The number of writes of the same content without delay: the initial one and some reverts.
 const WRITES_WITHOUT_DELAY: u32 = 4;
 const MIN_DELAY: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_mins(2);
-/// After how long without a write nobody contests something any more.
+/// A conflict ends when there was no write for this long.
 const CONFLICT_EXPIRY: Duration = Duration::from_mins(5);
 
 #[cfg(test)]
@@ -209,89 +218,121 @@ mod tests {
         ChangedObject { object: "x".to_owned(), paths: vec!["spec".to_owned()] }
     }
 
-    /// Writes whenever it may while somebody changes it all the time; returns when it wrote.
+    /// Writes as often as the back-off allows during a lasting conflict; returns the seconds of the writes.
     fn write_under_conflict(
-        contests: &mut ConflictBackoff,
-        wish: u64,
-        lasting: Duration,
+        conflict_backoff: &mut ConflictBackoff,
+        desired_digest: u64,
+        total: Duration,
     ) -> Vec<u64> {
-        let mut wrote = Vec::new();
-        for second in 0..lasting.as_secs() {
+        let mut written_at = Vec::new();
+        for second in 0..total.as_secs() {
             let now = Duration::from_secs(second);
-            if contests.backoff_until(&key("a"), WriteTarget::Conditions, wish, now).is_none() {
-                contests.record_write(
+            if conflict_backoff
+                .backoff_until(&key("a"), WriteTarget::Conditions, desired_digest, now)
+                .is_none()
+            {
+                conflict_backoff.record_write(
                     &key("a"),
                     WriteTarget::Conditions,
-                    wish,
+                    desired_digest,
                     now,
                     changed_object,
                 );
-                wrote.push(second);
+                written_at.push(second);
             }
         }
-        wrote
+        written_at
     }
 
     #[test]
     fn conflicting_writes_back_off() {
-        let wrote =
+        let written_at =
             write_under_conflict(&mut ConflictBackoff::default(), 1, Duration::from_hours(1));
-        assert_eq!(wrote[..8], [0, 1, 2, 3, 4, 5, 7, 11]);
-        assert!(wrote.len() <= 42, "{} writes in an hour", wrote.len());
-        assert!(wrote.windows(2).all(|pair| pair[1] - pair[0] <= 120), "and never given up");
+        assert_eq!(written_at[..8], [0, 1, 2, 3, 4, 5, 7, 11]);
+        assert!(written_at.len() <= 42, "{} writes in an hour", written_at.len());
+        assert!(
+            written_at.windows(2).all(|pair| pair[1] - pair[0] <= 120),
+            "and the writes never stop"
+        );
     }
 
     #[test]
     fn conflict_is_reported_until_it_expires() {
-        let mut contests = ConflictBackoff::default();
-        let written = write_under_conflict(&mut contests, 1, 4 * SECOND);
+        let mut conflict_backoff = ConflictBackoff::default();
+        let written = write_under_conflict(&mut conflict_backoff, 1, 4 * SECOND);
         assert_eq!(written.len(), 4);
-        assert_eq!(contests.conflicts(&key("a"), 4 * SECOND), []);
-        contests.record_write(&key("a"), WriteTarget::Conditions, 1, 5 * SECOND, changed_object);
-        assert_eq!(contests.conflicts(&key("a"), 300 * SECOND), [changed_object()]);
-        assert_eq!(contests.conflicts(&key("a"), 306 * SECOND), []);
-        assert!(contests.0.is_empty(), "nothing is kept of what is calm");
+        assert_eq!(conflict_backoff.conflicts(&key("a"), 4 * SECOND), []);
+        conflict_backoff.record_write(
+            &key("a"),
+            WriteTarget::Conditions,
+            1,
+            5 * SECOND,
+            changed_object,
+        );
+        assert_eq!(conflict_backoff.conflicts(&key("a"), 300 * SECOND), [changed_object()]);
+        assert_eq!(conflict_backoff.conflicts(&key("a"), 306 * SECOND), []);
+        assert!(conflict_backoff.0.is_empty(), "ended conflicts are forgotten");
         assert_eq!(
-            contests.backoff_until(&key("a"), WriteTarget::Conditions, 1, 306 * SECOND),
+            conflict_backoff.backoff_until(&key("a"), WriteTarget::Conditions, 1, 306 * SECOND),
             None
         );
     }
 
     #[test]
     fn conflict_stays_reported_when_desired_state_changes() {
-        let mut contests = ConflictBackoff::default();
-        write_under_conflict(&mut contests, 1, 10 * SECOND);
-        contests.record_write(&key("a"), WriteTarget::Conditions, 2, 10 * SECOND, changed_object);
+        let mut conflict_backoff = ConflictBackoff::default();
+        write_under_conflict(&mut conflict_backoff, 1, 10 * SECOND);
+        conflict_backoff.record_write(
+            &key("a"),
+            WriteTarget::Conditions,
+            2,
+            10 * SECOND,
+            changed_object,
+        );
         assert_eq!(
-            contests.backoff_until(&key("a"), WriteTarget::Conditions, 2, 10 * SECOND),
+            conflict_backoff.backoff_until(&key("a"), WriteTarget::Conditions, 2, 10 * SECOND),
             None
         );
-        assert_eq!(contests.conflicts(&key("a"), 11 * SECOND), [changed_object()]);
+        assert_eq!(conflict_backoff.conflicts(&key("a"), 11 * SECOND), [changed_object()]);
     }
 
     #[test]
     fn next_write_due_is_earliest_backoff() {
-        let mut contests = ConflictBackoff::default();
-        let due = |contests: &ConflictBackoff, now| contests.next_write_due(&key("a"), now);
-        assert_eq!(due(&contests, Duration::ZERO), None);
+        let mut conflict_backoff = ConflictBackoff::default();
+        let due = |conflict_backoff: &ConflictBackoff, now| {
+            conflict_backoff.next_write_due(&key("a"), now)
+        };
+        assert_eq!(due(&conflict_backoff, Duration::ZERO), None);
         for subject in [WriteTarget::Conditions, WriteTarget::EncryptionKey] {
             for second in 0..6 {
-                contests.record_write(&key("a"), subject, 1, second * SECOND, changed_object);
+                conflict_backoff.record_write(
+                    &key("a"),
+                    subject,
+                    1,
+                    second * SECOND,
+                    changed_object,
+                );
             }
         }
-        contests.record_write(&key("a"), WriteTarget::EncryptionKey, 1, 6 * SECOND, changed_object);
-        assert_eq!(due(&contests, 6 * SECOND), Some(7 * SECOND));
-        assert_eq!(due(&contests, 7 * SECOND), Some(10 * SECOND));
-        assert_eq!(due(&contests, 10 * SECOND), None);
+        conflict_backoff.record_write(
+            &key("a"),
+            WriteTarget::EncryptionKey,
+            1,
+            6 * SECOND,
+            changed_object,
+        );
+        assert_eq!(due(&conflict_backoff, 6 * SECOND), Some(7 * SECOND));
+        assert_eq!(due(&conflict_backoff, 7 * SECOND), Some(10 * SECOND));
+        assert_eq!(due(&conflict_backoff, 10 * SECOND), None);
     }
 
     #[test]
     fn backoff_applies_per_cluster_target_and_digest() {
-        let mut contests = ConflictBackoff::default();
-        write_under_conflict(&mut contests, 1, Duration::from_mins(10));
+        let mut conflict_backoff = ConflictBackoff::default();
+        write_under_conflict(&mut conflict_backoff, 1, Duration::from_mins(10));
         let now = Duration::from_mins(10);
-        let due = |cluster: &str, subject: WriteTarget<'_>, wish: u64| {
-            contests.backoff_until(&key(cluster), subject, wish, now).is_some()
+        let due = |cluster: &str, subject: WriteTarget<'_>, desired_digest: u64| {
+            conflict_backoff.backoff_until(&key(cluster), subject, desired_digest, now).is_some()
         };
         assert!(due("a", WriteTarget::Conditions, 1));
         assert!(!due("a", WriteTarget::Conditions, 2));
@@ -301,12 +342,12 @@ mod tests {
 
     #[test]
     fn digest_ignores_timestamps() {
-        let told = |reason: &str, since: &str| {
+        let digest = |reason: &str, since: &str| {
             digest_without_timestamps(&json!({"identities": [{"reason": reason, "since": since}],
                 "conditions": [{"reason": reason, "lastTransitionTime": since}]}))
         };
-        assert_eq!(told("Good", "2026-01-01T00:00:00Z"), told("Good", "2026-01-01T00:00:09Z"));
-        assert_ne!(told("Good", "2026-01-01T00:00:00Z"), told("Bad", "2026-01-01T00:00:00Z"));
+        assert_eq!(digest("Good", "2026-01-01T00:00:00Z"), digest("Good", "2026-01-01T00:00:09Z"));
+        assert_ne!(digest("Good", "2026-01-01T00:00:00Z"), digest("Bad", "2026-01-01T00:00:00Z"));
     }
 
     proptest! {
@@ -314,17 +355,19 @@ mod tests {
         fn writes_per_hour_are_bounded(
             pauses in prop::collection::vec(0_u64..30, 1..400),
         ) {
-            let (mut contests, mut now, mut wrote) = (ConflictBackoff::default(), Duration::ZERO, Vec::new());
+            let (mut conflict_backoff, mut written_at) = (ConflictBackoff::default(), Vec::new());
+            let mut now = Duration::ZERO;
             for pause in pauses {
                 now += Duration::from_secs(pause);
-                if contests.backoff_until(&key("a"), WriteTarget::Identities, 1, now).is_none() {
-                    contests.record_write(&key("a"), WriteTarget::Identities, 1, now, changed_object);
-                    wrote.push(now);
+                let (key, target) = (key("a"), WriteTarget::Identities);
+                if conflict_backoff.backoff_until(&key, target, 1, now).is_none() {
+                    conflict_backoff.record_write(&key, target, 1, now, changed_object);
+                    written_at.push(now);
                 }
             }
-            for begin in &wrote {
+            for begin in &written_at {
                 let end = *begin + Duration::from_hours(1);
-                let count = wrote.iter().filter(|at| *begin <= **at && **at < end).count();
+                let count = written_at.iter().filter(|at| *begin <= **at && **at < end).count();
                 prop_assert!(count <= 42, "{}", count);
             }
         }

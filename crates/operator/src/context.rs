@@ -1,4 +1,4 @@
-//! What every look at a cluster needs.
+//! The shared state of all reconciliations.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ use crate::settings::OperatorSettings;
 use crate::shared_credentials::SharedCredentials;
 use crate::store::WatchStores;
 
-/// What every look at a cluster needs.
+/// The shared state of all reconciliations.
 #[derive(Debug)]
 pub(crate) struct ReconcileContext {
     pub(crate) api: KubernetesApi,
@@ -28,21 +28,21 @@ pub(crate) struct ReconcileContext {
     pub(crate) metrics: OperatorMetrics,
     pub(crate) event_budgets: Mutex<EventBudgets>,
     pub(crate) shared_credentials: Mutex<SharedCredentials>,
-    /// What is written again and again.
+    /// The back-off of writes that other managers keep reverting.
     pub(crate) conflict_backoff: Mutex<ConflictBackoff>,
-    /// Since when what of a cluster is different.
+    /// Since when which objects of a cluster differ.
     pub(crate) drift_histories: Mutex<HashMap<ClusterKey, DriftHistory>>,
 }
 
 impl ReconcileContext {
-    /// Notes which secrets a HostedCluster names, whoever leads it. Returns the others for which that
-    /// changes something.
+    /// Records which secrets a HostedCluster names, also for clusters that other replicas lead. Returns the
+    /// other clusters whose set of shared secrets changes.
     ///
-    /// A look at one cluster would come too late: until all were looked at, and for ever where other
-    /// replicas look at some, a secret of two clusters would seem to be of one.
+    /// A reconciliation could not do this: until all clusters were reconciled, and always where other
+    /// replicas lead some of them, a secret of two clusters would seem to belong to one.
     pub(crate) fn track_shared_credentials(&self, key: &ClusterKey) -> BTreeSet<ClusterKey> {
-        let seen = self.stores.cluster(key);
-        let valid = catch_panic(|| seen.and_then(|seen| validate(&seen.parse().ok()?).ok()));
+        let cached = self.stores.cluster(key);
+        let valid = catch_panic(|| cached.and_then(|cached| validate(&cached.parse().ok()?).ok()));
         let mut shared = self.shared_credentials.lock();
         let before = shared.sharing_clusters(key);
         let after = if let Some(valid) = valid {
@@ -54,54 +54,59 @@ impl ReconcileContext {
         before.symmetric_difference(&after).cloned().collect()
     }
 
-    /// Until when something is left as it is, because somebody else writes it, too.
+    /// Until when a write is held back, because another manager keeps reverting it.
     pub(crate) fn backoff_until(
         &self,
         key: &ClusterKey,
         subject: WriteTarget<'_>,
-        wish: u64,
+        desired_digest: u64,
     ) -> Option<Duration> {
-        self.conflict_backoff.lock().backoff_until(key, subject, wish, self.api.clock().monotonic())
+        self.conflict_backoff.lock().backoff_until(
+            key,
+            subject,
+            desired_digest,
+            self.api.clock().monotonic(),
+        )
     }
 
-    /// When the first of what is left as it is may be written again.
+    /// When the first write in back-off is due.
     pub(crate) fn next_write_due(&self, key: &ClusterKey) -> Option<Duration> {
         self.conflict_backoff.lock().next_write_due(key, self.api.clock().monotonic())
     }
 
-    /// Notes that something was written. `told` says of what, should it be contested.
+    /// Records a write. `describe_object` returns the object to report if the write conflicts.
     pub(crate) fn record_write(
         &self,
         key: &ClusterKey,
         subject: WriteTarget<'_>,
-        wish: u64,
-        told: impl FnOnce() -> ChangedObject,
+        desired_digest: u64,
+        describe_object: impl FnOnce() -> ChangedObject,
     ) {
         self.conflict_backoff.lock().record_write(
             key,
             subject,
-            wish,
+            desired_digest,
             self.api.clock().monotonic(),
-            told,
+            describe_object,
         );
     }
 
-    /// The time of the wall at a moment of the monotonic clock.
+    /// Converts a time of the monotonic clock to wall-clock time.
     pub(crate) fn wall_time(&self, moment: Duration) -> Timestamp {
         let clock = self.api.clock();
         let now = clock.now();
         now.checked_add(moment.saturating_sub(clock.monotonic())).unwrap_or(now)
     }
 
-    /// Forgets what was remembered of all clusters but those that were led here all the time. What
-    /// others found meanwhile is unknown here; the status of a cluster that comes back tells it.
+    /// Drops the in-memory state of all clusters except those that this process led all the time. The status
+    /// of a cluster preserves what another replica found meanwhile.
     pub(crate) fn retain_clusters(&self, was_led: impl Fn(&ClusterKey) -> bool) {
         self.drift_histories.lock().retain(|key, _| was_led(key));
         self.conflict_backoff.lock().retain(&was_led);
         self.event_budgets.lock().retain(was_led);
     }
 
-    /// Forgets a cluster that is gone.
+    /// Drops the in-memory state of a deleted cluster.
     pub(crate) fn forget_cluster(&self, key: &ClusterKey) {
         self.shared_credentials.lock().remove_cluster(key);
         self.drift_histories.lock().remove(key);
@@ -110,8 +115,8 @@ impl ReconcileContext {
     }
 }
 
-/// Reads on the watch, which all clusters live by: what leads into a defect is nothing here, and a look
-/// at its cluster tells of the defect.
+/// Catches a panic on the watch task, which all clusters share. The reconciliation of the cluster
+/// reports the defect.
 fn catch_panic<T>(read: impl FnOnce() -> Option<T>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_default()
 }

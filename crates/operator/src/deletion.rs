@@ -1,4 +1,4 @@
-//! The end of a cluster: what was made for it goes, in order, and then the cluster may.
+//! The deletion of a cluster: removes its objects in order, then the finalizer.
 
 use std::time::Duration;
 
@@ -22,43 +22,44 @@ use crate::status::{self, StatusInputs};
 use crate::store::DesiredDigests;
 use crate::watched_kinds::WatchedKind;
 
-/// Tells how a cluster that goes is, and takes away what was made for it.
+/// Reports the status of a cluster that is being deleted, and deletes its objects.
 ///
-/// Workloads go before what they mount, then the control plane, then its namespace. Each look does
-/// what can be done now; the watches tell when the next one can. Whatever breaks meanwhile is told:
-/// others still clean up with these identities.
+/// Workloads go before the objects that they mount, then the control plane, then its namespace. Each
+/// reconciliation does the possible step; watches trigger the next one. Broken identities are still
+/// reported, because other operators clean up with them.
 pub(crate) async fn reconcile_deletion(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    judgement: &ClusterClassification,
+    classification: &ClusterClassification,
     applier: ObjectApplier<'_>,
 ) -> Result<Requeue, ReconcileError> {
-    let heard = match judgement {
+    let inputs = match classification {
         ClusterClassification::OtherKind(_) => return Ok(Requeue::OnChange),
         ClusterClassification::Invalid(problems) => StatusInputs::of_invalid(problems),
-        ClusterClassification::Valid(usable) => StatusInputs::of(usable),
+        ClusterClassification::Valid(valid) => StatusInputs::of(valid),
     };
-    let (guests, unknown) = match fetch_deletion_dependents(context, observed).await {
-        Ok(guests) => (guests, None),
+    let (dependents, unknown) = match fetch_deletion_dependents(context, observed).await {
+        Ok(dependents) => (dependents, None),
         Err(error) => (None, Some(error)),
     };
-    let look = status::evaluate_status(context, observed, &heard, guests);
-    let told = status::report_status(context, observed, &look, applier.fencing_token).await;
+    let evaluated = status::evaluate_status(context, observed, &inputs, dependents);
+    let reported =
+        status::report_status(context, observed, &evaluated, applier.fencing_token).await;
     if let Some(error) = unknown {
         return Err(error.into());
     }
-    let again = match &look.deletion_status {
-        Some(parting) if parting.is_unblocked() => {
+    let requeue = match &evaluated.deletion_status {
+        Some(deletion_status) if deletion_status.is_unblocked() => {
             delete_owned_objects(context, observed, applier).await?
         }
         Some(_) => Requeue::After(DELETION_POLL_INTERVAL),
-        None => look.next_change.requeue(observed.now),
+        None => evaluated.next_change.requeue(observed.now),
     };
-    told?;
-    Ok(again)
+    reported?;
+    Ok(requeue)
 }
 
-/// Takes away what was made for a cluster, as far as that can be done now.
+/// Deletes the objects of a cluster as far as possible now.
 async fn delete_owned_objects(
     context: &ReconcileContext,
     observed: &ObservedCluster,
@@ -87,11 +88,11 @@ async fn delete_owned_objects(
             };
         }
     }
-    // What cannot be read may be ours: what holds it stays until somebody knows.
+    // An unread object may belong to the cluster: keep the control plane until all are read.
     if !found.errors.is_empty() {
         return Err(ReconcileError::Calls(found.errors));
     }
-    // A namespace that somebody made before may have more in it than ours.
+    // A namespace that existed before may contain objects of others.
     let marks = context.stores.ownership_marks(&observed.namespace);
     let is_created = marks.as_ref().is_some_and(OwnershipMarks::is_created);
     let control_plane = control_plane_key(&observed.key, &observed.namespace);
@@ -105,35 +106,39 @@ async fn delete_owned_objects(
             applier.delete_object(&key, object.uid.clone(), None).await?;
         }
         if context.stores.uid(&observed.namespace, &key).is_some() {
-            // The watch tells when it is gone.
+            // The watch triggers a reconciliation once it is deleted.
             return Ok(Requeue::After(DELETION_POLL_INTERVAL));
         }
     }
     if marks.is_some() && !is_created {
-        tracing::info!(cluster = %observed.key, namespace = observed.namespace, "the namespace stays");
+        tracing::info!(
+            cluster = %observed.key,
+            namespace = observed.namespace,
+            "keeping the namespace, which the operator did not create"
+        );
     }
     finalizer::remove_finalizer(context, observed, applier.fencing_token).await?;
     Ok(Requeue::OnChange)
 }
 
-/// What the end of a cluster waits for; nothing where nobody waits for us.
+/// Fetches the objects that block the deletion; `None` if the operator holds no finalizer.
 async fn fetch_deletion_dependents(
     context: &ReconcileContext,
     observed: &ObservedCluster,
 ) -> Result<Option<Dependents>, ApiError> {
-    // Who writes only the status takes nothing away, whatever an earlier role left behind.
+    // In role `identity-only` the operator deletes nothing, even if an earlier role added the finalizer.
     if context.settings.role == OperatorRole::IdentityOnly || !finalizer::has_finalizer(observed) {
         return Ok(None);
     }
-    // Whoever forces the end may do so because the lists fail.
+    // A user may force the deletion because these lists fail.
     if observed.cluster.is_deletion_forced {
         return Ok(Some(Dependents::default()));
     }
     fetch_dependents(context, observed).await.map(Some)
 }
 
-/// Why nobody knows whether what comes last is there: its kind was never listed. All else goes with
-/// the namespace.
+/// Errors for kinds that must be listed before the finalizer may go, because their objects are deleted
+/// last. All other objects go with the namespace.
 fn unlisted_kind_errors(observed: &ObservedCluster) -> Vec<ApiError> {
     let last = [OwnedKind::HostedControlPlane, OwnedKind::Namespace].map(WatchedKind::Owned);
     let unlisted =
@@ -142,10 +147,10 @@ fn unlisted_kind_errors(observed: &ObservedCluster) -> Vec<ApiError> {
     errors.filter(|error| !matches!(error, ApiError::NotServed { .. })).collect()
 }
 
-/// How often somebody looks for what the watch may have missed.
+/// How often the operator checks a deletion, in case a watch missed an event.
 const DELETION_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Whether an object was made for this cluster, and not for another one of the same name.
+/// Whether an object was created for this cluster, and not for another one with the same name.
 fn is_made_for(object: &ObservedObject, observed: &ObservedCluster, label: &str) -> bool {
     let annotation = object.value.pointer("/metadata/annotations");
     let annotation = annotation
@@ -155,7 +160,7 @@ fn is_made_for(object: &ObservedObject, observed: &ObservedCluster, label: &str)
         && annotation == Some(observed.key.to_string().as_str())
 }
 
-/// What goes first: the objects of one kind, in the opposite order of their making.
+/// The leading deletions of one kind; kinds are deleted in the reverse order of their creation.
 fn take_first_kind(changes: Vec<ObjectChange>) -> Vec<ObjectChange> {
     let first = changes.first().map(|change| change.key().kind);
     changes.into_iter().take_while(|change| Some(change.key().kind) == first).collect()

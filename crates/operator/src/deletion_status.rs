@@ -1,4 +1,4 @@
-//! What is told of the end of a cluster: its condition, and what of it is news. Pure.
+//! The condition and the events about the deletion of a cluster. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use lanyard_api::truncate_to_second;
@@ -8,27 +8,31 @@ use lanyard_desired::status::{self, EventType, StatusTransition};
 use crate::observe::ObservedCluster;
 use crate::status::MAX_MESSAGE_CHARS;
 
-/// Whether the end of a cluster leaves nothing behind in Azure. It is told while a cluster is being
-/// deleted, and only then.
+/// Condition: whether the deletion leaves no resource behind in Azure. It is set only while a cluster is
+/// being deleted.
 pub(crate) const CLEANED_UP: &str = "AzureResourcesCleanedUp";
 
-/// What the end of a cluster waits for and leaves behind; nothing where there is nothing to tell.
+/// The condition with the blocking dependents and the orphaned resources; `None` without any.
 pub(crate) fn deletion_condition(
     observed: &ObservedCluster,
-    parting: &DeletionStatus,
+    deletion_status: &DeletionStatus,
     before: Option<&Condition>,
 ) -> Option<Condition> {
-    // From here on pods go and know no more than they knew.
-    if let Some(told) = before.filter(|it| it.reason == RESOURCES_LEFT && parting.is_unblocked()) {
-        return Some(told.clone());
+    // From here on the pods go, and their observations add nothing.
+    if let Some(previous) =
+        before.filter(|it| it.reason == RESOURCES_LEFT && deletion_status.is_unblocked())
+    {
+        return Some(previous.clone());
     }
-    let message = [parting.message()?].into_iter().chain(parting.hint()).collect::<Vec<_>>();
-    let (status, reason) = match (parting.orphaned_resources.is_empty(), parting.is_unblocked()) {
-        (false, false) => (status::CONDITION_FALSE, "IdentitiesBroken"),
-        (false, true) => (status::CONDITION_FALSE, RESOURCES_LEFT),
-        (true, false) => (status::CONDITION_UNKNOWN, WAITING_FOR_OTHERS),
-        (true, true) => return None,
-    };
+    let message =
+        [deletion_status.message()?].into_iter().chain(deletion_status.hint()).collect::<Vec<_>>();
+    let (status, reason) =
+        match (deletion_status.orphaned_resources.is_empty(), deletion_status.is_unblocked()) {
+            (false, false) => (status::CONDITION_FALSE, "IdentitiesBroken"),
+            (false, true) => (status::CONDITION_FALSE, RESOURCES_LEFT),
+            (true, false) => (status::CONDITION_UNKNOWN, WAITING_FOR_OTHERS),
+            (true, true) => return None,
+        };
     let unchanged = before.filter(|it| it.status == status);
     let changed = Time(truncate_to_second(observed.now));
     Some(Condition {
@@ -41,29 +45,30 @@ pub(crate) fn deletion_condition(
     })
 }
 
-/// The event about a condition that was told otherwise before. Who is waited for changes with every
-/// machine that goes, and is in the condition only.
+/// The event for a changed condition. The blocking dependents change with every deleted machine, so they
+/// appear only in the condition.
 pub(crate) fn deletion_transition(
-    parting: &DeletionStatus,
-    told: &Condition,
+    deletion_status: &DeletionStatus,
+    condition: &Condition,
     before: Option<&Condition>,
 ) -> Option<StatusTransition> {
-    let leaks: String = parting.orphaned_resources_message().unwrap_or_default();
+    let leaks: String = deletion_status.orphaned_resources_message().unwrap_or_default();
     let leaks: String = leaks.chars().take(MAX_MESSAGE_CHARS).collect();
-    let is_told = before
-        .is_some_and(|before| before.reason == told.reason && before.message.starts_with(&leaks));
+    let is_reported = before.is_some_and(|before| {
+        before.reason == condition.reason && before.message.starts_with(&leaks)
+    });
     let event_type =
-        if told.reason == WAITING_FOR_OTHERS { EventType::Normal } else { EventType::Warning };
-    (!is_told).then(|| StatusTransition {
+        if condition.reason == WAITING_FOR_OTHERS { EventType::Normal } else { EventType::Warning };
+    (!is_reported).then(|| StatusTransition {
         event_type,
-        reason: told.reason.clone(),
-        message: told.message.clone(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
     })
 }
 
-/// The reason of a cluster that waits for nobody any more.
+/// The reason if nothing blocks the deletion, but resources stay behind.
 const RESOURCES_LEFT: &str = "ResourcesLeft";
-/// The reason of a cluster that others have yet to clean up.
+/// The reason while other operators still clean up.
 const WAITING_FOR_OTHERS: &str = "WaitingForOthers";
 
 #[cfg(test)]
@@ -84,17 +89,17 @@ mod tests {
         OrphanedResources { component, reason, resources: "disks", place: "a group".to_owned() }
     }
 
-    /// What an end that goes through these steps tells: a condition each, and events.
+    /// The events of a deletion with these steps.
     fn deletion_events(
         observed: &ObservedCluster,
         steps: &[DeletionStatus],
     ) -> Vec<(EventType, String)> {
         let mut before = None;
         let mut events = Vec::new();
-        for parting in steps {
-            let now = deletion_condition(observed, parting, before.as_ref());
+        for deletion_status in steps {
+            let now = deletion_condition(observed, deletion_status, before.as_ref());
             if let Some(now) = &now {
-                events.extend(deletion_transition(parting, now, before.as_ref()));
+                events.extend(deletion_transition(deletion_status, now, before.as_ref()));
             }
             before = now;
         }

@@ -1,4 +1,4 @@
-//! What belongs to a hosted cluster and is ended by other operators.
+//! The objects of a hosted cluster that other operators delete: NodePools and Cluster API objects.
 
 use kube::api::{DynamicObject, ListParams};
 use lanyard_desired::deletion::{Dependent, DependentKind, Dependents, UnlistedKind};
@@ -9,21 +9,21 @@ use crate::context::ReconcileContext;
 use crate::observe::ObservedCluster;
 use crate::watched_resource::WatchedResource;
 
-/// The kinds, as HyperShift uses them.
+/// The kinds with the API versions that HyperShift uses.
 const DEPENDENT_KINDS: [(DependentKind, &str, &str); 3] = [
     (DependentKind::NodePool, "hypershift.openshift.io/v1beta1", "nodepools"),
     (DependentKind::Cluster, "cluster.x-k8s.io/v1beta1", "clusters"),
     (DependentKind::AzureMachine, "infrastructure.cluster.x-k8s.io/v1beta1", "azuremachines"),
 ];
 
-/// What other operators still have to end. It is asked for only at the end of a cluster, so nobody
-/// watches it; a kind that is not served has no objects. One that the API refuses to list is told
-/// with the rest.
+/// Fetches the objects that other operators still have to delete. They matter only during a deletion, so
+/// they are not watched. A kind that is not served has no objects; a kind that the API server refuses to
+/// list is returned in `unlisted_kinds`.
 pub(crate) async fn fetch_dependents(
     context: &ReconcileContext,
     observed: &ObservedCluster,
 ) -> Result<Dependents, ApiError> {
-    let mut guests = Dependents::default();
+    let mut dependents = Dependents::default();
     for (kind, api_version, plural) in DEPENDENT_KINDS {
         let namespace = match kind {
             DependentKind::NodePool => observed.key.namespace(),
@@ -39,7 +39,7 @@ pub(crate) async fn fetch_dependents(
             Err(ApiError::NotServed { .. }) => continue,
             Err(error) if is_kind_error(&error) => {
                 let unlisted = UnlistedKind { kind, error: error.to_string(), hint: error.hint() };
-                guests.unlisted_kinds.push(unlisted);
+                dependents.unlisted_kinds.push(unlisted);
                 continue;
             }
             Err(error) => return Err(error),
@@ -47,15 +47,15 @@ pub(crate) async fn fetch_dependents(
         let ours = found
             .into_iter()
             .filter(|it| kind != DependentKind::NodePool || is_pool_of_cluster(it, observed));
-        guests
+        dependents
             .remaining
             .extend(ours.map(|it| Dependent { kind, name: it.metadata.name.unwrap_or_default() }));
     }
-    Ok(guests)
+    Ok(dependents)
 }
 
-/// Whether an error is about the kind: a right that is missing, a webhook that is away. Where the API is
-/// not reached, or asks for patience, nothing could be told either.
+/// Whether the error concerns only this kind, such as a missing permission or an unavailable conversion
+/// webhook. If the API server is unreachable or throttles, no status could be written either.
 const fn is_kind_error(error: &ApiError) -> bool {
     matches!(error, ApiError::Refused { retry_after: None, .. })
 }

@@ -1,7 +1,7 @@
-//! Recording which key encrypts, and taking a rotation from one stage to the next.
+//! Records the active encryption key and advances key rotations.
 //!
-//! Only where a template makes the API server ours: then we are who writes its configuration, and
-//! nobody else keeps the record.
+//! It applies only if a workload template makes the operator deploy the API server. Then the operator
+//! also writes the encryption configuration, and no other controller keeps the record.
 
 use std::time::Duration;
 
@@ -30,62 +30,63 @@ use crate::observe::ObservedCluster;
 use crate::settings::OperatorRole;
 use crate::unowned_objects::fetch_regardless_of_owner;
 
-/// The field manager of the record. It is one of its own, because applying conditions under the same
-/// one would take the record away.
+/// The field manager of the key record. It is separate, because an apply of the conditions with the same
+/// manager would remove the record.
 const KEY_FIELD_MANAGER: &str = "lanyard-encryption-key";
 
-/// What became of the record.
+/// The result of updating the key record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum KeyRecordOutcome {
-    /// It is as it should be.
+    /// The record is up to date.
     Unchanged,
-    /// It changed: the watch tells, and the next look goes on with it.
+    /// The record changed. The watch triggers the next reconciliation, which continues with it.
     Changed,
-    /// It should change and did not.
+    /// The record is out of date.
     Pending {
-        /// Why it could not.
+        /// Why the write failed.
         errors: Vec<ApiError>,
-        /// Until when it is left, because somebody takes it away again and again.
+        /// Until when the write is held back, because another manager keeps reverting it.
         backoff_until: Option<Duration>,
-        /// Whether another key would write for want of it: the [`encryption_objects`] stay as they are.
+        /// Whether a key that is not recorded would become active: skip the [`encryption_objects`].
         is_needed: bool,
     },
-    /// The key that encrypts would be lost: nothing may be written.
+    /// The active key would be lost: no object may be written.
     KeyLost(ValidationProblem),
 }
 
-/// What became of a promotion.
+/// The result of a key promotion.
 #[derive(Debug)]
 pub(crate) struct KeyPromotion {
-    /// Whether the API servers are waited for.
+    /// Whether an API server rollout is pending.
     pub(crate) awaits_rollout: bool,
     pub(crate) record_outcome: KeyRecordOutcome,
 }
 
-/// Whether the record of a cluster's key is ours to keep.
-fn owns_key_record(context: &ReconcileContext, usable: &ValidCluster) -> bool {
+/// Whether this operator keeps the key record of the cluster.
+fn owns_key_record(context: &ReconcileContext, valid: &ValidCluster) -> bool {
     context.settings.role == OperatorRole::All
-        && usable.cluster.encryption.is_some()
+        && valid.cluster.encryption.is_some()
         && context.settings.templates.deployment(api_server_deployment()).is_some()
 }
 
-/// Whether the record is ours to keep and there is none yet.
-pub(crate) fn lacks_key_record(context: &ReconcileContext, usable: &ValidCluster) -> bool {
-    owns_key_record(context, usable) && !has_key_record(&usable.wire)
+/// Whether this operator keeps the key record and the record does not exist yet.
+pub(crate) fn lacks_key_record(context: &ReconcileContext, valid: &ValidCluster) -> bool {
+    owns_key_record(context, valid) && !has_key_record(&valid.wire)
 }
 
-/// The next step of the keys, but for a promotion. Nothing is written.
+/// What to record next about the cluster's encryption keys (`status.secretEncryption`). Never a
+/// promotion; reads only.
 pub(crate) async fn next_key_step(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    usable: &ValidCluster,
+    valid: &ValidCluster,
 ) -> Result<KeyRotationStep, ReconcileError> {
-    if !owns_key_record(context, usable) {
+    if !owns_key_record(context, valid) {
         return Ok(KeyRotationStep::Unchanged);
     }
-    // Where nothing is recorded, what encrypts is in the configuration, whoever made that.
+    // Without a record, the existing configuration shows which keys are active, regardless of its writer.
     let configured =
-        if has_key_record(&usable.wire) || observed.namespace_owner == NamespaceOwner::Absent {
+        if has_key_record(&valid.wire) || observed.namespace_owner == NamespaceOwner::Absent {
             None
         } else {
             let [secret, _] = encryption_objects(&observed.namespace);
@@ -97,21 +98,21 @@ pub(crate) async fn next_key_step(
         is_rolled_out: false,
         now: observed.now,
     };
-    Ok(next_key_rotation_step(&usable.cluster, &usable.wire, &evidence))
+    Ok(next_key_rotation_step(&valid.cluster, &valid.wire, &evidence))
 }
 
-/// Records what encrypts, before anything is written that depends on it.
+/// Records the active key before any object is written that depends on it.
 pub(crate) async fn record_key(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    usable: &ValidCluster,
-    fence: &FencingToken,
+    valid: &ValidCluster,
+    fencing_token: &FencingToken,
 ) -> Result<KeyRecordOutcome, ReconcileError> {
-    let step = next_key_step(context, observed, usable).await?;
-    apply_key_step(context, observed, usable, step, fence).await
+    let step = next_key_step(context, observed, valid).await?;
+    apply_key_step(context, observed, valid, step, fencing_token).await
 }
 
-/// What brings the keys to the API servers: the configuration, and what rolls for it.
+/// The objects that deliver the keys to the API servers: the configuration Secret and the Deployment.
 pub(crate) fn encryption_objects(namespace: &str) -> [ObjectKey; 2] {
     let key = |kind, name: &str| object_key(namespace, kind, name);
     [
@@ -120,8 +121,8 @@ pub(crate) fn encryption_objects(namespace: &str) -> [ObjectKey; 2] {
     ]
 }
 
-/// The configuration that has to be there before a change rolls the API server: pods that start
-/// earlier would run with another one than their annotation says.
+/// The Secret that a change requires: pods that start before the configuration is written would run with
+/// another one than their annotation names.
 pub(crate) fn prerequisite_secret(change: &ObjectChange) -> Option<ObjectKey> {
     let ObjectChange::Apply { object, .. } = change else { return None };
     let [secret, deployment] =
@@ -129,20 +130,18 @@ pub(crate) fn prerequisite_secret(change: &ObjectChange) -> Option<ObjectKey> {
     (object.key == deployment).then_some(secret)
 }
 
-/// Whether a new key waits until every API server reads it.
-pub(crate) fn awaits_promotion(context: &ReconcileContext, usable: &ValidCluster) -> bool {
-    owns_key_record(context, usable) && awaits_api_server_rollout(&usable.cluster, &usable.wire)
+/// Whether a new key waits until every API server has read it.
+pub(crate) fn awaits_promotion(context: &ReconcileContext, valid: &ValidCluster) -> bool {
+    owns_key_record(context, valid) && awaits_api_server_rollout(&valid.cluster, &valid.wire)
 }
 
-/// Has the new key write, once every API server reads it: called where that [is waited for] and the
-/// [`encryption_objects`] are as they should be.
-///
-/// [is waited for]: awaits_promotion
+/// Promotes the new key to the write key if every API server has read it. Call it if
+/// [`awaits_promotion`] returns true and the [`encryption_objects`] are in sync.
 pub(crate) async fn promote_key(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    usable: &ValidCluster,
-    fence: &FencingToken,
+    valid: &ValidCluster,
+    fencing_token: &FencingToken,
 ) -> Result<KeyPromotion, ReconcileError> {
     let deployment =
         fetch_owned(context, observed, OwnedKind::Deployment, api_server_deployment()).await?;
@@ -155,47 +154,49 @@ pub(crate) async fn promote_key(
         is_rolled_out: has_rolled,
         now: observed.now,
     };
-    let step = next_key_rotation_step(&usable.cluster, &usable.wire, &evidence);
-    let recorded = apply_key_step(context, observed, usable, step, fence).await?;
+    let step = next_key_rotation_step(&valid.cluster, &valid.wire, &evidence);
+    let recorded = apply_key_step(context, observed, valid, step, fencing_token).await?;
     Ok(KeyPromotion { awaits_rollout: !has_rolled, record_outcome: recorded })
 }
 
 async fn apply_key_step(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    usable: &ValidCluster,
+    valid: &ValidCluster,
     step: KeyRotationStep,
-    fence: &FencingToken,
+    fencing_token: &FencingToken,
 ) -> Result<KeyRecordOutcome, ReconcileError> {
     match step {
         KeyRotationStep::Unchanged => Ok(KeyRecordOutcome::Unchanged),
         KeyRotationStep::WouldLoseKey(problem) => Ok(KeyRecordOutcome::KeyLost(problem)),
         KeyRotationStep::Record { status, reason, message, is_required: is_needed } => {
-            let (key, wish) =
-                (&observed.key, digest_without_timestamps(&desired_key_names(usable)));
-            let open = |errors, until| {
+            let (key, desired_digest) =
+                (&observed.key, digest_without_timestamps(&desired_key_names(valid)));
+            let pending = |errors, until| {
                 Ok(KeyRecordOutcome::Pending { errors, backoff_until: until, is_needed })
             };
-            if let Some(until) = context.backoff_until(key, WriteTarget::EncryptionKey, wish) {
-                return open(Vec::new(), Some(until));
+            if let Some(until) =
+                context.backoff_until(key, WriteTarget::EncryptionKey, desired_digest)
+            {
+                return pending(Vec::new(), Some(until));
             }
-            match apply_key_record(context, observed, status, fence).await {
-                Err(FencedWriteError::Api(error)) => return open(vec![error], None),
+            match apply_key_record(context, observed, status, fencing_token).await {
+                Err(FencedWriteError::Api(error)) => return pending(vec![error], None),
                 applied => applied?,
             }
-            let told = || WriteTarget::EncryptionKey.describe_conflict(key);
-            context.record_write(key, WriteTarget::EncryptionKey, wish, told);
+            let describe_object = || WriteTarget::EncryptionKey.describe_conflict(key);
+            context.record_write(key, WriteTarget::EncryptionKey, desired_digest, describe_object);
             let reason = reason.to_owned();
-            let news = StatusTransition { event_type: EventType::Normal, reason, message };
-            events::emit_events(context, observed, &[news], fence).await?;
+            let transition = StatusTransition { event_type: EventType::Normal, reason, message };
+            events::emit_events(context, observed, &[transition], fencing_token).await?;
             Ok(KeyRecordOutcome::Changed)
         }
     }
 }
 
-/// What the record is made for. What is recorded on the way there, and when, is the same wish.
-fn desired_key_names(usable: &ValidCluster) -> Vec<String> {
-    let encryption = usable.cluster.encryption.iter();
+/// The desired keys. Their names identify a write of the record; stages and times do not.
+fn desired_key_names(valid: &ValidCluster) -> Vec<String> {
+    let encryption = valid.cluster.encryption.iter();
     let keys = encryption.flat_map(|it| [Some(&it.active_key), it.backup_key.as_ref()]);
     keys.flatten().map(ToString::to_string).collect()
 }
@@ -222,21 +223,21 @@ async fn apply_key_record(
     context: &ReconcileContext,
     observed: &ObservedCluster,
     status: Value,
-    fence: &FencingToken,
+    fencing_token: &FencingToken,
 ) -> Result<(), FencedWriteError> {
-    // Who ends a rotation by hand holds fields of the record until the next one.
+    // Force: a user who ended a rotation by hand owns fields of the record.
     let parameters = PatchParams::apply(KEY_FIELD_MANAGER).force();
     let action = format!("record the encryption key of HostedCluster {}", observed.key);
     let fields = HostedClusterFields::VersionedStatus {
         status: json!({"secretEncryption": status}),
         version: observed.cluster.content_version.clone(),
     };
-    hosted_cluster::apply_fields(context, observed, fence, &parameters, fields, &action)
+    hosted_cluster::apply_fields(context, observed, fencing_token, &parameters, fields, &action)
         .await
         .map(drop)
 }
 
-/// The deployment of the API server.
+/// The name of the API server Deployment.
 fn api_server_deployment() -> &'static str {
     Component::Kms.consumers().first().map_or("", |consumer| consumer.deployment)
 }

@@ -1,4 +1,4 @@
-//! Why a look at a cluster did not come to its end, and when to look again.
+//! The errors of a reconciliation, and when to retry.
 
 use std::time::Duration;
 
@@ -6,39 +6,39 @@ use lanyard_kubernetes::ApiError;
 
 use crate::queue::Requeue;
 
-/// Why a look at a cluster did not come to its end.
+/// A reconciliation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReconcileError {
-    /// Calls failed; all others were made.
+    /// Some API calls failed; all independent ones were made.
     #[error("{}", join_errors(.0))]
     Calls(Vec<ApiError>),
-    /// Another replica leads the shard of the cluster now: it goes on.
-    #[error("the lease ended, and another replica goes on")]
+    /// The lease of the shard ended; another replica continues.
+    #[error("the lease ended; another replica continues")]
     NotLeader,
-    /// The look ended in a defect of ours. Others go on.
-    #[error("the look at the cluster panicked")]
+    /// The reconciliation panicked. Other clusters are not affected.
+    #[error("the reconciliation of the cluster panicked")]
     Panicked,
 }
 
-/// Why something was not written.
+/// A write under a lease failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FencedWriteError {
     /// The call failed.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// There is no time left on the lease.
+    /// The lease has no time left for a write.
     #[error("the lease ended")]
     NotLeader,
 }
 
-/// How a look may come to a better end: the class of an error.
+/// How an error is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReconcileRetryClass {
-    /// Somebody has to do something first.
+    /// An administrator must act first.
     Denied,
-    /// The API asked to be left alone for so long.
+    /// The API server asked for this delay.
     ThrottledFor(Duration),
-    /// It may pass by itself.
+    /// The error may pass by itself.
     Transient,
 }
 
@@ -58,14 +58,14 @@ impl From<ApiError> for ReconcileError {
 }
 
 impl ReconcileError {
-    /// When to look again.
+    /// When to reconcile again.
     pub(crate) fn requeue(&self) -> Requeue {
         match self {
             Self::Calls(errors) => match errors.iter().map(retry_class).max() {
                 Some(ReconcileRetryClass::ThrottledFor(pause)) => Requeue::RetryAfter(pause),
                 Some(ReconcileRetryClass::Denied) => Requeue::RetrySlowly,
                 Some(ReconcileRetryClass::Transient) | None => {
-                    // What the API asked for is obeyed, whatever else failed.
+                    // The longest requested delay applies, whatever else failed.
                     let asked = errors.iter().filter_map(ApiError::retry_after).max();
                     asked.map_or(Requeue::RetrySoon, Requeue::RetryAfter)
                 }
@@ -75,16 +75,16 @@ impl ReconcileError {
         }
     }
 
-    /// What to do next.
+    /// The next step for the user.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Calls(errors) => errors.first().map_or("", ApiError::hint),
-            Self::NotLeader => "nothing is to be done",
-            Self::Panicked => "report this defect, with the line of the log before this one",
+            Self::NotLeader => "no action is needed",
+            Self::Panicked => "report this defect with the preceding log line",
         }
     }
 
-    /// A word for metrics.
+    /// The `result` label of the error in metrics.
     pub(crate) fn category(&self) -> &'static str {
         match self {
             Self::Calls(errors) => errors.first().map_or("api", error_category),
@@ -94,19 +94,19 @@ impl ReconcileError {
     }
 }
 
-/// The class of an error of one call.
+/// How an error of one call is retried.
 pub(crate) fn retry_class(error: &ApiError) -> ReconcileRetryClass {
     match error {
         error if error.is_transient() => error
             .retry_after()
             .map_or(ReconcileRetryClass::Transient, ReconcileRetryClass::ThrottledFor),
-        // It changed while we looked: the next look sees it. Or its namespace is not there yet.
+        // The object changed during the reconciliation, or its namespace does not exist yet.
         ApiError::Refused { status: 404 | 409, .. } => ReconcileRetryClass::Transient,
         _ => ReconcileRetryClass::Denied,
     }
 }
 
-/// A word for an error of one call.
+/// The `result` label of one call's error in metrics.
 pub(crate) const fn error_category(error: &ApiError) -> &'static str {
     match error {
         ApiError::Conflict { .. } => "conflict",
@@ -123,10 +123,10 @@ pub(crate) const fn error_category(error: &ApiError) -> &'static str {
 }
 
 fn join_errors(errors: &[ApiError]) -> String {
-    let told: Vec<_> = errors.iter().take(MAX_LISTED_ERRORS).map(ToString::to_string).collect();
+    let listed: Vec<_> = errors.iter().take(MAX_LISTED_ERRORS).map(ToString::to_string).collect();
     let more = errors.len().saturating_sub(MAX_LISTED_ERRORS);
     let more = if more == 0 { String::new() } else { format!("; and {more} more") };
-    format!("{}{more}", told.join("; "))
+    format!("{}{more}", listed.join("; "))
 }
 
 const MAX_LISTED_ERRORS: usize = 5;
@@ -157,8 +157,8 @@ mod tests {
             (refused_error(422, 0), Requeue::RetrySlowly),
             (conflict, Requeue::RetrySlowly),
         ];
-        for (error, again) in cases {
-            assert_eq!(ReconcileError::from(error.clone()).requeue(), again, "{error}");
+        for (error, requeue) in cases {
+            assert_eq!(ReconcileError::from(error.clone()).requeue(), requeue, "{error}");
         }
         assert_eq!(ReconcileError::NotLeader.requeue(), Requeue::OnChange);
     }

@@ -1,4 +1,4 @@
-//! Events about HostedClusters: one for each transition, and few.
+//! Events about HostedClusters: one per status transition, with a budget per cluster.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ use crate::lease::FencingToken;
 use crate::metrics::WriteVerb;
 use crate::observe::ObservedCluster;
 
-/// How many new events each cluster may still have.
+/// The number of events that each cluster may still emit.
 #[derive(Debug, Default)]
 pub(crate) struct EventBudgets(HashMap<ClusterKey, EventBudget>);
 
@@ -33,7 +33,7 @@ struct EventBudget {
 }
 
 impl EventBudgets {
-    /// Takes one, if there is one left at `now`.
+    /// Takes one event from the budget, if any is left at `now`.
     fn try_take(&mut self, key: &ClusterKey, now: Duration) -> bool {
         let full = || EventBudget { remaining: BURST, refilled_at: now };
         let budget = self.0.entry(key.clone()).or_insert_with(full);
@@ -42,49 +42,58 @@ impl EventBudgets {
         budget.remaining = budget.remaining.saturating_add(whole).min(BURST);
         budget.refilled_at =
             budget.refilled_at.saturating_add(REFILL_INTERVAL.saturating_mul(whole));
-        let left = budget.remaining.checked_sub(1);
-        budget.remaining = left.unwrap_or_default();
-        left.is_some()
+        let remaining = budget.remaining.checked_sub(1);
+        budget.remaining = remaining.unwrap_or_default();
+        remaining.is_some()
     }
 
-    /// Forgets all clusters but these.
+    /// Forgets all clusters except these.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(&ClusterKey) -> bool) {
         self.0.retain(|key, _| is_kept(key));
     }
 
-    /// Forgets a cluster that is gone.
+    /// Forgets a deleted cluster.
     pub(crate) fn forget(&mut self, key: &ClusterKey) {
         self.0.remove(key);
     }
 }
 
-/// Tells what is news about a cluster.
+/// Emits the events for status transitions.
 ///
-/// Events are told before the status that they lead to is written, and their names come from the
-/// status that they lead away from. So who is interrupted in between tells none of them twice and
-/// loses none. What the API refuses is logged and counted, and lost: the status tells the same.
+/// Events are created before the new status is written, and their names derive from the version of the
+/// previous status. After an interruption no event is therefore duplicated or lost. An event that the API
+/// server rejects is logged, counted and dropped, because the status contains the same message.
 pub(crate) async fn emit_events(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    news: &[StatusTransition],
-    fence: &FencingToken,
+    transitions: &[StatusTransition],
+    fencing_token: &FencingToken,
 ) -> Result<(), FencedWriteError> {
     let key = &observed.key;
-    for transition in news {
+    for transition in transitions {
         let now = context.api.clock().monotonic();
         tracing::info!(cluster = %key, reason = transition.reason, "{}", transition.message);
         if !context.event_budgets.lock().try_take(key, now) {
             context.metrics.record_dropped_event();
             continue;
         }
-        let before = observed.last_report.as_ref().map_or("", |told| told.version.as_str());
+        let before = observed.last_report.as_ref().map_or("", |report| report.version.as_str());
         let event = new_event(observed, transition, before, &context.settings.reporting_instance);
         let events: Api<Event> = Api::namespaced(context.api.client().clone(), key.namespace());
         let parameters = PostParams::default();
         let create = || events.create(&parameters, &event);
         let action = format!("create an event about HostedCluster {key}");
-        let what = ("Event", WriteVerb::Create);
-        match write_fenced(&context.api, fence, &context.metrics, what, &action, create).await {
+        let kind_and_verb = ("Event", WriteVerb::Create);
+        match write_fenced(
+            &context.api,
+            fencing_token,
+            &context.metrics,
+            kind_and_verb,
+            &action,
+            create,
+        )
+        .await
+        {
             Ok(_) | Err(FencedWriteError::Api(ApiError::Refused { status: 409, .. })) => {}
             Err(FencedWriteError::NotLeader) => return Err(FencedWriteError::NotLeader),
             Err(FencedWriteError::Api(error)) => {
@@ -98,7 +107,7 @@ pub(crate) async fn emit_events(
 
 fn new_event(
     observed: &ObservedCluster,
-    news: &StatusTransition,
+    transition: &StatusTransition,
     before: &str,
     instance: &str,
 ) -> Event {
@@ -106,7 +115,7 @@ fn new_event(
     let now: Timestamp = observed.now;
     Event {
         metadata: ObjectMeta {
-            name: Some(event_name(observed, news, before)),
+            name: Some(event_name(observed, transition, before)),
             namespace: Some(key.namespace().to_owned()),
             ..ObjectMeta::default()
         },
@@ -118,9 +127,9 @@ fn new_event(
             uid: Some(observed.cluster.uid.clone()),
             ..ObjectReference::default()
         },
-        type_: Some(news.event_type.name().to_owned()),
-        reason: Some(news.reason.clone()),
-        message: Some(news.message.clone()),
+        type_: Some(transition.event_type.name().to_owned()),
+        reason: Some(transition.reason.clone()),
+        message: Some(transition.message.clone()),
         source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: None }),
         count: Some(1),
         first_timestamp: Some(Time(now)),
@@ -131,29 +140,33 @@ fn new_event(
     }
 }
 
-fn event_name(observed: &ObservedCluster, news: &StatusTransition, before: &str) -> String {
+fn event_name(observed: &ObservedCluster, transition: &StatusTransition, before: &str) -> String {
     let mut digest = Digest::new(&SHA256);
-    for part in
-        [&*observed.cluster.uid, before, news.event_type.name(), &news.reason, &news.message]
-    {
+    for part in [
+        &*observed.cluster.uid,
+        before,
+        transition.event_type.name(),
+        &transition.reason,
+        &transition.message,
+    ] {
         digest.update(&part.len().to_le_bytes());
         digest.update(part.as_bytes());
     }
-    let mut ending = String::with_capacity(2 * DIGEST_BYTES);
+    let mut suffix = String::with_capacity(2 * DIGEST_BYTES);
     for byte in digest.finish().as_ref().iter().take(DIGEST_BYTES) {
         // Writing to a string cannot fail.
-        write!(ending, "{byte:02x}").unwrap_or_default();
+        write!(suffix, "{byte:02x}").unwrap_or_default();
     }
-    let kept: String = observed.key.name().chars().take(MAX_NAME - ending.len() - 1).collect();
-    let kept = kept.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());
-    format!("{kept}-{ending}")
+    let prefix: String = observed.key.name().chars().take(MAX_NAME - suffix.len() - 1).collect();
+    let prefix = prefix.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());
+    format!("{prefix}-{suffix}")
 }
 
 const COMPONENT: &str = "lanyard-operator";
-/// How many new events a cluster may have at once: each of nine identities may fail and come back.
+/// The maximum number of events in a burst: each of nine identities may fail and recover.
 const BURST: u32 = 24;
 const REFILL_INTERVAL: Duration = Duration::from_mins(2);
-/// RFC 1123 subdomain: names of objects.
+/// The maximum length of an object name (RFC 1123 subdomain).
 const MAX_NAME: usize = 253;
 const MAX_INSTANCE: usize = 128;
 const DIGEST_BYTES: usize = 8;

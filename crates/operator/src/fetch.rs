@@ -1,4 +1,4 @@
-//! Reading what no watch keeps: objects whose content is not known any more.
+//! Fetches objects whose content the stores do not keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use crate::store::WatchStores;
 use crate::watched_kinds::MANAGED_BY_SELECTOR;
 use crate::watched_resource::{WatchedResource, name_selector, observed_object};
 
-/// What was read.
+/// The fetched objects.
 #[derive(Debug, Default)]
 pub(crate) struct FetchedObjects {
-    /// The objects that are there.
+    /// The objects that exist.
     pub(crate) objects: BTreeMap<ObjectKey, ObservedObject>,
-    /// Those of which nobody knows: reading them failed.
+    /// The keys that could not be read.
     pub(crate) unread: BTreeSet<ObjectKey>,
-    /// Why.
+    /// The errors for the unread keys.
     pub(crate) errors: Vec<ApiError>,
 }
 
-/// Objects of one kind in one namespace.
+/// Keys of one kind in one namespace.
 #[derive(Debug)]
 struct FetchGroup {
     kind: OwnedKind,
@@ -30,8 +30,8 @@ struct FetchGroup {
     keys: Vec<ObjectKey>,
 }
 
-/// Reads objects. Several of one kind come with one list, so that a cluster whose leader changed
-/// costs a request for each kind. What cannot be read keeps nothing else from being read.
+/// Fetches objects. Several objects of one kind share one list request, so a cluster whose leader changed
+/// costs one request per kind. A failed list does not affect other kinds.
 pub(crate) async fn fetch_objects(
     api: &KubernetesApi,
     stores: &WatchStores,
@@ -66,20 +66,20 @@ fn group_keys(keys: Vec<ObjectKey>) -> Vec<FetchGroup> {
 
 impl FetchGroup {
     async fn list_group(&self, api: &KubernetesApi) -> Result<Vec<DynamicObject>, ApiError> {
-        let facts = self.kind.info();
+        let info = self.kind.info();
         let objects = self.watched_resource().api(api.client(), self.namespace.as_deref());
         let parameters = ListParams::default().labels(MANAGED_BY_SELECTOR);
-        let (parameters, what) = match &*self.keys {
+        let (parameters, name_or_plural) = match &*self.keys {
             [key] => (parameters.fields(&name_selector(&key.name)), &*key.name),
-            _ => (parameters, facts.plural),
+            _ => (parameters, info.plural),
         };
         let list = || objects.list(&parameters);
         let place = self.namespace.as_deref().unwrap_or("all namespaces");
-        let action = format!("list {} {what} of {place}", facts.kind);
+        let action = format!("list {} {name_or_plural} of {place}", info.kind);
         Ok(api.call(ApiRetryPolicy::STANDARD, action, list).await?.items)
     }
 
-    /// Takes in what is there, and that the rest is not.
+    /// Stores the listed objects, and marks the other requested ones as absent.
     fn store_fetched(
         self,
         objects: Vec<DynamicObject>,
@@ -89,7 +89,7 @@ impl FetchGroup {
         let subject = self.watched_resource();
         for object in objects {
             let object = subject.with_type_meta(object);
-            // What was not asked for comes with the watch, which wakes whom it concerns.
+            // The watch delivers the objects that were not requested.
             let Some(observed) = observed_object(&object).filter(|it| self.keys.contains(&it.key))
             else {
                 continue;
@@ -109,7 +109,7 @@ impl FetchGroup {
     }
 }
 
-/// How many requests are under way for one cluster.
+/// The maximum number of concurrent lists per cluster.
 const MAX_CONCURRENT_LISTS: usize = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Our finalizer of a HostedCluster: it stays until what was made for it is gone.
+//! The finalizer on a HostedCluster. It stays until all objects created for the cluster are deleted.
 
 use std::time::Duration;
 
@@ -13,30 +13,30 @@ use crate::hosted_cluster::{self, HostedClusterFields};
 use crate::lease::FencingToken;
 use crate::observe::ObservedCluster;
 
-/// Our finalizer. The one of HyperShift is not ours, and stays as it is.
+/// The operator's finalizer. HyperShift has its own, which the operator never changes.
 pub const FINALIZER: &str = "lanyard.dev/finalizer";
 
-/// What became of adding it.
+/// The result of adding the finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FinalizerOutcome {
-    /// It is there.
+    /// The finalizer was already present.
     AlreadyPresent,
-    /// It is there now: the HostedCluster has another version.
+    /// The finalizer was added: the HostedCluster has a new resource version.
     Added,
-    /// Somebody takes it away again and again: it is added then.
+    /// Another manager keeps removing the finalizer; it is added again at this time.
     BackoffUntil(Duration),
 }
 
-/// Whether a cluster waits for us before it goes.
+/// Whether the HostedCluster has the operator's finalizer.
 pub(crate) fn has_finalizer(observed: &ObservedCluster) -> bool {
     observed.cluster.finalizers.iter().any(|it| it == FINALIZER)
 }
 
-/// Adds it, where it is not there.
+/// Adds the finalizer if it is missing.
 pub(crate) async fn add_finalizer(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    fence: &FencingToken,
+    fencing_token: &FencingToken,
 ) -> Result<FinalizerOutcome, FencedWriteError> {
     if has_finalizer(observed) {
         return Ok(FinalizerOutcome::AlreadyPresent);
@@ -44,35 +44,36 @@ pub(crate) async fn add_finalizer(
     if let Some(until) = context.backoff_until(&observed.key, WriteTarget::Finalizer, 0) {
         return Ok(FinalizerOutcome::BackoffUntil(until));
     }
-    let answer = apply_finalizers(context, observed, fence, json!([FINALIZER])).await?;
+    let answer = apply_finalizers(context, observed, fencing_token, json!([FINALIZER])).await?;
     context.stores.store_finalizer(&observed.key, answer, FINALIZER);
-    let told = || WriteTarget::Finalizer.describe_conflict(&observed.key);
-    context.record_write(&observed.key, WriteTarget::Finalizer, 0, told);
+    let describe_object = || WriteTarget::Finalizer.describe_conflict(&observed.key);
+    context.record_write(&observed.key, WriteTarget::Finalizer, 0, describe_object);
     Ok(FinalizerOutcome::Added)
 }
 
-/// Takes it away, where it is there.
+/// Removes the finalizer if it is present.
 pub(crate) async fn remove_finalizer(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    fence: &FencingToken,
+    fencing_token: &FencingToken,
 ) -> Result<(), FencedWriteError> {
     if has_finalizer(observed) {
-        apply_finalizers(context, observed, fence, json!([])).await.map(drop)
+        apply_finalizers(context, observed, fencing_token, json!([])).await.map(drop)
     } else {
         Ok(())
     }
 }
 
-/// Applies the list of our finalizers.
+/// Applies the list of the operator's finalizers.
 async fn apply_finalizers(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    fence: &FencingToken,
+    fencing_token: &FencingToken,
     finalizers: Value,
 ) -> Result<DynamicObject, FencedWriteError> {
     let parameters = PatchParams::apply(ObjectWriter::HostedCluster.field_manager());
     let action = format!("apply the finalizer of HostedCluster {}", observed.key);
     let fields = HostedClusterFields::Finalizers(finalizers);
-    hosted_cluster::apply_fields(context, observed, fence, &parameters, fields, &action).await
+    hosted_cluster::apply_fields(context, observed, fencing_token, &parameters, fields, &action)
+        .await
 }

@@ -1,4 +1,4 @@
-//! Writing to a HostedCluster: only to the one that was looked at, and only fields of ours.
+//! Writes the operator's own fields of the observed HostedCluster.
 
 use kube::api::{DynamicObject, Patch, PatchParams};
 use lanyard_api::HostedCluster;
@@ -12,24 +12,24 @@ use crate::metrics::WriteVerb;
 use crate::observe::ObservedCluster;
 use crate::watched_kinds::WatchedKind;
 
-/// What is applied.
+/// The fields to apply.
 #[derive(Debug)]
 pub(crate) enum HostedClusterFields {
     /// `metadata.finalizers`.
     Finalizers(Value),
     /// Fields of `status`.
     Status(Value),
-    /// Fields of `status` that are no wish: what they say is so, and the next look goes on from there.
-    /// They replace only what they were concluded from, so that one that arrives late replaces nothing.
+    /// Fields of `status` that record facts derived from one version of the object. They apply only to that
+    /// version, so a late write replaces nothing.
     VersionedStatus { status: Value, version: String },
 }
 
-/// Applies fields of ours; those of others stay. The uid makes sure that an object that is gone is
-/// not made anew.
+/// Applies fields of the operator; fields of other managers stay. The uid ensures that a deleted object
+/// is not created again.
 pub(crate) async fn apply_fields(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    fence: &FencingToken,
+    fencing_token: &FencingToken,
     parameters: &PatchParams,
     fields: HostedClusterFields,
     action: &str,
@@ -65,6 +65,6 @@ pub(crate) async fn apply_fields(
             clusters.patch(key.name(), parameters, &patch).await
         }
     };
-    let what = (HostedCluster::KIND, WriteVerb::Apply);
-    write_fenced(&context.api, fence, &context.metrics, what, action, apply).await
+    let kind_and_verb = (HostedCluster::KIND, WriteVerb::Apply);
+    write_fenced(&context.api, fencing_token, &context.metrics, kind_and_verb, action, apply).await
 }

@@ -1,13 +1,14 @@
-//! Several replicas, of which one at a time writes about a cluster.
+//! Leader election per shard: several replicas share the clusters, and one at a time writes for each.
 //!
-//! The clusters are divided into shards, and for each shard there is one `Lease`. A replica takes
-//! free ones up to its share, renews them, and gives back what is more than its share when another
-//! replica comes. Every write is fenced by the time that is left.
+//! The clusters are divided into shards, with one `Lease` per shard. A replica acquires free leases up to
+//! its share, renews them, and releases the excess when another replica joins. Every write is fenced by
+//! the remaining time of the lease.
 //!
-//! What a shard is depends on how many there are, so that number is in the names of the leases. While
-//! it is being changed replicas with both numbers live side by side, and a cluster is in two shards:
-//! so nobody takes a shard while one of another division is held, and who took one looks once more
-//! before it leads. Of two that took at the same time at least one sees the other.
+//! The shard of a cluster depends on the number of shards, which is therefore part of the lease names.
+//! While that number changes, replicas with both numbers run together and a cluster belongs to two shards.
+//! A replica therefore acquires no shard while a lease of another shard count is held, and after an
+//! acquisition it lists the leases once more before it leads. Of two replicas that acquire at the same
+//! time, at least one sees the other's lease.
 
 mod election;
 mod lease_term;
@@ -27,26 +28,25 @@ use serde_json::{Value, json};
 use election::{ElectionInputs, LeaseAction, LeaseRecord, ObservedLeases, plan_lease_actions};
 pub(crate) use lease_term::{FencingToken, LeaseTerms};
 
-/// How leases are held.
+/// The settings of the leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseSettings {
-    /// Where the leases are: the namespace of the operator.
+    /// The namespace of the leases: the operator's own.
     pub namespace: String,
-    /// What their names begin with, and the value of the label `lanyard.dev/lease-of`.
+    /// The prefix of the lease names, and the value of the label `lanyard.dev/lease-of`.
     pub name: String,
-    /// Who we are: part of a name, and no other process ever had it.
+    /// The unique identity of this process, used in lease names; never reused.
     pub identity: String,
-    /// How many shards there are. While replicas that were told another number hold some, this one
-    /// takes none.
+    /// The number of shards. While replicas with another number hold leases, this replica acquires none.
     pub shards: u32,
-    /// How long a lease lasts without renewal.
+    /// The validity of a lease without renewal.
     pub duration: Duration,
 }
 
-/// The label of the leases of one operator.
+/// The label of the leases of one operator installation.
 const LEASE_LABEL: &str = "lanyard.dev/lease-of";
 
-/// Takes part in the election.
+/// A replica that takes part in the leader election.
 #[derive(Debug)]
 pub(crate) struct LeaseCandidate {
     api: KubernetesApi,
@@ -54,11 +54,11 @@ pub(crate) struct LeaseCandidate {
     settings: LeaseSettings,
     lease_terms: LeaseTerms,
     observed_leases: ObservedLeases,
-    /// Whether replicas with another number of shards are waited for.
+    /// Whether this replica waits for others with a different number of shards.
     waits_for_resharding: bool,
 }
 
-/// A shard whose lease is ours, and which is not led yet.
+/// A shard whose lease this replica acquired, but which it does not lead yet.
 #[derive(Debug, Clone, Copy)]
 struct AcquiredShard {
     shard: u32,
@@ -76,13 +76,13 @@ impl LeaseCandidate {
         Self { api, leases, settings, lease_terms, observed_leases, waits_for_resharding: false }
     }
 
-    /// Holds its share until the end, and gives it back then.
+    /// Takes part in the election until `end` resolves, then releases and deletes its leases.
     pub(crate) async fn run(mut self, end: impl Future<Output = ()>) {
         let mut end = std::pin::pin!(end);
         loop {
-            let is_good = self.run_election_round().await;
-            let pause = self.settings.duration / if is_good { 3 } else { 10 };
-            // Replicas that began together do not come together for ever.
+            let is_ok = self.run_election_round().await;
+            let pause = self.settings.duration / if is_ok { 3 } else { 10 };
+            // Jitter, so that replicas that started together do not renew together.
             let pause = pause.mul_f64(0.9 + fastrand::f64() / 10.0);
             tokio::select! {
                 () = self.clock().sleep(pause) => {}
@@ -100,19 +100,19 @@ impl LeaseCandidate {
         }
     }
 
-    /// One look and what follows from it. Tells whether all went well.
+    /// Lists the leases, and renews, acquires and releases shards. Returns whether all requests succeeded.
     async fn run_election_round(&mut self) -> bool {
-        let looked = self.refresh_leases().await;
-        let mut is_good = Self::log_result(looked);
-        let is_seen = is_good;
+        let refreshed = self.refresh_leases().await;
+        let mut is_ok = Self::log_result(refreshed);
+        let is_seen = is_ok;
         if self.settings.shards > 1 {
             let renewed = self.renew_replica_lease().await;
-            is_good &= Self::log_result(renewed);
+            is_ok &= Self::log_result(renewed);
         }
         let now = self.clock().monotonic();
-        let (prefix, me) = (self.replica_lease_prefix(), self.replica_lease_name());
+        let (prefix, own_name) = (self.replica_lease_prefix(), self.replica_lease_name());
         let others = self.observed_leases.held_leases(&prefix, now);
-        let others = others.into_iter().filter(|name| *name != me).count();
+        let others = others.into_iter().filter(|name| *name != own_name).count();
         let situation = ElectionInputs {
             identity: &self.settings.identity,
             shards: self.settings.shards,
@@ -120,38 +120,38 @@ impl LeaseCandidate {
             is_resharding: !self.mismatched_shard_leases().is_empty(),
             now,
         };
-        let acts = plan_lease_actions(
+        let actions = plan_lease_actions(
             &self.observed_leases,
             |shard| self.shard_lease_name(shard),
             situation,
         );
         self.log_mismatched_shards();
-        let mut claimed = Vec::new();
-        for act in acts {
-            let done = match act {
+        let mut acquired = Vec::new();
+        for action in actions {
+            let done = match action {
                 LeaseAction::Release(shard) => self.release_shard(shard).await,
-                // What was not seen just now is not known to be free.
-                LeaseAction::Acquire(_) if !is_good => Ok(()),
+                // Without a successful list the lease is not known to be free.
+                LeaseAction::Acquire(_) if !is_ok => Ok(()),
                 LeaseAction::Renew(shard) | LeaseAction::Acquire(shard) => {
                     match self.acquire_or_renew(shard).await {
-                        Ok(news) => {
-                            claimed.extend(news);
+                        Ok(shard) => {
+                            acquired.extend(shard);
                             Ok(())
                         }
                         Err(error) => Err(error),
                     }
                 }
             };
-            is_good &= Self::log_result(done);
+            is_ok &= Self::log_result(done);
         }
-        if !claimed.is_empty() {
-            let led = self.start_leading(&claimed).await;
-            is_good &= Self::log_result(led);
+        if !acquired.is_empty() {
+            let led = self.start_leading(&acquired).await;
+            is_ok &= Self::log_result(led);
         }
         if is_seen {
             self.lease_terms.mark_election_complete();
         }
-        is_good
+        is_ok
     }
 
     async fn refresh_leases(&mut self) -> Result<(), ApiError> {
@@ -185,52 +185,55 @@ impl LeaseCandidate {
         Ok(())
     }
 
-    /// Takes or renews a shard. Our time counts from before we asked. One that was led until the
-    /// answer came is led on; any other is only claimed.
+    /// Acquires or renews a shard. Its validity counts from before the request. A shard that this replica
+    /// leads until the response is led further; any other is returned as acquired, but not led yet.
     async fn acquire_or_renew(&mut self, shard: u32) -> Result<Option<AcquiredShard>, ApiError> {
-        let until = self.clock().monotonic().saturating_add(self.settings.duration);
+        let valid_until = self.clock().monotonic().saturating_add(self.settings.duration);
         self.write_lease(&self.shard_lease_name(shard), true).await?;
         if !self.lease_terms.is_leading(shard) {
-            return Ok(Some(AcquiredShard { shard, valid_until: until }));
+            return Ok(Some(AcquiredShard { shard, valid_until }));
         }
-        self.lease_terms.lead_until(shard, until);
+        self.lease_terms.lead_until(shard, valid_until);
         Ok(None)
     }
 
-    /// Leads what was claimed, unless a rival claimed something meanwhile: then it is given back.
-    async fn start_leading(&mut self, claimed: &[AcquiredShard]) -> Result<(), ApiError> {
+    /// Leads the acquired shards, unless a replica with another shard count acquired one meanwhile: then
+    /// they are released.
+    async fn start_leading(&mut self, acquired: &[AcquiredShard]) -> Result<(), ApiError> {
         self.refresh_leases().await?;
-        let is_contested = !self.mismatched_shard_leases().is_empty();
-        for AcquiredShard { shard, valid_until: until } in claimed {
-            if is_contested {
+        let is_conflicting = !self.mismatched_shard_leases().is_empty();
+        for AcquiredShard { shard, valid_until } in acquired {
+            if is_conflicting {
                 self.write_lease(&self.shard_lease_name(*shard), false).await?;
             } else if self.is_held_here(*shard) {
-                self.lease_terms.lead_until(*shard, *until);
+                self.lease_terms.lead_until(*shard, *valid_until);
             }
         }
         Ok(())
     }
 
-    /// The leases of shards of another division that somebody holds.
+    /// The held leases of shards with another shard count.
     fn mismatched_shard_leases(&self) -> Vec<&str> {
-        let held =
+        let held_names =
             self.observed_leases.held_leases(&self.lease_name("shard-"), self.clock().monotonic());
-        held.into_iter().filter(|name| !self.has_our_shard_count(name)).collect()
+        held_names.into_iter().filter(|name| !self.has_our_shard_count(name)).collect()
     }
 
     fn log_mismatched_shards(&mut self) {
-        let rivals = self.mismatched_shard_leases().join(", ");
-        let waits = !rivals.is_empty();
+        let mismatched = self.mismatched_shard_leases().join(", ");
+        let waits = !mismatched.is_empty();
         if waits && !self.waits_for_resharding {
             tracing::warn!(
-                hint = "nothing, while a change of --shards rolls out; otherwise give all replicas the same number",
-                "replicas with another number of shards hold {rivals}: no shard is taken before they end"
+                hint = "no action while a change of `--shards` rolls out; otherwise set the same \
+                        number for all replicas",
+                "replicas with another number of shards hold {mismatched}: acquiring no shard \
+                 until these leases end"
             );
         }
         self.waits_for_resharding = waits;
     }
 
-    /// Stops writing about a shard, and then lets it go.
+    /// Stops the writes of a shard, and then releases its lease.
     async fn release_shard(&mut self, shard: u32) -> Result<(), ApiError> {
         self.lease_terms.stop_leading(shard);
         for _ in 0..DRAIN_POLLS {
@@ -239,11 +242,11 @@ impl LeaseCandidate {
             }
             self.clock().sleep(DRAIN_POLL_INTERVAL).await;
         }
-        // It ends by itself, after the last write that may be on its way.
+        // A write is still pending: let the lease expire instead.
         Ok(())
     }
 
-    /// Lets a shard go for good: the lease goes too, unless somebody has taken it meanwhile.
+    /// Releases a shard and deletes its lease, unless another replica has acquired it meanwhile.
     async fn release_and_delete_shard(&mut self, shard: u32) -> Result<(), ApiError> {
         self.release_shard(shard).await?;
         let name = self.shard_lease_name(shard);
@@ -258,9 +261,9 @@ impl LeaseCandidate {
         self.write_lease(&name, true).await
     }
 
-    async fn write_lease(&mut self, name: &str, held: bool) -> Result<(), ApiError> {
+    async fn write_lease(&mut self, name: &str, is_held: bool) -> Result<(), ApiError> {
         let now = MicroTime(self.clock().now());
-        let identity = held.then(|| self.settings.identity.clone());
+        let identity = is_held.then(|| self.settings.identity.clone());
         let written = match self.observed_leases.latest_record(name) {
             Some(record) => {
                 let is_new = record.holder != identity;
@@ -269,7 +272,7 @@ impl LeaseCandidate {
                 let patch = || self.leases.patch(name, &parameters, &patch);
                 self.api.call(LEASE_RETRY_POLICY, format!("renew lease {name}"), patch).await?
             }
-            None if !held => return Ok(()),
+            None if !is_held => return Ok(()),
             None => {
                 let (parameters, lease) = (PostParams::default(), self.new_lease(name, now));
                 let create = || self.leases.create(&parameters, &lease);
@@ -325,7 +328,7 @@ impl LeaseCandidate {
         self.lease_name(&format!("shard-{shard}{}", self.shard_count_suffix()))
     }
 
-    /// How the names of our shards end.
+    /// The suffix of the shard lease names of this shard count.
     fn shard_count_suffix(&self) -> String {
         format!("-of-{}", self.settings.shards)
     }
@@ -334,7 +337,7 @@ impl LeaseCandidate {
         shard_name.ends_with(&self.shard_count_suffix())
     }
 
-    /// How the names of replicas begin that divide the clusters as we do.
+    /// The prefix of the lease names of replicas with this shard count.
     fn replica_lease_prefix(&self) -> String {
         self.lease_name(&format!("replica{}-", self.shard_count_suffix()))
     }
@@ -347,16 +350,17 @@ impl LeaseCandidate {
         self.api.clock()
     }
 
-    /// A lost race is ordinary.
-    fn log_result(done: Result<(), ApiError>) -> bool {
-        match &done {
+    /// Logs an error, and returns whether there was none. A conflict is logged at debug level, because it is
+    /// part of normal operation.
+    fn log_result(result: Result<(), ApiError>) -> bool {
+        match &result {
             Ok(()) => {}
             Err(ApiError::Refused { status: 409, .. }) => {
                 tracing::debug!("a lease changed meanwhile");
             }
             Err(error) => tracing::warn!(hint = error.hint(), "{}", format_error_chain(error)),
         }
-        done.is_ok()
+        result.is_ok()
     }
 }
 
@@ -371,7 +375,7 @@ fn lease_record(lease: Lease) -> Option<(String, LeaseRecord)> {
     Some((lease.metadata.name?, record))
 }
 
-/// The change of the lease that was seen, and of no later one.
+/// A patch for the observed version of a lease; it conflicts with any later version.
 fn renewal_patch(
     record: &LeaseRecord,
     identity: Option<String>,
@@ -390,13 +394,13 @@ fn renewal_patch(
     json!({"metadata": {"resourceVersion": record.version}, "spec": spec})
 }
 
-/// A renewal must come in time for another try.
+/// Short enough that a failed renewal can be repeated before the lease ends.
 const LEASE_RETRY_POLICY: ApiRetryPolicy =
     ApiRetryPolicy { attempt_timeout: Duration::from_secs(4), attempts: 1 };
-/// How long writes on their way are waited for before a shard is let go.
+/// How often a release polls for pending writes.
 const DRAIN_POLLS: u32 = 200;
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// After how long the lease of a replica that is gone is deleted.
+/// How long the lease of a replica that is gone is kept.
 const ABANDONED_LEASE_RETENTION: Duration = Duration::from_hours(1);
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! The operator: from HostedClusters to everything that brings their identities to their
-//! components, continuously, and one place that says how each identity is.
+//! The operator: reconciles HostedClusters into the objects that deliver managed identities to their
+//! components, and reports the status of each identity in `HostedClusterIdentities`.
 //!
-//! A look at a cluster has six stages. What is known is observed in stores that watches fill; pure
-//! code of `lanyard-desired` validates, desires and compares; what differs is applied; and what
-//! nodes and canaries told becomes the status of `HostedClusterIdentities`. Where all is as it
-//! should be nothing is asked and nothing is written.
+//! The reconciliation of a cluster has six stages. The operator observes the cluster in stores that
+//! watches fill; pure code of `lanyard-desired` validates the HostedCluster, derives the desired objects
+//! and compares them; the operator applies the differences and reports the status from what nodes and
+//! canaries published. For a cluster in sync it sends no request.
 //!
 //! ```no_run
 //! use lanyard_clock::SystemClock;
@@ -62,4 +62,3 @@ pub use operator::Operator;
 pub use plan::ClusterPlan;
 pub use settings::{OperatorRole, OperatorSettings};
 pub use status::STATUS_FIELD_MANAGER;
-//

@@ -1,4 +1,4 @@
-//! What the operator counts. Every label is bounded: an error is its category, never its text.
+//! The metrics of the operator. All label values are bounded: an error appears as its category.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::settings::OperatorRole;
 use crate::store::{KindState, WatchStores};
 use crate::watched_kinds::WatchedKind;
 
-/// The numbers of the operator. Clones count together.
+/// The metrics of the operator. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OperatorMetrics(Arc<OperatorMetricFamilies>);
 
@@ -42,13 +42,13 @@ struct OperatorMetricFamilies {
 }
 
 label_values! {
-    /// How something is written.
+    /// The verb of a write.
     pub(crate) enum WriteVerb {
-        /// It was not there.
+        /// The object did not exist.
         Create = "create",
-        /// It was otherwise.
+        /// The object differed.
         Apply = "apply",
-        /// It was too much.
+        /// The object is no longer desired.
         Delete = "delete",
     }
 }
@@ -84,48 +84,48 @@ impl Default for OperatorMetricFamilies {
 }
 
 impl OperatorMetrics {
-    /// Puts every number on a page.
+    /// Registers all metrics.
     pub(crate) fn register(&self, registry: &mut Registry) {
         let it = &self.0;
         registry.register(
             "lanyard_operator_reconciles",
-            "Looks at hosted clusters, by what they came to",
+            "Reconciliations of hosted clusters, by result",
             it.reconciles.clone(),
         );
         registry.register(
             "lanyard_operator_reconcile_duration_seconds",
-            "Seconds of a look at a hosted cluster",
+            "Duration of the reconciliation of a hosted cluster in seconds",
             it.reconcile_duration.clone(),
         );
         registry.register(
             "lanyard_operator_writes",
-            "Writes to the Kubernetes API, by what they came to",
+            "Writes to the Kubernetes API, by result",
             it.writes.clone(),
         );
         registry.register(
             "lanyard_operator_watch_failures",
-            "Watches that broke or could not begin",
+            "Lists and watches that failed",
             it.watch_failures.clone(),
         );
         registry.register(
             "lanyard_operator_lists",
-            "Lists of everything of a kind: at the start, and where a watch cannot go on",
+            "Full lists of a kind, at the start and when a watch cannot resume",
             it.lists.clone(),
         );
         registry.register(
             "lanyard_operator_events_dropped",
-            "Events that were too many to be told",
+            "Events dropped because of the budget of a cluster or an API error",
             it.events_dropped.clone(),
         );
     }
 
-    /// A look at a cluster ended with this: `good`, or the category of the error.
+    /// Counts a reconciliation with its result, `good` or the category of the error, and its duration.
     pub(crate) fn record_reconcile(&self, result: &'static str, took: Duration) {
         self.0.reconciles.get_or_create(&ReconcileResultLabels { result }).inc();
         self.0.reconcile_duration.observe(took.as_secs_f64());
     }
 
-    /// Something was written, or was to be.
+    /// Counts a write, successful or not.
     pub(crate) fn record_write(
         &self,
         kind: &'static str,
@@ -136,24 +136,24 @@ impl OperatorMetrics {
         self.0.writes.get_or_create(&ApiWriteLabels { kind, verb, result }).inc();
     }
 
-    /// A watch broke, or could not begin.
+    /// Counts a watch that failed or could not start.
     pub(crate) fn record_watch_failure(&self, kind: &'static str) {
         self.0.watch_failures.get_or_create(&WatchedKindLabels { kind }).inc();
     }
 
-    /// Everything of a kind is listed.
+    /// Counts the start of a list of a kind.
     pub(crate) fn record_list(&self, kind: &'static str) {
         self.0.lists.get_or_create(&WatchedKindLabels { kind }).inc();
     }
 
-    /// An event was not told.
+    /// Counts an event that was not emitted.
     pub(crate) fn record_dropped_event(&self) {
         self.0.events_dropped.inc();
     }
 }
 
-/// What the operator knows, told when the page is read. Clusters that another replica leads are
-/// told by that one.
+/// Collects the state of the operator at scrape time. Each replica exports only the identities of the
+/// clusters that it leads.
 pub(crate) struct OperatorStateCollector {
     pub(crate) stores: Arc<WatchStores>,
     pub(crate) lease_terms: LeaseTerms,
@@ -174,7 +174,7 @@ impl OperatorStateCollector {
             ),
             (
                 "lanyard_operator_hosted_clusters",
-                "Hosted clusters that are known",
+                "Hosted clusters in the cache",
                 count(self.stores.clusters().len()),
             ),
             (
@@ -184,7 +184,7 @@ impl OperatorStateCollector {
             ),
             (
                 "lanyard_operator_content_bytes",
-                "Bytes of objects that are kept to be compared",
+                "Bytes of object content cached for comparison",
                 count(self.stores.content_bytes()),
             ),
         ]
@@ -198,7 +198,7 @@ impl Collector for OperatorStateCollector {
             ConstGauge::new(value).encode(metric)?;
         }
         let (name, help) =
-            ("lanyard_operator_kind_usable", "Whether a kind is served to the operator");
+            ("lanyard_operator_kind_usable", "Whether the operator can list and watch a kind");
         let mut usable = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for kind in WatchedKind::of(self.role) {
             let is_usable = matches!(self.stores.kind_state(kind), KindState::Listed);
@@ -212,8 +212,8 @@ impl Collector for OperatorStateCollector {
             if self.lease_terms.fencing_token(&key).is_none() {
                 continue;
             }
-            let told = self.stores.identities(&key).and_then(|told| told.status);
-            let samples = told.map(|status| identity_samples(&status, &self.policy, now));
+            let status = self.stores.identities(&key).and_then(|report| report.status);
+            let samples = status.map(|status| identity_samples(&status, &self.policy, now));
             rows.extend(samples.into_iter().flatten().map(|sample| (key.clone(), sample)));
         }
         for metric in METRICS {
@@ -234,10 +234,10 @@ impl Collector for OperatorStateCollector {
 
 impl fmt::Debug for OperatorStateCollector {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Knowledge").finish_non_exhaustive()
+        formatter.debug_struct("OperatorStateCollector").finish_non_exhaustive()
     }
 }
 
-/// From a look at what is settled to a look that makes everything.
+/// From a reconciliation of a cluster in sync to one that creates all objects.
 const DURATION_BUCKETS: [f64; 12] =
     [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];

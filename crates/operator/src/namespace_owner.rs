@@ -1,8 +1,9 @@
-//! Whose the namespace of a control plane is.
+//! The owner of a control-plane namespace.
 //!
-//! The name follows from that of the HostedCluster, and whoever may make HostedClusters chooses it:
-//! `kube/system` comes to `kube-system`. So a namespace is written only where it was made for the
-//! cluster or handed over to it, and deleted at the end only where it was made here.
+//! The namespace name follows from the HostedCluster, so every user who may create HostedClusters chooses
+//! it: `kube/system` maps to `kube-system`. The operator therefore writes to a namespace only if it
+//! created the namespace for this cluster or if an administrator handed it over, and deletes the
+//! namespace only if it created it.
 
 use std::collections::BTreeMap;
 
@@ -21,35 +22,35 @@ use crate::observe::{ObservedCluster, namespace_key};
 use crate::settings::OperatorRole;
 use crate::watched_resource::{WatchedResource, name_selector};
 
-/// Annotation of a namespace that was made for a cluster, and goes with it.
+/// Annotation of a namespace that the operator created for a cluster and deletes with it.
 pub(crate) const CREATED_ANNOTATION: &str = "lanyard.dev/created";
 
-/// What stands where the namespace of a control plane belongs.
+/// The owner of a control-plane namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NamespaceOwner {
-    /// Nobody looked.
+    /// Not checked yet.
     Unchecked,
-    /// Nobody can tell.
+    /// The check failed.
     Unknown(ApiError),
-    /// Nothing.
+    /// The namespace does not exist.
     Absent,
-    /// The namespace of this cluster.
+    /// The namespace belongs to this cluster.
     Ours,
-    /// A namespace that somebody made for something else.
+    /// The namespace exists for another purpose.
     Foreign,
 }
 
-/// What a namespace says about whose it is.
+/// The labels and annotations that mark the owner of a namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OwnershipMarks {
-    /// The cluster that it is said to be of.
+    /// The cluster that the annotation names.
     cluster_annotation: Option<String>,
     is_of_control_plane: bool,
     is_created: bool,
 }
 
 impl OwnershipMarks {
-    /// The marks of a namespace.
+    /// Reads the marks of a namespace.
     pub(crate) fn of(metadata: &ObjectMeta) -> Self {
         let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
         let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).map(String::as_str);
@@ -63,12 +64,12 @@ impl OwnershipMarks {
         }
     }
 
-    /// Whether it was made by the operator.
+    /// Whether the operator created the namespace.
     pub(crate) const fn is_created(&self) -> bool {
         self.is_created
     }
 
-    /// What the namespace is for a cluster: `<namespace>/<name>`.
+    /// The owner relative to a cluster, written as `<namespace>/<name>`.
     pub(crate) fn owner_for(&self, cluster: &str) -> NamespaceOwner {
         let is_ours =
             self.is_of_control_plane && self.cluster_annotation.as_deref() == Some(cluster);
@@ -76,7 +77,7 @@ impl OwnershipMarks {
     }
 }
 
-/// Finds out whose a namespace is that no watch tells of: only what bears our label is watched.
+/// Reads a namespace that is not in the store: only labelled namespaces are watched.
 pub(crate) async fn read_namespace_owner(
     context: &ReconcileContext,
     observed: &mut ObservedCluster,
@@ -104,8 +105,8 @@ pub(crate) async fn read_namespace_owner(
     };
 }
 
-/// Makes the namespace of a control plane. It is created and not applied, so that one that somebody
-/// else makes in the same moment is not taken for ours.
+/// Creates the namespace of a control plane. It uses create instead of apply, so that a namespace that
+/// another client creates at the same time is not adopted.
 pub(crate) async fn create_namespace(
     observed: &ObservedCluster,
     applier: ObjectApplier<'_>,
@@ -162,14 +163,14 @@ mod tests {
             (&[], &[created], NamespaceOwner::Foreign),
             (&[reference], &[NAMED], NamespaceOwner::Ours),
             (&[ours], &[NAMED], NamespaceOwner::Ours),
-            // Made, and not applied yet.
+            // Created, but not applied yet.
             (&[], &[NAMED, created], NamespaceOwner::Ours),
         ];
         for (labels, annotations, expected) in cases {
-            let claim = marks(labels, annotations).owner_for("kube/system");
-            assert_eq!(claim, expected, "{labels:?} {annotations:?}");
+            let owner = marks(labels, annotations).owner_for("kube/system");
+            assert_eq!(owner, expected, "{labels:?} {annotations:?}");
         }
-        // What was handed over stays at the end.
+        // A namespace that was handed over is not deleted.
         assert!(!marks(&[reference, ours], &[NAMED]).is_created());
         assert!(marks(&[reference, ours], &[NAMED, created]).is_created());
     }

@@ -1,4 +1,4 @@
-//! The objects of a cluster: what is desired, what differs, and making it so.
+//! The objects of a cluster: computes the desired ones, compares and applies them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -21,24 +21,24 @@ use crate::observe::ObservedCluster;
 use crate::store::{DesiredDigests, ObjectsToCompare, desired_digests};
 use crate::unowned_objects::fetch_unowned;
 
-/// What differs, and what was compared.
+/// The result of a comparison.
 #[derive(Debug)]
 pub(crate) struct ObjectComparison {
     pub(crate) changes: Vec<ObjectChange>,
-    /// What is desired and was not known to be so.
+    /// The desired objects that are not known to be in sync.
     to_compare: Vec<DesiredObject>,
-    /// What was known to be as it is desired.
+    /// The objects that are known to be in sync.
     in_sync: BTreeSet<ObjectKey>,
-    /// Whether an API server encrypts by what is desired here.
+    /// Whether the desired API server encrypts with a key of the vault.
     has_encryption: bool,
-    /// The versions of what was compared and stays.
+    /// The versions of the compared objects that are not being deleted.
     compared_versions: Vec<(ObjectKey, String)>,
     desired_digests: DesiredDigests,
-    /// Why some of it could not be read.
+    /// Errors for objects that could not be read.
     pub(crate) errors: Vec<ApiError>,
 }
 
-/// Whether objects of others can be in the namespace of a control plane.
+/// Whether the control-plane namespace may contain objects of other owners.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum NamespaceAge {
     /// This reconcile creates it, and fails if it exists: nothing is in it.
@@ -47,49 +47,49 @@ pub(crate) enum NamespaceAge {
     Existing,
 }
 
-/// Compares what is there with what is desired.
+/// Compares the existing objects with the desired ones.
 pub(crate) async fn compare_objects(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    usable: &ValidCluster,
+    valid: &ValidCluster,
     applier: ObjectApplier<'_>,
     namespace: NamespaceAge,
 ) -> ObjectComparison {
-    let mut desired = desired_for_cluster(context, observed, usable);
-    let wished = desired_digests(&desired);
-    let mut known = context.stores.objects_to_compare(&observed.namespace, &wished);
+    let mut desired = desired_for_cluster(context, observed, valid);
+    let digests = desired_digests(&desired);
+    let mut known = context.stores.objects_to_compare(&observed.namespace, &digests);
     let found =
         fetch_objects(applier.api, applier.stores, std::mem::take(&mut known.without_content))
             .await;
     known.observed.extend(found.objects);
-    // What cannot be read now is left as it is, and everything else goes on.
+    // Unread objects stay unchanged; all others are applied.
     desired.retain(|object| !found.unread.contains(&object.key));
     let versions = live_versions(&known);
-    let open: Vec<_> =
+    let to_compare: Vec<_> =
         desired.into_iter().filter(|object| !known.in_sync.contains(&object.key)).collect();
     let label = cluster_label(observed.key.name());
     let pruning = pruning_scope(&observed.owner, &label);
-    let mut changes = diff_objects(&known.observed, &open, pruning);
-    let strangers = match namespace {
+    let mut changes = diff_objects(&known.observed, &to_compare, pruning);
+    let unowned = match namespace {
         NamespaceAge::New => FetchedObjects::default(),
         NamespaceAge::Existing => fetch_unowned(applier.api, &observed.namespace, &changes).await,
     };
-    if !strangers.objects.is_empty() {
-        known.observed.extend(strangers.objects);
-        changes = diff_objects(&known.observed, &open, pruning);
+    if !unowned.objects.is_empty() {
+        known.observed.extend(unowned.objects);
+        changes = diff_objects(&known.observed, &to_compare, pruning);
     }
-    changes.retain(|change| !strangers.unread.contains(change.key()));
-    let errors = found.errors.into_iter().chain(strangers.errors).collect();
-    // What is settled is desired: it was left out of the comparison alone.
+    changes.retain(|change| !unowned.unread.contains(change.key()));
+    let errors = found.errors.into_iter().chain(unowned.errors).collect();
+    // Objects in sync were excluded from the comparison, but they are desired: do not prune them.
     changes.retain(|change| !known.in_sync.contains(change.key()));
-    let (settled, encrypts) = (known.in_sync, usable.cluster.encryption.is_some());
+    let (in_sync, has_encryption) = (known.in_sync, valid.cluster.encryption.is_some());
     ObjectComparison {
         changes,
-        to_compare: open,
-        in_sync: settled,
-        has_encryption: encrypts,
+        to_compare,
+        in_sync,
+        has_encryption,
         compared_versions: versions,
-        desired_digests: wished,
+        desired_digests: digests,
         errors,
     }
 }
@@ -99,16 +99,16 @@ fn live_versions(known: &ObjectsToCompare) -> Vec<(ObjectKey, String)> {
     stays.map(|(key, it)| (key.clone(), it.resource_version.clone())).collect()
 }
 
-/// What is desired, without the kinds that cannot be used: what brings their objects is broken, and
-/// all else goes on.
+/// The desired objects without the kinds that cannot be used. Identities that need these kinds stay
+/// broken; all others are delivered.
 fn desired_for_cluster(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    usable: &ValidCluster,
+    valid: &ValidCluster,
 ) -> Vec<DesiredObject> {
     let settings = &context.settings;
     let inputs = DesiredObjectInputs {
-        wire: &usable.wire,
+        wire: &valid.wire,
         mode: settings.role.mode(),
         owner: observed.owner.clone(),
         vault_reader: settings.vault_reader,
@@ -116,12 +116,12 @@ fn desired_for_cluster(
         refresh: settings.volume_refresh,
         private_router: observed.private_router,
     };
-    let mut desired = desired_objects(&usable.cluster, &inputs);
+    let mut desired = desired_objects(&valid.cluster, &inputs);
     desired.retain(|it| !observed.skips_kind(it.key.kind));
     desired
 }
 
-/// What is not desired is deleted only where the control plane that owns it is known.
+/// Objects are pruned only if the control plane that owns them is known.
 const fn pruning_scope<'a>(owner: &'a ControlPlaneOwner, label: &'a str) -> PruneScope<'a> {
     match owner {
         ControlPlaneOwner::Known(uid) => {
@@ -132,7 +132,7 @@ const fn pruning_scope<'a>(owner: &'a ControlPlaneOwner, label: &'a str) -> Prun
 }
 
 impl ObjectComparison {
-    /// Whether an object is there as it is desired.
+    /// Whether an object exists and matches the desired one.
     pub(crate) fn is_in_sync(&self, key: &ObjectKey) -> bool {
         let mut changes = self.changes.iter().filter(|change| change.key() == key).peekable();
         let is_kept = changes.peek().is_some()
@@ -141,13 +141,13 @@ impl ObjectComparison {
         self.in_sync.contains(key) || is_kept
     }
 
-    /// Leaves objects as they are.
+    /// Excludes objects from the changes.
     pub(crate) fn skip_objects(&mut self, keys: &[ObjectKey]) {
         self.changes.retain(|change| !keys.contains(change.key()));
     }
 
-    /// Makes the changes that need not wait, and remembers what needs none. Tells when the first of
-    /// those that wait, because somebody else writes the same, may be made.
+    /// Applies the changes that are not in back-off, and marks objects in sync. Returns when the first of
+    /// the others is due.
     pub(crate) async fn apply_changes(
         mut self,
         context: &ReconcileContext,
@@ -155,67 +155,71 @@ impl ObjectComparison {
         applier: ObjectApplier<'_>,
     ) -> (AppliedChanges, Option<Duration>) {
         self.mark_in_sync(observed, applier);
-        let (open, held) = self.take_ready_changes(context, observed);
+        let (ready, backoff_until) = self.take_ready_changes(context, observed);
         let mut paths: HashMap<_, Vec<String>> = HashMap::new();
-        for change in &open {
+        for change in &ready {
             paths.entry(change.key().clone()).or_default().extend(changed_paths(change));
         }
-        let applied = applier.apply_changes(open).await;
+        let applied = applier.apply_changes(ready).await;
         for key in &applied.written {
-            let told = || {
-                let rival = context.stores.other_writer(&observed.namespace, key);
-                let paths = conflict_paths(paths.remove(key).unwrap_or_default(), rival.as_deref());
+            let describe_object = || {
+                let other_writer = context.stores.other_writer(&observed.namespace, key);
+                let paths =
+                    conflict_paths(paths.remove(key).unwrap_or_default(), other_writer.as_deref());
                 ChangedObject { object: key.to_string(), paths }
             };
             context.record_write(
                 &observed.key,
                 WriteTarget::Object(key),
                 self.desired_digest(key),
-                told,
+                describe_object,
             );
         }
         if !applied.written.is_empty() {
             self.recompare_after_writes(observed, applier);
         }
-        (applied, held)
+        (applied, backoff_until)
     }
 
-    /// The changes that need not wait, and when the first of the others may be made.
+    /// Takes the changes that are not in back-off; also returns when the first of the others is due.
     fn take_ready_changes(
         &mut self,
         context: &ReconcileContext,
         observed: &ObservedCluster,
     ) -> (Vec<ObjectChange>, Option<Duration>) {
-        let (mut open, mut held) = (Vec::new(), None);
+        let (mut ready, mut backoff_until) = (Vec::new(), None);
         let secret =
             |change: &ObjectChange| prerequisite_secret(change).filter(|_| self.has_encryption);
         let is_ready = |secret: &ObjectKey| self.is_in_sync(secret);
         let waiting: Vec<_> =
             self.changes.iter().filter_map(secret).filter(|it| !is_ready(it)).collect();
         for change in std::mem::take(&mut self.changes) {
-            let (subject, wish) =
+            let (subject, desired_digest) =
                 (WriteTarget::Object(change.key()), self.desired_digest(change.key()));
-            match context.backoff_until(&observed.key, subject, wish) {
-                Some(due) if change.is_write() => held = held.into_iter().chain([due]).min(),
-                _ => open.push(change),
+            match context.backoff_until(&observed.key, subject, desired_digest) {
+                Some(due) if change.is_write() => {
+                    backoff_until = backoff_until.into_iter().chain([due]).min()
+                }
+                _ => ready.push(change),
             }
         }
-        // What of it is not about to be made keeps what rolls for it from rolling.
-        let is_made = |it: &ObjectKey| open.iter().any(|made| made.is_write() && made.key() == it);
-        let left: Vec<_> = waiting.into_iter().filter(|secret| !is_made(secret)).collect();
-        open.retain(|change| {
-            prerequisite_secret(change).is_none_or(|secret| !left.contains(&secret))
+        // Without its configuration Secret the API server must not roll out.
+        let is_made =
+            |it: &ObjectKey| ready.iter().any(|write| write.is_write() && write.key() == it);
+        let missing: Vec<_> = waiting.into_iter().filter(|secret| !is_made(secret)).collect();
+        ready.retain(|change| {
+            prerequisite_secret(change).is_none_or(|secret| !missing.contains(&secret))
         });
-        (open, held)
+        (ready, backoff_until)
     }
 
-    /// A digest of what is desired of an object; zero where nothing is.
+    /// The digest of the desired object; zero if the object is not desired.
     fn desired_digest(&self, key: &ObjectKey) -> u64 {
         self.desired_digests.get(key).copied().unwrap_or_default()
     }
 
-    /// Compares what the answers to the writes told. At the next look the content would still be
-    /// there, and the next look comes after those of all clusters that wait.
+    /// Compares the write responses. This drops their content now; the next reconciliation may wait behind
+    /// all queued clusters.
     fn recompare_after_writes(mut self, observed: &ObservedCluster, applier: ObjectApplier<'_>) {
         let known = applier.stores.objects_to_compare(&observed.namespace, &self.desired_digests);
         self.to_compare.retain(|object| !known.in_sync.contains(&object.key));
@@ -224,7 +228,7 @@ impl ObjectComparison {
         self.mark_in_sync(observed, applier);
     }
 
-    /// Remembers what is as it should be.
+    /// Marks the objects that match the desired ones as in sync.
     fn mark_in_sync(&self, observed: &ObservedCluster, applier: ObjectApplier<'_>) {
         let good: Vec<_> = self
             .compared_versions
@@ -235,17 +239,20 @@ impl ObjectComparison {
         applier.stores.mark_in_sync(&observed.namespace, &good, &self.desired_digests);
     }
 
-    /// What differs and stays so, because nothing is written now.
+    /// The differences that remain because nothing is written now.
     pub(crate) fn unapplied_changes(&self) -> Vec<ChangedObject> {
         let differs = self.changes.iter().filter_map(|change| match change {
-            ObjectChange::Unowned { object, differing_fields: why } => {
-                let paths = why.iter().map(FieldPath::to_string).collect();
+            ObjectChange::Unowned { object, differing_fields: differing } => {
+                let paths = differing.iter().map(FieldPath::to_string).collect();
                 Some(ChangedObject { object: object.key.to_string(), paths })
             }
             ObjectChange::Apply {
-                object, differing_fields: why, unowned_fields: foreign, ..
+                object,
+                differing_fields: differing,
+                unowned_fields: unowned,
+                ..
             } => {
-                let paths = why.iter().chain(foreign).map(FieldPath::to_string).collect();
+                let paths = differing.iter().chain(unowned).map(FieldPath::to_string).collect();
                 Some(ChangedObject { object: object.key.to_string(), paths })
             }
             _ => None,
@@ -258,18 +265,21 @@ fn changed_paths(change: &ObjectChange) -> Vec<String> {
     ChangedObject::from_change(change).map(|it| it.paths).unwrap_or_default()
 }
 
-/// What is told of an object that is set back again and again.
-fn conflict_paths(paths: Vec<String>, rival: Option<&str>) -> Vec<String> {
-    let rival = rival.unwrap_or("somebody else");
+/// The paths to report for an object that another manager keeps changing.
+fn conflict_paths(paths: Vec<String>, other_manager: Option<&str>) -> Vec<String> {
+    let other_manager = other_manager.unwrap_or("another client");
     if paths.is_empty() {
-        return vec![format!("taken away again and again by {rival}")];
+        return vec![format!("repeatedly deleted by {other_manager}")];
     }
-    paths.into_iter().map(|path| format!("{path} (written again and again by {rival})")).collect()
+    paths
+        .into_iter()
+        .map(|path| format!("{path} (repeatedly changed by {other_manager})"))
+        .collect()
 }
 
-/// What others hold otherwise than it is desired.
+/// The objects with fields that other field managers own.
 pub(crate) fn objects_with_conflicts(failures: &[(ObjectKey, ApiError)]) -> Vec<ChangedObject> {
-    let held = failures.iter().filter_map(|(key, error)| match error {
+    let conflicts_by_object = failures.iter().filter_map(|(key, error)| match error {
         ApiError::Conflict { conflicts, .. } => {
             let field = |it: &lanyard_kubernetes::FieldConflict| {
                 format!("{} (held by {})", it.field.trim_start_matches('.'), it.manager)
@@ -279,5 +289,5 @@ pub(crate) fn objects_with_conflicts(failures: &[(ObjectKey, ApiError)]) -> Vec<
         }
         _ => None,
     });
-    held.collect()
+    conflicts_by_object.collect()
 }

@@ -1,4 +1,4 @@
-//! The first stage: what is known of a cluster now. Nothing is asked that a watch told.
+//! The first stage of a reconciliation: collects the state of a cluster from the stores, without requests.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,34 +15,34 @@ use crate::namespace_owner::NamespaceOwner;
 use crate::store::{CachedCluster, IdentitiesReport, KindState, control_plane_namespace};
 use crate::watched_kinds::WatchedKind;
 
-/// What is known of a cluster.
+/// The observed state of a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ObservedCluster {
     pub(crate) key: ClusterKey,
     pub(crate) cluster: CachedCluster,
     /// The namespace of its control plane.
     pub(crate) namespace: String,
-    /// Whose that namespace is.
+    /// The owner of that namespace.
     pub(crate) namespace_owner: NamespaceOwner,
-    /// Whose control plane the namespace is for.
+    /// The oldest cluster whose control plane has this namespace.
     pub(crate) oldest_cluster: Option<ClusterKey>,
-    /// The HostedControlPlane, if it was made here.
+    /// The HostedControlPlane, if the operator created it.
     pub(crate) owner: ControlPlaneOwner,
     pub(crate) pods: Vec<ObservedPod>,
     pub(crate) volumes: Vec<ObservedVolume>,
-    /// The address of the router to private vaults.
+    /// The address of the private router, through which components reach private vaults.
     pub(crate) private_router: Option<IpAddr>,
-    /// The names of all classes, where they can be listed.
+    /// The names of all SecretProviderClasses, if they can be listed.
     pub(crate) classes: Option<BTreeSet<String>>,
-    /// Kinds that cannot be used.
+    /// The watched kinds that cannot be used.
     pub(crate) unavailable_kinds: Vec<UnavailableWatchedKind>,
-    /// How the identities are, as it was told last; of this HostedCluster, and not of a former one of
-    /// its name.
+    /// The last reported status of the identities; only of this HostedCluster, not of a deleted one with the
+    /// same name.
     pub(crate) last_report: Option<IdentitiesReport>,
     pub(crate) now: Timestamp,
 }
 
-/// What is known of a cluster; nothing where it is gone.
+/// Observes a cluster; `None` if it is deleted.
 pub(crate) fn observe(context: &ReconcileContext, key: &ClusterKey) -> Option<ObservedCluster> {
     let stores = &context.stores;
     let cluster = stores.cluster(key)?;
@@ -69,24 +69,24 @@ pub(crate) fn observe(context: &ReconcileContext, key: &ClusterKey) -> Option<Ob
         private_router: stores.private_router(&namespace),
         classes,
         unavailable_kinds: list_unavailable_kinds(context),
-        last_report: stores.identities(key).filter(|told| told.owner.as_deref() == Some(&*uid)),
+        last_report: stores.identities(key).filter(|report| report.owner.as_deref() == Some(&*uid)),
         now: context.api.clock().now(),
         namespace,
     })
 }
 
-/// A kind that cannot be used.
+/// A watched kind that cannot be used.
 #[derive(Debug, Clone)]
 pub(crate) struct UnavailableWatchedKind {
     pub(crate) kind: WatchedKind,
     pub(crate) error: ApiError,
-    /// Whether nothing is done about its objects. Otherwise it was listed once, and what is known of
-    /// it grows old.
+    /// Whether the reconciliation skips its objects. Otherwise the kind was listed once, and the cached
+    /// objects may be outdated.
     pub(crate) is_skipped: bool,
 }
 
 impl ObservedCluster {
-    /// Whether nothing is done about the objects of a kind.
+    /// Whether the reconciliation skips the objects of a kind.
     pub(crate) fn skips_kind(&self, kind: OwnedKind) -> bool {
         let kind = WatchedKind::Owned(kind);
         self.unavailable_kinds.iter().any(|it| it.kind == kind && it.is_skipped)
@@ -105,12 +105,12 @@ fn list_unavailable_kinds(context: &ReconcileContext) -> Vec<UnavailableWatchedK
     lacking.collect()
 }
 
-/// The namespace of a control plane.
+/// The key of a namespace object.
 pub(crate) fn namespace_key(name: &str) -> ObjectKey {
     ObjectKey { kind: OwnedKind::Namespace, namespace: None, name: name.to_owned() }
 }
 
-/// The HostedControlPlane of a cluster.
+/// The key of the HostedControlPlane of a cluster.
 pub(crate) fn control_plane_key(key: &ClusterKey, namespace: &str) -> ObjectKey {
     ObjectKey {
         kind: OwnedKind::HostedControlPlane,
@@ -121,7 +121,7 @@ pub(crate) fn control_plane_key(key: &ClusterKey, namespace: &str) -> ObjectKey 
 
 #[cfg(test)]
 impl ObservedCluster {
-    /// The example, changed, as it is before anything was made for it.
+    /// The example cluster with a change, before anything was created for it.
     pub(crate) fn from_example(change: impl FnOnce(&mut serde_json::Value)) -> Self {
         const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");
         let wire = lanyard_api::HostedCluster::parse_yaml(EXAMPLE).unwrap();

@@ -1,4 +1,4 @@
-//! The operator, put together: watches fill the stores, changes wake clusters, workers look at them.
+//! The operator's tasks: watches fill the stores and enqueue clusters, workers reconcile them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -30,18 +30,18 @@ use crate::status::HOSTED_CLUSTER_CONDITIONS;
 use crate::store::{ComparisonScope, KindState, ListProgress, WatchStores};
 use crate::watched_kinds::WatchedKind;
 
-/// The operator of one process.
+/// The operator of one process: watches, workers and leader election.
 pub struct Operator {
     pub(crate) context: Arc<ReconcileContext>,
     queue: ReconcileQueue,
     lease_terms: LeaseTerms,
-    /// Counts the kinds that became usable or not.
+    /// Counts the changes of kinds between usable and unusable.
     kind_changes: watch::Sender<u64>,
     gate: ReadinessGate,
 }
 
 impl Operator {
-    /// An operator at this API. Nothing is asked yet.
+    /// Creates an operator. Sends no request.
     pub fn new(api: KubernetesApi, settings: OperatorSettings, readiness: &Readiness) -> Self {
         let clock = SharedClock::clone(api.clock());
         let lease_terms = match &settings.leases {
@@ -62,12 +62,12 @@ impl Operator {
             conflict_backoff: Mutex::new(ConflictBackoff::default()),
             drift_histories: Mutex::new(HashMap::new()),
         });
-        let gate = readiness.add_gate("watches", "not everything is listed yet");
+        let gate = readiness.add_gate("watches", "the watched kinds are not listed yet");
         let kind_changes = watch::Sender::new(0);
         Self { context, queue: ReconcileQueue::new(clock), lease_terms, kind_changes, gate }
     }
 
-    /// Puts every number on a page.
+    /// Registers all metrics of the operator.
     pub fn register(&self, registry: &mut Registry) {
         self.context.metrics.register(registry);
         registry.register_collector(Box::new(OperatorStateCollector {
@@ -80,11 +80,11 @@ impl Operator {
         }));
     }
 
-    /// Works until the end. Then no look begins any more, those that have begun may go on for a
-    /// while, and what this process leads is given back.
+    /// Runs until `end` resolves. Then no further reconciliation starts, running ones get some time to
+    /// finish, and the process releases its leases.
     ///
-    /// It ends by itself only where a part of it did, by a defect: without its watches, its workers or
-    /// its election it would go on and do nothing.
+    /// It returns earlier only if one of its tasks ended unexpectedly: without its watches, its workers or
+    /// its election the process would be idle.
     pub async fn run(self, end: impl Future<Output = ()>) {
         let operator = Arc::new(self);
         let mut end = std::pin::pin!(end);
@@ -115,27 +115,27 @@ impl Operator {
     }
 
     fn start_election(&self) -> OperatorTasks {
-        let mut crew = OperatorTasks::default();
+        let mut operator_tasks = OperatorTasks::default();
         if let Some(leases) = self.context.settings.leases.clone() {
             let api = self.context.api.clone();
             let candidate = LeaseCandidate::new(api, leases, self.lease_terms.clone());
-            let end = crew.stop_requested();
-            crew.tasks.spawn(candidate.run(end));
+            let end = operator_tasks.stop_requested();
+            operator_tasks.tasks.spawn(candidate.run(end));
         }
-        crew
+        operator_tasks
     }
 
     fn start_workers(self: &Arc<Self>) -> OperatorTasks {
-        let mut crew = OperatorTasks::default();
+        let mut operator_tasks = OperatorTasks::default();
         for _ in 0..self.context.settings.workers.max(1) {
             let operator = Arc::clone(self);
-            let end = crew.stop_requested();
-            crew.tasks.spawn(async move { operator.run_worker(end).await });
+            let end = operator_tasks.stop_requested();
+            operator_tasks.tasks.spawn(async move { operator.run_worker(end).await });
         }
-        crew
+        operator_tasks
     }
 
-    /// Begins to watch everything.
+    /// Spawns one watch per kind.
     pub(crate) fn spawn_watches(self: &Arc<Self>, parts: &mut JoinSet<()>) {
         for kind in WatchedKind::of(self.context.settings.role) {
             let operator = Arc::clone(self);
@@ -146,22 +146,22 @@ impl Operator {
     async fn watch_kind(&self, kind: WatchedKind) {
         let ReconcileContext { api, stores, settings, metrics, .. } = &*self.context;
         let subject = kind.watched_resource(settings.role);
-        let mut telling = ListProgress::default();
+        let mut list_progress = ListProgress::default();
         let mut usable = KindUsability::Unknown;
-        let take = |seen| {
-            match &seen {
+        let take = |update| {
+            match &update {
                 WatchUpdate::ListStarted => metrics.record_list(kind.name()),
                 WatchUpdate::Failed(..) => metrics.record_watch_failure(kind.name()),
                 WatchUpdate::Applied(_) | WatchUpdate::Deleted(_) | WatchUpdate::ListCompleted => {}
             }
             let now = api.clock().monotonic();
-            for (key, wake) in stores.apply_watch_update(kind, seen, &mut telling, now) {
+            for (key, trigger) in stores.apply_watch_update(kind, update, &mut list_progress, now) {
                 if kind == WatchedKind::HostedClusters {
                     for other in self.context.track_shared_credentials(&key) {
                         self.queue.enqueue(&other, ReconcileTrigger::RelatedChanged);
                     }
                 }
-                self.queue.enqueue(&key, wake);
+                self.queue.enqueue(&key, trigger);
             }
             let now = KindUsability::of(&stores.kind_state(kind));
             if std::mem::replace(&mut usable, now) != now {
@@ -171,16 +171,16 @@ impl Operator {
         subject.to_watch().follow(api, take).await;
     }
 
-    /// Ready when every kind was listed, or is known not to be usable.
+    /// Waits until every kind is listed or known to be unusable.
     pub(crate) async fn wait_until_listed(&self) {
         let mut kinds = self.kind_changes.subscribe();
         while !self.update_readiness() {
-            // It fails only without a sender, and we hold one.
+            // It fails only without a sender, and `self` holds one.
             drop(kinds.changed().await);
         }
     }
 
-    /// Whether every kind was listed, or is known not to be usable; the gate tells the same.
+    /// Whether every kind is listed or known to be unusable. Updates the readiness gate to match.
     fn update_readiness(&self) -> bool {
         let (mut waiting, mut missing) = (Vec::new(), Vec::new());
         for kind in WatchedKind::of(self.context.settings.role) {
@@ -202,8 +202,8 @@ impl Operator {
         waiting.is_empty() && missing.is_empty()
     }
 
-    /// Tells whether everything is usable, or looks at everything anew that this process leads from
-    /// now on, whenever that changes.
+    /// Updates readiness whenever the state of a kind changes, or enqueues all clusters whenever the leases
+    /// of this process change.
     async fn follow_changes(&self, follow: ChangeSource) {
         let mut changes = match follow {
             ChangeSource::Kinds => self.kind_changes.subscribe(),
@@ -224,7 +224,7 @@ impl Operator {
         }
     }
 
-    /// Forgets what was remembered of clusters that were not led here `before`, or are not now.
+    /// Drops the in-memory state of clusters that this process did not lead `before` or does not lead now.
     pub(crate) fn forget_lost_shards(&self, before: &mut BTreeSet<u32>) {
         let now = self.lease_terms.led_shards();
         let kept: BTreeSet<_> = before.intersection(&now).copied().collect();
@@ -236,56 +236,57 @@ impl Operator {
     async fn run_worker(&self, end: impl Future<Output = ()>) {
         let mut end = std::pin::pin!(end);
         loop {
-            // A look at what is settled waits for nothing, and a thousand of them would keep the
-            // watches and the lease from the thread.
+            // Reconciling a cluster in sync never awaits, and a thousand of them would starve the watches
+            // and the lease renewal.
             tokio::task::yield_now().await;
-            let (key, turn) = tokio::select! {
+            let (key, reconcile_id) = tokio::select! {
                 biased;
                 () = &mut end => return,
                 taken = self.queue.take_next() => taken,
             };
-            self.reconcile_cluster(&key, turn).await;
+            self.reconcile_cluster(&key, reconcile_id).await;
         }
     }
 
-    /// Leaves a cluster to whoever leads it.
+    /// Removes a cluster from the queue, because another replica leads it.
     fn dequeue_if_not_leader(&self, key: &ClusterKey) {
         self.queue.remove(key);
-        // Its shard may have been won in between, and the wake of that was removed, too.
+        // This process may have acquired the shard meanwhile; removal also dropped that trigger.
         if self.lease_terms.fencing_token(key).is_some() {
             self.queue.enqueue(key, ReconcileTrigger::SpecChanged);
         }
     }
 
-    async fn reconcile_cluster(&self, key: &ClusterKey, turn: ReconcileId) {
-        // What another replica leads is woken when that changes.
-        let Some(fence) = self.lease_terms.fencing_token(key) else {
+    async fn reconcile_cluster(&self, key: &ClusterKey, reconcile_id: ReconcileId) {
+        // A change of the leases enqueues the cluster again.
+        let Some(fencing_token) = self.lease_terms.fencing_token(key) else {
             return self.dequeue_if_not_leader(key);
         };
         let clock = self.context.api.clock();
         let began = clock.monotonic();
-        // One cluster that leads into a defect takes no worker from all others. Nothing of a look is
-        // kept but what the stores hold, and they are whole between two calls.
-        let look = AssertUnwindSafe(reconcile(&self.context, key, &fence)).catch_unwind();
-        let outcome = look.await.unwrap_or(Err(ReconcileError::Panicked));
+        // A panic for one cluster must not end the worker. A reconciliation keeps no state except in the
+        // stores, which are consistent between two calls.
+        let reconciliation =
+            AssertUnwindSafe(reconcile(&self.context, key, &fencing_token)).catch_unwind();
+        let outcome = reconciliation.await.unwrap_or(Err(ReconcileError::Panicked));
         let took = clock.monotonic().saturating_sub(began);
-        let (result, again) = match &outcome {
-            Ok(again) => ("good", *again),
+        let (result, requeue) = match &outcome {
+            Ok(requeue) => ("good", *requeue),
             Err(error) => (error.category(), error.requeue()),
         };
         self.context.metrics.record_reconcile(result, took);
         if matches!(outcome, Err(ReconcileError::NotLeader)) {
             return self.dequeue_if_not_leader(key);
         }
-        let failures = self.queue.finish(key, turn, again);
-        // What failed keeps nothing waiting that may be written sooner.
+        let failures = self.queue.finish(key, reconcile_id, requeue);
+        // A failure must not delay a write whose back-off ends sooner than the retry.
         if let Some(due) = self.context.next_write_due(key).filter(|_| outcome.is_err()) {
             self.queue.requeue_by(key, due);
         }
         if let Err(error) = &outcome {
-            // What may pass by itself is nobody's business at once.
+            // Warn about a transient error only once it repeats.
             if failures >= FAILURES_BEFORE_WARNING
-                || !matches!(again, Requeue::RetrySoon | Requeue::RetryAfter(_))
+                || !matches!(requeue, Requeue::RetrySoon | Requeue::RetryAfter(_))
             {
                 tracing::warn!(cluster = %key, failures, hint = error.hint(), "{error}");
             } else {
@@ -294,7 +295,7 @@ impl Operator {
         }
         if self.context.stores.cluster(key).is_none() {
             self.queue.remove(key);
-            // It may have come back in between.
+            // The HostedCluster may have been created again meanwhile.
             if self.context.stores.cluster(key).is_some() {
                 self.queue.enqueue(key, ReconcileTrigger::SpecChanged);
             }
@@ -302,7 +303,7 @@ impl Operator {
     }
 }
 
-/// Whether a kind can be used, without why.
+/// The usability of a kind, without the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KindUsability {
     Unknown,
@@ -320,14 +321,14 @@ impl KindUsability {
     }
 }
 
-/// What is followed beside the kinds.
+/// The source of changes that a task follows, besides the watches.
 #[derive(Debug, Clone, Copy)]
 enum ChangeSource {
     Kinds,
     LeaseTerms,
 }
 
-/// Tasks that end when they are asked to.
+/// Tasks that end on request.
 struct OperatorTasks {
     tasks: JoinSet<()>,
     stop: watch::Sender<bool>,
@@ -345,21 +346,21 @@ impl OperatorTasks {
         async move { drop(stop.wait_for(|stop| *stop).await) }
     }
 
-    /// Ready when one of the tasks has ended though nobody asked it to; never where there is none.
+    /// Waits until a task ends without a stop request; forever if there are no tasks.
     async fn wait_for_unexpected_exit(&mut self) {
         match self.tasks.join_next().await {
-            Some(Ok(())) => tracing::error!("a part of the operator ended by itself"),
-            Some(Err(error)) => tracing::error!("a part of the operator was lost: {error}"),
+            Some(Ok(())) => tracing::error!("an operator task ended unexpectedly"),
+            Some(Err(error)) => tracing::error!("an operator task failed: {error}"),
             None => std::future::pending().await,
         }
     }
 
-    /// Asks for the end and waits for it, for a while.
-    async fn stop_and_wait(mut self, patience: Duration, clock: &SharedClock) {
+    /// Requests the stop and waits for the tasks, for at most `timeout`.
+    async fn stop_and_wait(mut self, timeout: Duration, clock: &SharedClock) {
         self.stop.send_replace(true);
         tokio::select! {
             () = async { while self.tasks.join_next().await.is_some() {} } => {}
-            () = clock.sleep(patience) => {}
+            () = clock.sleep(timeout) => {}
         }
     }
 }
@@ -369,16 +370,17 @@ impl fmt::Debug for Operator {
         formatter
             .debug_struct("Operator")
             .field("queue", &self.queue)
-            .field("tenures", &self.lease_terms)
+            .field("lease_terms", &self.lease_terms)
             .finish_non_exhaustive()
     }
 }
 
-/// How long looks that have begun may go on. With the leases it is less than the grace of a pod.
+/// The time for running reconciliations to finish. With the release of the leases it fits into the
+/// termination grace period of a pod.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(12);
-/// How long leases may take to be given back.
+/// The time for the release of the leases.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
-/// After how many tries something that may pass by itself is told.
+/// The number of consecutive failures after which a transient error is logged as a warning.
 const FAILURES_BEFORE_WARNING: u32 = 3;
 
 #[cfg(test)]

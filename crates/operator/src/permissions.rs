@@ -1,10 +1,10 @@
-//! What the operator may do at the Kubernetes API: no more than it does.
+//! The permissions of the operator in the Kubernetes API, without any unused one.
 //!
-//! One table. The chart's roles are checked against it, and tests run with nothing else.
+//! Tests check the chart's roles against this table, and run with these permissions only.
 
 use crate::settings::OperatorRole;
 
-/// A right of a ClusterRole, or of the Role in the operator's namespace.
+/// A rule of a ClusterRole, or of the Role in the operator's namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ApiPermission {
     /// The API group; empty for the core.
@@ -13,35 +13,36 @@ pub struct ApiPermission {
     pub resource: &'static str,
     /// The verbs.
     pub verbs: &'static [&'static str],
-    /// Only objects of these names; all where there is none.
+    /// The `resourceNames`; all objects if empty.
     pub names: &'static [&'static str],
-    /// Who needs it.
+    /// The configurations that need it.
     pub required_by: RequiredBy,
 }
 
-/// Who needs a right.
+/// The configurations of the operator that need a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredBy {
-    /// Every role.
+    /// Every configuration.
     Always,
     /// [`OperatorRole::All`].
     RoleAll,
     /// [`OperatorRole::IdentityOnly`].
     RoleIdentityOnly,
-    /// Whoever shares the clusters with other replicas; in the operator's namespace alone.
+    /// Leader election with several replicas; only in the operator's namespace.
     LeaderElection,
-    /// [`OperatorRole::All`], where the API server asks whoever names an owner that cannot be deleted first
-    /// for a right to that owner: the admission plugin `OwnerReferencesPermissionEnforcement`.
+    /// [`OperatorRole::All`] on API servers with the admission plugin
+    /// `OwnerReferencesPermissionEnforcement`: a client that sets `blockOwnerDeletion` needs a permission
+    /// for the owner.
     OwnerEnforcement,
 }
 
 const HYPERSHIFT: &str = "hypershift.openshift.io";
 const SECRETS_STORE: &str = "secrets-store.csi.x-k8s.io";
-/// What is watched: it is listed first.
+/// For a watched resource, which is listed first.
 const WATCH: &[&str] = &["list", "watch"];
 const LIST: &[&str] = &["list"];
-/// What is watched, applied, read again (by a list) and pruned. The API server asks for `create` too,
-/// where what is applied is not there.
+/// For a resource that is watched, applied, read by lists and pruned. The API server requires `create`
+/// for an apply that creates the object.
 const MANAGE: &[&str] = &["create", "delete", "list", "patch", "watch"];
 
 const fn permission(
@@ -53,7 +54,7 @@ const fn permission(
     ApiPermission { group, resource, verbs, names: &[], required_by: needed }
 }
 
-/// Every right.
+/// All permissions.
 pub const PERMISSIONS: &[ApiPermission] = &[
     permission(HYPERSHIFT, "hostedclusters", WATCH, RequiredBy::Always),
     permission(HYPERSHIFT, "hostedclusters", &["patch"], RequiredBy::RoleAll),
@@ -82,7 +83,7 @@ pub const PERMISSIONS: &[ApiPermission] = &[
     permission("", "configmaps", MANAGE, RequiredBy::RoleAll),
     permission("", "secrets", MANAGE, RequiredBy::RoleAll),
     permission("apps", "deployments", MANAGE, RequiredBy::RoleAll),
-    // The way to private vaults, which HyperShift makes: it is asked for by its name.
+    // The private router, which HyperShift creates; the operator watches it by name.
     ApiPermission {
         group: "",
         resource: "services",
@@ -91,7 +92,7 @@ pub const PERMISSIONS: &[ApiPermission] = &[
         required_by: RequiredBy::RoleAll,
     },
     permission("rbac.authorization.k8s.io", "rolebindings", MANAGE, RequiredBy::RoleAll),
-    // Canaries get this role and no other one.
+    // Canaries are bound only to this ClusterRole.
     ApiPermission {
         group: "rbac.authorization.k8s.io",
         resource: "clusterroles",
@@ -105,7 +106,7 @@ pub const PERMISSIONS: &[ApiPermission] = &[
         MANAGE,
         RequiredBy::RoleAll,
     ),
-    // What other operators end is asked for at the end of a cluster.
+    // Objects that other operators delete; listed during the deletion of a cluster.
     permission(HYPERSHIFT, "nodepools", LIST, RequiredBy::RoleAll),
     permission("cluster.x-k8s.io", "clusters", LIST, RequiredBy::RoleAll),
     permission("infrastructure.cluster.x-k8s.io", "azuremachines", LIST, RequiredBy::RoleAll),
@@ -117,7 +118,7 @@ pub const PERMISSIONS: &[ApiPermission] = &[
     ),
 ];
 
-/// The rights of a role in all namespaces.
+/// The permissions of a role in all namespaces.
 pub fn cluster_permissions(role: OperatorRole) -> impl Iterator<Item = &'static ApiPermission> {
     PERMISSIONS.iter().filter(move |right| match right.required_by {
         RequiredBy::Always => true,
@@ -127,12 +128,13 @@ pub fn cluster_permissions(role: OperatorRole) -> impl Iterator<Item = &'static 
     })
 }
 
-/// The rights in all namespaces that [`OperatorRole::All`] needs beside those where owners are enforced.
+/// The additional permissions of [`OperatorRole::All`] in all namespaces on API servers that enforce owner
+/// permissions.
 pub fn owner_permissions() -> impl Iterator<Item = &'static ApiPermission> {
     PERMISSIONS.iter().filter(|right| right.required_by == RequiredBy::OwnerEnforcement)
 }
 
-/// The rights in the operator's own namespace, where there are several replicas.
+/// The permissions in the operator's own namespace, needed with several replicas.
 pub fn namespace_permissions() -> impl Iterator<Item = &'static ApiPermission> {
     PERMISSIONS.iter().filter(|right| right.required_by == RequiredBy::LeaderElection)
 }
@@ -171,9 +173,9 @@ mod tests {
         for verb in ["create", "patch", "delete"] {
             let allowed = allowed_resources(OperatorRole::All, verb);
             for kind in OwnedKind::ALL {
-                let facts = kind.info();
-                let group = facts.api_version.split_once('/').map_or("", |(group, _)| group);
-                assert!(allowed.contains(&(group.to_owned(), facts.plural.to_owned())), "{kind:?}");
+                let info = kind.info();
+                let group = info.api_version.split_once('/').map_or("", |(group, _)| group);
+                assert!(allowed.contains(&(group.to_owned(), info.plural.to_owned())), "{kind:?}");
             }
         }
     }

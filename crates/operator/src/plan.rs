@@ -1,4 +1,4 @@
-//! What would be done, without doing it.
+//! Plans: shows the pending changes of each cluster without a write.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use crate::observe::observe;
 use crate::operator::Operator;
 use crate::settings::OperatorRole;
 
-/// What would be done about one cluster.
+/// The pending changes of one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterPlan {
     /// The cluster.
     pub key: ClusterKey,
-    /// What would be done, or why nothing, in lines.
+    /// The changes, or why there are none, as lines of text.
     pub text: String,
-    /// Whether the cluster can be used, or is left alone because it is of another kind.
+    /// Whether the plan is complete: false for an invalid HostedCluster or a failed comparison.
     pub is_applicable: bool,
 }
 
 impl Operator {
-    /// What would be done about every cluster, by its name. Nothing is written.
+    /// Plans every cluster, sorted by name. Writes nothing.
     pub async fn plan(self) -> Vec<ClusterPlan> {
         let operator = Arc::new(self);
         let mut parts = JoinSet::new();
@@ -51,72 +51,80 @@ impl Operator {
         let context = &self.context;
         let mut observed = observe(context, key)?;
         namespace_owner::read_namespace_owner(context, &mut observed).await;
-        // What is owned is shown, too, where the owner would be made first.
+        // Plan the owned objects even if their owner does not exist yet.
         if observed.owner == ControlPlaneOwner::Absent {
             observed.owner = ControlPlaneOwner::WithoutUid;
         }
-        let says = |text: String, is_good| {
-            Some(ClusterPlan { key: key.clone(), text, is_applicable: is_good })
+        let plan_with = |text: String, is_applicable| {
+            Some(ClusterPlan { key: key.clone(), text, is_applicable })
         };
         if observed.cluster.is_deleting {
-            return says("it is being deleted: what was made for it would go\n".to_owned(), true);
+            return plan_with(
+                "being deleted: the operator would delete its objects\n".to_owned(),
+                true,
+            );
         }
-        let usable = match classify_cluster(&observed, &context.settings) {
+        let valid = match classify_cluster(&observed, &context.settings) {
             ClusterClassification::OtherKind(kind) => {
-                return says(format!("nothing: this is {kind}\n"), true);
+                return plan_with(format!("no changes: this is {kind}\n"), true);
             }
             ClusterClassification::Invalid(problems) => {
-                let lines = problems.iter().map(|problem| format!("cannot be used: {problem}\n"));
-                return says(lines.collect(), false);
+                let lines = problems.iter().map(|problem| format!("invalid: {problem}\n"));
+                return plan_with(lines.collect(), false);
             }
-            ClusterClassification::Valid(usable) => usable,
+            ClusterClassification::Valid(valid) => valid,
         };
         if context.settings.role == OperatorRole::IdentityOnly {
-            return says(
-                "how its identities are would be told, and nothing else\n".to_owned(),
+            return plan_with(
+                "the operator would only report the status of the identities\n".to_owned(),
                 true,
             );
         }
         let clock = SharedClock::clone(context.api.clock());
-        let fence = LeaseTerms::permanent(clock).fencing_token(key)?;
+        let fencing_token = LeaseTerms::permanent(clock).fencing_token(key)?;
         let (api, stores, metrics) = (&context.api, &*context.stores, &context.metrics);
-        let applier = ObjectApplier { api, stores, metrics, fencing_token: &fence };
-        let paused =
-            if usable.pause == ClusterPause::None { "" } else { "paused: nothing is written\n" };
-        let left_out: Vec<_> = observed
+        let applier = ObjectApplier { api, stores, metrics, fencing_token: &fencing_token };
+        let paused = if valid.pause == ClusterPause::None {
+            ""
+        } else {
+            "paused: the operator writes no objects\n"
+        };
+        let skipped: Vec<_> = observed
             .unavailable_kinds
             .iter()
-            .map(|it| format!("left out: {}; {}\n", it.error, it.error.hint()))
+            .map(|it| format!("skipped: {}; {}\n", it.error, it.error.hint()))
             .collect();
-        let left_out = left_out.concat();
+        let skipped = skipped.concat();
         if let NamespaceOwner::Unknown(error) = &observed.namespace_owner {
-            return says(comparison_failure(error), false);
+            return plan_with(comparison_failure(error), false);
         }
-        let (key_step, is_good) =
-            match encryption_key::next_key_step(context, &observed, &usable).await {
+        let (key_step, is_applicable) =
+            match encryption_key::next_key_step(context, &observed, &valid).await {
                 Ok(KeyRotationStep::Unchanged) => (String::new(), true),
                 Ok(KeyRotationStep::Record { message, .. }) => {
-                    (format!("recorded first, in status.secretEncryption: {message}\n"), true)
+                    (format!("record first, in `status.secretEncryption`: {message}\n"), true)
                 }
                 Ok(KeyRotationStep::WouldLoseKey(problem)) => {
-                    return says(format!("cannot be used: {problem}\n"), false);
+                    return plan_with(format!("invalid: {problem}\n"), false);
                 }
-                Err(error) => (format!("cannot be compared: {error}; {}\n", error.hint()), false),
+                Err(error) => {
+                    (format!("could not compare the objects: {error}; {}\n", error.hint()), false)
+                }
             };
         let namespace = match observed.namespace_owner {
             NamespaceOwner::Absent => NamespaceAge::New,
             _ => NamespaceAge::Existing,
         };
-        let comparison = compare_objects(context, &observed, &usable, applier, namespace).await;
+        let comparison = compare_objects(context, &observed, &valid, applier, namespace).await;
         let unread: String = comparison.errors.iter().map(comparison_failure).collect();
-        let is_good = is_good && unread.is_empty();
+        let is_applicable = is_applicable && unread.is_empty();
         let plan = format_plan(&comparison.changes);
-        says(format!("{paused}{left_out}{unread}{key_step}{plan}"), is_good)
+        plan_with(format!("{paused}{skipped}{unread}{key_step}{plan}"), is_applicable)
     }
 }
 
 fn comparison_failure(error: &ApiError) -> String {
-    format!("cannot be compared: {error}; {}\n", error.hint())
+    format!("could not compare the objects: {error}; {}\n", error.hint())
 }
 
 impl fmt::Display for ClusterPlan {

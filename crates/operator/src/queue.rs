@@ -1,4 +1,4 @@
-//! The clusters that wait for somebody to look at them.
+//! The queue of clusters to reconcile.
 
 mod schedule;
 
@@ -14,7 +14,7 @@ use crate::cluster_key::ClusterKey;
 use schedule::ReconcileSchedule;
 pub(crate) use schedule::{ReconcileId, ReconcileTrigger, Requeue};
 
-/// The queue of one process: several workers take from it. Clones share it.
+/// The work queue of one process, shared by several workers. Clones share it.
 #[derive(Clone)]
 pub(crate) struct ReconcileQueue {
     schedule: Arc<Mutex<ReconcileSchedule<ClusterKey>>>,
@@ -31,34 +31,33 @@ impl ReconcileQueue {
         }
     }
 
-    /// Something changed about a cluster.
-    pub(crate) fn enqueue(&self, key: &ClusterKey, wake: ReconcileTrigger) {
-        self.schedule.lock().trigger(key, wake, self.clock.monotonic());
+    /// Enqueues a cluster.
+    pub(crate) fn enqueue(&self, key: &ClusterKey, trigger: ReconcileTrigger) {
+        self.schedule.lock().trigger(key, trigger, self.clock.monotonic());
         self.changed.notify_one();
     }
 
-    /// There is no such cluster for this process any more.
+    /// Removes a cluster, because it is deleted or another replica leads it.
     pub(crate) fn remove(&self, key: &ClusterKey) {
         self.schedule.lock().remove(key);
     }
 
-    /// The cluster that is due for longest, as soon as there is one. Nothing is lost if this is
-    /// dropped.
+    /// Waits for the next due cluster and takes the one that has been due longest. Cancel-safe.
     pub(crate) async fn take_next(&self) -> (ClusterKey, ReconcileId) {
         loop {
             let changed = self.changed.notified();
             let now = self.clock.monotonic();
-            let (begun, next) = {
+            let (started, next) = {
                 let mut schedule = self.schedule.lock();
-                let begun = schedule.start_next(now);
-                (begun, schedule.next_due())
+                let started = schedule.start_next(now);
+                (started, schedule.next_due())
             };
-            if let Some(begun) = begun {
-                // Somebody else may take what is due besides.
+            if let Some(started) = started {
+                // Another worker may take the next due cluster.
                 if next.is_some_and(|due| due <= now) {
                     self.changed.notify_one();
                 }
-                return begun;
+                return started;
             }
             match next {
                 Some(due) => tokio::select! {
@@ -70,21 +69,27 @@ impl ReconcileQueue {
         }
     }
 
-    /// Ends a look. Returns how often it failed in a row.
-    pub(crate) fn finish(&self, key: &ClusterKey, turn: ReconcileId, again: Requeue) -> u32 {
+    /// Ends a reconciliation. Returns the number of consecutive failures.
+    pub(crate) fn finish(
+        &self,
+        key: &ClusterKey,
+        reconcile_id: ReconcileId,
+        requeue: Requeue,
+    ) -> u32 {
         let now = self.clock.monotonic();
-        let failures = self.schedule.lock().finish(key, turn, again, now, fastrand::f64());
+        let failures =
+            self.schedule.lock().finish(key, reconcile_id, requeue, now, fastrand::f64());
         self.changed.notify_one();
         failures
     }
 
-    /// Looks at a cluster then, if not sooner.
+    /// Moves the next reconciliation of a cluster to this time, if it is later.
     pub(crate) fn requeue_by(&self, key: &ClusterKey, then: Duration) {
         self.schedule.lock().requeue_by(key, then);
         self.changed.notify_one();
     }
 
-    /// How many clusters are due and wait.
+    /// The number of clusters that are due.
     pub(crate) fn due_count(&self) -> usize {
         self.schedule.lock().due_count(self.clock.monotonic())
     }
@@ -92,7 +97,10 @@ impl ReconcileQueue {
 
 impl fmt::Debug for ReconcileQueue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Queue").field("waiting", &self.due_count()).finish_non_exhaustive()
+        formatter
+            .debug_struct("ReconcileQueue")
+            .field("waiting", &self.due_count())
+            .finish_non_exhaustive()
     }
 }
 
@@ -112,9 +120,10 @@ mod tests {
         let queue = ReconcileQueue::new(Arc::new(clock.clone()));
         queue.enqueue(&cluster_key("a"), ReconcileTrigger::SpecChanged);
         queue.enqueue(&cluster_key("b"), ReconcileTrigger::SpecChanged);
-        let ((first, turn), (second, _)) = tokio::join!(queue.take_next(), queue.take_next());
+        let ((first, reconcile_id), (second, _)) =
+            tokio::join!(queue.take_next(), queue.take_next());
         assert_eq!((first.name(), second.name()), ("a", "b"));
-        queue.finish(&first, turn, Requeue::After(Duration::from_secs(8)));
+        queue.finish(&first, reconcile_id, Requeue::After(Duration::from_secs(8)));
         let waiting = queue.clone();
         let third = tokio::spawn(async move { waiting.take_next().await.0 });
         while clock.sleeper_count() == 0 {

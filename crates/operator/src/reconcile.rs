@@ -1,4 +1,4 @@
-//! One look at one cluster: observe, validate, desire, compare, apply, tell.
+//! The reconciliation of one cluster: observe, validate, desire, compare, apply, report.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -23,98 +23,108 @@ use crate::queue::Requeue;
 use crate::settings::OperatorRole;
 use crate::status::{self, StatusInputs};
 
-/// Looks at a cluster, makes what it should have and tells how its identities are.
+/// Reconciles a cluster: applies its desired objects and reports the status of its identities.
 pub(crate) async fn reconcile(
     context: &ReconcileContext,
     key: &ClusterKey,
-    fence: &FencingToken,
+    fencing_token: &FencingToken,
 ) -> Result<Requeue, ReconcileError> {
     let Some(mut observed) = observe(context, key) else {
         context.forget_cluster(key);
         return Ok(Requeue::OnChange);
     };
     let ReconcileContext { api, stores, metrics, .. } = context;
-    let applier = ObjectApplier { api, stores, metrics, fencing_token: fence };
+    let applier = ObjectApplier { api, stores, metrics, fencing_token };
     if !observed.cluster.is_deleting {
         namespace_owner::read_namespace_owner(context, &mut observed).await;
     }
-    let judgement = classify_cluster(&observed, &context.settings);
+    let classification = classify_cluster(&observed, &context.settings);
     if observed.cluster.is_deleting {
-        return deletion::reconcile_deletion(context, &observed, &judgement, applier).await;
+        return deletion::reconcile_deletion(context, &observed, &classification, applier).await;
     }
-    match &judgement {
+    match &classification {
         ClusterClassification::OtherKind(_) => Ok(Requeue::OnChange),
         ClusterClassification::Invalid(problems) => {
-            let heard = StatusInputs::of_invalid(problems);
-            let look = status::evaluate_status(context, &observed, &heard, None);
-            let held = status::report_status(context, &observed, &look, fence).await?;
-            let held = held.map(|due| context.wall_time(due));
-            Ok(look.next_change.or_earlier(held).requeue(observed.now))
+            let inputs = StatusInputs::of_invalid(problems);
+            let evaluated = status::evaluate_status(context, &observed, &inputs, None);
+            let backoff_until =
+                status::report_status(context, &observed, &evaluated, fencing_token).await?;
+            let backoff_until = backoff_until.map(|due| context.wall_time(due));
+            Ok(evaluated.next_change.or_earlier(backoff_until).requeue(observed.now))
         }
-        ClusterClassification::Valid(usable) => {
-            let made = apply_cluster(context, &observed, usable, applier).await;
-            if made.as_ref().is_ok_and(|made| made.requeue_now) {
-                // All that there is to tell yet is how much is missing.
+        ClusterClassification::Valid(valid) => {
+            let outcome = apply_cluster(context, &observed, valid, applier).await;
+            if outcome.as_ref().is_ok_and(|outcome| outcome.requeue_now) {
+                // So far the status could only report missing objects.
                 return Ok(Requeue::Now);
             }
-            let left = list_unapplied_changes(context, &observed, made.as_ref().ok());
-            let heard = match &made {
+            let unapplied_changes =
+                list_unapplied_changes(context, &observed, outcome.as_ref().ok());
+            let inputs = match &outcome {
                 Ok(ApplyOutcome { blocking_problems: Some(problems), .. }) => {
                     StatusInputs::of_invalid(problems)
                 }
-                _ => StatusInputs { unapplied_changes: &left, ..StatusInputs::of(usable) },
+                _ => StatusInputs {
+                    unapplied_changes: &unapplied_changes,
+                    ..StatusInputs::of(valid)
+                },
             };
-            // What was written is there, and is no news to the watch.
-            let has_written = made.as_ref().is_ok_and(|made| made.has_written);
+            // Observe the written objects, because the watch ignores them.
+            let has_written = outcome.as_ref().is_ok_and(|outcome| outcome.has_written);
             let after = if has_written { observe(context, key) } else { None };
             let observed = after.unwrap_or(observed);
-            let look = status::evaluate_status(context, &observed, &heard, None);
-            // What failed keeps nobody from being told how the identities are.
-            let told = status::report_status(context, &observed, &look, fence).await;
-            let made = made?;
-            let held =
-                made.backoff_until.into_iter().chain(told.as_ref().ok().copied().flatten()).min();
-            let next = look.next_change.or_earlier(held.map(|due| context.wall_time(due)));
-            let again = made.requeue(next, usable.pause, &observed);
-            told?;
-            again
+            let evaluated = status::evaluate_status(context, &observed, &inputs, None);
+            // An error while applying must not suppress the status report.
+            let reported =
+                status::report_status(context, &observed, &evaluated, fencing_token).await;
+            let outcome = outcome?;
+            let backoff_until = outcome
+                .backoff_until
+                .into_iter()
+                .chain(reported.as_ref().ok().copied().flatten())
+                .min();
+            let next =
+                evaluated.next_change.or_earlier(backoff_until.map(|due| context.wall_time(due)));
+            let requeue = outcome.requeue(next, valid.pause, &observed);
+            reported?;
+            requeue
         }
     }
 }
 
-/// What became of the objects of a cluster.
+/// The result of applying the objects of a cluster.
 #[derive(Debug, Default)]
 struct ApplyOutcome {
     unapplied_changes: Vec<ChangedObject>,
     error: Option<ReconcileError>,
     has_written: bool,
-    /// When what is contested may be written again, by the monotonic clock.
+    /// When the next write in back-off is due, on the monotonic clock.
     backoff_until: Option<Duration>,
-    /// What everything else waited for is there now: there is more to do at once.
+    /// The owner of all other objects exists now: reconcile again immediately.
     requeue_now: bool,
-    /// Why nothing was made, though the cluster by itself can be used.
+    /// Why nothing was applied, although the HostedCluster itself is valid.
     blocking_problems: Option<ValidationProblems>,
-    /// The API servers are waited for: nobody tells when they have rolled.
+    /// Whether an API server rollout is pending, which must be polled.
     awaits_rollout: bool,
 }
 
-/// What there is before any object is made.
+/// The state established before any object is applied.
 #[derive(Debug, Default)]
 struct ApplyPreconditions {
-    /// The keys that encrypt are not recorded: the carriers stay as they are.
+    /// Whether to skip the encryption objects, because the status does not record their keys yet.
     skips_encryption_objects: bool,
-    /// Why they could not be recorded.
+    /// Why the keys could not be recorded.
     record_errors: Vec<ApiError>,
     namespace: NamespaceAge,
-    /// When what is contested may be written again, by the monotonic clock.
+    /// When the next write in back-off is due, on the monotonic clock.
     backoff_until: Option<Duration>,
 }
 
-/// Makes what the cluster should have.
+/// Applies the desired objects of the cluster.
 async fn apply_cluster(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    usable: &ValidCluster,
+    valid: &ValidCluster,
     applier: ObjectApplier<'_>,
 ) -> Result<ApplyOutcome, ReconcileError> {
     if context.settings.role == OperatorRole::IdentityOnly {
@@ -123,48 +133,49 @@ async fn apply_cluster(
     if let NamespaceOwner::Unknown(error) = &observed.namespace_owner {
         return Err(error.clone().into());
     }
-    let ground = match establish_preconditions(context, observed, usable, applier).await? {
-        ControlFlow::Continue(ground) => ground,
-        ControlFlow::Break(made) => return Ok(made),
+    let preconditions = match establish_preconditions(context, observed, valid, applier).await? {
+        ControlFlow::Continue(preconditions) => preconditions,
+        ControlFlow::Break(outcome) => return Ok(outcome),
     };
-    let made = apply_objects(context, observed, usable, applier, &ground).await;
-    if !made.requeue_now {
-        return Ok(made);
+    let outcome = apply_objects(context, observed, valid, applier, &preconditions).await;
+    if !outcome.requeue_now {
+        return Ok(outcome);
     }
-    // The control plane owns everything else, and another look would come after those of all clusters
-    // that wait. What is wished anew meanwhile takes a look from the beginning: its keys come first.
+    // The control plane owns everything else. Apply the rest now: a requeue would wait behind all queued
+    // clusters. After a spec change, start over, because the keys must be recorded first.
     let same = |it: &ObservedCluster| {
         it.cluster.has_same_spec(&observed.cluster) && !it.cluster.is_deleting
     };
-    let Some(observed) = observe(context, &observed.key).filter(same) else { return Ok(made) };
+    let Some(observed) = observe(context, &observed.key).filter(same) else { return Ok(outcome) };
     match classify_cluster(&observed, &context.settings) {
-        ClusterClassification::Valid(usable) if usable.pause == ClusterPause::None => {
-            let rest = apply_objects(context, &observed, &usable, applier, &ground).await;
+        ClusterClassification::Valid(valid) if valid.pause == ClusterPause::None => {
+            let rest = apply_objects(context, &observed, &valid, applier, &preconditions).await;
             Ok(ApplyOutcome { has_written: true, ..rest })
         }
-        _ => Ok(made),
+        _ => Ok(outcome),
     }
 }
 
-/// Makes everything ready for the objects, or says why there will be none at this look.
+/// Adds the finalizer, creates the namespace and records the keys, or breaks with the outcome if no
+/// object can be applied in this reconciliation.
 async fn establish_preconditions(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    usable: &ValidCluster,
+    valid: &ValidCluster,
     applier: ObjectApplier<'_>,
 ) -> Result<ControlFlow<ApplyOutcome, ApplyPreconditions>, ReconcileError> {
-    let mut ground = ApplyPreconditions::default();
-    if usable.pause != ClusterPause::None {
-        return Ok(ControlFlow::Continue(ground));
+    let mut preconditions = ApplyPreconditions::default();
+    if valid.pause != ClusterPause::None {
+        return Ok(ControlFlow::Continue(preconditions));
     }
     let added = finalizer::add_finalizer(context, observed, applier.fencing_token).await?;
     if observed.namespace_owner == NamespaceOwner::Absent {
         namespace_owner::create_namespace(observed, applier).await?;
-        ground.namespace = NamespaceAge::New;
+        preconditions.namespace = NamespaceAge::New;
     }
-    if added == FinalizerOutcome::Added && encryption_key::lacks_key_record(context, usable) {
-        // The record goes on from another version than was looked at: from the one that the answer
-        // told, or from what the watch has yet to tell.
+    if added == FinalizerOutcome::Added && encryption_key::lacks_key_record(context, valid) {
+        // The key record must build on the version after the finalizer, which either the response contained
+        // or the watch has yet to deliver.
         let is_known =
             observe(context, &observed.key).is_some_and(|it| finalizer::has_finalizer(&it));
         return Ok(ControlFlow::Break(ApplyOutcome {
@@ -173,14 +184,16 @@ async fn establish_preconditions(
         }));
     }
     if let FinalizerOutcome::BackoffUntil(until) = added {
-        ground.backoff_until = Some(until);
+        preconditions.backoff_until = Some(until);
     }
-    match encryption_key::record_key(context, observed, usable, applier.fencing_token).await? {
+    match encryption_key::record_key(context, observed, valid, applier.fencing_token).await? {
         KeyRecordOutcome::Unchanged => {}
         KeyRecordOutcome::Changed => return Ok(ControlFlow::Break(ApplyOutcome::default())),
         KeyRecordOutcome::Pending { errors, backoff_until: until, is_needed } => {
-            ground.backoff_until = ground.backoff_until.into_iter().chain(until).min();
-            (ground.record_errors, ground.skips_encryption_objects) = (errors, is_needed);
+            preconditions.backoff_until =
+                preconditions.backoff_until.into_iter().chain(until).min();
+            (preconditions.record_errors, preconditions.skips_encryption_objects) =
+                (errors, is_needed);
         }
         KeyRecordOutcome::KeyLost(problem) => {
             let lost = Some(ValidationProblems::from_iter([problem]));
@@ -190,22 +203,22 @@ async fn establish_preconditions(
             }));
         }
     }
-    Ok(ControlFlow::Continue(ground))
+    Ok(ControlFlow::Continue(preconditions))
 }
 
-/// Compares the objects with what is desired, and makes them so.
+/// Compares the objects with the desired ones and applies the differences.
 async fn apply_objects(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    usable: &ValidCluster,
+    valid: &ValidCluster,
     applier: ObjectApplier<'_>,
-    ground: &ApplyPreconditions,
+    preconditions: &ApplyPreconditions,
 ) -> ApplyOutcome {
     let mut comparison =
-        compare_objects(context, observed, usable, applier, ground.namespace).await;
+        compare_objects(context, observed, valid, applier, preconditions.namespace).await;
     let mut errors = std::mem::take(&mut comparison.errors);
-    errors.extend(ground.record_errors.iter().cloned());
-    if usable.pause != ClusterPause::None {
+    errors.extend(preconditions.record_errors.iter().cloned());
+    if valid.pause != ClusterPause::None {
         let error = (!errors.is_empty()).then_some(ReconcileError::Calls(errors));
         return ApplyOutcome {
             unapplied_changes: comparison.unapplied_changes(),
@@ -213,30 +226,30 @@ async fn apply_objects(
             ..ApplyOutcome::default()
         };
     }
-    // What else is contested or refused keeps no key from writing.
+    // Conflicts and errors of other objects must not block the keys.
     let carriers = encryption_key::encryption_objects(&observed.namespace);
-    if ground.skips_encryption_objects {
+    if preconditions.skips_encryption_objects {
         comparison.skip_objects(&carriers);
     }
-    let has_keys = !ground.skips_encryption_objects
+    let has_keys = !preconditions.skips_encryption_objects
         && carriers.iter().all(|carrier| comparison.is_in_sync(carrier));
     let control_plane = control_plane_key(&observed.key, &observed.namespace);
     let (applied, due) = comparison.apply_changes(context, observed, applier).await;
-    let left = objects_with_conflicts(&applied.failures);
-    let mut held = ground.backoff_until.into_iter().chain(due).min();
+    let unapplied_changes = objects_with_conflicts(&applied.failures);
+    let mut backoff_until = preconditions.backoff_until.into_iter().chain(due).min();
     let has_written = !applied.written.is_empty();
     let has_owner = applied.written.contains(&control_plane);
     errors.extend(applied.failures.into_iter().map(|(_, error)| error));
     let mut is_cut_short = applied.is_lease_lost;
-    let mut awaits_rollout = encryption_key::awaits_promotion(context, usable);
+    let mut awaits_rollout = encryption_key::awaits_promotion(context, valid);
     if awaits_rollout && has_keys && !is_cut_short {
-        match encryption_key::promote_key(context, observed, usable, applier.fencing_token).await {
+        match encryption_key::promote_key(context, observed, valid, applier.fencing_token).await {
             Ok(KeyPromotion { record_outcome: recorded, awaits_rollout: awaits }) => {
                 awaits_rollout = awaits;
                 match recorded {
                     KeyRecordOutcome::Pending { errors: refused, backoff_until: until, .. } => {
                         errors.extend(refused);
-                        held = held.into_iter().chain(until).min();
+                        backoff_until = backoff_until.into_iter().chain(until).min();
                     }
                     KeyRecordOutcome::Unchanged
                     | KeyRecordOutcome::Changed
@@ -254,36 +267,38 @@ async fn apply_objects(
         (!errors.is_empty()).then_some(ReconcileError::Calls(errors))
     };
     ApplyOutcome {
-        unapplied_changes: left,
+        unapplied_changes,
         error,
         has_written,
-        backoff_until: held,
+        backoff_until,
         requeue_now: goes_on,
         awaits_rollout,
         blocking_problems: None,
     }
 }
 
-/// What stays different, or does not stay as it is made, because of others.
+/// The objects that stay different or keep being changed because of other field managers.
 fn list_unapplied_changes(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    made: Option<&ApplyOutcome>,
+    outcome: Option<&ApplyOutcome>,
 ) -> Vec<ChangedObject> {
-    let mut left = made.map(|made| made.unapplied_changes.clone()).unwrap_or_default();
+    let mut unapplied_changes =
+        outcome.map(|outcome| outcome.unapplied_changes.clone()).unwrap_or_default();
     let now = context.api.clock().monotonic();
     let contested = context.conflict_backoff.lock().conflicts(&observed.key, now).into_iter();
-    let is_told = |it: &ChangedObject| left.iter().any(|told| told.object == it.object);
-    let contested: Vec<_> = contested.filter(|it| !is_told(it)).collect();
-    left.extend(contested);
-    left
+    let is_listed =
+        |it: &ChangedObject| unapplied_changes.iter().any(|listed| listed.object == it.object);
+    let contested: Vec<_> = contested.filter(|it| !is_listed(it)).collect();
+    unapplied_changes.extend(contested);
+    unapplied_changes
 }
 
 impl ApplyOutcome {
-    /// When to look again.
+    /// When to reconcile again.
     fn requeue(
         self,
-        look: status::NextStatusChange,
+        next_change: status::NextStatusChange,
         pause: ClusterPause,
         observed: &ObservedCluster,
     ) -> Result<Requeue, ReconcileError> {
@@ -297,9 +312,9 @@ impl ApplyOutcome {
             }
             ClusterPause::None | ClusterPause::Indefinite => None,
         };
-        Ok(look.or_earlier(end).requeue(observed.now))
+        Ok(next_change.or_earlier(end).requeue(observed.now))
     }
 }
 
-/// How often somebody looks whether the API servers have rolled.
+/// How often the operator polls the rollout of the API servers.
 const ROLLOUT_POLL_INTERVAL: Duration = Duration::from_secs(15);

@@ -1,4 +1,4 @@
-//! What the operator is told.
+//! The settings of the operator.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use lanyard_vocabulary::EntraClientId;
 
 use crate::lease::LeaseSettings;
 
-/// What the operator is told.
+/// The settings of the operator.
 #[derive(Debug, Clone)]
 pub struct OperatorSettings {
-    /// What it writes.
+    /// Which objects the operator writes.
     pub role: OperatorRole,
-    /// How many clusters are looked at at once.
+    /// The number of clusters that are reconciled concurrently.
     pub workers: usize,
-    /// How leases are held; nothing where there is no other replica.
+    /// The leader election; `None` without other replicas.
     pub leases: Option<LeaseSettings>,
-    /// The client id of the managed identity with which the nodes of the management cluster read
-    /// the vault: `ARO_HCP_KEY_VAULT_USER_CLIENT_ID`.
+    /// The client id of the managed identity with which the nodes of the management cluster read the key
+    /// vault: `ARO_HCP_KEY_VAULT_USER_CLIENT_ID`.
     pub vault_reader: Option<EntraClientId>,
-    /// What kind of management cluster this is: `MANAGED_SERVICE`. Nothing where nobody said it.
+    /// The kind of management cluster: `MANAGED_SERVICE`. `None` if unset.
     pub managed_service: Option<String>,
-    /// How the components run.
+    /// The workload templates of the components.
     pub templates: Arc<WorkloadTemplates>,
-    /// What a mounted volume does when its class changes.
+    /// The reaction of a mounted volume to a change of its SecretProviderClass.
     pub volume_refresh: VolumeRefresh,
-    /// What renewals and rotations are measured by.
+    /// The thresholds for renewals and rotations.
     pub policy: RenewalPolicy,
-    /// Who tells events: `reportingInstance`.
+    /// The `reportingInstance` of events.
     pub reporting_instance: String,
 }
 
-/// One worker of a single operator that does everything, with workloads as they are shipped.
+/// One worker of a single operator in role `all`, with the default workload templates.
 impl Default for OperatorSettings {
     fn default() -> Self {
         Self {
@@ -50,18 +50,18 @@ impl Default for OperatorSettings {
     }
 }
 
-/// What the operator writes.
+/// Which objects the operator writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OperatorRole {
-    /// Everything that brings identities to their components, and how they are.
+    /// Everything: the objects that deliver the identities, and their status.
     #[default]
     All,
-    /// How they are, and nothing else: another operator does the rest.
+    /// Only the status of the identities: another operator writes the rest.
     IdentityOnly,
 }
 
 impl OperatorRole {
-    /// What is desired in this role.
+    /// The mode of the desired-state computation for this role.
     pub(crate) const fn mode(self) -> OperatorMode {
         match self {
             Self::All => OperatorMode::All,

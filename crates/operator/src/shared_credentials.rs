@@ -1,4 +1,4 @@
-//! Which clusters name one secret of a vault. Pure.
+//! Tracks vault secrets that several clusters name. Pure.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,7 +6,7 @@ use lanyard_desired::ValidatedHostedCluster;
 
 use crate::cluster_key::ClusterKey;
 
-/// Who names which secret, by vault and secret: a vault ignores the case of names.
+/// The clusters by named secret. Keys are lower-case, because Key Vault ignores the case of names.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCredentials {
     clusters_by_secret: HashMap<(String, String), BTreeSet<ClusterKey>>,
@@ -14,7 +14,7 @@ pub(crate) struct SharedCredentials {
 }
 
 impl SharedCredentials {
-    /// Notes what a cluster names. Returns the others that name some of it, too.
+    /// Records the secrets that a cluster names. Returns the other clusters that share any of them.
     pub(crate) fn update_cluster(
         &mut self,
         key: &ClusterKey,
@@ -22,28 +22,28 @@ impl SharedCredentials {
     ) -> BTreeSet<ClusterKey> {
         let vault = cluster.vault.name.as_str().to_ascii_lowercase();
         let name = |secret: &str| (vault.clone(), secret.to_ascii_lowercase());
-        let named: BTreeSet<_> = cluster
+        let secrets: BTreeSet<_> = cluster
             .running_components()
             .map(|(_, identity)| name(identity.secret_name.as_str()))
             .collect();
-        if self.secrets_by_cluster.get(key) != Some(&named) {
+        if self.secrets_by_cluster.get(key) != Some(&secrets) {
             self.remove_cluster(key);
-            for place in &named {
+            for place in &secrets {
                 self.clusters_by_secret.entry(place.clone()).or_default().insert(key.clone());
             }
-            self.secrets_by_cluster.insert(key.clone(), named);
+            self.secrets_by_cluster.insert(key.clone(), secrets);
         }
         self.sharing_clusters(key)
     }
 
-    /// The others that name some of what a cluster names.
+    /// The other clusters that share any secret with this cluster.
     pub(crate) fn sharing_clusters(&self, key: &ClusterKey) -> BTreeSet<ClusterKey> {
-        let named = self.secrets_by_cluster.get(key).into_iter().flatten();
-        let owners = named.filter_map(|place| self.clusters_by_secret.get(place)).flatten();
-        owners.filter(|owner| *owner != key).cloned().collect()
+        let secrets = self.secrets_by_cluster.get(key).into_iter().flatten();
+        let clusters = secrets.filter_map(|place| self.clusters_by_secret.get(place)).flatten();
+        clusters.filter(|cluster| *cluster != key).cloned().collect()
     }
 
-    /// A cluster names nothing any more.
+    /// Forgets the secrets of a cluster.
     pub(crate) fn remove_cluster(&mut self, key: &ClusterKey) {
         for place in self.secrets_by_cluster.remove(key).unwrap_or_default() {
             if let Some(owners) = self.clusters_by_secret.get_mut(&place) {
@@ -77,7 +77,7 @@ mod tests {
         assert!(shared.update_cluster(&keys[0], &same).is_empty());
         assert!(shared.update_cluster(&keys[2], &other).is_empty());
         assert_eq!(shared.update_cluster(&keys[1], &same), BTreeSet::from([keys[0].clone()]));
-        // Another wish names other secrets.
+        // A changed spec names other secrets.
         assert!(shared.update_cluster(&keys[1], &other).contains(&keys[2]));
         assert!(shared.update_cluster(&keys[0], &same).is_empty());
         shared.remove_cluster(&keys[1]);

@@ -1,4 +1,4 @@
-//! The last stage: telling how the identities are, where that is news.
+//! The last stage: reports the status of the identities if it changed.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ use crate::watched_kinds::WatchedKind;
 /// The field manager of [`HostedClusterIdentities`], in every role.
 pub const STATUS_FIELD_MANAGER: &str = "lanyard-identities";
 
-/// The conditions that stand at the HostedCluster, too.
+/// The condition types that the operator also sets on the HostedCluster.
 pub(crate) const HOSTED_CLUSTER_CONDITIONS: [&str; 7] = [
     CLEANED_UP,
     status::VALID_AZURE_IDENTITIES,
@@ -53,27 +53,27 @@ pub(crate) const HOSTED_CLUSTER_CONDITIONS: [&str; 7] = [
     status::ADVISED_CONFIGURATION,
 ];
 
-/// What the earlier stages came to.
+/// The results of the earlier stages that the status depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StatusInputs<'a> {
     pub(crate) state: ClusterValidation<'a>,
-    /// What somebody should look at in a cluster that can be used.
+    /// Findings in a valid cluster that do not block it.
     pub(crate) lints: &'a ValidationProblems,
-    /// Objects that differ and are left as they are.
+    /// Objects that differ and stay unchanged.
     pub(crate) unapplied_changes: &'a [ChangedObject],
 }
 
 impl<'a> StatusInputs<'a> {
-    /// Of a cluster that can be used.
-    pub(crate) const fn of(usable: &'a ValidCluster) -> Self {
+    /// For a valid cluster.
+    pub(crate) const fn of(valid: &'a ValidCluster) -> Self {
         Self {
-            state: ClusterValidation::Valid(&usable.cluster),
-            lints: &usable.lints,
+            state: ClusterValidation::Valid(&valid.cluster),
+            lints: &valid.lints,
             unapplied_changes: &[],
         }
     }
 
-    /// Of a cluster that cannot be used.
+    /// For an invalid cluster.
     pub(crate) const fn of_invalid(problems: &'a ValidationProblems) -> Self {
         Self {
             state: ClusterValidation::Invalid(problems),
@@ -83,17 +83,17 @@ impl<'a> StatusInputs<'a> {
     }
 }
 
-/// When time alone changes what is to be told.
+/// When the status changes by the passage of time alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NextStatusChange(Option<Timestamp>);
 
 impl NextStatusChange {
-    /// The sooner of two.
+    /// The earlier of two times.
     pub(crate) fn or_earlier(self, other: Option<Timestamp>) -> Self {
         Self(self.0.into_iter().chain(other).min())
     }
 
-    /// When to look again: then, and from time to time in case something was missed.
+    /// Requeues for that time, and at least every five minutes in case a watch missed an event.
     pub(crate) fn requeue(self, now: Timestamp) -> Requeue {
         let due = self.0.and_then(|due| Duration::try_from(due.duration_since(now)).ok());
         match due {
@@ -103,99 +103,101 @@ impl NextStatusChange {
     }
 }
 
-/// How the identities are now.
+/// The current status of the identities.
 #[derive(Debug)]
 pub(crate) struct EvaluatedStatus {
     pub(crate) status: HostedClusterIdentitiesStatus,
     pub(crate) next_change: NextStatusChange,
-    /// What the end of the cluster comes to, given what still belongs to it.
+    /// The status of the deletion, given the remaining dependents.
     pub(crate) deletion_status: Option<DeletionStatus>,
 }
 
-/// Looks how the identities are, and, where a cluster ends, what its end comes to.
+/// Evaluates the status of the identities and, for a cluster that is being deleted, of the deletion.
 pub(crate) fn evaluate_status(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    heard: &StatusInputs<'_>,
-    guests: Option<Dependents>,
+    inputs: &StatusInputs<'_>,
+    dependents: Option<Dependents>,
 ) -> EvaluatedStatus {
-    let (drift, memory_due) = find_drift(context, observed, heard);
-    let seen = status_observation(context, observed, heard, &drift);
-    let status = status::identities_status(&seen);
-    let next = status::next_status_change_at(&seen, &status).into_iter().chain(memory_due).min();
-    let parting = guests.map(|guests| {
+    let (drift, memory_due) = find_drift(context, observed, inputs);
+    let observation = status_observation(context, observed, inputs, &drift);
+    let status = status::identities_status(&observation);
+    let next =
+        status::next_status_change_at(&observation, &status).into_iter().chain(memory_due).min();
+    let parting = dependents.map(|dependents| {
         let is_forced = observed.cluster.is_deletion_forced;
-        deletion::deletion_status(&seen, &status, guests, is_forced)
+        deletion::deletion_status(&observation, &status, dependents, is_forced)
     });
     EvaluatedStatus { status, next_change: NextStatusChange(next), deletion_status: parting }
 }
 
-/// Tells how the identities are. Where nothing is news nothing is written. Returns when what somebody
-/// else writes, too, may be told.
+/// Reports the status of the identities if it changed. Returns when a report that is held back by a
+/// conflict may be written.
 pub(crate) async fn report_status(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    look: &EvaluatedStatus,
-    fence: &FencingToken,
+    evaluated: &EvaluatedStatus,
+    fencing_token: &FencingToken,
 ) -> Result<Option<Duration>, FencedWriteError> {
-    let (key, now) = (&observed.key, &look.status);
+    let (key, now) = (&observed.key, &evaluated.status);
     let previous = observed.last_report.as_ref();
-    let told = previous.and_then(|told| told.status.as_ref());
-    // What goes with a HostedCluster that is being deleted is not made anew.
+    let reported = previous.and_then(|reported| reported.status.as_ref());
+    // The garbage collector deletes the object with its HostedCluster; do not create it again.
     let is_going = previous.is_none() && observed.cluster.is_deleting;
-    let mut held = None;
-    if told != Some(now) && !is_going {
-        let wish = digest_without_timestamps(now);
-        held = context.backoff_until(key, WriteTarget::Identities, wish);
-        if held.is_none() {
-            let mut news = status::status_transitions(told, now);
-            news.extend(validity_transition(told, now));
-            events::emit_events(context, observed, &news, fence).await?;
+    let mut backoff_until = None;
+    if reported != Some(now) && !is_going {
+        let desired_digest = digest_without_timestamps(now);
+        backoff_until = context.backoff_until(key, WriteTarget::Identities, desired_digest);
+        if backoff_until.is_none() {
+            let mut transitions = status::status_transitions(reported, now);
+            transitions.extend(validity_transition(reported, now));
+            events::emit_events(context, observed, &transitions, fencing_token).await?;
             if previous.is_none() {
-                apply_identities(context, observed, fence).await?;
+                apply_identities(context, observed, fencing_token).await?;
             }
-            apply_status(context, observed, now, fence).await?;
-            let told = || WriteTarget::Identities.describe_conflict(key);
-            context.record_write(key, WriteTarget::Identities, wish, told);
+            apply_status(context, observed, now, fencing_token).await?;
+            let describe_object = || WriteTarget::Identities.describe_conflict(key);
+            context.record_write(key, WriteTarget::Identities, desired_digest, describe_object);
         }
     }
     if context.settings.role == OperatorRole::IdentityOnly {
-        return Ok(held);
+        return Ok(backoff_until);
     }
     let before = observed.cluster.conditions.iter().find(|it| it.type_ == CLEANED_UP);
-    let parting = match &look.deletion_status {
-        Some(parting) => deletion_status::deletion_condition(observed, parting, before),
+    let deletion_condition = match &evaluated.deletion_status {
+        Some(deletion) => deletion_status::deletion_condition(observed, deletion, before),
         None => before.cloned(),
     };
-    let news = parting.as_ref().zip(look.deletion_status.as_ref());
-    let news = news
-        .and_then(|(told, parting)| deletion_status::deletion_transition(parting, told, before));
-    let is_over = before.is_some() && parting.is_none();
-    let conditions: Vec<_> = now.conditions.iter().cloned().chain(parting).collect();
+    let news = deletion_condition.as_ref().zip(evaluated.deletion_status.as_ref());
+    let news = news.and_then(|(condition, deletion)| {
+        deletion_status::deletion_transition(deletion, condition, before)
+    });
+    let is_over = before.is_some() && deletion_condition.is_none();
+    let conditions: Vec<_> = now.conditions.iter().cloned().chain(deletion_condition).collect();
     if !is_over && !conditions_differ(&observed.cluster.conditions, &conditions) {
-        return Ok(held);
+        return Ok(backoff_until);
     }
-    let wish = digest_without_timestamps(&conditions);
-    let due = context.backoff_until(key, WriteTarget::Conditions, wish);
+    let desired_digest = digest_without_timestamps(&conditions);
+    let due = context.backoff_until(key, WriteTarget::Conditions, desired_digest);
     if due.is_none() {
-        events::emit_events(context, observed, news.as_slice(), fence).await?;
-        apply_conditions(context, observed, &conditions, fence).await?;
-        context.record_write(key, WriteTarget::Conditions, wish, || {
+        events::emit_events(context, observed, news.as_slice(), fencing_token).await?;
+        apply_conditions(context, observed, &conditions, fencing_token).await?;
+        context.record_write(key, WriteTarget::Conditions, desired_digest, || {
             WriteTarget::Conditions.describe_conflict(key)
         });
     }
-    Ok(held.into_iter().chain(due).min())
+    Ok(backoff_until.into_iter().chain(due).min())
 }
 
 fn status_observation<'a>(
     context: &'a ReconcileContext,
     observed: &'a ObservedCluster,
-    heard: &StatusInputs<'a>,
+    inputs: &StatusInputs<'a>,
     drift: &'a [DriftFinding],
 ) -> status::IdentityStatusInputs<'a> {
     let previous = observed.last_report.as_ref();
     status::IdentityStatusInputs {
-        cluster: heard.state,
+        cluster: inputs.state,
         generation: observed.cluster.generation,
         now: observed.now,
         classes: observed
@@ -209,16 +211,16 @@ fn status_observation<'a>(
             private_router: observed.private_router,
         },
         renewal_policy: &context.settings.policy,
-        lints: heard.lints,
+        lints: inputs.lints,
         is_deleting: observed.cluster.is_deleting,
         drift_findings: drift,
-        previous_status: previous.and_then(|told| told.status.as_ref()),
+        previous_status: previous.and_then(|report| report.status.as_ref()),
     }
 }
 
-/// Whether it became known that the cluster cannot be used, or that it can be used again.
+/// The event for a HostedCluster that became invalid or valid again.
 fn validity_transition(
-    told: Option<&HostedClusterIdentitiesStatus>,
+    reported: Option<&HostedClusterIdentitiesStatus>,
     now: &HostedClusterIdentitiesStatus,
 ) -> Option<StatusTransition> {
     let invalid = |status: &HostedClusterIdentitiesStatus| {
@@ -226,13 +228,13 @@ fn validity_transition(
         let found = conditions.find(|it| it.type_ == status::VALID_AZURE_IDENTITIES)?;
         (found.reason == INVALID_REASON).then(|| found.message.clone())
     };
-    let (was, is) = (told.and_then(invalid), invalid(now));
+    let (was, is) = (reported.and_then(invalid), invalid(now));
     let (event_type, reason, message) = match (was, is) {
         (was, Some(message)) if was.as_ref() != Some(&message) => {
             (EventType::Warning, INVALID_REASON, message)
         }
         (Some(_), None) => {
-            (EventType::Normal, "ValidHostedCluster", "the HostedCluster can be used".to_owned())
+            (EventType::Normal, "ValidHostedCluster", "the HostedCluster is valid".to_owned())
         }
         _ => return None,
     };
@@ -240,50 +242,50 @@ fn validity_transition(
     Some(StatusTransition { event_type, reason: reason.to_owned(), message })
 }
 
-/// What drifted, and when time alone brings more of it to light.
+/// The drift findings, and when the passage of time alone adds another one.
 fn find_drift(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    heard: &StatusInputs<'_>,
+    inputs: &StatusInputs<'_>,
 ) -> (Vec<DriftFinding>, Option<Timestamp>) {
-    let ClusterValidation::Valid(cluster) = heard.state else { return (Vec::new(), None) };
+    let ClusterValidation::Valid(cluster) = inputs.state else { return (Vec::new(), None) };
     let evidence = drift::DriftInputs {
         cluster,
         now: observed.now,
         pods: &observed.pods,
         volumes: &observed.volumes,
-        changed_objects: heard.unapplied_changes,
+        changed_objects: inputs.unapplied_changes,
         shared_credentials: &shared_credential_problems(context, &observed.key, cluster),
         unavailable_kinds: &unavailable_kind_drift(observed),
         propagation_delay: context.settings.policy.propagation_delay,
     };
     let mut memories = context.drift_histories.lock();
-    let told = observed.last_report.as_ref().and_then(|told| told.status.as_ref());
+    let reported = observed.last_report.as_ref().and_then(|reported| reported.status.as_ref());
     let memory =
-        memories.entry(observed.key.clone()).or_insert_with(|| DriftHistory::from_status(told));
+        memories.entry(observed.key.clone()).or_insert_with(|| DriftHistory::from_status(reported));
     let (findings, next) = drift::find_drift(&evidence, memory);
     let due = next.next_finding_at(observed.now, evidence.propagation_delay);
     *memory = next;
     (findings, due)
 }
 
-/// The kinds without which something is not made or not known. Where nobody serves the kind of
-/// Cluster API, nobody reads its objects.
+/// The unavailable kinds as drift. A missing Cluster API CRD is not reported, because then no controller
+/// reads its objects.
 fn unavailable_kind_drift(observed: &ObservedCluster) -> Vec<Drift> {
-    let told = observed.unavailable_kinds.iter().filter_map(|it| {
+    let findings = observed.unavailable_kinds.iter().filter_map(|it| {
         let is_forbidden = matches!(it.error, ApiError::Refused { status: 401 | 403, .. });
         let (message, hint) = (it.error.to_string(), it.error.hint());
-        let lacking = UnavailableKind { kind: it.kind.name().to_owned(), message, hint };
+        let unavailable = UnavailableKind { kind: it.kind.name().to_owned(), message, hint };
         match it.kind {
-            _ if is_forbidden => Some(Drift::KindForbidden(lacking)),
+            _ if is_forbidden => Some(Drift::KindForbidden(unavailable)),
             WatchedKind::Owned(OwnedKind::AzureClusterIdentity) => None,
-            _ => Some(Drift::KindNotServed(lacking)),
+            _ => Some(Drift::KindNotServed(unavailable)),
         }
     });
-    told.collect()
+    findings.collect()
 }
 
-/// Which credentials of the cluster are those of an older one, too.
+/// The credentials that the cluster shares with an older one.
 fn shared_credential_problems(
     context: &ReconcileContext,
     key: &ClusterKey,
@@ -296,12 +298,12 @@ fn shared_credential_problems(
     let mut clusters: Vec<_> = others
         .iter()
         .filter_map(|other| {
-            let seen = context.stores.cluster(other)?;
-            let valid = validate(&seen.parse().ok()?).ok()?;
-            Some((seen.created_at, other.clone(), valid.hosted_cluster))
+            let observation = context.stores.cluster(other)?;
+            let valid = validate(&observation.parse().ok()?).ok()?;
+            Some((observation.created_at, other.clone(), valid.hosted_cluster))
         })
         .collect();
-    let created = context.stores.cluster(key).and_then(|seen| seen.created_at);
+    let created = context.stores.cluster(key).and_then(|observation| observation.created_at);
     clusters.push((created, key.clone(), cluster.clone()));
     clusters.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
     let ours = format!("{key}: ");
@@ -313,15 +315,15 @@ fn shared_credential_problems(
     ours.collect()
 }
 
-fn conditions_differ(there: &[Condition], desired: &[Condition]) -> bool {
-    desired.iter().any(|condition| !there.contains(condition))
+fn conditions_differ(current: &[Condition], desired: &[Condition]) -> bool {
+    desired.iter().any(|condition| !current.contains(condition))
 }
 
-/// Makes the object, and the HostedCluster its owner.
+/// Creates the object with the HostedCluster as its owner.
 async fn apply_identities(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    fence: &FencingToken,
+    fencing_token: &FencingToken,
 ) -> Result<(), FencedWriteError> {
     let key = &observed.key;
     let object = json!({
@@ -344,8 +346,10 @@ async fn apply_identities(
     let patch = Patch::Apply(&object);
     let apply = || identities.patch(key.name(), &parameters, &patch);
     let action = format!("apply HostedClusterIdentities {key}");
-    let what = (HostedClusterIdentities::KIND, WriteVerb::Create);
-    let written = write_fenced(&context.api, fence, &context.metrics, what, &action, apply).await?;
+    let kind_and_verb = (HostedClusterIdentities::KIND, WriteVerb::Create);
+    let written =
+        write_fenced(&context.api, fencing_token, &context.metrics, kind_and_verb, &action, apply)
+            .await?;
     context.stores.store_identities(key, written);
     Ok(())
 }
@@ -354,7 +358,7 @@ async fn apply_status(
     context: &ReconcileContext,
     observed: &ObservedCluster,
     status: &HostedClusterIdentitiesStatus,
-    fence: &FencingToken,
+    fencing_token: &FencingToken,
 ) -> Result<(), FencedWriteError> {
     let key = &observed.key;
     let object = json!({
@@ -364,31 +368,39 @@ async fn apply_status(
         "status": status,
     });
     let identities = identities_api(context, key);
-    // Nobody else writes this kind.
+    // No other controller writes this kind, so the apply may be forced.
     let parameters = PatchParams::apply(STATUS_FIELD_MANAGER).force();
     let patch = Patch::Apply(&object);
     let apply = || identities.patch_status(key.name(), &parameters, &patch);
     let action = format!("apply the status of HostedClusterIdentities {key}");
-    let what = (HostedClusterIdentities::KIND, WriteVerb::Apply);
-    let written = write_fenced(&context.api, fence, &context.metrics, what, &action, apply).await?;
+    let kind_and_verb = (HostedClusterIdentities::KIND, WriteVerb::Apply);
+    let written =
+        write_fenced(&context.api, fencing_token, &context.metrics, kind_and_verb, &action, apply)
+            .await?;
     context.stores.store_identities(key, written);
     Ok(())
 }
 
-/// Applies our conditions, and no other one, to the status of the HostedCluster.
+/// Applies the operator's conditions to the status of the HostedCluster, and no others.
 async fn apply_conditions(
     context: &ReconcileContext,
     observed: &ObservedCluster,
     conditions: &[Condition],
-    fence: &FencingToken,
+    fencing_token: &FencingToken,
 ) -> Result<(), FencedWriteError> {
     let key = &observed.key;
     let parameters = PatchParams::apply(ObjectWriter::HostedCluster.field_manager());
     let action = format!("apply conditions of HostedCluster {key}");
     let fields = HostedClusterFields::Status(json!({"conditions": conditions}));
-    let written =
-        hosted_cluster::apply_fields(context, observed, fence, &parameters, fields, &action)
-            .await?;
+    let written = hosted_cluster::apply_fields(
+        context,
+        observed,
+        fencing_token,
+        &parameters,
+        fields,
+        &action,
+    )
+    .await?;
     context.stores.store_conditions(key, written);
     Ok(())
 }
@@ -397,9 +409,9 @@ fn identities_api(context: &ReconcileContext, key: &ClusterKey) -> Api<HostedClu
     Api::namespaced(context.api.client().clone(), key.namespace())
 }
 
-/// How often a cluster is looked at though nothing is told: it costs no request while all is well.
+/// How often a cluster is reconciled without a trigger; in sync, that costs no request.
 const RECHECK_INTERVAL: Duration = Duration::from_mins(5);
-/// The reason of the condition about identities where the cluster cannot be used.
+/// The reason of the condition about identities for an invalid cluster.
 const INVALID_REASON: &str = "InvalidHostedCluster";
-/// What an event takes.
+/// The maximum length of an event message.
 pub(crate) const MAX_MESSAGE_CHARS: usize = 1_000;

@@ -1,4 +1,4 @@
-//! What is known, kept in step by the watches.
+//! The stores: caches of the watched objects.
 
 mod clusters;
 mod kind_state;
@@ -33,21 +33,21 @@ use objects::is_older_version;
 pub(crate) use objects::{DesiredDigests, ObjectCache, ObjectsToCompare, desired_digests};
 use parse::{TypeMismatch, parse_typed};
 
-/// Everything that is known.
+/// The caches of all watched kinds.
 #[derive(Debug)]
 pub(crate) struct WatchStores {
     inner: Mutex<WatchStoresInner>,
-    /// The types of our conditions.
+    /// The types of the operator's own conditions.
     conditions: &'static [&'static str],
 }
 
-/// Whose objects are compared here with what is desired.
+/// The clusters whose objects this process compares with the desired ones.
 #[derive(Debug, Default)]
 pub(crate) enum ComparisonScope {
-    /// Nobody's.
+    /// None.
     #[default]
     Nothing,
-    /// Those of the clusters that are led.
+    /// The clusters that this process leads.
     LedClusters(LeaseTerms),
 }
 
@@ -55,43 +55,43 @@ pub(crate) enum ComparisonScope {
 struct WatchStoresInner {
     comparison_scope: ComparisonScope,
     clusters: BTreeMap<ClusterKey, CachedCluster>,
-    /// The clusters whose control planes would be in a namespace: one, or it is a problem.
+    /// The clusters by control-plane namespace; more than one per namespace is a problem.
     clusters_by_namespace: HashMap<String, BTreeSet<ClusterKey>>,
     namespaces: HashMap<String, NamespaceCache>,
     identities: HashMap<ClusterKey, IdentitiesReport>,
     kind_states: HashMap<WatchedKind, KindState>,
 }
 
-/// A namespace with what may belong to a control plane.
+/// The cached objects of one namespace that may belong to a control plane.
 #[derive(Debug, Default)]
 struct NamespaceCache {
     objects: ObjectCache,
     pods: BTreeMap<String, ObservedPod>,
     volumes: BTreeMap<String, ObservedVolume>,
-    /// The address of the router to private vaults.
+    /// The address of the private router, through which components reach private vaults.
     private_router: Option<IpAddr>,
 }
 
-/// How the identities of a cluster are, as it was told.
+/// The last reported status of a cluster's identities.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct IdentitiesReport {
     pub(crate) uid: String,
     pub(crate) version: String,
-    /// The uid of the HostedCluster that it was told of.
+    /// The uid of the HostedCluster that the report is about.
     pub(crate) owner: Option<String>,
     pub(crate) status: Option<HostedClusterIdentitiesStatus>,
 }
 
-/// What a kind that is being listed told so far.
+/// The progress of a list in progress.
 #[derive(Debug, Default)]
 pub(crate) struct ListProgress {
-    /// The objects that are there.
+    /// The listed objects so far; `None` without a list in progress.
     listed_objects: Option<HashSet<(String, String)>>,
-    /// Since when no list came to its end, on the monotonic clock.
+    /// Since when no list completed, on the monotonic clock.
     failing_since: Option<Duration>,
 }
 
-/// Who has to be looked at because of what was seen.
+/// The clusters to reconcile, each with its trigger.
 pub(crate) type DirtyKeys = Vec<(ClusterKey, ReconcileTrigger)>;
 
 impl WatchStores {
@@ -105,58 +105,61 @@ impl WatchStores {
         }
     }
 
-    /// Forgets the content of what nobody here compares any more.
+    /// Drops the content of objects that this process no longer compares.
     pub(crate) fn drop_unneeded_content(&self) {
         self.inner.lock().drop_all_unneeded_content();
     }
 
-    /// Takes in what a watch tells at `now`, on the monotonic clock.
+    /// Applies a watch update that arrived at `now`, on the monotonic clock.
     pub(crate) fn apply_watch_update(
         &self,
         kind: WatchedKind,
-        seen: WatchUpdate,
-        telling: &mut ListProgress,
+        update: WatchUpdate,
+        list_progress: &mut ListProgress,
         now: Duration,
     ) -> DirtyKeys {
         let mut inner = self.inner.lock();
-        match seen {
+        match update {
             WatchUpdate::Applied(object) => {
-                if let Some(told) = &mut telling.listed_objects {
-                    told.insert(namespaced_name(&object));
+                if let Some(listed) = &mut list_progress.listed_objects {
+                    listed.insert(namespaced_name(&object));
                 }
                 inner.upsert(kind, *object, self.conditions)
             }
             WatchUpdate::Deleted(object) => inner.remove(kind, &namespaced_name(&object)),
             WatchUpdate::ListStarted => {
-                telling.listed_objects = Some(HashSet::new());
+                list_progress.listed_objects = Some(HashSet::new());
                 DirtyKeys::new()
             }
             WatchUpdate::ListCompleted => {
-                telling.failing_since = None;
-                let told = telling.listed_objects.take().unwrap_or_default();
-                let mut news = inner.remove_unlisted(kind, &told);
-                // What waited for the kind can go on.
+                list_progress.failing_since = None;
+                let listed = list_progress.listed_objects.take().unwrap_or_default();
+                let mut dirty_keys = inner.remove_unlisted(kind, &listed);
+                // Clusters that waited for the kind can continue.
                 if !matches!(
                     inner.kind_states.insert(kind, KindState::Listed),
                     Some(KindState::Listed)
                 ) {
-                    let everybody = inner.clusters.keys();
-                    news.extend(everybody.map(|key| (key.clone(), ReconcileTrigger::SpecChanged)));
+                    let all_clusters = inner.clusters.keys();
+                    dirty_keys.extend(
+                        all_clusters.map(|key| (key.clone(), ReconcileTrigger::SpecChanged)),
+                    );
                     inner.drop_all_unneeded_content();
                 }
-                news
+                dirty_keys
             }
             WatchUpdate::Failed(error, refusals) => {
-                // Where nothing can be listed it is no matter of this kind.
-                let since = telling.failing_since.unwrap_or(now);
-                telling.failing_since = inner.is_api_reachable().then_some(since);
-                let failing_for = telling.failing_since.map(|since| now.saturating_sub(since));
+                // If no kind can be listed, the failure does not concern this kind.
+                let since = list_progress.failing_since.unwrap_or(now);
+                list_progress.failing_since = inner.is_api_reachable().then_some(since);
+                let failing_for =
+                    list_progress.failing_since.map(|since| now.saturating_sub(since));
                 inner.record_watch_failure(kind, error, failing_for.unwrap_or_default(), refusals)
             }
         }
     }
 
-    /// Takes in an object as the answer to a write told it.
+    /// Stores an object from the response to a write.
     pub(crate) fn store_written(&self, object: DynamicObject) {
         let (api_version, kind) = object
             .types
@@ -167,33 +170,37 @@ impl WatchStores {
         }
     }
 
-    /// Takes in an object as it was read.
+    /// Stores an object from the response to a read.
     pub(crate) fn store_fetched(&self, key: &ObjectKey, object: DynamicObject) {
         let mut inner = self.inner.lock();
-        let room = cache_namespace(key);
-        let keeps = inner.is_compared(&room);
-        inner.namespaces.entry(room).or_default().objects.store_fetched(key.clone(), object, keeps);
+        let namespace = cache_namespace(key);
+        let keeps_content = inner.is_compared(&namespace);
+        inner.namespaces.entry(namespace).or_default().objects.store_fetched(
+            key.clone(),
+            object,
+            keeps_content,
+        );
     }
 
-    /// An object was found to be gone.
+    /// Records that an object does not exist.
     pub(crate) fn mark_absent(&self, key: &ObjectKey) {
         let namespace = key.namespace.clone().unwrap_or_default();
         self.inner.lock().remove(WatchedKind::Owned(key.kind), &(namespace, key.name.clone()));
     }
 
-    /// Takes in how the identities are as the answer to a write told it.
+    /// Stores the reported status from the response to a write.
     pub(crate) fn store_identities(&self, key: &ClusterKey, identities: HostedClusterIdentities) {
         self.inner.lock().identities.insert(key.clone(), IdentitiesReport::of(identities));
     }
 
-    /// Takes in our conditions as the answer to a write told them.
+    /// Stores the operator's conditions from the response to a write.
     pub(crate) fn store_conditions(&self, key: &ClusterKey, object: DynamicObject) {
         if let Some(cluster) = self.inner.lock().clusters.get_mut(key) {
             cluster.merge_written_status(object, self.conditions);
         }
     }
 
-    /// Takes in what the answer told when this finalizer was added.
+    /// Stores the HostedCluster from the response to the write that added this finalizer.
     pub(crate) fn store_finalizer(&self, key: &ClusterKey, object: DynamicObject, finalizer: &str) {
         if let Some(cluster) = self.inner.lock().clusters.get_mut(key) {
             cluster.merge_finalizer(object, finalizer, self.conditions);
@@ -205,12 +212,12 @@ impl WatchStores {
         self.inner.lock().clusters.get(key).cloned()
     }
 
-    /// Every HostedCluster.
+    /// The keys of all HostedClusters.
     pub(crate) fn clusters(&self) -> Vec<ClusterKey> {
         self.inner.lock().clusters.keys().cloned().collect()
     }
 
-    /// The cluster that was there first of those whose control planes would be in a namespace.
+    /// The oldest of the clusters whose control planes have this namespace.
     pub(crate) fn oldest_cluster_in(&self, namespace: &str) -> Option<ClusterKey> {
         let inner = self.inner.lock();
         let age = |key: &&ClusterKey| {
@@ -226,44 +233,44 @@ impl WatchStores {
         inner.namespaces.get(namespace)?.objects.uid(key).map(str::to_owned)
     }
 
-    /// What a namespace says about whose it is, where it is known.
+    /// The ownership marks of a namespace, if it is cached.
     pub(crate) fn ownership_marks(&self, namespace: &str) -> Option<OwnershipMarks> {
         let inner = self.inner.lock();
         inner.namespaces.get(namespace)?.objects.ownership_marks(&namespace_key(namespace)).cloned()
     }
 
-    /// Who else wrote an object last, as far as that is known.
+    /// The field manager that wrote an object last and is not the operator's, if known.
     pub(crate) fn other_writer(&self, namespace: &str, key: &ObjectKey) -> Option<String> {
         let inner = self.inner.lock();
         inner.namespaces.get(namespace)?.objects.other_writer(key).map(str::to_owned)
     }
 
-    /// What has to be compared with what is desired.
+    /// The objects to compare with the desired ones.
     pub(crate) fn objects_to_compare(
         &self,
         namespace: &str,
-        wished: &DesiredDigests,
+        desired: &DesiredDigests,
     ) -> ObjectsToCompare {
         let inner = self.inner.lock();
         inner
             .namespaces
             .get(namespace)
-            .map(|room| room.objects.objects_to_compare(wished))
+            .map(|cache| cache.objects.objects_to_compare(desired))
             .unwrap_or_default()
     }
 
-    /// Objects in these versions were found to be as they should be.
+    /// Records that these versions of objects match the desired objects.
     pub(crate) fn mark_in_sync(
         &self,
         namespace: &str,
         found: &[(ObjectKey, String)],
-        wished: &DesiredDigests,
+        desired: &DesiredDigests,
     ) {
         let mut inner = self.inner.lock();
-        let Some(room) = inner.namespaces.get_mut(namespace) else { return };
+        let Some(cache) = inner.namespaces.get_mut(namespace) else { return };
         for (key, version) in found {
-            if let Some(digest) = wished.get(key) {
-                room.objects.mark_in_sync(key, version, *digest);
+            if let Some(digest) = desired.get(key) {
+                cache.objects.mark_in_sync(key, version, *digest);
             }
         }
     }
@@ -271,40 +278,40 @@ impl WatchStores {
     /// The names of the objects of a kind.
     pub(crate) fn object_names(&self, namespace: &str, kind: OwnedKind) -> BTreeSet<String> {
         let inner = self.inner.lock();
-        let room = inner.namespaces.get(namespace);
-        let keys = room.into_iter().flat_map(|room| room.objects.keys());
+        let cache = inner.namespaces.get(namespace);
+        let keys = cache.into_iter().flat_map(|cache| cache.objects.keys());
         keys.filter(|key| key.kind == kind).map(|key| key.name.clone()).collect()
     }
 
-    /// What pods and nodes tell in a namespace.
+    /// The observed pods and volumes in a namespace.
     pub(crate) fn pods_and_volumes(
         &self,
         namespace: &str,
     ) -> (Vec<ObservedPod>, Vec<ObservedVolume>) {
         let inner = self.inner.lock();
-        inner.namespaces.get(namespace).map_or_else(Default::default, |room| {
-            (room.pods.values().cloned().collect(), room.volumes.values().cloned().collect())
+        inner.namespaces.get(namespace).map_or_else(Default::default, |cache| {
+            (cache.pods.values().cloned().collect(), cache.volumes.values().cloned().collect())
         })
     }
 
-    /// The address of the router to private vaults in a namespace, where there is one.
+    /// The address of the private router in a namespace.
     pub(crate) fn private_router(&self, namespace: &str) -> Option<IpAddr> {
         self.inner.lock().namespaces.get(namespace)?.private_router
     }
 
-    /// How the identities of a cluster are, as it was told last.
+    /// The last reported status of a cluster's identities.
     pub(crate) fn identities(&self, key: &ClusterKey) -> Option<IdentitiesReport> {
         self.inner.lock().identities.get(key).cloned()
     }
 
-    /// Whether a kind can be relied on.
+    /// The state of a watched kind.
     pub(crate) fn kind_state(&self, kind: WatchedKind) -> KindState {
         self.inner.lock().kind_states.get(&kind).cloned().unwrap_or_default()
     }
 
-    /// How many objects' content is kept, in bytes.
+    /// The size of the cached object content, in bytes.
     pub(crate) fn content_bytes(&self) -> usize {
-        self.inner.lock().namespaces.values().map(|room| room.objects.content_bytes()).sum()
+        self.inner.lock().namespaces.values().map(|cache| cache.objects.content_bytes()).sum()
     }
 }
 
@@ -323,56 +330,56 @@ impl WatchStoresInner {
                 if self.clusters.get(&key).is_some_and(|known| cluster.is_older_than(known)) {
                     return DirtyKeys::new();
                 }
-                let wake = cluster.reconcile_trigger(self.clusters.get(&key));
+                let trigger = cluster.reconcile_trigger(self.clusters.get(&key));
                 self.clusters.insert(key.clone(), cluster);
-                let room = control_plane_namespace(&key);
-                self.clusters_by_namespace.entry(room).or_default().insert(key.clone());
-                wake.map(|wake| (key, wake)).into_iter().collect()
+                let namespace = control_plane_namespace(&key);
+                self.clusters_by_namespace.entry(namespace).or_default().insert(key.clone());
+                trigger.map(|trigger| (key, trigger)).into_iter().collect()
             }
             WatchedKind::Identities => {
                 let key = ClusterKey::of(&namespace, &name);
                 let Some(identities) = parse_object::<HostedClusterIdentities>(&object) else {
                     return DirtyKeys::new();
                 };
-                let told = IdentitiesReport::of(identities);
-                if self.identities.get(&key).is_some_and(|known| told.is_older_than(known)) {
+                let report = IdentitiesReport::of(identities);
+                if self.identities.get(&key).is_some_and(|known| report.is_older_than(known)) {
                     return DirtyKeys::new();
                 }
-                let before = self.identities.insert(key.clone(), told.clone());
-                let is_news =
-                    before.is_none_or(|it| it.status != told.status || it.uid != told.uid);
-                is_news.then_some((key, ReconcileTrigger::RelatedChanged)).into_iter().collect()
+                let before = self.identities.insert(key.clone(), report.clone());
+                let has_changed =
+                    before.is_none_or(|it| it.status != report.status || it.uid != report.uid);
+                has_changed.then_some((key, ReconcileTrigger::RelatedChanged)).into_iter().collect()
             }
             WatchedKind::Owned(kind) => {
                 let key = object_key(kind, &namespace, name);
-                let room = cache_namespace(&key);
-                let keeps = self.is_compared(&room);
-                let objects = &mut self.namespaces.entry(room.clone()).or_default().objects;
-                let is_news = objects.observe(key, object, keeps);
-                self.dirty_keys(&room, is_news)
+                let namespace = cache_namespace(&key);
+                let keeps_content = self.is_compared(&namespace);
+                let objects = &mut self.namespaces.entry(namespace.clone()).or_default().objects;
+                let has_changed = objects.observe(key, object, keeps_content);
+                self.dirty_keys(&namespace, has_changed)
             }
             WatchedKind::Pods => {
                 let Some(pod) = parse_object::<Pod>(&object) else { return DirtyKeys::new() };
                 let pod = ObservedPod::from_pod(&pod);
                 if pod.class_names.is_empty() {
-                    // A control plane has many pods of which no identity is told.
+                    // Most pods of a control plane use no identity.
                     return self.remove(WatchedKind::Pods, &(namespace, name));
                 }
                 let pods = &mut self.namespaces.entry(namespace.clone()).or_default().pods;
-                let is_news = pods.get(&name) != Some(&pod);
+                let has_changed = pods.get(&name) != Some(&pod);
                 pods.insert(name, pod);
-                self.dirty_keys(&namespace, is_news)
+                self.dirty_keys(&namespace, has_changed)
             }
             WatchedKind::PodStatuses => {
                 let status = parse_object::<SecretProviderClassPodStatus>(&object);
                 let volume = status.as_ref().and_then(ObservedVolume::from_pod_status);
                 let volumes = &mut self.namespaces.entry(namespace.clone()).or_default().volumes;
-                let is_news = volumes.get(&name) != volume.as_ref();
+                let has_changed = volumes.get(&name) != volume.as_ref();
                 match volume {
                     Some(volume) => volumes.insert(name, volume),
                     None => volumes.remove(&name),
                 };
-                self.dirty_keys(&namespace, is_news)
+                self.dirty_keys(&namespace, has_changed)
             }
             WatchedKind::PrivateRouters => {
                 self.set_private_router(&namespace, router_address(&name, &object))
@@ -380,32 +387,32 @@ impl WatchStoresInner {
         }
     }
 
-    /// Where the router to private vaults is now.
+    /// Updates the address of the private router.
     fn set_private_router(&mut self, namespace: &str, address: Option<IpAddr>) -> DirtyKeys {
-        let is_news = match address {
+        let has_changed = match address {
             Some(_) => {
-                let room = self.namespaces.entry(namespace.to_owned()).or_default();
-                std::mem::replace(&mut room.private_router, address) != address
+                let cache = self.namespaces.entry(namespace.to_owned()).or_default();
+                std::mem::replace(&mut cache.private_router, address) != address
             }
-            None => self.update_namespace(namespace, |room| room.private_router.take().is_some()),
+            None => self.update_namespace(namespace, |cache| cache.private_router.take().is_some()),
         };
-        self.dirty_keys(namespace, is_news)
+        self.dirty_keys(namespace, has_changed)
     }
 
     fn remove(&mut self, kind: WatchedKind, (namespace, name): &(String, String)) -> DirtyKeys {
         match kind {
             WatchedKind::HostedClusters => {
                 let key = ClusterKey::of(namespace, name);
-                let room = control_plane_namespace(&key);
-                if let Some(tenants) = self.clusters_by_namespace.get_mut(&room) {
-                    tenants.remove(&key);
+                let namespace = control_plane_namespace(&key);
+                if let Some(clusters) = self.clusters_by_namespace.get_mut(&namespace) {
+                    clusters.remove(&key);
                 }
                 let was_there = self.clusters.remove(&key).is_some();
-                self.drop_namespace_content(&room);
-                // Who waited for the namespace can have it.
-                let mut news = self.dirty_keys(&room, was_there);
-                news.extend(was_there.then_some((key, ReconcileTrigger::SpecChanged)));
-                news
+                self.drop_namespace_content(&namespace);
+                // Another cluster may have waited for the namespace.
+                let mut dirty_keys = self.dirty_keys(&namespace, was_there);
+                dirty_keys.extend(was_there.then_some((key, ReconcileTrigger::SpecChanged)));
+                dirty_keys
             }
             WatchedKind::Identities => {
                 let key = ClusterKey::of(namespace, name);
@@ -414,9 +421,9 @@ impl WatchStoresInner {
             }
             WatchedKind::Owned(kind) => {
                 let key = object_key(kind, namespace, name.clone());
-                let room = cache_namespace(&key);
-                let was_there = self.update_namespace(&room, |it| it.objects.forget(&key));
-                self.dirty_keys(&room, was_there)
+                let namespace = cache_namespace(&key);
+                let was_there = self.update_namespace(&namespace, |it| it.objects.forget(&key));
+                self.dirty_keys(&namespace, was_there)
             }
             WatchedKind::Pods => {
                 let was_there =
@@ -432,11 +439,11 @@ impl WatchStoresInner {
         }
     }
 
-    /// Forgets what a whole list did not tell.
+    /// Removes the objects that a complete list did not contain.
     fn remove_unlisted(
         &mut self,
         kind: WatchedKind,
-        told: &HashSet<(String, String)>,
+        listed: &HashSet<(String, String)>,
     ) -> DirtyKeys {
         let places: Vec<(String, String)> = match kind {
             WatchedKind::HostedClusters => {
@@ -446,26 +453,26 @@ impl WatchStoresInner {
                 self.identities.keys().map(cluster_namespaced_name).collect()
             }
             WatchedKind::Owned(kind) => {
-                let keys = self.namespaces.values().flat_map(|room| room.objects.keys());
+                let keys = self.namespaces.values().flat_map(|cache| cache.objects.keys());
                 let of_kind = keys.filter(|key| key.kind == kind);
                 of_kind
                     .map(|it| (it.namespace.clone().unwrap_or_default(), it.name.clone()))
                     .collect()
             }
-            WatchedKind::Pods => self.cached_names(|room| room.pods.keys().cloned().collect()),
+            WatchedKind::Pods => self.cached_names(|cache| cache.pods.keys().cloned().collect()),
             WatchedKind::PodStatuses => {
-                self.cached_names(|room| room.volumes.keys().cloned().collect())
+                self.cached_names(|cache| cache.volumes.keys().cloned().collect())
             }
-            WatchedKind::PrivateRouters => self.cached_names(|room| {
-                let known = room.private_router.map(|_| PRIVATE_ROUTER_SERVICE.to_owned());
+            WatchedKind::PrivateRouters => self.cached_names(|cache| {
+                let known = cache.private_router.map(|_| PRIVATE_ROUTER_SERVICE.to_owned());
                 known.into_iter().collect()
             }),
         };
-        let gone = places.into_iter().filter(|place| !told.contains(place));
+        let gone = places.into_iter().filter(|place| !listed.contains(place));
         gone.collect::<Vec<_>>().iter().flat_map(|place| self.remove(kind, place)).collect()
     }
 
-    /// Whether what everything begins with was listed.
+    /// Whether a required kind was listed, so the API server is reachable.
     fn is_api_reachable(&self) -> bool {
         let mut kinds = self.kind_states.iter();
         kinds.any(|(kind, state)| {
@@ -473,7 +480,7 @@ impl WatchStoresInner {
         })
     }
 
-    /// What was known stays. A kind that was never listed may be given up until it is.
+    /// Records a failure and keeps the cached objects. A kind that was never listed may become unusable.
     fn record_watch_failure(
         &mut self,
         kind: WatchedKind,
@@ -484,7 +491,7 @@ impl WatchStoresInner {
         let known = self.kind_states.get(&kind);
         let is_listed = matches!(known, Some(KindState::Listed | KindState::Stale(_)));
         let is_known = matches!(known, Some(KindState::Unusable(_) | KindState::Stale(_)));
-        // A server that begins may refuse for a moment what it serves.
+        // A starting API server may briefly refuse kinds that it serves.
         let is_lost = refusals >= REFUSALS_UNTIL_UNUSABLE;
         let is_new = is_unusable(kind, &error, failing_for) && !is_known;
         if !is_lost && (is_listed || !is_new) {
@@ -498,51 +505,53 @@ impl WatchStoresInner {
         self.clusters.keys().map(|key| (key.clone(), ReconcileTrigger::SpecChanged)).collect()
     }
 
-    /// Whether somebody here compares the objects of a control plane. As long as nobody knows whose
-    /// a namespace is, somebody may.
-    fn is_compared(&self, room: &str) -> bool {
-        let ComparisonScope::LedClusters(tenures) = &self.comparison_scope else { return false };
+    /// Whether this process compares the objects of a control plane. Until the HostedClusters are listed,
+    /// the answer is yes for every namespace.
+    fn is_compared(&self, namespace: &str) -> bool {
+        let ComparisonScope::LedClusters(lease_terms) = &self.comparison_scope else {
+            return false;
+        };
         let clusters = self.kind_states.get(&WatchedKind::HostedClusters);
         let is_listed = matches!(clusters, Some(KindState::Listed | KindState::Stale(_)));
-        let tenants = self.clusters_by_namespace.get(room);
-        !is_listed || tenants.into_iter().flatten().any(|key| tenures.may_lead(key))
+        let clusters = self.clusters_by_namespace.get(namespace);
+        !is_listed || clusters.into_iter().flatten().any(|key| lease_terms.may_lead(key))
     }
 
     fn drop_all_unneeded_content(&mut self) {
-        let rooms: Vec<_> = self.namespaces.keys().cloned().collect();
-        for room in rooms {
-            self.drop_namespace_content(&room);
+        let namespaces: Vec<_> = self.namespaces.keys().cloned().collect();
+        for namespace in namespaces {
+            self.drop_namespace_content(&namespace);
         }
     }
 
-    fn drop_namespace_content(&mut self, room: &str) {
-        if !self.is_compared(room)
-            && let Some(room) = self.namespaces.get_mut(room)
+    fn drop_namespace_content(&mut self, namespace: &str) {
+        if !self.is_compared(namespace)
+            && let Some(cache) = self.namespaces.get_mut(namespace)
         {
-            room.objects.forget_content();
+            cache.objects.forget_content();
         }
     }
 
     fn update_namespace(
         &mut self,
-        room: &str,
+        namespace: &str,
         change: impl FnOnce(&mut NamespaceCache) -> bool,
     ) -> bool {
-        let Some(found) = self.namespaces.get_mut(room) else { return false };
+        let Some(found) = self.namespaces.get_mut(namespace) else { return false };
         let changed = change(found);
         let is_empty = found.objects.keys().next().is_none()
             && found.pods.is_empty()
             && found.volumes.is_empty()
             && found.private_router.is_none();
         if is_empty {
-            self.namespaces.remove(room);
+            self.namespaces.remove(namespace);
         }
         changed
     }
 
-    fn dirty_keys(&self, room: &str, is_news: bool) -> DirtyKeys {
-        let tenants = self.clusters_by_namespace.get(room).filter(|_| is_news);
-        tenants
+    fn dirty_keys(&self, namespace: &str, has_changed: bool) -> DirtyKeys {
+        let clusters = self.clusters_by_namespace.get(namespace).filter(|_| has_changed);
+        clusters
             .into_iter()
             .flatten()
             .map(|key| (key.clone(), ReconcileTrigger::RelatedChanged))
@@ -553,12 +562,12 @@ impl WatchStoresInner {
         &self,
         names: impl Fn(&NamespaceCache) -> Vec<String>,
     ) -> Vec<(String, String)> {
-        let of_room = |(namespace, room): (&String, &NamespaceCache)| {
-            let names = names(room);
+        let of_namespace = |(namespace, cache): (&String, &NamespaceCache)| {
+            let names = names(cache);
             let namespace = namespace.clone();
             names.into_iter().map(move |name| (namespace.clone(), name)).collect::<Vec<_>>()
         };
-        self.namespaces.iter().flat_map(of_room).collect()
+        self.namespaces.iter().flat_map(of_namespace).collect()
     }
 }
 
@@ -574,15 +583,15 @@ impl IdentitiesReport {
         }
     }
 
-    /// Whether an answer to a write told more of this object already: the watch comes after it, and
-    /// with the versions in between. Who took them for news would tell all of it again.
+    /// Whether a write response was newer than this object. The watch delivers the intermediate versions
+    /// later; processing them would report the changes again.
     fn is_older_than(&self, known: &Self) -> bool {
         self.uid == known.uid && is_older_version(&self.version, &known.version)
     }
 }
 
-/// How often in a row a kind that was listed is refused before it is one that cannot be used: with
-/// the pauses in between that takes twenty seconds and more.
+/// The number of consecutive refusals after which a listed kind becomes stale. With the back-off in
+/// between that takes at least twenty seconds.
 const REFUSALS_UNTIL_UNUSABLE: u32 = 8;
 
 /// The namespace of the control plane of a cluster.
@@ -590,7 +599,7 @@ pub(crate) fn control_plane_namespace(key: &ClusterKey) -> String {
     lanyard_desired::hosted_cluster::control_plane_namespace(key.namespace(), key.name())
 }
 
-/// The namespace whose control plane an object belongs to.
+/// The control-plane namespace of an object; for a Namespace its own name.
 fn cache_namespace(key: &ObjectKey) -> String {
     key.namespace.clone().unwrap_or_else(|| key.name.clone())
 }
@@ -600,7 +609,7 @@ fn object_key(kind: OwnedKind, namespace: &str, name: String) -> ObjectKey {
     ObjectKey { kind, namespace, name }
 }
 
-/// The address of a Service that is the router to private vaults; a headless one has none.
+/// The address of the Service of the private router; a headless Service has none.
 fn router_address(name: &str, service: &DynamicObject) -> Option<IpAddr> {
     let address = service.data.pointer("/spec/clusterIP")?.as_str()?;
     address.parse().ok().filter(|_| name == PRIVATE_ROUTER_SERVICE)
@@ -619,7 +628,7 @@ fn parse_object<T: serde::de::DeserializeOwned>(object: &DynamicObject) -> Optio
     parse_typed(serde_json::to_value(object).unwrap_or_default())
         .inspect_err(|TypeMismatch { field, problem }| {
             let (namespace, name) = namespaced_name(object);
-            tracing::warn!(namespace, name, field, "an object cannot be read: {problem}");
+            tracing::warn!(namespace, name, field, "could not parse an object: {problem}");
         })
         .ok()
 }

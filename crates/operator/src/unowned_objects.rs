@@ -1,7 +1,7 @@
-//! Objects of others that stand where ours would be made.
+//! Finds existing objects of other owners where the operator would create its own.
 //!
-//! Only what bears our label is watched, so an object that seems not to be there may be somebody
-//! else's. Applying would make it ours, and it would go with the cluster.
+//! Only objects with the operator's label are watched, so an object that the store lacks may exist without
+//! the label. Applying it would adopt it, and the deletion of the cluster would delete it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use lanyard_kubernetes::{ApiError, ApiRetryPolicy, KubernetesApi};
 use crate::fetch::FetchedObjects;
 use crate::watched_resource::{WatchedResource, name_selector, observed_object};
 
-/// What is there of all that would be created. One list for each kind, of names alone and out of the
-/// API server's cache; nothing is asked where nothing would be created. What cannot be listed is not
-/// known to be free.
+/// Fetches the existing objects among those that `changes` would create. It sends one metadata list per
+/// kind, answered from the API server's watch cache, and no request if nothing would be created. Keys
+/// whose kind cannot be listed are returned as unread.
 pub(crate) async fn fetch_unowned(
     api: &KubernetesApi,
     namespace: &str,
@@ -24,7 +24,7 @@ pub(crate) async fn fetch_unowned(
 ) -> FetchedObjects {
     let mut groups: BTreeMap<OwnedKind, BTreeSet<ObjectKey>> = BTreeMap::new();
     let created = changes.iter().filter(|change| matches!(change, ObjectChange::Create { .. }));
-    // Whose the namespace is was found out before.
+    // The owner of the namespace is already known.
     for key in created.map(ObjectChange::key).filter(|key| key.kind != OwnedKind::Namespace) {
         groups.entry(key.kind).or_default().insert(key.clone());
     }
@@ -45,7 +45,7 @@ pub(crate) async fn fetch_unowned(
     found
 }
 
-/// An object of a namespace, whoever made it.
+/// Fetches an object, whichever owner it has.
 pub(crate) async fn fetch_regardless_of_owner(
     api: &KubernetesApi,
     key: &ObjectKey,
@@ -54,7 +54,7 @@ pub(crate) async fn fetch_regardless_of_owner(
     NamespacedKind { api, namespace, kind: key.kind }.fetch_by_name(&key.name).await
 }
 
-/// The objects of one kind in one namespace, whoever made them.
+/// The objects of one kind in one namespace, whichever owner they have.
 #[derive(Debug, Clone, Copy)]
 struct NamespacedKind<'a> {
     api: &'a KubernetesApi,
@@ -63,7 +63,7 @@ struct NamespacedKind<'a> {
 }
 
 impl NamespacedKind<'_> {
-    /// Those of these that are there.
+    /// Fetches those of these objects that exist.
     async fn fetch_existing(
         self,
         keys: &BTreeSet<ObjectKey>,
@@ -82,7 +82,7 @@ impl NamespacedKind<'_> {
         Ok(found)
     }
 
-    /// One object, by a list of one: it needs no other right.
+    /// Fetches one object with a list request, which needs no further permission.
     async fn fetch_by_name(self, name: &str) -> Result<Option<ObservedObject>, ApiError> {
         let parameters = ListParams::default().fields(&name_selector(name));
         let objects = self.api_for_kind();
@@ -101,7 +101,7 @@ impl NamespacedKind<'_> {
         WatchedResource::owned(self.kind)
     }
 
-    fn list_action(self, what: &str) -> String {
-        format!("list {} {what} of {}", self.kind.info().kind, self.namespace)
+    fn list_action(self, target: &str) -> String {
+        format!("list {} {target} of {}", self.kind.info().kind, self.namespace)
     }
 }

@@ -1,4 +1,4 @@
-//! The kinds that are watched.
+//! The watched kinds.
 
 use lanyard_api::{
     HostedCluster, HostedClusterIdentities, HostedControlPlane, SecretProviderClassPodStatus,
@@ -9,28 +9,28 @@ use lanyard_desired::workload::PRIVATE_ROUTER_SERVICE;
 use crate::settings::OperatorRole;
 use crate::watched_resource::WatchedResource;
 
-/// A kind that is watched.
+/// A watched kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum WatchedKind {
-    /// What is wished.
+    /// HostedClusters, the desired state.
     HostedClusters,
-    /// What we tell.
+    /// HostedClusterIdentities, the reported status.
     Identities,
-    /// What we or others made for a hosted cluster.
+    /// Objects that the operator or another controller creates for a hosted cluster.
     Owned(OwnedKind),
-    /// The pods of control planes, where canaries tell what they know.
+    /// The pods of control planes; canaries publish their results on them.
     Pods,
-    /// Where nodes tell what they know.
+    /// The SecretProviderClassPodStatuses, which nodes publish.
     PodStatuses,
-    /// The Services that lead control planes to private vaults, which others make.
+    /// The Services through which control planes reach private vaults; HyperShift creates them.
     PrivateRouters,
 }
 
-/// The label of what we make.
+/// The label selector of the operator's objects.
 pub(crate) const MANAGED_BY_SELECTOR: &str = "app.kubernetes.io/managed-by=lanyard";
 
 impl WatchedKind {
-    /// What is watched in this role.
+    /// The watched kinds of a role.
     pub(crate) fn of(role: OperatorRole) -> Vec<Self> {
         let mut kinds = vec![Self::HostedClusters, Self::Identities, Self::Pods, Self::PodStatuses];
         match role {
@@ -43,7 +43,7 @@ impl WatchedKind {
         kinds
     }
 
-    /// How it is watched. Only what is ours, where others have objects of the kind, too.
+    /// The watch of the kind. For kinds that others create as well, it selects only the operator's objects.
     pub(crate) fn watched_resource(self, role: OperatorRole) -> WatchedResource {
         match self {
             Self::HostedClusters => WatchedResource::of(
@@ -56,7 +56,7 @@ impl WatchedKind {
                 HostedClusterIdentities::KIND,
                 HostedClusterIdentities::PLURAL,
             ),
-            // Consumers that others render bear it as ours do, in either role.
+            // Consumers have this label in either role, whichever controller creates them.
             Self::Pods => WatchedResource::of("v1", "Pod", "pods")
                 .with_labels(HostedControlPlane::CONTROL_PLANE_LABEL),
             Self::PodStatuses => WatchedResource::of(
@@ -77,8 +77,8 @@ impl WatchedKind {
         }
     }
 
-    /// Whether nothing at all can be done without it: whatever is made is in the namespace of a
-    /// control plane, and belongs to it.
+    /// Whether the operator can do nothing without this kind: every created object is in the namespace of a
+    /// control plane, and the control plane owns it.
     pub(crate) const fn is_required(self) -> bool {
         matches!(
             self,

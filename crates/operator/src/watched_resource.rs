@@ -1,17 +1,17 @@
-//! The kinds that are asked for and watched, and how their objects are read.
+//! The requested and watched resources, and the parsing of their objects.
 
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use lanyard_desired::{ObservedObject, OwnedKind};
 use lanyard_kubernetes::{ResourceWatch, with_type_meta};
 
-/// What is watched.
+/// A resource with the filter of its watch.
 #[derive(Debug, Clone)]
 pub(crate) struct WatchedResource {
     pub(crate) resource: ApiResource,
-    /// Only objects with these labels.
+    /// A label selector.
     pub(crate) labels: Option<&'static str>,
-    /// Only objects of this name.
+    /// The name of the only watched object.
     pub(crate) name: Option<&'static str>,
 }
 
@@ -28,13 +28,13 @@ impl WatchedResource {
         Self { resource, labels: None, name: None }
     }
 
-    /// What we or others make for a hosted cluster.
+    /// A kind whose objects the operator or another controller creates for a hosted cluster.
     pub(crate) fn owned(kind: OwnedKind) -> Self {
-        let facts = kind.info();
-        Self::of(facts.api_version, facts.kind, facts.plural)
+        let info = kind.info();
+        Self::of(info.api_version, info.kind, info.plural)
     }
 
-    /// The objects of the kind, in one namespace or in all.
+    /// The API of the resource, in one namespace or in all.
     pub(crate) fn api(&self, client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
         match namespace {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
@@ -47,13 +47,13 @@ impl WatchedResource {
         self
     }
 
-    /// The right to this name is enough.
+    /// Restricts the watch to one name; a permission with `resourceNames` is then sufficient.
     pub(crate) const fn with_name(mut self, name: &'static str) -> Self {
         self.name = Some(name);
         self
     }
 
-    /// How it is followed.
+    /// The watch of the resource.
     pub(crate) fn to_watch(&self) -> ResourceWatch {
         ResourceWatch {
             resource: self.resource.clone(),
@@ -63,19 +63,19 @@ impl WatchedResource {
         }
     }
 
-    /// The object with its type.
+    /// Sets `apiVersion` and `kind` of the object.
     pub(crate) fn with_type_meta(&self, object: DynamicObject) -> DynamicObject {
         with_type_meta(&self.resource, object)
     }
 }
 
-/// The selector of the one object of a name. A list of one is as good as a read, and asks for no other
-/// right than the watch does.
+/// The field selector for one name. A list with it replaces a read, and needs no other permission than
+/// the watch.
 pub(crate) fn name_selector(name: &str) -> String {
     format!("metadata.name={name}")
 }
 
-/// An object that says what it is, as it is compared.
+/// Converts an object with type metadata for the comparison.
 pub(crate) fn observed_object(object: &DynamicObject) -> Option<ObservedObject> {
     ObservedObject::from_json(serde_json::to_value(object).ok()?)
 }

@@ -1,5 +1,5 @@
-//! What may go wrong between the operator and the API, in virtual time and with an API that misbehaves
-//! at one's bidding. What a real one does is shown by `cargo xtask conformance operator`.
+//! Failures between the operator and the API server, in virtual time and with a fake API that injects
+//! faults. `cargo xtask conformance operator` runs the operator against a real API server.
 
 #![cfg(test)]
 

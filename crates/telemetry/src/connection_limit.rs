@@ -1,5 +1,5 @@
-//! Connections to the pages: few at once, and none for long. Whoever reaches the port may open
-//! them, and each holds a descriptor that volumes need.
+//! Limits the number and age of connections to the HTTP endpoints. Every client that reaches the
+//! port can open connections, and each uses a file descriptor that volumes need, too.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Takes connections while there is a place for them.
+/// Accepts connections up to a limit.
 pub(crate) struct ConnectionLimitListener {
     listener: TcpListener,
     permits: Arc<Semaphore>,
     clock: SharedClock,
 }
 
-/// A connection that ends after a while, whatever it is at.
+/// A connection that fails after a maximum age, whatever its state.
 pub(crate) struct TimeLimitedConnection {
     stream: TcpStream,
     deadline: SleepFuture,
@@ -40,11 +40,11 @@ impl Listener for ConnectionLimitListener {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        // It is never closed.
-        let place = Arc::clone(&self.permits).acquire_owned().await.ok();
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         let (stream, address) = Listener::accept(&mut self.listener).await;
-        let end = self.clock.sleep(MAX_CONNECTION_AGE);
-        (TimeLimitedConnection { stream, deadline: end, timed_out: false, _permit: place }, address)
+        let deadline = self.clock.sleep(MAX_CONNECTION_AGE);
+        (TimeLimitedConnection { stream, deadline, timed_out: false, _permit: permit }, address)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
@@ -91,8 +91,8 @@ impl AsyncWrite for TimeLimitedConnection {
     }
 }
 
-/// A monitoring system has one, the kubelet one for each probe.
+/// Enough for a monitoring system and one connection per kubelet probe.
 pub(crate) const MAX_CONNECTIONS: usize = 32;
 
-/// A page is answered in milliseconds; a client that keeps its connection makes another one.
+/// Responses take milliseconds; a client with a persistent connection reconnects.
 pub(crate) const MAX_CONNECTION_AGE: Duration = Duration::from_mins(1);

@@ -1,15 +1,15 @@
-//! Labels whose values are bounded by their types.
+//! Metric labels whose types bound their values.
 
-/// Makes an enum the value of a label. The values of a label have to be few: each is a series that
-/// a monitoring system keeps, so texts that come from outside are no labels.
+/// Defines an enum as the values of a metric label. A label needs few values, because each is a
+/// series in the monitoring system; never use text from outside the program.
 ///
 /// ```
 /// lanyard_telemetry::label_values! {
-///     /// What became of a write.
+///     /// The result of a write.
 ///     pub enum Written {
-///         /// It was needed.
+///         /// The object was changed.
 ///         Changed = "changed",
-///         /// It was not.
+///         /// The object was already up to date.
 ///         Unchanged = "unchanged",
 ///     }
 /// }

@@ -5,7 +5,7 @@
 //! use lanyard_telemetry::{MetricsPage, Readiness};
 //!
 //! let readiness = Readiness::default();
-//! let classes = readiness.gate("classes", "the classes are not listed yet");
+//! let classes = readiness.add_gate("classes", "the classes are not listed yet");
 //! assert_eq!(readiness.problems()[0].to_string(), "classes: the classes are not listed yet");
 //! classes.open();
 //! assert!(readiness.is_ready());

@@ -1,25 +1,25 @@
-//! Addresses to listen on, as Go programs write them.
+//! Listen addresses in the format of Go programs.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Where a page is served, if anywhere: `127.0.0.1:8095`, `:8095` (every interface), `0` (nowhere).
+/// A listen address: `127.0.0.1:8095`, `:8095` (all interfaces) or `0` (disabled).
 ///
-/// The forms are those of the Secrets Store CSI driver's `--metrics-addr`.
+/// The format is that of the Secrets Store CSI driver's `--metrics-addr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// Nowhere.
+    /// The endpoint is disabled.
     Off,
-    /// One address.
+    /// One IP address and port.
     Single(SocketAddr),
-    /// Every interface, of both families where the machine has both (and `net.ipv6.bindv6only` is
-    /// 0, as it is unless somebody changed it; else of IPv6 alone).
+    /// This port on all interfaces, for IPv4 and IPv6 if the machine has both. With
+    /// `net.ipv6.bindv6only` set to 1 (the default is 0), for IPv6 only.
     AllInterfaces(u16),
 }
 
 impl ListenAddress {
-    /// The addresses to try, in this order: a machine may have one family only.
+    /// The addresses to try in this order: a machine may have only one IP family.
     pub(crate) fn candidates(self) -> Vec<SocketAddr> {
         match self {
             Self::Off => Vec::new(),
@@ -66,9 +66,9 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// A text is no address to listen on.
+/// A text that is not a listen address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no address to listen on: give `IP:PORT`, `:PORT` for every interface, or `0`")]
+#[error("`{text}` is not a listen address: use `IP:PORT`, `:PORT` for every interface, or `0`")]
 pub struct ParseListenAddressError {
     /// The text.
     pub text: String,

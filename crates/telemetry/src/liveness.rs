@@ -1,4 +1,4 @@
-//! Whether the process still works at all: if not, its supervisor starts it again.
+//! Liveness: whether the process still responds. If not, its supervisor restarts it.
 
 use std::fmt;
 use std::future::Future;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lanyard_clock::SharedClock;
 
-/// A check that the process answers, with a time limit.
+/// A check that the process responds, with a timeout.
 #[derive(Clone)]
 pub struct LivenessProbe {
     check: Arc<LivenessCheckFn>,
@@ -20,7 +20,8 @@ type LivenessCheckFn =
     dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
 
 impl LivenessProbe {
-    /// A check that takes `limit` at most. What it fails with is shown to whoever asks.
+    /// Creates a probe that runs `check` for at most `timeout`. The response of the endpoint
+    /// contains the error of a failed check.
     pub fn new<F>(
         check: impl Fn() -> F + Send + Sync + 'static,
         timeout: Duration,
@@ -44,6 +45,9 @@ impl LivenessProbe {
 
 impl fmt::Debug for LivenessProbe {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Liveness").field("limit", &self.timeout).finish_non_exhaustive()
+        formatter
+            .debug_struct("LivenessProbe")
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
     }
 }

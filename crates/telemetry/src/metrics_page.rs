@@ -1,4 +1,4 @@
-//! The page that a monitoring system reads.
+//! The metrics page for a monitoring system.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,15 +6,16 @@ use std::sync::Arc;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-/// Every metric of the process, as text.
+/// All metrics of the process in text format.
 #[derive(Clone)]
 pub struct MetricsPage(Arc<Registry>);
 
 impl MetricsPage {
-    /// The type of [`MetricsPage::render`], for an HTTP header.
+    /// The content type of [`MetricsPage::render`].
     pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-    /// A page of what `register` registers. Its content is fixed from then on; values change.
+    /// Builds a page of the metrics that `register` registers. The set of metrics is fixed; their
+    /// values change.
     pub fn build(register: impl FnOnce(&mut Registry)) -> Self {
         let mut registry = Registry::default();
         register(&mut registry);
@@ -24,7 +25,7 @@ impl MetricsPage {
     /// The current values, in the `OpenMetrics` text format 1.0.
     pub fn render(&self) -> String {
         let mut text = String::new();
-        // Only a collector that fails to write into memory could fail here.
+        // Encoding fails only if a collector returns an error.
         text::encode(&mut text, &self.0).unwrap_or_default();
         text
     }

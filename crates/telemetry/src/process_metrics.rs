@@ -1,4 +1,4 @@
-//! What a process is and uses, under the names that Prometheus clients of all languages use.
+//! Metrics of the process and its build, under the names that Prometheus client libraries use.
 
 use std::fmt;
 use std::fs;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-/// What was built.
+/// The build of the program.
 #[derive(Debug, Clone, Copy)]
 pub struct BuildInfo {
     /// The version of the program.
@@ -26,12 +26,12 @@ impl BuildInfo {
     }
 }
 
-/// Memory, processor time and open files of this process (proc(5)), read when the page is.
+/// Memory, CPU time and open files of this process (proc(5)), read at each scrape.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcessMetrics;
 
 impl ProcessMetrics {
-    /// Registers `process_resident_memory_bytes` and its companions.
+    /// Registers `process_resident_memory_bytes` and the other process metrics.
     pub fn register(self, registry: &mut Registry) {
         registry.register_collector(Box::new(self));
     }
@@ -58,12 +58,15 @@ impl Collector for ProcessMetrics {
             ConstGauge::new(value).encode(metric)?;
         }
         if let Some(start) = usage.start_seconds {
-            let (name, help) = ("process_start_time_seconds", "Start, in seconds since 1970");
+            let (name, help) = (
+                "process_start_time_seconds",
+                "Start time of the process in seconds since the Unix epoch",
+            );
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(start).encode(metric)?;
         }
         if let Some(cpu) = usage.cpu_seconds {
-            let (name, help) = ("process_cpu_seconds", "Processor time in seconds");
+            let (name, help) = ("process_cpu_seconds", "CPU time in seconds");
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(cpu).encode(metric)?;
         }
@@ -71,7 +74,7 @@ impl Collector for ProcessMetrics {
     }
 }
 
-/// What a process uses. What the system does not say is absent.
+/// The resource usage of the process. Values that the system does not report are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct ProcessUsage {
     resident: Option<i64>,
@@ -82,14 +85,15 @@ struct ProcessUsage {
 }
 
 impl ProcessUsage {
-    /// Reads `/proc/self/status`, `/proc/self/stat` and `/proc/stat`.
+    /// Parses `/proc/self/status`, `/proc/self/stat` and `/proc/stat`.
     fn parse(status: &str, own_stat: &str, stat: &str) -> Self {
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.strip_prefix(':')?.split_whitespace().next()?.parse::<i64>().ok()
         };
         let bytes = |name: &str| field(name).and_then(|kib| kib.checked_mul(1024));
-        // The name of the program may hold anything; what follows its bracket does not.
+        // The program name may contain any character; the fields start after its closing
+        // parenthesis.
         let rest = own_stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let ticks = |field: usize| {
             let ticks =
@@ -110,10 +114,10 @@ impl ProcessUsage {
     }
 }
 
-/// Linux tells processes of ticks of this length on every architecture.
+/// The unit of CPU times: Linux reports them in ticks of 10 ms on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The numbers of `proc_pid_stat(5)`; the first behind the program's name is 3.
+/// Field numbers of `proc_pid_stat(5)`; the first field after the program name is 3.
 const FIRST_STAT_FIELD: usize = 3;
 const UTIME: usize = 14;
 const STIME: usize = 15;

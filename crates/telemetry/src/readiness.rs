@@ -1,4 +1,4 @@
-//! Whether the process can do its work, and what it waits for.
+//! Readiness: whether the process can do its work, and what it waits for.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The readiness of a process: all of its gates are open.
+/// The readiness of a process: it is ready when all of its gates are open.
 #[derive(Debug, Clone)]
 pub struct Readiness(Arc<watch::Sender<ClosedGates>>);
 
-/// Why each closed gate is closed. Open gates are not in it.
+/// The closed gates with their reasons. Open gates are absent.
 type ClosedGates = BTreeMap<&'static str, String>;
 
-/// Something that has to be so before the process is ready.
+/// A condition that must hold before the process is ready.
 #[derive(Debug, Clone)]
 pub struct ReadinessGate {
     name: &'static str,
     readiness: Readiness,
 }
 
-/// A gate that is closed.
+/// A closed gate with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadinessProblem {
     /// The name of the gate.
@@ -30,7 +30,7 @@ pub struct ReadinessProblem {
 }
 
 impl Readiness {
-    /// A new gate, closed for this reason.
+    /// Adds a gate, closed for this reason.
     pub fn add_gate(&self, name: &'static str, reason: impl Into<String>) -> ReadinessGate {
         let gate = ReadinessGate { name, readiness: self.clone() };
         gate.close(reason);
@@ -48,19 +48,19 @@ impl Readiness {
         reasons.iter().map(|(gate, why)| ReadinessProblem { gate, reason: why.clone() }).collect()
     }
 
-    /// Returns when every gate is open. Nothing is lost if it is dropped.
+    /// Waits until every gate is open. Cancel safe.
     pub async fn wait_until_ready(&self) {
         self.wait_until_ready_is(true).await;
     }
 
-    /// Returns when a gate is closed. Nothing is lost if it is dropped.
+    /// Waits until a gate is closed. Cancel safe.
     pub async fn wait_until_not_ready(&self) {
         self.wait_until_ready_is(false).await;
     }
 
     async fn wait_until_ready_is(&self, ready: bool) {
         let mut reasons = self.0.subscribe();
-        // It fails only without a sender, and we hold one.
+        // `wait_for` fails only without a sender, and `self` holds one.
         drop(reasons.wait_for(|reasons| reasons.is_empty() == ready).await);
     }
 }
@@ -73,13 +73,13 @@ impl Default for Readiness {
 }
 
 impl ReadinessGate {
-    /// It is so.
+    /// Opens the gate: its condition holds.
     pub fn open(&self) {
         let name = self.name;
         self.readiness.0.send_if_modified(|reasons| reasons.remove(name).is_some());
     }
 
-    /// It is not so, or no longer.
+    /// Closes the gate: its condition does not hold.
     pub fn close(&self, reason: impl Into<String>) {
         let (name, reason) = (self.name, reason.into());
         self.readiness.0.send_if_modified(|reasons| {
@@ -90,7 +90,7 @@ impl ReadinessGate {
 }
 
 impl ReadinessGate {
-    /// Whether it is open.
+    /// Whether the gate is open.
     pub fn is_open(&self) -> bool {
         !self.readiness.0.borrow().contains_key(self.name)
     }
@@ -100,19 +100,19 @@ impl ReadinessGate {
         self.all_others_open(&self.readiness.0.borrow())
     }
 
-    /// Returns when every gate but this one is open. Nothing is lost if it is dropped.
+    /// Waits until every gate but this one is open. Cancel safe.
     pub async fn wait_until_others_open(&self) {
         self.wait_until_others_open_is(true).await;
     }
 
-    /// Returns when a gate other than this one is closed. Nothing is lost if it is dropped.
+    /// Waits until a gate other than this one is closed. Cancel safe.
     pub async fn wait_until_another_closes(&self) {
         self.wait_until_others_open_is(false).await;
     }
 
     async fn wait_until_others_open_is(&self, alone: bool) {
         let mut reasons = self.readiness.0.subscribe();
-        // It fails only without a sender, and we hold one.
+        // `wait_for` fails only without a sender, and `self` holds one.
         drop(reasons.wait_for(|reasons| self.all_others_open(reasons) == alone).await);
     }
 

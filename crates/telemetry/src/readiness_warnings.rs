@@ -1,31 +1,33 @@
-//! What people should know of a process that does its work all the same.
+//! Warnings that operators should see although the process is ready.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// What is amiss without keeping the process from its work. Who has it is asked when the page is
-/// read, so that it is never out of date.
+/// Warnings on the readiness page that do not affect readiness. The sources are called for each
+/// request, so the page is always current.
 #[derive(Clone, Default)]
 pub struct ReadinessWarnings(Vec<(&'static str, Arc<WarningSource>)>);
 
 type WarningSource = dyn Fn() -> Option<String> + Send + Sync;
 
 impl ReadinessWarnings {
-    /// Asks this, too: it says what is amiss while something is.
+    /// Adds a source, which returns a message while there is something to warn about.
     #[must_use]
     pub fn with_source(
         mut self,
         name: &'static str,
-        look: impl Fn() -> Option<String> + Send + Sync + 'static,
+        source: impl Fn() -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        self.0.push((name, Arc::new(look)));
+        self.0.push((name, Arc::new(source)));
         self
     }
 
-    /// What is amiss now: a line for each.
+    /// The current warnings, one line each.
     pub fn lines(&self) -> Vec<String> {
-        let told = self.0.iter().filter_map(|(name, look)| look().map(|text| (name, text)));
-        told.map(|(name, text)| format!("{name}: {}", text.replace(['\r', '\n'], " "))).collect()
+        let warnings = self.0.iter().filter_map(|(name, source)| source().map(|it| (name, it)));
+        warnings
+            .map(|(name, text)| format!("{name}: {}", text.replace(['\r', '\n'], " ")))
+            .collect()
     }
 }
 

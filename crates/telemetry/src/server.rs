@@ -1,4 +1,4 @@
-//! The pages over HTTP.
+//! The HTTP endpoints for metrics and health.
 
 use std::future::Future;
 use std::io;
@@ -19,7 +19,7 @@ use crate::metrics_page::MetricsPage;
 use crate::readiness::Readiness;
 use crate::readiness_warnings::ReadinessWarnings;
 
-/// `/metrics`.
+/// The route `/metrics`.
 pub fn metrics_routes(page: MetricsPage) -> Router {
     async fn metrics(State(page): State<MetricsPage>) -> impl IntoResponse {
         ([(header::CONTENT_TYPE, MetricsPage::CONTENT_TYPE)], page.render())
@@ -27,13 +27,14 @@ pub fn metrics_routes(page: MetricsPage) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(page)
 }
 
-/// Liveness at `path` (`/healthz`), readiness at `/readyz`: 200, or 503 with the reasons, a line
-/// for each. Remarks follow in either case and change nothing about it.
+/// The routes for liveness at `path` (`/healthz`) and readiness at `/readyz`. They respond with
+/// 200, or with 503 and one reason per line. Warnings follow in either case and do not change the
+/// status.
 pub fn health_routes(
     path: &str,
     liveness: LivenessProbe,
     readiness: Readiness,
-    remarks: ReadinessWarnings,
+    warnings: ReadinessWarnings,
 ) -> Router {
     async fn health(State(liveness): State<LivenessProbe>) -> impl IntoResponse {
         match liveness.check().await {
@@ -42,23 +43,23 @@ pub fn health_routes(
         }
     }
     async fn ready(
-        State((readiness, remarks)): State<(Readiness, ReadinessWarnings)>,
+        State((readiness, warnings)): State<(Readiness, ReadinessWarnings)>,
     ) -> impl IntoResponse {
         let problems = readiness.problems();
-        let remarks = remarks.lines().into_iter().map(|it| format!("remark: {it}\n"));
+        let warnings = warnings.lines().into_iter().map(|it| format!("warning: {it}\n"));
         if problems.is_empty() {
-            let lines: String = std::iter::once("ready\n".to_owned()).chain(remarks).collect();
+            let lines: String = std::iter::once("ready\n".to_owned()).chain(warnings).collect();
             return (StatusCode::OK, lines);
         }
         let problems = problems.iter().map(|it| format!("not ready: {it}\n"));
-        (StatusCode::SERVICE_UNAVAILABLE, problems.chain(remarks).collect())
+        (StatusCode::SERVICE_UNAVAILABLE, problems.chain(warnings).collect())
     }
     let health = Router::new().route(path, get(health)).with_state(liveness);
-    let ready = Router::new().route("/readyz", get(ready)).with_state((readiness, remarks));
+    let ready = Router::new().route("/readyz", get(ready)).with_state((readiness, warnings));
     health.merge(ready)
 }
 
-/// A bound address.
+/// A bound listen address.
 #[derive(Debug)]
 pub struct BoundListener {
     listener: TcpListener,
@@ -66,11 +67,11 @@ pub struct BoundListener {
 }
 
 impl BoundListener {
-    /// Binds the address; nothing where it is [`ListenAddress::Disabled`].
+    /// Binds the address; returns `None` for [`ListenAddress::Off`].
     ///
     /// # Errors
     ///
-    /// Where it cannot be bound: mostly because another program has it.
+    /// [`ListenError`] if the address cannot be bound, usually because another program uses it.
     pub async fn bind(address: ListenAddress) -> Result<Option<Self>, ListenError> {
         let mut last = None;
         for candidate in address.candidates() {
@@ -86,17 +87,18 @@ impl BoundListener {
         last.map_or(Ok(None), Err)
     }
 
-    /// The address, with the port that was taken where 0 was asked for.
+    /// The bound address; if port 0 was requested, with the port that the system chose.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `end`, and then until the requests in flight are answered. There are 32
-    /// connections at most, and each ends after a minute: half a request holds nothing for long.
+    /// Serves until `end` completes, and then until the requests in flight are answered. Accepts at
+    /// most 32 connections and closes each after one minute, so that an incomplete request cannot
+    /// hold one for long.
     ///
     /// # Errors
     ///
-    /// Where the system refuses to go on accepting.
+    /// The error of the system if the listener fails.
     pub async fn serve(
         self,
         routes: Router,
@@ -108,13 +110,13 @@ impl BoundListener {
     }
 }
 
-/// An address could not be bound.
+/// A listen address could not be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("could not listen on {address}")]
 pub struct ListenError {
     /// The address.
     pub address: ListenAddress,
-    /// What came back.
+    /// The error of the operating system.
     #[source]
     pub source: io::Error,
 }
@@ -122,7 +124,7 @@ pub struct ListenError {
 impl ListenError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
-        "see which program has the port, or choose another address"
+        "find the program that uses the port, or choose another address"
     }
 }
 
@@ -196,11 +198,11 @@ mod tests {
     async fn health_pages_list_closed_gates_and_warnings() {
         let readiness = Readiness::default();
         let gate = readiness.add_gate("classes", "the API server did not answer");
-        let amiss = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&amiss);
-        let look = move || told.load(Relaxed).then(|| "the file is bad:\nline 1".to_owned());
-        let remarks = ReadinessWarnings::default().with_source("policy", look);
-        let routes = health_routes("/healthz", liveness(Ok(())), readiness, remarks);
+        let is_bad = Arc::new(AtomicBool::new(false));
+        let observed = Arc::clone(&is_bad);
+        let source = move || observed.load(Relaxed).then(|| "the file is bad:\nline 1".to_owned());
+        let warnings = ReadinessWarnings::default().with_source("policy", source);
+        let routes = health_routes("/healthz", liveness(Ok(())), readiness, warnings);
         let server = TelemetryTestServer::start(routes).await;
         let healthy = server.get("/healthz").await;
         assert!(healthy.starts_with("HTTP/1.1 200") && healthy.ends_with("\r\n\r\nok\n"));
@@ -209,22 +211,22 @@ mod tests {
         assert!(waiting.ends_with("not ready: classes: the API server did not answer\n"));
         gate.open();
         assert!(server.get("/readyz").await.ends_with("\r\n\r\nready\n"));
-        amiss.store(true, Relaxed);
+        is_bad.store(true, Relaxed);
         let ready = server.get("/readyz").await;
         assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
-        assert!(ready.ends_with("ready\nremark: policy: the file is bad: line 1\n"), "{ready}");
+        assert!(ready.ends_with("ready\nwarning: policy: the file is bad: line 1\n"), "{ready}");
         gate.close("gone");
         let waiting = server.get("/readyz").await;
         assert!(waiting.starts_with("HTTP/1.1 503"), "{waiting}");
-        assert!(waiting.contains("not ready: classes: gone\nremark: policy"), "{waiting}");
+        assert!(waiting.contains("not ready: classes: gone\nwarning: policy"), "{waiting}");
         assert!(server.get("/debug/pprof").await.starts_with("HTTP/1.1 404"));
         server.stop().await;
     }
 
     #[tokio::test]
     async fn a_process_that_does_not_answer_is_not_alive() {
-        let (readiness, remarks) = (Readiness::default(), ReadinessWarnings::default());
-        let routes = health_routes("/live", liveness(Err("no socket")), readiness, remarks);
+        let (readiness, warnings) = (Readiness::default(), ReadinessWarnings::default());
+        let routes = health_routes("/live", liveness(Err("no socket")), readiness, warnings);
         let server = TelemetryTestServer::start(routes).await;
         let answer = server.get("/live").await;
         assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("not alive: no socket\n"));
@@ -262,7 +264,7 @@ mod tests {
         let address = server.address;
         let mut waiting = Box::pin(fetch(address, "/metrics"));
         for _ in 0..100 {
-            assert!(poll_once(&mut waiting).await.is_none(), "there is no place");
+            assert!(poll_once(&mut waiting).await.is_none(), "the connection limit is reached");
         }
         manual.advance(MAX_CONNECTION_AGE);
         assert!(waiting.await.starts_with("HTTP/1.1 200"));
@@ -278,7 +280,7 @@ mod tests {
         task.await.unwrap().unwrap();
     }
 
-    /// What a future comes to, if it does at once.
+    /// The output of a future, or `None` if it does not complete immediately.
     async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         tokio::select! {
             biased;

@@ -1,4 +1,4 @@
-//! The local Azure of a run, and the clients that reach it.
+//! The local Azure of a run and the clients that connect to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::local_azure_plan::{DEFAULT_VAULT_READER, local_azure_plan};
 use crate::options::Options;
 use crate::run_context::ScenarioRunError;
 
-/// The local Azure with the world of a cluster, as its clients see it.
+/// The local Azure seeded for one cluster, with the transports that its clients use.
 #[derive(Debug)]
 pub(crate) struct AzureEnvironment {
     pub(crate) clock: SharedClock,
@@ -29,28 +29,27 @@ pub(crate) struct AzureEnvironment {
 }
 
 impl AzureEnvironment {
-    /// Starts the local Azure and everything that leads to it.
+    /// Starts the local Azure, seeds it, and builds the transports.
     pub(crate) async fn start(
         options: Options,
         clock: SharedClock,
     ) -> Result<(Self, Emulator), ScenarioRunError> {
-        let Options { cluster, fault: broken, listen, vault_reader, .. } = options;
+        let Options { cluster, fault, listen, vault_reader, .. } = options;
         let cloud = cluster.azure.cloud;
         let endpoints = cloud.endpoints().ok_or(ScenarioRunError::Cloud(cloud))?;
         let reader_client_id = vault_reader.unwrap_or_else(|| DEFAULT_VAULT_READER.into());
-        let plan =
-            local_azure_plan(&cluster, Some(reader_client_id), broken.map(|broken| broken.0));
+        let plan = local_azure_plan(&cluster, Some(reader_client_id), fault.map(|fault| fault.0));
         let emulator =
             Emulator::builder().clock(Arc::clone(&clock)).listen(listen).seed(plan).start().await?;
-        let way = AzureTransportSettings {
+        let settings = AzureTransportSettings {
             https_proxy: Some(emulator.proxy_url()),
             trusted_roots_pem: Some(emulator.ca_pem().as_bytes().to_vec()),
             ..AzureTransportSettings::default()
         };
-        let transport = AzureTransport::new(&way, Arc::clone(&clock))?;
+        let transport = AzureTransport::new(&settings, Arc::clone(&clock))?;
         let token_transport =
             TokenTransport::new(token_options(Some(transport.without_rate_limit()), &clock));
-        let end = Self {
+        let environment = Self {
             proof_calls: desired_proof_calls(&cluster),
             clock,
             cluster,
@@ -59,21 +58,21 @@ impl AzureEnvironment {
             token_transport,
             vault_reader_client_id: reader_client_id,
         };
-        Ok((end, emulator))
+        Ok((environment, emulator))
     }
 
-    /// How tokens are fetched through a transport; without one it is the way to IMDS, which never
-    /// leads through a proxy.
+    /// Options for fetching tokens through `transport`. `None` selects the default transport for IMDS, which
+    /// never uses a proxy.
     pub(crate) fn token_options(&self, transport: Option<SdkTransport>) -> TokenTransportOptions {
         token_options(transport, &self.clock)
     }
 
-    /// The calls that prove a component's role.
+    /// The proof calls of a component's role.
     pub(crate) fn proof_calls(&self, component: Component) -> Option<&ProofCalls> {
         self.proof_calls.get(&component)
     }
 
-    /// The scope of tokens for vaults.
+    /// The OAuth scope of vault tokens.
     pub(crate) fn vault_scope(&self) -> String {
         format!("{}/.default", self.endpoints.vault_audience())
     }

@@ -1,4 +1,4 @@
-//! The directory that the user chose for the volumes, and the lock of the run that uses it.
+//! The volumes directory that the user chose with `--directory`, and the lock of the run that uses it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -11,45 +11,45 @@ use crate::run_directory::RunDirectoryError;
 
 /// A directory that the user chose for the volumes.
 ///
-/// The process holds a lock on a file in it, so that no other run publishes or removes volumes there,
-/// whichever its user and its temporary directory are. The kernel releases the lock when the process
-/// ends, also by SIGKILL. Dropping the value releases the lock and leaves the file, which tells the
-/// next run that volumes may be left.
+/// The process locks a file in the directory, so that no other run publishes or removes volumes there,
+/// regardless of that run's user and temporary directory. The kernel releases the lock when the process ends,
+/// also after SIGKILL. Dropping the value releases the lock but keeps the file, which indicates to the next
+/// run that volumes may be left over.
 #[derive(Debug)]
 pub(crate) struct ChosenDirectory {
     path: PathBuf,
-    /// The topmost directory that the run created for it.
+    /// The topmost directory that the run created on the way to `path`.
     created: Option<PathBuf>,
     lock: File,
     has_leftover_volumes: bool,
 }
 
 impl ChosenDirectory {
-    /// Creates the directory at `path` if it is missing, and locks it. `path` and `missing` are those of
+    /// Creates the directory at `path` if it is missing, and locks it. `path` and `missing` come from
     /// [`resolve_with_missing_ancestor`].
     ///
     /// # Errors
     ///
-    /// Those of [`ChosenDirectory::lock`].
+    /// The errors of [`ChosenDirectory::lock`].
     pub(crate) fn create(path: &Path, missing: Option<&Path>) -> Result<Self, RunDirectoryError> {
         create_directories(path)?;
         let created = missing.map(Path::canonicalize).transpose()?;
         Self::lock(path.canonicalize()?, created)
     }
 
-    /// Locks the directory at `path`, an absolute path without links, which exists.
+    /// Locks the existing directory at `path`, an absolute path without symbolic links.
     ///
     /// # Errors
     ///
-    /// [`RunDirectoryError::InUse`] where another run holds the lock, and
-    /// [`RunDirectoryError::NotOwned`] where other users can replace what is in the directory.
+    /// [`RunDirectoryError::InUse`] if another run holds the lock, and [`RunDirectoryError::NotOwned`] if
+    /// other users can replace files in the directory.
     pub(crate) fn lock(path: PathBuf, created: Option<PathBuf>) -> Result<Self, RunDirectoryError> {
         if !is_safe_owned_directory(&path)? {
             return Err(RunDirectoryError::NotOwned { directory: path });
         }
         let name = path.join(LOCK_FILE_NAME);
         loop {
-            let (lock, has_left_volumes) = open_lock_file(&name)?;
+            let (lock, has_leftover_volumes) = open_lock_file(&name)?;
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(fs::TryLockError::WouldBlock) => {
@@ -57,25 +57,26 @@ impl ChosenDirectory {
                 }
                 Err(fs::TryLockError::Error(error)) => return Err(error.into()),
             }
-            // A run that ends removes the file and then releases the lock.
+            // An ending run removes the file before it releases the lock, so the lock may be on a removed
+            // file.
             if is_same_file(&lock, &name)? {
-                return Ok(Self { path, created, lock, has_leftover_volumes: has_left_volumes });
+                return Ok(Self { path, created, lock, has_leftover_volumes });
             }
         }
     }
 
-    /// The path of the directory, absolute and without links.
+    /// The absolute path of the directory, without symbolic links.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether a run that was killed, or that could not remove its volumes, left the lock file.
+    /// Whether an earlier run left the lock file: it was killed, or it failed to remove its volumes.
     pub(crate) const fn has_leftover_volumes(&self) -> bool {
         self.has_leftover_volumes
     }
 
-    /// Removes the lock file, and the directories that the run created, as far as they are empty. The
-    /// caller has removed the volumes.
+    /// Removes the lock file and the empty directories that the run created. The caller removes the volumes
+    /// first.
     pub(crate) fn close(self) -> io::Result<()> {
         fs::remove_file(self.path.join(LOCK_FILE_NAME)).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => Ok(()),
@@ -92,12 +93,13 @@ impl ChosenDirectory {
 
 impl Drop for ChosenDirectory {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child that is being started holds it a moment longer.
+        // Closing the file does not release the lock while a child process that is starting still has it
+        // open.
         self.lock.unlock().unwrap_or_default();
     }
 }
 
-/// The absolute path of a directory, and the topmost directory that has to be created for it.
+/// Returns the absolute path of a directory and the topmost directory that is missing.
 pub(crate) fn resolve_with_missing_ancestor(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>)> {
     let path = std::path::absolute(path)?;
     let is_missing = |above: &&Path| above.symlink_metadata().is_err();
@@ -105,20 +107,20 @@ pub(crate) fn resolve_with_missing_ancestor(path: &Path) -> io::Result<(PathBuf,
     Ok((path, missing))
 }
 
-/// Creates a directory and those above it that are missing, not writable for all users whatever the
-/// umask is: [`is_safe_owned_directory`] would refuse them.
+/// Creates a directory and its missing parents with mode 0755, so that [`is_safe_owned_directory`] accepts
+/// them under any umask.
 pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
-/// Whether `path` is a directory, not a link, of this user, and not every user can write to it.
+/// Whether `path` is a directory (no symbolic link) that this user owns and that is not world-writable.
 pub(crate) fn is_safe_owned_directory(path: &Path) -> io::Result<bool> {
     let metadata = path.symlink_metadata()?;
     let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
     Ok(metadata.is_dir() && is_own && metadata.mode() & WORLD_WRITABLE == 0)
 }
 
-/// Removes directories, the first one first, until one is not empty.
+/// Removes directories in the given order and stops at the first one that is not empty.
 pub(crate) fn remove_empty_directories<'a>(directories: impl Iterator<Item = &'a Path>) {
     for directory in directories {
         match fs::remove_dir(directory) {
@@ -128,7 +130,7 @@ pub(crate) fn remove_empty_directories<'a>(directories: impl Iterator<Item = &'a
     }
 }
 
-/// Opens the lock file, and returns whether it existed before.
+/// Opens or creates the lock file, and returns whether it existed before.
 fn open_lock_file(name: &Path) -> io::Result<(File, bool)> {
     loop {
         let mut options = OpenOptions::new();
@@ -144,7 +146,7 @@ fn open_lock_file(name: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Whether `name` is still the name of `file`.
+/// Whether `name` still refers to `file`.
 fn is_same_file(file: &File, name: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
     match name.symlink_metadata() {
@@ -154,7 +156,6 @@ fn is_same_file(file: &File, name: &Path) -> io::Result<bool> {
     }
 }
 
-/// The file that is locked.
 const LOCK_FILE_NAME: &str = ".lanyard-up.lock";
 const WORLD_WRITABLE: u32 = 0o002;
 const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_other_users_can_change_is_refused() {
+    fn directory_writable_by_others_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let assert_refused = || {
             let error = create_chosen(directory.path()).unwrap_err();
@@ -196,7 +197,7 @@ mod tests {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         assert_refused();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // Only root may give a directory away, and only to a user whom its namespace maps.
+        // Only root can change the owner, and only to a user ID that its user namespace maps.
         let is_root = rustix::process::geteuid().is_root();
         if is_root && chown(directory.path(), Some(65_534), None).is_ok() {
             assert_refused();
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_created_that_other_users_cannot_write_to() {
+    fn created_directories_are_not_writable_by_others() {
         let directory = tempfile::tempdir().unwrap();
         let below = directory.path().join("a").join("b");
         create_directories(&below).unwrap();
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_that_was_removed_meanwhile_is_no_longer_the_lock() {
+    fn removed_lock_file_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let name = directory.path().join(LOCK_FILE_NAME);
         let (old, _) = open_lock_file(&name).unwrap();

@@ -1,55 +1,53 @@
-//! The control API of the local Azure: how a world is changed from outside, as an operator of
-//! Azure would change it behind our backs.
+//! A client of the control API of the local Azure, which changes its state as an Azure administrator would.
 
 use std::net::SocketAddr;
 
 use lanyard_vocabulary::Component;
 
-/// A client of the control API.
 #[derive(Debug, Clone)]
 pub(crate) struct AzureControlClient {
     base_url: String,
     client: reqwest::Client,
 }
 
-/// The control API did not do what was asked.
+/// An error of a request to the control API.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AzureControlError {
-    /// There is no client to ask with.
-    #[error("could not make a client of the local Azure")]
+    /// The HTTP client could not be built.
+    #[error("could not build an HTTP client for the local Azure")]
     Client {
-        /// What is missing.
+        /// The error of the HTTP client builder.
         #[source]
         source: reqwest::Error,
     },
-    /// The request got no answer.
-    #[error("the local Azure did not answer {path}")]
+    /// The request failed before a response arrived.
+    #[error("the local Azure did not respond to `{path}`")]
     Unreachable {
-        /// The path that was asked for.
+        /// The path of the request.
         path: &'static str,
-        /// What broke.
+        /// The transport error.
         #[source]
         source: reqwest::Error,
     },
-    /// The request was refused.
-    #[error("the local Azure refused {path}: {status} {body}")]
+    /// The control API returned an error status.
+    #[error("the local Azure refused `{path}`: {status} {body}")]
     Refused {
-        /// The path that was asked for.
+        /// The path of the request.
         path: &'static str,
         /// The HTTP status.
         status: u16,
-        /// The reply.
+        /// The response body.
         body: String,
     },
 }
 
 impl AzureControlError {
-    /// What to do next.
+    /// The next step for the user.
     pub(crate) const fn hint(&self) -> &'static str {
         match self {
             Self::Client { .. } => "run again with --log debug",
             Self::Unreachable { .. } | Self::Refused { .. } => {
-                "see what the local Azure logs with --log lanyard_emulator=debug"
+                "see the log of the local Azure with --log lanyard_emulator=debug"
             }
         }
     }
@@ -57,7 +55,7 @@ impl AzureControlError {
 
 impl AzureControlClient {
     pub(crate) fn new(address: SocketAddr) -> Result<Self, AzureControlError> {
-        // Loopback needs no proxy, and the environment's proxy may be the local Azure itself.
+        // Loopback needs no proxy, and the proxy of the environment may be the local Azure itself.
         let client = reqwest::Client::builder().no_proxy().build();
         let client = client.map_err(|source| AzureControlError::Client { source })?;
         Ok(Self { base_url: format!("http://{address}/lanyard/v1"), client })

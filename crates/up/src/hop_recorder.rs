@@ -1,4 +1,4 @@
-//! Walking the hops of one component: each is timed, and after a failed one none is reached.
+//! Runs the hops of one component, measures each, and skips all hops after a failed one.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lanyard_vocabulary::{Component, Hop};
 
 use crate::report::{ComponentReport, HopReport, ScenarioFailure};
 
-/// What a good hop yields: a value for the next one, and a line for the report.
+/// The output of a successful hop: a value for the next hop, and a line for the report.
 #[derive(Debug)]
 pub(crate) struct HopOutput<T> {
     pub(crate) value: T,
@@ -20,7 +20,7 @@ impl<T> HopOutput<T> {
     }
 }
 
-/// The hops of one component, as far as they were walked.
+/// Records the results of one component's hops.
 #[derive(Debug)]
 pub(crate) struct HopRecorder {
     component: Component,
@@ -28,7 +28,7 @@ pub(crate) struct HopRecorder {
     hops: Vec<HopReport>,
 }
 
-/// A hop failed: the walk ends, and its report says why.
+/// A hop failed, so the remaining hops are skipped. The report contains the reason.
 #[derive(Debug)]
 pub(crate) struct HopFailed;
 
@@ -37,7 +37,7 @@ impl HopRecorder {
         Self { component, clock, hops: Vec::with_capacity(Hop::ALL.len()) }
     }
 
-    /// Walks one hop.
+    /// Runs one hop and records its result and duration.
     pub(crate) async fn run_hop<T>(
         &mut self,
         name: Hop,
@@ -58,7 +58,7 @@ impl HopRecorder {
         }
     }
 
-    /// The report of a component whose task panicked, which is reported at the first hop.
+    /// The report of a component whose task panicked. The first hop reports the panic.
     pub(crate) fn panicked_report(mut self) -> ComponentReport {
         let failure = ScenarioFailure::new(
             "the task of this component panicked",
@@ -68,7 +68,7 @@ impl HopRecorder {
         self.into_report()
     }
 
-    /// The report: hops that were not walked say so.
+    /// Completes the report: hops that did not run are reported as not reached.
     pub(crate) fn into_report(mut self) -> ComponentReport {
         for hop in Hop::ALL {
             if !self.hops.iter().any(|walked| walked.name == hop) {
@@ -88,18 +88,18 @@ mod tests {
 
     #[tokio::test]
     async fn hops_after_a_failed_one_are_not_reached() {
-        let mut walk = HopRecorder::new(Component::Disk, SystemClock::shared());
+        let mut recorder = HopRecorder::new(Component::Disk, SystemClock::shared());
         let first =
-            walk.run_hop(Hop::HostedCluster, async { Ok(HopOutput::new(7, "named")) }).await;
+            recorder.run_hop(Hop::HostedCluster, async { Ok(HopOutput::new(7, "named")) }).await;
         assert_eq!(first.unwrap(), 7);
-        let second: Result<(), _> = walk
+        let second: Result<(), _> = recorder
             .run_hop(Hop::SecretProviderClass, async {
                 Err(ScenarioFailure::new("gone", "render it"))
             })
             .await;
         assert!(second.is_err());
 
-        let report = walk.into_report();
+        let report = recorder.into_report();
         let outcomes: Vec<_> = report.hops.iter().map(|hop| hop.outcome).collect();
         assert_eq!(outcomes[..2], [HopOutcome::Succeeded, HopOutcome::Failed]);
         assert!(outcomes[2..].iter().all(|outcome| *outcome == HopOutcome::NotReached));

@@ -1,4 +1,4 @@
-//! The hops of one component, each a call of the crate that owns it.
+//! The hops of one component. Each hop calls the crate that implements it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::report::ScenarioFailure;
 use crate::run_context::RunContext;
 use crate::run_directory::OpenVolume;
 
-/// What a component has at the end of its way.
+/// The class, open volumes and credential of a component after its hops ran.
 #[derive(Debug)]
 pub(crate) struct MountedComponent {
     pub(crate) class: Arc<SecretProviderClass>,
@@ -29,53 +29,54 @@ pub(crate) struct MountedComponent {
 
 pub(crate) type HopResult<T> = Result<HopOutput<T>, ScenarioFailure>;
 
-/// Walks all hops; what was mounted is kept even where a later hop fails.
+/// Runs all hops. `mounted` keeps the mounted volumes even if a later hop fails.
 pub(crate) async fn run_component_hops(
-    bed: &RunContext,
+    context: &RunContext,
     component: Component,
-    walk: &mut HopRecorder,
-    arrived: &mut Option<MountedComponent>,
+    recorder: &mut HopRecorder,
+    mounted: &mut Option<MountedComponent>,
 ) -> Result<(), HopFailed> {
-    walk.run_hop(Hop::HostedCluster, async { find_identity(bed, component) }).await?;
+    recorder.run_hop(Hop::HostedCluster, async { find_identity(context, component) }).await?;
     let (class, parameters) =
-        walk.run_hop(Hop::SecretProviderClass, read_class(bed, component)).await?;
-    walk.run_hop(Hop::Volume, async { check_volume_paths(bed, component) }).await?;
-    walk.run_hop(Hop::ImdsToken, request_imds_token(bed, component, &parameters)).await?;
-    let filled = walk.run_hop(Hop::VaultRead, read_vault(bed, component, &class)).await?;
-    let filling = walk.run_hop(Hop::Decode, async { check_decoded_files(filled) }).await?;
+        recorder.run_hop(Hop::SecretProviderClass, read_class(context, component)).await?;
+    recorder.run_hop(Hop::Volume, async { check_volume_paths(context, component) }).await?;
+    recorder.run_hop(Hop::ImdsToken, request_imds_token(context, component, &parameters)).await?;
+    let fetched = recorder.run_hop(Hop::VaultRead, read_vault(context, component, &class)).await?;
+    let response = recorder.run_hop(Hop::Decode, async { check_decoded_files(fetched) }).await?;
     let volumes =
-        walk.run_hop(Hop::File, async { publish_files(bed, component, &filling) }).await?;
-    let arrived = arrived.insert(MountedComponent { class, volumes, credential: None });
-    let credential =
-        walk.run_hop(Hop::Credential, load_credential(bed, component, &arrived.volumes)).await?;
-    arrived.credential = Some(Arc::clone(&credential));
-    let proofs = bed.azure.proof_calls(component);
+        recorder.run_hop(Hop::File, async { publish_files(context, component, &response) }).await?;
+    let mounted = mounted.insert(MountedComponent { class, volumes, credential: None });
+    let credential = recorder
+        .run_hop(Hop::Credential, load_credential(context, component, &mounted.volumes))
+        .await?;
+    mounted.credential = Some(Arc::clone(&credential));
+    let proofs = context.azure.proof_calls(component);
     let granted = proofs.map(|proofs| &proofs.granted);
-    walk.run_hop(Hop::EntraToken, request_entra_token(bed, &credential, granted)).await?;
-    walk.run_hop(Hop::Granted, make_proof_call(&bed.azure, &credential, granted)).await?;
+    recorder.run_hop(Hop::EntraToken, request_entra_token(context, &credential, granted)).await?;
+    recorder.run_hop(Hop::Granted, make_proof_call(&context.azure, &credential, granted)).await?;
     let refused = proofs.map(|proofs| &proofs.refused);
-    walk.run_hop(Hop::Refused, make_proof_call(&bed.azure, &credential, refused)).await
+    recorder.run_hop(Hop::Refused, make_proof_call(&context.azure, &credential, refused)).await
 }
 
-fn find_identity(bed: &RunContext, component: Component) -> HopResult<()> {
-    let Some(identity) = bed.azure.cluster.identities.get(&component) else {
+fn find_identity(context: &RunContext, component: Component) -> HopResult<()> {
+    let Some(identity) = context.azure.cluster.identities.get(&component) else {
         let detail = format!("the HostedCluster names no identity at {}", component.field_path());
         return Err(ScenarioFailure::new(detail, "name one, or switch the component off"));
     };
     let detail = format!(
         "secret `{}` in vault `{}`, {}",
-        identity.secret_name, bed.azure.cluster.vault.name, identity.encoding
+        identity.secret_name, context.azure.cluster.vault.name, identity.encoding
     );
     Ok(HopOutput::new((), detail))
 }
 
 async fn read_class(
-    bed: &RunContext,
+    context: &RunContext,
     component: Component,
 ) -> HopResult<(Arc<SecretProviderClass>, ProviderParameters)> {
     let name = component.definition().secret_provider_class;
-    let namespace = &bed.desired.namespace;
-    let class = bed
+    let namespace = &context.desired.namespace;
+    let class = context
         .classes
         .class(namespace, name)
         .await
@@ -86,93 +87,93 @@ async fn read_class(
     Ok(HopOutput::new((class, parameters), format!("{namespace}/{name}")))
 }
 
-fn check_volume_paths(bed: &RunContext, component: Component) -> HopResult<()> {
-    let mut places = Vec::new();
+fn check_volume_paths(context: &RunContext, component: Component) -> HopResult<()> {
+    let mut descriptions = Vec::new();
     for consumer in component.consumers() {
-        let told = bed.desired.configured_credential_path(component, consumer);
-        let provided = bed.desired.mounted_credential_path(component, consumer);
+        let configured = context.desired.configured_credential_path(component, consumer);
+        let provided = context.desired.mounted_credential_path(component, consumer);
         let (deployment, volume) = (consumer.deployment, consumer.volume);
-        match (told, provided) {
-            (Some(told), Some(provided)) if told == provided => {
-                places.push(format!("{deployment} reads {told}"));
+        match (configured, provided) {
+            (Some(configured), Some(provided)) if configured == provided => {
+                descriptions.push(format!("{deployment} reads {configured}"));
             }
-            (told, provided) => {
+            (configured, provided) => {
                 let absent = || "nothing".to_owned();
                 let detail = format!(
-                    "{deployment} is told {}, and its volume `{volume}` provides {}",
-                    told.unwrap_or_else(absent),
+                    "{deployment} is configured to read {}, but its volume `{volume}` provides {}",
+                    configured.unwrap_or_else(absent),
                     provided.unwrap_or_else(absent)
                 );
                 return Err(ScenarioFailure::new(
                     detail,
-                    "compare the mount path with what is told",
+                    "compare the mount path with the configured path",
                 ));
             }
         }
     }
-    Ok(HopOutput::new((), places.join("; ")))
+    Ok(HopOutput::new((), descriptions.join("; ")))
 }
 
 async fn request_imds_token(
-    bed: &RunContext,
+    context: &RunContext,
     component: Component,
     parameters: &ProviderParameters,
 ) -> HopResult<()> {
-    let (pod, proofs) = (component_pod(bed, component), PodCredentials::default());
-    let authenticated = Box::pin(bed.vaults.authenticate(parameters, &pod, &proofs)).await;
+    let (pod, proofs) = (component_pod(context, component), PodCredentials::default());
+    let authenticated = Box::pin(context.vaults.authenticate(parameters, &pod, &proofs)).await;
     let expires = authenticated.map_err(|error| {
         let hint = error.hint();
         ScenarioFailure::of(&error, hint.unwrap_or_else(|| "see the cause".to_owned()))
     })?;
-    // All components have the same token, which is requested once.
+    // All components share one token, which is requested once.
     let detail = format!(
         "one token of managed identity {} for all, valid until {expires}",
-        bed.azure.vault_reader_client_id
+        context.azure.vault_reader_client_id
     );
     Ok(HopOutput::new((), detail))
 }
 
-/// The next step of a credential's error, which knows it best.
+/// The hint of a credential error, or a generic hint if the error has none.
 fn token_hint(error: &azure_core::Error) -> String {
     TokenError::of(error)
         .and_then(TokenError::hint)
         .unwrap_or_else(|| "see the logs with --log lanyard_credential=debug".to_owned())
 }
 
-/// What the provider returned: the vault was read, and what follows may have failed.
+/// The result of fetching from the provider. The vault read may succeed although a later step fails.
 pub(crate) type ProviderFetchResult = Result<ProviderResponse, ProviderError>;
 
 async fn read_vault(
-    bed: &RunContext,
+    context: &RunContext,
     component: Component,
     class: &SecretProviderClass,
 ) -> HopResult<ProviderFetchResult> {
-    let vault = &bed.azure.cluster.vault.name;
-    match fetch_from_provider(bed, component, class, Urgency::Mount).await {
-        Ok(filling) => {
-            let versions = filling.versions.iter();
+    let vault = &context.azure.cluster.vault.name;
+    match fetch_from_provider(context, component, class, Urgency::Mount).await {
+        Ok(response) => {
+            let versions = response.versions.iter();
             let versions: Vec<_> =
                 versions.map(|it| format!("{} version `{}`", it.id, it.version)).collect();
             let detail = format!("vault `{vault}`: {}", versions.join(", "));
-            Ok(HopOutput::new(Ok(filling), detail))
+            Ok(HopOutput::new(Ok(response), detail))
         }
-        Err(refusal) if refusal.code.hop() > Hop::VaultRead => {
-            Ok(HopOutput::new(Err(refusal), format!("vault `{vault}`")))
+        Err(error) if error.code.hop() > Hop::VaultRead => {
+            Ok(HopOutput::new(Err(error), format!("vault `{vault}`")))
         }
-        Err(refusal) => Err(provider_failure(refusal)),
+        Err(error) => Err(provider_failure(error)),
     }
 }
 
-/// Asks the provider of the node for the files of a component.
+/// Fetches the files of a component from the node's provider.
 pub(crate) async fn fetch_from_provider(
-    bed: &RunContext,
+    context: &RunContext,
     component: Component,
     class: &SecretProviderClass,
     urgency: Urgency,
 ) -> ProviderFetchResult {
     let request = ProviderRequest {
         class,
-        pod: &component_pod(bed, component),
+        pod: &component_pod(context, component),
         attributes: &BTreeMap::new(),
         proofs: &PodCredentials::default(),
         target: "",
@@ -180,90 +181,92 @@ pub(crate) async fn fetch_from_provider(
         mounted: &[],
         memory: &UnlimitedMemory,
     };
-    bed.provider.fetch(&request).await
+    context.provider.fetch(&request).await
 }
 
-/// The pod for which a component's class is read. The vault reader is the node's managed identity,
-/// so the name is for logs only.
-fn component_pod(bed: &RunContext, component: Component) -> VolumePod {
+/// The pod on whose behalf a component's class is read. The vault reader is the managed identity of the node,
+/// so the pod name appears only in logs.
+fn component_pod(context: &RunContext, component: Component) -> VolumePod {
     VolumePod {
-        namespace: bed.desired.namespace.clone(),
+        namespace: context.desired.namespace.clone(),
         name: component.name().to_owned(),
         uid: String::new(),
         service_account: String::new(),
     }
 }
 
-/// A refusal of the provider, as the report shows it.
-fn provider_failure(refusal: ProviderError) -> ScenarioFailure {
-    ScenarioFailure::new(refusal.message, refusal.hint)
+/// Converts a provider error for the report.
+fn provider_failure(error: ProviderError) -> ScenarioFailure {
+    ScenarioFailure::new(error.message, error.hint)
 }
 
-pub(crate) fn check_decoded_files(filled: ProviderFetchResult) -> HopResult<ProviderResponse> {
-    let filling = filled.map_err(provider_failure)?;
-    for file in &filling.files {
-        if let Some(seems) = encoding::suspected_encoding(file.content.expose()) {
-            let detail = format!("`{}` decodes to text that still is {seems}", file.path);
-            let hint = format!("declare objectEncoding {seems}, or store the value decoded");
+pub(crate) fn check_decoded_files(fetched: ProviderFetchResult) -> HopResult<ProviderResponse> {
+    let response = fetched.map_err(provider_failure)?;
+    for file in &response.files {
+        if let Some(encoding_name) = encoding::suspected_encoding(file.content.expose()) {
+            let detail =
+                format!("`{}` decodes to text that is still encoded as {encoding_name}", file.path);
+            let hint =
+                format!("declare objectEncoding {encoding_name}, or store the decoded value");
             return Err(ScenarioFailure::new(detail, hint));
         }
     }
-    let files = filling.files.iter();
+    let files = response.files.iter();
     let files: Vec<_> =
         files.map(|file| format!("{} ({} bytes)", file.path, file.content.len())).collect();
-    Ok(HopOutput::new(filling, files.join(", ")))
+    Ok(HopOutput::new(response, files.join(", ")))
 }
 
 fn publish_files(
-    bed: &RunContext,
+    context: &RunContext,
     component: Component,
-    filling: &ProviderResponse,
+    response: &ProviderResponse,
 ) -> HopResult<Vec<OpenVolume>> {
     let hint =
         |error: &PublishError| error.hint().unwrap_or("check the directory given with --directory");
     let mut volumes = Vec::new();
     for consumer in component.consumers() {
-        let opened = bed.directory.open_volume(consumer);
+        let opened = context.directory.open_volume(consumer);
         volumes.push(opened.map_err(|error| ScenarioFailure::of(&error, hint(&error)))?);
     }
     for volume in &mut volumes {
-        publish_volume(volume, filling)?;
+        publish_volume(volume, response)?;
     }
-    let places: Vec<_> = volumes.iter().map(ToString::to_string).collect();
-    Ok(HopOutput::new(volumes, places.join("; ")))
+    let descriptions: Vec<_> = volumes.iter().map(ToString::to_string).collect();
+    Ok(HopOutput::new(volumes, descriptions.join("; ")))
 }
 
-/// Makes the files of the provider the content of a volume.
+/// Publishes the provider's files into a volume.
 pub(crate) fn publish_volume(
     open: &mut OpenVolume,
-    filling: &ProviderResponse,
+    response: &ProviderResponse,
 ) -> Result<(), ScenarioFailure> {
-    let published = open.volume.publish(&filling.file_entries(None)).map(drop);
+    let published = open.volume.publish(&response.file_entries(None)).map(drop);
     published.map_err(|error| {
         ScenarioFailure::of(&error, error.hint().unwrap_or("run again with --log debug"))
     })
 }
 
-/// The file that a component's first consumer reads.
+/// The path of the file that a component's first consumer reads.
 pub(crate) fn credential_path(
-    bed: &RunContext,
+    context: &RunContext,
     component: Component,
     volumes: &[OpenVolume],
 ) -> Option<PathBuf> {
-    let identity = bed.azure.cluster.identities.get(&component)?;
+    let identity = context.azure.cluster.identities.get(&component)?;
     Some(volumes.first()?.volume.dir().join(identity.secret_name.as_str()))
 }
 
 async fn load_credential(
-    bed: &RunContext,
+    context: &RunContext,
     component: Component,
     volumes: &[OpenVolume],
 ) -> HopResult<Arc<ReloadingCertificateCredential>> {
-    let Some(path) = credential_path(bed, component, volumes) else {
+    let Some(path) = credential_path(context, component, volumes) else {
         return Err(ScenarioFailure::new("there is no mounted file", "see the hop `file`"));
     };
     let mut options = ReloadingCertificateOptions::default();
-    options.transport = bed.azure.token_transport.clone();
+    options.transport = context.azure.token_transport.clone();
     let credential = ReloadingCertificateCredential::open(&path, options)
         .await
         .map_err(|error| ScenarioFailure::of(&error, error.hint()))?;
@@ -286,11 +289,11 @@ fn proof_scope(azure: &AzureEnvironment, proof: Option<&ProofCall>) -> String {
 }
 
 async fn request_entra_token(
-    bed: &RunContext,
+    context: &RunContext,
     credential: &Arc<ReloadingCertificateCredential>,
     proof: Option<&ProofCall>,
 ) -> HopResult<()> {
-    let scope = proof_scope(&bed.azure, proof);
+    let scope = proof_scope(&context.azure, proof);
     let token = credential
         .get_token(&[&scope], None)
         .await
@@ -299,14 +302,14 @@ async fn request_entra_token(
     Ok(HopOutput::new((), format!("{scope}, valid until {expires}")))
 }
 
-/// Makes a proof call, and compares what came back with what must.
+/// Makes a proof call and compares the response with the expected one.
 pub(crate) async fn make_proof_call(
     azure: &AzureEnvironment,
     credential: &Arc<ReloadingCertificateCredential>,
     proof: Option<&ProofCall>,
 ) -> HopResult<()> {
     let Some(proof) = proof else {
-        let hint = "give the HostedCluster what the call needs, such as a base domain";
+        let hint = "set the fields of the HostedCluster that the call needs, such as a base domain";
         return Err(ScenarioFailure::new("there is no call that would prove the role", hint));
     };
     let tokens: Arc<dyn TokenCredential> = Arc::<ReloadingCertificateCredential>::clone(credential);

@@ -1,12 +1,11 @@
-//! The run of `lanyard up`: composes the other crates and decides nothing.
+//! Implements `lanyard up`: runs the hops of every component of a HostedCluster against a local Azure. The
+//! crate composes the other crates and contains no rules of its own.
 //!
-//! A [`ScenarioRun`] starts a local Azure with the world of a HostedCluster, renders the cluster's
-//! objects, and takes each component through every hop: class, volume, token of the shared vault
-//! reader, vault, decoding, file, credential, Entra, one call that is granted and one that is
-//! refused. The parts are those of a node: classes come from a `ClassSource` (in memory), files from
-//! the Key Vault `Provider` over `NodeVaults`, and volumes are `Volume`s.
-//!
-//! A rule found here has lost its home.
+//! A [`ScenarioRun`] starts a local Azure that is seeded for the HostedCluster, renders the cluster's
+//! objects, and runs every hop of each component: class, volume, token of the shared vault reader, vault,
+//! decoding, file, credential, Entra, one proof call that Azure must grant and one that it must refuse. The
+//! run uses the components of a node: a `ClassSource` (in memory) for classes, the Key Vault `Provider` over
+//! `NodeVaults` for files, and `Volume`s.
 
 mod azure_environment;
 mod chosen_directory;

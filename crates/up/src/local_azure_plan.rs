@@ -1,4 +1,4 @@
-//! The Azure side of a HostedCluster, as a plan for the local Azure.
+//! Builds the seed plan of the local Azure from a HostedCluster.
 
 use lanyard_desired::ValidatedHostedCluster;
 use lanyard_emulator::{
@@ -7,21 +7,21 @@ use lanyard_emulator::{
 use lanyard_vocabulary::EntraClientId;
 use uuid::uuid;
 
-/// The identity that reads the vault, where the platform names none.
+/// The client ID of the vault reader if the platform configures none.
 pub(crate) const DEFAULT_VAULT_READER: uuid::Uuid = uuid!("7f1c6b0e-52d9-4a38-8e4f-b60d93a1c275");
 
-/// The public zone where the HostedCluster names no base domain.
+/// The public DNS zone if the HostedCluster has no base domain.
 const DEFAULT_DOMAIN: &str = "lanyard.example";
-/// The group of the public zone, which no HostedCluster names.
+/// The resource group of the public DNS zone. HostedClusters do not contain one.
 const DNS_RESOURCE_GROUP: &str = "lanyard-dns";
 
-/// What the local Azure has to hold for this cluster.
+/// The resources that the local Azure needs for this cluster.
 ///
-/// The nine credentials between them take all three forms of a bundle.
+/// The credentials of the nine components cover all three bundle formats.
 pub fn local_azure_plan(
     cluster: &ValidatedHostedCluster,
     vault_reader: Option<EntraClientId>,
-    drill: Option<FaultPlan>,
+    fault: Option<FaultPlan>,
 ) -> SeedPlan {
     let azure = &cluster.azure;
     let bundles = [
@@ -67,7 +67,7 @@ pub fn local_azure_plan(
         }),
         vault_reader_client_id: vault_reader.unwrap_or_else(|| DEFAULT_VAULT_READER.into()),
         identities,
-        drills: drill.into_iter().collect(),
+        drills: fault.into_iter().collect(),
         guests: true,
     }
 }

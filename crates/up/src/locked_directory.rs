@@ -1,4 +1,5 @@
-//! Temporary directories that are private to their user, and that show whether their process lives.
+//! Temporary directories that are private to their user, with a lock that shows whether their process still
+//! runs.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -9,24 +10,25 @@ use tempfile::TempDir;
 
 /// A temporary directory that no other user can enter. Dropping the value removes it.
 ///
-/// The process holds a lock on a file in it. The kernel releases the lock when the process ends,
-/// also by SIGKILL, so [`find_abandoned`] recognizes what a killed process left, and is not misled by a new
-/// process with the same id.
+/// The process locks a file in the directory. The kernel releases the lock when the process ends, also after
+/// SIGKILL, so [`find_abandoned`] recognizes the directories of killed processes, even if a new process has
+/// the same process ID.
 #[derive(Debug)]
 pub(crate) struct LockedDirectory {
-    /// Dropped first: a directory that is being removed is still locked.
+    /// Dropped before `lock`: the directory is locked until it is removed.
     directory: TempDir,
     lock: File,
 }
 
 impl LockedDirectory {
-    /// Creates one in `place`, whose name begins with `prefix`.
+    /// Creates a directory in `place` whose name starts with `prefix`.
     pub(crate) fn create_in(place: &Path, prefix: &str) -> io::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix(prefix)
             .permissions(Permissions::from_mode(PRIVATE_MODE))
             .tempdir_in(place)?;
-        // Locked before it has its name: whoever finds the name finds the lock held.
+        // The file is locked under a temporary name first, so that a process that finds the final name always
+        // finds it locked.
         let unnamed = directory.path().join(UNLOCKED_FILE_NAME);
         let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unnamed)?;
         lock.lock()?;
@@ -34,24 +36,23 @@ impl LockedDirectory {
         Ok(Self { directory, lock })
     }
 
-    /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Removes the directory with everything in it.
+    /// Removes the directory and its content.
     pub(crate) fn close(self) -> io::Result<()> {
         self.directory.close()
     }
 
-    /// Leaves the directory where it is and releases the lock, as the end of a killed process does.
+    /// Keeps the directory and releases the lock, as killing the process does.
     pub(crate) fn abandon(self) -> io::Result<PathBuf> {
         self.lock.unlock()?;
         Ok(self.directory.keep())
     }
 }
 
-/// A [`LockedDirectory`] whose process is gone. This value holds its lock.
+/// A [`LockedDirectory`] whose process ended without removing it. This value holds its lock.
 #[derive(Debug)]
 pub(crate) struct AbandonedDirectory {
     path: PathBuf,
@@ -59,12 +60,11 @@ pub(crate) struct AbandonedDirectory {
 }
 
 impl AbandonedDirectory {
-    /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes the directory with everything in it.
+    /// Removes the directory and its content.
     pub(crate) fn remove(self) -> io::Result<()> {
         match std::fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -75,15 +75,16 @@ impl AbandonedDirectory {
 
 impl Drop for AbandonedDirectory {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child that is being started holds it a moment longer.
+        // Closing the file does not release the lock while a child process that is starting still has it
+        // open.
         self.lock.unlock().unwrap_or_default();
     }
 }
 
-/// The abandoned directories in `place` whose names begin with `prefix`.
+/// Finds the abandoned directories in `place` whose names start with `prefix`.
 ///
-/// Directories of other users, and those that other users can write to, are left out: the caller
-/// acts on what is in them.
+/// Directories of other users, and directories that other users can write to, are skipped, because the caller
+/// acts on their content.
 pub(crate) fn find_abandoned(place: &Path, prefix: &str) -> io::Result<Vec<AbandonedDirectory>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(place)? {
@@ -107,11 +108,11 @@ fn open_abandoned(path: PathBuf) -> Option<AbandonedDirectory> {
 }
 
 const PRIVATE_MODE: u32 = 0o700;
-/// What group and others may do.
+/// The mode bits of group and others.
 const GROUP_AND_OTHERS_MASK: u32 = 0o077;
-/// The file that is locked.
+/// The name of the locked file.
 const LOCK_FILE_NAME: &str = "in-use";
-/// The same before it is locked.
+/// The name of that file before it is locked.
 const UNLOCKED_FILE_NAME: &str = "in-use.new";
 
 #[cfg(test)]
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_abandoned_once_its_lock_is_released() {
+    fn directory_without_held_lock_is_abandoned() {
         let place = tempfile::tempdir().unwrap();
         let alive = LockedDirectory::create_in(place.path(), "ly-test-").unwrap();
         let gone = create_abandoned(place.path(), "ly-test-");
@@ -158,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_other_users_can_write_to_are_left_out() {
+    fn directories_writable_by_others_are_skipped() {
         let place = tempfile::tempdir().unwrap();
         let open = create_abandoned(place.path(), "ly-test-");
         std::fs::set_permissions(&open, Permissions::from_mode(0o770)).unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         let real = create_abandoned(elsewhere.path(), "ly-test-");
         std::os::unix::fs::symlink(&real, place.path().join("ly-test-link")).unwrap();
-        // Without a lock file it is not known whose it is.
+        // A directory without a lock file has no known owner.
         let bare = place.path().join("ly-test-bare");
         std::fs::create_dir(&bare).unwrap();
         std::fs::set_permissions(&bare, Permissions::from_mode(0o700)).unwrap();

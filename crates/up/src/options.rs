@@ -1,4 +1,4 @@
-//! What `lanyard up` is asked for.
+//! The options of `lanyard up`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,33 +9,33 @@ use lanyard_emulator::{FaultPlan, IdentityFault};
 use lanyard_vocabulary::component::ParseComponentError;
 use lanyard_vocabulary::{Component, EntraClientId};
 
-/// What the road is built for.
+/// The options of a scenario run.
 #[derive(Debug)]
 pub struct Options {
-    /// The cluster whose components walk it.
+    /// The cluster whose components are run.
     pub cluster: ValidatedHostedCluster,
-    /// What shall be broken.
+    /// The fault to inject.
     pub fault: Option<ComponentFault>,
-    /// Where the local Azure listens.
+    /// The listen address of the local Azure.
     pub listen: SocketAddr,
     /// The directory for the volumes; `None` for a temporary directory.
     pub directory: Option<PathBuf>,
-    /// The identity that reads the vault; nothing for one of our own.
+    /// The client ID of the identity that reads the vault; `None` for a built-in one.
     pub vault_reader: Option<EntraClientId>,
 }
 
-/// One fault for one component, written as `FAULT[:COMPONENT]`.
+/// One fault of one component, written as `FAULT[:COMPONENT]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComponentFault(pub FaultPlan);
 
-/// A text is not `FAULT[:COMPONENT]`.
+/// The text is not a valid `FAULT[:COMPONENT]`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseComponentFaultError {
-    /// There is no such fault.
+    /// The fault name is unknown.
     #[error("`{0}` is not a fault; known: {known}", known = IdentityFault::ALL.map(|fault| fault.to_string()).join(", "))]
     Fault(String),
-    /// There is no such component.
+    /// The component name is unknown.
     #[error(transparent)]
     Component(#[from] ParseComponentError),
 }
@@ -60,10 +60,10 @@ mod tests {
 
     #[test]
     fn fault_without_component_applies_to_cloud_provider() {
-        let drill = |text: &str| text.parse::<ComponentFault>().unwrap().0;
-        assert_eq!(drill("encoding").component, Component::CloudProvider);
-        assert_eq!(drill("arm-role:kms").component, Component::Kms);
-        assert_eq!(drill("arm-role:kms").fault, IdentityFault::ArmRole);
+        let fault_plan = |text: &str| text.parse::<ComponentFault>().unwrap().0;
+        assert_eq!(fault_plan("encoding").component, Component::CloudProvider);
+        assert_eq!(fault_plan("arm-role:kms").component, Component::Kms);
+        assert_eq!(fault_plan("arm-role:kms").fault, IdentityFault::ArmRole);
     }
 
     #[test]

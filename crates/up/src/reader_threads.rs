@@ -1,31 +1,31 @@
-//! Threads that read the mounted files as fast as they can while these are swapped under them.
+//! Threads that continuously read the mounted files while a rotation replaces them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// What the reader threads saw.
+/// The results of the reader threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReaderCounts {
-    /// How many threads read.
+    /// The number of threads.
     pub threads: usize,
-    /// How many times a file was opened and read.
+    /// The number of times a file was opened and read.
     pub reads: u64,
-    /// How many reads gave something else than one whole document.
+    /// The number of reads that did not return one whole document.
     pub torn: u64,
-    /// How many times a file was not there.
+    /// The number of reads that found no file.
     pub missing: u64,
 }
 
 impl ReaderCounts {
-    /// Whether every read gave a whole document.
+    /// Whether every read returned a whole document.
     pub fn read_only_whole_files(self) -> bool {
         self.torn == 0 && self.missing == 0
     }
 }
 
-/// The running threads. They end with this.
+/// The running reader threads. Dropping the value stops them.
 #[derive(Debug)]
 pub(crate) struct ReaderThreads {
     stop: Arc<AtomicBool>,
@@ -54,11 +54,12 @@ impl ReaderThreads {
         self.stop.store(true, Ordering::Relaxed);
         let mut total = ReaderCounts { threads: self.threads.len(), ..ReaderCounts::default() };
         for thread in self.threads.drain(..) {
-            // A thread that panicked saw something that no reader should see.
-            let seen = thread.join().unwrap_or(ReaderCounts { torn: 1, ..ReaderCounts::default() });
-            total.reads += seen.reads;
-            total.torn += seen.torn;
-            total.missing += seen.missing;
+            // A panic of a reader thread counts as one torn read.
+            let counts =
+                thread.join().unwrap_or(ReaderCounts { torn: 1, ..ReaderCounts::default() });
+            total.reads += counts.reads;
+            total.torn += counts.torn;
+            total.missing += counts.missing;
         }
         total
     }
@@ -66,25 +67,25 @@ impl ReaderThreads {
 
 impl Drop for ReaderThreads {
     fn drop(&mut self) {
-        // A rotation that is broken off leaves nobody who reads on.
+        // Stops the threads also when a rotation is cancelled.
         self.stop_and_join();
     }
 }
 
 fn read_until_stopped(files: &[PathBuf], stop: &AtomicBool) -> ReaderCounts {
-    let mut seen = ReaderCounts::default();
+    let mut counts = ReaderCounts::default();
     while !stop.load(Ordering::Relaxed) {
         for file in files {
-            seen.reads += 1;
+            counts.reads += 1;
             match read_file(file) {
                 ReaderFileResult::Whole => {}
-                ReaderFileResult::Torn => seen.torn += 1,
-                ReaderFileResult::Missing => seen.missing += 1,
+                ReaderFileResult::Torn => counts.torn += 1,
+                ReaderFileResult::Missing => counts.missing += 1,
             }
         }
         std::thread::yield_now();
     }
-    seen
+    counts
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ enum ReaderFileResult {
     Missing,
 }
 
-/// A credential document is one JSON object: a part of one, or two mixed, is none.
+/// A credential document is one JSON object; a partial document, or a mixture of two, does not parse as one.
 fn read_file(file: &Path) -> ReaderFileResult {
     let Ok(bytes) = std::fs::read(file) else {
         return ReaderFileResult::Missing;
@@ -135,7 +136,7 @@ mod tests {
         let readers = ReaderThreads::start(&[directory.path().join("credential")]);
         let stop = Arc::clone(&readers.stop);
         drop(readers);
-        // The threads held the others.
+        // The other references were held by the threads.
         assert_eq!(Arc::strong_count(&stop), 1);
         assert!(stop.load(Ordering::Relaxed));
     }

@@ -1,4 +1,4 @@
-//! What `lanyard up` says: one row per component, one cell per hop.
+//! The report of `lanyard up`: one row per component, one cell per hop.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use serde::Serialize;
 
 use crate::control_api::AzureControlError;
 
-/// The whole report; its JSON form is the output of `lanyard up --output json`.
+/// The report of a scenario run. Its JSON form is the output of `lanyard up --output json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScenarioReport {
-    /// One entry per component of the HostedCluster, in the order of the API.
+    /// One entry per component of the HostedCluster, in the order of the HostedCluster API.
     pub components: Vec<ComponentReport>,
-    /// One entry per rotated component; empty when nothing was rotated.
+    /// One entry per rotated component; empty without a rotation.
     pub rotation: Vec<RotationReport>,
-    /// Whether every hop of every component is good, and every rotated key in use.
+    /// Whether every hop of every component succeeded and every rotated key is in use.
     pub ok: bool,
 }
 
-/// One component's way.
+/// The hops of one component.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ComponentReport {
-    /// The component: its field in the HostedCluster API.
+    /// The component, named after its field in the HostedCluster API.
     pub name: Component,
-    /// Every hop, in walking order.
+    /// All hops, in the order in which they run.
     pub hops: Vec<HopReport>,
 }
 
@@ -32,15 +32,15 @@ pub struct ComponentReport {
 pub struct HopReport {
     /// The hop.
     pub name: Hop,
-    /// Whether it was walked and is good.
+    /// Whether the hop ran and succeeded.
     pub ok: bool,
-    /// How long it took, in milliseconds; 0 where it was not reached.
+    /// The duration in milliseconds; 0 if the hop was not reached.
     pub millis: f64,
-    /// What was found, or what was tried and what came back.
+    /// The result of the hop, or the failed operation and its error.
     pub detail: String,
-    /// What to do next, where the hop failed.
+    /// The next step for the user if the hop failed.
     pub hint: Option<String>,
-    /// What became of the hop: tells a failed hop from one that was not reached.
+    /// The outcome of the hop, which distinguishes failed hops from hops that were not reached.
     #[serde(skip)]
     pub outcome: HopOutcome,
 }
@@ -50,30 +50,30 @@ pub struct HopReport {
 pub struct RotationReport {
     /// The component.
     pub name: Component,
-    /// Milliseconds from the swap of the file to the first token obtained with the new key; `None`
-    /// if the new key did not come into use.
+    /// Milliseconds from the replacement of the file to the first token obtained with the new key; `None` if
+    /// no token was obtained with the new key.
     pub millis: Option<f64>,
-    /// Why the new key is not in use, if it is not.
+    /// The reason why the new key is not in use.
     #[serde(skip)]
     pub failure: Option<ScenarioFailure>,
 }
 
-/// Why something failed, and what to do next.
+/// The reason of a failure and the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScenarioFailure {
-    /// What was tried and what came back.
+    /// The failed operation and its error.
     pub detail: String,
-    /// What to do next.
+    /// The next step for the user.
     pub hint: String,
 }
 
 impl ScenarioFailure {
-    /// A failure in words.
+    /// Creates a failure from texts.
     pub fn new(detail: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { detail: detail.into(), hint: hint.into() }
     }
 
-    /// A failure from an error and its causes, none of which repeats another.
+    /// Creates a failure from an error and its causes, without repeated texts.
     pub fn of(error: &dyn std::error::Error, hint: impl Into<String>) -> Self {
         Self { detail: format_error_chain(error), hint: hint.into() }
     }
@@ -86,7 +86,7 @@ impl From<&AzureControlError> for ScenarioFailure {
 }
 
 impl ScenarioReport {
-    /// Combines the parts and computes `ok`.
+    /// Combines the reports and computes `ok`.
     pub fn new(components: Vec<ComponentReport>, rotation: Vec<RotationReport>) -> Self {
         let ok = components.iter().all(ComponentReport::all_hops_ok)
             && rotation.iter().all(|rotated| rotated.failure.is_none());
@@ -99,7 +99,7 @@ impl RotationReport {
         Self { name, millis: None, failure: Some(failure) }
     }
 
-    /// Nobody could be asked for new certificates.
+    /// The rotation of all components failed because the control API could not be reached.
     pub(crate) fn all_failed(
         components: impl IntoIterator<Item = Component>,
         error: &AzureControlError,
@@ -110,12 +110,12 @@ impl RotationReport {
 }
 
 impl ComponentReport {
-    /// Whether every hop is good.
+    /// Whether every hop succeeded.
     pub fn all_hops_ok(&self) -> bool {
         self.hops.iter().all(|hop| hop.ok)
     }
 
-    /// The hop that is to blame, if one failed.
+    /// The failed hop, if there is one.
     pub fn failed_hop(&self) -> Option<&HopReport> {
         self.hops.iter().find(|hop| hop.outcome == HopOutcome::Failed)
     }
@@ -140,7 +140,7 @@ impl HopReport {
     }
 }
 
-/// Milliseconds with three decimals: enough to see a file swap, short enough to read.
+/// Converts a duration to milliseconds, rounded to three decimals.
 pub(crate) fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000_000.0).round() / 1_000.0
 }
@@ -162,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn the_json_form_has_exactly_the_documented_keys() {
+    fn report_json_has_exactly_the_documented_keys() {
         let hop = HopReport::passed(Hop::File, Duration::from_micros(1_500), "there".to_owned());
         let failed = HopReport::failed(
             Hop::Credential,
             Duration::ZERO,
-            ScenarioFailure::new("broken", "mend it"),
+            ScenarioFailure::new("broken", "fix it"),
         );
         let component = ComponentReport { name: Component::Disk, hops: vec![hop, failed] };
         let rotated = RotationReport { name: Component::Disk, millis: Some(12.5), failure: None };
@@ -177,7 +177,7 @@ mod tests {
                 "name": "disk",
                 "hops": [
                     {"name": "file", "ok": true, "millis": 1.5, "detail": "there", "hint": null},
-                    {"name": "credential", "ok": false, "millis": 0.0, "detail": "broken", "hint": "mend it"},
+                    {"name": "credential", "ok": false, "millis": 0.0, "detail": "broken", "hint": "fix it"},
                 ],
             }],
             "rotation": [{"name": "disk", "millis": 12.5}],

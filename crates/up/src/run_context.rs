@@ -1,5 +1,5 @@
-//! What all components share: the local Azure, the rendered objects, the vault reader, the
-//! transport, the directory.
+//! The context that all components of a run share: the local Azure, the rendered objects, the vault reader,
+//! the transport and the directories.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::azure_environment::AzureEnvironment;
 use crate::options::Options;
 use crate::run_directory::{CloseRunError, RunDirectory, RunDirectoryError};
 
-/// The road could not be built, or not be cleared away.
+/// The scenario run could not be started or closed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioRunError {
     /// The cloud has no fixed endpoints.
     #[error("the endpoints of {0} are not known")]
     Cloud(Cloud),
-    /// The local Azure did not start.
+    /// The local Azure could not be started.
     #[error("the local Azure did not start")]
     Azure(#[from] StartError),
     /// The directory for the volumes cannot be used.
@@ -37,13 +37,13 @@ pub enum ScenarioRunError {
     /// The client of the managed identity endpoint cannot be built.
     #[error("the client of the managed identity endpoint cannot be built")]
     ManagedIdentity(#[from] ManagedIdentitySettingsError),
-    /// Something of the run could not be removed.
+    /// Volumes or directories of the run could not be removed.
     #[error("not all volumes and directories of the run could be removed")]
     Close(#[from] CloseRunError),
 }
 
 impl ScenarioRunError {
-    /// Whether the HostedCluster or the fault asks for what cannot be.
+    /// Whether the HostedCluster or the fault is invalid.
     pub const fn is_invalid_input(&self) -> bool {
         match self {
             Self::Cloud(_) => true,
@@ -52,11 +52,12 @@ impl ScenarioRunError {
         }
     }
 
-    /// What to do next.
+    /// The next step for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Cloud(_) => "set spec.platform.azure.cloud to a cloud with known endpoints",
-            // Whoever wants to share a local Azure serves one; a road is for one machine.
+            // `lanyard azure serve` is the command for sharing a local Azure; a scenario run serves one
+            // machine.
             Self::Azure(StartError::AddressReachableRemotely { .. }) => {
                 "give --listen a loopback address, or use `lanyard azure serve --allow-remote`"
             }
@@ -74,13 +75,13 @@ impl ScenarioRunError {
                 "set TMPDIR to a directory that you may write to, or choose another --directory"
             }
             Self::Transport(error) => error.hint(),
-            Self::ManagedIdentity(_) => "run again with --log debug and report what it says",
+            Self::ManagedIdentity(_) => "run again with --log debug and report the log",
             Self::Close(_) => "the next `lanyard up` tries again; by hand: umount <directory>",
         }
     }
 }
 
-/// What all components share.
+/// The context that all components share.
 #[derive(Debug)]
 pub(crate) struct RunContext {
     pub(crate) azure: AzureEnvironment,
@@ -92,7 +93,7 @@ pub(crate) struct RunContext {
 }
 
 impl RunContext {
-    /// Starts the local Azure and everything that leads to it.
+    /// Starts the local Azure and builds its clients.
     pub(crate) async fn start(
         options: Options,
         clock: SharedClock,
@@ -105,7 +106,7 @@ impl RunContext {
             AzureEnvironment::start(options, SharedClock::clone(&clock)).await?;
         let settings =
             NodeVaultSettings { cloud: azure.cluster.azure.cloud, ..NodeVaultSettings::default() };
-        let ways = NodeTransports {
+        let transports = NodeTransports {
             vault_transport: azure.transport.clone(),
             entra_transport: azure.token_transport.clone(),
             managed_identity: ManagedIdentityTransport::new(azure.token_options(None))?,
@@ -113,14 +114,14 @@ impl RunContext {
             token_proxy: azure.token_transport.clone(),
             user_agent: None,
         };
-        let vaults = Arc::new(NodeVaults::new(settings, ways, None, clock));
+        let vaults = Arc::new(NodeVaults::new(settings, transports, None, clock));
         let provider = AzureProvider::new(Arc::clone(&vaults), AzureProviderSettings::default());
         let names = RenderContext {
             vault_reader: Some(azure.vault_reader_client_id),
             ..RenderContext::default()
         };
         let desired = desired_state(&azure.cluster, &names);
-        let bed = Self {
+        let context = Self {
             classes: Box::new(InMemoryClassSource::new(desired.secret_provider_classes.clone())),
             provider: Box::new(provider),
             vaults,
@@ -128,6 +129,6 @@ impl RunContext {
             desired,
             azure,
         };
-        Ok((bed, emulator))
+        Ok((context, emulator))
     }
 }

@@ -1,5 +1,4 @@
-//! Where a run keeps what it writes to disk: its volumes, one per pod that reads a credential, and
-//! private files.
+//! The directories of a run: its volumes, one per pod that reads a credential, and its private files.
 
 use std::fs;
 use std::io;
@@ -19,16 +18,16 @@ use crate::locked_directory::{AbandonedDirectory, LockedDirectory, find_abandone
 
 /// The directories of a run.
 ///
-/// Every run has a private directory in the temporary place of the system. Its volumes are in there
-/// too, unless the user chose another directory; then the private directory has a link to it. After
-/// a kill, [`RunDirectory::remove_abandoned`] of the next run finds the private directory, whose
-/// lock is free, and removes it, the volumes, and their mounts. Volumes in a chosen directory are
-/// removed only while no other run holds the lock of that directory.
+/// Every run has a private directory in the system's temporary directory. The private directory contains the
+/// volumes, unless the user chose another directory for them; it then contains a link to that directory.
+/// After a kill, [`RunDirectory::remove_abandoned`] of the next run finds the private directory, whose lock
+/// is free, and removes it together with the volumes and their mounts. A run removes volumes from a chosen
+/// directory only while no other run holds the lock of that directory.
 #[derive(Debug)]
 pub(crate) struct RunDirectory {
     volumes: PathBuf,
     clock: SharedClock,
-    /// Every directory that a volume was opened in.
+    /// The paths of all opened volumes.
     volume_paths: Mutex<Vec<PathBuf>>,
     chosen: Option<ChosenDirectory>,
     private: Option<LockedDirectory>,
@@ -41,43 +40,43 @@ pub(crate) struct OpenVolume {
     pub(crate) is_tmpfs: bool,
 }
 
-/// The directories of a run cannot be used.
+/// An error while creating or opening the directories of a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunDirectoryError {
-    /// The file system.
+    /// A file system operation failed.
     #[error("could not create a directory for the volumes")]
     Io(#[from] io::Error),
-    /// Another `lanyard up` has its volumes there.
+    /// The volumes of another `lanyard up` are in the directory.
     #[error("another `lanyard up` has its volumes in {}", directory.display())]
     InUse {
-        /// The directory.
+        /// The chosen directory.
         directory: PathBuf,
     },
-    /// Other users can replace what is in the directory.
+    /// Other users can replace files in the directory.
     #[error("{} belongs to another user, or all users can write to it", directory.display())]
     NotOwned {
-        /// The directory.
+        /// The chosen directory.
         directory: PathBuf,
     },
-    /// A killed `lanyard up` left volumes there that cannot be removed.
+    /// The volumes of a killed `lanyard up` could not be removed.
     #[error("could not remove the volumes of a killed `lanyard up` from {}", directory.display())]
     LeftoverVolumes {
-        /// The directory.
+        /// The chosen directory.
         directory: PathBuf,
-        /// Why they cannot be removed.
+        /// The reason.
         #[source]
         source: CloseRunError,
     },
 }
 
 impl RunDirectory {
-    /// Creates the directories of a run in `place`, the temporary place of the system.
+    /// Creates the directories of a run in `place`, the system's temporary directory.
     ///
     /// # Errors
     ///
-    /// [`RunDirectoryError::InUse`] where the volumes of a living run are in the chosen directory, and
-    /// [`RunDirectoryError::LeftVolumes`] where those of a killed run are and cannot be removed.
+    /// [`RunDirectoryError::InUse`] if the chosen directory contains the volumes of a running process, and
+    /// [`RunDirectoryError::LeftoverVolumes`] if it contains volumes of a killed run that cannot be removed.
     pub(crate) fn create(
         place: &Path,
         chosen: Option<&Path>,
@@ -100,8 +99,8 @@ impl RunDirectory {
         Ok(Self { volumes, clock, volume_paths: Mutex::default(), chosen, private: Some(private) })
     }
 
-    /// Removes what killed runs of this user left in `place`, and in the directories that were chosen
-    /// for their volumes. A run that cannot be removed is logged and left.
+    /// Removes the directories that killed runs of this user left in `place`, and their volumes in chosen
+    /// directories. A run that cannot be removed is logged and kept.
     pub(crate) fn remove_abandoned(place: &Path, clock: &SharedClock) {
         let runs = find_abandoned(place, DIRECTORY_PREFIX).unwrap_or_else(|error| {
             tracing::warn!(%error, place = %place.display(), "could not look for killed runs");
@@ -119,18 +118,17 @@ impl RunDirectory {
         }
     }
 
-    /// The directory below which the volumes are.
+    /// The parent directory of all volumes.
     pub(crate) fn volumes_directory(&self) -> &Path {
         &self.volumes
     }
 
-    /// A directory that only this user can enter, removed at the end of the run.
+    /// A directory that only this user can enter. The run removes it at its end.
     pub(crate) fn private_directory(&self) -> &Path {
         self.private.as_ref().map_or(&self.volumes, LockedDirectory::path)
     }
 
-    /// Opens the volume of one consumer: a tmpfs, or a plain directory where the process may not
-    /// mount.
+    /// Opens the volume of one consumer: a tmpfs, or a plain directory if the process may not mount.
     pub(crate) fn open_volume(&self, consumer: &Consumer) -> Result<OpenVolume, PublishError> {
         let path = volume_path(&self.volumes, consumer);
         let refused = |source| TmpfsMountError::SystemCall {
@@ -170,7 +168,7 @@ impl RunDirectory {
     fn unmount_and_remove(&mut self) -> Result<(), CloseRunError> {
         let opened = std::mem::take(&mut *self.volume_paths.lock());
         if let Err(error) = remove_volumes(&self.volumes, &opened, &self.clock) {
-            // What is left is removed by the next run. Without `close` the lock file stays.
+            // The next run removes the remaining files. Without `close` the lock file stays.
             drop(self.chosen.take());
             self.private.take().map(LockedDirectory::abandon).transpose()?;
             return Err(error);
@@ -189,13 +187,13 @@ impl Drop for RunDirectory {
     fn drop(&mut self) {
         if let Err(error) = self.unmount_and_remove() {
             let error: &dyn std::error::Error = &error;
-            tracing::error!(error, "a volume was left behind");
+            tracing::error!(error, "could not remove a volume");
         }
     }
 }
 
-/// Creates the directory that the user chose, and links to it in the private one. The links are created
-/// first: if the run is killed meanwhile, the next run finds the directory by them.
+/// Creates the directory that the user chose, and links to it in the private directory. The links are created
+/// first: if the run is killed in between, the next run finds the directory through them.
 fn create_chosen_directory(
     private: &LockedDirectory,
     chosen: &Path,
@@ -208,32 +206,32 @@ fn create_chosen_directory(
     ChosenDirectory::create(&path, missing.as_deref())
 }
 
-/// Removes a run whose process is gone.
+/// Removes the directories of a run whose process ended without removing them.
 fn remove_abandoned_run(run: AbandonedDirectory, clock: &SharedClock) -> Result<(), CloseRunError> {
     if let Ok(path) = fs::read_link(run.path().join(CHOSEN_LINK)) {
         let created = fs::read_link(run.path().join(CREATED_LINK)).ok();
         remove_run_from_chosen_directory(path, created, clock)?;
     }
-    let mut left = VolumeRemovalErrors::default();
+    let mut errors = VolumeRemovalErrors::default();
     let mounts = TmpfsMount::find_below(run.path()).map_err(CloseRunError::Mounts)?;
     for mount in mounts {
         let path = mount.dir().to_owned();
-        left.record(&path, mount.unmount().map_err(PublishError::from));
+        errors.record(&path, mount.unmount().map_err(PublishError::from));
     }
-    left.into_result()?;
+    errors.into_result()?;
     check_unmounted(run.path())?;
     Ok(run.remove()?)
 }
 
-/// Refuses to remove a directory in which another file system is mounted: the removal would delete the
-/// files of that file system.
+/// Returns an error if another file system is mounted in the directory: removing the directory would delete
+/// the files of that file system.
 fn check_unmounted(directory: &Path) -> Result<(), CloseRunError> {
     let mount = TmpfsMount::find_any_mount_below(directory).map_err(CloseRunError::Mounts)?;
     mount.map_or(Ok(()), |mount| Err(CloseRunError::Mounted { mount }))
 }
 
-/// Removes what a killed run left in the directory that was chosen for its volumes. Leaves everything
-/// there where another run uses the directory now: that run has removed the volumes.
+/// Removes the volumes of a killed run from its chosen directory. Keeps them if another run uses the
+/// directory now, because that run has already removed the leftover volumes.
 fn remove_run_from_chosen_directory(
     path: PathBuf,
     created: Option<PathBuf>,
@@ -242,7 +240,7 @@ fn remove_run_from_chosen_directory(
     let path = match path.canonicalize() {
         Ok(path) => path,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // The run may have created some of the directories above it.
+            // The run may have created some of the parent directories.
             if let Some(created) = created {
                 remove_empty_directories(
                     path.ancestors().take_while(|above| above.starts_with(&created)),
@@ -266,14 +264,14 @@ fn remove_run_from_chosen_directory(
     Ok(chosen.close()?)
 }
 
-/// Removes every volume that a killed run left in a chosen directory.
+/// Removes all volumes that a killed run left in a chosen directory.
 fn remove_leftover_volumes(
     chosen: &ChosenDirectory,
     clock: &SharedClock,
 ) -> Result<(), CloseRunError> {
     let consumers = Component::ALL.into_iter().flat_map(Component::consumers);
     let paths = consumers.map(|consumer| volume_path(chosen.path(), consumer));
-    // No run publishes below a link or a directory of another user.
+    // Runs never publish below a symbolic link or below a directory of another user.
     let is_of_run = |path: &PathBuf| {
         path.parent().is_some_and(|parent| is_safe_owned_directory(parent).unwrap_or(false))
             && path.symlink_metadata().is_ok()
@@ -282,22 +280,22 @@ fn remove_leftover_volumes(
     remove_volumes(chosen.path(), &paths, clock)
 }
 
-/// Removes the volumes at `paths`, and the directories up to `above` that are empty then.
+/// Removes the volumes at `paths`, and their parent directories below `above` that become empty.
 fn remove_volumes(
     above: &Path,
     paths: &[PathBuf],
     clock: &SharedClock,
 ) -> Result<(), CloseRunError> {
-    let mut left = VolumeRemovalErrors::default();
+    let mut errors = VolumeRemovalErrors::default();
     for path in paths {
-        left.record(path, remove_volume(path, clock));
+        errors.record(path, remove_volume(path, clock));
         remove_empty_directories(path.ancestors().take_while(|directory| *directory != above));
     }
-    left.into_result()
+    errors.into_result()
 }
 
-/// Removes a volume: its files, its mount if it has one, and its directory if that is empty then.
-/// Files that are not part of a volume stay.
+/// Removes a volume: its files, its mount if there is one, and its directory if that is then empty. Files
+/// that do not belong to a volume stay.
 fn remove_volume(path: &Path, clock: &SharedClock) -> Result<(), PublishError> {
     if !path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Ok(());
@@ -308,7 +306,7 @@ fn remove_volume(path: &Path, clock: &SharedClock) -> Result<(), PublishError> {
         Some(mount) => {
             let emptied =
                 AtomicVolume::open_mounted(mount, clock).and_then(AtomicVolume::unpublish);
-            // The files are gone with the mount, whatever kept them from being removed one by one.
+            // Unmounting discards the files, even if removing them one by one failed.
             emptied.or_else(|_| Ok(TmpfsMount::find(path)?.map_or(Ok(()), TmpfsMount::unmount)?))
         }
     }
@@ -318,16 +316,16 @@ fn volume_path(volumes: &Path, consumer: &Consumer) -> PathBuf {
     volumes.join(consumer.deployment).join(consumer.volume)
 }
 
-/// Something of a run was left behind.
+/// Files or mounts of a run could not be removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseRunError {
-    /// Volumes are still there.
-    #[error("still there, with what they hold: {}", joined_paths(volumes))]
+    /// Volumes could not be removed.
+    #[error("could not remove the volumes {}", joined_paths(volumes))]
     Volumes {
-        /// Where.
+        /// The paths of the volumes.
         volumes: Vec<PathBuf>,
-        /// Why the first one is.
+        /// The error of the first volume.
         #[source]
         first: PublishError,
     },
@@ -337,18 +335,18 @@ pub enum CloseRunError {
     /// Another file system is mounted in a directory of the run.
     #[error("another file system is mounted on {}", mount.display())]
     Mounted {
-        /// Where.
+        /// The mount point.
         mount: PathBuf,
     },
-    /// The directory that was chosen for the volumes could not be locked.
+    /// The chosen directory could not be locked.
     #[error("could not lock the directory of the volumes")]
     ChosenDirectory(#[source] Box<RunDirectoryError>),
-    /// A directory of the run is still there.
+    /// A directory of the run could not be removed.
     #[error("a directory of the run could not be removed")]
     Directory(#[from] io::Error),
 }
 
-/// Volumes that could not be removed. One does not keep the others from being removed.
+/// Collects the volumes that could not be removed, so that one failure does not stop the other removals.
 #[derive(Debug, Default)]
 struct VolumeRemovalErrors {
     volumes: Vec<PathBuf>,
@@ -374,14 +372,14 @@ fn joined_paths(volumes: &[PathBuf]) -> String {
     volumes.join(", ")
 }
 
-/// Enough for a credential; the volume grows by itself.
+/// Sufficient for a credential. The volume grows automatically.
 const INITIAL_VOLUME_SIZE: u64 = 256 * 1024;
 const NOT_OWNED: &str = "it is a link or belongs to another user, or all users can write to it";
-/// The names of private directories begin so.
+/// The name prefix of private directories.
 const DIRECTORY_PREFIX: &str = "lanyard-up-";
-/// In a private directory, the link to the directory that the user chose for the volumes.
+/// The name of the link in the private directory to the chosen directory.
 const CHOSEN_LINK: &str = "chosen";
-/// The link to the topmost directory that the run created for those.
+/// The name of the link to the topmost directory that the run created for the chosen directory.
 const CREATED_LINK: &str = "created";
 
 #[cfg(test)]

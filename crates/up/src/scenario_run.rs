@@ -1,4 +1,4 @@
-//! The road: built, walked, kept fresh, cleared away.
+//! A scenario run: starts the local Azure, runs the hops, refreshes the volumes, and removes everything.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ use crate::report::{ComponentReport, RotationReport, ScenarioReport};
 use crate::rotate;
 use crate::run_context::{RunContext, ScenarioRunError};
 
-/// How often the volumes are compared with the vault while everything stays up.
+/// How often the volumes are refreshed from the vault while `lanyard up` keeps running.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The whole road, with the local Azure at its end.
+/// A scenario run of one HostedCluster against a local Azure.
 #[derive(Debug)]
 pub struct ScenarioRun {
     context: Arc<RunContext>,
@@ -36,11 +36,11 @@ pub struct ScenarioRun {
 }
 
 impl ScenarioRun {
-    /// Starts the local Azure with the world of the cluster, and builds the way to it.
+    /// Starts the local Azure for the cluster and builds the run's context.
     pub async fn start(options: Options, clock: SharedClock) -> Result<Self, ScenarioRunError> {
-        let (bed, emulator) = RunContext::start(options, clock).await?;
+        let (context, emulator) = RunContext::start(options, clock).await?;
         Ok(Self {
-            context: Arc::new(bed),
+            context: Arc::new(context),
             emulator,
             components: Vec::new(),
             rotation: Vec::new(),
@@ -50,25 +50,26 @@ impl ScenarioRun {
         })
     }
 
-    /// Takes every component down the road, all at once.
+    /// Runs the hops of all components concurrently.
     pub async fn run_hops(&mut self) {
         for (component, _) in self.context.azure.cluster.running_components() {
-            let bed = Arc::clone(&self.context);
+            let context = Arc::clone(&self.context);
             self.hop_tasks.spawn(async move {
-                let mut walk = HopRecorder::new(component, Arc::clone(&bed.azure.clock));
-                let mut arrived = None;
-                // Where the walk stopped is in its report.
+                let mut recorder = HopRecorder::new(component, Arc::clone(&context.azure.clock));
+                let mut mounted = None;
+                // The report contains the failed hop.
                 let _stopped =
-                    hops::run_component_hops(&bed, component, &mut walk, &mut arrived).await;
-                (component, walk.into_report(), arrived)
+                    hops::run_component_hops(&context, component, &mut recorder, &mut mounted)
+                        .await;
+                (component, recorder.into_report(), mounted)
             });
         }
         let mut reports = BTreeMap::new();
         while let Some(joined) = self.hop_tasks.join_next().await {
             match joined {
-                Ok((component, report, arrived)) => {
+                Ok((component, report, mounted)) => {
                     reports.insert(component, report);
-                    self.mounted.extend(arrived.map(|arrived| (component, arrived)));
+                    self.mounted.extend(mounted.map(|mounted| (component, mounted)));
                 }
                 Err(error) => tracing::error!(%error, "the task of a component panicked"),
             }
@@ -85,13 +86,15 @@ impl ScenarioRun {
             .collect();
     }
 
-    /// Issues a new certificate for every component that arrived, and measures how soon each new
-    /// key is in use, while reader threads watch for torn and missing files.
+    /// Issues a new certificate for every mounted component and measures how soon each new key is in use,
+    /// while reader threads check for torn and missing files.
     pub async fn rotate_certificates(&mut self) {
         let control = AzureControlClient::new(self.emulator.address());
-        let bed = Arc::clone(&self.context);
+        let context = Arc::clone(&self.context);
         let (rotation, readers) = match control {
-            Ok(control) => rotate::rotate_all_components(&bed, &control, &mut self.mounted).await,
+            Ok(control) => {
+                rotate::rotate_all_components(&context, &control, &mut self.mounted).await
+            }
             Err(error) => {
                 let components = self.mounted.keys().copied();
                 (RotationReport::all_failed(components, &error), ReaderCounts::default())
@@ -101,60 +104,60 @@ impl ScenarioRun {
         self.reader_counts = Some(readers);
     }
 
-    /// What happened so far.
+    /// The report of everything that has run so far.
     pub fn report(&self) -> ScenarioReport {
         let mut report = ScenarioReport::new(self.components.clone(), self.rotation.clone());
         report.ok &= self.reader_counts.is_none_or(ReaderCounts::read_only_whole_files);
         report
     }
 
-    /// What the reader threads saw, if there was a rotation.
+    /// The results of the reader threads, if there was a rotation.
     pub const fn reader_counts(&self) -> Option<ReaderCounts> {
         self.reader_counts
     }
 
-    /// Keeps the volumes in step with the vault. It ends only by being dropped.
+    /// Refreshes the volumes from the vault until the future is dropped.
     pub async fn refresh_until_dropped(&mut self) {
         loop {
             self.context.azure.clock.sleep(REFRESH_INTERVAL).await;
-            for (component, arrived) in &mut self.mounted {
+            for (component, mounted) in &mut self.mounted {
                 if let Err(failure) =
-                    rotate::refresh_volumes(&self.context, *component, arrived).await
+                    rotate::refresh_volumes(&self.context, *component, mounted).await
                 {
                     let (detail, hint) = (&failure.detail, &failure.hint);
-                    tracing::warn!(%component, detail, hint, "the volume was not refreshed");
+                    tracing::warn!(%component, detail, hint, "could not refresh the volume");
                 }
             }
         }
     }
 
-    /// The directory below which the volumes are.
+    /// The parent directory of all volumes.
     pub fn volumes_directory(&self) -> &Path {
         self.context.directory.volumes_directory()
     }
 
-    /// A directory that only this user can enter, removed at the end of the run.
+    /// A directory that only this user can enter. The run removes it at its end.
     pub fn private_directory(&self) -> &Path {
         self.context.directory.private_directory()
     }
 
-    /// Where the local Azure listens.
+    /// The listen address of the local Azure.
     pub const fn address(&self) -> SocketAddr {
         self.emulator.address()
     }
 
-    /// The certificate that clients of the local Azure have to trust, in PEM.
+    /// The CA certificate that clients of the local Azure must trust, in PEM.
     pub fn ca_pem(&self) -> &str {
         self.emulator.ca_pem()
     }
 
     /// Removes the volumes and stops the local Azure.
     pub async fn close(mut self) -> Result<(), ScenarioRunError> {
-        // Interrupted walkers hold volumes and the run directory until they are gone.
+        // Cancelled hop tasks hold volumes and the run directory until they end.
         self.hop_tasks.shutdown().await;
-        // An open file of a volume keeps its mount busy.
+        // An open file in a volume keeps the mount busy.
         drop(self.mounted);
         self.emulator.shutdown().await;
-        Arc::into_inner(self.context).map_or(Ok(()), |bed| Ok(bed.directory.close()?))
+        Arc::into_inner(self.context).map_or(Ok(()), |context| Ok(context.directory.close()?))
     }
 }

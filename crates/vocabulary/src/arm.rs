@@ -1,4 +1,4 @@
-//! Ids of Azure resources.
+//! Azure resource ids.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 
 /// The id of an Azure resource, of a resource group or of a subscription.
 ///
-/// The case of the creator is preserved, and comparison ignores it, as Azure Resource Manager
-/// does. Scopes contain each other by segments: `rg1` does not contain `rg10`. An id goes into
-/// URLs as it is, so no segment of it is one that a URL would read otherwise: none is `.` or `..`,
-/// and none holds `%`, which begins an escape.
+/// The original case is kept, and comparison ignores it, as in Azure Resource Manager. Scopes contain each
+/// other by segments: `rg1` does not contain `rg10`. An id is used in URLs without escaping, so no segment
+/// has a special meaning in a URL: none is `.` or `..`, and none contains `%`.
 ///
 /// ```
 /// use lanyard_vocabulary::ArmResourceId;
@@ -30,13 +29,13 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct ArmResourceId(String);
 
-/// A text is not the id of an Azure resource.
+/// A text is not a valid Azure resource id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an Azure resource id: {reason}")]
 pub struct ParseArmResourceIdError {
-    /// The text as it came.
+    /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: &'static str,
 }
 
@@ -46,7 +45,7 @@ impl ArmResourceId {
         Self(format!("/subscriptions/{subscription}"))
     }
 
-    /// The id as it was written.
+    /// The id in its original case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -56,20 +55,20 @@ impl ArmResourceId {
         self.0.trim_start_matches('/').split('/')
     }
 
-    /// The subscription that the resource is in.
+    /// The subscription of the resource.
     pub fn subscription(&self) -> &str {
         self.segments().nth(1).unwrap_or_default()
     }
 
-    /// The resource group that the resource is in, if it is in one.
+    /// The resource group of the resource, if it is in one.
     pub fn resource_group(&self) -> Option<&str> {
         let mut segments = self.segments().skip(2);
         let keyword = segments.next()?;
         keyword.eq_ignore_ascii_case("resourceGroups").then(|| segments.next()).flatten()
     }
 
-    /// The type of the resource as `Namespace/type/childType`; nothing for groups and
-    /// subscriptions. An extension resource has the type of its last provider.
+    /// The type of the resource as `Namespace/type/childType`; `None` for groups and subscriptions. An
+    /// extension resource has the type of its last provider.
     pub fn resource_type(&self) -> Option<String> {
         let segments: Vec<_> = self.segments().collect();
         let provider = segments.iter().rposition(|s| s.eq_ignore_ascii_case("providers"))?;
@@ -90,25 +89,24 @@ impl ArmResourceId {
         segments.next()
     }
 
-    /// A child of this resource, such as `subnets/default`.
+    /// The id of a child of this resource, such as `subnets/default`.
     ///
-    /// The result is an id one kind and one name below this one, whatever the name is. A name
-    /// that no resource can have leads neither up nor further down: what no segment holds (see
-    /// [`ArmResourceId`]) stands there as U+FFFD, which no resource has in its name either, so
-    /// the id names nothing and Azure says so.
+    /// The result is exactly one type and one name below this id, whatever the name is. Characters that are
+    /// not allowed in a segment (see [`ArmResourceId`]) are replaced by U+FFFD. No resource has that
+    /// character in its name, so Azure reports such an id as not found.
     #[must_use]
     pub fn child(&self, kind: &'static str, name: &str) -> Self {
         Self(format!("{}/{kind}/{}", self.0, sanitize_segment(name)))
     }
 
-    /// The resource `Namespace/type` named `name` in this group or subscription; names are held
-    /// to the rule of [`ArmResourceId::child`].
+    /// The id of the resource `Namespace/type` named `name` in this group or subscription; names are treated
+    /// as in [`ArmResourceId::child`].
     #[must_use]
     pub fn provider_resource(&self, resource_type: &'static str, name: &str) -> Self {
         Self(format!("{}/providers/{resource_type}/{}", self.0, sanitize_segment(name)))
     }
 
-    /// Whether `other` is this scope or lies below it.
+    /// Whether `other` equals this scope or is below it.
     pub fn contains(&self, other: &Self) -> bool {
         let mut theirs = other.segments();
         self.segments()
@@ -161,17 +159,17 @@ impl FromStr for ArmResourceId {
     }
 }
 
-/// Whether a URL would read the segment as a direction.
+/// Whether a URL would resolve the segment as a relative path.
 fn is_dot_segment(segment: &str) -> bool {
     matches!(segment, "." | "..")
 }
 
-/// Whether no segment of an id holds the character.
+/// Whether the character is not allowed in a segment.
 fn is_forbidden_char(c: char) -> bool {
     c.is_control() || matches!(c, '/' | '?' | '#' | '\\' | '%')
 }
 
-/// The text as one segment of an id.
+/// Replaces the characters that are not allowed in a segment.
 fn sanitize_segment(text: &str) -> Cow<'_, str> {
     let relative = is_dot_segment(text);
     if !text.is_empty() && !relative && !text.contains(is_forbidden_char) {

@@ -1,14 +1,14 @@
-//! The Azure clouds and their endpoints, in one place.
+//! The Azure clouds and their endpoints.
 //!
-//! Names are those of the HostedCluster API. Endpoints follow the Azure SDK constants and, for the
-//! clouds without constants, the tables of HyperShift's operators.
+//! Names are those of the HostedCluster API. Endpoints follow the Azure SDK constants and, for the clouds
+//! without constants, the tables of HyperShift's operators.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A cloud as `spec.platform.azure.cloud` names it.
+/// A cloud, by its name in `spec.platform.azure.cloud`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Cloud {
     /// Azure public.
@@ -27,7 +27,7 @@ pub enum Cloud {
     /// Bleu, France.
     #[serde(rename = "AzureBleuCloud")]
     Bleu,
-    /// Azure Stack: its endpoints differ by installation and come from a file.
+    /// Azure Stack: its endpoints depend on the installation and come from a file.
     #[serde(rename = "AzureStackCloud")]
     Stack,
 }
@@ -35,7 +35,7 @@ pub enum Cloud {
 /// The endpoints of a cloud. Hosts have no scheme; audiences are complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloudEndpoints {
-    /// Host of the Entra token service that clients are sent to.
+    /// Host of the Entra token service.
     pub authority_host: &'static str,
     /// Further hosts that serve the same token service.
     pub authority_aliases: &'static [&'static str],
@@ -52,8 +52,7 @@ pub struct CloudEndpoints {
     /// DNS suffix of storage, without a leading dot and without the service: blobs are at
     /// `<account>.blob.<suffix>`.
     pub storage_suffix: &'static str,
-    /// DNS suffix of container registries, without a leading dot; no registry was ever in the
-    /// German cloud.
+    /// DNS suffix of container registries, without a leading dot; the German cloud never had registries.
     pub registry_suffix: Option<&'static str>,
 }
 
@@ -63,12 +62,12 @@ impl CloudEndpoints {
         format!("https://{}", self.vault_suffix)
     }
 
-    /// The base URL of the token service, with a trailing slash, as credential documents hold it.
+    /// The base URL of the token service, with a trailing slash, as in credential documents.
     pub fn authority_url(&self) -> String {
         format!("https://{}/", self.authority_host)
     }
 
-    /// The base URL of Microsoft Graph, without a trailing slash; it is the audience, too.
+    /// The base URL of Microsoft Graph, without a trailing slash, which is also its audience.
     pub fn graph_url(&self) -> String {
         format!("https://{}", self.graph_host)
     }
@@ -161,7 +160,7 @@ impl Cloud {
         }
     }
 
-    /// The endpoints, or nothing for Azure Stack.
+    /// The endpoints; `None` for Azure Stack.
     pub const fn endpoints(self) -> Option<&'static CloudEndpoints> {
         match self {
             Self::Public => Some(&PUBLIC),
@@ -173,7 +172,7 @@ impl Cloud {
         }
     }
 
-    /// `cloudName` of a SecretProviderClass: written only outside the public cloud.
+    /// `cloudName` of a SecretProviderClass; `None` for the public cloud, where it is omitted.
     pub const fn provider_name(self) -> Option<&'static str> {
         match self {
             Self::Public => None,
@@ -181,8 +180,8 @@ impl Cloud {
         }
     }
 
-    /// Reads `cloudName` of a SecretProviderClass: any case, with the provider's short names, and
-    /// empty for the public cloud.
+    /// Parses `cloudName` of a SecretProviderClass: any case, with the provider's short names, and empty for
+    /// the public cloud.
     pub fn parse_provider_name(text: &str) -> Option<Self> {
         const SHORT: [(&str, Cloud); 3] = [
             ("", Cloud::Public),
@@ -196,8 +195,8 @@ impl Cloud {
             .find_map(|(name, cloud)| name.eq_ignore_ascii_case(text).then_some(cloud))
     }
 
-    /// `userAssignedIdentityCredentialsCloudType` of an `AzureClusterIdentity`; Cluster API
-    /// Provider Azure knows three clouds only.
+    /// `userAssignedIdentityCredentialsCloudType` of an `AzureClusterIdentity`; Cluster API Provider Azure
+    /// supports only three clouds.
     pub const fn cluster_identity_type(self) -> Option<&'static str> {
         match self {
             Self::Public => Some("public"),
@@ -214,7 +213,7 @@ impl fmt::Display for Cloud {
     }
 }
 
-/// The text names no cloud of the API.
+/// The text is not the name of a cloud in the API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a cloud; known: `AzurePublicCloud`, `AzureUSGovernmentCloud`, `AzureChinaCloud`, `AzureGermanCloud`, `AzureBleuCloud`, `AzureStackCloud`"

@@ -1,6 +1,6 @@
 //! The nine control-plane components and their consumers.
 //!
-//! One row per component, one row per pod that reads its credential. Everything that handles
+//! There is one row per component, and one row per pod that reads its credential. Code that handles
 //! components iterates [`Component::ALL`]; a new component is a new row.
 //!
 //! Source: HyperShift's operators and the operators of the components, as deployed by them.
@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use crate::role::{RoleDefinitionId, RoleScope};
 
-/// A control-plane component with an Azure identity of its own.
+/// A control-plane component with its own Azure identity.
 ///
-/// It prints as its field in the HostedCluster API.
+/// Displays as its field in the HostedCluster API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "&'static str")]
 pub enum Component {
@@ -38,7 +38,7 @@ pub enum Component {
     Kms,
 }
 
-/// What is known of a component.
+/// The definition of a component.
 #[derive(Debug, Clone, Copy)]
 pub struct ComponentDefinition {
     /// The field of the identity in the HostedCluster API.
@@ -47,7 +47,7 @@ pub struct ComponentDefinition {
     pub parent: IdentityFieldParent,
     /// The name of its SecretProviderClass.
     pub secret_provider_class: &'static str,
-    /// What people call it.
+    /// The display name.
     pub title: &'static str,
     /// The suffix of its vault secret in documentation: `<name>-<suffix>`.
     pub secret_suffix: &'static str,
@@ -55,17 +55,17 @@ pub struct ComponentDefinition {
     pub role_key: &'static str,
     /// The name of its operator in the ARO HCP service.
     pub service_name: &'static str,
-    /// Whether a HostedCluster may do without it.
+    /// Whether a HostedCluster may omit it.
     pub optional: bool,
-    /// The role that it needs.
+    /// The role that the component needs.
     pub role: RoleDefinitionId,
-    /// Where it needs the role.
+    /// The scopes at which the component needs the role.
     pub scopes: &'static [RoleScope],
     /// The pods that read its credential.
     pub consumers: &'static [Consumer],
 }
 
-/// The object in the HostedCluster API that holds an identity's field.
+/// The object in the HostedCluster API that contains an identity's field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityFieldParent {
     /// `managedIdentities.controlPlane` of the authentication configuration.
@@ -86,7 +86,7 @@ impl IdentityFieldParent {
     }
 }
 
-/// A pod that reads a component's credential, and how it learns where the file is.
+/// A pod that reads a component's credential, and the source of the credential's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Consumer {
     /// The deployment (or static pod) in the control-plane namespace.
@@ -95,56 +95,55 @@ pub struct Consumer {
     pub container: &'static str,
     /// The name of the CSI volume in the pod.
     pub volume: &'static str,
-    /// Where the volume is mounted; the file in it has the name of the vault secret.
+    /// The mount path of the volume; the file in it has the name of the vault secret.
     pub mount_path: &'static str,
-    /// How the consumer is told the path of the file.
+    /// The source of the file's path.
     pub path_source: CredentialPathSource,
 }
 
-/// How a consumer is told the path of its credential file.
+/// How a consumer gets the path of its credential file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialPathSource {
-    /// Its code joins the mount path and the secret name of the HostedCluster.
+    /// The consumer joins the mount path and the secret name of the HostedCluster.
     Computed,
     /// `spec.userAssignedIdentityCredentialsPath` of an `AzureClusterIdentity`.
     ClusterIdentity,
     /// The key `aadMSIDataPlaneIdentityPath` of the cloud configuration in this Secret.
     CloudConfig {
-        /// The Secret; its key is `cloud.conf`.
+        /// The name of the Secret; its key is `cloud.conf`.
         secret: &'static str,
-        /// Where the consumer finds it.
+        /// The mount of the cloud configuration.
         mount: CloudConfigMount,
     },
     /// An environment variable with the full path.
     Environment {
-        /// The variable.
+        /// The name of the variable.
         name: &'static str,
     },
-    /// An operator gets the bare secret name and the class, and renders the consumer with the
-    /// full path in `name`.
+    /// An operator gets the secret name and the class, and renders the consumer with the full path in `name`.
     Rendered {
         /// The operator's deployment and container.
         operator: &'static str,
-        /// The operator's variable with the class.
+        /// The operator's variable with the name of the class.
         class_name: &'static str,
-        /// The operator's variable with the bare secret name.
+        /// The operator's variable with the secret name.
         bare_name: &'static str,
         /// The consumer's variable with the full path.
         name: &'static str,
     },
-    /// As [`CredentialPathSource::CloudConfig`], with the volume added by a storage operator that gets the name
-    /// of the class in a variable.
+    /// Like [`CredentialPathSource::CloudConfig`], with a volume that a storage operator adds. The operator
+    /// gets the name of the class in a variable.
     StorageOperator {
         /// The Secret with the cloud configuration.
         secret: &'static str,
-        /// Where the consumer finds it.
+        /// The mount of the cloud configuration.
         mount: CloudConfigMount,
-        /// The storage operator's variable with the class.
+        /// The storage operator's variable with the name of the class.
         class_name: &'static str,
     },
 }
 
-/// Where a consumer finds its cloud configuration.
+/// The mount of a consumer's cloud configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloudConfigMount {
     /// The name of the volume in the pod.
@@ -162,19 +161,19 @@ impl CloudConfigMount {
     }
 }
 
-/// A reader of a credential document that comes by another way than a component's CSI volume.
+/// A reader of a credential document that does not use a component's CSI volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdditionalCredentialReader {
-    /// What people call it.
+    /// The display name.
     pub title: &'static str,
-    /// The container that reads.
+    /// The container that reads the document.
     pub container: &'static str,
-    /// How the document gets there.
+    /// How the document is delivered.
     pub delivered_by: &'static str,
 }
 
-/// Readers that are none of the nine components. They load the same kind of document with the
-/// same library, so a change of its format concerns them too.
+/// Readers that do not belong to the nine components. They load the same kind of document with the same
+/// library, so a change of its format affects them, too.
 pub const ADDITIONAL_CREDENTIAL_READERS: &[AdditionalCredentialReader] =
     &[AdditionalCredentialReader {
         title: "etcd backup upload",
@@ -421,7 +420,7 @@ impl Component {
         Self::Kms,
     ];
 
-    /// The component's row.
+    /// The definition of the component.
     pub const fn definition(self) -> &'static ComponentDefinition {
         match self {
             Self::CloudProvider => &CLOUD_PROVIDER,
@@ -464,7 +463,7 @@ impl fmt::Display for Component {
     }
 }
 
-/// The text names no component.
+/// The text is not the name of a component.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a component; known: {known}", known = Component::ALL.map(Component::name).join(", "))]
 pub struct ParseComponentError(pub String);
@@ -472,7 +471,7 @@ pub struct ParseComponentError(pub String);
 impl FromStr for Component {
     type Err = ParseComponentError;
 
-    /// Reads the API's field name.
+    /// Parses the field name of the API.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()

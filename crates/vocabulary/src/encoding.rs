@@ -1,4 +1,4 @@
-//! How the bytes of a file are written into a vault secret, whose values are text.
+//! The encodings of a file's bytes in a vault secret, whose values are text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,8 +33,8 @@ impl ObjectEncoding {
         }
     }
 
-    /// Reads a name in any case, as the Key Vault provider does; the HostedCluster API takes the
-    /// exact spelling only ([`FromStr`]).
+    /// Parses a name in any case, as the Key Vault provider does; the HostedCluster API accepts only the
+    /// exact spelling ([`FromStr`]).
     pub fn parse_any_case(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|encoding| encoding.name().eq_ignore_ascii_case(text))
     }
@@ -46,7 +46,7 @@ impl fmt::Display for ObjectEncoding {
     }
 }
 
-/// The text names no object encoding.
+/// The text is not the name of an object encoding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not one of `utf-8`, `hex`, `base64`")]
 pub struct ParseObjectEncodingError(pub String);

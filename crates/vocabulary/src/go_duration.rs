@@ -1,4 +1,4 @@
-//! Durations in the syntax of Go, which flags and annotations of Kubernetes components use.
+//! Durations in Go's syntax, which flags and annotations of Kubernetes components use.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
 fn unit_nanos(name: &str) -> Option<u128> {
     Some(match name {
         "ns" => 1,
-        // Both micro signs, as Go takes them.
+        // Go accepts both micro signs.
         "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
@@ -37,7 +37,7 @@ fn unit_nanos(name: &str) -> Option<u128> {
     })
 }
 
-/// A decimal number times a unit; digits beyond a nanosecond are dropped.
+/// A decimal number times a unit; digits below a nanosecond are truncated.
 fn parse_amount(text: &str, unit: u128) -> Option<u128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
@@ -50,7 +50,7 @@ fn parse_amount(text: &str, unit: u128) -> Option<u128> {
     digits(whole)?.checked_mul(unit)?.checked_add(part)
 }
 
-/// More digits say less than a nanosecond, even of an hour.
+/// Further digits are less than a nanosecond, even of an hour.
 const MAX_FRACTION_DIGITS: usize = 15;
 
 #[cfg(test)]

@@ -1,43 +1,42 @@
-//! The hops of the identity flow, and what can become of one.
+//! The hops of the identity flow, and their outcomes.
 //!
-//! A hop has one name from `lanyard up` to a condition, a metric and an event: learn the hops and
-//! you know the product.
+//! A hop has the same name in `lanyard up`, in conditions, metrics and events.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// One hop of the identity flow, in the order in which they are walked.
+/// A hop of the identity flow, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "&'static str")]
 pub enum Hop {
-    /// The HostedCluster names the component's identity, and the object is valid.
+    /// The HostedCluster contains the component's identity and is valid.
     HostedCluster,
-    /// The SecretProviderClass of the component is rendered and found.
+    /// The SecretProviderClass of the component is rendered and exists.
     SecretProviderClass,
-    /// The pod has a CSI volume that points at the class, and the path told to the consumer is
-    /// the path that the volume provides.
+    /// The pod has a CSI volume that refers to the class, and the consumer's configured path is in the
+    /// volume.
     Volume,
     /// The node gets a vault token from the instance metadata service.
     ImdsToken,
     /// The node reads the secret from the vault.
     VaultRead,
-    /// The value is decoded as the class says.
+    /// The node decodes the value as the class specifies.
     Decode,
-    /// The file is published into the mount.
+    /// The node publishes the file into the mount.
     File,
     /// The consumer loads the credential document and its certificate.
     Credential,
     /// Entra issues an access token for the certificate.
     EntraToken,
-    /// A request that the component's role grants is granted.
+    /// Azure grants a request that the component's role permits.
     Granted,
-    /// A request that the component's role does not grant is refused.
+    /// Azure denies a request that the component's role does not permit.
     Refused,
 }
 
 impl Hop {
-    /// Every hop, in walking order.
+    /// All hops, in order.
     pub const ALL: [Self; 11] = [
         Self::HostedCluster,
         Self::SecretProviderClass,
@@ -52,7 +51,7 @@ impl Hop {
         Self::Refused,
     ];
 
-    /// The stable name of the hop: the same in tables, JSON, conditions, metrics and events.
+    /// The stable name of the hop in tables, JSON, conditions, metrics and events.
     pub const fn name(self) -> &'static str {
         match self {
             Self::HostedCluster => "hostedcluster",
@@ -82,20 +81,20 @@ impl fmt::Display for Hop {
     }
 }
 
-/// What became of a hop.
+/// The outcome of a hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(into = "&'static str")]
 pub enum HopOutcome {
-    /// The hop was walked and is good.
+    /// The hop succeeded.
     Succeeded,
-    /// The hop was walked and failed; it has a reason and a next step.
+    /// The hop failed; it has a reason and a hint.
     Failed,
-    /// An earlier hop failed, so this one was not walked.
+    /// The hop was not tried, because an earlier hop failed.
     NotReached,
 }
 
 impl HopOutcome {
-    /// Every outcome.
+    /// All outcomes.
     pub const ALL: [Self; 3] = [Self::Succeeded, Self::Failed, Self::NotReached];
 
     /// The stable name of the outcome.

@@ -1,4 +1,4 @@
-//! Identifiers that cross functions, constructed by parsing only.
+//! Validated identifiers, constructed only by parsing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,15 +6,15 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// A text is not the identifier it should be.
+/// A text is not a valid identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {kind}: {rule}")]
 pub struct ParseIdentifierError {
-    /// What was to be read, with its article.
+    /// The kind of the identifier, with its article.
     pub kind: &'static str,
-    /// The rule that the text breaks.
+    /// The violated rule.
     pub rule: &'static str,
-    /// The text as it came.
+    /// The text.
     pub text: String,
 }
 
@@ -77,7 +77,7 @@ fn has_only_alphanumerics_and(text: &str, others: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
 }
 
-/// `.` and `..` are directions where a path is made of identifiers, and nobody's name.
+/// Whether the text is `.` or `..`, which have a special meaning in paths.
 fn is_dot_segment(text: &str) -> bool {
     matches!(text, "." | "..")
 }
@@ -93,7 +93,7 @@ text_identifier!(
 );
 
 text_identifier!(
-    /// A subscription id. The HostedCluster API asks for no UUID, so neither does this type.
+    /// A subscription id. The HostedCluster API does not require a UUID, so neither does this type.
     SubscriptionId,
     "a subscription id",
     "1 to 255 letters, digits and `-`",
@@ -117,7 +117,7 @@ text_identifier!(
 );
 
 text_identifier!(
-    /// The version of a key. The service makes 32 hexadecimal digits; no rule says so.
+    /// The version of a key. The service uses 32 hexadecimal digits, but does not document that form.
     KeyVersion,
     "a key version",
     "1 to 127 letters and digits",
@@ -154,7 +154,7 @@ impl FromStr for EntraClientId {
     type Err = ParseIdentifierError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // `Uuid` also reads braces, URNs and bare digits, which the APIs do not.
+        // `Uuid` also parses braces, URNs and bare digits, which the APIs reject.
         let hyphenated = text.len() == 36;
         match Uuid::try_parse(text) {
             Ok(uuid) if hyphenated => Ok(Self(uuid)),

@@ -1,11 +1,11 @@
-//! The words of lanyard.
+//! The vocabulary of lanyard: types that all crates share.
 //!
-//! Everything that the other crates iterate stands here once: the nine control-plane components
-//! and their consumers, the hops of the identity flow and their outcomes, the encodings of vault
-//! objects, the clouds with their endpoints, the ids of Azure resources, durations as Go writes them,
-//! and how an error is told in one line. To add a component, add its rows; nobody else matches on components.
+//! The crate defines the nine control-plane components and their consumers, the hops of the identity flow and
+//! their outcomes, the encodings of vault objects, the clouds with their endpoints, ids of Azure resources,
+//! Go's duration syntax, and the one-line format of errors. To add a component, add its rows; other crates
+//! iterate [`Component::ALL`] and do not match on components.
 //!
-//! The crate has no IO, no clock and no runtime.
+//! The crate has no I/O, no clock and no runtime.
 
 pub mod arm;
 pub mod cloud;

@@ -1,11 +1,11 @@
-//! Role definitions that components hold, and the scopes at which they hold them.
+//! Role definitions of the components, and the scopes of their assignments.
 //!
-//! The permission lists belong to Azure (here: to the emulator); this table says only which role
-//! a component is given. Roles are matched by id: their display names have changed before.
+//! The permission lists belong to Azure (here: to the emulator); this table only assigns a role to each
+//! component. Roles are matched by id, because Azure has renamed some before.
 
 use uuid::{Uuid, uuid};
 
-/// The id of a built-in role definition: the same in every tenant.
+/// The id of a built-in role definition, which is the same in every tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RoleDefinitionId(pub Uuid);
 
@@ -32,7 +32,7 @@ impl RoleDefinitionId {
     pub const KEY_VAULT_SECRETS_USER: Self = Self(uuid!("4633458b-17de-408a-b874-0445c86b69e6"));
 }
 
-/// A scope at which a component holds its role.
+/// The scope of a component's role assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RoleScope {
     /// The resource group of the machines and disks: `spec.platform.azure.resourceGroup`.

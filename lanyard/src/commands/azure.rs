@@ -1,4 +1,4 @@
-//! The local Azure: serving it, pointing clients at it, running a command inside it.
+//! `lanyard azure`: serves a local Azure, prints the exports for its clients, and runs commands against it.
 
 pub(crate) mod env;
 mod request_log_table;

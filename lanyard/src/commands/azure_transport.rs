@@ -1,4 +1,4 @@
-//! The way to Azure, which every command that asks it something goes.
+//! The Azure transport of the commands.
 
 #[cfg(any(feature = "kms", feature = "canary", feature = "cli"))]
 use lanyard_azure::AzureTransport;
@@ -9,19 +9,19 @@ use lanyard_clock::SharedClock;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
-/// The proxy of the environment, and the ordinary manners.
+/// The transport settings: the proxy of the environment, and the default request policy.
 ///
-/// Authorities that the environment names and nobody can read would show much later, as a server
-/// that nobody trusts; so they are an error here.
+/// Returns an error if `SSL_CERT_FILE` cannot be read; otherwise the problem would surface later, as an
+/// untrusted server certificate.
 pub(super) fn transport_settings(
     environment: &ProcessEnvironment,
 ) -> Result<AzureTransportSettings, CommandError> {
     if let Some(path) = &environment.ssl_cert_file
         && let Err(error) = std::fs::File::open(path)
     {
-        let told = format!("SSL_CERT_FILE: {} cannot be read", path.display());
+        let message = format!("SSL_CERT_FILE: {} cannot be read", path.display());
         let hint = "name a file with the trusted authorities that this user may read, or unset it";
-        return Err(CommandError::unavailable(told).with_cause(&error).with_hint(hint));
+        return Err(CommandError::unavailable(message).with_cause(&error).with_hint(hint));
     }
     Ok(AzureTransportSettings {
         https_proxy: environment.https_proxy.clone(),
@@ -30,7 +30,7 @@ pub(super) fn transport_settings(
     })
 }
 
-/// The transport of these settings.
+/// Builds the transport.
 #[cfg(any(feature = "kms", feature = "canary", feature = "cli"))]
 pub(super) fn build_transport(
     settings: &AzureTransportSettings,
@@ -40,7 +40,7 @@ pub(super) fn build_transport(
         .map_err(|error| transport_error(&error))
 }
 
-/// What a person is told where there is no way.
+/// Converts a transport error into an error for the user.
 pub(super) fn transport_error(error: &AzureTransportError) -> CommandError {
     CommandError::unavailable("Azure cannot be reached").with_cause(error).with_hint(error.hint())
 }
@@ -59,11 +59,11 @@ mod tests {
         };
         assert!(transport_settings(&environment).is_ok());
         drop(file);
-        let told = transport_settings(&environment).unwrap_err().to_string();
+        let message = transport_settings(&environment).unwrap_err().to_string();
         assert!(
-            told.contains(&format!("SSL_CERT_FILE: {} cannot be read", path.display())),
-            "{told}"
+            message.contains(&format!("SSL_CERT_FILE: {} cannot be read", path.display())),
+            "{message}"
         );
-        assert!(told.contains("hint: name a file"), "{told}");
+        assert!(message.contains("hint: name a file"), "{message}");
     }
 }

@@ -1,4 +1,4 @@
-//! `lanyard canary`: a tiny pod that keeps proving an identity.
+//! `lanyard canary`: a small pod that continuously proves an identity.
 
 mod settings;
 #[cfg(test)]
@@ -28,22 +28,21 @@ use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 
-/// Keep proving an identity, in the place of the component that has it
+/// Continuously prove an identity in place of the component that uses it
 ///
-/// Learns the path of the credential file as the component would, keeps a token, and makes one
-/// call that the component's role grants, every interval and after each rotation. What it finds
-/// out is in its metrics and, while something changes, in an annotation of its own pod. Runs until
-/// SIGTERM, whatever becomes of the identity.
+/// Finds the credential file as the component would, keeps a token, and makes one call that the component's
+/// role grants, at every interval and after each rotation. Reports the results as metrics and, on changes, in
+/// an annotation of its own pod. Runs until SIGTERM, regardless of the state of the identity.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Whose identity it is, by its field in the HostedCluster API, such as `disk`
+    /// The component whose identity is proven, by its field in the HostedCluster API, such as `disk`
     #[arg(long, value_name = "NAME")]
     component: Component,
     #[command(flatten)]
     credential_source: CredentialFileArgs,
-    /// The request that the role grants, such as
-    /// `GET https://management.azure.com/subscriptions/ID?api-version=2021-04-01`; without it the
-    /// proof ends with a token
+    /// The request that the role grants, such as `GET
+    /// https://management.azure.com/subscriptions/ID?api-version=2021-04-01`; without it, the canary only
+    /// requests a token
     #[arg(long, value_name = "'METHOD URL'")]
     call: Option<String>,
     /// The cloud, as the HostedCluster API names it
@@ -52,31 +51,31 @@ pub(crate) struct Args {
     /// The time between two calls
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     interval: GoDuration,
-    /// After what time Entra is asked for a new token though the held one lives on, so that a
-    /// revoked identity shows
+    /// The time after which the canary requests a new token although the current one is still valid, so that
+    /// it detects a revoked identity
     #[arg(long, default_value = "10m", value_name = "DURATION")]
     token_interval: GoDuration,
     #[command(flatten)]
     probes: CanaryProbeArgs,
-    /// Where metrics, /healthz and /readyz are served; 0 for nowhere
+    /// The address of metrics, /healthz and /readyz; 0 disables them
     #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
     metrics_addr: ListenAddress,
     #[command(flatten)]
     pod: CanaryPodArgs,
 }
 
-/// How the credential file is found.
+/// The flags that locate the credential file.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct CredentialFileArgs {
     /// The credential file
     #[arg(long, value_name = "PATH")]
     credential_file: Option<PathBuf>,
-    /// The environment variable that holds the path of the credential file
+    /// The environment variable that contains the path of the credential file
     #[arg(long, value_name = "VARIABLE")]
     credential_file_from_env: Option<String>,
-    /// The cloud configuration (cloud.conf, azure.json) whose key aadMSIDataPlaneIdentityPath holds
-    /// the path of the credential file
+    /// The cloud configuration (cloud.conf, azure.json) whose key aadMSIDataPlaneIdentityPath contains the
+    /// path of the credential file
     #[arg(long, value_name = "PATH")]
     cloud_config: Option<PathBuf>,
 }
@@ -84,7 +83,7 @@ struct CredentialFileArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Probes")]
 struct CanaryProbeArgs {
-    /// What to probe beyond the call; may be given twice
+    /// An additional probe; may be given twice
     #[arg(long, value_enum, value_name = "PROBE")]
     probe: Vec<CanaryProbeArg>,
     /// The virtual network (for `network`)
@@ -99,20 +98,19 @@ struct CanaryProbeArgs {
     /// The key, `https://VAULT/keys/NAME/VERSION` (for `encryption`)
     #[arg(long, value_name = "URL")]
     key_url: Option<String>,
-    /// The credential file to encrypt with, where it is not the component's own (for `encryption`)
+    /// The credential file to encrypt with, if it is not the component's own (for `encryption`)
     #[arg(long, value_name = "PATH")]
     encryption_credential_file: Option<PathBuf>,
-    /// The time between two probes that are good
+    /// The time between two successful probes
     #[arg(long, default_value = "10m", value_name = "DURATION")]
     probe_interval: GoDuration,
 }
 
-/// A probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum CanaryProbeArg {
-    /// Virtual network, security group and resource group are there, in one region.
+    /// The virtual network, the security group and the resource group exist in the same region
     Network,
-    /// The key encrypts.
+    /// The key encrypts
     Encryption,
 }
 
@@ -125,15 +123,15 @@ struct CanaryPodArgs {
     /// The namespace of this pod
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     pod_namespace: Option<String>,
-    /// How to reach the Kubernetes API [default: as a pod]
+    /// The kubeconfig file for the Kubernetes API [default: the pod's service account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Tell nobody but metrics and the log
+    /// Do not write the annotation; report to metrics and the log only
     #[arg(long)]
     no_annotation: bool,
 }
 
-/// Proves until a supervisor asks for the end.
+/// Runs the canary until a termination signal.
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let settings = settings::resolve_settings(&args)?;
     let mut signals = TerminationSignals::listen()?;
@@ -145,19 +143,20 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let parts = canary_parts(&environment, &metrics, &clock)?;
     let mut canary = IdentityCanary::new(settings, parts);
     if let Some(annotation) = pod_annotation(&args.pod, &environment, &clock).await? {
-        let teller = Arc::new(annotation);
+        let annotation = Arc::new(annotation);
         canary = canary.with_publisher(FactsPublisher::new(
-            teller,
+            annotation,
             SharedClock::clone(&clock),
             metrics.clone(),
         ));
     }
-    let pages = serve_http(listening, &metrics, &clock);
+    let http = serve_http(listening, &metrics, &clock);
     tokio::select! {
         () = canary.run() => {
-            Err(CommandError::unavailable("the canary ended by itself").with_hint("report this defect"))
+            Err(CommandError::unavailable("the canary ended unexpectedly")
+                .with_hint("report this bug"))
         }
-        served = pages => served,
+        served = http => served,
         end = signals.wait() => {
             tracing::info!(?end, "ending");
             Ok(CommandExit::Success)
@@ -187,7 +186,7 @@ fn canary_parts(
     })
 }
 
-/// The annotation of this pod, where it is known which pod this is and the API can be reached.
+/// The annotation of this pod, if the pod's name is known and the API is reachable.
 async fn pod_annotation(
     pod: &CanaryPodArgs,
     environment: &ProcessEnvironment,
@@ -200,7 +199,7 @@ async fn pod_annotation(
     let (Some(access), Some(name), Some(namespace)) = (access, &pod.pod_name, &pod.pod_namespace)
     else {
         let hint = "set POD_NAME and POD_NAMESPACE in a cluster, or give --no-annotation";
-        tracing::warn!(hint, "only metrics and the log tell what the canary finds out");
+        tracing::warn!(hint, "the canary reports to metrics and the log only");
         return Ok(None);
     };
     let agent = UserAgent::from_static(concat!("lanyard-canary/", env!("CARGO_PKG_VERSION")));
@@ -211,10 +210,10 @@ async fn pod_annotation(
     Ok(Some(PodAnnotation::new(api, namespace, name)))
 }
 
-/// Serves the pages; never ends where there are none.
+/// Serves the HTTP endpoints; waits forever if they are disabled.
 ///
-/// Both probes of the kubelet are good as long as the process answers: a broken identity must
-/// neither restart the pod nor hide it.
+/// Liveness and readiness probes succeed as long as the process responds: a broken identity must neither
+/// restart the pod nor remove it from its endpoints.
 async fn serve_http(
     listening: Option<BoundListener>,
     metrics: &CanaryMetrics,
@@ -234,7 +233,7 @@ async fn serve_http(
     tracing::info!(address = %listening.address(), "serving metrics and health");
     let served = listening.serve(routes, SharedClock::clone(clock), std::future::pending()).await;
     let error = served.err().map(|error| format_error_chain(&error)).unwrap_or_default();
-    Err(CommandError::unavailable(format!("the pages could not go on: {error}")))
+    Err(CommandError::unavailable(format!("the metrics and health server failed: {error}")))
 }
 
 const LIVENESS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! How a command reaches the Kubernetes API: a kubeconfig, or as a pod.
+//! Access to the Kubernetes API: through a kubeconfig or the pod's service account.
 
 use std::path::Path;
 
@@ -7,8 +7,7 @@ use lanyard_kubernetes::ApiAccess;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
-/// The kubeconfig that was given, or what every pod finds in its environment; nothing outside of a
-/// cluster.
+/// The given kubeconfig, or the pod's service account; `None` outside of a cluster.
 pub(in crate::commands) fn api_access(
     kubeconfig: Option<&Path>,
     environment: &ProcessEnvironment,
@@ -19,7 +18,7 @@ pub(in crate::commands) fn api_access(
     let Some(host) = environment.kubernetes_host.clone() else { return Ok(None) };
     let port = environment.kubernetes_port.as_deref().unwrap_or("443").parse();
     let port = port.map_err(|error: std::num::ParseIntError| {
-        CommandError::invalid_input("KUBERNETES_SERVICE_PORT is no port")
+        CommandError::invalid_input("KUBERNETES_SERVICE_PORT is not a port")
             .with_cause(&error)
             .with_hint("unset KUBERNETES_SERVICE_HOST, or give --kubeconfig")
     })?;

@@ -1,3 +1,3 @@
-//! Looking at credentials.
+//! `lanyard credential`: commands that inspect credentials.
 
 pub(crate) mod check;

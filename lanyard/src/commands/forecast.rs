@@ -1,4 +1,4 @@
-//! `lanyard forecast`: what will break next, and until when it can be helped.
+//! `lanyard forecast`: when credentials expire, and until when a renewal can prevent it.
 
 mod input;
 mod table;
@@ -18,27 +18,27 @@ use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
-/// Say which credential ends when, and until when a renewal still helps
+/// Show when each credential expires, and until when a renewal still helps
 ///
-/// From what the operator knows of every identity: when its credential is to be renewed, when that
-/// is overdue, the last moment at which something written to the vault is still in use in time, and
-/// the end. The verdict of an identity is ok, renewal-due, overdue, too-late, expired or unknown.
+/// For every identity that the operator reports, the forecast shows when its credential should be renewed,
+/// when the renewal is overdue, the last moment at which a new version in the vault still propagates in time,
+/// and the expiry. The verdict of an identity is ok, renewal-due, overdue, too-late, expired or unknown.
 ///
 /// A renewal is overdue when it should have been in use: a rotator that writes within --patience of
-/// `renew_after` is never told, and one that has stopped is told while a write still helps.
+/// `renew_after` is never reported, and a rotator that has stopped is reported while a write still helps.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit codes of this command: 0 when nothing needs anybody; 1 when a credential is overdue, \
-too late or expired, ends --within the time that was asked for, or when nobody knows when it ends or \
-of any identity at all (unless --ignore-unknown); 2 invalid or empty input, or no cluster of that name; 3 the API server cannot be read."
+    after_help = "Exit codes of this command: 0 when no action is needed; 1 when a credential is overdue, \
+too late or expired, expires --within the given time, or has an unknown expiry, or when there are no \
+identities (both unless --ignore-unknown); 2 invalid or empty input, or no cluster of that name; 3 the API server cannot be read."
 )]
 pub(crate) struct Args {
     /// The HostedCluster [default: all]
     name: Option<String>,
     #[command(flatten)]
     kubectl: KubectlArgs,
-    /// Read HostedClusterIdentities from a file as kubectl prints them (YAML or JSON, a list or
-    /// documents) instead of from an API server; `-` reads standard input
+    /// Read HostedClusterIdentities from a file as kubectl prints them (YAML or JSON, a list or documents)
+    /// instead of from an API server; `-` reads standard input
     #[arg(
         long,
         short = 'f',
@@ -46,36 +46,35 @@ pub(crate) struct Args {
         conflicts_with_all = ["kubeconfig", "context", "namespace", "all_namespaces"]
     )]
     input: Option<PathBuf>,
-    /// End with 1 if a credential ends within this time, such as `14d`, `36h` or `1w 2d`
+    /// Exit with 1 if a credential expires within this time, such as `14d`, `36h` or `1w 2d`
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     within: Option<Duration>,
-    /// Do not end with 1 for what nobody knows, nor where there is no identity at all
+    /// Do not exit with 1 for an unknown expiry, nor if there are no identities
     #[arg(long)]
     ignore_unknown: bool,
-    /// The time to tell the forecast for, such as 2026-12-24T18:00:00Z [default: now]
+    /// The time for which the forecast is made, such as 2026-12-24T18:00:00Z [default: now]
     #[arg(long, value_name = "TIME")]
     at: Option<Timestamp>,
     #[command(flatten)]
     rotation_timing: RotationTimingArgs,
-    /// The form of the forecast
+    /// The output format
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: ForecastFormat,
 }
 
-/// The form of a forecast.
+/// The output format of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ForecastFormat {
-    /// A timeline for people.
+    /// A timeline for people
     Table,
-    /// One JSON document.
+    /// One JSON document
     Json,
-    /// One YAML document.
+    /// One YAML document
     Yaml,
-    /// A calendar to subscribe to (iCalendar, RFC 5545).
+    /// A calendar to subscribe to (iCalendar, RFC 5545)
     Ics,
 }
 
-/// Prints the forecast.
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let clusters = load_identities(&args, &environment).await?;
     let now = args.at.unwrap_or_else(|| SystemClock::shared().now());
@@ -115,12 +114,12 @@ fn forecast_exit(
     ignore_unknown: bool,
 ) -> CommandExit {
     let within = within.unwrap_or_default();
-    let needs_somebody = |entry: &TimelineEntry| {
+    let needs_action = |entry: &TimelineEntry| {
         entry.ends_within(within) || (entry.is_unknown() && !ignore_unknown)
     };
-    // Where nothing was looked at, nothing is known to be well.
+    // An empty forecast proves nothing, so it counts as unknown.
     let is_unknown = entries.is_empty() && !ignore_unknown;
-    if is_unknown || entries.iter().any(needs_somebody) {
+    if is_unknown || entries.iter().any(needs_action) {
         CommandExit::Failed
     } else {
         CommandExit::Success

@@ -1,8 +1,8 @@
-//! A boolean flag as Go programs parse it.
+//! Parses boolean flags as Go programs do.
 
 use std::str::FromStr;
 
-/// A boolean of Go's `strconv.ParseBool`.
+/// A boolean flag with the syntax of Go's `strconv.ParseBool`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands) struct GoBool(pub(in crate::commands) bool);
 

@@ -1,11 +1,11 @@
-//! A duration flag as Go programs parse it.
+//! Parses duration flags as Go programs do.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use lanyard_vocabulary::parse_go_duration;
 
-/// A duration of Go's `time.ParseDuration`: `90s`, `2m`, `1h30m`, `1.5h`, `500ms`.
+/// A duration flag with the syntax of Go's `time.ParseDuration`: `90s`, `2m`, `1h30m`, `1.5h`, `500ms`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands) struct GoDuration(pub(in crate::commands) Duration);
 

@@ -1,4 +1,4 @@
-//! Reading the HostedCluster of a command: a file, standard input, or the built-in example.
+//! Loads the HostedCluster of a command from a file, standard input, or the built-in example.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,17 +12,17 @@ use super::problem_text::{problem_line, problem_lines};
 use crate::exit::CommandError;
 use crate::output;
 
-/// The complete example with KMS, so that the program needs no checkout.
+/// A complete example with KMS. It is embedded, so that the program needs no checkout.
 const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");
 
-/// The HostedCluster in `file`, checked; `-` is standard input, and nothing is the example. What
-/// somebody should look at goes to standard error.
+/// Loads and validates the HostedCluster in `file`; `-` reads standard input, `None` returns the example.
+/// Prints lints to standard error.
 #[cfg(feature = "emulator")]
 pub(crate) fn load(file: Option<&Path>) -> Result<ValidatedHostedCluster, CommandError> {
     Ok(load_with_wire(file)?.1)
 }
 
-/// As it came and checked, for what keeps fields that nobody here knows.
+/// Loads the HostedCluster in its original and its validated form. The original keeps unknown fields.
 pub(crate) fn load_with_wire(
     file: Option<&Path>,
 ) -> Result<(HostedCluster, ValidatedHostedCluster), CommandError> {

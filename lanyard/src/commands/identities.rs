@@ -1,4 +1,4 @@
-//! `lanyard identities`: how every identity of every hosted cluster is.
+//! `lanyard identities`: shows the status of every identity of every hosted cluster.
 
 mod table;
 
@@ -14,12 +14,12 @@ use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
-/// Show how every identity of every hosted cluster is
+/// Show the status of every identity of every hosted cluster
 ///
-/// Reads what the operator knows: for each identity whether it is ready, the last hop that is known
-/// to be good, the version of its credential, and when that ends. What nobody reported is Unknown.
-/// Ends with 0 when every identity is ready, with 1 otherwise or when there is none at all, and with 2
-/// when there is no cluster of that name. A cluster none of whose identities are known has one row, `*`.
+/// Reads the status that the operator reports: for each identity whether it is ready, the last hop that
+/// succeeded, the version of its credential, and its expiry. An unreported identity is Unknown. Exits with 0
+/// if every identity is ready, with 1 if one is not or if there are none, and with 2 if there is no cluster
+/// of that name. A cluster without reported identities has one row, `*`.
 ///
 /// As a kubectl plugin, under the name kubectl-lanyard: `kubectl lanyard identities -A`.
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     name: Option<String>,
     #[command(flatten)]
     kubectl: KubectlArgs,
-    /// The form of the output
+    /// The output format
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: CliOutputFormat,
 }
@@ -43,7 +43,6 @@ struct IdentityRow<'a> {
     identity: Cow<'a, IdentityStatus>,
 }
 
-/// Prints every identity.
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let found = args.kubectl.fetch_identities(&environment, args.name.as_deref()).await?;
     let rows = identity_rows(&found);
@@ -55,7 +54,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         CliOutputFormat::Table => table::render(&rows),
         format => output::serialize_document(&rows, format),
     })?;
-    // Where nothing was looked at, nothing is known to be well.
+    // An empty list proves nothing, so it does not count as success.
     let is_good = !rows.is_empty() && rows.iter().all(|row| row.identity.ready == "True");
     Ok(if is_good { CommandExit::Success } else { CommandExit::Failed })
 }
@@ -66,29 +65,31 @@ fn identity_rows(found: &[HostedClusterIdentities]) -> Vec<IdentityRow<'_>> {
 
 fn cluster_rows(found: &HostedClusterIdentities) -> impl Iterator<Item = IdentityRow<'_>> {
     let HostedClusterIdentities { metadata, status, .. } = found;
-    let told = status.as_ref().map(|status| status.identities.as_slice()).unwrap_or_default();
-    let nobody = told.is_empty().then(|| Cow::Owned(unreported_status(found)));
-    told.iter().map(Cow::Borrowed).chain(nobody).map(|identity| IdentityRow {
+    let reported = status.as_ref().map(|status| status.identities.as_slice()).unwrap_or_default();
+    let unreported = reported.is_empty().then(|| Cow::Owned(unreported_status(found)));
+    reported.iter().map(Cow::Borrowed).chain(unreported).map(|identity| IdentityRow {
         namespace: metadata.namespace.as_deref().unwrap_or_default(),
         hosted_cluster: metadata.name.as_deref().unwrap_or_default(),
         identity,
     })
 }
 
-/// What is said about all identities of a cluster of which none is told: that it cannot be used, or
-/// that no operator came to it.
+/// The row of a cluster without reported identities: its HostedCluster is invalid, or no operator has
+/// reconciled it.
 fn unreported_status(found: &HostedClusterIdentities) -> IdentityStatus {
     let conditions = found.status.iter().flat_map(|status| &status.conditions);
-    let told = conditions.into_iter().find(|it| it.type_ == VALID_AZURE_IDENTITIES);
-    let (ready, reason, message) = match told {
-        Some(told) => (told.status.clone(), told.reason.clone(), told.message.clone()),
+    let condition = conditions.into_iter().find(|it| it.type_ == VALID_AZURE_IDENTITIES);
+    let (ready, reason, message) = match condition {
+        Some(condition) => {
+            (condition.status.clone(), condition.reason.clone(), condition.message.clone())
+        }
         None => (
             "Unknown".to_owned(),
             "NotReported".to_owned(),
-            "no operator has told anything about this cluster; see its log".to_owned(),
+            "no operator has reported a status for this cluster; see the operator's log".to_owned(),
         ),
     };
-    let since = told.map(|told| told.last_transition_time.0);
+    let since = condition.map(|condition| condition.last_transition_time.0);
     IdentityStatus {
         component: "*".to_owned(),
         ready,
@@ -123,9 +124,9 @@ mod tests {
 
     #[test]
     fn cluster_without_reported_identities_has_a_row() {
-        let nobody = [reported_identity("*", "Unknown", "NotReported")];
-        assert_eq!(reported_identities(serde_json::Value::Null), nobody);
-        assert_eq!(reported_identities(json!({"identities": []})), nobody);
+        let unreported = [reported_identity("*", "Unknown", "NotReported")];
+        assert_eq!(reported_identities(serde_json::Value::Null), unreported);
+        assert_eq!(reported_identities(json!({"identities": []})), unreported);
         let invalid = json!({"conditions": [{
             "type": "ValidAzureIdentities", "status": "False", "reason": "InvalidHostedCluster",
             "message": "spec.infraID: Required value", "lastTransitionTime": "2026-01-01T00:00:00Z",

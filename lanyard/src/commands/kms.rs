@@ -14,9 +14,9 @@ use crate::settings::ProcessEnvironment;
 
 /// Encrypt the secrets of an API server with a key in a vault
 ///
-/// The Kubernetes KMS plugin (versions 2 and 1) under the flags of Azure/kubernetes-kms and of its
-/// OpenShift fork: it reads what either wrote, and writes as `--ciphertext-layout` says. Flags may
-/// begin with one dash or two. Runs until SIGTERM.
+/// Implements the Kubernetes KMS plugin API (v2 and v1) with the flags of Azure/kubernetes-kms and of its
+/// OpenShift fork. The plugin decrypts the ciphertexts of both, and `--ciphertext-layout` selects the layout
+/// of new ciphertexts. Flags may start with one dash or two. Runs until SIGTERM.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Args {
@@ -25,18 +25,17 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What is logged unless the person asks for more.
+    /// The default log filter.
     pub(crate) const fn default_log_filter(&self) -> &'static str {
         self.run.logs.log_filter()
     }
 
-    /// Whether each line of the log is a JSON object.
+    /// Whether log lines are JSON objects.
     pub(crate) const fn logs_json(&self) -> bool {
         self.run.logs.log_format_json.0
     }
 }
 
-/// Runs the plugin.
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     run::run(*args.run, environment).await
 }

@@ -1,4 +1,4 @@
-//! What commands for people at a terminal share with `kubectl`: its files, contexts and namespaces.
+//! The conventions that commands share with `kubectl`: kubeconfig files, contexts and namespaces.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +14,12 @@ use super::cluster_access;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
-/// Which API server, and which namespaces of it.
+/// Selects an API server and its namespaces.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct KubectlArgs {
-    /// The kubeconfig file [default: those of KUBECONFIG, or ~/.kube/config; in a pod without
-    /// one its ServiceAccount]
+    /// The kubeconfig file [default: the files of KUBECONFIG, or ~/.kube/config; in a pod without one the
+    /// ServiceAccount]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The context [default: the current one]
@@ -34,8 +34,8 @@ pub(crate) struct KubectlArgs {
 }
 
 impl KubectlArgs {
-    /// How the identities of hosted clusters are: of all, or of the one of that name. They are
-    /// sorted by namespace and name.
+    /// Lists the HostedClusterIdentities of all hosted clusters, or of those named `name`, sorted by
+    /// namespace and name.
     pub(crate) async fn fetch_identities(
         &self,
         environment: &ProcessEnvironment,
@@ -55,8 +55,8 @@ impl KubectlArgs {
         Ok(everything)
     }
 
-    /// As a person; or as the pod that this runs in, where there is no kubeconfig. `kubectl` does
-    /// the same.
+    /// Connects with the kubeconfig, or with the pod's ServiceAccount if there is no kubeconfig, as `kubectl`
+    /// does.
     async fn connect(
         &self,
         environment: &ProcessEnvironment,
@@ -64,8 +64,8 @@ impl KubectlArgs {
         let agent = UserAgent::from_static(concat!("lanyard/", env!("CARGO_PKG_VERSION")));
         let clock = SystemClock::shared();
         let files = self.kubeconfig_files(environment);
-        let is_told = self.kubeconfig.is_some() || self.context.is_some();
-        let in_pod = if is_told || files.iter().any(|file| file.exists()) {
+        let is_selected = self.kubeconfig.is_some() || self.context.is_some();
+        let in_pod = if is_selected || files.iter().any(|file| file.exists()) {
             None
         } else {
             cluster_access::api_access(None, environment)?
@@ -81,7 +81,7 @@ impl KubectlArgs {
             KubernetesApi::connect_as_kubectl(&access, agent, clock).await
         };
         connected.map_err(|error| {
-            CommandError::unavailable("there is no way to the Kubernetes API")
+            CommandError::unavailable("cannot connect to the Kubernetes API")
                 .with_cause(&error)
                 .with_hint(error.hint())
         })
@@ -92,11 +92,11 @@ impl KubectlArgs {
     }
 }
 
-/// What is said where nothing was looked at.
-pub(super) const NO_IDENTITIES_FOUND: &str = "no identities found: no HostedCluster here (-A looks in all namespaces), or no operator that reports";
+/// The message for an empty list.
+pub(super) const NO_IDENTITIES_FOUND: &str = "no identities found: no HostedCluster in this namespace (-A selects all namespaces), or no operator reports them";
 
-/// The one of that name in each namespace, or all where none is given. A name that nobody has is a slip,
-/// and must not pass for a cluster that is well.
+/// Keeps the objects named `name`, or all if `name` is `None`. An unknown name is an error, because an empty
+/// result could be mistaken for a healthy cluster.
 pub(crate) fn filter_by_name(
     mut found: Vec<HostedClusterIdentities>,
     name: Option<&str>,
@@ -118,7 +118,7 @@ fn sort_key(it: &HostedClusterIdentities) -> (Option<&str>, Option<&str>) {
     (it.metadata.namespace.as_deref(), it.metadata.name.as_deref())
 }
 
-/// A page at a time: a fleet has thousands.
+/// Lists in pages, because a fleet may have thousands of objects.
 async fn list_identities(
     api: &KubernetesApi,
     identities: &Api<HostedClusterIdentities>,

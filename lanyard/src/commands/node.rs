@@ -1,4 +1,4 @@
-//! `lanyard node`: the node plugin, and what belongs to it.
+//! `lanyard node`: the node plugin and its tools.
 
 mod azure_provider;
 mod csi_endpoint;
@@ -23,9 +23,9 @@ use crate::settings::ProcessEnvironment;
 
 /// Mount Key Vault content into the pods of this node
 ///
-/// One process in place of the Secrets Store CSI driver, the Azure Key Vault provider, the
-/// registrar and the liveness probe: same driver name, sockets, classes and flags. Runs until
-/// SIGTERM; mounted volumes stay.
+/// One process replaces the Secrets Store CSI driver, the Azure Key Vault provider, the registrar and the
+/// liveness probe, with the same driver name, sockets, classes and flags. Runs until SIGTERM; mounted volumes
+/// stay.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -35,10 +35,10 @@ pub(crate) struct Args {
     command: Option<NodeCommand>,
 }
 
-/// What belongs to the node plugin and does not run it.
+/// The subcommands of `lanyard node`. Without one, the command runs the plugin.
 #[derive(Debug, clap::Subcommand)]
 enum NodeCommand {
-    /// Look after policies for identities that a node's pods share
+    /// Manage policies for identities that the pods of a node share
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
@@ -46,7 +46,7 @@ enum NodeCommand {
 }
 
 impl Args {
-    /// What is logged unless the person asks for more.
+    /// The default log filter.
     pub(crate) const fn default_log_filter(&self) -> &'static str {
         match self.command {
             None => self.run.logs.log_filter(),
@@ -54,13 +54,13 @@ impl Args {
         }
     }
 
-    /// Whether each line of the log is a JSON object.
+    /// Whether log lines are JSON objects.
     pub(crate) const fn logs_json(&self) -> bool {
         self.run.logs.log_format_json.0
     }
 }
 
-/// Runs the node plugin, or what belongs to it.
+/// Runs the node plugin or a subcommand.
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     match args.command {
         None => run::run(*args.run, environment).await,

@@ -10,12 +10,12 @@ use self::flags::OperatorArgs;
 use crate::exit::CommandResult;
 use crate::settings::ProcessEnvironment;
 
-/// Bring the identities of hosted clusters to their components, and tell how each of them is
+/// Deliver the identities of hosted clusters to their components, and report the status of each
 ///
-/// Watches HostedClusters of managed Azure and keeps what they should have: the namespace of the
-/// control plane, its classes, configurations and workloads. How every identity is stands in
-/// HostedClusterIdentities, in conditions, in metrics and in events. It holds no Azure identity.
-/// Runs until SIGTERM.
+/// Watches HostedClusters on managed Azure and reconciles the namespace of each control plane, its
+/// SecretProviderClasses, configurations and workloads. Reports the status of every identity in
+/// HostedClusterIdentities, conditions, metrics and events. The operator has no Azure identity. Runs until
+/// SIGTERM.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -23,18 +23,17 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What is logged unless the person asks for more.
+    /// The default log filter.
     pub(crate) const fn default_log_filter(&self) -> &'static str {
         self.run.logs.log_filter()
     }
 
-    /// Whether each line of the log is a JSON object.
+    /// Whether log lines are JSON objects.
     pub(crate) const fn logs_json(&self) -> bool {
         self.run.logs.log_format_json.0
     }
 }
 
-/// Runs the operator.
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     run::run(*args.run, environment).await
 }

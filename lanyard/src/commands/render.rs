@@ -1,4 +1,4 @@
-//! `lanyard render`: the objects that a HostedCluster asks for.
+//! `lanyard render`: prints the objects that a HostedCluster needs.
 
 use std::fs;
 use std::net::IpAddr;
@@ -19,12 +19,12 @@ use super::workloads::WorkloadArgs;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
 
-/// Print the objects that a HostedCluster asks for
+/// Print the objects that a HostedCluster needs
 ///
 /// The namespace of the control plane, the HostedControlPlane, nine SecretProviderClasses, the cloud
-/// configurations, what the network controller is told, which keys encrypt, the
-/// AzureClusterIdentity, and a Deployment for each component: what `lanyard operator` writes. The
-/// output depends on the HostedCluster and the flags alone, so it can be reviewed and compared.
+/// configurations, the configuration of the network controller, the encryption keys, the
+/// AzureClusterIdentity, and a Deployment for each component: the objects that `lanyard operator` writes. The
+/// output depends only on the HostedCluster and the flags, so it can be reviewed and compared.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The HostedCluster; `-` reads standard input [default: the built-in example]
@@ -38,22 +38,22 @@ pub(crate) struct Args {
     vault_reader: Option<EntraClientId>,
     #[command(flatten)]
     workloads: WorkloadArgs,
-    /// Whether mounted volumes follow the vault, as for `lanyard operator`
+    /// Whether mounted volumes are updated when the vault changes, as for `lanyard operator`
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     rotation: GoBool,
-    /// The address of the Service `private-router`, which the operator looks up: without it nothing
-    /// leads to a key in a private vault, and no canary tries it
+    /// The address of the Service `private-router`, which the operator reads from the cluster: without it,
+    /// the objects contain no route to a key in a private vault, and no canary call to it
     #[arg(long, value_name = "ADDRESS")]
     private_router: Option<IpAddr>,
-    /// The uid of the HostedControlPlane that owns the objects; without it no owner is written
+    /// The uid of the HostedControlPlane that owns the objects; without it, the objects have no owner
+    /// reference
     #[arg(long, value_name = "UID")]
     owner_uid: Option<String>,
-    /// Print patches with volumes, mounts and variables instead, for deployments that others make
+    /// Print patches with volumes, mounts and variables instead, for deployments that another tool creates
     #[arg(long, conflicts_with_all = ["WorkloadArgs", "owner_uid", "private_router"])]
     patches: bool,
 }
 
-/// Prints or writes the objects.
 pub(crate) fn run(args: &Args) -> CommandResult {
     let (wire, cluster) = hosted_cluster::load_with_wire(args.file.as_deref())?;
     if args.vault_reader.is_none() {
@@ -64,8 +64,8 @@ pub(crate) fn run(args: &Args) -> CommandResult {
     let is_private = cluster.encryption.as_ref().is_some_and(|it| it.is_private_access);
     if is_private && args.private_router.is_none() && !args.patches {
         output::print_stderr(
-            "lint: no --private-router: the way to the key's private vault and the canary's call \
-             are left out",
+            "lint: no --private-router: the route to the key's private vault and the canary's call \
+             are omitted",
         );
     }
     let files = if args.patches {

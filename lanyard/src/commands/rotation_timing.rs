@@ -1,28 +1,29 @@
-//! How long what is written to a vault takes to be in use: for all commands that measure by it.
+//! The time from writing a new version to a vault until the cluster uses it, as flags for all commands that
+//! need it.
 
 use std::time::Duration;
 
 use jiff::{Span, SpanRelativeTo};
 use lanyard_desired::forecast::{PropagationDelay, RenewalPolicy};
 
-/// How long what is written to a vault takes to be in use.
+/// The flags for the propagation delay of a rotation.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Rotation")]
 pub(crate) struct RotationTimingArgs {
     /// The poll interval of the nodes
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
     rotation_poll_interval: Duration,
-    /// The nodes run the Secrets Store CSI driver and not lanyard's: consumers notice a rotation
-    /// at their own timer of six hours only
+    /// The nodes run the Secrets Store CSI driver instead of lanyard: consumers notice a rotation only with
+    /// their own timer of six hours
     #[arg(long)]
     secrets_store_driver: bool,
-    /// How long after `renew_after` a rotator that does its work may take to write
+    /// How long after `renew_after` a working rotator may take to write
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = parse_duration)]
     patience: Duration,
 }
 
 impl RotationTimingArgs {
-    /// What renewals and rotations are measured by.
+    /// The policy by which renewals are evaluated.
     pub(crate) fn forecast_policy(&self) -> RenewalPolicy {
         let reach = if self.secrets_store_driver {
             PropagationDelay::for_secrets_store_driver
@@ -36,13 +37,13 @@ impl RotationTimingArgs {
     }
 }
 
-/// A time in weeks, days and smaller units; a day has 24 hours.
+/// Parses a duration in weeks, days and smaller units; a day has 24 hours.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let refused = "give a duration such as 90s, 36h, 14d or 1w 2d";
-    let span: Span = text.parse().map_err(|_source: jiff::Error| refused.to_owned())?;
+    let message = "give a duration such as 90s, 36h, 14d or 1w 2d";
+    let span: Span = text.parse().map_err(|_source: jiff::Error| message.to_owned())?;
     let duration = span.to_duration(SpanRelativeTo::days_are_24_hours());
     let duration = duration.ok().and_then(|duration| Duration::try_from(duration).ok());
-    duration.ok_or_else(|| refused.to_owned())
+    duration.ok_or_else(|| message.to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `lanyard up`: the identity flow on this machine.
+//! `lanyard up`: runs the identity flow on this machine.
 
 mod table;
 
@@ -16,28 +16,27 @@ use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 
-/// Run the identity flow on this machine, on a local Azure
+/// Run the identity flow on this machine, with a local Azure
 ///
-/// Takes a HostedCluster through every hop of the identity flow, for each of its components, and
-/// reports what happened at each hop: rendered objects, vault reads with one shared identity,
-/// mounted files, certificates, Entra tokens, one call that the component's role grants and one
-/// that Azure has to refuse.
+/// Runs a HostedCluster through every hop of the identity flow, for each of its components, and reports the
+/// result of each hop: rendered objects, vault reads with one shared identity, mounted files, certificates,
+/// Entra tokens, one call that the component's role grants and one that Azure must refuse.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The HostedCluster to take [default: the built-in example]
+    /// The HostedCluster to run [default: the built-in example]
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
-    /// End after the table instead of staying up until Ctrl-C
+    /// Exit after the report instead of running until Ctrl-C
     #[arg(long)]
     once: bool,
-    /// Then issue new certificates, and show how soon each new key is in use
+    /// Then issue new certificates, and measure how soon each new key is in use
     #[arg(long)]
     rotate: bool,
     /// Break one hop: FAULT is encoding, missing-secret, vault-role, expired, key-mismatch,
-    /// unknown-application, audience or arm-role; COMPONENT is cloudProvider unless given
+    /// unknown-application, audience or arm-role; COMPONENT defaults to cloudProvider
     #[arg(long = "break", value_name = "FAULT[:COMPONENT]")]
     fault: Option<ComponentFault>,
-    /// The address of the local Azure; port 0 takes a free one
+    /// The address of the local Azure; port 0 selects a free port
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// The directory for the volumes, for one run at a time [default: a temporary directory]
@@ -46,12 +45,12 @@ pub(crate) struct Args {
     /// The managed identity that reads the vault [default: one of the local Azure]
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
     vault_reader: Option<EntraClientId>,
-    /// The form of the report
+    /// The output format of the report
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: CliOutputFormat,
 }
 
-/// Runs the components, and stays up unless told otherwise.
+/// Runs the components, and keeps running until a signal unless `--once` is given.
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let cluster = hosted_cluster::load(args.file.as_deref())?;
     let options = Options {
@@ -66,19 +65,19 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         opened = ScenarioRun::start(options, SystemClock::shared()) => opened,
         _ = signals.wait() => return Ok(CommandExit::Failed),
     };
-    let mut road = opened.map_err(setup_error)?;
-    // Unmounts whatever happens: a mount outlives the process.
-    let walked = tokio::select! {
-        () = run_components(&mut road, args.rotate) => true,
+    let mut scenario = opened.map_err(setup_error)?;
+    // Continues to `close` after a signal, because mounts outlive the process.
+    let completed = tokio::select! {
+        () = run_components(&mut scenario, args.rotate) => true,
         _ = signals.wait() => false,
     };
-    let result = if walked {
-        print_report(&args, &environment, &mut road, &mut signals).await
+    let result = if completed {
+        print_report(&args, &environment, &mut scenario, &mut signals).await
     } else {
         Ok(CommandExit::Failed)
     };
-    let closed = Box::pin(road.close()).await.map_err(|error| {
-        CommandError::unavailable("something was left behind")
+    let closed = Box::pin(scenario.close()).await.map_err(|error| {
+        CommandError::unavailable("could not remove all files and mounts of this run")
             .with_cause(&error)
             .with_hint(error.hint())
     });
@@ -91,20 +90,20 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     }
 }
 
-async fn run_components(road: &mut ScenarioRun, rotate: bool) {
-    road.run_hops().await;
+async fn run_components(scenario: &mut ScenarioRun, rotate: bool) {
+    scenario.run_hops().await;
     if rotate {
-        road.rotate_certificates().await;
+        scenario.rotate_certificates().await;
     }
 }
 
 async fn print_report(
     args: &Args,
     environment: &ProcessEnvironment,
-    road: &mut ScenarioRun,
+    scenario: &mut ScenarioRun,
     signals: &mut TerminationSignals,
 ) -> CommandResult {
-    let report = road.report();
+    let report = scenario.report();
     output::print_stdout(&match args.output {
         CliOutputFormat::Table => {
             table::render_report(&report, output::stdout_is_terminal() && !environment.no_color)
@@ -112,7 +111,7 @@ async fn print_report(
         format => output::serialize_document(&report, format),
     })?;
     if args.output != CliOutputFormat::Table {
-        // The document has no room for it.
+        // JSON and YAML reports do not contain the failures.
         for rotated in &report.rotation {
             if let Some(failure) = &rotated.failure {
                 output::print_stderr(
@@ -121,39 +120,39 @@ async fn print_report(
             }
         }
     }
-    if let Some(readers) = road.reader_counts() {
+    if let Some(readers) = scenario.reader_counts() {
         output::print_stderr(&table::reader_summary(readers));
     }
     if !args.once {
-        serve_until_signal(road, environment, signals).await?;
+        serve_until_signal(scenario, environment, signals).await?;
     }
     Ok(if report.ok { CommandExit::Success } else { CommandExit::Failed })
 }
 
 async fn serve_until_signal(
-    road: &mut ScenarioRun,
+    scenario: &mut ScenarioRun,
     environment: &ProcessEnvironment,
     signals: &mut TerminationSignals,
 ) -> Result<(), CommandError> {
-    let files = TrustFiles::write(road.private_directory(), road.ca_pem(), environment)?;
+    let files = TrustFiles::write(scenario.private_directory(), scenario.ca_pem(), environment)?;
     output::print_stderr(&format!(
         "\nThe local Azure and the volumes in {} stay up until Ctrl-C. In another shell:\n\n{}",
-        road.volumes_directory().display(),
-        ShellExports::new(road.address(), &files).to_shell(),
+        scenario.volumes_directory().display(),
+        ShellExports::new(scenario.address(), &files).to_shell(),
     ));
     tokio::select! {
         _ = signals.wait() => {}
-        () = road.refresh_until_dropped() => {}
+        () = scenario.refresh_until_dropped() => {}
     }
     Ok(())
 }
 
 fn setup_error(error: ScenarioRunError) -> CommandError {
     let message = "the local Azure and the volumes could not be set up";
-    let refused = if error.is_invalid_input() {
+    let command_error = if error.is_invalid_input() {
         CommandError::invalid_input(message)
     } else {
         CommandError::unavailable(message)
     };
-    refused.with_cause(&error).with_hint(error.hint())
+    command_error.with_cause(&error).with_hint(error.hint())
 }

@@ -1,4 +1,5 @@
-//! How the components run: a file and the flags that win over it, for all commands that make workloads.
+//! The workload templates of the components: a file, and flags that override it, for all commands that render
+//! workloads.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,26 +15,26 @@ use crate::exit::CommandError;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Workloads")]
 pub(crate) struct WorkloadArgs {
-    /// How the components run, as a YAML file; without it each is a canary
+    /// The workload templates, as a YAML file; without it every component is a canary
     #[arg(long, value_name = "FILE")]
     templates: Option<PathBuf>,
-    /// The image of the canaries; wins over the file, as the other flags of canaries do
+    /// The image of the canaries; overrides the file, as the other canary flags do
     #[arg(long, value_name = "IMAGE")]
     canary_image: Option<String>,
-    /// What the canary of a component calls, such as `disk=GET https://…`; nothing after the `=` is
-    /// no call; may be given for each component
+    /// The call of a component's canary, such as `disk=GET https://…`; an empty value disables the call; may
+    /// be given for each component
     #[arg(long, value_name = "COMPONENT=CALL")]
     canary_call: Vec<CanaryCall>,
-    /// The port of the canaries' pages; in the network of the node each component has its own,
-    /// counted from here
+    /// The metrics port of the canaries; in the host network each component has its own port, counted from
+    /// this one
     #[arg(long, value_name = "PORT")]
     canary_metrics_port: Option<u16>,
-    /// Whether canaries are in the network of their node
+    /// Whether canaries use the host network
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     canary_host_network: Option<GoBool>,
 }
 
-/// What the canary of a component calls.
+/// The call of a component's canary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct CanaryCall {
     component: Component,
@@ -55,7 +56,7 @@ fn error_text(error: impl std::error::Error) -> String {
 }
 
 impl WorkloadArgs {
-    /// The templates of the file, with the flags in the place of its fields.
+    /// Loads the templates of the file, with the flags overriding its fields.
     pub(crate) fn load_templates(&self) -> Result<WorkloadTemplates, CommandError> {
         let (name, text) = match &self.templates {
             None => ("the flags of canaries".to_owned(), String::new()),
@@ -81,7 +82,7 @@ impl WorkloadArgs {
         )
     }
 
-    /// The flags as the fields that they stand for.
+    /// Converts the flags to the fields that they override.
     fn canary_overrides(&self) -> Map<String, Value> {
         let calls: Map<_, _> = self
             .canary_call

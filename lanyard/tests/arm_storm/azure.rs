@@ -1,4 +1,4 @@
-//! The local Azure in virtual time: the clock moves while no request is on its way.
+//! A local Azure in virtual time: the clock advances only while no request is in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,13 +15,14 @@ use lanyard_vocabulary::{Component, ObjectEncoding};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// Runs a test with one thread for work that blocks, so that it is known when that is done.
+/// Runs a test with one thread for blocking work, so that [`VirtualTimeAzure::advance`] can wait for that
+/// work.
 pub(crate) fn run_in_virtual_time(test: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().max_blocking_threads(1).build().unwrap().block_on(test);
 }
 
-/// The local Azure with the world of a cluster.
+/// The local Azure, seeded for a cluster.
 pub(crate) struct VirtualTimeAzure {
     pub(crate) clock: ManualClock,
     pub(crate) cluster: ValidatedHostedCluster,
@@ -35,7 +36,7 @@ impl VirtualTimeAzure {
         let text = include_str!("../../../examples/hostedcluster.yaml");
         let wire = lanyard_api::HostedCluster::parse_yaml(text).unwrap();
         let cluster = validate(&wire).unwrap().hosted_cluster;
-        // Certificates of TLS are looked at by the time of the machine.
+        // TLS clients validate certificates with the time of the machine.
         let clock = ManualClock::starting_at(SystemClock::new().now());
         let mut plan = lanyard_up::local_azure_plan(&cluster, None, None);
         for identity in &mut plan.identities {
@@ -48,7 +49,7 @@ impl VirtualTimeAzure {
         Self { clock, cluster, emulator, in_flight: open, client }
     }
 
-    /// A way to it, as a process has one.
+    /// A transport to the local Azure, as each process has its own.
     pub(crate) fn transport(&self) -> AzureTransport {
         transport_and_client(&self.emulator, &self.clock, &self.in_flight).0
     }
@@ -57,7 +58,7 @@ impl VirtualTimeAzure {
         Arc::new(self.clock.clone())
     }
 
-    /// Lets so much time pass.
+    /// Advances the time by a duration.
     pub(crate) async fn advance(&self, duration: Duration) {
         let end = self.clock.monotonic() + duration;
         loop {
@@ -70,27 +71,27 @@ impl VirtualTimeAzure {
         }
     }
 
-    /// Lets everything run until it waits for time to pass.
+    /// Waits until all tasks wait for time to pass.
     async fn wait_until_idle(&self) {
         let mut quiet = 0;
         while quiet < IDLE_ROUNDS {
             for _ in 0..20 {
                 tokio::task::yield_now().await;
             }
-            // The one thread for what blocks does this after all that was asked before.
+            // The only blocking thread runs this after all earlier blocking work.
             tokio::task::spawn_blocking(|| ()).await.unwrap();
             quiet = if self.in_flight.load(Ordering::SeqCst) == 0 { quiet + 1 } else { 0 };
         }
     }
 
-    /// When requests reached a service since then.
+    /// The times of the requests to a service since a time.
     pub(crate) fn requests(&self, service: &str, since: Timestamp) -> Vec<Timestamp> {
         let ledger = self.emulator.request_log();
         let of_service = ledger.iter().filter(|entry| entry.service == Some(service));
         of_service.map(|entry| entry.time).filter(|time| *time >= since).collect()
     }
 
-    /// Changes the world from outside.
+    /// Changes the state of the local Azure through the control API.
     pub(crate) async fn change(&self, method: &str, path: &str, body: &str) {
         let url = format!("{}/lanyard/v1/{path}", self.emulator.proxy_url());
         let mut request = Request::new(url.parse().unwrap(), method.parse().unwrap());
@@ -100,7 +101,7 @@ impl VirtualTimeAzure {
         self.request_json(&request).await;
     }
 
-    /// The credential document of a component, as the node would mount it.
+    /// The credential document of a component, as the node mounts it.
     pub(crate) async fn fetch_document(&self, component: Component) -> String {
         let machine = "metadata/identity/oauth2/token?api-version=2018-02-01";
         let url =
@@ -130,13 +131,13 @@ impl VirtualTimeAzure {
     }
 }
 
-/// A transport, and the client under it.
+/// Builds a transport, and returns it with its HTTP client.
 fn transport_and_client(
     emulator: &Emulator,
     clock: &ManualClock,
     open: &Arc<AtomicUsize>,
 ) -> (AzureTransport, Arc<dyn HttpClient>) {
-    // As `lanyard canary` has it: its next round is its retry.
+    // No retries, as in `lanyard canary`, whose next round is the retry.
     let second = Duration::from_secs(1);
     let settings = AzureTransportSettings {
         https_proxy: Some(emulator.proxy_url()),
@@ -157,7 +158,7 @@ fn transport_and_client(
     (transport, client)
 }
 
-/// Knows how many requests are on their way, answers that are being read included.
+/// Counts the requests in flight, including responses whose body is being read.
 #[derive(Debug)]
 struct InFlightCountingClient {
     inner: Arc<dyn HttpClient>,

@@ -30,7 +30,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::azure::VirtualTimeAzure;
 
-/// The annotations of all pods, by component, and how often each was written.
+/// The annotations of all pods, by component, and the number of writes of each.
 #[derive(Debug, Clone, Default)]
 struct FakePodAnnotations(Arc<Mutex<BTreeMap<Component, (String, usize)>>>);
 
@@ -56,7 +56,7 @@ impl FactsSink for FakePodAnnotation {
     }
 }
 
-/// The nine canaries of a cluster, which run until this ends.
+/// The nine canaries of a cluster. They run until this value is dropped.
 pub(crate) struct TestCanaryFleet {
     cluster: ValidatedHostedCluster,
     annotations: FakePodAnnotations,
@@ -76,7 +76,7 @@ impl TestCanaryFleet {
         }
         let classes =
             Component::ALL.map(|it| it.definition().secret_provider_class.to_owned()).into();
-        let mut flock = Self {
+        let mut canary_fleet = Self {
             cluster: azure.cluster.clone(),
             annotations: FakePodAnnotations::default(),
             metrics: BTreeMap::new(),
@@ -86,30 +86,32 @@ impl TestCanaryFleet {
             running: BTreeMap::new(),
         };
         for component in Component::ALL {
-            flock.start(azure, component);
+            canary_fleet.start(azure, component);
         }
-        flock
+        canary_fleet
     }
 
     fn start(&mut self, azure: &VirtualTimeAzure, component: Component) {
         let settings = canary_settings(azure, component, self.files.path());
         let parts = canary_parts(azure, component);
         self.metrics.insert(component, parts.metrics.clone());
-        let teller = Arc::new(FakePodAnnotation { component, all: self.annotations.clone() });
-        let telling = FactsPublisher::new(teller, azure.shared_clock(), parts.metrics.clone());
-        let task =
-            self.canaries.spawn(IdentityCanary::new(settings, parts).with_publisher(telling).run());
+        let annotation = Arc::new(FakePodAnnotation { component, all: self.annotations.clone() });
+        let publisher =
+            FactsPublisher::new(annotation, azure.shared_clock(), parts.metrics.clone());
+        let task = self
+            .canaries
+            .spawn(IdentityCanary::new(settings, parts).with_publisher(publisher).run());
         self.running.insert(component, task);
     }
 
-    /// A new pod takes the place of a component's, as in a rollout.
+    /// Replaces a component's pod, as a rollout does.
     pub(crate) fn replace_pod(&mut self, azure: &VirtualTimeAzure, component: Component) {
         self.running[&component].abort();
         self.annotations.0.lock().remove(&component);
         self.start(azure, component);
     }
 
-    /// The node brings what the vault holds now.
+    /// Writes the current credential document of the vault, as the node plugin does.
     pub(crate) async fn rewrite_credential_file(
         &self,
         azure: &VirtualTimeAzure,
@@ -120,7 +122,7 @@ impl TestCanaryFleet {
         std::fs::rename(fresh, self.files.path().join(component.name())).unwrap();
     }
 
-    /// How the identities are, as the operator tells it.
+    /// The status of the identities, as the operator reports it.
     pub(crate) fn status(
         &self,
         now: Timestamp,
@@ -147,7 +149,7 @@ impl TestCanaryFleet {
         })
     }
 
-    /// The pod in which a component's identity is proven, with all classes that it mounts.
+    /// The pod that proves a component's identity, with all classes that it mounts.
     fn observed_pod(&self, component: Component) -> ObservedPod {
         let deployment = component.consumers()[0].deployment;
         let mounts = |other: &Component| {
@@ -188,7 +190,7 @@ impl TestCanaryFleet {
         pod.class_names.iter().filter_map(of_class).collect()
     }
 
-    /// How often a component was without a token.
+    /// How often a component's token lapsed.
     pub(crate) fn token_lapses(&self, component: Component) -> u64 {
         let metrics = &self.metrics[&component];
         let page = MetricsPage::build(|registry| metrics.register(registry)).render();
@@ -202,7 +204,7 @@ impl TestCanaryFleet {
     }
 }
 
-/// What the operator renders for a canary.
+/// The settings that the operator renders for a canary.
 fn canary_settings(
     azure: &VirtualTimeAzure,
     component: Component,

@@ -1,4 +1,4 @@
-//! A local Azure in a process of its own.
+//! A local Azure in its own process.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-/// A `lanyard azure serve` that ends with the test, killed as hard as a machine can.
+/// A `lanyard azure serve` process, which is killed with SIGKILL when it is dropped.
 pub(crate) struct AzureServeProcess {
     child: Child,
     session: Value,
 }
 
 impl AzureServeProcess {
-    /// Starts the program with its world below `state`.
+    /// Starts the program with its state in `state`.
     pub(crate) fn start(mut lanyard: Command, state: &Path) -> Self {
         let mut child = lanyard
             .args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json", "--state"])
@@ -27,7 +27,7 @@ impl AzureServeProcess {
         Self { child, session }
     }
 
-    /// A text of what it tells at the start.
+    /// A text field of the session that the process prints at its start.
     pub(crate) fn session_text(&self, key: &str) -> String {
         self.session[key].as_str().unwrap().to_owned()
     }

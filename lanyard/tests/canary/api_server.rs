@@ -1,4 +1,4 @@
-//! An API server that knows one pod, over HTTP on loopback: what `lanyard canary` writes there.
+//! A fake API server with one pod, over HTTP on loopback, to which `lanyard canary` writes its annotation.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// What was asked of the server, and what stands there.
+/// The annotations of the pod, and the received requests.
 #[derive(Debug, Default)]
 struct FakePodState {
     annotations: serde_json::Map<String, Value>,
     requests: Vec<String>,
 }
 
-/// The server. Its thread ends with the process.
+/// The server. Its thread runs until the process ends.
 pub(crate) struct FakePodApiServer {
     pod: Arc<Mutex<FakePodState>>,
     pub(crate) kubeconfig: PathBuf,
@@ -45,20 +45,20 @@ impl FakePodApiServer {
         Self { pod, kubeconfig }
     }
 
-    /// The facts that stand in the annotation.
+    /// The facts in the annotation.
     pub(crate) fn read_facts(&self) -> Option<Value> {
         let pod = self.pod.lock();
         let text = pod.annotations.get("lanyard.dev/canary-facts")?.as_str()?.to_owned();
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The verbs and paths that were asked, in order.
+    /// The methods and paths of the received requests, in order.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.pod.lock().requests.clone()
     }
 }
 
-/// Answers the requests of one connection, one after another.
+/// Serves the requests of one connection sequentially.
 fn serve_connection(stream: &TcpStream, pod: &Mutex<FakePodState>) {
     let mut reader = BufReader::new(stream);
     loop {

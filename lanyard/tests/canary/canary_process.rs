@@ -1,4 +1,4 @@
-//! Canaries as processes: started as their pods would start them, and read by their metrics.
+//! Runs canaries as processes, with the flags of their pods, and reads their metrics.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use lanyard_vocabulary::{Cloud, Component};
 
 use crate::up_process::UpProcess;
 
-/// The HostedCluster whose world `lanyard up` makes.
+/// The HostedCluster for which `lanyard up` runs.
 pub(crate) fn example_cluster() -> ValidatedHostedCluster {
     let text = include_str!("../../../examples/hostedcluster.yaml");
     let wire = lanyard_api::HostedCluster::parse_yaml(text).unwrap();
@@ -28,7 +28,7 @@ pub(crate) fn credential_file(directory: &Path, component: Component) -> PathBuf
     directory.join(consumer.deployment).join(consumer.volume).join(name.as_str())
 }
 
-/// A canary that ends with the test.
+/// A canary process that ends when it is dropped.
 pub(crate) struct TestCanaryProcess {
     pub(crate) component: Component,
     child: Child,
@@ -37,7 +37,7 @@ pub(crate) struct TestCanaryProcess {
 }
 
 impl TestCanaryProcess {
-    /// Starts a canary that learns its path as the component does.
+    /// Starts a canary that finds the credential file in the same way as the component.
     pub(crate) fn start(
         up: &UpProcess,
         mounts: &Path,
@@ -86,7 +86,7 @@ impl TestCanaryProcess {
         canary
     }
 
-    /// The address of its pages, once the log names it.
+    /// The address of its HTTP endpoints, once the log contains it.
     fn http_address(&self) -> Option<String> {
         let log = self.log();
         let line = log.lines().find(|line| line.contains("serving metrics and health"))?;
@@ -96,12 +96,12 @@ impl TestCanaryProcess {
         Some(port.to_owned())
     }
 
-    /// What it logged so far.
+    /// Its log so far.
     pub(crate) fn log(&self) -> String {
         without_colour(&std::fs::read_to_string(&self.log).unwrap())
     }
 
-    /// The body of one of its pages, and whether it answers with 200.
+    /// The response body of an endpoint, and whether the status is 200.
     pub(crate) fn fetch_page(&self, path: &str) -> (bool, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let head = format!("GET {path} HTTP/1.1\r\nhost: canary\r\nconnection: close\r\n\r\n");
@@ -112,7 +112,7 @@ impl TestCanaryProcess {
         (head.starts_with("HTTP/1.1 200"), body.to_owned())
     }
 
-    /// The value of a metric: the line that begins like this.
+    /// The value of a metric, given the start of its line.
     pub(crate) fn metric_value(&self, line: &str) -> Option<f64> {
         let page = self.fetch_page("/metrics").1;
         let found = page.lines().find_map(|it| it.strip_prefix(line)?.strip_prefix(' '));
@@ -124,7 +124,7 @@ impl TestCanaryProcess {
         Some(good > 0.5)
     }
 
-    /// Waits until it says so of itself.
+    /// Waits until a condition about the canary holds.
     pub(crate) fn wait_until(&self, reached: impl Fn(&Self) -> bool) {
         wait_for(|| reached(self).then_some(()));
     }
@@ -137,7 +137,7 @@ impl Drop for TestCanaryProcess {
         let ended = self.child.wait();
         if !std::thread::panicking() {
             assert!(asked.unwrap().success());
-            assert_eq!(ended.unwrap().code(), Some(0), "{} ended ill", self.component);
+            assert_eq!(ended.unwrap().code(), Some(0), "{} exited with an error", self.component);
         }
     }
 }
@@ -152,15 +152,18 @@ fn without_colour(text: &str) -> String {
     plain + rest
 }
 
-/// Asks until there is an answer; a test that waits for longer than a minute has failed.
+/// Polls until there is a value; fails after a minute.
 pub(crate) fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     let clock = SystemClock::new();
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(clock.monotonic() < Duration::from_mins(1), "it did not come to pass in a minute");
-        // Other processes work meanwhile.
+        assert!(
+            clock.monotonic() < Duration::from_mins(1),
+            "the condition did not hold within a minute"
+        );
+        // Leaves the processor to other processes.
         std::thread::park_timeout(Duration::from_millis(20));
     }
 }

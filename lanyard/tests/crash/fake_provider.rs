@@ -1,4 +1,4 @@
-//! Where the content of the volumes comes from: a provider on its socket.
+//! A fake provider, which serves the content of the volumes on a socket.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,12 +17,12 @@ use parking_lot::Mutex;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-/// A provider that gives the files of a version, or nothing at all.
+/// A provider that returns the files of the current version, or an error if there is none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FakeVersionProvider(Arc<Mutex<Option<String>>>);
 
 impl FakeVersionProvider {
-    /// Serves on a socket for as long as the runtime lives.
+    /// Serves on a socket until the runtime ends.
     pub(crate) fn serve(&self, socket: &Path) -> Result<(), Failed> {
         let (incoming, file) = PrivateSocket::bind(socket)?.split();
         let server = Server::builder().add_service(CsiDriverProviderServer::new(self.clone()));
@@ -38,8 +38,7 @@ impl FakeVersionProvider {
     }
 }
 
-/// What a generation of this version holds, by path. Later ones are larger, so that the file
-/// system has to grow.
+/// The files of a version, by path. Later versions are larger, so that the tmpfs must grow.
 pub(crate) fn files_of_version(version: &str) -> BTreeMap<&'static str, String> {
     let size = 50_000 * version.parse::<usize>().unwrap_or(0);
     BTreeMap::from([
@@ -69,7 +68,7 @@ impl CsiDriverProvider for FakeVersionProvider {
         _request: Request<MountRequest>,
     ) -> Result<Response<MountResponse>, Status> {
         let Some(version) = self.0.lock().clone() else {
-            return Err(Status::failed_precondition("the source gives nothing"));
+            return Err(Status::failed_precondition("the provider has no content"));
         };
         let file = |(path, text): (&str, String)| File {
             path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! The node on which processes are killed, and what is seen on it.
+//! The node on which processes are killed, and the observable state of its volume.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -15,14 +15,14 @@ use tempfile::TempDir;
 use super::fake_provider::{FakeVersionProvider, files_of_version};
 use super::plugin_process::{CrashTestPlugin, CrashTrigger, ProcessClock, WAIT_TIMEOUT};
 
-/// How a volume is filled first.
+/// How a volume is first mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VolumeStaging {
     Detached,
     InPlace,
 }
 
-/// A node, its kubelet's directory and its provider. Whatever is mounted in it goes with it.
+/// A node with its kubelet directory and its provider. Dropping it unmounts everything below it.
 #[derive(Debug)]
 pub(crate) struct CrashTestNode {
     dir: TempDir,
@@ -31,11 +31,11 @@ pub(crate) struct CrashTestNode {
     source: FakeVersionProvider,
 }
 
-/// Files that a reader has opened, whatever has become of their names.
+/// Open files of a volume, which stay readable after their names are removed.
 #[derive(Debug)]
 pub(crate) struct OpenVolumeFiles(Vec<File>);
 
-/// A container that has bound the volume at its start.
+/// A container that bind-mounted the volume at its start.
 #[derive(Debug)]
 pub(crate) struct CrashTestContainer(PathBuf);
 
@@ -43,7 +43,7 @@ impl CrashTestNode {
     pub(crate) fn new(staging: VolumeStaging) -> Result<Self, Failed> {
         let dir = tempfile::tempdir()?;
         let target = dir.path().join("kubelet/pods/uid/volumes/kubernetes.io~csi/v/mount");
-        // What the kubelet makes before it calls: everything but the target itself.
+        // The kubelet creates the parent directories before the call, but not the target.
         fs::create_dir_all(target.parent().ok_or("no parent")?)?;
         fs::create_dir(dir.path().join("providers"))?;
         fs::write(dir.path().join("classes.yaml"), CLASSES)?;
@@ -52,8 +52,7 @@ impl CrashTestNode {
         Ok(Self { dir, target, staging, source })
     }
 
-    /// Starts a process of the node plugin, which may have to kill itself, and waits until it
-    /// serves.
+    /// Starts a node plugin process, which kills itself at `crash` if it is set, and waits until it serves.
     pub(crate) async fn start_plugin(
         &self,
         crash: Option<CrashTrigger>,
@@ -63,7 +62,7 @@ impl CrashTestNode {
         Ok(plugin)
     }
 
-    /// The same without waiting: a process that is to die on its own may never serve.
+    /// Starts a process without waiting: a process that kills itself on its own may never serve.
     pub(crate) fn launch_plugin(
         &self,
         crash: Option<CrashTrigger>,
@@ -72,8 +71,8 @@ impl CrashTestNode {
         CrashTestPlugin::launch(self.dir.path(), &self.target, (self.staging, start), crash)
     }
 
-    /// What the Secrets Store CSI driver mounts: a memory file system without options, filled by
-    /// the kubelet's atomic writer.
+    /// Mounts like the Secrets Store CSI driver: a tmpfs without options, filled by the kubelet's atomic
+    /// writer.
     pub(crate) fn mount_as_upstream(&self, version: &str) -> Result<(), Failed> {
         let generation = "..2026_11_20_10_00_00.3285412978";
         fs::create_dir_all(&self.target)?;
@@ -90,7 +89,7 @@ impl CrashTestNode {
         Ok(symlink(generation, self.target.join("..data"))?)
     }
 
-    /// Whether the mount has the options of ours.
+    /// Checks that the mount has lanyard's options.
     pub(crate) fn check_mount_options(&self) -> Result<(), Failed> {
         let table = fs::read_to_string("/proc/self/mountinfo")?;
         let target = self.target.to_string_lossy();
@@ -103,7 +102,7 @@ impl CrashTestNode {
         }
     }
 
-    /// Opens what a reader finds now.
+    /// Opens the visible files.
     pub(crate) fn open_files(&self) -> Result<OpenVolumeFiles, Failed> {
         let paths =
             files_of_version(&self.visible_version()?.ok_or("nothing to open")?).into_keys();
@@ -111,18 +110,18 @@ impl CrashTestNode {
         Ok(OpenVolumeFiles(paths.map(open).collect::<Result<_, _>>()?))
     }
 
-    /// From now on the provider gives this version.
+    /// Sets the version that the provider returns.
     pub(crate) fn provide_version(&self, version: &str) {
         self.source.set_version(Some(version));
     }
 
-    /// From now on the provider gives nothing.
+    /// Makes the provider return an error.
     pub(crate) fn refuse_content(&self) {
         self.source.set_version(None);
     }
 
-    /// The version that a reader sees; nothing where nothing is mounted or nothing is in it.
-    /// Anything between the two fails.
+    /// The version that a reader sees; `None` without a mount or without content. Returns an error for any
+    /// other state.
     pub(crate) fn visible_version(&self) -> Result<Option<String>, Failed> {
         read_version(&self.target)
     }
@@ -130,7 +129,7 @@ impl CrashTestNode {
     pub(crate) fn check_version(&self, version: &str) -> Result<(), Failed> {
         let layers = self.mount_points().iter().filter(|point| **point == self.target).count();
         if layers != 1 {
-            return Err(format!("{layers} mounts lie on the target").into());
+            return Err(format!("{layers} mounts are stacked on the target").into());
         }
         match self.visible_version()? {
             Some(seen) if seen == version => Ok(()),
@@ -146,7 +145,7 @@ impl CrashTestNode {
         if self.target.exists() { Err("the target is left".into()) } else { Ok(()) }
     }
 
-    /// What a reboot leaves: the directories, and nothing mounted.
+    /// Simulates a reboot: keeps the directories and removes all mounts.
     pub(crate) fn reboot(&self) -> Result<(), Failed> {
         for point in self.mount_points() {
             unmount(&point, UnmountFlags::DETACH)?;
@@ -181,7 +180,8 @@ impl Drop for CrashTestNode {
 }
 
 impl OpenVolumeFiles {
-    /// How many of them were emptied. One that was deleted fails: watchers would be blind for good.
+    /// The number of emptied files. Returns an error if a file was deleted, because file watchers would miss
+    /// later changes.
     pub(crate) fn count_emptied(&self) -> Result<usize, Failed> {
         let mut emptied = 0;
         for file in &self.0 {
@@ -194,7 +194,7 @@ impl OpenVolumeFiles {
         Ok(emptied)
     }
 
-    /// Waits until all of them are.
+    /// Waits until all files are emptied.
     pub(crate) async fn wait_until_emptied(&self) -> Result<(), Failed> {
         let clock = SystemClock::shared();
         let start = clock.monotonic();
@@ -225,7 +225,7 @@ impl Drop for CrashTestContainer {
     }
 }
 
-/// The version whose files, and no others, are to be read in `dir`.
+/// The version in `dir`. Returns an error if the files are not exactly those of one version.
 fn read_version(dir: &Path) -> Result<Option<String>, Failed> {
     let mut found = BTreeMap::new();
     if dir.exists() {
@@ -255,7 +255,7 @@ fn collect_files(
             continue;
         }
         let path = format!("{above}{name}");
-        // Links that lead nowhere yet, or no more, are what a reader finds absent.
+        // A reader finds a dangling link absent.
         match fs::metadata(entry.path()) {
             Ok(metadata) if metadata.is_dir() => {
                 collect_files(&entry.path(), &format!("{path}/"), found)?;

@@ -1,4 +1,4 @@
-//! A process of the node plugin, called as the kubelet calls it.
+//! A node plugin process, called as the kubelet does.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,19 +30,19 @@ pub(crate) struct CrashTestPlugin {
     log: PathBuf,
 }
 
-/// When a process takes it to be.
+/// The clock of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessClock {
     SystemTime,
     OneHourAhead,
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) enum CsiCallResult {
     Good,
     Refused(Status),
-    /// The process died meanwhile.
+    /// The process was killed during the call.
     Killed(ExitStatus),
 }
 
@@ -78,7 +78,7 @@ impl CrashTestPlugin {
         Ok(Self { child: child?, socket, target: target.to_owned(), log })
     }
 
-    /// Waits until a new process listens: the socket of a killed one is still there.
+    /// Waits until the new process accepts connections: the socket of a killed process still exists.
     pub(crate) async fn wait_until_serving(&mut self) -> Result<(), Failed> {
         let clock = SystemClock::shared();
         let start = clock.monotonic();
@@ -95,8 +95,8 @@ impl CrashTestPlugin {
         }
     }
 
-    /// Waits until the process has killed itself, though nobody calls it. A step that was not
-    /// reached fails the run.
+    /// Waits until the process has killed itself without a call. Returns an error if it does not reach the
+    /// step.
     pub(crate) async fn expect_killed_at(&mut self, moment: CrashTrigger) -> Result<(), Failed> {
         let clock = SystemClock::shared();
         let start = clock.monotonic();
@@ -109,8 +109,8 @@ impl CrashTestPlugin {
         Err(format!("step `{moment}` was not reached: the process lives").into())
     }
 
-    /// Orders the volume. Another version is another attribute of it, so that a mounted volume is
-    /// due at once, whatever the time.
+    /// Publishes the volume. The version is also a volume attribute, so that a mounted volume is updated
+    /// immediately, regardless of the time.
     pub(crate) async fn publish(&mut self, version: &str) -> CsiCallResult {
         let context = [
             ("secretProviderClass", "class"),
@@ -153,7 +153,7 @@ impl CrashTestPlugin {
     fn call_result(&mut self, called: Result<(), Status>) -> CsiCallResult {
         match called {
             Ok(()) => CsiCallResult::Good,
-            // The connection broke: a process that lives answers, whatever it is.
+            // The connection broke. A running process always responds.
             Err(status) if is_transport_error(&status) => match self.child.wait() {
                 Ok(ended) => CsiCallResult::Killed(ended),
                 Err(_) => CsiCallResult::Refused(status),
@@ -163,7 +163,7 @@ impl CrashTestPlugin {
     }
 }
 
-/// Statuses that the node plugin gives name an outcome; those of the transport do not.
+/// Whether the status comes from the transport. Statuses of the node plugin contain a hint.
 fn is_transport_error(status: &Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
         && !status.message().contains("hint:")
@@ -176,7 +176,7 @@ impl Drop for CrashTestPlugin {
     }
 }
 
-/// When the process shall kill itself: before a step, as often as it was reached.
+/// When the process kills itself: before the given occurrence of a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CrashTrigger {
     pub(crate) step: VolumeStep,
@@ -212,7 +212,7 @@ impl CsiCallResult {
         Err(format!("not refused: {self}").into())
     }
 
-    /// A step that was not reached fails the run.
+    /// Returns an error if the process did not reach the step.
     pub(crate) fn expect_killed_at(self, moment: CrashTrigger) -> Result<(), Failed> {
         match self {
             Self::Killed(ended) if ended.signal() == Some(Signal::KILL.as_raw()) => Ok(()),
@@ -223,5 +223,5 @@ impl CsiCallResult {
 
 const VOLUME_ID: &str = "csi-0123456789abcdef";
 
-/// The machine may have much else to do.
+/// Long enough for a busy machine.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(1);

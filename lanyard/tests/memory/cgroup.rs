@@ -1,11 +1,11 @@
-//! A memory cgroup for one process, of either version.
+//! A memory cgroup for one process, of version 1 or 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::Failed;
 
-/// A cgroup that is removed when it is dropped; by then its processes have to be gone.
+/// A cgroup that is removed when it is dropped. Its processes must have ended by then.
 #[derive(Debug)]
 pub(crate) struct MemoryCgroup {
     dir: PathBuf,
@@ -19,14 +19,14 @@ enum CgroupVersion {
 }
 
 impl MemoryCgroup {
-    /// Whether one can be made here.
+    /// Whether this process can create a memory cgroup.
     pub(crate) fn is_available() -> bool {
         let is_root = rustix::process::geteuid().is_root();
         let writable = |root: &Path| rustix::fs::access(root, rustix::fs::Access::WRITE_OK).is_ok();
         is_root && cgroup_root().is_some_and(|(root, _)| writable(&root))
     }
 
-    /// A cgroup whose processes may hold so many bytes.
+    /// Creates a cgroup with a memory limit in bytes.
     pub(crate) fn new(limit: u64) -> Result<Self, Failed> {
         let (root, version) =
             cgroup_root().ok_or("there is no memory cgroup: mount one, or run as root")?;
@@ -37,19 +37,19 @@ impl MemoryCgroup {
             CgroupVersion::V1 => cgroup.write("memory.limit_in_bytes", limit)?,
             CgroupVersion::V2 => {
                 cgroup.write("memory.max", limit)?;
-                // Where swap is not accounted there is no such file.
+                // The file does not exist if swap is not accounted.
                 let _without_swap = cgroup.write("memory.swap.max", 0);
             }
         }
         Ok(cgroup)
     }
 
-    /// The file to which a process writes itself.
+    /// The file to which a process writes its process ID to join.
     pub(crate) fn procs_file(&self) -> PathBuf {
         self.dir.join("cgroup.procs")
     }
 
-    /// How many processes were killed because they held too much.
+    /// The number of processes that the OOM killer killed.
     pub(crate) fn oom_kills(&self) -> Result<u64, Failed> {
         let file = match self.version {
             CgroupVersion::V1 => "memory.oom_control",
@@ -57,25 +57,28 @@ impl MemoryCgroup {
         };
         let text = fs::read_to_string(self.dir.join(file))?;
         let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        Ok(count.ok_or(format!("{file} does not tell kills: {text}"))?.trim().parse()?)
+        Ok(count
+            .ok_or(format!("{file} does not contain the number of kills: {text}"))?
+            .trim()
+            .parse()?)
     }
 
-    /// How many bytes the processes hold of their own and in memory file systems. Caches of files, the
-    /// program among them, are left out: they are given back when something else needs the room.
+    /// The number of anonymous and tmpfs bytes of the processes. The page cache, including the program, is
+    /// not counted, because the kernel reclaims it under memory pressure.
     pub(crate) fn charged_bytes(&self) -> Result<u64, Failed> {
         let text = fs::read_to_string(self.dir.join("memory.stat"))?;
         let own = match self.version {
             CgroupVersion::V1 => "rss",
             CgroupVersion::V2 => "anon",
         };
-        let mut held = 0;
+        let mut charged = 0;
         for line in text.lines() {
             let (name, bytes) = line.split_once(' ').unwrap_or_default();
             if name == own || name == "shmem" {
-                held += bytes.parse::<u64>()?;
+                charged += bytes.parse::<u64>()?;
             }
         }
-        Ok(held)
+        Ok(charged)
     }
 
     fn write(&self, file: &str, value: u64) -> Result<(), Failed> {

@@ -1,4 +1,4 @@
-//! A node with one process of the node plugin, in a cgroup, and the calls of its kubelet.
+//! A node with one node plugin process in a cgroup, and the calls of its kubelet.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,13 +21,13 @@ use super::cgroup::MemoryCgroup;
 use super::vault::MemoryTestVault;
 use crate::MemoryTestClass;
 
-/// A node. Whatever is mounted in it goes with it.
+/// A node. Dropping it unmounts everything below it.
 pub(crate) struct MemoryTestNode {
     child: Child,
     kubelet: MemoryTestKubelet,
     pub(crate) vault: MemoryTestVault,
     dir: TempDir,
-    // Removed last: the process is in it.
+    // Dropped last, because it contains the process.
     pub(crate) cgroup: MemoryCgroup,
 }
 
@@ -65,7 +65,7 @@ impl MemoryTestNode {
         Ok(published.map_err(|status| format!("pod {pod}: {status}"))?)
     }
 
-    /// Whether the pod reads this version.
+    /// Checks that the pod reads this version.
     pub(crate) fn check_version(&self, pod: &str, version: u64) -> Result<(), Failed> {
         let seen = fs::read_to_string(self.kubelet.target_path(pod).join("one"))?;
         let is_shown = seen == MemoryTestVault::small_secret_value(version);
@@ -80,7 +80,7 @@ impl MemoryTestNode {
         Ok(())
     }
 
-    /// Whether the process is the one that was started, and was never killed.
+    /// Checks that the process still runs and was never killed.
     pub(crate) fn check_alive(&self) -> Result<(), Failed> {
         let kills = self.cgroup.oom_kills()?;
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
@@ -126,7 +126,7 @@ impl Drop for MemoryTestNode {
 impl MemoryTestKubelet {
     pub(crate) async fn publish(&self, pod: &str, class: &str) -> Result<(), Status> {
         let target = self.target_path(pod);
-        // What the kubelet makes before it calls: everything but the target itself.
+        // The kubelet creates the parent directories before the call, but not the target.
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
         }
@@ -164,7 +164,7 @@ impl MemoryTestKubelet {
     }
 }
 
-/// Starts the process in the cgroup: a shell joins it and becomes the process.
+/// Starts the process in the cgroup: a shell joins the cgroup and executes the program.
 fn launch_in_cgroup(
     dir: &Path,
     vault: &MemoryTestVault,
@@ -191,7 +191,7 @@ fn launch_in_cgroup(
 fn class_yaml(class: &MemoryTestClass) -> String {
     let mut objects = String::new();
     for (name, alias) in &class.entries {
-        // Writing into a string does not fail.
+        // Writing to a string cannot fail.
         let _infallible = write!(
             objects,
             "        - |\n          objectName: {name}\n          objectType: secret\n          \
@@ -212,5 +212,5 @@ fn class_yaml(class: &MemoryTestClass) -> String {
 }
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The machine may have much else to do.
+/// Long enough for a busy machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);

@@ -1,7 +1,7 @@
-//! Every vault of the public cloud behind one proxy, and the instance metadata service, scripted.
+//! A scripted proxy for every vault of the public cloud, and a scripted instance metadata service.
 //!
-//! Secrets whose names begin with `large` have 25 KB, all others a short value that can be written
-//! anew. Nothing is kept, so that hundreds of megabytes may be read.
+//! Secrets whose names start with `large` have 25 KB; all others have a short value whose version tests can
+//! increment. The values are generated on request, so that clients can read hundreds of megabytes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// The scripted Azure, for as long as the runtime lives.
+/// The scripted Azure. It runs until the runtime ends.
 #[derive(Debug)]
 pub(crate) struct MemoryTestVault {
     proxy: u16,
@@ -25,7 +25,7 @@ pub(crate) struct MemoryTestVault {
 }
 
 impl MemoryTestVault {
-    /// Serves on loopback, and writes the authority of its certificate into `dir`.
+    /// Serves on loopback, and writes its CA certificate into `dir`.
     pub(crate) async fn serve(dir: &Path) -> Result<Self, Failed> {
         let authority = dir.join("authority.pem");
         let tls = tls_acceptor(&authority)?;
@@ -37,7 +37,7 @@ impl MemoryTestVault {
         tokio::spawn(async move {
             while let Ok((stream, _)) = proxy.accept().await {
                 let (tls, current) = (tls.clone(), Arc::clone(&current));
-                // A client that goes away ends its connection alone.
+                // A broken connection must not end the server.
                 tokio::spawn(async move { drop(intercept(stream, tls, &current).await) });
             }
         });
@@ -63,18 +63,18 @@ impl MemoryTestVault {
         &self.ca_file
     }
 
-    /// Writes the next version of every short secret.
+    /// Increments the version of all short secrets.
     pub(crate) fn write_small_secrets(&self) -> u64 {
         self.version.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// What a short secret holds.
+    /// The value of a short secret.
     pub(crate) fn small_secret_value(version: u64) -> String {
         format!("version {version}")
     }
 }
 
-/// A certificate for every vault, and the acceptor that shows it.
+/// A TLS acceptor with a certificate for every vault.
 fn tls_acceptor(authority: &Path) -> Result<TlsAcceptor, Failed> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -94,7 +94,7 @@ fn tls_acceptor(authority: &Path) -> Result<TlsAcceptor, Failed> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Answers a `CONNECT`, then in the place of whatever host it was for.
+/// Answers a `CONNECT` request, then serves as the requested host.
 async fn intercept(
     stream: TcpStream,
     tls: TlsAcceptor,
@@ -109,7 +109,7 @@ async fn intercept(
     answer_requests(stream, |path| secret_response(path, version.load(Ordering::SeqCst))).await
 }
 
-/// Answers one request after the other. None has a body.
+/// Serves requests without a body, one after the other.
 async fn answer_requests<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     answer: impl Fn(&str) -> String,
@@ -128,7 +128,7 @@ async fn answer_requests<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// The target of a request whose head ends; nothing where the connection ends.
+/// Reads a request head and returns its target; `None` at the end of the connection.
 async fn read_head<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut BufReader<S>,
 ) -> std::io::Result<Option<String>> {

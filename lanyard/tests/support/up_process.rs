@@ -1,4 +1,4 @@
-//! A `lanyard up` that stays up, for the tests that look at it.
+//! A `lanyard up` process that keeps running, for tests that inspect it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,7 +8,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use serde_json::Value;
 
-/// A `lanyard up` that stays up.
+/// A `lanyard up` process that keeps running.
 pub(crate) struct UpProcess {
     pub(crate) child: Child,
     stderr: BufReader<ChildStderr>,
@@ -23,7 +23,7 @@ impl UpProcess {
         Self::start_command(command)
     }
 
-    /// Runs this `lanyard up`, until it stays up.
+    /// Starts this `lanyard up`, and waits until it keeps running.
     pub(crate) fn start_command(mut command: Command) -> Self {
         let mut child = command
             .args(["--output", "json"])
@@ -33,7 +33,7 @@ impl UpProcess {
             .spawn()
             .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        // The document ends with the brace in the first column.
+        // The JSON document ends with a brace in the first column.
         let mut document = String::new();
         for line in stdout.lines() {
             let line = line.unwrap();
@@ -46,7 +46,11 @@ impl UpProcess {
         let mut exports = BTreeMap::new();
         loop {
             let mut line = String::new();
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before its exports");
+            assert_ne!(
+                stderr.read_line(&mut line).unwrap(),
+                0,
+                "the process ended before it printed its exports"
+            );
             if line.starts_with("unset ") {
                 break;
             }
@@ -59,14 +63,14 @@ impl UpProcess {
         Self { child, stderr, report: serde_json::from_str(&document).unwrap(), exports }
     }
 
-    /// GET of a path of the control API.
+    /// Sends a GET request to the control API.
     pub(crate) fn get_control(&self, path: &str) -> Value {
         let (status, body) = self.control_request("GET", path, "");
         assert_eq!(status, 200, "{path}: {body}");
         serde_json::from_str(&body).unwrap()
     }
 
-    /// A request to the control API: the status and the body that come back.
+    /// Sends a request to the control API, and returns the status and the body of the response.
     pub(crate) fn control_request(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let control = self.exports["LANYARD_AZURE_CONTROL"].trim_start_matches("http://");
         let (address, base) = control.split_once('/').unwrap();
@@ -83,7 +87,7 @@ impl UpProcess {
         (status, body.to_owned())
     }
 
-    /// Asks for the end as a supervisor would, and waits for it.
+    /// Sends SIGTERM and waits for the end of the process.
     pub(crate) fn terminate(mut self) -> (Option<i32>, String) {
         self.send_sigterm();
         let mut rest = String::new();
@@ -97,7 +101,7 @@ impl UpProcess {
     }
 }
 
-/// A test that fails leaves no process and no mount behind either.
+/// Stops the process, so that a failed test leaves no process and no mount behind.
 impl Drop for UpProcess {
     fn drop(&mut self) {
         if self.child.try_wait().unwrap().is_none() {

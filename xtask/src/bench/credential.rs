@@ -1,4 +1,4 @@
-//! The credential library beside `azure_identity` and azidentity.
+//! Compares the credential library with `azure_identity` and azidentity.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,19 +8,20 @@ use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// The names under which the programs report.
+/// The names that the programs report.
 const SUBJECT: &str = "lanyard-credential";
 const AZURE_IDENTITY: BenchPeer = BenchPeer { name: "azure_identity 1.0.0", absence_reason: None };
 const AZIDENTITY: &str = "azidentity 1.15.0";
 
-/// Builds the programs, runs them one after the other and sets their numbers side by side.
-pub(super) fn measure(house: &Repository, cores: usize) -> Result<Vec<BenchRow>, TaskError> {
-    let go = if house.has_program("go") { Some(build_go(house)?) } else { None };
-    let rust = build_rust(house)?;
+/// Builds the programs, runs them one after the other and compares their measurements.
+pub(super) fn measure(repository: &Repository, cores: usize) -> Result<Vec<BenchRow>, TaskError> {
+    let go = if repository.has_program("go") { Some(build_go(repository)?) } else { None };
+    let rust = build_rust(repository)?;
     let mut measurements = run_and_parse_measurements(&mut Command::new(rust))?;
     if let Some(go) = &go {
-        measurements
-            .extend(run_and_parse_measurements(Command::new(go).args(certificate_files(house)))?);
+        measurements.extend(run_and_parse_measurements(
+            Command::new(go).args(certificate_files(repository)),
+        )?);
     }
     let absence = if go.is_none() { Some("Go is not installed") } else { None };
     let metrics =
@@ -28,33 +29,34 @@ pub(super) fn measure(house: &Repository, cores: usize) -> Result<Vec<BenchRow>,
     super::bench_rows(SUBJECT, &metrics, &measurements)
 }
 
-/// The program in `benches/credential`, a workspace of its own.
-fn build_rust(house: &Repository) -> Result<PathBuf, TaskError> {
-    let target = house.target_directory().join("benches");
-    let mut command = house.cargo_in(&benches_directory(house).join("credential"));
-    // Not `--locked`: our crates are in that lock file, and when their dependencies change it follows.
+/// Builds the program in `benches/credential`, an auxiliary workspace.
+fn build_rust(repository: &Repository) -> Result<PathBuf, TaskError> {
+    let target = repository.target_directory().join("benches");
+    let mut command = repository.cargo_in(&benches_directory(repository).join("credential"));
+    // Without `--locked`: that lock file contains the crates of this workspace, and must follow when their
+    // dependencies change.
     command.args(["build", "--release", "--target-dir"]).arg(&target);
     process::run(&mut command)?;
     Ok(target.join("release").join("credential-bench"))
 }
 
-/// The program in `benches/credential-go`.
-fn build_go(house: &Repository) -> Result<PathBuf, TaskError> {
-    let program = house.target_directory().join("benches").join("credential-go");
+/// Builds the program in `benches/credential-go`.
+fn build_go(repository: &Repository) -> Result<PathBuf, TaskError> {
+    let program = repository.target_directory().join("benches").join("credential-go");
     let mut command = Command::new("go");
-    command.current_dir(benches_directory(house).join("credential-go"));
+    command.current_dir(benches_directory(repository).join("credential-go"));
     command.args(["build", "-trimpath", "-o"]).arg(&program).arg(".");
     process::run(&mut command)?;
     Ok(program)
 }
 
-fn benches_directory(house: &Repository) -> PathBuf {
-    house.root().join("benches")
+fn benches_directory(repository: &Repository) -> PathBuf {
+    repository.root().join("benches")
 }
 
 /// The key and the two certificates that both programs load.
-fn certificate_files(house: &Repository) -> [PathBuf; 3] {
-    let fixtures: &Path = &house.root().join("crates/credential/tests/fixtures");
+fn certificate_files(repository: &Repository) -> [PathBuf; 3] {
+    let fixtures: &Path = &repository.root().join("crates/credential/tests/fixtures");
     ["leaf.pkcs8.key", "leaf.pem", "intermediate.pem"].map(|name| fixtures.join(name))
 }
 
@@ -66,9 +68,9 @@ fn run_and_parse_measurements(
         .map_err(|source| TaskError::Answer { command: process::command_line(command), source })
 }
 
-/// What is measured, and what it should be on a machine with this many cores.
+/// The metrics, and their goals on a machine with this many cores.
 fn credential_metrics(cores: usize, azidentity: &BenchPeer) -> Vec<BenchMetric> {
-    let nobody = Vec::new;
+    let no_peers = Vec::new;
     let rust = || vec![AZURE_IDENTITY];
     let both = || vec![AZURE_IDENTITY, azidentity.clone()];
     let go = || vec![azidentity.clone()];
@@ -80,12 +82,12 @@ fn credential_metrics(cores: usize, azidentity: &BenchPeer) -> Vec<BenchMetric> 
         metric("cached_token_1000_scopes", MetricGoal::AtMostTimes(1.2, ONE_SCOPE), both()),
         metric("cached_token_1000_scopes_allocations", MetricGoal::AtMost(2.0), both()),
         metric("cached_token_1000_scopes_in_turn", MetricGoal::None, both()),
-        metric(BORROWED_TOKEN_ONE_SCOPE, MetricGoal::AtMost(60.0), nobody()),
-        metric("lent_token_1_scope_allocations", MetricGoal::AtMost(0.0), nobody()),
+        metric(BORROWED_TOKEN_ONE_SCOPE, MetricGoal::AtMost(60.0), no_peers()),
+        metric("lent_token_1_scope_allocations", MetricGoal::AtMost(0.0), no_peers()),
         metric(
             "lent_token_1000_scopes",
             MetricGoal::AtMostTimes(1.2, BORROWED_TOKEN_ONE_SCOPE),
-            nobody(),
+            no_peers(),
         ),
         metric(ONE_THREAD, MetricGoal::None, both()),
         metric(ALL_CORES, MetricGoal::AtLeastTimes(0.8 * cores, ONE_THREAD), both()),

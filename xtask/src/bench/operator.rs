@@ -1,4 +1,4 @@
-//! The operator beside a plain loop that writes the very same bytes.
+//! Compares the operator with a plain loop that writes the same bytes.
 
 use super::row::{BenchMetric, BenchPeer, BenchRow, MetricGoal};
 use crate::conformance;
@@ -6,17 +6,17 @@ use crate::image::{self, ImageKind};
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// The names under which the numbers are reported.
+/// The names that the conformance driver reports.
 const SUBJECT: &str = "lanyard operator";
 const PLAIN_LOOP_PEER: BenchPeer = BenchPeer { name: "plain loop", absence_reason: None };
 
-/// Builds the programs, has the judge of the operator measure a fleet of this many clusters, and sets
-/// the numbers side by side.
-pub(super) fn measure(house: &Repository, clusters: u32) -> Result<Vec<BenchRow>, TaskError> {
-    // As it is shipped.
-    let lanyard = image::build_release(house, ImageKind::Lanyard)?.root.join("lanyard");
-    let mut command = conformance::operator_benchmark_command(house, &lanyard)?;
-    let file = house.target_directory().join("operator-measurements.json");
+/// Builds the programs, runs the operator benchmark of the conformance driver with a fleet of `clusters`, and
+/// compares the measurements.
+pub(super) fn measure(repository: &Repository, clusters: u32) -> Result<Vec<BenchRow>, TaskError> {
+    // The released build.
+    let lanyard = image::build_release(repository, ImageKind::Lanyard)?.root.join("lanyard");
+    let mut command = conformance::operator_benchmark_command(repository, &lanyard)?;
+    let file = repository.target_directory().join("operator-measurements.json");
     command.arg("--measurements").arg(&file).arg("--clusters").arg(clusters.to_string());
     super::bench_rows(
         SUBJECT,
@@ -25,20 +25,20 @@ pub(super) fn measure(house: &Repository, clusters: u32) -> Result<Vec<BenchRow>
     )
 }
 
-/// What is measured, and what it should be.
+/// The metrics and their goals.
 fn operator_metrics() -> Vec<BenchMetric> {
-    let beside = |name, goal| BenchMetric { name, goal, peers: vec![PLAIN_LOOP_PEER] };
+    let compared = |name, goal| BenchMetric { name, goal, peers: vec![PLAIN_LOOP_PEER] };
     let alone = |name, goal| BenchMetric { name, goal, peers: Vec::new() };
     vec![
-        beside("converge_rate", MetricGoal::AtLeastOfPeer(0.8)),
-        beside("converge_time", MetricGoal::AtMostOfPeer { factor: 1.25, limit: None }),
+        compared("converge_rate", MetricGoal::AtLeastOfPeer(0.8)),
+        compared("converge_time", MetricGoal::AtMostOfPeer { factor: 1.25, limit: None }),
         alone("longest_pause", MetricGoal::None),
         alone("converge_refused", MetricGoal::AtMost(0.0)),
-        beside("writes_per_cluster", MetricGoal::None),
+        compared("writes_per_cluster", MetricGoal::None),
         alone("requests_per_cluster", MetricGoal::None),
-        beside("requests_at_once", MetricGoal::None),
+        compared("requests_at_once", MetricGoal::None),
         alone("converge_processor_time", MetricGoal::None),
-        beside("arrival_rate", MetricGoal::None),
+        compared("arrival_rate", MetricGoal::None),
         alone("settled_writes", MetricGoal::AtMost(0.0)),
         alone("settled_lease_writes", MetricGoal::None),
         alone("settled_requests", MetricGoal::None),
@@ -47,10 +47,10 @@ fn operator_metrics() -> Vec<BenchMetric> {
         alone("converged_memory", MetricGoal::None),
         alone("converged_memory_own", MetricGoal::AtMost(60.0)),
         alone("settled_memory", MetricGoal::None),
-        // It does not grow: a tenth is what an allocator may do.
+        // The memory must not grow; the tolerance of a tenth is for the allocator.
         alone("settled_memory_own", MetricGoal::AtMostTimes(1.1, "converged_memory_own")),
-        // The cluster, its control plane, what is told of it; the class, the configuration and the
-        // deployment of the component.
+        // Objects: the cluster, its control plane, its reported status, and the class, the configuration and
+        // the deployment of the component.
         alone("changed_by_one_name", MetricGoal::Exactly(6.0)),
         alone("unaffected_by_one_name", MetricGoal::None),
         alone("one_name_time", MetricGoal::None),

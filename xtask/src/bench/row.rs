@@ -1,10 +1,10 @@
-//! Measurements become rows: what is ours, what is a peer's, and whether the goal is met.
+//! Compares measurements with those of peers and with goals.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-/// One number about one library, as the programs in `benches/` report it.
+/// One measurement of one library, as the programs in `benches/` report it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct ReportedMeasurement {
     pub(super) subject: String,
@@ -13,35 +13,35 @@ pub(super) struct ReportedMeasurement {
     pub(super) value: f64,
 }
 
-/// What a number of ours should be.
+/// The goal of one of lanyard's measurements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum MetricGoal {
-    /// It is there to be compared.
+    /// No goal; the measurement is for comparison only.
     None,
     AtMost(f64),
     Exactly(f64),
-    /// At most this many times another number of ours.
+    /// At most this many times another measurement of lanyard.
     AtMostTimes(f64, &'static str),
-    /// At least this many times another number of ours.
+    /// At least this many times another measurement of lanyard.
     AtLeastTimes(f64, &'static str),
-    /// At most this many times the peer's number, and at most a number of its own if there is one.
+    /// At most this many times the peer's measurement, and at most `limit` if it is set.
     AtMostOfPeer {
         factor: f64,
         limit: Option<f64>,
     },
-    /// At least this many times the peer's number.
+    /// At least this many times the peer's measurement.
     AtLeastOfPeer(f64),
 }
 
-/// A library that we are compared with.
+/// A library that lanyard is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BenchPeer {
     pub(super) name: &'static str,
-    /// Why it was not measured, if it was not.
+    /// Why it was not measured.
     pub(super) absence_reason: Option<&'static str>,
 }
 
-/// Something that is measured, who else is measured by it, and what we want it to be.
+/// A metric, its goal, and the peers with the same metric.
 #[derive(Debug, Clone)]
 pub(super) struct BenchMetric {
     pub(super) name: &'static str,
@@ -49,7 +49,7 @@ pub(super) struct BenchMetric {
     pub(super) peers: Vec<BenchPeer>,
 }
 
-/// One line of the result.
+/// One row of the result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct BenchRow {
     metric: &'static str,
@@ -57,13 +57,13 @@ pub(super) struct BenchRow {
     ours: f64,
     peer: Option<String>,
     peer_value: Option<f64>,
-    /// Ours as a part of the peer's.
+    /// Lanyard's value divided by the peer's.
     ratio: Option<f64>,
     goal: Option<String>,
     met: Option<bool>,
 }
 
-/// Numbers by library and metric.
+/// Measurements by library and metric.
 struct MeasurementIndex<'a>(HashMap<(&'a str, &'a str), &'a ReportedMeasurement>);
 
 impl MeasurementIndex<'_> {
@@ -77,7 +77,7 @@ impl MeasurementIndex<'_> {
 ///
 /// # Errors
 ///
-/// Every number that should be there and is not.
+/// The missing measurements.
 pub(super) fn compare_measurements(
     ourselves: &str,
     metrics: &[BenchMetric],
@@ -102,7 +102,7 @@ fn metric_rows(
 ) -> Result<Vec<BenchRow>, String> {
     let ours = numbers.find(ourselves, metric.name)?;
     let limit = match metric.goal {
-        // The peer's number is not known yet.
+        // Requires the peer's measurement.
         MetricGoal::None | MetricGoal::AtMostOfPeer { .. } | MetricGoal::AtLeastOfPeer(_) => None,
         MetricGoal::AtMost(value) | MetricGoal::Exactly(value) => Some(value),
         MetricGoal::AtMostTimes(factor, of) | MetricGoal::AtLeastTimes(factor, of) => {
@@ -177,7 +177,7 @@ impl MetricGoal {
     }
 }
 
-/// The rows in columns, and how many goals are met.
+/// Formats the rows as a table, and the number of met goals.
 pub(super) fn format_table(rows: &[BenchRow]) -> Vec<String> {
     let heads = ["metric", "unit", "ours", "peer", "peer's", "ratio", "goal", "met"];
     let mut cells = vec![heads.map(str::to_owned)];
@@ -211,7 +211,7 @@ pub(super) fn format_table(rows: &[BenchRow]) -> Vec<String> {
     lines
 }
 
-/// The columns that are aligned at their ends.
+/// The indexes of the right-aligned columns.
 const RIGHT_ALIGNED_COLUMNS: [usize; 3] = [2, 4, 5];
 
 impl BenchRow {
@@ -230,7 +230,7 @@ impl BenchRow {
     }
 }
 
-/// Three digits that count, or all of those before the point.
+/// Formats a number with three significant digits, or with all digits before the decimal point.
 fn format_number(value: f64) -> String {
     let size = value.abs();
     if size >= 100.0 {
@@ -281,7 +281,7 @@ mod tests {
         ];
         for (goal, met) in cases {
             let rows = compare_measurements("us", &[test_metric("b", goal, &[])], &measurements)
-                .expect("all is there");
+                .expect("all measurements exist");
             assert_eq!(rows[0].met, met, "{goal:?}");
         }
     }
@@ -299,7 +299,7 @@ mod tests {
             let goal = MetricGoal::AtMostOfPeer { factor, limit };
             let rows =
                 compare_measurements("us", &[test_metric("a", goal, &[TEST_PEER])], &measurements);
-            assert_eq!(rows.expect("all is there")[0].met, Some(met), "{goal:?}");
+            assert_eq!(rows.expect("all measurements exist")[0].met, Some(met), "{goal:?}");
         }
     }
 
@@ -309,7 +309,8 @@ mod tests {
             [test_measurement("us", "a", 80.0), test_measurement("peer 1", "a", 100.0)];
         for (factor, met) in [(0.8, true), (0.81, false)] {
             let metrics = [test_metric("a", MetricGoal::AtLeastOfPeer(factor), &[TEST_PEER])];
-            let rows = compare_measurements("us", &metrics, &measurements).expect("all is there");
+            let rows = compare_measurements("us", &metrics, &measurements)
+                .expect("all measurements exist");
             assert_eq!(rows[0].met, Some(met), "{factor}");
         }
     }
@@ -323,7 +324,7 @@ mod tests {
             &[test_metric("a", MetricGoal::AtMost(60.0), &[TEST_PEER])],
             &measurements,
         )
-        .expect("all is there");
+        .expect("all measurements exist");
         let json = serde_json::to_value(&rows).expect("rows are JSON");
         let expected = serde_json::json!([{
             "metric": "a", "unit": "ns", "ours": 50.0, "peer": "peer 1", "peer_value": 200.0,
@@ -333,20 +334,20 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_peer_has_a_row_that_says_why() {
+    fn absent_peer_has_a_row_with_the_reason() {
         let absent = BenchPeer { name: "peer 1", absence_reason: Some("Go is not installed") };
         let rows = compare_measurements(
             "us",
             &[test_metric("a", MetricGoal::None, &[absent])],
             &[test_measurement("us", "a", 1.0)],
         )
-        .expect("nobody else is asked");
+        .expect("all measurements exist");
         assert_eq!(rows[0].peer.as_deref(), Some("peer 1 (Go is not installed)"));
         assert_eq!(rows[0].peer_value, None);
     }
 
     #[test]
-    fn every_number_that_is_missing_is_named() {
+    fn missing_measurements_are_reported() {
         let metrics = [
             test_metric("a", MetricGoal::None, &[TEST_PEER]),
             test_metric("b", MetricGoal::None, &[]),
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_beside_two_peers_is_met_only_beside_both() {
+    fn goal_with_two_peers_must_be_met_against_both() {
         let other = BenchPeer { name: "peer 2", absence_reason: None };
         let measurements = [
             test_measurement("us", "a", 50.0),
@@ -401,7 +402,7 @@ mod tests {
             &[test_metric("a", goal, &[TEST_PEER, other])],
             &measurements,
         );
-        let lines = format_table(&rows.expect("all is there"));
+        let lines = format_table(&rows.expect("all measurements exist"));
         assert_eq!(lines.last().map(String::as_str), Some("0 of 1 goals met"));
     }
 
@@ -419,7 +420,7 @@ mod tests {
             test_metric("b", MetricGoal::AtMost(6.0), &[]),
         ];
         let lines = format_table(
-            &compare_measurements("us", &metrics, &measurements).expect("all is there"),
+            &compare_measurements("us", &metrics, &measurements).expect("all measurements exist"),
         );
         let expected = [
             "metric  unit  ours  peer    peer's  ratio  goal  met",

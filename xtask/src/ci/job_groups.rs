@@ -1,4 +1,4 @@
-//! A whole run in lanes side by side, each stage a process of its own whose lines are shown together.
+//! Runs groups of stages in parallel. Each stage is a process whose output is printed as one block.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,24 +13,24 @@ use crate::process::{self, PassFailCounts, Stopwatch};
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// Which stages run one after another.
+/// The group of a stage. The stages of a group run one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobGroup {
-    /// What builds in the workspace's own directory, where cargo lets one build at a time.
+    /// Stages that build in the workspace's target directory, where cargo allows one build at a time.
     Workspace,
-    /// What builds elsewhere, and what nothing else waits for.
+    /// Stages that build elsewhere, and stages that no other stage waits for.
     SeparateBuild,
-    /// Suites without a node of their own. They run the programs as they are.
+    /// Suites without a node. They run programs that are already built.
     Suites,
-    /// Suites on a node. There is one at a time.
+    /// Suites with a node. Only one can run at a time.
     NodeSuites,
 }
 
 impl JobGroup {
     const ALL: [Self; 4] = [Self::Workspace, Self::SeparateBuild, Self::Suites, Self::NodeSuites];
 
-    /// How far it gives way to others: suites wait for other programs most of the time, and have
-    /// deadlines.
+    /// The niceness of the stages. Suites mostly wait for other programs and have deadlines, so they run with
+    /// normal priority.
     const fn niceness(self) -> Option<&'static str> {
         match self {
             Self::Suites | Self::NodeSuites => None,
@@ -40,36 +40,41 @@ impl JobGroup {
     }
 }
 
-/// Runs all stages and returns how they ended, in their order.
+/// Runs all stages and returns their outcomes in the order of `stages`.
 pub(super) fn run_in_parallel(
-    house: &Repository,
+    repository: &Repository,
     stages: &[CiStage],
 ) -> Result<Vec<StageOutcome>, TaskError> {
-    let runner = StageRunner::prepare(house)?;
-    process::print_line(&format!("what runs writes to {}", runner.logs.display()));
+    let runner = StageRunner::prepare(repository)?;
+    process::print_line(&format!("running stages write to {}", runner.logs.display()));
     let schedule = Mutex::new(StageSchedule::new(stages));
     let ended = Condvar::new();
     let outcomes = Mutex::new(Vec::with_capacity(stages.len()));
-    let travel = &|lane: JobGroup| {
-        while let Some((index, lacking)) = wait_for_next_stage(&schedule, &ended, lane) {
+    let run_group = &|group: JobGroup| {
+        while let Some((index, failed_dependency)) = wait_for_next_stage(&schedule, &ended, group) {
             let stage = &stages[index];
-            // A panic here fails the stage: the other lanes must not wait for it for ever.
+            // A panic here must fail the stage, because otherwise the other groups would wait for it forever.
             let mut ending =
                 StageEndGuard { schedule: &schedule, ended: &ended, index, failed: true };
-            let outcome = match lacking {
+            let outcome = match failed_dependency {
                 Some(failed) => StageOutcome::skipped(&stage.name, &stages[failed].name),
-                None => runner.run(stage, lane),
+                None => runner.run(stage, group),
             };
             ending.failed = outcome.result.is_err();
-            // One stage's lines at a time.
+            // Prints the output of one stage at a time.
             let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-            runner.print_outcome(&outcome, lacking.is_none(), outcomes.len() + 1, stages.len());
+            runner.print_outcome(
+                &outcome,
+                failed_dependency.is_none(),
+                outcomes.len() + 1,
+                stages.len(),
+            );
             outcomes.push((index, outcome));
         }
     };
     thread::scope(|scope| {
-        for lane in JobGroup::ALL {
-            scope.spawn(move || travel(lane));
+        for group in JobGroup::ALL {
+            scope.spawn(move || run_group(group));
         }
     });
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -93,15 +98,15 @@ impl Drop for StageEndGuard<'_> {
     }
 }
 
-/// The next stage of a lane, once there is one, and a stage that it needs and that failed.
+/// Waits for the next stage of a group. Returns the stage, and its failed dependency if there is one.
 fn wait_for_next_stage(
     schedule: &Mutex<StageSchedule>,
     ended: &Condvar,
-    lane: JobGroup,
+    group: JobGroup,
 ) -> Option<(usize, Option<usize>)> {
     let mut schedule = schedule.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        match schedule.next_stage(lane) {
+        match schedule.next_stage(group) {
             NextStage::Run(index) => return Some((index, None)),
             NextStage::DependencyFailed { stage, failed } => return Some((stage, Some(failed))),
             NextStage::Wait => {
@@ -112,31 +117,31 @@ fn wait_for_next_stage(
     }
 }
 
-/// What a lane does next.
+/// The next action of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NextStage {
     Run(usize),
-    /// A stage that cannot run, because one that it needs failed.
+    /// A stage that cannot run, because its dependency failed.
     DependencyFailed {
         stage: usize,
         failed: usize,
     },
-    /// All that is left waits for other lanes.
+    /// All remaining stages of the group wait for other groups.
     Wait,
     Finished,
 }
 
-/// Which stages wait, and for what.
+/// The waiting stages and their dependencies.
 #[derive(Debug)]
 struct StageSchedule {
-    /// In the order of the stages.
+    /// Sorted by stage.
     waiting: Vec<(usize, JobGroup, Vec<usize>)>,
     ended: BTreeSet<usize>,
     failed: BTreeSet<usize>,
 }
 
 impl StageSchedule {
-    /// A stage waits for another that runs at all.
+    /// A stage waits only for dependencies that are part of the run.
     fn new(stages: &[CiStage]) -> Self {
         let place = |name: &str| stages.iter().position(|it| it.name == name);
         let waiting = stages
@@ -150,8 +155,8 @@ impl StageSchedule {
         Self { waiting, ended: BTreeSet::new(), failed: BTreeSet::new() }
     }
 
-    fn next_stage(&mut self, lane: JobGroup) -> NextStage {
-        let mine = |(_, of, _): &(usize, JobGroup, Vec<usize>)| *of == lane;
+    fn next_stage(&mut self, group: JobGroup) -> NextStage {
+        let mine = |(_, of, _): &(usize, JobGroup, Vec<usize>)| *of == group;
         let ready = self.waiting.iter().position(|entry| {
             mine(entry) && entry.2.iter().all(|needed| self.ended.contains(needed))
         });
@@ -179,45 +184,45 @@ impl StageSchedule {
 /// Starts stages as processes.
 #[derive(Debug)]
 struct StageRunner {
-    /// A copy of this program: stages build the original.
+    /// A copy of this program, because stages rebuild the original.
     program: PathBuf,
     logs: PathBuf,
     uses_nice: bool,
 }
 
 impl StageRunner {
-    fn prepare(house: &Repository) -> Result<Self, TaskError> {
-        let logs = house.target_directory().join("ci");
+    fn prepare(repository: &Repository) -> Result<Self, TaskError> {
+        let logs = repository.target_directory().join("ci");
         let file = |action, path: &Path| {
             let path = path.to_path_buf();
             move |source| TaskError::File { action, path, source }
         };
         fs::create_dir_all(&logs).map_err(file("create", &logs))?;
         let own = std::env::current_exe().map_err(file("find", Path::new("xtask")))?;
-        // Never overwritten: another run may use it.
+        // The name is unique, because another run may use its own copy.
         let program = logs.join(format!("xtask-{}", std::process::id()));
         fs::copy(&own, &program).map_err(file("copy", &own))?;
-        Ok(Self { program, logs, uses_nice: house.has_program("nice") })
+        Ok(Self { program, logs, uses_nice: repository.has_program("nice") })
     }
 
-    fn run(&self, stage: &CiStage, lane: JobGroup) -> StageOutcome {
+    fn run(&self, stage: &CiStage, group: JobGroup) -> StageOutcome {
         process::print_line(&format!("... {}", stage.name));
         let watch = Stopwatch::start();
-        let result = self.run_process(stage, lane).and_then(super::fail_on_ignored);
+        let result = self.run_process(stage, group).and_then(super::fail_on_ignored);
         let (name, seconds) = (stage.name.clone(), watch.elapsed().as_secs());
         let log = self.read_log(&stage.name);
         let processor = log.lines().rev().find_map(ProcessorTime::parse);
         StageOutcome { name, seconds, processor_time: processor, result }
     }
 
-    fn run_process(&self, stage: &CiStage, lane: JobGroup) -> Result<PassFailCounts, TaskError> {
+    fn run_process(&self, stage: &CiStage, group: JobGroup) -> Result<PassFailCounts, TaskError> {
         let path = self.log_path(&stage.name);
         let file = |action| {
             let path = path.clone();
             move |source| TaskError::File { action, path, source }
         };
         let log = File::create(&path).map_err(file("create"))?;
-        let mut command = self.command(lane);
+        let mut command = self.command(group);
         command.args(["ci", "--stage", &stage.name]);
         command.stderr(log.try_clone().map_err(file("share"))?).stdout(log);
         process::run(&mut command)?;
@@ -226,8 +231,8 @@ impl StageRunner {
         count.ok_or_else(|| process::command_failed(&command, "no count in its last line"))
     }
 
-    fn command(&self, lane: JobGroup) -> Command {
-        let Some(niceness) = lane.niceness().filter(|_| self.uses_nice) else {
+    fn command(&self, group: JobGroup) -> Command {
+        let Some(niceness) = group.niceness().filter(|_| self.uses_nice) else {
             return Command::new(&self.program);
         };
         let mut command = Command::new("nice");
@@ -245,7 +250,7 @@ impl StageRunner {
         }
     }
 
-    /// What a stage wrote; nothing where there is no such file.
+    /// The output of a stage; empty if its log file does not exist.
     fn read_log(&self, stage: &str) -> String {
         let text = fs::read(self.log_path(stage)).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
@@ -258,7 +263,7 @@ impl StageRunner {
 
 impl Drop for StageRunner {
     fn drop(&mut self) {
-        // Best effort: a leftover copy has a name of its own.
+        // Best effort: a leftover copy has a unique name.
         let _left = fs::remove_file(&self.program);
     }
 }
@@ -267,11 +272,11 @@ impl Drop for StageRunner {
 mod tests {
     use super::*;
 
-    fn test_stage(name: &str, lane: JobGroup, after: Option<&'static str>) -> CiStage {
+    fn test_stage(name: &str, group: JobGroup, after: Option<&'static str>) -> CiStage {
         let after = after.into_iter().collect();
         CiStage {
             name: name.to_owned(),
-            group: lane,
+            group,
             depends_on: after,
             run: Box::new(|_| Ok(PassFailCounts::ONE_PASSED)),
         }
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_does_not_run_if_one_that_it_needs_failed() {
+    fn stage_is_skipped_if_its_dependency_failed() {
         let stages = [
             test_stage("programs", JobGroup::Workspace, None),
             test_stage("kms", JobGroup::Suites, Some("programs")),

@@ -1,4 +1,4 @@
-//! The processor time of this process and of the processes that it waited for.
+//! The processor time of this process and of its child processes.
 
 use std::fmt;
 use std::fs;
@@ -11,8 +11,8 @@ pub(super) struct ProcessorTime(Duration);
 const SUFFIX: &str = " s of processor time";
 
 impl ProcessorTime {
-    /// What was used until now; nothing on systems that do not tell it in `/proc`. A process that
-    /// nobody waits for is not in it.
+    /// The processor time until now; `None` on systems without `/proc/self/stat`. Children whose exit was not
+    /// waited for are not included.
     pub(super) fn measure() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         Self::from_stat(&stat, rustix::param::clock_ticks_per_second())
@@ -20,7 +20,7 @@ impl ProcessorTime {
 
     /// Adds up `utime`, `stime`, `cutime` and `cstime` of `proc_pid_stat(5)`.
     fn from_stat(stat: &str, ticks_per_second: u64) -> Option<Self> {
-        // The name of the program stands in brackets, and may hold blanks. `utime` is the 14th field.
+        // The name of the program is in brackets, and may contain blanks. `utime` is the 14th field.
         let (_, fields) = stat.rsplit_once(')')?;
         let times = fields.split_whitespace().skip(11).take(4).map(str::parse::<u64>);
         let ticks: u64 = times.collect::<Result<Vec<_>, _>>().ok()?.into_iter().sum();
@@ -28,12 +28,12 @@ impl ProcessorTime {
         Some(Self(Duration::from_millis(milliseconds)))
     }
 
-    /// What was used after an earlier moment.
+    /// The processor time used since an earlier measurement.
     pub(super) fn since(self, before: Self) -> Duration {
         self.0.saturating_sub(before.0)
     }
 
-    /// Reads what is displayed.
+    /// Parses the `Display` form.
     pub(super) fn parse(line: &str) -> Option<Duration> {
         line.trim().strip_suffix(SUFFIX)?.parse().ok().map(Duration::from_secs)
     }

@@ -1,5 +1,5 @@
-//! What is generated of the operator's chart: the custom resource definitions of
-//! `lanyard_api::definitions`, and copies of what stands in the node plugin's chart.
+//! The generated files of the operator's chart: the custom resource definitions of
+//! `lanyard_api::definitions`, and copies of files from the node plugin's chart.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,19 @@ use super::{CodegenError, GeneratedFile, read_file};
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// Where the kinds of the Secrets Store CSI driver are written by hand.
+/// The directory of the handwritten CRDs of the Secrets Store CSI driver.
 const HANDWRITTEN_CRDS: &str = "charts/lanyard-node/files/crds";
-/// Where the operator's chart has all of them.
+/// The directory of all CRDs in the operator's chart.
 const OPERATOR_CHART_CRDS: &str = "charts/lanyard-operator/files/crds";
-/// The templates that both charts have.
+/// The templates that both charts share.
 const SHARED_TEMPLATES: [(&str, &str); 1] =
     [("charts/lanyard-node/templates/_owner.tpl", "charts/lanyard-operator/templates/_owner.tpl")];
 
-/// Every file of the operator's chart that is generated.
-pub(super) fn generate_chart_files(house: &Repository) -> Result<Vec<GeneratedFile>, TaskError> {
-    let chart = house.root().join(OPERATOR_CHART_CRDS);
+/// All generated files of the operator's chart.
+pub(super) fn generate_chart_files(
+    repository: &Repository,
+) -> Result<Vec<GeneratedFile>, TaskError> {
+    let chart = repository.root().join(OPERATOR_CHART_CRDS);
     let mut files = Vec::new();
     for definition in definitions::crd_manifests() {
         let path = chart.join(definition.file_name());
@@ -35,7 +37,7 @@ pub(super) fn generate_chart_files(house: &Repository) -> Result<Vec<GeneratedFi
             source: "crates/api/src/definitions.rs".to_owned(),
         });
     }
-    for file in handwritten_crds(&house.root().join(HANDWRITTEN_CRDS))? {
+    for file in handwritten_crds(&repository.root().join(HANDWRITTEN_CRDS))? {
         let name = file.file_name().unwrap_or_default();
         let source = Path::new(HANDWRITTEN_CRDS).join(name).display().to_string();
         let text = format!(
@@ -45,12 +47,12 @@ pub(super) fn generate_chart_files(house: &Repository) -> Result<Vec<GeneratedFi
         files.push(GeneratedFile { path: chart.join(name), text, source });
     }
     for (source, copy) in SHARED_TEMPLATES {
-        let text = read_file(&house.root().join(source))?;
+        let text = read_file(&repository.root().join(source))?;
         let text = format!(
             "{{{{/* Copied by `cargo xtask codegen` from {source}; do not edit. */}}}}\n{text}"
         );
         files.push(GeneratedFile {
-            path: house.root().join(copy),
+            path: repository.root().join(copy),
             text,
             source: source.to_owned(),
         });
@@ -58,7 +60,7 @@ pub(super) fn generate_chart_files(house: &Repository) -> Result<Vec<GeneratedFi
     Ok(files)
 }
 
-/// The definitions of the node plugin's chart, by name.
+/// The CRDs of the node plugin's chart, sorted by name.
 fn handwritten_crds(directory: &Path) -> Result<Vec<PathBuf>, TaskError> {
     let failed = |source| TaskError::File { action: "read", path: directory.to_path_buf(), source };
     let entries = fs::read_dir(directory).map_err(failed)?;

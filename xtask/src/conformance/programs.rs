@@ -12,77 +12,79 @@ use crate::repository::Repository;
 use crate::task_error::TaskError;
 use crate::tools::{self, KubernetesVersion};
 
-/// A flag of the driver and its value.
+/// A flag of the conformance driver and its value.
 pub(super) type SuiteFlag = [OsString; 2];
 
-/// The image of the program that runs in the pods of the suite `node`.
+/// The image of the pods of the suite `node`.
 const PROBE_POD_IMAGE: &str = "localhost/lanyard/witness:1";
 
-/// Installs and builds the programs of a suite, and names them to the driver.
+/// Installs and builds the programs of a suite, and returns the driver's flags for them.
 pub(super) fn suite_flags(
-    house: &Repository,
+    repository: &Repository,
     suite: SuiteName,
     kubernetes: KubernetesVersion,
 ) -> Result<Vec<SuiteFlag>, TaskError> {
-    let conformance = house.root().join("conformance");
-    let go = |name| tools::go_program(house, name);
+    let conformance = repository.root().join("conformance");
+    let go = |name| tools::go_program(repository, name);
     Ok(match suite {
-        SuiteName::Go => vec![path_flag("--program", &tools::go_clients(house)?.join("witness"))],
+        SuiteName::Go => {
+            vec![path_flag("--program", &tools::go_clients(repository)?.join("witness"))]
+        }
         SuiteName::Requests => vec![
-            path_flag("--program", &tools::go_clients(house)?.join("requests")),
+            path_flag("--program", &tools::go_clients(repository)?.join("requests")),
             path_flag("--accepted", &accepted_differences_file(&conformance)),
         ],
         SuiteName::Python => vec![
-            path_flag("--program", &tools::python_clients(house)?),
+            path_flag("--program", &tools::python_clients(repository)?),
             path_flag("--script", &conformance.join("python").join("clients.py")),
         ],
-        SuiteName::Rust => vec![path_flag("--program", &tools::rust_clients(house)?)],
-        SuiteName::Kubernetes | SuiteName::Operator => vec![node_flag(house, kubernetes)?],
+        SuiteName::Rust => vec![path_flag("--program", &tools::rust_clients(repository)?)],
+        SuiteName::Kubernetes | SuiteName::Operator => vec![node_flag(repository, kubernetes)?],
         SuiteName::Chart => {
-            vec![node_flag(house, kubernetes)?, tool_flag("helm", &go("helm")?.join("helm"))]
+            vec![node_flag(repository, kubernetes)?, tool_flag("helm", &go("helm")?.join("helm"))]
         }
         SuiteName::Csi => vec![
-            node_flag(house, kubernetes)?,
+            node_flag(repository, kubernetes)?,
             tool_flag("csi-sanity", &go("csi-sanity")?.join("csi-sanity")),
             tool_flag("mock-provider", &go("mock-provider")?.join("mock-provider")),
         ],
         SuiteName::Interop => vec![
-            node_flag(house, kubernetes)?,
+            node_flag(repository, kubernetes)?,
             tool_flag("driver-1.5", &go("secrets-store-csi-driver-1.5")?.join(DRIVER_PROGRAM)),
             tool_flag("driver-1.6", &go("secrets-store-csi-driver-1.6")?.join(DRIVER_PROGRAM)),
             tool_flag("azure-provider", &go("azure-provider")?.join(PROVIDER_PROGRAM)),
             tool_flag("mock-provider", &go("mock-provider")?.join("mock-provider")),
         ],
         SuiteName::Node => vec![
-            node_flag(house, kubernetes)?,
+            node_flag(repository, kubernetes)?,
             tool_flag("helm", &go("helm")?.join("helm")),
             tool_flag("driver-1.6", &go("secrets-store-csi-driver-1.6")?.join(DRIVER_PROGRAM)),
             tool_flag("azure-provider", &go("azure-provider")?.join(PROVIDER_PROGRAM)),
-            image_flag(house, ImageKind::Node)?,
-            tool_flag("witness-image", &build_probe_pod_image(house)?),
+            image_flag(repository, ImageKind::Node)?,
+            tool_flag("witness-image", &build_probe_pod_image(repository)?),
         ],
         SuiteName::Kms => vec![
-            node_flag(house, kubernetes)?,
+            node_flag(repository, kubernetes)?,
             tool_flag("kubernetes-kms", &go("kubernetes-kms")?.join("kubernetes-kms")),
         ],
         SuiteName::HostedCluster => vec![
-            node_flag(house, kubernetes)?,
+            node_flag(repository, kubernetes)?,
             tool_flag("helm", &go("helm")?.join("helm")),
-            image_flag(house, ImageKind::Azure)?,
-            image_flag(house, ImageKind::Lanyard)?,
-            image_flag(house, ImageKind::Node)?,
+            image_flag(repository, ImageKind::Azure)?,
+            image_flag(repository, ImageKind::Lanyard)?,
+            image_flag(repository, ImageKind::Node)?,
         ],
     })
 }
 
-/// The programs of the benchmark of the node plugin.
+/// The flags for the programs of the node plugin's benchmark.
 pub(super) fn benchmark_flags(
-    house: &Repository,
+    repository: &Repository,
     lanyard: &Path,
 ) -> Result<Vec<SuiteFlag>, TaskError> {
-    let go = |name| tools::go_program(house, name);
+    let go = |name| tools::go_program(repository, name);
     Ok(vec![
-        node_flag(house, KubernetesVersion::V1_36)?,
+        node_flag(repository, KubernetesVersion::V1_36)?,
         tool_flag("driver-1.6", &go("secrets-store-csi-driver-1.6")?.join(DRIVER_PROGRAM)),
         tool_flag("azure-provider", &go("azure-provider")?.join(PROVIDER_PROGRAM)),
         tool_flag("lanyard-released", lanyard),
@@ -103,26 +105,29 @@ fn tool_flag(name: &str, path: &Path) -> SuiteFlag {
     ["--tool".into(), value]
 }
 
-fn node_flag(house: &Repository, kubernetes: KubernetesVersion) -> Result<SuiteFlag, TaskError> {
-    Ok(tool_flag("node", &tools::node_programs(house, kubernetes)?))
+fn node_flag(
+    repository: &Repository,
+    kubernetes: KubernetesVersion,
+) -> Result<SuiteFlag, TaskError> {
+    Ok(tool_flag("node", &tools::node_programs(repository, kubernetes)?))
 }
 
-/// The archive of an image under the name of the image: `lanyard-node-image` and so on.
-fn image_flag(house: &Repository, product: ImageKind) -> Result<SuiteFlag, TaskError> {
-    let archive = image::build_for_suites(house, product)?.archive;
-    Ok(tool_flag(&format!("{}-image", product.name()), &archive))
+/// The flag for an image archive, named after the image: `lanyard-node-image` and so on.
+fn image_flag(repository: &Repository, image_kind: ImageKind) -> Result<SuiteFlag, TaskError> {
+    let archive = image::build_for_suites(repository, image_kind)?.archive;
+    Ok(tool_flag(&format!("{}-image", image_kind.name()), &archive))
 }
 
 fn accepted_differences_file(conformance: &Path) -> PathBuf {
     conformance.join("suites").join("accepted-differences.json")
 }
 
-/// The image of the witness: one program that needs nothing beside it.
-fn build_probe_pod_image(house: &Repository) -> Result<PathBuf, TaskError> {
+/// Builds the image of the probe pods, which contains only the static program `witness`.
+fn build_probe_pod_image(repository: &Repository) -> Result<PathBuf, TaskError> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let directory = house.target_directory().join("witness");
-    let workspace = house.root().join("conformance").join("kubernetes").join("witness");
-    let mut build = house.cargo_in(&workspace);
+    let directory = repository.target_directory().join("witness");
+    let workspace = repository.root().join("conformance").join("kubernetes").join("witness");
+    let mut build = repository.cargo_in(&workspace);
     build.args(["build", "--locked", "--release", "--target", &target, "--target-dir"]);
     build.arg(&directory).env("RUSTFLAGS", "-C target-feature=+crt-static");
     process::run(&mut build)?;

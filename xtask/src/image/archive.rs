@@ -1,9 +1,8 @@
-//! Image archives without a tool and without a base image.
+//! Writes image archives without a container tool or a base image.
 //!
-//! The format is docker-archive, which `docker load`, `podman load`, `skopeo` and containerd
-//! read: a tar with `manifest.json`, the image's configuration and one layer, each named after
-//! its SHA-256. Equal input gives equal bytes: entries are sorted, owned by 0:0 and stamped with
-//! the epoch.
+//! The format is docker-archive, which `docker load`, `podman load`, `skopeo` and containerd read: a tar with
+//! `manifest.json`, the image's configuration and one layer, each named after its SHA-256 digest. The output
+//! is reproducible: entries are sorted, owned by 0:0 and have the epoch as their modification time.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,18 +14,18 @@ use sha2::{Digest, Sha256};
 
 use crate::task_error::TaskError;
 
-/// An image to be.
+/// The content of an image archive.
 #[derive(Debug)]
 pub(crate) struct ContainerImage {
-    /// The name with its tag.
+    /// The image name with its tag.
     pub(crate) reference: String,
     pub(crate) entrypoint: Vec<String>,
-    /// `NAME=value`.
+    /// The variables as `NAME=value`.
     pub(crate) environment: Vec<String>,
     pub(crate) entries: Vec<ImageEntry>,
 }
 
-/// A file of the image. Directories above it come by themselves.
+/// A file of the image. Parent directories are added automatically.
 #[derive(Debug, Clone)]
 pub(crate) struct ImageEntry {
     path: String,
@@ -42,17 +41,16 @@ enum ImageEntryContent {
 }
 
 impl ImageEntry {
-    /// A file that everybody may read; the path is relative to the root.
+    /// A world-readable file; the path is relative to the root.
     pub(crate) fn file(path: &str, content: Vec<u8>) -> Self {
         Self { path: path.to_owned(), mode: 0o644, content: ImageEntryContent::File(content) }
     }
 
-    /// A file that everybody may run.
+    /// A world-executable program.
     pub(crate) fn program(path: &str, content: Vec<u8>) -> Self {
         Self { mode: 0o755, ..Self::file(path, content) }
     }
 
-    /// A symbolic link.
     pub(crate) fn link(path: &str, target: &str) -> Self {
         Self {
             path: path.to_owned(),
@@ -81,7 +79,7 @@ impl ImageEntry {
         fs::set_permissions(&path, fs::Permissions::from_mode(self.mode))
     }
 
-    /// An empty directory with a mode of its own.
+    /// An empty directory with the given mode.
     pub(crate) fn directory(path: &str, mode: u32) -> Self {
         Self { path: path.to_owned(), mode, content: ImageEntryContent::Directory }
     }
@@ -129,7 +127,7 @@ struct ImageHistory {
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
 impl ContainerImage {
-    /// The archive's bytes.
+    /// The bytes of the archive.
     pub(crate) fn to_archive(&self) -> Result<Vec<u8>, TaskError> {
         let layer = tar_archive(&self.entries)?;
         let layer_digest = sha256_hex(&layer);
@@ -168,7 +166,7 @@ fn sha256_hex(content: &[u8]) -> String {
     hex::encode(Sha256::digest(content))
 }
 
-/// The name that images have for an architecture of Rust's.
+/// The architecture name of images for an architecture name of Rust.
 fn image_architecture(rust: &str) -> &str {
     match rust {
         "x86_64" => "amd64",
@@ -179,7 +177,7 @@ fn image_architecture(rust: &str) -> &str {
 
 const BLOCK_SIZE: usize = 512;
 
-/// A tar archive of the entries and the directories above them, sorted by path.
+/// A tar archive of the entries and their parent directories, sorted by path.
 fn tar_archive(entries: &[ImageEntry]) -> Result<Vec<u8>, TaskError> {
     let mut sorted = BTreeMap::new();
     for entry in entries {
@@ -197,12 +195,12 @@ fn tar_archive(entries: &[ImageEntry]) -> Result<Vec<u8>, TaskError> {
             archive.resize(archive.len().next_multiple_of(BLOCK_SIZE), 0);
         }
     }
-    // Two empty blocks are the end.
+    // Two empty blocks end the archive.
     archive.resize(archive.len() + 2 * BLOCK_SIZE, 0);
     Ok(archive)
 }
 
-/// A header block of POSIX.1-1988 (`ustar`), whose names have at most 100 bytes.
+/// A header block of POSIX.1-1988 (`ustar`), which limits names to 100 bytes.
 fn tar_header(entry: &ImageEntry) -> Result<[u8; BLOCK_SIZE], TaskError> {
     let (kind, name, target, size) = match &entry.content {
         ImageEntryContent::File(content) => (b'0', entry.path.clone(), "", content.len()),
@@ -226,7 +224,7 @@ fn tar_header(entry: &ImageEntry) -> Result<[u8; BLOCK_SIZE], TaskError> {
     put(116, 7, b"0000000")?;
     put(124, 11, format!("{size:011o}").as_bytes())?;
     put(136, 11, b"00000000000")?;
-    // The checksum is taken over blanks in its own place.
+    // The checksum is computed with blanks in the checksum field.
     put(148, 8, b"        ")?;
     put(156, 1, &[kind])?;
     put(157, 100, target.as_bytes())?;
@@ -249,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Name, kind and content of each entry, read by the rules of the format.
+    /// The name, kind and content of each entry, parsed according to the format.
     fn read_tar(archive: &[u8]) -> Vec<(String, char, Vec<u8>)> {
         let mut found = Vec::new();
         let mut rest = archive;
@@ -324,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_does_not_fit_is_refused() {
+    fn too_long_entry_name_is_refused() {
         let long = "x".repeat(101);
         let error = test_image(vec![ImageEntry::file(&long, Vec::new())])
             .to_archive()
@@ -333,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_that_of_the_standard() {
+    fn digest_matches_the_standard() {
         // FIPS 180-2, appendix B.1.
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256_hex(b"abc"), expected);

@@ -1,44 +1,44 @@
-//! What a statically linked client needs around it.
+//! The files and variables that a statically linked TLS client needs in an image.
 
 use super::archive::ImageEntry;
 use super::{ImageKind, public_roots};
 
-/// Where TLS clients look for roots by default. As the directory of roots is named too, a file
-/// that `SSL_CERT_FILE` names adds to them and does not replace them.
+/// The default directory of root certificates. It is also set explicitly, so that a file in `SSL_CERT_FILE`
+/// adds to the roots instead of replacing them.
 const ROOTS_DIRECTORY: &str = "/etc/ssl/certs";
 
-/// One heap for all threads (mallopt(3)): heaps of their own keep memory that is free.
+/// One heap for all threads (mallopt(3)): separate heaps keep free memory.
 const ONE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 
-/// No cache of free memory per thread (the manual of the GNU C Library, "Memory Allocation Tunables").
-/// The threads that mount volumes come and go, and what their caches hold splits the heap: without them
-/// a node plugin with a hundred volumes takes 1 MiB less.
+/// No cache of free memory per thread (the manual of the GNU C Library, "Memory Allocation Tunables"). The
+/// threads that mount volumes are short-lived, and the content of their caches fragments the heap: without
+/// the caches, a node plugin with a hundred volumes needs 1 MiB less.
 const NO_THREAD_CACHE: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
 
-/// The variables of an image that set up the allocator.
+/// The environment variables of an image that configure the allocator.
 pub(crate) const fn allocator_variables(
-    product: ImageKind,
+    image_kind: ImageKind,
 ) -> &'static [(&'static str, &'static str)] {
-    match product {
+    match image_kind {
         ImageKind::Node => &[ONE_HEAP, NO_THREAD_CACHE],
         ImageKind::Lanyard | ImageKind::Azure => &[ONE_HEAP],
     }
 }
 
-/// The variables of an image.
-pub(super) fn image_environment(product: ImageKind) -> Vec<String> {
+/// The environment variables of an image.
+pub(super) fn image_environment(image_kind: ImageKind) -> Vec<String> {
     let allocator =
-        allocator_variables(product).iter().map(|(name, value)| format!("{name}={value}"));
+        allocator_variables(image_kind).iter().map(|(name, value)| format!("{name}={value}"));
     std::iter::once(roots_variable()).chain(allocator).collect()
 }
 
-/// The variable that a TLS client needs.
+/// The environment variable that TLS clients need.
 pub(super) fn roots_variable() -> String {
     format!("SSL_CERT_DIR={ROOTS_DIRECTORY}")
 }
 
-/// Roots, and what glibc's resolver reads. Who the name server is, the kubelet says by mounting
-/// `/etc/resolv.conf`.
+/// The root certificates, and the files that glibc's resolver reads. The kubelet configures the name server
+/// by mounting `/etc/resolv.conf`.
 pub(super) fn client_base_files() -> Vec<ImageEntry> {
     vec![
         ImageEntry::file(
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bundle_is_where_clients_look() {
+    fn ca_bundle_is_in_the_roots_directory() {
         let bundle = format!("{}/ca-certificates.crt", ROOTS_DIRECTORY.trim_start_matches('/'));
         assert!(client_base_files().iter().any(|entry| entry.path() == bundle));
         assert_eq!(image_environment(ImageKind::Node)[0], "SSL_CERT_DIR=/etc/ssl/certs");

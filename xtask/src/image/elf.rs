@@ -1,14 +1,14 @@
-//! Whether a program needs a loader that an empty root does not have.
+//! Checks whether a program needs a dynamic loader, which an empty root does not contain.
 
-/// A segment that names the loader (`PT_INTERP`).
+/// The segment type that names the loader (`PT_INTERP`).
 const INTERPRETER_SEGMENT: u32 = 3;
 
-/// Whether these are the bytes of a 64-bit little-endian ELF program without a loader.
+/// Whether the bytes are a 64-bit little-endian ELF program without a loader.
 pub(super) fn is_static(program: &[u8]) -> bool {
     segment_kinds(program).is_some_and(|kinds| !kinds.contains(&INTERPRETER_SEGMENT))
 }
 
-/// The kinds of the program's segments (ELF-64 object file format, figures 2 and 6).
+/// The types of the program's segments (ELF-64 object file format, figures 2 and 6).
 fn segment_kinds(program: &[u8]) -> Option<Vec<u32>> {
     const CLASS_64_LITTLE: [u8; 6] = [0x7f, b'E', b'L', b'F', 2, 1];
     if !program.starts_with(&CLASS_64_LITTLE) {
@@ -33,7 +33,7 @@ fn read_field<const SIZE: usize>(bytes: &[u8], offset: usize) -> Option<[u8; SIZ
 mod tests {
     use super::*;
 
-    /// A header with segments of these kinds.
+    /// An ELF header with segments of the given types.
     fn test_program(kinds: &[u32]) -> Vec<u8> {
         let mut bytes = vec![0; 64];
         bytes[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn this_very_test_program_has_a_loader() {
+    fn test_program_has_a_loader() {
         let path = std::env::current_exe().expect("it has a path");
         assert!(!is_static(&std::fs::read(path).expect("it is readable")));
     }

@@ -1,21 +1,21 @@
-//! The order of the functions in a program, so that those that run lie side by side.
+//! Orders the functions of a program so that the functions that run are adjacent.
 //!
-//! The kernel maps the pages of a program sixteen at a time around each one that is touched, and the
-//! functions that a process runs are spread over all of it by default: nearly every page gets resident.
-//! A list of functions that were seen running is kept in the repository. It names them without the hash
-//! that ends a mangled name, because the hash changes with the compiler and the dependencies; the map that
-//! the linker writes says which symbols have such a name in the program at hand.
+//! The kernel maps sixteen pages of a program around each page fault. By default, the functions that a
+//! process runs are spread over the whole program, so nearly every page becomes resident. The repository
+//! contains a list of functions that ran in a benchmark. It omits the hash at the end of mangled names,
+//! because the hash changes with the compiler and the dependencies; the linker's map lists the symbols of the
+//! program with their hashes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The symbols of a program in the order in which they should be linked.
+/// The symbols of a program in link order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FunctionOrder {
-    /// One symbol per line, as `--symbol-ordering-file` of lld reads it.
+    /// One symbol per line, in the format of lld's `--symbol-ordering-file`.
     pub(super) text: String,
-    /// How many functions of the list the program has.
+    /// The number of listed functions that the program contains.
     pub(super) found: usize,
-    /// How many functions the list has.
+    /// The number of listed functions.
     pub(super) listed: usize,
 }
 
@@ -53,14 +53,14 @@ pub(super) fn map_functions(map: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The symbol in a line of a map. Lines of sections name a file, or stand further left.
+/// The symbol in a line of a map. Lines of sections name a file, or are indented less.
 fn map_symbol(line: &str) -> Option<&str> {
     let (before, symbol) = line.rsplit_once("                 ")?;
     let is_symbol = before.split_whitespace().count() == 4 && !symbol.contains([' ', ':']);
     is_symbol.then_some(symbol)
 }
 
-/// A mangled name of Rust's without its hash: `17h`, sixteen hexadecimal digits, `E`.
+/// A mangled Rust name without its hash: `17h`, sixteen hexadecimal digits, `E`.
 pub(super) fn without_hash(symbol: &str) -> &str {
     let Some((name, hash)) =
         symbol.len().checked_sub(20).and_then(|at| symbol.split_at_checked(at))
@@ -88,7 +88,7 @@ mod tests {
 ";
 
     #[test]
-    fn every_instance_of_a_listed_function_is_placed_in_the_order_of_the_list() {
+    fn every_instance_of_a_listed_function_is_ordered() {
         let order = FunctionOrder::new("# comment\nmemcpy\n_ZN1a1b\n_ZN1a1d\n", MAP);
         let text = "memcpy\n_ZN1a1b17h0123456789abcdefE\n_ZN1a1b17h1123456789abcdefE\n";
         assert_eq!(order, FunctionOrder { text: text.to_owned(), found: 2, listed: 3 });
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_hash_of_rust_is_cut_off() {
+    fn only_rust_hashes_are_removed() {
         assert_eq!(without_hash("_ZN1a1b17h0123456789abcdefE"), "_ZN1a1b");
         for symbol in ["memcpy", "_ZN1a1bE", "_ZN1a1b17h0123456789abcdeXE", ""] {
             assert_eq!(without_hash(symbol), symbol);

@@ -1,10 +1,10 @@
-//! The three images of the product: the commands of each, and how its program is compiled.
+//! The three container images: their commands, and how their programs are compiled.
 
 use clap::ValueEnum;
 
 use crate::workspace::TEST_FEATURES;
 
-/// An image of the product. The program is `lanyard` in each; its commands differ.
+/// A container image. The program is `lanyard` in each image; its commands differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ImageKind {
     /// The node plugin
@@ -30,7 +30,7 @@ impl ImageKind {
         }
     }
 
-    /// The name of the image with the version of the workspace as its tag.
+    /// The image name with the workspace's version as its tag.
     pub(super) fn reference(self) -> String {
         format!("localhost/{}:{}", self.name(), env!("CARGO_PKG_VERSION"))
     }
@@ -44,8 +44,8 @@ impl ImageKind {
         }
     }
 
-    /// The same for suites, with the feature that the workspace's conformance crates ask of a dependency:
-    /// without it that crate and all above it would be compiled twice in every run.
+    /// The features for suites, including the feature of a dependency that the conformance crates enable:
+    /// without it, that crate and all crates that depend on it would be compiled twice in every run.
     pub(super) const fn features_for_suites(self) -> &'static str {
         match self {
             Self::Node => "node",
@@ -54,7 +54,7 @@ impl ImageKind {
         }
     }
 
-    /// The profile of a released build; `Cargo.toml` says why there are two.
+    /// The profile of a release build; `Cargo.toml` explains why there are two.
     pub(super) const fn profile(self) -> &'static str {
         match self {
             Self::Node => "dist-node",
@@ -62,7 +62,7 @@ impl ImageKind {
         }
     }
 
-    /// The commands that its `--help` must list.
+    /// The commands that the image's `--help` must list.
     pub(super) const fn commands(self) -> &'static [&'static str] {
         match self {
             Self::Node => &["node"],
@@ -82,7 +82,8 @@ impl ImageKind {
         }
     }
 
-    /// What a line of `cargo tree --format '{p} {f}'` for this image may not show, sorted.
+    /// The packages and features in the output of `cargo tree --format '{p} {f}'` that this image must not
+    /// contain, sorted.
     pub(super) fn find_forbidden(self, tree: &str) -> Vec<String> {
         let mut found: Vec<String> =
             tree.lines().filter_map(|line| self.find_forbidden_in_line(line)).collect();
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_emulator_is_found_in_the_tree_of_an_image_without_it() {
+    fn emulator_dependency_is_found() {
         let tree = "lanyard v0.1.0 (/src/lanyard) cli\nlanyard-api v0.1.0 (/src/crates/api) \n\
                     lanyard-emulator v0.1.0 (/src/crates/emulator)  (*)\n";
         assert_eq!(ImageKind::Lanyard.find_forbidden(tree), ["lanyard: lanyard-emulator"]);
@@ -135,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn packages_whose_names_only_start_alike_are_allowed() {
+    fn packages_with_a_common_name_prefix_are_allowed() {
         let tree = "lanyard-upgrade v1.0.0 \nlanyard v0.1.0 (/src/lanyard) node\n";
         assert!(ImageKind::Node.find_forbidden(tree).is_empty());
     }
 
     #[test]
-    fn features_for_tests_are_found_in_our_crates_only() {
+    fn test_features_are_found_in_workspace_crates_only() {
         let tree = "lanyard-node v0.1.0 (/src/crates/node) crash-points,sanity\n\
                     lanyard-clock v0.1.0 (/src/crates/clock) test-util (*)\n\
                     tokio v1.54.0 full,test-util\n";

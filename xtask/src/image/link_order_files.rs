@@ -1,4 +1,4 @@
-//! The files that carry the order of functions to the linker and back.
+//! The files that pass the order of functions to the linker, and the linker's map back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,33 +10,34 @@ use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// The files of one program.
+/// The link order files of one program.
 #[derive(Debug)]
 pub(super) struct LinkOrderFiles {
-    /// The functions that were seen running, in the repository.
+    /// The list of functions that ran, in the repository.
     pub(super) function_list: PathBuf,
-    /// What the linker says of the program.
+    /// The linker's map of the program.
     pub(super) linker_map: PathBuf,
-    /// The order that the linker reads.
+    /// The order file for the linker.
     order: PathBuf,
-    /// The order that the program on disk was linked in.
+    /// The order with which the program on disk was linked.
     linked_order: PathBuf,
 }
 
 impl LinkOrderFiles {
-    /// The layout of the program of an image that has one. Only lld takes it, which is Rust's linker on
-    /// this architecture alone.
-    pub(super) fn of(house: &Repository, product: ImageKind) -> Option<Self> {
-        let directory = house.target_directory().join("image").join("target");
-        (product == ImageKind::Node && cfg!(target_arch = "x86_64")).then(|| Self {
-            function_list: house.root().join("lanyard").join("functions-of-node.txt"),
+    /// The link order files of an image's program, if it has any. They need lld, which is Rust's default
+    /// linker only on this architecture.
+    pub(super) fn of(repository: &Repository, image_kind: ImageKind) -> Option<Self> {
+        let directory = repository.target_directory().join("image").join("target");
+        (image_kind == ImageKind::Node && cfg!(target_arch = "x86_64")).then(|| Self {
+            function_list: repository.root().join("lanyard").join("functions-of-node.txt"),
             linker_map: directory.join("lanyard-node.map"),
             order: directory.join("lanyard-node.order"),
             linked_order: directory.join("lanyard-node.linked"),
         })
     }
 
-    /// Arguments for rustc. They are the same for every order: others would change the names of functions.
+    /// The linker arguments for rustc. They do not depend on the order, because other arguments would change
+    /// the hashes in function names.
     pub(super) fn linker_arguments(&self) -> Vec<String> {
         let link = |argument: String| ["-C".to_owned(), format!("link-arg=-Wl,{argument}")];
         [
@@ -48,7 +49,7 @@ impl LinkOrderFiles {
         .concat()
     }
 
-    /// Makes an order that says nothing where there is none yet.
+    /// Creates an empty order if there is none.
     pub(super) fn create_empty_order(&self) -> Result<(), TaskError> {
         if self.order.exists() {
             return Ok(());
@@ -58,13 +59,13 @@ impl LinkOrderFiles {
         fs::write(&self.order, "").map_err(file_error("write", &self.order))
     }
 
-    /// Writes the order of the functions that the program has. Returns whether the program has to be linked
-    /// again, because it was linked in another order.
+    /// Writes the order of the functions that the program contains. Returns whether the program must be
+    /// linked again, because it was linked with another order.
     ///
     /// # Errors
     ///
-    /// [`TaskError::FindingList`] if the program has less than half of the listed functions: the list is too old,
-    /// or the compiler writes names in another form.
+    /// [`TaskError::Findings`] if the program contains less than half of the listed functions: the list is
+    /// too old, or the compiler uses another mangling.
     pub(super) fn update_order(&self) -> Result<bool, TaskError> {
         let read = |path: &Path| fs::read_to_string(path).map_err(file_error("read", path));
         let order = FunctionOrder::new(&read(&self.function_list)?, &read(&self.linker_map)?);
@@ -79,12 +80,12 @@ impl LinkOrderFiles {
         }
         process::print_line(&summary);
         fs::write(&self.order, &order.text).map_err(file_error("write", &self.order))?;
-        // Absent or incomplete after a link that did not end: then it is linked again.
+        // Absent or incomplete after an interrupted link, in which case the program is linked again.
         let linked = fs::read_to_string(&self.linked_order).unwrap_or_default();
         Ok(linked != order.text)
     }
 
-    /// Records that the program was linked in the order of [`LinkOrderFiles::update_order`].
+    /// Records that the program was linked with the order of [`LinkOrderFiles::update_order`].
     pub(super) fn record_linked_order(&self) -> Result<(), TaskError> {
         fs::copy(&self.order, &self.linked_order).map(drop).map_err(file_error("copy", &self.order))
     }

@@ -1,10 +1,10 @@
-//! The public roots, as Mozilla's programme has them.
+//! The public root certificates of Mozilla's root program.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
-/// The roots as a PEM bundle.
+/// The root certificates as a PEM bundle.
 pub(super) fn pem_bundle() -> String {
     let mut bundle = String::new();
     for root in TLS_SERVER_ROOT_CERTS {
@@ -28,13 +28,13 @@ mod tests {
 
     use super::*;
 
-    /// SHA-256 of "`DigiCert` Global Root G2", which most names of Azure are signed below, as
-    /// `DigiCert` and Microsoft ("Azure Certificate Authority details") publish it.
+    /// The SHA-256 digest of "`DigiCert` Global Root G2", the root of most Azure host names, as published by
+    /// `DigiCert` and Microsoft ("Azure Certificate Authority details").
     const DIGICERT_GLOBAL_ROOT_G2: &str =
         "cb3ccbb76031e5e0138f8dd39a23f9de47ffc35e43c1144cea27d46a5ab1cb5f";
 
     #[test]
-    fn the_root_of_azure_is_in_the_bundle() {
+    fn root_of_azure_is_in_the_bundle() {
         let bundle = pem_bundle();
         let digests: Vec<String> = bundle
             .split("-----BEGIN CERTIFICATE-----")

@@ -1,14 +1,14 @@
-//! The part of `cargo metadata` that the layers need.
+//! The subset of `cargo metadata` that the layer check needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-/// The packages of the workspace and everything below them.
+/// The packages of the workspace and their dependencies.
 #[derive(Debug, Default)]
 pub(super) struct CrateGraph {
     members: BTreeMap<String, WorkspaceCrate>,
-    /// What every package needs to be built and run, by name.
+    /// The build and runtime dependencies of every package, by name.
     build_dependencies: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct DependencyEdge {
 }
 
 impl DependencyEdge {
-    /// Whether users of the crate get the dependency too (tests and benches do not count).
+    /// Whether users of the crate need the dependency too (dependencies of tests and benches do not count).
     pub(super) fn is_shipped(&self) -> bool {
         self.kind.as_deref() != Some("dev")
     }
@@ -73,7 +73,7 @@ impl CrateGraph {
         self.members.get(name).is_some_and(|package| package.published)
     }
 
-    /// Whether building and running `from` needs `to`, however far below.
+    /// Whether `from` directly or indirectly needs `to` to be built or run.
     pub(super) fn depends_on(&self, from: &str, to: &str) -> bool {
         let mut seen = BTreeSet::new();
         let mut waiting = vec![from];
@@ -102,7 +102,7 @@ struct CargoMetadata {
 struct MetadataPackage {
     id: String,
     name: String,
-    /// Absent: every registry. An empty list: none.
+    /// `None` allows every registry, an empty list none.
     publish: Option<Vec<String>>,
     dependencies: Vec<MetadataDependency>,
 }

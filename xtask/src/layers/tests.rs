@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A workspace of the given members; the second list holds packages from elsewhere.
+/// A graph of the given workspace members; `foreign` contains external packages.
 fn test_graph(members: &[Value], foreign: &[Value]) -> CrateGraph {
     let named = |package: &Value| {
         let name = package["name"].as_str().expect("every package is named");
@@ -80,7 +80,7 @@ fn dependencies_on_same_or_higher_layers_are_found() {
 }
 
 #[test]
-fn only_the_tests_of_the_node_may_use_the_kubelet_stand_in() {
+fn only_node_tests_may_use_the_kubelet_fake() {
     let kubelet =
         |kind| json!({ "name": "lanyard-kubelet", "kind": kind, "features": Vec::<String>::new() });
     assert_eq!(
@@ -107,11 +107,11 @@ fn only_allowed_crates_link_the_emulator() {
     }
     let found =
         findings_of_dependency("lanyard-emulator", &json!({ "name": "lanyard-credential" }));
-    assert!(found.concat().contains("only words and time"), "{found:?}");
+    assert!(found.concat().contains("only the vocabulary and the clock"), "{found:?}");
 }
 
 #[test]
-fn a_crate_that_is_not_in_the_table_is_found() {
+fn crate_without_layer_is_found() {
     let found = layer_findings(&test_graph(&[json!({ "name": "lanyard-new", "needs": [] })], &[]));
     assert_eq!(found, ["lanyard-new is not in the table of layers"]);
 }
@@ -125,7 +125,7 @@ fn a_row_without_a_crate_is_found() {
 }
 
 #[test]
-fn pure_crates_do_not_reach_a_runtime_through_others() {
+fn runtime_free_crates_have_no_indirect_runtime_dependency() {
     let found = layer_findings(&test_graph(
         &[json!({ "name": "lanyard-desired", "needs": [{ "name": "between" }] })],
         &[
@@ -133,18 +133,18 @@ fn pure_crates_do_not_reach_a_runtime_through_others() {
             json!({ "name": "tokio", "needs": [] }),
         ],
     ));
-    assert_eq!(found, ["lanyard-desired reaches tokio, and is pure"]);
+    assert_eq!(found, ["lanyard-desired must not depend on tokio"]);
 }
 
 #[test]
-fn the_tests_of_a_pure_crate_may_use_a_runtime() {
+fn tests_of_runtime_free_crates_may_use_a_runtime() {
     let found =
         findings_of_dependency("lanyard-desired", &json!({ "name": "tokio", "kind": "dev" }));
     assert_eq!(found, Vec::<String>::new());
 }
 
 #[test]
-fn the_clock_takes_only_time_from_tokio() {
+fn clock_uses_only_the_time_feature_of_tokio() {
     let time = json!({ "name": "tokio", "features": ["time"] });
     assert_eq!(findings_of_dependency("lanyard-clock", &time), Vec::<String>::new());
     let more = json!({ "name": "tokio", "features": ["time", "net"] });
@@ -152,7 +152,7 @@ fn the_clock_takes_only_time_from_tokio() {
 }
 
 #[test]
-fn the_kubernetes_client_begins_at_layer_four() {
+fn kubernetes_client_is_allowed_from_layer_four() {
     assert_eq!(findings_of_dependency("lanyard-azure", &json!({ "name": "kube" })).len(), 1);
     assert_eq!(
         findings_of_dependency("lanyard-operator", &json!({ "name": "kube" })),

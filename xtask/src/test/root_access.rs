@@ -1,21 +1,21 @@
-//! Tests that mount file systems need root, or a user namespace in which the caller is root.
+//! Root access of tests: tests that mount file systems need root, or a user namespace in which they are root.
 
 use std::process::{Command, Stdio};
 
 use crate::repository::Repository;
 
-/// How tests become root.
+/// How tests get root access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RootAccess {
     /// The caller is root.
     Caller,
-    /// Each test program runs in namespaces of its own, where it is root.
+    /// Each test program runs in its own namespaces, in which it is root.
     Namespace,
-    /// Neither: tests that need root are reported as ignored.
+    /// No root access: tests that need root are reported as ignored.
     Unavailable,
 }
 
-/// Starts a program as root of a user namespace, with mounts of its own.
+/// Starts a program as root of a new user namespace and mount namespace.
 const UNSHARE: [&str; 4] = ["unshare", "--user", "--map-root-user", "--mount"];
 
 impl RootAccess {
@@ -25,7 +25,7 @@ impl RootAccess {
         }
         let mut probe = Command::new(UNSHARE[0]);
         probe.args(&UNSHARE[1..]).arg("true").stdout(Stdio::null()).stderr(Stdio::null());
-        // A machine without the program, or that allows no user namespaces, is an ordinary one.
+        // The program may be missing, or the machine may not allow user namespaces.
         match probe.status() {
             Ok(status) if status.success() => Self::Namespace,
             _ => Self::Unavailable,
@@ -37,21 +37,21 @@ impl RootAccess {
         !matches!(self, Self::Unavailable)
     }
 
-    /// The settings of cargo that start every test program as root.
+    /// The cargo settings that start every test program as root.
     pub(super) fn cargo_settings(self) -> Option<[String; 2]> {
         let words = UNSHARE.map(|word| format!("\"{word}\"")).join(", ");
         let setting = format!("target.\"cfg(unix)\".runner = [{words}]");
         (self == Self::Namespace).then(|| ["--config".to_owned(), setting])
     }
 
-    /// What cargo-nextest leaves out: tests that ignore themselves without the root of the machine, but
-    /// must run if cargo-nextest starts them by name.
+    /// The cargo-nextest filter that excludes tests that need root in the initial namespace: they ignore
+    /// themselves, but cargo-nextest starts tests by name, which would run them.
     pub(super) fn nextest_filter(self) -> Option<[&'static str; 2]> {
         let filter = "not (package(lanyard) & (binary(crash) | binary(memory)))";
         (self != Self::Caller).then_some(["--filterset", filter])
     }
 
-    /// What to do where tests are ignored.
+    /// The next step if tests are ignored.
     pub(super) const fn hint(self) -> Option<&'static str> {
         match self {
             Self::Unavailable => {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_programs_are_started_as_root_of_a_namespace_and_only_there() {
+    fn test_programs_run_as_root_of_a_namespace_if_needed() {
         let [flag, setting] = RootAccess::Namespace.cargo_settings().expect("a runner");
         assert_eq!(flag, "--config");
         let runner = r#"["unshare", "--user", "--map-root-user", "--mount"]"#;

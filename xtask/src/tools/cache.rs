@@ -1,4 +1,4 @@
-//! How a tool gets into the cache: whole, once, and by one process at a time.
+//! Installs tools into the cache: atomically, once, and in one process at a time.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::task_error::TaskError;
 
-/// Runs `install` on a directory beside `place` and renames that one into place, unless `place`
-/// is there already.
+/// Installs into a temporary directory next to `place` and renames it to `place`, unless `place` already
+/// exists.
 ///
-/// An installation that was interrupted leaves the other directory, which the next one clears.
-/// Other processes that want the same tool wait.
+/// An interrupted installation leaves the temporary directory, which the next installation clears. Other
+/// processes that need the tool wait.
 pub(super) fn install_atomically(
     place: &Path,
     install: impl FnOnce(&Path) -> Result<(), TaskError>,
@@ -31,7 +31,7 @@ pub(super) fn install_atomically(
     Ok(())
 }
 
-/// Holds the lock until the returned file is dropped, which also happens when the process dies.
+/// Locks a file until the returned file is dropped or the process ends.
 pub(super) fn lock_file(path: &Path) -> Result<File, TaskError> {
     if let Some(parent) = path.parent() {
         make_directory(parent)?;
@@ -41,7 +41,7 @@ pub(super) fn lock_file(path: &Path) -> Result<File, TaskError> {
     Ok(file)
 }
 
-/// The same path with `.suffix` appended; a version number has dots of its own.
+/// Appends `.suffix` to the path. `Path::with_extension` would cut version numbers.
 fn with_suffix(place: &Path, suffix: &str) -> PathBuf {
     let mut name = place.file_name().unwrap_or_default().to_os_string();
     name.push(".");
@@ -62,12 +62,12 @@ pub(super) fn remove_directory(path: &Path) -> Result<(), TaskError> {
     }
 }
 
-/// A symbolic link in a directory that is being built.
+/// Creates a symbolic link in a directory under construction.
 pub(super) fn create_symlink(target: &Path, link: &Path) -> Result<(), TaskError> {
     std::os::unix::fs::symlink(target, link).map_err(file_error("link", link))
 }
 
-/// The files of a directory, sorted; directories in it do not count.
+/// The files of a directory, sorted; subdirectories are skipped.
 pub(super) fn list_files(directory: &Path) -> Result<Vec<PathBuf>, TaskError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(file_error("list", directory))? {
@@ -88,8 +88,7 @@ pub(super) fn file_error(
     move |source| TaskError::File { action, path, source }
 }
 
-/// A short name for what pins a tool (FNV-1a, 64 bits: no secret, no adversary, only a name that
-/// changes with the pins).
+/// A short fingerprint of a tool's pins (FNV-1a, 64 bits; it needs no cryptographic strength).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ToolFingerprint(u64);
 
@@ -101,7 +100,7 @@ impl ToolFingerprint {
     pub(super) fn with(self, content: &[u8]) -> Self {
         let absorb =
             |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        // The length keeps "ab" + "c" and "a" + "bc" apart.
+        // The length distinguishes "ab" + "c" from "a" + "bc".
         let hash = content.len().to_le_bytes().iter().fold(self.0, absorb);
         Self(content.iter().fold(hash, absorb))
     }
@@ -148,12 +147,12 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_end_alike_do_not_share_a_directory() {
+    fn versions_with_equal_endings_have_separate_directories() {
         assert_eq!(with_suffix(Path::new("/c/1.36.3"), "half"), Path::new("/c/1.36.3.half"));
     }
 
     #[test]
-    fn the_fingerprint_follows_content_and_its_borders() {
+    fn fingerprint_depends_on_content_and_boundaries() {
         let one = ToolFingerprint::new().with(b"ab").with(b"c").to_hex();
         let other = ToolFingerprint::new().with(b"a").with(b"bc").to_hex();
         assert_eq!(one.len(), 16);

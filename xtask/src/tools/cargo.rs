@@ -1,5 +1,5 @@
-//! Cargo subcommands: as wheels from the Python package index, where they come built, or else built from
-//! the crate registry.
+//! Installs cargo subcommands: prebuilt wheels from the Python package index, or otherwise builds from the
+//! crate registry.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,26 +37,29 @@ pub(crate) const CARGO_NEXTEST: CargoTool = CargoTool {
     ],
 };
 
-/// Astral builds tools of others from their tags and publishes them under names with this prefix.
+/// The name prefix under which Astral publishes builds of third-party tools.
 const WHEEL_PREFIX: &str = "astral-dev-toolchain-";
 
-/// The directory that holds the program of a cargo subcommand.
-pub(crate) fn cargo_tool(house: &Repository, tool: CargoTool) -> Result<PathBuf, TaskError> {
-    let place = house.tool_directory(tool.name, tool.version);
+/// The directory with the program of a cargo subcommand.
+pub(crate) fn cargo_tool(repository: &Repository, tool: CargoTool) -> Result<PathBuf, TaskError> {
+    let place = repository.tool_directory(tool.name, tool.version);
     install_atomically(&place, |root| {
-        if !house.has_program("python3") {
-            return build_from_source(house, tool, root);
+        if !repository.has_program("python3") {
+            return build_from_source(repository, tool, root);
         }
         unpack_wheel(tool, root).or_else(|error| {
             process::print_error(&error);
-            process::print_line(&format!("no wheel of {} fits: it is built", tool.name));
-            build_from_source(house, tool, root)
+            process::print_line(&format!(
+                "no wheel of {} for this machine: building from source",
+                tool.name
+            ));
+            build_from_source(repository, tool, root)
         })
     })?;
     Ok(place.join("bin"))
 }
 
-/// Installs the wheel below `root`; pip refuses one with another digest.
+/// Installs the wheel below `root`; pip verifies its digest.
 fn unpack_wheel(tool: CargoTool, root: &Path) -> Result<(), TaskError> {
     let requirements = root.join("requirements.txt");
     fs::write(&requirements, requirement_line(tool)).map_err(file_error("write", &requirements))?;
@@ -80,18 +83,26 @@ fn requirement_line(tool: CargoTool) -> String {
     line
 }
 
-/// Builds the subcommand. It runs for seconds, and a released build of it takes minutes.
-fn build_from_source(house: &Repository, tool: CargoTool, root: &Path) -> Result<(), TaskError> {
-    let mut command = house.cargo();
+/// Builds the subcommand from source. A debug build is enough: it runs for seconds, and a release build takes
+/// minutes.
+fn build_from_source(
+    repository: &Repository,
+    tool: CargoTool,
+    root: &Path,
+) -> Result<(), TaskError> {
+    let mut command = repository.cargo();
     command.env("CARGO_PROFILE_DEV_DEBUG", "false");
     command.args(["install", tool.name, "--debug", "--version", tool.version, "--locked"]);
-    // In a directory of its own it waits for nobody who builds in the workspace's.
-    command.arg("--target-dir").arg(house.target_directory().join("tools"));
+    // A separate target directory avoids waiting for builds in the workspace's.
+    command.arg("--target-dir").arg(repository.target_directory().join("tools"));
     process::run(command.arg("--root").arg(root))
 }
 
-pub(super) fn install(house: &Repository, tool: CargoTool) -> Result<InstalledTool, TaskError> {
-    let path = cargo_tool(house, tool)?.join(tool.name);
+pub(super) fn install(
+    repository: &Repository,
+    tool: CargoTool,
+) -> Result<InstalledTool, TaskError> {
+    let path = cargo_tool(repository, tool)?.join(tool.name);
     Ok(InstalledTool { version: tool.version.to_owned(), path })
 }
 

@@ -1,4 +1,4 @@
-//! The clients of `conformance/`: programs of our own over other people's libraries.
+//! Builds the clients of `conformance/`: small programs that use third-party libraries.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,50 +12,51 @@ use crate::repository::Repository;
 use crate::task_error::TaskError;
 
 /// The directory of the Go programs of `conformance/go`.
-pub(crate) fn go_clients(house: &Repository) -> Result<PathBuf, TaskError> {
-    install_go_clients(house).map(|it| it.path)
+pub(crate) fn go_clients(repository: &Repository) -> Result<PathBuf, TaskError> {
+    install_go_clients(repository).map(|it| it.path)
 }
 
 /// The Python interpreter of a virtual environment with the packages of `conformance/python`.
-pub(crate) fn python_clients(house: &Repository) -> Result<PathBuf, TaskError> {
-    install_python_clients(house).map(|it| it.path)
+pub(crate) fn python_clients(repository: &Repository) -> Result<PathBuf, TaskError> {
+    install_python_clients(repository).map(|it| it.path)
 }
 
-/// The program of `conformance/rust`, a workspace of its own.
-pub(crate) fn rust_clients(house: &Repository) -> Result<PathBuf, TaskError> {
-    install_rust_clients(house).map(|it| it.path)
+/// The program of `conformance/rust`, an auxiliary workspace.
+pub(crate) fn rust_clients(repository: &Repository) -> Result<PathBuf, TaskError> {
+    install_rust_clients(repository).map(|it| it.path)
 }
 
-/// Go's own build cache decides what has to be built again.
-pub(super) fn install_go_clients(house: &Repository) -> Result<InstalledTool, TaskError> {
-    let module = house.root().join("conformance").join("go");
+/// Always runs `go build`; Go's build cache avoids unnecessary work.
+pub(super) fn install_go_clients(repository: &Repository) -> Result<InstalledTool, TaskError> {
+    let module = repository.root().join("conformance").join("go");
     let version = ToolFingerprint::new().with_files(&[module.join("go.sum")])?.to_hex();
-    let place = house.tool_directory("go-clients", &version);
+    let place = repository.tool_directory("go-clients", &version);
     make_directory(&place)?;
-    let mut command = super::go::go_command(house)?;
+    let mut command = super::go::go_command(repository)?;
     command.current_dir(&module).args(["build", "-ldflags", "-s -w", "-o"]);
     command.arg(&place).arg("./...");
     process::run(&mut command)?;
     Ok(InstalledTool { version, path: place })
 }
 
-pub(super) fn install_python_clients(house: &Repository) -> Result<InstalledTool, TaskError> {
-    if !house.has_program("python3") {
+pub(super) fn install_python_clients(repository: &Repository) -> Result<InstalledTool, TaskError> {
+    if !repository.has_program("python3") {
         return Err(TaskError::Missing {
             program: "Python",
             hint: "install python3 (3.10 or later) with its venv module, or run .ci/run, which does",
         });
     }
-    let requirements = house.root().join("conformance").join("python").join("requirements.txt");
+    let requirements =
+        repository.root().join("conformance").join("python").join("requirements.txt");
     let version = ToolFingerprint::new().with_files(std::slice::from_ref(&requirements))?.to_hex();
-    let place = house.tool_directory("python-clients", &version);
+    let place = repository.tool_directory("python-clients", &version);
     let done = place.join("complete");
     let path = place.join("bin").join("python");
     if done.is_file() {
         return Ok(InstalledTool { version, path });
     }
-    // A virtual environment knows its own path, so it cannot be renamed into place: a mark at
-    // the end says that it is whole.
+    // A virtual environment contains its own path, so it cannot be renamed into place: a marker file shows
+    // that it is complete.
     remove_directory(&place)?;
     make_directory(&place)?;
     process::run(Command::new("python3").args(["-m", "venv"]).arg(&place))?;
@@ -66,10 +67,10 @@ pub(super) fn install_python_clients(house: &Repository) -> Result<InstalledTool
     Ok(InstalledTool { version, path })
 }
 
-pub(super) fn install_rust_clients(house: &Repository) -> Result<InstalledTool, TaskError> {
-    let workspace = house.root().join("conformance").join("rust");
-    let target = auxiliary_workspaces::target_directory(house);
-    let mut command = house.cargo_in(&workspace);
+pub(super) fn install_rust_clients(repository: &Repository) -> Result<InstalledTool, TaskError> {
+    let workspace = repository.root().join("conformance").join("rust");
+    let target = auxiliary_workspaces::target_directory(repository);
+    let mut command = repository.cargo_in(&workspace);
     command.args(["build", "--locked", "--target-dir"]).arg(&target);
     process::run(&mut command)?;
     let lock = workspace.join("Cargo.lock");

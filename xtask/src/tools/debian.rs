@@ -1,5 +1,5 @@
-//! Programs from Debian packages, unpacked into the cache: nothing is installed on the machine,
-//! and no service is started.
+//! Unpacks programs from Debian packages into the cache, without installing them on the machine or starting
+//! services.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,21 @@ use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// What a node needs to run containers.
+/// The programs that a node needs to run containers.
 const CONTAINER_PROGRAMS: [&str; 4] = ["containerd", "containerd-shim-runc-v2", "ctr", "runc"];
 const CONTAINER_PACKAGES: [&str; 3] = ["containerd", "runc", "containernetworking-plugins"];
-/// Where Debian puts the network plugins.
+/// The directory of the network plugins in Debian's package.
 const NETWORK_PLUGINS: &str = "usr/lib/cni";
 
-/// containerd, runc and the network plugins: the machine's where it has them all.
-pub(super) fn install_containers(house: &Repository) -> Result<InstalledTool, TaskError> {
+/// Installs containerd, runc and the network plugins: links to the machine's programs if it has all of them.
+pub(super) fn install_containers(repository: &Repository) -> Result<InstalledTool, TaskError> {
     let of_machine: Option<Vec<PathBuf>> =
-        CONTAINER_PROGRAMS.iter().map(|name| house.find_program(name)).collect();
+        CONTAINER_PROGRAMS.iter().map(|name| repository.find_program(name)).collect();
     let plugins = Path::new("/").join(NETWORK_PLUGINS);
     let place = if let (Some(programs), true) = (of_machine, plugins.join("ptp").is_file()) {
-        // By where they are: on a machine that has them elsewhere later, these links would dangle.
-        let place = house
+        // The directory name depends on the programs' paths, so that links do not dangle if the programs
+        // move.
+        let place = repository
             .tool_directory("containers", &format!("of-machine-{}", paths_fingerprint(&programs)));
         install_atomically(&place, |half| {
             for (name, program) in CONTAINER_PROGRAMS.iter().zip(&programs) {
@@ -37,7 +38,7 @@ pub(super) fn install_containers(house: &Repository) -> Result<InstalledTool, Ta
         })?;
         place
     } else {
-        let place = house.tool_directory("containers", &machine_release()?);
+        let place = repository.tool_directory("containers", &machine_release()?);
         install_atomically(&place, |half| {
             let root = half.join("root");
             download_and_unpack(&CONTAINER_PACKAGES, half, &root)?;
@@ -50,7 +51,7 @@ pub(super) fn install_containers(house: &Repository) -> Result<InstalledTool, Ta
                 create_symlink(&inside, &half.join(name))?;
             }
             create_symlink(&Path::new("root").join(NETWORK_PLUGINS), &half.join("cni"))?;
-            // Its one shared library may be absent.
+            // Fails if runc's only shared library is missing.
             process::capture_stdout(Command::new(half.join("runc")).arg("--version")).map(drop)
         })?;
         place
@@ -59,7 +60,7 @@ pub(super) fn install_containers(house: &Repository) -> Result<InstalledTool, Ta
     Ok(InstalledTool { version: version_word(&String::from_utf8_lossy(&version)), path: place })
 }
 
-/// A name for the places of programs.
+/// A fingerprint of the programs' paths.
 fn paths_fingerprint(programs: &[PathBuf]) -> String {
     let absorb =
         |hash: ToolFingerprint, path: &PathBuf| hash.with(path.as_os_str().as_encoded_bytes());
@@ -67,8 +68,8 @@ fn paths_fingerprint(programs: &[PathBuf]) -> String {
 }
 
 /// A statically linked busybox.
-pub(super) fn install_busybox(house: &Repository) -> Result<PathBuf, TaskError> {
-    let place = house.tool_directory("busybox", &machine_release()?);
+pub(super) fn install_busybox(repository: &Repository) -> Result<PathBuf, TaskError> {
+    let place = repository.tool_directory("busybox", &machine_release()?);
     install_atomically(&place, |half| {
         let root = half.join("root");
         download_and_unpack(&["busybox-static"], half, &root)?;
@@ -85,11 +86,11 @@ fn download_and_unpack(packages: &[&str], scratch: &Path, root: &Path) -> Result
     let archives = scratch.join("archives");
     make_directory(&archives)?;
     let mut download = Command::new("apt-get");
-    // As another user apt could not write into our directory.
+    // As another user, apt could not write into the download directory.
     download.args(["-qq", "-o", "APT::Sandbox::User=root", "download"]).args(packages);
     download.current_dir(&archives);
     if process::run(&mut download).is_err() {
-        // The package lists of a fresh machine are empty, those of an old one out of date.
+        // The package lists may be empty on a new machine, or out of date.
         process::run(Command::new("apt-get").args(["-qq", "update"]))?;
         process::run(&mut download)?;
     }
@@ -106,7 +107,7 @@ fn missing_program_error(program: &str) -> TaskError {
     }
 }
 
-/// The release of the machine: packages follow it, and within one they only get fixes.
+/// The release of the machine. It is part of the path, because packages get only fixes within one release.
 fn machine_release() -> Result<String, TaskError> {
     let path = Path::new("/etc/os-release");
     let text = fs::read_to_string(path).map_err(file_error("read", path))?;
@@ -142,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn programs_in_another_place_are_another_tool() {
+    fn paths_fingerprint_depends_on_the_paths() {
         let [one, other] =
             ["/usr/bin/runc", "/usr/local/bin/runc"].map(|it| paths_fingerprint(&[it.into()]));
         assert_ne!(one, other);
     }
 
     #[test]
-    fn the_version_is_the_first_word_with_a_number() {
+    fn version_is_the_first_word_with_a_digit() {
         let line = "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+b1";
         assert_eq!(version_word(line), "1.6.20~ds1");
         assert_eq!(version_word("containerd example.org/c v2.1.0 abcdef"), "v2.1.0");

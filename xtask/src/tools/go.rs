@@ -1,9 +1,8 @@
-//! Programs from Go modules.
+//! Builds programs from Go modules.
 //!
-//! `go install module@version` does not work for modules that replace others, so each recipe is
-//! a small module of its own below `conformance/tools`: `go.mod` pins the version and names the
-//! programs as tools, `go.sum` the content of everything below. The version is read from there;
-//! this table says the rest.
+//! `go install module@version` does not support modules with replacements, so each recipe is a small module
+//! below `conformance/tools`: its `go.mod` pins the version and lists the programs as tools, and its `go.sum`
+//! pins all dependencies. The version is read from `go.mod`; the table below contains the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,22 +14,22 @@ use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// How programs come out of a Go module.
+/// How programs are built from a Go module.
 #[derive(Debug)]
 pub(super) struct GoToolRecipe {
     /// The tool, and the directory below `conformance/tools`.
     pub(super) name: &'static str,
-    /// The module whose version is the tool's.
+    /// The module whose version is the version of the tool.
     module: &'static str,
     /// File names and the packages they are built from.
     programs: &'static [(&'static str, &'static str)],
-    /// String variables that the linker sets. `{version}`, `{major}` and `{minor}` are replaced.
+    /// The string variables to set with the linker. `{version}`, `{major}` and `{minor}` are replaced.
     stamps: &'static [(&'static str, &'static str)],
-    /// Whether CI does without.
+    /// Whether CI does not need the tool.
     pub(super) on_demand: bool,
 }
 
-/// Without these Kubernetes says that it is v0.0.0.
+/// Without these variables Kubernetes reports the version v0.0.0.
 const KUBERNETES_STAMPS: &[(&str, &str)] = &[
     ("k8s.io/component-base/version.gitVersion", "{version}"),
     ("k8s.io/component-base/version.gitMajor", "{major}"),
@@ -66,8 +65,8 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
         stamps: KUBERNETES_STAMPS,
         on_demand: false,
     },
-    // A controller manager and a scheduler may not be newer than their API server, so this is
-    // the whole control plane; kubectl may.
+    // A controller manager and a scheduler must not be newer than their API server, so this recipe builds the
+    // whole control plane. kubectl may be newer.
     GoToolRecipe {
         name: "kubernetes-1.34",
         module: "k8s.io/kubernetes",
@@ -128,8 +127,8 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
         stamps: &[("github.com/Azure/kubernetes-kms/pkg/version.BuildVersion", "{version}")],
         on_demand: false,
     },
-    // The driver's end-to-end provider is a module that no proxy serves; the mock server that
-    // it publishes for its own tests is part of the driver's module.
+    // The driver's end-to-end provider is a module that no proxy serves. The mock server for the driver's own
+    // tests is part of the driver's module.
     GoToolRecipe {
         name: "mock-provider",
         module: DRIVER,
@@ -141,10 +140,10 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
 
 /// Installs the programs of a recipe.
 pub(super) fn install(
-    house: &Repository,
+    repository: &Repository,
     recipe: &GoToolRecipe,
 ) -> Result<InstalledTool, TaskError> {
-    let directory = recipe_directory(house, recipe);
+    let directory = recipe_directory(repository, recipe);
     let module_file = directory.join("go.mod");
     let text = fs::read_to_string(&module_file).map_err(file_error("read", &module_file))?;
     let version = required_version(&text, recipe.module).ok_or_else(|| TaskError::Findings {
@@ -157,10 +156,10 @@ pub(super) fn install(
     {
         pins = pins.with_files(&list_files(&place)?)?;
     }
-    let place = house.tool_directory(recipe.name, &format!("{version}-{}", pins.to_hex()));
+    let place = repository.tool_directory(recipe.name, &format!("{version}-{}", pins.to_hex()));
     install_atomically(&place, |half| {
         recipe.programs.iter().try_for_each(|(program, package)| {
-            let mut build = go_command(house)?;
+            let mut build = go_command(repository)?;
             build.current_dir(&directory).args(["build", "-ldflags"]);
             build.arg(linker_flags(recipe.stamps, version));
             build.arg("-o").arg(half.join(program)).arg(package);
@@ -171,8 +170,11 @@ pub(super) fn install(
 }
 
 /// The directory of the programs of a tool.
-pub(crate) fn go_program(house: &Repository, name: &'static str) -> Result<PathBuf, TaskError> {
-    Ok(install(house, find_recipe(name)?)?.path)
+pub(crate) fn go_program(
+    repository: &Repository,
+    name: &'static str,
+) -> Result<PathBuf, TaskError> {
+    Ok(install(repository, find_recipe(name)?)?.path)
 }
 
 /// Finds the recipe of a tool.
@@ -184,10 +186,10 @@ pub(super) fn find_recipe(name: &'static str) -> Result<&'static GoToolRecipe, T
     })
 }
 
-/// A Go command that works the same on every machine, and takes from Go's cache what another one with
-/// the same flags has compiled.
-pub(crate) fn go_command(house: &Repository) -> Result<Command, TaskError> {
-    if !house.has_program("go") {
+/// A Go command with the same settings on every machine. It shares Go's build cache with other commands that
+/// use the same flags.
+pub(crate) fn go_command(repository: &Repository) -> Result<Command, TaskError> {
+    if !repository.has_program("go") {
         return Err(TaskError::Missing {
             program: "Go",
             hint: "install Go 1.26 or later from https://go.dev/dl",
@@ -198,11 +200,12 @@ pub(crate) fn go_command(house: &Repository) -> Result<Command, TaskError> {
     Ok(command)
 }
 
-/// What is compiled otherwise is compiled anew. The linker drops what debuggers read: nobody writes it.
+/// Other flags would recompile all packages. The linker omits debug information, so the compiler does not
+/// generate it.
 const BUILD_FLAGS: &str = "-mod=readonly -trimpath -buildvcs=false -gcflags=all=-dwarf=false";
 
-fn recipe_directory(house: &Repository, recipe: &GoToolRecipe) -> PathBuf {
-    house.root().join("conformance").join("tools").join(recipe.name)
+fn recipe_directory(repository: &Repository, recipe: &GoToolRecipe) -> PathBuf {
+    repository.root().join("conformance").join("tools").join(recipe.name)
 }
 
 /// The version that a go.mod requires of a module.
@@ -213,7 +216,7 @@ fn required_version<'a>(module_file: &'a str, module: &str) -> Option<&'a str> {
     })
 }
 
-/// Directories that a go.mod puts in the place of modules, relative to it.
+/// The local directories that replace modules in a go.mod, relative to it.
 fn local_replacements(module_file: &str) -> Vec<&Path> {
     let mut paths: Vec<&Path> = directive_entries(module_file, "replace")
         .filter_map(|entry| entry.split_once(" => "))
@@ -225,7 +228,7 @@ fn local_replacements(module_file: &str) -> Vec<&Path> {
     paths
 }
 
-/// The entries of one directive, in both of its spellings: `verb entry` and `verb ( entries )`.
+/// The entries of one directive, in both of its forms: `verb entry` and `verb ( entries )`.
 fn directive_entries<'a>(module_file: &'a str, verb: &'a str) -> impl Iterator<Item = &'a str> {
     let mut inside = false;
     module_file.lines().filter_map(move |line| {
@@ -295,15 +298,16 @@ mod tests {
 
     #[test]
     fn recipes_agree_with_their_module_files() {
-        let house = Repository::from_environment().expect("the tests run inside the house");
+        let repository =
+            Repository::from_environment().expect("the tests run inside the repository");
         for recipe in &RECIPES {
-            let path = recipe_directory(&house, recipe).join("go.mod");
+            let path = recipe_directory(&repository, recipe).join("go.mod");
             let text = fs::read_to_string(&path).expect("each recipe has its go.mod");
             assert_eq!(tool_mismatch(recipe, &text), None, "{}", recipe.name);
         }
     }
 
-    /// What a go.mod names as tools, where it is not exactly what the recipe builds.
+    /// The tools of a go.mod if they differ from the programs of the recipe.
     fn tool_mismatch<'a>(recipe: &GoToolRecipe, module_file: &'a str) -> Option<Vec<&'a str>> {
         let mut tools: Vec<&str> = directive_entries(module_file, "tool").collect();
         let mut packages: Vec<&str> =

@@ -1,5 +1,5 @@
-//! Images for the nodes of the test cluster. No registry is reachable, so they are made here:
-//! the pause image from a C program of ours, one with a shell from Debian's static busybox.
+//! Builds the images for the nodes of the test cluster, which cannot reach a registry: the pause image from a
+//! C program, and an image with a shell from Debian's static busybox.
 
 use std::fs;
 use std::path::Path;
@@ -12,19 +12,19 @@ use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// File names in the directory of images, and the names that pods call them by.
+/// The file names in the directory of images, and their image references.
 const PAUSE_IMAGE: (&str, &str) = ("pause.tar", "localhost/lanyard/pause:1");
 const BUSYBOX_IMAGE: (&str, &str) = ("busybox.tar", "localhost/lanyard/busybox:1");
 
-/// Raise it when the images change for another reason than their programs.
+/// Increment it when the images change for another reason than their programs.
 const IMAGES_REVISION: &[u8] = b"1";
 
-pub(super) fn install(house: &Repository) -> Result<InstalledTool, TaskError> {
-    let source = house.root().join("conformance").join("tools").join("pause").join("pause.c");
-    let busybox = debian::install_busybox(house)?;
+pub(super) fn install(repository: &Repository) -> Result<InstalledTool, TaskError> {
+    let source = repository.root().join("conformance").join("tools").join("pause").join("pause.c");
+    let busybox = debian::install_busybox(repository)?;
     let pins = [source.clone(), busybox.clone()];
     let version = ToolFingerprint::new().with(IMAGES_REVISION).with_files(&pins)?.to_hex();
-    let place = house.tool_directory("images", &version);
+    let place = repository.tool_directory("images", &version);
     install_atomically(&place, |half| {
         let pause = half.join("pause");
         let mut compile = Command::new("cc");
@@ -48,7 +48,7 @@ pub(super) fn install(house: &Repository) -> Result<InstalledTool, TaskError> {
     Ok(InstalledTool { version, path: place })
 }
 
-/// busybox under the names that tests call.
+/// busybox with links for the commands that tests call.
 fn busybox_entries(busybox: Vec<u8>) -> Vec<ImageEntry> {
     let mut entries = vec![ImageEntry::program("bin/busybox", busybox)];
     let names = [

@@ -1,4 +1,4 @@
-//! Starting a cluster, or what is missing of it.
+//! Starts a cluster, or its missing components.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -58,13 +58,13 @@ pub(super) async fn up(
 }
 
 impl LocalCluster {
-    /// Starts what does not run, in an order in which each finds what it needs.
+    /// Starts the components that do not run, in the order of their dependencies.
     async fn start_missing_components(&self) -> Result<Vec<ClusterComponent>, ClusterError> {
         let missing: Vec<ClusterComponent> = ClusterComponent::ALL
             .into_iter()
             .filter(|it| processes::recorded_process(&self.layout, *it).is_none())
             .collect();
-        // These two need nothing; importing images takes as long as the API server needs.
+        // containerd and etcd depend on nothing. Importing images takes as long as the API server's start.
         let containers = async {
             self.start(ClusterComponent::Containerd).await?;
             if missing.is_empty() { Ok(()) } else { self.load_images().await }
@@ -97,8 +97,8 @@ impl LocalCluster {
     }
 }
 
-/// Makes everything that the components read. The plan is written last: without it the next
-/// start begins anew.
+/// Writes all files that the components read. The plan is written last: without it, the next start begins
+/// from scratch.
 async fn prepare_directory(
     layout: &ClusterLayout,
     options: &Options,
@@ -152,23 +152,26 @@ fn write_certificates(
 }
 
 fn write_configuration(
-    site: ClusterContext<'_>,
+    context: ClusterContext<'_>,
     identities: &ClusterCertificates,
 ) -> Result<(), ClusterError> {
-    let ClusterContext { plan, layout } = site;
+    let ClusterContext { plan, layout } = context;
     let containerd = layout.configuration_file(configuration::CONTAINERD_FILE);
-    write_private_file(&containerd, configuration::containerd_config(site).as_bytes())?;
+    write_private_file(&containerd, configuration::containerd_config(context).as_bytes())?;
     let network = layout.configuration_file(configuration::CNI_FILE);
-    write_json(&network, &configuration::cni_config(site))?;
+    write_json(&network, &configuration::cni_config(context))?;
     let kubelet = layout.configuration_file(configuration::KUBELET_FILE);
-    write_json(&kubelet, &configuration::kubelet_config(site))?;
+    write_json(&kubelet, &configuration::kubelet_config(context))?;
     let users = [
         (
-            component_kubeconfig_path(site, ClusterComponent::KubeControllerManager),
+            component_kubeconfig_path(context, ClusterComponent::KubeControllerManager),
             &identities.controller_manager,
         ),
-        (component_kubeconfig_path(site, ClusterComponent::KubeScheduler), &identities.scheduler),
-        (component_kubeconfig_path(site, ClusterComponent::Kubelet), &identities.kubelet),
+        (
+            component_kubeconfig_path(context, ClusterComponent::KubeScheduler),
+            &identities.scheduler,
+        ),
+        (component_kubeconfig_path(context, ClusterComponent::Kubelet), &identities.kubelet),
         (layout.kubeconfig_path(), &identities.administrator),
     ];
     users.into_iter().try_for_each(|(path, user)| {
@@ -177,8 +180,8 @@ fn write_configuration(
 }
 
 fn create_private_directory(directory: &Path) -> Result<(), ClusterError> {
-    // Pods look up paths below the kubelet's directory as other users, so it may be passed
-    // through, but not listed.
+    // Pods access paths below the kubelet's directory as other users, so they may pass through it but not
+    // list it.
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o711);
     builder.create(directory).map_err(ClusterError::file("create", directory))
@@ -188,7 +191,7 @@ fn write_json(path: &Path, value: &Value) -> Result<(), ClusterError> {
     write_private_file(path, format!("{value:#}\n").as_bytes())
 }
 
-/// Writes a file that only its owner reads, whole or not at all.
+/// Writes a file that only its owner can read, by writing a temporary file and renaming it.
 fn write_private_file(path: &Path, content: &[u8]) -> Result<(), ClusterError> {
     use std::io::Write as _;
     let mut half = path.as_os_str().to_os_string();

@@ -1,8 +1,8 @@
-//! Taking a cluster away, from whatever state it is in.
+//! Removes a cluster in whatever state it is.
 //!
-//! Nothing is asked of the components: their state is thrown away, and any of them may hang. The
-//! order is that in which nobody can undo what was done: first those that start things, then
-//! what they started, then what is mounted, then files.
+//! The components are not involved: their state is discarded, and any of them may hang. The order prevents
+//! that a running part recreates a removed one: first the kubelet, then containers, then the other processes,
+//! then mounts, then files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -18,7 +18,7 @@ use crate::leftovers::Leftovers;
 use crate::mounts;
 use crate::processes::{self, RecordedProcess, kill_all, marked_processes};
 
-/// Takes everything away; returns whether there was anything.
+/// Removes the cluster and its directory. Returns whether there was a cluster.
 pub(super) async fn down(layout: &ClusterLayout, clock: &dyn Clock) -> Result<bool, ClusterError> {
     let exists = layout.root().is_dir();
     if !exists && marked_processes(layout).is_empty() {
@@ -38,7 +38,7 @@ pub(super) async fn down(layout: &ClusterLayout, clock: &dyn Clock) -> Result<bo
     Ok(true)
 }
 
-/// Takes away everything but the directory and its lock.
+/// Removes everything but the directory and its lock.
 pub(super) async fn remove_all_but_lock(
     layout: &ClusterLayout,
     clock: &dyn Clock,
@@ -46,20 +46,20 @@ pub(super) async fn remove_all_but_lock(
     let mut leftovers = Leftovers::default();
     kill_recorded_processes(layout, &[ClusterComponent::Kubelet], clock).await?;
     leftovers.scan(layout);
-    // The shims still live, and collect the containers' dead processes.
+    // The containerd shims still run and collect the dead processes of the containers.
     leftovers.kill_containers(clock).await?;
     kill_recorded_processes(layout, &ClusterComponent::ALL, clock).await?;
     kill_marked_processes(layout, clock).await?;
-    // A container that was being started belongs to nobody now.
+    // No component manages a container any more that was starting just now.
     leftovers.scan(layout);
     leftovers.kill_containers(clock).await?;
 
     let mut remains = describe_paths("is still mounted", mounts::unmount_below(layout.root())?);
     let groups = leftovers.remove_control_groups(clock).await?;
-    remains.extend(describe_paths("is a control group that is in use", groups));
+    remains.extend(describe_paths("is a control group in use", groups));
     remains.extend(describe_paths("could not be removed", leftovers.remove_stray_files()));
     if !remains.is_empty() {
-        // Removing files now could remove somebody else's, through a mount.
+        // Removing files now could delete files of others through a mount that remains.
         return Err(ClusterError::LeftoversRemain(remains));
     }
     remove_content(layout)
@@ -81,7 +81,8 @@ async fn kill_recorded_processes(
     kill_all(&running, clock).await
 }
 
-/// Kills what carries the mark, until nothing does: it may start more while we look.
+/// Kills the processes with the cluster's environment variable until none is left: a process may start others
+/// in the meantime.
 async fn kill_marked_processes(
     layout: &ClusterLayout,
     clock: &dyn Clock,
@@ -98,7 +99,7 @@ async fn kill_marked_processes(
 
 const KILL_ATTEMPTS: usize = 5;
 
-/// Removes what is in the directory, and keeps the lock.
+/// Removes the content of the directory except the lock.
 fn remove_content(layout: &ClusterLayout) -> Result<(), ClusterError> {
     let entries = match fs::read_dir(layout.root()) {
         Ok(entries) => entries,

@@ -1,4 +1,4 @@
-//! The stand-in in front of a driver that answers as it is told, over real sockets.
+//! Tests of the fake kubelet with a scripted driver, over real sockets.
 
 use jiff::Timestamp;
 use lanyard_clock::ManualClock;
@@ -22,7 +22,7 @@ use super::*;
 
 const DRIVER: &str = "secrets-store.csi.k8s.io";
 
-/// What a driver was asked, and what it is to answer.
+/// The calls that a driver received, and the responses that it returns.
 #[derive(Debug, Default)]
 struct DriverScript {
     calls: Mutex<Vec<String>>,
@@ -30,9 +30,9 @@ struct DriverScript {
     unpublish_error: Mutex<Option<Code>>,
     publish_requests: Mutex<Vec<NodePublishVolumeRequest>>,
     supports_mount_group: bool,
-    /// Holds publishes back until it is notified.
+    /// Blocks publishes until it is notified.
     publish_gate: Option<Notify>,
-    /// Publishes that are being worked on.
+    /// The number of publishes in flight.
     publishes_in_flight: AtomicUsize,
     registration_statuses: Mutex<Vec<RegistrationStatus>>,
     endpoint: PathBuf,
@@ -49,7 +49,7 @@ impl DriverScript {
     }
 }
 
-/// Counts a publish while it is worked on: until it is answered, or until nobody waits for it.
+/// Counts a publish as in flight until the driver responds or the call is cancelled.
 struct InFlightPublish<'a>(&'a AtomicUsize);
 
 impl<'a> InFlightPublish<'a> {
@@ -83,9 +83,9 @@ impl Node for FakeDriver {
         }
         let code = *self.0.publish_error.lock();
         if let Some(code) = code {
-            return Err(Status::new(code, "as it was told"));
+            return Err(Status::new(code, "scripted error"));
         }
-        // The driver makes the target; a mount is not needed to see the kubelet's part.
+        // The driver creates the target. The kubelet's part needs no mount.
         std::fs::create_dir_all(&request.target_path).unwrap();
         Ok(Response::new(NodePublishVolumeResponse {}))
     }
@@ -97,7 +97,7 @@ impl Node for FakeDriver {
         self.0.record_call("Unpublish", request.metadata());
         let code = *self.0.unpublish_error.lock();
         match code {
-            Some(code) => Err(Status::new(code, "as it was told")),
+            Some(code) => Err(Status::new(code, "scripted error")),
             None => Ok(Response::new(NodeUnpublishVolumeResponse {})),
         }
     }
@@ -142,7 +142,7 @@ impl Registration for FakeDriver {
     }
 }
 
-/// A node with one driver, in virtual time.
+/// A node with one driver, on a manual clock.
 struct FakeKubeletFixture {
     root: tempfile::TempDir,
     clock: ManualClock,
@@ -159,12 +159,12 @@ impl FakeKubeletFixture {
         std::fs::create_dir_all(root.path().join("plugins_registry")).unwrap();
         let endpoint = root.path().join("csi.sock");
         let script = Arc::new(DriverScript { endpoint, ..script });
-        let mut scene = Self { root, clock, kubelet, script, servers: Vec::new() };
-        scene
+        let mut fixture = Self { root, clock, kubelet, script, servers: Vec::new() };
+        fixture
             .kubelet
             .apply_driver(CsiDriverObject::new(DRIVER).with_audience("api://AzureADTokenExchange"));
-        scene.serve_driver();
-        scene
+        fixture.serve_driver();
+        fixture
     }
 
     fn registration_socket(&self) -> PathBuf {
@@ -220,43 +220,43 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn driver_is_registered_and_deregistered_with_its_socket() {
-    let mut scene = FakeKubeletFixture::with_driver(DriverScript::default());
-    let events = scene.kubelet.tick().await;
+    let mut fixture = FakeKubeletFixture::with_driver(DriverScript::default());
+    let events = fixture.kubelet.tick().await;
     let expected =
         KubeletEvent::Registered { driver: DRIVER.to_owned(), node_id: "node-1".to_owned() };
     assert_eq!(events, [expected]);
-    let told = RegistrationStatus { plugin_registered: true, error: String::new() };
-    assert_eq!(*scene.script.registration_statuses.lock(), [told]);
-    assert_eq!(scene.kubelet.tick().await, [], "it is asked once");
+    let expected = RegistrationStatus { plugin_registered: true, error: String::new() };
+    assert_eq!(*fixture.script.registration_statuses.lock(), [expected]);
+    assert_eq!(fixture.kubelet.tick().await, [], "each driver is registered once");
 
-    for (file, task) in scene.servers.drain(..) {
+    for (file, task) in fixture.servers.drain(..) {
         task.abort();
         drop(file);
     }
-    scene.add_pod("uid-1");
-    let events = scene.kubelet.tick().await;
+    fixture.add_pod("uid-1");
+    let events = fixture.kubelet.tick().await;
     assert_eq!(events[0], KubeletEvent::Deregistered { driver: DRIVER.to_owned() });
     assert!(matches!(events[1], KubeletEvent::PublishNotSent { .. }), "{events:?}");
 
-    scene.serve_driver();
-    let events = scene.advance_clock(SECOND).await;
+    fixture.serve_driver();
+    let events = fixture.advance_clock(SECOND).await;
     assert!(matches!(events[0], KubeletEvent::Registered { .. }), "{events:?}");
     assert_eq!(published_count(&events), 1);
 }
 
 #[tokio::test]
 async fn publish_prepares_directory_queries_capabilities_twice_and_sets_deadline() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
-    let key = scene.add_pod("uid-1");
-    let events = scene.kubelet.tick().await;
+    let fixture = FakeKubeletFixture::with_driver(DriverScript::default());
+    let key = fixture.add_pod("uid-1");
+    let events = fixture.kubelet.tick().await;
     assert_eq!(events.last(), Some(&KubeletEvent::Published { key: key.clone(), count: 1 }));
-    let calls = scene.script.calls.lock().clone();
+    let calls = fixture.script.calls.lock().clone();
     assert_eq!(calls, ["Capabilities 120000m", "Capabilities 120000m", "Publish 120000m"]);
 
-    let request = scene.script.publish_requests.lock()[0].clone();
-    assert_eq!(Path::new(&request.target_path), scene.kubelet.target_path(&key));
+    let request = fixture.script.publish_requests.lock()[0].clone();
+    assert_eq!(Path::new(&request.target_path), fixture.kubelet.target_path(&key));
     assert!(request.volume_context.contains_key("csi.storage.k8s.io/serviceAccount.tokens"));
-    let directory = scene.volume_directory(&key);
+    let directory = fixture.volume_directory(&key);
     assert_eq!(std::fs::metadata(&directory).unwrap().mode() & 0o7777, 0o750);
     let data = std::fs::read_to_string(directory.join("vol_data.json")).unwrap();
     assert!(data.contains(&request.volume_id) && data.contains("Ephemeral"), "{data}");
@@ -264,130 +264,130 @@ async fn publish_prepares_directory_queries_capabilities_twice_and_sets_deadline
 
 #[tokio::test]
 async fn volume_is_republished_within_a_second_and_then_every_sync_period() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
-    scene.add_pod("uid-1");
-    scene.kubelet.tick().await;
-    assert_eq!(published_count(&scene.advance_clock(SECOND).await), 1);
+    let fixture = FakeKubeletFixture::with_driver(DriverScript::default());
+    fixture.add_pod("uid-1");
+    fixture.kubelet.tick().await;
+    assert_eq!(published_count(&fixture.advance_clock(SECOND).await), 1);
     let mut count = 0;
     for _ in 0..3_600 {
-        count += published_count(&scene.advance_clock(SECOND).await);
+        count += published_count(&fixture.advance_clock(SECOND).await);
     }
     assert!((42..=58).contains(&count), "{count}");
     let token = |request: &NodePublishVolumeRequest| {
         request.volume_context["csi.storage.k8s.io/serviceAccount.tokens"].clone()
     };
-    let requests = scene.script.publish_requests.lock();
+    let requests = fixture.script.publish_requests.lock();
     assert_ne!(token(&requests[0]), token(requests.last().unwrap()), "the token was renewed");
-    assert_eq!(token(&requests[0]), token(&requests[9]), "and kept before");
+    assert_eq!(token(&requests[0]), token(&requests[9]), "the token was cached before");
 }
 
 #[tokio::test]
 async fn final_code_at_first_publish_removes_directory_without_unpublish() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
-    *scene.script.publish_error.lock() = Some(Code::Internal);
-    let key = scene.add_pod("uid-1");
-    scene.kubelet.tick().await;
-    assert!(!scene.volume_directory(&key).exists());
-    assert_eq!(scene.script.call_count("Publish"), 1);
-    scene.advance_clock(Duration::from_millis(499)).await;
-    assert_eq!(scene.script.call_count("Publish"), 1);
-    scene.advance_clock(Duration::from_millis(1)).await;
-    assert_eq!(scene.script.call_count("Publish"), 2);
-    scene.kubelet.delete_pod("uid-1");
-    scene.advance_clock(SECOND * 300).await;
-    assert_eq!(scene.script.call_count("Unpublish"), 0);
-    assert_eq!(scene.kubelet.volume_count(), 0);
+    let fixture = FakeKubeletFixture::with_driver(DriverScript::default());
+    *fixture.script.publish_error.lock() = Some(Code::Internal);
+    let key = fixture.add_pod("uid-1");
+    fixture.kubelet.tick().await;
+    assert!(!fixture.volume_directory(&key).exists());
+    assert_eq!(fixture.script.call_count("Publish"), 1);
+    fixture.advance_clock(Duration::from_millis(499)).await;
+    assert_eq!(fixture.script.call_count("Publish"), 1);
+    fixture.advance_clock(Duration::from_millis(1)).await;
+    assert_eq!(fixture.script.call_count("Publish"), 2);
+    fixture.kubelet.delete_pod("uid-1");
+    fixture.advance_clock(SECOND * 300).await;
+    assert_eq!(fixture.script.call_count("Unpublish"), 0);
+    assert_eq!(fixture.kubelet.volume_count(), 0);
 }
 
 #[tokio::test]
 async fn non_final_code_keeps_directory_and_unpublishes_on_deletion() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
-    *scene.script.publish_error.lock() = Some(Code::Unavailable);
-    let key = scene.add_pod("uid-1");
-    scene.kubelet.tick().await;
-    assert!(scene.volume_directory(&key).join("vol_data.json").exists());
-    scene.kubelet.delete_pod("uid-1");
-    let events = scene.advance_clock(SECOND).await;
+    let fixture = FakeKubeletFixture::with_driver(DriverScript::default());
+    *fixture.script.publish_error.lock() = Some(Code::Unavailable);
+    let key = fixture.add_pod("uid-1");
+    fixture.kubelet.tick().await;
+    assert!(fixture.volume_directory(&key).join("vol_data.json").exists());
+    fixture.kubelet.delete_pod("uid-1");
+    let events = fixture.advance_clock(SECOND).await;
     assert_eq!(events, [KubeletEvent::Unpublished { key: key.clone(), still_mounted: false }]);
-    assert!(!scene.volume_directory(&key).exists());
+    assert!(!fixture.volume_directory(&key).exists());
 }
 
 #[tokio::test]
 async fn republish_error_keeps_volume_and_retries_with_back_off() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
-    let key = scene.add_pod("uid-1");
-    scene.kubelet.tick().await;
-    *scene.script.publish_error.lock() = Some(Code::InvalidArgument);
-    let events = scene.advance_clock(SECOND).await;
+    let fixture = FakeKubeletFixture::with_driver(DriverScript::default());
+    let key = fixture.add_pod("uid-1");
+    fixture.kubelet.tick().await;
+    *fixture.script.publish_error.lock() = Some(Code::InvalidArgument);
+    let events = fixture.advance_clock(SECOND).await;
     assert!(
         matches!(&events[0], KubeletEvent::PublishFailed { was_published: true, .. }),
         "{events:?}"
     );
-    assert!(scene.kubelet.is_mounted(&key) && scene.kubelet.target_path(&key).exists());
+    assert!(fixture.kubelet.is_mounted(&key) && fixture.kubelet.target_path(&key).exists());
     let mut tries = 0;
     for _ in 0..1_000 {
-        tries += scene.advance_clock(SECOND).await.len();
+        tries += fixture.advance_clock(SECOND).await.len();
     }
     assert!((12..=16).contains(&tries), "{tries}");
 }
 
 #[tokio::test]
 async fn failed_unpublish_keeps_volume_and_is_retried() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
-    let key = scene.add_pod("uid-1");
-    scene.kubelet.tick().await;
-    *scene.script.unpublish_error.lock() = Some(Code::Internal);
-    scene.kubelet.delete_pod("uid-1");
-    let events = scene.advance_clock(SECOND).await;
+    let fixture = FakeKubeletFixture::with_driver(DriverScript::default());
+    let key = fixture.add_pod("uid-1");
+    fixture.kubelet.tick().await;
+    *fixture.script.unpublish_error.lock() = Some(Code::Internal);
+    fixture.kubelet.delete_pod("uid-1");
+    let events = fixture.advance_clock(SECOND).await;
     assert!(matches!(&events[0], KubeletEvent::UnpublishFailed { code: Code::Internal, .. }));
-    assert!(scene.volume_directory(&key).exists());
-    *scene.script.unpublish_error.lock() = None;
-    let events = scene.advance_clock(SECOND).await;
+    assert!(fixture.volume_directory(&key).exists());
+    *fixture.script.unpublish_error.lock() = None;
+    let events = fixture.advance_clock(SECOND).await;
     assert!(matches!(&events[0], KubeletEvent::Unpublished { .. }), "{events:?}");
 }
 
 #[tokio::test]
 async fn a_deleted_pod_waits_for_the_publish_that_is_in_flight() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript {
+    let fixture = FakeKubeletFixture::with_driver(DriverScript {
         publish_gate: Some(Notify::new()),
         ..DriverScript::default()
     });
-    let key = scene.add_pod("uid-1");
+    let key = fixture.add_pod("uid-1");
     let run = tokio::spawn({
-        let kubelet = scene.kubelet.clone();
+        let kubelet = fixture.kubelet.clone();
         async move { kubelet.run(std::future::pending()).await }
     });
-    wait_until(|| scene.script.call_count("Publish") == 1).await;
-    scene.kubelet.delete_pod("uid-1");
-    scene.clock.advance(SECOND * 2);
+    wait_until(|| fixture.script.call_count("Publish") == 1).await;
+    fixture.kubelet.delete_pod("uid-1");
+    fixture.clock.advance(SECOND * 2);
     wait_for_network().await;
-    assert_eq!(scene.script.call_count("Unpublish"), 0);
-    scene.script.publish_gate.as_ref().unwrap().notify_one();
-    wait_until(|| scene.kubelet.is_mounted(&key)).await;
+    assert_eq!(fixture.script.call_count("Unpublish"), 0);
+    fixture.script.publish_gate.as_ref().unwrap().notify_one();
+    wait_until(|| fixture.kubelet.is_mounted(&key)).await;
     wait_for_network().await;
-    assert_eq!(scene.script.call_count("Unpublish"), 0);
-    scene.clock.advance(Duration::from_millis(200));
-    wait_until(|| scene.kubelet.volume_count() == 0).await;
-    assert_eq!(scene.script.call_count("Unpublish"), 1);
+    assert_eq!(fixture.script.call_count("Unpublish"), 0);
+    fixture.clock.advance(Duration::from_millis(200));
+    wait_until(|| fixture.kubelet.volume_count() == 0).await;
+    assert_eq!(fixture.script.call_count("Unpublish"), 1);
     run.abort();
 }
 
 #[tokio::test]
 async fn hanging_call_is_abandoned_after_two_minutes() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript {
+    let fixture = FakeKubeletFixture::with_driver(DriverScript {
         publish_gate: Some(Notify::new()),
         ..DriverScript::default()
     });
-    scene.add_pod("uid-1");
+    fixture.add_pod("uid-1");
     let tick = tokio::spawn({
-        let kubelet = scene.kubelet.clone();
+        let kubelet = fixture.kubelet.clone();
         async move { kubelet.tick().await }
     });
-    wait_until(|| scene.script.call_count("Publish") == 1).await;
-    scene.clock.advance(SECOND * 119);
+    wait_until(|| fixture.script.call_count("Publish") == 1).await;
+    fixture.clock.advance(SECOND * 119);
     wait_for_network().await;
     assert!(!tick.is_finished());
-    scene.clock.advance(SECOND);
+    fixture.clock.advance(SECOND);
     let events = tick.await.unwrap();
     let is_late = |it: &KubeletEvent| {
         matches!(it, KubeletEvent::PublishFailed { code: Code::DeadlineExceeded, .. })
@@ -397,73 +397,73 @@ async fn hanging_call_is_abandoned_after_two_minutes() {
 
 #[tokio::test]
 async fn restarted_kubelet_republishes_found_volumes_and_unpublishes_orphans() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript::default());
-    let kept = scene.add_pod("uid-1");
-    scene.add_pod("uid-2");
-    scene.kubelet.tick().await;
-    // Both die with the API server's knowledge of the second one.
-    let survivor = FakeKubelet::new(scene.root.path(), Arc::new(scene.clock.clone()));
+    let fixture = FakeKubeletFixture::with_driver(DriverScript::default());
+    let kept = fixture.add_pod("uid-1");
+    fixture.add_pod("uid-2");
+    fixture.kubelet.tick().await;
+    // A second kubelet that does not know the second pod, as after a deletion while the kubelet was down.
+    let survivor = FakeKubelet::new(fixture.root.path(), Arc::new(fixture.clock.clone()));
     survivor.apply_driver(CsiDriverObject::new(DRIVER));
     let volume = InlineVolume::new("credentials", DRIVER);
     survivor.add_pod(PodSpec::new("clusters", "cpo-0", "uid-1").with_volume(volume));
     survivor.restart().await.unwrap();
     survivor.tick().await;
-    assert_eq!(scene.script.call_count("Publish"), 2);
-    scene.clock.advance(Duration::from_millis(1_300));
+    assert_eq!(fixture.script.call_count("Publish"), 2);
+    fixture.clock.advance(Duration::from_millis(1_300));
     survivor.tick().await;
-    assert_eq!(scene.script.call_count("Unpublish"), 1);
-    scene.clock.advance(Duration::from_millis(100));
+    assert_eq!(fixture.script.call_count("Unpublish"), 1);
+    fixture.clock.advance(Duration::from_millis(100));
     survivor.tick().await;
-    assert_eq!(scene.script.call_count("Publish"), 3);
+    assert_eq!(fixture.script.call_count("Publish"), 3);
     assert!(survivor.is_mounted(&kept));
     assert_eq!(survivor.volume_count(), 1);
 }
 
 #[tokio::test]
 async fn restart_cancels_the_call_in_flight_before_the_next_one() {
-    let scene = FakeKubeletFixture::with_driver(DriverScript {
+    let fixture = FakeKubeletFixture::with_driver(DriverScript {
         publish_gate: Some(Notify::new()),
         ..DriverScript::default()
     });
-    let key = scene.add_pod("uid-1");
+    let key = fixture.add_pod("uid-1");
     let run = tokio::spawn({
-        let kubelet = scene.kubelet.clone();
+        let kubelet = fixture.kubelet.clone();
         async move { kubelet.run(std::future::pending()).await }
     });
-    let in_flight = || scene.script.publishes_in_flight.load(Ordering::SeqCst);
-    wait_until(|| scene.script.call_count("Publish") == 1 && in_flight() == 1).await;
-    scene.kubelet.restart().await.unwrap();
+    let in_flight = || fixture.script.publishes_in_flight.load(Ordering::SeqCst);
+    wait_until(|| fixture.script.call_count("Publish") == 1 && in_flight() == 1).await;
+    fixture.kubelet.restart().await.unwrap();
     wait_until(|| in_flight() == 0).await;
-    let told = scene.kubelet.take_events();
+    let events = fixture.kubelet.take_events();
     let is_about_volume = |it: &KubeletEvent| !matches!(it, KubeletEvent::Registered { .. });
-    assert!(!told.iter().any(is_about_volume), "who died tells nothing: {told:?}");
+    assert!(!events.iter().any(is_about_volume), "a cancelled call emits no event: {events:?}");
 
-    scene.clock.advance(Duration::from_millis(1_400));
-    wait_until(|| scene.script.call_count("Publish") == 2 && in_flight() == 1).await;
-    scene.script.publish_gate.as_ref().unwrap().notify_one();
-    wait_until(|| scene.kubelet.is_mounted(&key)).await;
-    assert_eq!((scene.script.call_count("Publish"), in_flight()), (2, 0));
+    fixture.clock.advance(Duration::from_millis(1_400));
+    wait_until(|| fixture.script.call_count("Publish") == 2 && in_flight() == 1).await;
+    fixture.script.publish_gate.as_ref().unwrap().notify_one();
+    wait_until(|| fixture.kubelet.is_mounted(&key)).await;
+    assert_eq!((fixture.script.call_count("Publish"), in_flight()), (2, 0));
     run.abort();
 }
 
 #[tokio::test]
 async fn killed_driver_needs_no_new_registration() {
-    let mut scene = FakeKubeletFixture::with_driver(DriverScript::default());
-    scene.add_pod("uid-1");
-    scene.kubelet.tick().await;
-    // As SIGKILL does, the names stay.
-    for (file, task) in scene.servers.drain(..) {
-        let (name, aside) = (file.path().to_owned(), scene.root.path().join("aside"));
+    let mut fixture = FakeKubeletFixture::with_driver(DriverScript::default());
+    fixture.add_pod("uid-1");
+    fixture.kubelet.tick().await;
+    // SIGKILL leaves the socket files behind.
+    for (file, task) in fixture.servers.drain(..) {
+        let (name, aside) = (file.path().to_owned(), fixture.root.path().join("aside"));
         std::fs::rename(&name, &aside).unwrap();
         drop(file);
         std::fs::rename(&aside, &name).unwrap();
         task.abort();
         assert!(task.await.is_err());
     }
-    let events = scene.advance_clock(SECOND).await;
+    let events = fixture.advance_clock(SECOND).await;
     let is_refused = |it: &KubeletEvent| matches!(it, KubeletEvent::PublishNotSent { message, .. } if message.contains("Unavailable"));
     assert!(matches!(events.as_slice(), [event] if is_refused(event)), "{events:?}");
-    assert!(scene.kubelet.registered_driver(DRIVER).is_some());
+    assert!(fixture.kubelet.registered_driver(DRIVER).is_some());
 }
 
 async fn wait_for_network() {
@@ -472,9 +472,9 @@ async fn wait_for_network() {
     }
 }
 
-/// Waits for what real sockets do; a test that never sees it hangs and is killed.
-async fn wait_until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
+/// Waits for the effect of real sockets. A test that never observes it hangs until the runner kills it.
+async fn wait_until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
         tokio::task::yield_now().await;
     }
 }

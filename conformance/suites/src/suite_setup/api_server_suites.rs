@@ -1,4 +1,4 @@
-//! The suites that run on API servers without a node.
+//! Preparation of the suites that run on an API server without a node.
 
 use std::any::Any;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) enum ApiServerSuite {
     MeasureOperator,
 }
 
-/// What the suite runs on, and its trials.
+/// Prepares the environment of a suite and its trials.
 pub(super) fn prepare_api_server_suite(
     suite: ApiServerSuite,
     arguments: &SuiteArgs,
@@ -40,7 +40,7 @@ pub(super) fn prepare_api_server_suite(
     }
 }
 
-/// A local Azure for the suite, and its trials.
+/// Starts a local Azure and prepares the trials of the suite `kms`.
 fn prepare_kms(
     arguments: &SuiteArgs,
     runtime: &Arc<Runtime>,
@@ -71,11 +71,12 @@ fn prepare_kms(
         hosted_cluster_names(&cluster)?,
         runtime,
     )?;
-    let stage = kms::KmsSuiteFixture::new(azure, Arc::clone(runtime), programs, (key, secret_name));
-    let prepared = runtime.block_on(stage.prepare());
+    let fixture =
+        kms::KmsSuiteFixture::new(azure, Arc::clone(runtime), programs, (key, secret_name));
+    let prepared = runtime.block_on(fixture.prepare());
     prepared.map_err(|failed| SuiteSetupError::Identities {
-        said: failed.message().unwrap_or_default().to_owned(),
+        message: failed.message().unwrap_or_default().to_owned(),
     })?;
-    let ground: Arc<dyn Any> = Arc::new(());
-    Ok(PreparedSuite { trials: kms::trials(stage), keep_alive: ground })
+    let keep_alive: Arc<dyn Any> = Arc::new(());
+    Ok(PreparedSuite { trials: kms::trials(fixture), keep_alive })
 }

@@ -1,4 +1,4 @@
-//! The suites that run on a real cluster.
+//! Preparation of the suites that run on a real cluster.
 
 use std::any::Any;
 use std::path::Path;
@@ -24,67 +24,74 @@ pub(super) enum ClusterSuite {
     Measure,
 }
 
-/// A site for the suite, and its trials.
+/// A suite_cluster for the suite, and its trials.
 pub(super) fn prepare_cluster_suite(
     suite: ClusterSuite,
     arguments: &SuiteArgs,
     runtime: &Arc<Runtime>,
 ) -> Result<PreparedSuite, SuiteSetupError> {
     let tools = &Toolbox::new(&arguments.tools);
-    let site = Arc::new(SuiteCluster::start(tools.program_path("node")?, runtime)?);
-    let ground: Arc<dyn Any> = Arc::<SuiteCluster>::clone(&site);
+    let suite_cluster = Arc::new(SuiteCluster::start(tools.program_path("node")?, runtime)?);
+    let keep_alive: Arc<dyn Any> = Arc::<SuiteCluster>::clone(&suite_cluster);
     let trials = match suite {
         ClusterSuite::Chart => chart::trials(chart::ChartSuiteFixture {
-            node_helm: helm_for_chart(arguments, tools, &site, LanyardChart::Node)?,
-            operator_helm: helm_for_chart(arguments, tools, &site, LanyardChart::Operator)?,
-            azure_helm: helm_for_chart(arguments, tools, &site, LanyardChart::Azure)?,
-            suite_cluster: site,
+            node_helm: helm_for_chart(arguments, tools, &suite_cluster, LanyardChart::Node)?,
+            operator_helm: helm_for_chart(
+                arguments,
+                tools,
+                &suite_cluster,
+                LanyardChart::Operator,
+            )?,
+            azure_helm: helm_for_chart(arguments, tools, &suite_cluster, LanyardChart::Azure)?,
+            suite_cluster,
             golden_root: arguments.repository.join("conformance").join("kubernetes"),
             bless: arguments.bless,
         }),
-        ClusterSuite::Csi => csi::trials(&csi_fixture(arguments, tools, &site)?)?,
-        ClusterSuite::Interop => interop::trials(interop_fixture(arguments, tools, &site)?),
-        ClusterSuite::Node => node::trials(node_fixture(arguments, tools, &site)?),
+        ClusterSuite::Csi => csi::trials(&csi_fixture(arguments, tools, &suite_cluster)?)?,
+        ClusterSuite::Interop => {
+            interop::trials(interop_fixture(arguments, tools, &suite_cluster)?)
+        }
+        ClusterSuite::Node => node::trials(node_fixture(arguments, tools, &suite_cluster)?),
         ClusterSuite::HostedCluster => {
-            hosted_cluster::trials(hosted_cluster_fixture(arguments, tools, &site)?)
+            hosted_cluster::trials(hosted_cluster_fixture(arguments, tools, &suite_cluster)?)
         }
         ClusterSuite::Measure => measure::trials(measure::NodeBenchmarkFixture {
-            azure: Arc::new(start_local_azure(arguments, &site)?),
+            azure: Arc::new(start_local_azure(arguments, &suite_cluster)?),
             lanyard_program: tools.program_path("lanyard-released")?.to_path_buf(),
             driver_program: tools.program_path("driver-1.6")?.to_path_buf(),
             provider_program: tools.program_path("azure-provider")?.to_path_buf(),
             crd_directory: crd_directory(arguments),
             output: arguments.measurements.clone(),
-            suite_cluster: site,
+            suite_cluster,
         }),
     };
-    Ok(PreparedSuite { trials, keep_alive: ground })
+    Ok(PreparedSuite { trials, keep_alive })
 }
 
 fn helm_for_chart(
     arguments: &SuiteArgs,
     tools: &Toolbox,
-    site: &SuiteCluster,
+    suite_cluster: &SuiteCluster,
     chart: LanyardChart,
 ) -> Result<Helm, SuiteSetupError> {
-    let home = site.directory().join("helm");
-    let (program, kubeconfig) = (tools.program_path("helm")?, site.kubectl.kubeconfig());
+    let home = suite_cluster.directory().join("helm");
+    let (program, kubeconfig) = (tools.program_path("helm")?, suite_cluster.kubectl.kubeconfig());
     Ok(Helm::new(program, &arguments.repository, chart, kubeconfig, &home))
 }
 
 fn csi_fixture(
     arguments: &SuiteArgs,
     tools: &Toolbox,
-    site: &Arc<SuiteCluster>,
+    suite_cluster: &Arc<SuiteCluster>,
 ) -> Result<csi::CsiSuiteFixture, SuiteSetupError> {
-    let stage = csi::CsiSuiteFixture {
-        suite_cluster: Arc::clone(site),
+    let fixture = csi::CsiSuiteFixture {
+        suite_cluster: Arc::clone(suite_cluster),
         csi_sanity: tools.program_path("csi-sanity")?.to_path_buf(),
         mock_provider: tools.program_path("mock-provider")?.to_path_buf(),
         lanyard: arguments.lanyard.clone(),
     };
-    stage.prepare(&crd_directory(arguments)).map_err(SuiteSetupError::Objects)?;
-    Ok(stage)
+    fixture.prepare(&crd_directory(arguments)).map_err(SuiteSetupError::Objects)?;
+    Ok(fixture)
 }
 
 /// The directory of the chart's CRDs.
@@ -95,7 +102,7 @@ fn crd_directory(arguments: &SuiteArgs) -> String {
 fn interop_fixture(
     arguments: &SuiteArgs,
     tools: &Toolbox,
-    site: &Arc<SuiteCluster>,
+    suite_cluster: &Arc<SuiteCluster>,
 ) -> Result<interop::InteropSuiteFixture, SuiteSetupError> {
     let program = |name| tools.program_path(name).map(Path::to_path_buf);
     let programs = interop::InteropPrograms {
@@ -105,76 +112,78 @@ fn interop_fixture(
         azure_provider: program("azure-provider")?,
         mock_provider: program("mock-provider")?,
     };
-    let azure = Arc::new(start_local_azure(arguments, site)?);
-    let stage = interop::InteropSuiteFixture { suite_cluster: Arc::clone(site), azure, programs };
-    stage.prepare(&crd_directory(arguments)).map_err(SuiteSetupError::Objects)?;
-    Ok(stage)
+    let azure = Arc::new(start_local_azure(arguments, suite_cluster)?);
+    let fixture =
+        interop::InteropSuiteFixture { suite_cluster: Arc::clone(suite_cluster), azure, programs };
+    fixture.prepare(&crd_directory(arguments)).map_err(SuiteSetupError::Objects)?;
+    Ok(fixture)
 }
 
 fn node_fixture(
     arguments: &SuiteArgs,
     tools: &Toolbox,
-    site: &Arc<SuiteCluster>,
+    suite_cluster: &Arc<SuiteCluster>,
 ) -> Result<node::NodeSuiteFixture, SuiteSetupError> {
-    let azure = Arc::new(start_local_azure(arguments, site)?);
+    let azure = Arc::new(start_local_azure(arguments, suite_cluster)?);
     let images = node::NodeSuiteImages {
-        lanyard: load_image(tools.program_path("lanyard-node-image")?, site)?,
-        witness: load_image(tools.program_path("witness-image")?, site)?,
+        lanyard: load_image(tools.program_path("lanyard-node-image")?, suite_cluster)?,
+        witness: load_image(tools.program_path("witness-image")?, suite_cluster)?,
     };
     let upstream = (
         tools.program_path("driver-1.6")?.to_path_buf(),
         tools.program_path("azure-provider")?.to_path_buf(),
     );
-    let helm = helm_for_chart(arguments, tools, site, LanyardChart::Node)?;
-    let stage = node::NodeSuiteFixture::new(Arc::clone(site), azure, helm, images, upstream)?;
-    stage.prepare().map_err(SuiteSetupError::Objects)?;
-    Ok(stage)
+    let helm = helm_for_chart(arguments, tools, suite_cluster, LanyardChart::Node)?;
+    let fixture =
+        node::NodeSuiteFixture::new(Arc::clone(suite_cluster), azure, helm, images, upstream)?;
+    fixture.prepare().map_err(SuiteSetupError::Objects)?;
+    Ok(fixture)
 }
 
 fn hosted_cluster_fixture(
     arguments: &SuiteArgs,
     tools: &Toolbox,
-    site: &Arc<SuiteCluster>,
+    suite_cluster: &Arc<SuiteCluster>,
 ) -> Result<hosted_cluster::HostedClusterSuiteFixture, SuiteSetupError> {
     let images = hosted_cluster::HostedClusterImages {
-        node: load_image(tools.program_path("lanyard-node-image")?, site)?,
-        operator: load_image(tools.program_path("lanyard-image")?, site)?,
-        azure: load_image(tools.program_path("lanyard-azure-image")?, site)?,
+        node: load_image(tools.program_path("lanyard-node-image")?, suite_cluster)?,
+        operator: load_image(tools.program_path("lanyard-image")?, suite_cluster)?,
+        azure: load_image(tools.program_path("lanyard-azure-image")?, suite_cluster)?,
     };
     let absolute = |path: &Path| {
         path.canonicalize()
             .map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })
     };
     let parts = hosted_cluster::HostedClusterSuiteInputs {
-        suite_cluster: Arc::clone(site),
+        suite_cluster: Arc::clone(suite_cluster),
         images,
         helm_program: tools.program_path("helm")?.to_path_buf(),
         lanyard_program: absolute(&arguments.lanyard)?,
         repository: absolute(&arguments.repository)?,
     };
     hosted_cluster::HostedClusterSuiteFixture::new(parts).map_err(|error| {
-        SuiteSetupError::Tutorial { said: error.message().unwrap_or_default().to_owned() }
+        SuiteSetupError::Tutorial { message: error.message().unwrap_or_default().to_owned() }
     })
 }
 
-/// Gives the node an image, and returns the name that it has there.
-fn load_image(archive: &Path, site: &SuiteCluster) -> Result<String, SuiteSetupError> {
-    let said = site
+/// Imports an image into the node and returns its name there.
+fn load_image(archive: &Path, suite_cluster: &SuiteCluster) -> Result<String, SuiteSetupError> {
+    let output = suite_cluster
         .runtime
-        .block_on(site.cluster.load_image_archive(archive))
+        .block_on(suite_cluster.cluster.load_image_archive(archive))
         .map_err(SuiteSetupError::Image)?;
-    let name = said.split_whitespace().find(|word| word.contains('/') && word.contains(':'));
+    let name = output.split_whitespace().find(|word| word.contains('/') && word.contains(':'));
     name.map(str::to_owned).ok_or_else(|| SuiteSetupError::UnnamedImage {
         archive: archive.to_path_buf(),
-        said: said.clone(),
+        output: output.clone(),
     })
 }
 
 fn start_local_azure(
     arguments: &SuiteArgs,
-    site: &SuiteCluster,
+    suite_cluster: &SuiteCluster,
 ) -> Result<LocalAzureTarget, SuiteSetupError> {
     let (text, cluster) = load_cluster(&arguments.hosted_cluster)?;
     let place = hosted_cluster_names(&cluster)?;
-    Ok(LocalAzureTarget::start(&arguments.lanyard, &text, place, &site.runtime)?)
+    Ok(LocalAzureTarget::start(&arguments.lanyard, &text, place, &suite_cluster.runtime)?)
 }

@@ -1,4 +1,4 @@
-//! The suite `kubernetes`: the node plugin's requests on a real etcd and kube-apiserver.
+//! Preparation of the suite `kubernetes`: the node plugin's requests to a real API server.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use super::{PreparedSuite, SuiteArgs, SuiteSetupError, control_plane_options, lo
 use crate::api_server::{install_definitions, user_client};
 use crate::suites::kubernetes::{self, ChartPermissions, KubernetesSuiteFixture};
 
-/// Starts the control plane, and returns the trials of the suite.
+/// Starts the control plane and returns the trials.
 pub(super) fn prepare_kubernetes_suite(
     arguments: &SuiteArgs,
     runtime: &Arc<Runtime>,
 ) -> Result<PreparedSuite, SuiteSetupError> {
     let definitions = load_definitions(&arguments.repository.join(DEFINITION_DIRECTORY))?;
-    let rights =
+    let permissions =
         Arc::new(ChartPermissions::load(&arguments.repository.join(RENDERED_CHART_DIRECTORY))?);
     let options = control_plane_options(arguments)?.with_user(kubernetes::NODE_PLUGIN_USER);
     let plane = runtime.block_on(async {
@@ -25,12 +25,12 @@ pub(super) fn prepare_kubernetes_suite(
         install_definitions(&client, &definitions).await?;
         Ok::<_, SuiteSetupError>(plane)
     })?;
-    let ground: Arc<dyn Any> = Arc::<ControlPlane>::clone(&plane);
-    let stage = KubernetesSuiteFixture { plane, runtime: Arc::clone(runtime), permissions: rights };
-    Ok(PreparedSuite { trials: kubernetes::trials(&stage), keep_alive: ground })
+    let keep_alive: Arc<dyn Any> = Arc::<ControlPlane>::clone(&plane);
+    let fixture = KubernetesSuiteFixture { plane, runtime: Arc::clone(runtime), permissions };
+    Ok(PreparedSuite { trials: kubernetes::trials(&fixture), keep_alive })
 }
 
-/// The custom resource definitions, in the repository.
+/// The directory of the node chart's CRDs, in the repository.
 const DEFINITION_DIRECTORY: &str = "charts/lanyard-node/files/crds";
-/// What the chart renders, in the repository.
+/// The directory of the node chart's golden files, in the repository.
 const RENDERED_CHART_DIRECTORY: &str = "conformance/kubernetes/chart";

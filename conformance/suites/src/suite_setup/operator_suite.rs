@@ -1,4 +1,4 @@
-//! The suite `operator`: the operator and its kinds on a real etcd and kube-apiserver.
+//! Preparation of the suite `operator`: the operator and its kinds on a real API server.
 
 use std::any::Any;
 use std::path::Path;
@@ -19,35 +19,35 @@ use crate::suites::operator::bench::{self, ControlPlaneInputs, OperatorBenchmark
 use crate::suites::operator::rendered_chart::RenderedOperatorChart;
 use crate::suites::operator::{self, OPERATOR_USER, OperatorSuiteFixture};
 
-/// Starts the control plane, installs the definitions, and returns the trials of the suite.
+/// Starts the control plane, installs the CRDs, and returns the trials.
 pub(super) fn prepare_operator_suite(
     arguments: &SuiteArgs,
     runtime: &Arc<Runtime>,
 ) -> Result<PreparedSuite, SuiteSetupError> {
     let cases = Arc::new(load_cases(&arguments.repository.join(CASES_FILE))?);
-    let ground = control_plane_inputs(arguments)?;
+    let inputs = control_plane_inputs(arguments)?;
     let rendered = arguments.repository.join(RENDERED_CHART_DIRECTORY);
     let chart = Arc::new(RenderedOperatorChart {
         all: load_objects(&rendered.join("defaults.golden.yaml"))?,
-        identity_only: load_objects(&rendered.join("beside-hypershift.golden.yaml"))?,
+        identity_only: load_objects(&rendered.join("with-hypershift.golden.yaml"))?,
         all_features: load_objects(&rendered.join("everything.golden.yaml"))?,
     });
-    let (plane, client) = runtime.block_on(start_control_plane(&ground, &[]))?;
-    let (runtime, example) = (Arc::clone(runtime), Arc::clone(&ground.example));
-    let kept: Arc<dyn Any> = Arc::<ControlPlane>::clone(&plane);
-    let stage = OperatorSuiteFixture {
+    let (plane, client) = runtime.block_on(start_control_plane(&inputs, &[]))?;
+    let (runtime, example) = (Arc::clone(runtime), Arc::clone(&inputs.example));
+    let keep_alive: Arc<dyn Any> = Arc::<ControlPlane>::clone(&plane);
+    let fixture = OperatorSuiteFixture {
         plane,
         runtime,
         client,
         cases,
         example,
         rendered_chart: chart,
-        control_plane_inputs: ground,
+        control_plane_inputs: inputs,
     };
-    Ok(PreparedSuite { trials: operator::trials(&stage), keep_alive: kept })
+    Ok(PreparedSuite { trials: operator::trials(&fixture), keep_alive })
 }
 
-/// The trial that measures the operator.
+/// The trial that benchmarks the operator.
 pub(super) fn prepare_measurements(
     arguments: &SuiteArgs,
 ) -> Result<PreparedSuite, SuiteSetupError> {
@@ -66,18 +66,18 @@ fn control_plane_inputs(arguments: &SuiteArgs) -> Result<ControlPlaneInputs, Sui
     })
 }
 
-/// Starts a control plane that serves our kinds, with these flags of the API server, and returns it
-/// with the administrator's client.
+/// Starts a control plane with the given flags of the API server, which serves the operator's kinds. Returns
+/// it with the administrator's client.
 pub(crate) async fn start_control_plane(
-    ground: &ControlPlaneInputs,
+    inputs: &ControlPlaneInputs,
     flags: &[(&str, &str)],
 ) -> Result<(SharedControlPlane, Client), SuiteSetupError> {
-    let options = ground.control_plane_options.clone().with_user(OPERATOR_USER);
+    let options = inputs.control_plane_options.clone().with_user(OPERATOR_USER);
     let options =
         flags.iter().fold(options, |options, (name, value)| options.with_flag(name, value));
     let plane = Arc::new(ControlPlane::start(options).await?);
     let client = user_client(&plane, ControlPlane::ADMINISTRATOR).await?;
-    install_definitions(&client, &ground.definitions).await?;
+    install_definitions(&client, &inputs.definitions).await?;
     Ok((plane, client))
 }
 
@@ -85,16 +85,16 @@ fn load_cases(path: &Path) -> Result<Vec<SchemaCase>, SuiteSetupError> {
     Ok(parse_cases(&load_text(path)?)?)
 }
 
-/// The objects that Helm rendered.
+/// Loads objects that Helm rendered.
 fn load_objects(path: &Path) -> Result<Vec<Value>, SuiteSetupError> {
     let unreadable =
         |source| SuiteSetupError::Yaml { path: path.to_path_buf(), source: Box::new(source) };
     serde_saphyr::from_multiple(&load_text(path)?).map_err(unreadable)
 }
 
-/// The custom resource definitions, in the repository.
+/// The directory of the operator chart's CRDs, in the repository.
 const DEFINITION_DIRECTORY: &str = "charts/lanyard-operator/files/crds";
-/// What the chart renders, in the repository.
+/// The directory of the operator chart's golden files, in the repository.
 const RENDERED_CHART_DIRECTORY: &str = "conformance/kubernetes/operator-chart";
-/// The accepted and rejected HostedClusters, in the repository.
+/// The file with accepted and rejected HostedClusters, in the repository.
 const CASES_FILE: &str = "conformance/cases/hosted_cluster.yaml";

@@ -1,4 +1,4 @@
-//! The charts, judged by Helm and by a Kubernetes API.
+//! The suite `chart`: lanyard's charts with Helm and a Kubernetes API server.
 
 mod generated_ca;
 mod node_chart_ownership;
@@ -14,15 +14,15 @@ use super::failed_with_causes;
 use crate::helm::{Helm, HelmError, LanyardChart};
 use crate::suite_cluster::SuiteCluster;
 
-/// Values that are rendered and compared with the committed objects.
+/// Values of a chart that are rendered and compared with a golden file.
 #[derive(Debug, Clone, Copy)]
 struct ChartValuesVariant {
     chart: LanyardChart,
-    /// The name of the two files: `NAME.values.yaml` and `NAME.golden.yaml`.
+    /// The name of the files `NAME.values.yaml` and `NAME.golden.yaml`.
     name: &'static str,
-    /// The version of the cluster.
+    /// The Kubernetes version for rendering.
     kubernetes_version: &'static str,
-    /// An API that is there beside those of Kubernetes.
+    /// An API besides those of Kubernetes for rendering.
     extra_api_version: Option<&'static str>,
 }
 
@@ -35,7 +35,7 @@ const fn chart_values_variant(
 }
 
 impl ChartValuesVariant {
-    /// The name in the names of trials.
+    /// The part of the trial names for this variant.
     fn trial_suffix(self) -> String {
         let name = self.name.replace(['-', '.'], "_");
         match self.chart {
@@ -45,7 +45,7 @@ impl ChartValuesVariant {
         }
     }
 
-    /// The same where an API is there.
+    /// Adds an API for rendering.
     const fn with_api(self, api: &'static str) -> Self {
         Self { extra_api_version: Some(api), ..self }
     }
@@ -56,20 +56,20 @@ const POD_MONITOR_API: &str = "monitoring.coreos.com/v1/PodMonitor";
 const VARIANTS: [ChartValuesVariant; 12] = [
     chart_values_variant(LanyardChart::Node, "defaults", "1.36.3"),
     chart_values_variant(LanyardChart::Node, "tokens-in-the-volume-context", "1.34.4"),
-    chart_values_variant(LanyardChart::Node, "beside-another-driver", "1.36.3"),
+    chart_values_variant(LanyardChart::Node, "with-another-driver", "1.36.3"),
     chart_values_variant(LanyardChart::Node, "minimal", "1.36.3"),
     chart_values_variant(LanyardChart::Node, "openshift", "1.36.3")
         .with_api("security.openshift.io/v1"),
     chart_values_variant(LanyardChart::Node, "everything", "1.36.3").with_api(POD_MONITOR_API),
     chart_values_variant(LanyardChart::Operator, "defaults", "1.36.3"),
-    chart_values_variant(LanyardChart::Operator, "beside-hypershift", "1.36.3"),
+    chart_values_variant(LanyardChart::Operator, "with-hypershift", "1.36.3"),
     chart_values_variant(LanyardChart::Operator, "everything", "1.36.3").with_api(POD_MONITOR_API),
     chart_values_variant(LanyardChart::Azure, "defaults", "1.36.3"),
     chart_values_variant(LanyardChart::Azure, "network-of-the-node", "1.36.3"),
     chart_values_variant(LanyardChart::Azure, "everything", "1.36.3"),
 ];
 
-/// Values that must be refused, and what the refusal must name.
+/// Values that the node chart must refuse: the name of the case, the value, and a part of the error.
 const REFUSED_NODE_VALUES: [(&str, &str, &str); 14] = [
     ("an_unknown_value", "linux.imgae.tag=1", "imgae"),
     ("an_unsupported_value_of_the_upstream_chart", "windows.enabled=true", "windows"),
@@ -107,7 +107,7 @@ const REFUSED_NODE_VALUES: [(&str, &str, &str); 14] = [
     ),
 ];
 
-/// The same for the chart of the operator.
+/// Values that the operator chart must refuse.
 const REFUSED_OPERATOR_VALUES: [(&str, &str, &str); 12] = [
     ("an_unknown_value", "replicass=2", "replicass"),
     ("a_role_that_does_not_exist", "role=observer", "/role"),
@@ -116,12 +116,12 @@ const REFUSED_OPERATOR_VALUES: [(&str, &str, &str); 12] = [
     (
         "a_metrics_address_on_loopback",
         "metricsAddr=127.0.0.1:8080",
-        "metricsAddr: nobody outside of the pod reaches 127.0.0.1:8080",
+        "metricsAddr: the kubelet cannot reach 127.0.0.1:8080",
     ),
     (
         "a_metrics_address_on_localhost",
         "metricsAddr=localhost:8080",
-        "metricsAddr: nobody outside of the pod reaches localhost:8080",
+        "metricsAddr: the kubelet cannot reach localhost:8080",
     ),
     ("a_ca_bundle_without_use", "caBundle.configMap=authorities", "caBundle"),
     ("too_many_shards", "shards=65", "/shards"),
@@ -131,7 +131,7 @@ const REFUSED_OPERATOR_VALUES: [(&str, &str, &str); 12] = [
     ("an_image_without_a_repository", "image.repository=", "image.repository is needed"),
 ];
 
-/// The same for the chart of the local Azure.
+/// Values that the chart of the local Azure must refuse.
 const REFUSED_AZURE_VALUES: [(&str, &str, &str); 9] = [
     ("an_unknown_value", "hostedclusters=x", "hostedclusters"),
     ("an_unsupported_service_type", "service.type=LoadBalancer", "type"),
@@ -151,82 +151,84 @@ const REFUSED_AZURE_VALUES: [(&str, &str, &str); 9] = [
     (
         "a_value_that_is_not_a_hosted_cluster",
         "hostedCluster=kind: Pod",
-        "this is not one HostedCluster",
+        "the value is not a single HostedCluster",
     ),
     ("an_image_without_a_repository", "image.repository=", "image.repository is needed"),
 ];
 
-/// What the trials need.
+/// The fixture of the suite `chart`.
 #[derive(Debug)]
 pub(crate) struct ChartSuiteFixture {
     pub(crate) node_helm: Helm,
-    /// The same for the chart of the operator.
+    /// Helm for the operator chart.
     pub(crate) operator_helm: Helm,
-    /// The same for the chart of the local Azure.
+    /// Helm for the chart of the local Azure.
     pub(crate) azure_helm: Helm,
     pub(crate) suite_cluster: Arc<SuiteCluster>,
     /// `conformance/kubernetes`.
     pub(crate) golden_root: PathBuf,
-    /// Write what is rendered instead of comparing it.
+    /// Whether to write the golden files instead of comparing them.
     pub(crate) bless: bool,
 }
 
-pub(crate) fn trials(stage: ChartSuiteFixture) -> Vec<Trial> {
-    let stage = Arc::new(stage);
+pub(crate) fn trials(fixture: ChartSuiteFixture) -> Vec<Trial> {
+    let fixture = Arc::new(fixture);
     let mut trials = vec![
-        trial("chart::lint_finds_nothing", &stage, |stage| {
-            stage.node_helm.lint().map_err(failed_with_causes)
+        trial("chart::lint_finds_nothing", &fixture, |fixture| {
+            fixture.node_helm.lint().map_err(failed_with_causes)
         }),
-        trial("chart::lint_finds_nothing_in_the_chart_of_the_operator", &stage, |stage| {
-            stage.operator_helm.lint().map_err(failed_with_causes)
+        trial("chart::lint_finds_nothing_in_the_chart_of_the_operator", &fixture, |fixture| {
+            fixture.operator_helm.lint().map_err(failed_with_causes)
         }),
-        trial("chart::lint_finds_nothing_in_the_chart_of_the_local_azure", &stage, |stage| {
-            stage.azure_helm.lint().map_err(failed_with_causes)
+        trial("chart::lint_finds_nothing_in_the_chart_of_the_local_azure", &fixture, |fixture| {
+            fixture.azure_helm.lint().map_err(failed_with_causes)
         }),
     ];
     for variant in VARIANTS {
         let name = variant.trial_suffix();
-        trials.push(trial(&format!("chart::{name}_matches_golden_file"), &stage, move |stage| {
-            stage.expect_golden(variant)
-        }));
+        trials.push(trial(
+            &format!("chart::{name}_matches_golden_file"),
+            &fixture,
+            move |fixture| fixture.expect_golden(variant),
+        ));
         if variant.extra_api_version.is_none() {
             trials.push(trial(
                 &format!("chart::api_server_admits_every_object_of_{name}"),
-                &stage,
-                move |stage| stage.expect_admitted(variant),
+                &fixture,
+                move |fixture| fixture.expect_admitted(variant),
             ));
         }
     }
     for (name, value, named) in REFUSED_NODE_VALUES {
-        trials.push(trial(&format!("chart::{name}_is_refused"), &stage, move |stage| {
-            stage.expect_values_refused(LanyardChart::Node, value, named)
+        trials.push(trial(&format!("chart::{name}_is_refused"), &fixture, move |fixture| {
+            fixture.expect_values_refused(LanyardChart::Node, value, named)
         }));
     }
     for (name, value, named) in REFUSED_OPERATOR_VALUES {
         let name = format!("chart::{name}_is_refused_by_the_operator");
-        trials.push(trial(&name, &stage, move |stage| {
-            stage.expect_values_refused(LanyardChart::Operator, value, named)
+        trials.push(trial(&name, &fixture, move |fixture| {
+            fixture.expect_values_refused(LanyardChart::Operator, value, named)
         }));
     }
     for (name, value, named) in REFUSED_AZURE_VALUES {
         let name = format!("chart::{name}_is_refused_by_the_local_azure");
-        trials.push(trial(&name, &stage, move |stage| {
-            stage.expect_values_refused(LanyardChart::Azure, value, named)
+        trials.push(trial(&name, &fixture, move |fixture| {
+            fixture.expect_values_refused(LanyardChart::Azure, value, named)
         }));
     }
-    trials.extend(node_chart_ownership::trials(&stage));
-    trials.extend(operator_chart_ownership::trials(&stage));
-    trials.extend(generated_ca::trials(&stage));
+    trials.extend(node_chart_ownership::trials(&fixture));
+    trials.extend(operator_chart_ownership::trials(&fixture));
+    trials.extend(generated_ca::trials(&fixture));
     trials
 }
 
 fn trial(
     name: &str,
-    stage: &Arc<ChartSuiteFixture>,
+    fixture: &Arc<ChartSuiteFixture>,
     run: impl FnOnce(&ChartSuiteFixture) -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
-    let stage = Arc::clone(stage);
-    Trial::test(name, move || run(&stage))
+    let fixture = Arc::clone(fixture);
+    Trial::test(name, move || run(&fixture))
 }
 
 impl ChartSuiteFixture {
@@ -238,7 +240,7 @@ impl ChartSuiteFixture {
         }
     }
 
-    /// Where the values and the committed objects of a chart are.
+    /// The directory with the values and golden files of a chart.
     fn golden_directory(&self, chart: LanyardChart) -> PathBuf {
         self.golden_root.join(match chart {
             LanyardChart::Node => "chart",
@@ -268,11 +270,11 @@ impl ChartSuiteFixture {
         compare_with_golden(&committed, &rendered, &golden)
     }
 
-    /// The API reads every object strictly and admits it, without keeping it.
+    /// Expects that the API server admits every rendered object in a strict dry run.
     fn expect_admitted(&self, variant: ChartValuesVariant) -> Result<(), Failed> {
         let rendered = self.render_variant(variant)?;
         let kubectl = &self.suite_cluster.kubectl;
-        // The API admits no object of a namespace that it would only have created.
+        // A dry run does not create namespaces, so objects in new namespaces would be rejected.
         let namespaces = generated_ca::rendered_namespaces(variant.chart, &rendered);
         for name in &namespaces {
             kubectl.run(&["create", "namespace", name]).map_err(failed_with_causes)?;
@@ -292,10 +294,10 @@ impl ChartSuiteFixture {
     ) -> Result<(), Failed> {
         let values = self.golden_directory(chart).join("defaults.values.yaml");
         match self.helm_for(chart).template(&values, &["--set", value]) {
-            Ok(_) => Err("Helm rendered it".into()),
-            // Helm's own words, without the call, which names the value anyway.
+            Ok(_) => Err("Helm rendered invalid values".into()),
+            // Only Helm's message counts, because the command line contains the value in any case.
             Err(HelmError::Failed { message, .. }) if message.contains(named) => Ok(()),
-            Err(error) => Err(format!("the refusal does not name `{named}`: {error}").into()),
+            Err(error) => Err(format!("the error does not name `{named}`: {error}").into()),
         }
     }
 }
@@ -308,7 +310,7 @@ fn compare_with_golden(committed: &str, rendered: &str, golden: &Path) -> Result
     let line = differing.unwrap_or_else(|| committed.lines().count().min(rendered.lines().count()));
     let show = |text: &str| text.lines().nth(line).unwrap_or("(the end)").to_owned();
     Err(format!(
-        "{} differs at line {}\n  committed: {}\n  rendered:  {}\nif the change is meant: cargo xtask conformance chart --bless",
+        "{} differs at line {}\n  committed: {}\n  rendered:  {}\nif the change is intended, run cargo xtask conformance chart --bless",
         golden.display(),
         line + 1,
         show(committed),

@@ -1,4 +1,4 @@
-//! Cases of clients that run once: what a client does, who it is, and what must come of it.
+//! Cases of upstream clients: a call, a credential and the expected answer.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use serde_json::Value;
 use crate::azure_target::{AzureTarget, SignInMethod};
 use crate::client_program::{ClientInputs, ClientProgram};
 
-/// One case.
+/// One case of a client program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientCase {
-    /// `CALL:CREDENTIAL`, as the programs know it.
+    /// `CALL:CREDENTIAL`, the case name of the client programs.
     pub(super) name: &'static str,
-    /// Who signs in.
+    /// The sign-in method.
     pub(super) sign_in: SignInMethod,
-    /// What must come of it.
+    /// The expected answer.
     pub(super) expected: ExpectedAnswer,
 }
 
-/// What must come of a case.
+/// The expected answer of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpectedAnswer {
-    /// A token of the right tenant for the right client.
+    /// A token for the client in its tenant.
     Token,
-    /// The secret that was asked for.
+    /// The requested secret.
     Secret,
-    /// The resource group that was asked for.
+    /// The requested resource group.
     Group,
-    /// A refusal by Entra, with this code.
+    /// An error of Entra ID with this code.
     Refused(&'static str),
-    /// A refusal for want of a role, with this code.
+    /// An authorization error with this code, because the client has no role.
     Denied { code: &'static str, inner: Option<&'static str> },
 }
 
 impl ClientCase {
-    /// The sentence that stands in the report.
+    /// The name of the trial.
     fn trial_name(&self, client: &str) -> String {
         let (call, credential) = self.name.split_once(':').unwrap_or((self.name, ""));
         match self.expected {
@@ -51,10 +51,10 @@ impl ClientCase {
         }
     }
 
-    fn case_inputs(&self, ground: &AzureTarget) -> Option<ClientInputs> {
+    fn case_inputs(&self, target: &AzureTarget) -> Option<ClientInputs> {
         match self.expected {
-            ExpectedAnswer::Denied { .. } => ground.denied_inputs(self.sign_in),
-            _ => ground.inputs(self.sign_in),
+            ExpectedAnswer::Denied { .. } => target.denied_inputs(self.sign_in),
+            _ => target.inputs(self.sign_in),
         }
     }
 }
@@ -63,15 +63,15 @@ impl ClientCase {
 pub(super) fn trials(
     client: &str,
     cases: &[ClientCase],
-    ground: &Arc<AzureTarget>,
+    target: &Arc<AzureTarget>,
     program: &ClientProgram,
 ) -> Vec<Trial> {
     cases
         .iter()
         .map(|case| {
             let (case, program) = (*case, program.clone());
-            // Nothing for this case on this ground is shown as ignored.
-            let inputs = case.case_inputs(ground);
+            // A case without inputs on this Azure is reported as ignored.
+            let inputs = case.case_inputs(target);
             let is_absent = inputs.is_none();
             Trial::test(case.trial_name(client), move || {
                 let inputs = inputs.unwrap_or_default();
@@ -114,7 +114,7 @@ fn check_answer(
     }
 }
 
-/// The value arrived: its digest is one of something, and the version is a version.
+/// Expects that the digest is not that of an empty value, and that the version has the format of a version.
 fn check_secret_answer(answer: &Value) -> Result<(), Failed> {
     const OF_NOTHING: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     let text = |pointer| answer.pointer(pointer).and_then(Value::as_str).unwrap_or_default();

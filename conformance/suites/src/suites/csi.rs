@@ -1,7 +1,7 @@
-//! csi-sanity, the CSI community's own judge, on our driver.
+//! The suite `csi`: csi-sanity of the CSI community with lanyard's driver.
 //!
-//! It runs while the suite is prepared; each of its specs that ran becomes a trial. How many must
-//! have run is a trial too, because a spec that is left out fails nobody.
+//! csi-sanity runs while the suite is prepared, and each spec that ran becomes a trial. Another trial checks
+//! the number of specs, because a skipped spec does not fail.
 
 mod report;
 
@@ -19,7 +19,7 @@ use crate::driver_processes::{DriverFixtureDirectory, DriverProcessError, Driver
 use crate::kubectl::KubectlError;
 use crate::suite_cluster::SuiteCluster;
 
-/// The suite could not be run.
+/// csi-sanity could not be run.
 #[derive(Debug, Error)]
 pub(crate) enum SanityError {
     #[error(transparent)]
@@ -28,7 +28,7 @@ pub(crate) enum SanityError {
     Kubectl(#[from] KubectlError),
     #[error("csi-sanity could not be started")]
     Start(#[source] std::io::Error),
-    #[error("csi-sanity left no report; it said:\n{0}")]
+    #[error("csi-sanity wrote no report; its output was:\n{0}")]
     NoReport(String),
     #[error("the report of csi-sanity cannot be read")]
     Report(#[source] serde_json::Error),
@@ -40,13 +40,13 @@ pub(crate) enum SanityError {
     },
 }
 
-/// What the suite runs on.
+/// The fixture of the suite `csi`.
 #[derive(Debug)]
 pub(crate) struct CsiSuiteFixture {
     pub(crate) suite_cluster: Arc<SuiteCluster>,
     pub(crate) csi_sanity: PathBuf,
     pub(crate) mock_provider: PathBuf,
-    /// Our program, built with the feature `sanity`.
+    /// The lanyard program, built with the feature `sanity`.
     pub(crate) lanyard: PathBuf,
 }
 
@@ -54,16 +54,16 @@ pub(crate) struct CsiSuiteFixture {
 #[derive(Debug, Clone, Copy)]
 struct SanityRun {
     test_name: &'static str,
-    /// Specs that make no sense here.
+    /// A pattern of specs to skip.
     skip_pattern: &'static str,
-    /// How many specs must have run.
+    /// The number of specs that must run.
     minimum_specs: usize,
-    /// Whether our program has a controller that makes nothing, and lets volumes be writable: the
-    /// specs of whole lives want both.
+    /// Whether the program runs with its test controller, which creates nothing, and allows writable volumes.
+    /// The lifecycle specs require both.
     with_controller: bool,
 }
 
-/// A driver with nothing but a node service. The specs that are skipped call a controller.
+/// A driver with only a node service. The skipped specs call a controller.
 const NODE_ONLY_RUN: SanityRun = SanityRun {
     test_name: "node_only",
     skip_pattern: "Controller Server|GroupController|SnapshotMetadata|should remove target path",
@@ -71,7 +71,7 @@ const NODE_ONLY_RUN: SanityRun = SanityRun {
     with_controller: false,
 };
 
-/// With the controller: everything that it does not say it cannot do.
+/// A driver with the test controller. All specs run except those of capabilities that it does not have.
 const LIFECYCLE_RUN: SanityRun = SanityRun {
     test_name: "life_cycle",
     skip_pattern: "GroupController|SnapshotMetadata",
@@ -79,19 +79,19 @@ const LIFECYCLE_RUN: SanityRun = SanityRun {
     with_controller: true,
 };
 
-/// Switches the controller on, in programs that are built with it.
+/// The environment variable that enables the test controller in builds with the feature `sanity`.
 const CONTROLLER_VARIABLE: &str = "LANYARD_TEST_CONTROLLER";
 
 const NAMESPACE: &str = "sanity";
 const PROVIDER_NAME: &str = "e2e-provider";
 const CLASS_NAME: &str = "sanity";
-/// The id of the pod.
+/// The UID of the pod.
 const POD_UID: &str = "00000000-0000-4000-8000-000000000000";
 
-pub(crate) fn trials(stage: &CsiSuiteFixture) -> Result<Vec<Trial>, SanityError> {
+pub(crate) fn trials(fixture: &CsiSuiteFixture) -> Result<Vec<Trial>, SanityError> {
     let mut trials = Vec::new();
     for run in [NODE_ONLY_RUN, LIFECYCLE_RUN] {
-        let specs = stage.suite_cluster.runtime.block_on(stage.run_csi_sanity(run))?;
+        let specs = fixture.suite_cluster.runtime.block_on(fixture.run_csi_sanity(run))?;
         trials.extend(spec_trials(run, specs));
     }
     Ok(trials)
@@ -109,41 +109,43 @@ fn spec_trials(run: SanityRun, specs: Vec<SanitySpec>) -> Vec<Trial> {
     trials.push(Trial::test(
         format!("csi::{}: exactly {wanted} specs ran", run.test_name),
         move || {
-            if ran == wanted { Ok(()) } else { Err(format!("{ran} have").into()) }
+            if ran == wanted { Ok(()) } else { Err(format!("{ran} specs ran").into()) }
         },
     ));
     trials
 }
 
 impl CsiSuiteFixture {
-    /// The namespace of the suite, with the CRDs of the chart and a class.
+    /// Creates the namespace of the suite, with the chart's CRDs and a class.
     pub(crate) fn prepare(&self, crds: &str) -> Result<(), KubectlError> {
         let kubectl = &self.suite_cluster.kubectl;
         kubectl.create_namespace_with_definitions(NAMESPACE, crds)?;
         kubectl.apply(&class_manifest())
     }
 
-    /// Runs csi-sanity on our program over a provider that always answers the same.
+    /// Runs csi-sanity against lanyard's driver with a mock provider.
     async fn run_csi_sanity(&self, run: SanityRun) -> Result<Vec<SanitySpec>, SanityError> {
         let directory = self.suite_cluster.directory();
-        let nook = DriverFixtureDirectory::new(
+        let directories = DriverFixtureDirectory::new(
             directory,
             run.test_name,
             self.suite_cluster.kubectl.kubeconfig(),
         )?;
-        let mut provider = nook.start_mock_provider(&self.mock_provider, PROVIDER_NAME).await?;
+        let mut provider =
+            directories.start_mock_provider(&self.mock_provider, PROVIDER_NAME).await?;
         provider.set_response(&mock_response()).await?;
         let mut environment = EnvironmentVariables::new();
         if run.with_controller {
             environment.insert(CONTROLLER_VARIABLE, "1".into());
         }
-        let driver =
-            nook.start_lanyard_node(&self.lanyard, DriverRotation::Disabled, &environment).await?;
+        let driver = directories
+            .start_lanyard_node(&self.lanyard, DriverRotation::Disabled, &environment)
+            .await?;
         let parameters = directory.join(format!("{}.parameters.yaml", run.test_name));
         write_file(&parameters, &volume_context().to_string())?;
         let report = directory.join(format!("{}.json", run.test_name));
-        // As a kubelet makes it; csi-sanity makes and removes what is below.
-        let pod = nook.kubelet_directory().join("pods").join(POD_UID);
+        // The kubelet creates this directory; csi-sanity creates and removes those below it.
+        let pod = directories.kubelet_directory().join("pods").join(POD_UID);
         std::fs::create_dir_all(&pod)
             .map_err(|source| SanityError::Write { path: pod.clone(), source })?;
         let mut sanity = Command::new(&self.csi_sanity);
@@ -152,17 +154,17 @@ impl CsiSuiteFixture {
         sanity.arg("--csi.stagingdir").arg(pod.join("staging"));
         sanity.arg("--csi.testvolumeparameters").arg(parameters);
         sanity.arg("--ginkgo.skip").arg(run.skip_pattern).arg("--ginkgo.json-report").arg(&report);
-        // Its exit code says no more than its report.
-        let said = sanity.output().map_err(SanityError::Start)?;
+        // The report contains everything that the exit code reports.
+        let output = sanity.output().map_err(SanityError::Start)?;
         let text = std::fs::read(&report).map_err(|_absent| {
-            SanityError::NoReport(String::from_utf8_lossy(&said.stdout).into_owned())
+            SanityError::NoReport(String::from_utf8_lossy(&output.stdout).into_owned())
         })?;
         driver.daemon.stop().await;
         report::parse_report(&text).map_err(SanityError::Report)
     }
 }
 
-/// What the kubelet puts into the context of a volume; the controller passes it on.
+/// The volume context that the kubelet sends. The test controller passes it on.
 fn volume_context() -> Value {
     json!({
         "secretProviderClass": CLASS_NAME,

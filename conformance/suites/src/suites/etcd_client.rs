@@ -1,4 +1,4 @@
-//! The store behind an API server of one's own, by its own interface.
+//! A client of the etcd behind an API server.
 
 use std::fs;
 use std::path::Path;
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use super::failed_with_causes;
 
-/// The store, reached with the certificate that it asks for.
+/// A client of etcd, authenticated with a client certificate.
 #[derive(Debug)]
 pub(super) struct EtcdClient {
     url: String,
     client: reqwest::Client,
 }
 
-/// What the store says of a key.
+/// The response of etcd to a range request.
 #[derive(Debug, Deserialize)]
 struct EtcdRangeResponse {
     #[serde(default)]
@@ -32,7 +32,7 @@ struct EtcdKeyValue {
 }
 
 impl EtcdClient {
-    /// One that is reached like this.
+    /// Creates a client with the given address and certificates.
     pub(super) fn new(access: &EtcdAccess) -> Result<Self, Failed> {
         let read = |path: &Path| fs::read(path).map_err(failed_with_causes);
         let authority = reqwest::Certificate::from_pem(&read(&access.authority)?)
@@ -45,11 +45,11 @@ impl EtcdClient {
         Ok(Self { url: access.url.clone(), client })
     }
 
-    /// The bytes of a key.
+    /// The stored bytes of a key.
     pub(super) async fn read_key(&self, key: &str) -> Result<Vec<u8>, Failed> {
         let answer = self.call("range", &json!({ "key": STANDARD.encode(key) })).await?;
         let range: EtcdRangeResponse = serde_json::from_str(&answer).map_err(failed_with_causes)?;
-        let pair = range.kvs.first().ok_or_else(|| format!("the store has no {key}"))?;
+        let pair = range.kvs.first().ok_or_else(|| format!("etcd has no key `{key}`"))?;
         STANDARD.decode(&pair.value).map_err(failed_with_causes)
     }
 

@@ -1,4 +1,4 @@
-//! msi-dataplane on files that our mount wrote.
+//! The suite `go`: msi-dataplane with credential files that lanyard's mount wrote.
 
 mod node_volumes;
 
@@ -27,26 +27,26 @@ use crate::azure_target::{AzureTarget, LocalAzureTarget};
 use crate::client_program::{ClientEvent, ClientProgram, ClientProgramError, WatchedClient};
 use crate::lanyard_clients::{LanyardClients, MountedCredential};
 
-/// How often the certificate is rotated under the witness.
+/// The number of rotations while the watched client runs.
 const ROTATION_COUNT: usize = 100;
 
-/// How soon the witness must have a token with the new key.
+/// How soon after a rotation the client must have a token with the new key.
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The size of the credential at the last rotation; a vault secret holds 25 KiB.
+/// The size of the credential in bytes at the last rotation. A vault secret holds at most 25 KiB.
 const MAX_CREDENTIAL_SIZE: usize = 25_000;
 
-/// How long a program may take to start, to sign in and to call.
+/// How long a client may take to start, sign in and make its calls.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a HostedCluster says of one component.
+/// The volume and the proof calls of one component, derived from a HostedCluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ComponentCredential {
     pub(crate) parameters: ProviderParameters,
     pub(crate) proof_calls: Option<ProofCalls>,
 }
 
-/// Everything that the trials of this suite need.
+/// The fixture of the suite `go`.
 #[derive(Debug)]
 pub(crate) struct GoSuiteFixture {
     pub(crate) azure_target: Arc<AzureTarget>,
@@ -55,39 +55,39 @@ pub(crate) struct GoSuiteFixture {
     pub(crate) credentials: BTreeMap<Component, ComponentCredential>,
 }
 
-pub(crate) fn trials(stage: GoSuiteFixture) -> Vec<Trial> {
-    let stage = Arc::new(stage);
-    match &*stage.azure_target {
+pub(crate) fn trials(fixture: GoSuiteFixture) -> Vec<Trial> {
+    let fixture = Arc::new(fixture);
+    match &*fixture.azure_target {
         AzureTarget::Live(live) => {
             let file = live.credential_file();
             let is_absent = file.is_none();
-            let (stage, call) = (Arc::clone(&stage), live.granted_call());
+            let (fixture, call) = (Arc::clone(&fixture), live.granted_call());
             let name = "go::a_credential_file_gets_a_token_and_an_arm_answer";
             let run = move || {
-                run_witness(&stage.program, &file.unwrap_or_default(), &[("granted", call)])
+                run_witness(&fixture.program, &file.unwrap_or_default(), &[("granted", call)])
             };
             vec![Trial::test(name, run).with_ignored_flag(is_absent)]
         }
-        AzureTarget::Local(_) => local_trials(&stage),
+        AzureTarget::Local(_) => local_trials(&fixture),
     }
 }
 
-fn local_trials(stage: &Arc<GoSuiteFixture>) -> Vec<Trial> {
-    let mut trials: Vec<Trial> = stage
+fn local_trials(fixture: &Arc<GoSuiteFixture>) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = fixture
         .credentials
         .keys()
         .map(|component| {
-            let (stage, component) = (Arc::clone(stage), *component);
+            let (fixture, component) = (Arc::clone(fixture), *component);
             let name = format!("go::mounted_credential_of_{}_signs_in", component.name());
             Trial::test(name, move || {
-                stage.local().and_then(|local| stage.check_component(local, component))
+                fixture.local().and_then(|local| fixture.check_component(local, component))
             })
         })
         .collect();
-    trials.extend(node_volumes::trials(stage));
-    let stage = Arc::clone(stage);
+    trials.extend(node_volumes::trials(fixture));
+    let fixture = Arc::clone(fixture);
     trials.push(Trial::test("go::running_client_reloads_a_hundred_rotations", move || {
-        stage.local().and_then(|local| stage.follow_rotations(local))
+        fixture.local().and_then(|local| fixture.follow_rotations(local))
     }));
     trials
 }
@@ -106,7 +106,7 @@ impl GoSuiteFixture {
             .ok_or_else(|| format!("the cluster does not run {}", component.name()).into())
     }
 
-    /// An empty volume for the credential of a component, and the way to fill it.
+    /// Opens an empty volume for the credential of a component.
     fn open_credential_volume(
         &self,
         local: &LocalAzureTarget,
@@ -123,7 +123,7 @@ impl GoSuiteFixture {
             .map_err(failed_with_causes)
     }
 
-    /// One component's credential on its way through vault, mount, library and ARM.
+    /// Checks one component's credential from the vault through mount and library to ARM.
     fn check_component(
         &self,
         local: &LocalAzureTarget,
@@ -145,18 +145,19 @@ impl GoSuiteFixture {
         if !content.uses_new_pkcs12_profile {
             return outcome;
         }
-        // azidentity reads PKCS#12 by x/crypto, which knows the old profile only. If that ever
-        // changes, this case has to say so.
+        // azidentity parses PKCS#12 with x/crypto, which supports only the old profile. The case fails when
+        // that changes.
         match outcome {
             Err(error) if error.message().is_some_and(|it| it.contains("pkcs12")) => Ok(()),
             Err(error) => Err(error),
             Ok(()) => {
-                Err("the library reads PKCS#12 with AES now: judge it like the others".into())
+                Err("the library supports PKCS#12 with AES now: remove this exception".into())
             }
         }
     }
 
-    /// One process on the first generation of a file, and a hundred rotations under it.
+    /// Runs one client that opens the first generation of a file, and rotates the certificate a hundred
+    /// times.
     fn follow_rotations(&self, local: &LocalAzureTarget) -> Result<(), Failed> {
         let clock = SystemClock::shared();
         let component = self.largest_plain_component(local)?;
@@ -166,11 +167,11 @@ impl GoSuiteFixture {
         mounted.publish(&files).map_err(failed_with_causes)?;
         let first = CredentialSummary::parse(&files)?;
         let file = mounted.credential_file().display().to_string();
-        let mut witness = self
+        let mut client = self
             .program
             .start_watching(&[("file", &file), ("watch", "true")])
             .map_err(failed_with_causes)?;
-        wait_for_certificate(&mut witness, &first.thumbprint, START_TIMEOUT)?;
+        wait_for_certificate(&mut client, &first.thumbprint, START_TIMEOUT)?;
 
         let mut slowest = Duration::ZERO;
         for number in 1..=ROTATION_COUNT {
@@ -183,7 +184,7 @@ impl GoSuiteFixture {
             let content = CredentialSummary::parse(&files)?;
             let began = clock.monotonic();
             mounted.publish(&files).map_err(failed_with_causes)?;
-            wait_for_certificate(&mut witness, &content.thumbprint, NOTICE_TIMEOUT).map_err(
+            wait_for_certificate(&mut client, &content.thumbprint, NOTICE_TIMEOUT).map_err(
                 |why| {
                     let why = why.message().unwrap_or_default().to_owned();
                     format!("rotation {number} ({} bytes): {why}", content.bytes)
@@ -191,18 +192,18 @@ impl GoSuiteFixture {
             )?;
             slowest = slowest.max(clock.monotonic().saturating_sub(began));
         }
-        let told =
+        let summary =
             format!("the slowest of {ROTATION_COUNT} rotations was noticed after {slowest:?}");
         if slowest > NOTICE_TIMEOUT {
-            return Err(told.into());
+            return Err(summary.into());
         }
-        // For whoever follows the figure from run to run.
-        writeln!(std::io::stderr().lock(), "{told}").unwrap_or_default();
+        // Prints the figure for comparison between runs.
+        writeln!(std::io::stderr().lock(), "{summary}").unwrap_or_default();
         Ok(())
     }
 
-    /// The component whose credential can grow to the limit of a vault secret: one in plain text,
-    /// in a form that the library reads.
+    /// The component whose credential can grow to the limit of a vault secret: its file is plain text in a
+    /// format that the library supports.
     fn largest_plain_component(&self, local: &LocalAzureTarget) -> Result<Component, Failed> {
         for (component, subject) in &self.credentials {
             let is_plain = subject
@@ -224,10 +225,10 @@ impl GoSuiteFixture {
     }
 }
 
-/// What a mounted credential is, without what is secret in it.
+/// Non-secret properties of a mounted credential.
 #[derive(Debug)]
 struct CredentialSummary {
-    /// SHA-256 of the leaf, lower-case hex.
+    /// SHA-256 of the leaf certificate in lower-case hex.
     thumbprint: String,
     bytes: usize,
     uses_new_pkcs12_profile: bool,
@@ -239,7 +240,7 @@ impl CredentialSummary {
         Self::of(file.content.expose())
     }
 
-    /// Reads a mounted file.
+    /// Summarizes a mounted file.
     fn load(file: &Path) -> Result<Self, Failed> {
         Self::of(&std::fs::read(file).map_err(failed_with_causes)?)
     }
@@ -259,13 +260,14 @@ impl CredentialSummary {
     }
 }
 
-/// PBES2 (RFC 8018, 6.2) is what tells the new PKCS#12 profile from the old one.
+/// Whether a file uses PBES2 (RFC 8018, section 6.2), which distinguishes the new PKCS#12 profile from the
+/// old one.
 fn uses_pbes2(pfx: &[u8]) -> bool {
     const OBJECT_ID: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0d];
     pfx.windows(OBJECT_ID.len()).any(|window| window == OBJECT_ID)
 }
 
-/// The calls of a component that go to ARM, by what must come of them.
+/// The ARM calls among a component's proof calls, by expected result.
 fn arm_calls(proofs: &ProofCalls) -> Vec<(&'static str, String)> {
     [("granted", &proofs.granted), ("refused", &proofs.refused)]
         .into_iter()
@@ -278,7 +280,7 @@ fn arm_calls(proofs: &ProofCalls) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Runs the witness once and judges every answer.
+/// Runs the client once and checks all its events.
 fn run_witness(
     program: &ClientProgram,
     file: &str,
@@ -286,10 +288,10 @@ fn run_witness(
 ) -> Result<(), Failed> {
     let mut flags = vec![("file", file)];
     flags.extend(calls.iter().map(|(name, target)| (*name, target.as_str())));
-    let mut witness = program.start_watching(&flags).map_err(failed_with_causes)?;
+    let mut client = program.start_watching(&flags).map_err(failed_with_causes)?;
     let (mut signed_in, mut answered) = (false, 0);
     loop {
-        match witness.next_event(START_TIMEOUT) {
+        match client.next_event(START_TIMEOUT) {
             Ok(ClientEvent::Attached) => {}
             Ok(ClientEvent::Certificate { .. }) => signed_in = true,
             Ok(ClientEvent::Arm { call, status, code }) => {
@@ -309,21 +311,22 @@ fn run_witness(
     Err(format!("signed in: {signed_in}, answers: {answered} of {}", calls.len()).into())
 }
 
-/// ARM authorizes before it looks: 404 proves the right as well as 200.
+/// Checks a response of ARM. ARM authorizes a request before it looks up the resource, so 404 proves the
+/// permission as well as 200.
 fn check_arm_answer(call: &str, status: u16, code: &str) -> Result<(), Failed> {
     match (call, status, code) {
         ("granted", 200 | 404, _) | ("refused", 403, "AuthorizationFailed") => Ok(()),
-        _ => Err(format!("the call that must be {call} was answered {status} {code}").into()),
+        _ => Err(format!("the call that must be {call} returned {status} {code}").into()),
     }
 }
 
 fn wait_for_certificate(
-    witness: &mut WatchedClient,
+    client: &mut WatchedClient,
     thumbprint: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), Failed> {
     loop {
-        match witness.next_event(patience).map_err(failed_with_causes)? {
+        match client.next_event(timeout).map_err(failed_with_causes)? {
             ClientEvent::Certificate { thumbprint: seen } if seen == thumbprint => return Ok(()),
             ClientEvent::Refused { message } | ClientEvent::Log { message } => {
                 return Err(message.into());

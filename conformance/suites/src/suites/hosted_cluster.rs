@@ -1,8 +1,8 @@
-//! The whole flow on a real node, as `docs/tutorial-kubernetes.md` shows it: the three charts, a
-//! HostedCluster that `kubectl` applies, and a canary in the place of each of its nine components, over
-//! the pod of the local Azure.
+//! The suite `hosted-cluster`: the flow of `docs/tutorial-kubernetes.md` on a real node, with the three
+//! charts, a HostedCluster that `kubectl` applies, and a canary for each of its nine components. The local
+//! Azure runs in a pod.
 //!
-//! The trials are the life of one hosted cluster, in this order. They run the commands of that page: page
+//! The trials are the lifecycle of one hosted cluster, in order. They run the commands of that page, so page
 //! and test cannot differ.
 
 mod canary_metrics;
@@ -24,7 +24,7 @@ use crate::local_azure::ControlApi;
 use crate::suite_cluster::SuiteCluster;
 use crate::tutorial::{Tutorial, TutorialEnvironment};
 
-/// The HostedCluster of the example, and where its control plane is.
+/// The HostedCluster of the example and the namespace of its control plane.
 const NAMESPACE: &str = "clusters";
 const CLUSTER_NAME: &str = "harbour";
 const CONTROL_PLANE_NAMESPACE: &str = "clusters-harbour";
@@ -32,28 +32,27 @@ const CONTROL_PLANE_NAMESPACE: &str = "clusters-harbour";
 /// The namespace of the releases.
 const RELEASE_NAMESPACE: &str = "lanyard";
 
-/// How long pods may take to run, images being there.
+/// How long pods may take to run with local images.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// How long something may take until canaries show it and the operator says it: the plugin's
-/// interval, the kubelet's period of ten to fifteen seconds, a canary's interval, and time to act on a
-/// busy machine.
+/// How long a change may take to reach the canaries and the operator's status: the plugin's interval, the
+/// kubelet's sync period of ten to fifteen seconds, a canary's interval, and some time on a busy machine.
 const PROPAGATION_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What the trials are made of.
+/// The inputs of the fixture.
 #[derive(Debug)]
 pub(crate) struct HostedClusterSuiteInputs {
     pub(crate) suite_cluster: Arc<SuiteCluster>,
     pub(crate) images: HostedClusterImages,
     /// The program `helm`.
     pub(crate) helm_program: PathBuf,
-    /// The program `lanyard`, for what people type.
+    /// The program `lanyard`, as a user runs it.
     pub(crate) lanyard_program: PathBuf,
     /// The directory in which the commands of the page run.
     pub(crate) repository: PathBuf,
 }
 
-/// The names under which the node has our images.
+/// Image names on the node.
 #[derive(Debug)]
 pub(crate) struct HostedClusterImages {
     pub(crate) node: String,
@@ -61,20 +60,20 @@ pub(crate) struct HostedClusterImages {
     pub(crate) azure: String,
 }
 
-/// Everything that the trials need.
+/// The fixture of the suite `hosted-cluster`.
 #[derive(Debug)]
 pub(crate) struct HostedClusterSuiteFixture {
     inputs: HostedClusterSuiteInputs,
     ports: HostedClusterPorts,
-    /// The control API of the pod of the local Azure, over loopback.
+    /// The control API of the local Azure's pod, over loopback.
     azure_control: ControlApi,
     tutorial: Tutorial,
     tutorial_environment: TutorialEnvironment,
-    /// What the last command of the first section printed, or that the section failed.
+    /// The output of the last command of the installation, or that the installation failed.
     installed: OnceCell<Result<String, InstallFailed>>,
 }
 
-/// The first section of the page failed, which every later trial depends on.
+/// The installation failed, which every trial depends on.
 #[derive(Debug, Clone, Copy)]
 struct InstallFailed;
 
@@ -82,40 +81,42 @@ type HostedClusterTrialFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Faile
 type HostedClusterTrial = for<'a> fn(&'a HostedClusterSuiteFixture) -> HostedClusterTrialFuture<'a>;
 
 const TRIALS: &[(&str, HostedClusterTrial)] = &[
-    ("tutorial_installation_shows_nine_granted_identities", |stage| {
-        Box::pin(cluster_lifecycle::check_installation(stage))
+    ("tutorial_installation_shows_nine_granted_identities", |fixture| {
+        Box::pin(cluster_lifecycle::check_installation(fixture))
     }),
-    ("nine_canaries_authenticate_for_a_hosted_cluster", |stage| {
-        Box::pin(cluster_lifecycle::check_canaries(stage))
+    ("nine_canaries_authenticate_for_a_hosted_cluster", |fixture| {
+        Box::pin(cluster_lifecycle::check_canaries(fixture))
     }),
-    ("hosted_cluster_identities_reports_every_identity", |stage| {
-        Box::pin(cluster_lifecycle::check_identity_status(stage))
+    ("hosted_cluster_identities_reports_every_identity", |fixture| {
+        Box::pin(cluster_lifecycle::check_identity_status(fixture))
     }),
-    ("kubectl_lanyard_shows_every_identity", |stage| {
-        Box::pin(async { cluster_lifecycle::check_kubectl_plugin(stage) })
+    ("kubectl_lanyard_shows_every_identity", |fixture| {
+        Box::pin(async { cluster_lifecycle::check_kubectl_plugin(fixture) })
     }),
-    ("certificate_rotation_never_leaves_a_canary_unauthenticated", |stage| {
-        Box::pin(cluster_lifecycle::rotate_all_certificates(stage))
+    ("certificate_rotation_never_leaves_a_canary_unauthenticated", |fixture| {
+        Box::pin(cluster_lifecycle::rotate_all_certificates(fixture))
     }),
-    ("removed_role_is_reported_for_one_identity_only", |stage| {
-        Box::pin(cluster_lifecycle::remove_component_role(stage))
+    ("removed_role_is_reported_for_one_identity_only", |fixture| {
+        Box::pin(cluster_lifecycle::remove_component_role(fixture))
     }),
-    ("deleted_hosted_cluster_leaves_no_objects", |stage| {
-        Box::pin(cluster_lifecycle::delete_hosted_cluster(stage))
+    ("deleted_hosted_cluster_leaves_no_objects", |fixture| {
+        Box::pin(cluster_lifecycle::delete_hosted_cluster(fixture))
     }),
-    ("uninstalled_charts_leave_only_the_crds", |stage| Box::pin(charts::uninstall_charts(stage))),
+    ("uninstalled_charts_leave_only_the_crds", |fixture| {
+        Box::pin(charts::uninstall_charts(fixture))
+    }),
 ];
 
-pub(crate) fn trials(stage: HostedClusterSuiteFixture) -> Vec<Trial> {
-    let stage = Arc::new(stage);
+pub(crate) fn trials(fixture: HostedClusterSuiteFixture) -> Vec<Trial> {
+    let fixture = Arc::new(fixture);
     TRIALS
         .iter()
         .map(|(name, run)| {
-            let (stage, run) = (Arc::clone(&stage), *run);
+            let (fixture, run) = (Arc::clone(&fixture), *run);
             Trial::test(format!("hosted_cluster::{name}"), move || {
-                stage.inputs.suite_cluster.runtime.block_on(async {
-                    stage.install().await?;
-                    run(&stage).await
+                fixture.inputs.suite_cluster.runtime.block_on(async {
+                    fixture.install().await?;
+                    run(&fixture).await
                 })
             })
         })
@@ -140,8 +141,8 @@ impl HostedClusterSuiteFixture {
         })
     }
 
-    /// Runs the commands of the first section of the page, once: what failed is in the message of the
-    /// trial that ran them.
+    /// Runs the commands of the installation section once. The trial that runs them reports their error;
+    /// later trials refer to it.
     async fn install(&self) -> Result<&str, Failed> {
         let mut failure = None;
         let installed = self.installed.get_or_init(async || {
@@ -162,7 +163,7 @@ impl HostedClusterSuiteFixture {
         }
     }
 
-    /// Runs the commands of a section of the page, and returns what the last one printed.
+    /// Runs the commands of a section and returns the output of the last one.
     fn run_tutorial_section(&self, heading: &str) -> Result<String, Failed> {
         let mut printed = String::new();
         for step in self.tutorial.section_steps(heading).map_err(failed_with_causes)? {
@@ -178,7 +179,7 @@ impl HostedClusterSuiteFixture {
         &self.inputs.suite_cluster.kubectl
     }
 
-    /// The end of what the pods of a chart logged, for the message of a failure.
+    /// The last log lines of a chart's pods, for failure messages.
     fn chart_logs(&self, chart: &str) -> String {
         let selector = format!("--selector=app.kubernetes.io/name={chart}");
         let arguments =
@@ -186,8 +187,8 @@ impl HostedClusterSuiteFixture {
         self.kubectl().run(&arguments).unwrap_or_else(|error| error.to_string())
     }
 
-    /// A failure with the logs of the releases and the state of the cluster. The problem itself stands
-    /// last, where a reader of a long output begins.
+    /// A failure with the logs of the releases and the state of the cluster. The problem comes last, because
+    /// readers of long output start there.
     fn failure_with_logs(&self, problem: impl std::fmt::Display) -> Failed {
         let charts = ["lanyard-azure", "lanyard-node", "lanyard-operator"];
         let logs = charts.map(|chart| format!("{chart}:\n{}", self.chart_logs(chart)));

@@ -1,4 +1,5 @@
-//! The programs of the Secrets Store project on one side of a socket, ours on the other.
+//! The suite `interop`: drivers and providers of the Secrets Store project with lanyard's provider and
+//! driver.
 
 mod case_fixture;
 mod provider_parity;
@@ -20,7 +21,7 @@ use crate::driver_processes::{InClusterAccess, UNMANAGED_NODE_NAME};
 use crate::kubectl::KubectlError;
 use crate::suite_cluster::SuiteCluster;
 
-/// Everything that the trials of this suite need.
+/// The fixture of the suite `interop`.
 #[derive(Debug)]
 pub(crate) struct InteropSuiteFixture {
     pub(crate) suite_cluster: Arc<SuiteCluster>,
@@ -28,7 +29,7 @@ pub(crate) struct InteropSuiteFixture {
     pub(crate) programs: InteropPrograms,
 }
 
-/// The programs on the two sides.
+/// The programs of both sides.
 #[derive(Debug)]
 pub(crate) struct InteropPrograms {
     pub(crate) lanyard: PathBuf,
@@ -41,37 +42,37 @@ pub(crate) struct InteropPrograms {
 /// The namespace of every object of the suite.
 const NAMESPACE: &str = "interop";
 
-/// The name under which upstream's Azure provider listens where `azure` is ours.
+/// The name of upstream's Azure provider. Lanyard's provider is named `azure`.
 const UPSTREAM_PROVIDER_NAME: &str = "azure-upstream";
 
-pub(crate) fn trials(stage: InteropSuiteFixture) -> Vec<Trial> {
-    let stage = Arc::new(stage);
-    let mut trials = provider_parity::trials(&stage);
-    trials.extend(upstream_drivers::trials(&stage));
-    trials.extend(upstream_providers::trials(&stage));
+pub(crate) fn trials(fixture: InteropSuiteFixture) -> Vec<Trial> {
+    let fixture = Arc::new(fixture);
+    let mut trials = provider_parity::trials(&fixture);
+    trials.extend(upstream_drivers::trials(&fixture));
+    trials.extend(upstream_providers::trials(&fixture));
     trials
 }
 
-/// A trial on processes of its own.
+/// A trial that runs on the suite's runtime.
 fn trial(
     name: String,
-    stage: &Arc<InteropSuiteFixture>,
+    fixture: &Arc<InteropSuiteFixture>,
     run: impl AsyncFnOnce(&InteropSuiteFixture) -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
-    let stage = Arc::clone(stage);
-    Trial::test(name, move || stage.suite_cluster.runtime.block_on(run(&stage)))
+    let fixture = Arc::clone(fixture);
+    Trial::test(name, move || fixture.suite_cluster.runtime.block_on(run(&fixture)))
 }
 
 impl InteropSuiteFixture {
-    /// The namespace of the suite, with the CRDs of the chart.
+    /// Creates the namespace of the suite, with the chart's CRDs and a Node object.
     pub(crate) fn prepare(&self, crds: &str) -> Result<(), KubectlError> {
         let kubectl = &self.suite_cluster.kubectl;
         kubectl.create_namespace_with_definitions(NAMESPACE, crds)?;
-        // Pods of a node that does not exist are collected.
+        // The garbage collector deletes pods of nodes that do not exist.
         kubectl.apply(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": UNMANAGED_NODE_NAME } }))
     }
 
-    /// What a pod of the suite would have to speak to the API as anybody.
+    /// Address and credentials of the API server for a pod of the suite, with administrator permissions.
     fn in_cluster_access(&self) -> Result<InClusterAccess, Failed> {
         let (kubectl, directory) = (&self.suite_cluster.kubectl, self.suite_cluster.directory());
         let account = format!("system:serviceaccounts:{NAMESPACE}");
@@ -92,13 +93,13 @@ impl InteropSuiteFixture {
         })
     }
 
-    /// A place for sockets and logs of a case.
+    /// A directory for the sockets and logs of a case.
     fn case_fixture(&self, name: &str) -> Result<InteropCaseFixture<'_>, Failed> {
         InteropCaseFixture::new(self, name)
     }
 }
 
-/// Upstream's driver wants more than one role; which it needs is not the question here.
+/// Binds `cluster-admin`, because upstream's driver needs several roles and this suite does not test them.
 fn admin_binding(group: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

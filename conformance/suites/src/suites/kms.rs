@@ -1,5 +1,5 @@
-//! A real API server that encrypts with our KMS plugin, and the plugin of the upstream project in
-//! its place.
+//! The suite `kms`: a real API server that encrypts with lanyard's KMS plugin, or with upstream's in its
+//! place.
 
 mod encrypting_api_server;
 mod identity_failures;
@@ -22,14 +22,14 @@ use self::plugin_process::{KmsPluginKind, KmsPluginOptions, KmsPluginProcess};
 use super::failed_with_causes;
 use crate::azure_target::{LocalAzureTarget, SignInMethod};
 
-/// Everything that the trials of this suite need.
+/// The fixture of the suite `kms`.
 #[derive(Debug)]
 pub(crate) struct KmsSuiteFixture {
     pub(crate) azure: LocalAzureTarget,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) programs: KmsPrograms,
     pub(crate) key: KmsKeyVersion,
-    /// The component whose identity may use the key, and its secret.
+    /// The vault secret of the component whose identity may use the key.
     pub(crate) secret_name: String,
     pub(crate) directory: PathBuf,
     next_number: AtomicU32,
@@ -44,7 +44,7 @@ pub(crate) struct KmsPrograms {
     pub(crate) kube_apiserver: PathBuf,
 }
 
-/// A version of a key.
+/// A version of a key in a vault.
 #[derive(Debug, Clone)]
 pub(crate) struct KmsKeyVersion {
     pub(crate) vault: String,
@@ -53,7 +53,7 @@ pub(crate) struct KmsKeyVersion {
 }
 
 impl KmsKeyVersion {
-    /// The vault's host name.
+    /// The host name of the vault.
     fn host(&self) -> String {
         format!("{}.vault.azure.net", self.vault)
     }
@@ -69,22 +69,22 @@ struct AccessTokenResponse {
     access_token: String,
 }
 
-pub(crate) fn trials(stage: KmsSuiteFixture) -> Vec<Trial> {
-    let stage = Arc::new(stage);
-    let mut trials = upstream_compatibility::trials(&stage);
-    trials.extend(key_rotation::trials(&stage));
-    trials.extend(identity_failures::trials(&stage));
+pub(crate) fn trials(fixture: KmsSuiteFixture) -> Vec<Trial> {
+    let fixture = Arc::new(fixture);
+    let mut trials = upstream_compatibility::trials(&fixture);
+    trials.extend(key_rotation::trials(&fixture));
+    trials.extend(identity_failures::trials(&fixture));
     trials
 }
 
-/// A trial on processes of its own.
+/// A trial that runs on the suite's runtime.
 fn trial(
     name: &str,
-    stage: &Arc<KmsSuiteFixture>,
+    fixture: &Arc<KmsSuiteFixture>,
     run: impl AsyncFnOnce(&KmsSuiteFixture) -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
-    let stage = Arc::clone(stage);
-    Trial::test(name, move || stage.runtime.block_on(run(&stage)))
+    let fixture = Arc::clone(fixture);
+    Trial::test(name, move || fixture.runtime.block_on(run(&fixture)))
 }
 
 impl KmsSuiteFixture {
@@ -99,26 +99,26 @@ impl KmsSuiteFixture {
         Self { azure, runtime, programs, key, secret_name, directory, next_number }
     }
 
-    /// Lets the client that signs in with a secret use keys too.
+    /// Grants the use of keys to the test client that upstream's plugin uses.
     pub(crate) async fn prepare(&self) -> Result<(), Failed> {
         fs::create_dir_all(&self.directory).map_err(failed_with_causes)?;
-        let guest = self.azure.inputs(SignInMethod::Secret).client;
-        self.grant_key_use(&guest).await
+        let test_client = self.azure.inputs(SignInMethod::Secret).client;
+        self.grant_key_use(&test_client).await
     }
 
-    /// Gives an identity the right to use keys.
+    /// Assigns the role `Key Vault Crypto User` on the vault to an identity.
     async fn grant_key_use(&self, client: &str) -> Result<(), Failed> {
         let control = self.azure.control_api();
-        let world: SeedResources = control.get("world").await.map_err(failed_with_causes)?;
+        let seed_data: SeedResources = control.get("world").await.map_err(failed_with_causes)?;
         let end = format!("/vaults/{}", self.key.vault);
-        let scope = world.resources.into_iter().find(|id| id.ends_with(&end));
-        let scope = scope.ok_or("the world has no vault of keys")?;
+        let scope = seed_data.resources.into_iter().find(|id| id.ends_with(&end));
+        let scope = scope.ok_or("the seed data has no vault of keys")?;
         let role = json!({ "principal": client, "role": "Key Vault Crypto User", "scope": scope });
         drop(control.post::<Value>("role-assignments", &role).await.map_err(failed_with_causes)?);
         Ok(())
     }
 
-    /// Another version of the key.
+    /// Creates another version of the key.
     async fn create_key_version(&self, version: &str) -> Result<KmsKeyVersion, Failed> {
         self.put_key_version(&json!({ "version": version })).await?;
         Ok(KmsKeyVersion { version: version.to_owned(), ..self.key.clone() })
@@ -139,7 +139,7 @@ impl KmsSuiteFixture {
         Ok(())
     }
 
-    /// The credential of the component, as its volume would hold it.
+    /// Fetches the component's credential, as its volume would contain it.
     async fn fetch_credential(&self) -> Result<String, Failed> {
         #[derive(Deserialize)]
         struct VaultSecretResponse {
@@ -162,7 +162,7 @@ impl KmsSuiteFixture {
         Ok(secret.value)
     }
 
-    /// A client of this local Azure.
+    /// An HTTP client for the Azure services of this local Azure.
     fn http_client(&self) -> Result<reqwest::Client, Failed> {
         let pem = fs::read(self.azure.authority_file()).map_err(failed_with_causes)?;
         let roots = reqwest::Certificate::from_pem_bundle(&pem).map_err(failed_with_causes)?;
@@ -171,23 +171,23 @@ impl KmsSuiteFixture {
         builder.build().map_err(failed_with_causes)
     }
 
-    /// How many requests the vault of the keys has been sent so far.
+    /// The number of encrypt and decrypt requests to the key's vault so far.
     async fn vault_request_count(&self) -> Result<usize, Failed> {
         #[derive(Deserialize)]
         struct VaultRequestLog {
             value: Vec<Value>,
         }
-        let ledger: VaultRequestLog =
+        let log: VaultRequestLog =
             self.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
         let host = self.key.host();
         let uses = |entry: &&Value| {
             let text = entry.to_string();
             text.contains(&host) && (text.contains("/encrypt") || text.contains("/decrypt"))
         };
-        Ok(ledger.value.iter().filter(uses).count())
+        Ok(log.value.iter().filter(uses).count())
     }
 
-    /// An instance of ours, with the credential file of the component.
+    /// Starts a lanyard plugin with the credential file of the component.
     async fn start_lanyard_plugin(
         &self,
         name: &str,
@@ -201,16 +201,16 @@ impl KmsSuiteFixture {
         KmsPluginProcess::start(self, made, &config).await
     }
 
-    /// An instance of the upstream project's plugin, with a client secret.
+    /// Starts upstream's plugin with a client secret.
     async fn start_upstream_plugin(
         &self,
         name: &str,
         key: &KmsKeyVersion,
     ) -> Result<KmsPluginProcess, Failed> {
-        let guest = self.azure.inputs(SignInMethod::Secret);
+        let test_client = self.azure.inputs(SignInMethod::Secret);
         let config = json!({
-            "cloud": "AzurePublicCloud", "tenantId": guest.tenant, "aadClientId": guest.client,
-            "aadClientSecret": guest.client_secret,
+            "cloud": "AzurePublicCloud", "tenantId": test_client.tenant, "aadClientId": test_client.client,
+            "aadClientSecret": test_client.client_secret,
         });
         KmsPluginProcess::start(
             self,
@@ -227,7 +227,7 @@ impl KmsSuiteFixture {
         EncryptingApiServer::start(self, providers).await
     }
 
-    /// A number that no other instance of this process has.
+    /// A number that is unique in this process.
     fn next_instance_number(&self) -> u32 {
         self.next_number.fetch_add(1, Relaxed)
     }
@@ -237,7 +237,7 @@ fn url_with_query(url: &str, pairs: &[(&str, &str)]) -> Result<url::Url, Failed>
     url::Url::parse_with_params(url, pairs).map_err(failed_with_causes)
 }
 
-/// The JSON of an answer; an error names the status and the beginning of the body.
+/// Sends a request and parses the JSON response. The error contains the status and the beginning of the body.
 async fn send_for_json<T: serde::de::DeserializeOwned>(
     request: reqwest::RequestBuilder,
 ) -> Result<T, Failed> {
@@ -251,12 +251,12 @@ async fn send_for_json<T: serde::de::DeserializeOwned>(
     serde_json::from_str(&body).map_err(failed_with_causes)
 }
 
-/// Fails a trial unless something is so.
-fn expect_that(is_so: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
-    if is_so { Ok(()) } else { Err(what().into()) }
+/// Fails the trial unless a condition holds.
+fn expect_that(condition: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
+    if condition { Ok(()) } else { Err(what().into()) }
 }
 
-/// A directory whose names of sockets are short enough.
+/// The socket path of an instance, with a short name because the length of socket paths is limited.
 fn socket_path(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.s"))
 }

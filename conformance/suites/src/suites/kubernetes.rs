@@ -1,4 +1,4 @@
-//! The node's side of the Kubernetes API, judged by a real API server.
+//! The suite `kubernetes`: the node plugin's use of the Kubernetes API, with a real API server.
 
 mod chart_permissions;
 mod class_watch;
@@ -17,42 +17,42 @@ use tokio::runtime::Runtime;
 pub(crate) use self::chart_permissions::{ChartPermissions, ChartPermissionsError};
 use self::trial_fixture::KubernetesTrialFixture;
 
-/// What the suite runs on. The kinds of the node plugin are served already.
+/// The fixture of the suite `kubernetes`. The node plugin's CRDs are installed.
 #[derive(Clone)]
 pub(crate) struct KubernetesSuiteFixture {
     pub(crate) plane: SharedControlPlane,
     pub(crate) runtime: Arc<Runtime>,
-    /// What the chart lets the node plugin do.
+    /// The permissions that the chart grants to the node plugin.
     pub(crate) permissions: Arc<ChartPermissions>,
 }
 
-/// The user with the rights of the node plugin.
+/// The user with the permissions of the node plugin.
 pub(crate) const NODE_PLUGIN_USER: &str = "node-plugin";
 
-pub(crate) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
+pub(crate) fn trials(suite: &KubernetesSuiteFixture) -> Vec<Trial> {
     let mut trials = Vec::new();
     for group in [
-        class_watch::trials(stage),
-        pod_status::trials(stage),
-        events::trials(stage),
-        secret_sync::trials(stage),
-        minimal_permissions::trials(stage),
+        class_watch::trials(suite),
+        pod_status::trials(suite),
+        events::trials(suite),
+        secret_sync::trials(suite),
+        minimal_permissions::trials(suite),
     ] {
         trials.extend(group);
     }
     trials
 }
 
-/// A trial in a namespace of its own.
-fn trial<F>(stage: &KubernetesSuiteFixture, name: &str, run: F) -> Trial
+/// A trial in a new namespace.
+fn trial<F>(suite: &KubernetesSuiteFixture, name: &str, run: F) -> Trial
 where
     F: AsyncFnOnce(KubernetesTrialFixture) -> Result<(), Failed> + Send + 'static,
 {
-    let stage = stage.clone();
+    let suite = suite.clone();
     Trial::test(name, move || {
-        stage.runtime.block_on(async {
-            let world = KubernetesTrialFixture::create(&stage).await?;
-            run(world).await
+        suite.runtime.block_on(async {
+            let fixture = KubernetesTrialFixture::create(&suite).await?;
+            run(fixture).await
         })
     })
 }

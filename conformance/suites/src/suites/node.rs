@@ -1,7 +1,7 @@
-//! The chart on a real node: pods of a real kubelet, over the vaults of the local Azure.
+//! The suite `node`: the chart on a real node, with pods of a real kubelet and the vaults of the local Azure.
 //!
-//! The trials are the life of one node, in this order: the chart is installed, pods come and go,
-//! the plugin is replaced under them, and at the end upstream's driver takes over and gives back.
+//! The trials are the lifecycle of one node, in order: the chart is installed, pods are created and deleted,
+//! the plugin is replaced while pods run, and at the end upstream's driver takes over and hands back.
 
 mod driver_switch;
 mod federation;
@@ -32,23 +32,23 @@ use crate::suite_cluster::SuiteCluster;
 /// The namespace of the pods.
 const NAMESPACE: &str = "node";
 const DRIVER: &str = "secrets-store.csi.k8s.io";
-/// The CA of the local Azure, as the chart takes it.
+/// The ConfigMap with the CA of the local Azure, for the value `caBundle`.
 const CA_CONFIG_MAP: &str = "local-azure";
-/// The same beside the cluster's own. The token proxy of a cluster is trusted by the cluster's CA,
-/// and here it is the local Azure that stands in its place.
+/// The ConfigMap with the cluster's CA and that of the local Azure. A cluster's token proxy is trusted
+/// through the cluster's CA, and here the local Azure takes its place.
 const CLUSTER_CA_CONFIG_MAP: &str = "cluster-and-local-azure";
 
-/// How long a pod may take to run, images being there.
+/// How long a pod may take to run with local images.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How often the plugin looks at vaults.
+/// How often the plugin checks the vaults for new versions.
 const ROTATION_INTERVAL: &str = "10s";
 
-/// How long a new version may take to be seen in a pod: the plugin's interval, the kubelet's
-/// period of ten to fifteen seconds, and time to act on a busy machine.
+/// How long a new version may take to reach a pod: the plugin's interval, the kubelet's sync period of ten to
+/// fifteen seconds, and some time on a busy machine.
 const ROTATION_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Everything that the trials of this suite need.
+/// The fixture of the suite `node`.
 #[derive(Debug)]
 pub(crate) struct NodeSuiteFixture {
     pub(crate) suite_cluster: Arc<SuiteCluster>,
@@ -60,14 +60,14 @@ pub(crate) struct NodeSuiteFixture {
     state: NodeSuiteState,
 }
 
-/// The names under which the node has images.
+/// Image names on the node.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeSuiteImages {
     pub(crate) lanyard: String,
     pub(crate) witness: String,
 }
 
-/// What is decided once for all trials.
+/// State that all trials share.
 #[derive(Debug)]
 struct NodeSuiteState {
     metrics_port: u16,
@@ -79,62 +79,64 @@ struct NodeSuiteState {
 type NodeTrialFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Failed>> + 'a>>;
 type NodeTrial = for<'a> fn(&'a NodeSuiteFixture) -> NodeTrialFuture<'a>;
 
-/// The trials in the order of their lives.
+/// The trials, in order.
 const TRIALS: &[(&str, NodeTrial)] = &[
-    ("installed_chart_registers_the_driver", |stage| Box::pin(stage.wait_for_driver(true))),
-    ("a_pod_reads_with_the_node_managed_identity", |stage| {
-        Box::pin(identity_modes::managed_identity_pod(stage))
+    ("installed_chart_registers_the_driver", |fixture| Box::pin(fixture.wait_for_driver(true))),
+    ("a_pod_reads_with_the_node_managed_identity", |fixture| {
+        Box::pin(identity_modes::managed_identity_pod(fixture))
     }),
-    ("a_pod_reads_with_workload_identity", |stage| {
-        Box::pin(identity_modes::workload_identity_pod(stage))
+    ("a_pod_reads_with_workload_identity", |fixture| {
+        Box::pin(identity_modes::workload_identity_pod(fixture))
     }),
-    ("a_pod_reads_with_an_identity_binding", |stage| {
-        Box::pin(identity_modes::identity_binding_pod(stage))
+    ("a_pod_reads_with_an_identity_binding", |fixture| {
+        Box::pin(identity_modes::identity_binding_pod(fixture))
     }),
-    ("a_pod_reads_with_a_service_principal", |stage| {
-        Box::pin(identity_modes::service_principal_pod(stage))
+    ("a_pod_reads_with_a_service_principal", |fixture| {
+        Box::pin(identity_modes::service_principal_pod(fixture))
     }),
-    ("a_pod_with_a_sub_path_reads_its_file", |stage| {
-        Box::pin(volume_mounts::sub_path_mount(stage))
+    ("a_pod_with_a_sub_path_reads_its_file", |fixture| {
+        Box::pin(volume_mounts::sub_path_mount(fixture))
     }),
-    ("fs_group_makes_files_readable_for_a_non_root_pod", |stage| {
-        Box::pin(volume_mounts::fs_group_permissions(stage))
+    ("fs_group_makes_files_readable_for_a_non_root_pod", |fixture| {
+        Box::pin(volume_mounts::fs_group_permissions(fixture))
     }),
-    ("a_pod_cannot_write_into_its_volume", |stage| {
-        Box::pin(volume_mounts::read_only_volume(stage))
+    ("a_pod_cannot_write_into_its_volume", |fixture| {
+        Box::pin(volume_mounts::read_only_volume(fixture))
     }),
-    ("mount_failure_emits_a_pod_event", |stage| {
-        Box::pin(volume_mounts::mount_failure_event(stage))
+    ("mount_failure_emits_a_pod_event", |fixture| {
+        Box::pin(volume_mounts::mount_failure_event(fixture))
     }),
-    ("a_rotation_is_seen_inside_a_running_pod", |stage| {
-        Box::pin(pod_lifecycle::rotation_reaches_pod(stage))
+    ("a_rotation_is_seen_inside_a_running_pod", |fixture| {
+        Box::pin(pod_lifecycle::rotation_reaches_pod(fixture))
     }),
-    ("a_deleted_pod_leaves_nothing_on_its_node", |stage| {
-        Box::pin(pod_lifecycle::deleted_pod_leaves_nothing(stage))
+    ("a_deleted_pod_leaves_nothing_on_its_node", |fixture| {
+        Box::pin(pod_lifecycle::deleted_pod_leaves_nothing(fixture))
     }),
-    ("plugin_upgrade_does_not_interrupt_reads_or_rotation", |stage| {
-        Box::pin(pod_lifecycle::upgraded_plugin(stage))
+    ("plugin_upgrade_does_not_interrupt_reads_or_rotation", |fixture| {
+        Box::pin(pod_lifecycle::upgraded_plugin(fixture))
     }),
-    ("killed_plugin_recovers_its_volumes", |stage| Box::pin(pod_lifecycle::killed_plugin(stage))),
-    ("a_restarted_kubelet_finds_driver_and_volumes_again", |stage| {
-        Box::pin(pod_lifecycle::restarted_kubelet(stage))
+    ("killed_plugin_recovers_its_volumes", |fixture| {
+        Box::pin(pod_lifecycle::killed_plugin(fixture))
     }),
-    ("pods_keep_reading_when_drivers_are_switched", |stage| {
-        Box::pin(driver_switch::switch_drivers(stage))
+    ("a_restarted_kubelet_finds_driver_and_volumes_again", |fixture| {
+        Box::pin(pod_lifecycle::restarted_kubelet(fixture))
     }),
-    ("uninstalled_chart_leaves_only_the_crds", |stage| Box::pin(stage.uninstall())),
+    ("pods_keep_reading_when_drivers_are_switched", |fixture| {
+        Box::pin(driver_switch::switch_drivers(fixture))
+    }),
+    ("uninstalled_chart_leaves_only_the_crds", |fixture| Box::pin(fixture.uninstall())),
 ];
 
-pub(crate) fn trials(stage: NodeSuiteFixture) -> Vec<Trial> {
-    let stage = Arc::new(stage);
+pub(crate) fn trials(fixture: NodeSuiteFixture) -> Vec<Trial> {
+    let fixture = Arc::new(fixture);
     TRIALS
         .iter()
         .map(|(name, run)| {
-            let (stage, run) = (Arc::clone(&stage), *run);
+            let (fixture, run) = (Arc::clone(&fixture), *run);
             Trial::test(format!("node::{name}"), move || {
-                stage.suite_cluster.runtime.block_on(async {
-                    stage.state.installed.get_or_try_init(|| stage.install()).await?;
-                    run(&stage).await
+                fixture.suite_cluster.runtime.block_on(async {
+                    fixture.state.installed.get_or_try_init(|| fixture.install()).await?;
+                    run(&fixture).await
                 })
             })
         })
@@ -143,7 +145,7 @@ pub(crate) fn trials(stage: NodeSuiteFixture) -> Vec<Trial> {
 
 impl NodeSuiteFixture {
     pub(crate) fn new(
-        site: Arc<SuiteCluster>,
+        suite_cluster: Arc<SuiteCluster>,
         azure: Arc<LocalAzureTarget>,
         helm: Helm,
         images: NodeSuiteImages,
@@ -156,10 +158,10 @@ impl NodeSuiteFixture {
             federation: OnceCell::new(),
             installed: OnceCell::new(),
         };
-        Ok(Self { suite_cluster: site, azure, helm, images, upstream_programs: upstream, state })
+        Ok(Self { suite_cluster, azure, helm, images, upstream_programs: upstream, state })
     }
 
-    /// The namespace of the suite, and what the plugin has to trust.
+    /// Creates the namespace of the suite and the ConfigMaps with the CAs that the plugin trusts.
     pub(crate) fn prepare(&self) -> Result<(), KubectlError> {
         let authority = std::fs::read_to_string(self.azure.authority_file()).unwrap_or_default();
         let kubectl = &self.suite_cluster.kubectl;
@@ -173,7 +175,7 @@ impl NodeSuiteFixture {
         kubectl.apply(&ca_config_map(CLUSTER_CA_CONFIG_MAP, &format!("{cluster}\n{authority}")))
     }
 
-    /// The values of the chart on this node.
+    /// Writes the values file of the chart for this node.
     async fn write_values_file(&self) -> Result<PathBuf, Failed> {
         let federation = self.ensure_federation().await?;
         let (repository, tag) =
@@ -193,7 +195,7 @@ impl NodeSuiteFixture {
                     { "name": "AZURE_POD_IDENTITY_AUTHORITY_HOST", "value": proxy },
                 ],
                 "volumes": [service_account_volume()],
-                // Where a container has such a mount, none is added.
+                // Kubernetes adds no ServiceAccount mount to a container that has one at this path.
                 "volumeMounts": [{
                     "name": "service-account",
                     "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
@@ -228,10 +230,10 @@ impl NodeSuiteFixture {
     async fn install(&self) -> Result<(), Failed> {
         let values = self.write_values_file().await?;
         if let Err(error) = self.helm.install(&values, &["--wait", "--timeout", "1m"]) {
-            let told = self.plugin_log();
-            // The next trial begins anew.
+            let log = self.plugin_log();
+            // The next trial installs again from scratch.
             self.helm.uninstall().map_err(failed_with_causes)?;
-            return Err(format!("{error}\n{told}").into());
+            return Err(format!("{error}\n{log}").into());
         }
         self.wait_for_driver(true).await
     }
@@ -239,7 +241,7 @@ impl NodeSuiteFixture {
     async fn uninstall(&self) -> Result<(), Failed> {
         self.helm.uninstall().map_err(failed_with_causes)?;
         self.wait_for_driver(false).await?;
-        // A pod is there until its process has ended.
+        // A pod exists until its process has ended.
         let clock = SystemClock::new();
         let deadline = clock.monotonic() + START_TIMEOUT;
         loop {
@@ -262,10 +264,13 @@ impl NodeSuiteFixture {
         Ok(())
     }
 
-    /// Waits until the kubelet lists the driver, or lists it no more.
+    /// Waits until the kubelet lists the driver, or no longer lists it.
     async fn wait_for_driver(&self, is_there: bool) -> Result<(), Failed> {
-        let what =
-            if is_there { "the kubelet knows the driver" } else { "the kubelet forgot the driver" };
+        let what = if is_there {
+            "the kubelet lists the driver"
+        } else {
+            "the kubelet no longer lists the driver"
+        };
         let lists = |node: &Value| {
             let drivers = node["spec"]["drivers"].as_array().cloned().unwrap_or_default();
             drivers.iter().any(|driver| driver["name"] == DRIVER) == is_there
@@ -279,7 +284,7 @@ impl NodeSuiteFixture {
         Ok(())
     }
 
-    /// Writes a class for a vault that `holder` reads.
+    /// Creates a class for the vault objects of `holder`.
     fn create_class(
         &self,
         name: &str,
@@ -294,7 +299,7 @@ impl NodeSuiteFixture {
         self.suite_cluster.kubectl.apply(&class).map_err(failed_with_causes)
     }
 
-    /// The end of what the plugin logged, for the message of a failure.
+    /// The last log lines of the plugin, for failure messages.
     fn plugin_log(&self) -> String {
         let arguments = [
             "logs",
@@ -317,7 +322,7 @@ fn ca_config_map(name: &str, pem: &str) -> Value {
     })
 }
 
-/// What every pod has of its ServiceAccount, with one more authority.
+/// The projected volume that every pod has for its ServiceAccount, with an additional CA.
 fn service_account_volume() -> Value {
     let namespace =
         json!({ "path": "namespace", "fieldRef": { "fieldPath": "metadata.namespace" } });

@@ -1,4 +1,4 @@
-//! The cases, by subject. A new subject is a module with a function `trials`, and a row below.
+//! The suite `operator`. A new subject is a module with a function `trials`, and an entry in the list below.
 
 pub(crate) mod bench;
 mod canary_permissions;
@@ -23,50 +23,50 @@ pub(crate) use self::controller::grant_role_permissions;
 use self::rendered_chart::RenderedOperatorChart;
 use self::trial_fixture::OperatorTrialFixture;
 
-/// The user as whom the operator signs in: it has the rights of its chart.
+/// The user of the operator, with the permissions of its chart.
 pub(crate) const OPERATOR_USER: &str = "lanyard-operator";
 
-/// What the suite runs on. The kinds are served already.
+/// The fixture of the suite `operator`. The CRDs are installed.
 #[derive(Clone)]
 pub(crate) struct OperatorSuiteFixture {
     pub(crate) plane: SharedControlPlane,
     pub(crate) runtime: Arc<Runtime>,
-    /// The administrator.
+    /// The client of the administrator.
     pub(crate) client: Client,
     /// The accepted and rejected HostedClusters.
     pub(crate) cases: Arc<Vec<SchemaCase>>,
     /// A complete HostedCluster.
     pub(crate) example: Arc<Value>,
-    /// What the operator's chart renders.
+    /// The objects that the operator's chart renders.
     pub(crate) rendered_chart: Arc<RenderedOperatorChart>,
-    /// What is measured on, and other control planes are made from.
+    /// The inputs for further control planes and for the benchmark.
     pub(crate) control_plane_inputs: ControlPlaneInputs,
 }
 
-/// Every case of every subject.
-pub(crate) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+/// The trials of every subject.
+pub(crate) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     let subjects: &[fn(&OperatorSuiteFixture) -> Vec<Trial>] = &[
         schema_cases::trials,
         validation_agreement::trials,
         preservation::trials,
         canary_permissions::trials,
-        // Cases of it take the API server away.
+        // Some of these trials stop the API server.
         controller::trials,
     ];
-    let trials = subjects.iter().flat_map(|trials| trials(stage));
-    trials.chain([bench::smoke_trial(stage.control_plane_inputs.clone())]).collect()
+    let trials = subjects.iter().flat_map(|trials| trials(suite));
+    trials.chain([bench::smoke_trial(suite.control_plane_inputs.clone())]).collect()
 }
 
-/// A trial in a namespace of its own.
-fn trial<F>(stage: &OperatorSuiteFixture, name: &str, run: F) -> Trial
+/// A trial in a new namespace.
+fn trial<F>(suite: &OperatorSuiteFixture, name: &str, run: F) -> Trial
 where
     F: AsyncFnOnce(OperatorTrialFixture) -> Result<(), Failed> + Send + 'static,
 {
-    let stage = stage.clone();
+    let suite = suite.clone();
     Trial::test(name, move || {
-        stage.runtime.block_on(async {
-            let world = OperatorTrialFixture::create(&stage).await?;
-            run(world).await
+        suite.runtime.block_on(async {
+            let fixture = OperatorTrialFixture::create(&suite).await?;
+            run(fixture).await
         })
     })
 }

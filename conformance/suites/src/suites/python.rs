@@ -67,6 +67,6 @@ const CASES: [ClientCase; 19] = [
     client_case("arm:certificate", SignInMethod::Certificate, GROUP_FORBIDDEN),
 ];
 
-pub(crate) fn trials(ground: &Arc<AzureTarget>, program: &ClientProgram) -> Vec<Trial> {
-    client_cases::trials("python", &CASES, ground, program)
+pub(crate) fn trials(target: &Arc<AzureTarget>, program: &ClientProgram) -> Vec<Trial> {
+    client_cases::trials("python", &CASES, target, program)
 }

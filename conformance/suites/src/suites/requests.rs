@@ -1,4 +1,4 @@
-//! Our requests beside those of azidentity and azsecrets, for equal inputs.
+//! The suite `requests`: lanyard's requests compared with those of azidentity and azsecrets for equal inputs.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::proxied_request::{InputNames, ProxiedRequest};
 use crate::recording_proxy::{ForwardTarget, RecordingProxy};
 use crate::request_differences::{AcceptedDifference, compare_requests, unexpected_differences};
 
-/// Everything that the trials of this suite need.
+/// The fixture of the suite `requests`.
 #[derive(Debug)]
 pub(crate) struct RequestsSuiteFixture {
     pub(crate) azure_target: Arc<AzureTarget>,
@@ -28,7 +28,7 @@ pub(crate) struct RequestsSuiteFixture {
     pub(crate) accepted: Vec<AcceptedDifference>,
 }
 
-/// What both sides do.
+/// The cases that both sides run.
 const CASES: [(&str, SignInMethod); 4] = [
     ("certificate", SignInMethod::Certificate),
     ("federated", SignInMethod::Federated),
@@ -36,21 +36,21 @@ const CASES: [(&str, SignInMethod); 4] = [
     ("secret", SignInMethod::ManagedIdentity),
 ];
 
-pub(crate) fn trials(stage: RequestsSuiteFixture) -> Vec<Trial> {
-    let stage = Arc::new(stage);
+pub(crate) fn trials(fixture: RequestsSuiteFixture) -> Vec<Trial> {
+    let fixture = Arc::new(fixture);
     let mut trials: Vec<Trial> = CASES
         .into_iter()
         .map(|(case, holder)| {
-            let stage = Arc::clone(&stage);
-            let inputs = stage.azure_target.inputs(holder);
+            let fixture = Arc::clone(&fixture);
+            let inputs = fixture.azure_target.inputs(holder);
             let is_absent = inputs.is_none();
             let name = format!("requests::{case}_differs_only_as_accepted");
-            let run = move || stage.compare_case(case, &inputs.unwrap_or_default());
+            let run = move || fixture.compare_case(case, &inputs.unwrap_or_default());
             Trial::test(name, run).with_ignored_flag(is_absent)
         })
         .collect();
     trials.push(Trial::test("requests::every_accepted_difference_belongs_to_a_case", move || {
-        stage.expect_no_unused_entries()
+        fixture.expect_no_unused_entries()
     }));
     trials
 }
@@ -103,11 +103,11 @@ impl RequestsSuiteFixture {
         inputs: &ClientInputs,
     ) -> Result<Vec<ProxiedRequest>, Failed> {
         let recorder = self.start_recording_proxy()?;
-        let way = ForwardTarget {
+        let target = ForwardTarget {
             proxy: Some(recorder.url()),
             roots: Some(recorder.authority_pem().as_bytes().to_vec()),
         };
-        let ours = LanyardClients::new(&way).map_err(failed_with_causes)?;
+        let ours = LanyardClients::new(&target).map_err(failed_with_causes)?;
         let directory = TempDir::new().map_err(failed_with_causes)?;
         self.runtime.block_on(run_lanyard_case(&ours, case, inputs, &directory))?;
         Ok(recorder.take_requests())
@@ -162,7 +162,7 @@ async fn run_lanyard_case(
     outcome.map_err(failed_with_causes)
 }
 
-/// The same certificate and key as in `inputs`, in the form of a mounted credential.
+/// A mounted credential document with the certificate and key of `inputs`.
 fn credential_document(inputs: &ClientInputs) -> Result<String, Failed> {
     let bundle = fs::read(&inputs.certificate).map_err(failed_with_causes)?;
     Ok(json!({

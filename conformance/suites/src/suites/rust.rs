@@ -23,8 +23,8 @@ const CASES: [ClientCase; 9] = [
     client_case("vault:secret", SignInMethod::Secret, ExpectedAnswer::Secret),
     client_case("vault:federated", SignInMethod::Federated, ExpectedAnswer::Secret),
     client_case("vault:managed-identity", SignInMethod::ManagedIdentity, ExpectedAnswer::Secret),
-    // Seen here and not in Python: MSAL asks for the tenant's configuration first, and hides why it
-    // got none.
+    // Only in this suite, because MSAL for Python requests the tenant's configuration first and hides why
+    // that failed.
     client_case(
         "token:foreign-tenant",
         SignInMethod::Secret,
@@ -42,6 +42,6 @@ const CASES: [ClientCase; 9] = [
     ),
 ];
 
-pub(crate) fn trials(ground: &Arc<AzureTarget>, program: &ClientProgram) -> Vec<Trial> {
-    client_cases::trials("rust", &CASES, ground, program)
+pub(crate) fn trials(target: &Arc<AzureTarget>, program: &ClientProgram) -> Vec<Trial> {
+    client_cases::trials("rust", &CASES, target, program)
 }

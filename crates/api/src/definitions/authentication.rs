@@ -1,4 +1,4 @@
-//! `azureAuthenticationConfig`, and the identities wherever they stand.
+//! The schemas of `azureAuthenticationConfig` and of the identity types.
 
 use lanyard_vocabulary::component::IdentityFieldParent;
 use lanyard_vocabulary::{Component, ObjectEncoding};
@@ -6,7 +6,7 @@ use lanyard_vocabulary::{Component, ObjectEncoding};
 use super::schema::CrdSchema;
 use super::validation_messages;
 
-/// `azureAuthenticationConfig`: a union. Its kind may change, as far as the API is concerned.
+/// `azureAuthenticationConfig`: a union whose discriminator may change, according to the API.
 pub(super) fn authentication_schema() -> CrdSchema {
     let kinds = ["ManagedIdentities", "WorkloadIdentities"];
     CrdSchema::object()
@@ -24,7 +24,7 @@ pub(super) fn authentication_schema() -> CrdSchema {
         )
 }
 
-/// The components whose identities stand in the authentication configuration.
+/// The components whose identities are in the authentication configuration.
 fn control_plane_components() -> impl Iterator<Item = Component> {
     Component::ALL
         .into_iter()
@@ -65,8 +65,8 @@ fn managed_identities_schema() -> CrdSchema {
         .required_field("dataPlane", data_plane)
 }
 
-/// The identities of self-managed Azure have the fields of the same components. Only the control
-/// plane operator may be without one.
+/// The identities of self-managed Azure use the field names of the same components. Only the
+/// control plane operator's identity is optional.
 fn workload_identities_schema() -> CrdSchema {
     let schema = CrdSchema::object().with_description("The identities of self-managed Azure.");
     control_plane_components().fold(schema, |schema, component| {
@@ -81,13 +81,12 @@ fn workload_identities_schema() -> CrdSchema {
     })
 }
 
-/// A managed identity and the place of its credential.
 pub(super) fn managed_identity_schema() -> CrdSchema {
     let secret = CrdSchema::string(127)
         .with_minimum_size(1)
         .with_description("The name of the vault's secret.")
         .with_pattern(validation_messages::SECRET_NAME_PATTERN);
-    // Documentation promises a default here, and there is none.
+    // HyperShift's documentation mentions a default, but its schema has none.
     let encoding = CrdSchema::enumeration(&ObjectEncoding::ALL.map(ObjectEncoding::name))
         .with_description("How the credential is written into the secret.");
     CrdSchema::object()
@@ -96,7 +95,6 @@ pub(super) fn managed_identity_schema() -> CrdSchema {
         .required_field("objectEncoding", encoding)
 }
 
-/// An identity with a federated credential.
 pub(super) fn workload_identity_schema() -> CrdSchema {
     CrdSchema::object().required_field("clientID", client_id_schema())
 }

@@ -1,7 +1,7 @@
 //! `spec.platform.azure`.
 //!
-//! Nothing is kept that the schema does not name: a misspelled `resourceGroupName` is pruned, and
-//! the default takes its place, as in the reference.
+//! Unknown fields are pruned, as in HyperShift's schema: a misspelled `resourceGroupName` is
+//! dropped, and the default takes its place.
 
 use lanyard_vocabulary::Cloud;
 
@@ -9,7 +9,6 @@ use super::authentication::authentication_schema;
 use super::schema::CrdSchema;
 use super::validation_messages;
 
-/// The Azure platform.
 pub(super) fn azure_schema() -> CrdSchema {
     let id = |what: &str, message: &str| {
         CrdSchema::string(255).with_description(what).immutable(message)
@@ -65,11 +64,11 @@ pub(super) fn azure_schema() -> CrdSchema {
         )
 }
 
-/// `subnetID`. The expressions for its parts are searched for and not anchored, as in the
-/// reference; what they mean to say is a lint of our own validation.
+/// `subnetID`. As in HyperShift's schema, the regular expressions for its parts are not anchored.
+/// `lanyard_desired` lints values that only the anchored expressions reject.
 fn subnet_id_schema() -> CrdSchema {
     let format = r"self.matches(r'^/subscriptions/[^/]*/resourceGroups/[^/]*/providers/Microsoft\.Network/virtualNetworks/[^/]*/subnets/[^/]*$')";
-    // A part of an id of another form is no part: the format is complained of, and nothing else.
+    // If the id has another form, its parts are not checked: only the format rule reports it.
     let part = |index: u8, rule: &str| {
         format!("self.split('/').size() != 11 || self.split('/')[{index}].{rule}")
     };

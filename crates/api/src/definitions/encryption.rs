@@ -1,10 +1,10 @@
-//! `spec.secretEncryption`. What belongs to other providers is kept as it comes.
+//! `spec.secretEncryption`. Fields of other providers are preserved unchecked.
 
 use super::authentication::{managed_identity_schema, workload_identity_schema};
 use super::schema::CrdSchema;
 use super::validation_messages;
 
-/// `secretEncryption`: a union, of which the API checks no more than the discriminators.
+/// `secretEncryption`: a union of which the API checks only the discriminators.
 pub(super) fn secret_encryption_schema() -> CrdSchema {
     let kms = CrdSchema::object()
         .with_description("Encryption by a key management service.")

@@ -1,5 +1,5 @@
-//! `HostedCluster` and `HostedControlPlane`: the part that identities travel through has its rules,
-//! and everything else is kept as it comes.
+//! `HostedCluster` and `HostedControlPlane`. The fields that lanyard uses are validated; all other
+//! fields are preserved unchecked.
 
 use serde_json::Value;
 
@@ -9,13 +9,12 @@ use super::schema::{CrdSchema, conditions_schema};
 use super::validation_messages;
 use super::{CrdNames, PrinterColumn, crd_json};
 
-/// What the API fills in for `spec.issuerURL`.
+/// The default of `spec.issuerURL`.
 pub const DEFAULT_ISSUER_URL: &str = "https://kubernetes.default.svc";
 
 const GROUP: &str = "hypershift.openshift.io";
 const VERSION: &str = "v1beta1";
 
-/// The definition of `HostedCluster`.
 pub(super) fn hosted_cluster_crd() -> Value {
     let names = CrdNames {
         group: GROUP,
@@ -46,7 +45,6 @@ pub(super) fn hosted_cluster_crd() -> Value {
     crd_json(&names, &columns, schema)
 }
 
-/// The definition of `HostedControlPlane`.
 pub(super) fn hosted_control_plane_crd() -> Value {
     let names = CrdNames {
         group: GROUP,
@@ -77,7 +75,7 @@ pub(super) fn hosted_control_plane_crd() -> Value {
     crd_json(&names, &columns, schema)
 }
 
-/// An object of the API without what it is about.
+/// A top-level schema with `apiVersion`, `kind` and `metadata`, without `spec` and `status`.
 pub(super) fn root_object_schema(description: &str) -> CrdSchema {
     CrdSchema::object()
         .with_description(description)
@@ -92,7 +90,7 @@ fn status_schema() -> CrdSchema {
         .optional_field("conditions", conditions_schema())
 }
 
-/// What both kinds have.
+/// The spec fields that HostedCluster and HostedControlPlane share.
 fn common_spec_schema() -> CrdSchema {
     let infra_id = CrdSchema::string(253)
         .with_minimum_size(1)

@@ -1,4 +1,4 @@
-//! `HostedClusterIdentities`, our own kind. It has no `spec`: nobody but the operator writes it.
+//! `HostedClusterIdentities`, lanyard's own kind. It has no `spec`: only the operator writes it.
 
 use serde_json::Value;
 
@@ -8,7 +8,6 @@ use super::{CrdNames, PrinterColumn, crd_json};
 use crate::HostedClusterIdentities;
 use crate::hosted_cluster_identities::IdentityStatus;
 
-/// The definition of `HostedClusterIdentities`.
 pub(super) fn hosted_cluster_identities_crd() -> Value {
     let names = CrdNames {
         group: "lanyard.dev",

@@ -1,11 +1,12 @@
-//! The words that structural schemas are written with.
+//! A builder for structural schemas.
 //!
 //! Source: `apiextensions.k8s.io/v1`, `JSONSchemaProps`.
 
 use serde_json::{Map, Value, json};
 
-/// A structural schema. Every text and list that a rule looks at is bounded, because the API server
-/// refuses rules whose cost it cannot bound; what belongs to others is not bounded by us.
+/// A structural schema. Every string and list that a CEL rule uses has a bound, because the API
+/// server rejects rules whose cost it cannot bound. Fields that HyperShift leaves unbounded stay
+/// unbounded.
 #[derive(Debug, Clone)]
 pub(super) struct CrdSchema(Map<String, Value>);
 
@@ -14,27 +15,27 @@ impl CrdSchema {
         Self(Map::from_iter([("type".to_owned(), json!(kind))]))
     }
 
-    /// An object without fields yet.
+    /// An object without fields.
     pub(super) fn object() -> Self {
         Self::of_type("object")
     }
 
-    /// An object that others define: it is kept as it comes.
+    /// An object whose fields are preserved unchecked.
     pub(super) fn preserved_object() -> Self {
         Self::object().preserve_unknown_fields()
     }
 
-    /// A text of at most so many characters.
+    /// A string of at most `longest` characters.
     pub(super) fn string(longest: u32) -> Self {
         Self::of_type("string").with_keyword("maxLength", json!(longest))
     }
 
-    /// A text of any length, where the reference has no bound.
+    /// A string of any length, for fields that HyperShift does not bound.
     pub(super) fn unbounded_string() -> Self {
         Self::of_type("string")
     }
 
-    /// One of several texts.
+    /// An enumeration of strings.
     pub(super) fn enumeration(values: &[&str]) -> Self {
         Self::of_type("string").with_keyword("enum", json!(values))
     }
@@ -44,21 +45,21 @@ impl CrdSchema {
         Self::of_type("string").with_keyword("format", json!("date-time"))
     }
 
-    /// A whole number that is not negative.
+    /// A non-negative integer.
     pub(super) fn unsigned_integer() -> Self {
         Self::of_type("integer")
             .with_keyword("format", json!("int64"))
             .with_keyword("minimum", json!(0))
     }
 
-    /// A list of at most so many items.
+    /// A list of at most `most` items.
     pub(super) fn bounded_list(items: Self, most: u32) -> Self {
         Self::of_type("array")
             .with_keyword("items", items.into_value())
             .with_keyword("maxItems", json!(most))
     }
 
-    /// A list of any length, where the reference has no bound.
+    /// A list of any length, for fields that HyperShift does not bound.
     pub(super) fn unbounded_list(items: Self) -> Self {
         Self::of_type("array").with_keyword("items", items.into_value())
     }
@@ -80,7 +81,7 @@ impl CrdSchema {
         self.with_keyword("description", json!(description))
     }
 
-    /// A field that may be absent.
+    /// Adds an optional field.
     pub(super) fn optional_field(mut self, name: &str, schema: Self) -> Self {
         let fields = self.0.entry("properties").or_insert_with(|| json!({}));
         if let Value::Object(fields) = fields {
@@ -89,12 +90,12 @@ impl CrdSchema {
         self
     }
 
-    /// A field that must be there.
+    /// Adds a required field.
     pub(super) fn required_field(self, name: &str, schema: Self) -> Self {
         self.optional_field(name, schema).push_to_keyword("required", json!(name))
     }
 
-    /// At least so many characters, items or fields.
+    /// Requires at least `count` characters, items or fields.
     pub(super) fn with_minimum_size(self, count: u32) -> Self {
         let key = match self.0.get("type").and_then(Value::as_str) {
             Some("array") => "minItems",
@@ -104,43 +105,43 @@ impl CrdSchema {
         self.with_keyword(key, json!(count))
     }
 
-    /// A text that matches a regular expression (RE2, searched for anywhere in the text).
+    /// Requires a match of a regular expression (RE2, not anchored).
     pub(super) fn with_pattern(self, pattern: &str) -> Self {
         self.with_keyword("pattern", json!(pattern))
     }
 
-    /// What stands there when nothing does.
+    /// Sets the default.
     pub(super) fn with_default(self, value: &str) -> Self {
         self.with_keyword("default", json!(value))
     }
 
-    /// A rule in CEL, and what is said when it is broken.
+    /// Adds a CEL rule and its message.
     pub(super) fn with_cel_rule(self, rule: &str, message: &str) -> Self {
         self.push_to_keyword("x-kubernetes-validations", json!({"rule": rule, "message": message}))
     }
 
-    /// A value that never changes once it is there.
+    /// Forbids changes of a value that is set.
     pub(super) fn immutable(self, message: &str) -> Self {
         self.with_cel_rule("self == oldSelf", message)
     }
 
-    /// Fields that the schema does not name are kept.
+    /// Preserves unknown fields.
     pub(super) fn preserve_unknown_fields(self) -> Self {
         self.with_keyword("x-kubernetes-preserve-unknown-fields", json!(true))
     }
 
-    /// A list without duplicates.
+    /// Makes a list a set: the API server rejects duplicates.
     pub(super) fn as_set(self) -> Self {
         self.with_keyword("x-kubernetes-list-type", json!("set"))
     }
 
-    /// A list whose items are known by a field, so that each can have another owner.
+    /// Makes a list a map keyed by a field, so that each item can have another field manager.
     pub(super) fn as_map_list(self, key: &str) -> Self {
         self.with_keyword("x-kubernetes-list-type", json!("map"))
             .with_keyword("x-kubernetes-list-map-keys", json!([key]))
     }
 
-    /// An object that is replaced as a whole.
+    /// Makes an object atomic: it is replaced as a whole.
     pub(super) fn atomic(self) -> Self {
         self.with_keyword("x-kubernetes-map-type", json!("atomic"))
     }
@@ -150,7 +151,7 @@ impl CrdSchema {
     }
 }
 
-/// `status.conditions`, as `metav1.Condition` has it.
+/// `status.conditions`: a list of `metav1.Condition`.
 pub(super) fn conditions_schema() -> CrdSchema {
     let condition = CrdSchema::object()
         .required_field(

@@ -14,14 +14,14 @@ fn openapi_schema_of(plural: &str) -> Value {
     definition_of(plural)["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
-/// Every schema below a schema, with its path.
-fn visit_subschemas(schema: &Value, path: &str, look: &mut impl FnMut(&str, &Value)) {
-    look(path, schema);
+/// Calls `visitor` for every nested schema, with its path.
+fn visit_subschemas(schema: &Value, path: &str, visitor: &mut impl FnMut(&str, &Value)) {
+    visitor(path, schema);
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        visit_subschemas(field, &format!("{path}.{name}"), look);
+        visit_subschemas(field, &format!("{path}.{name}"), visitor);
     }
     if schema["items"].is_object() {
-        visit_subschemas(&schema["items"], &format!("{path}[]"), look);
+        visit_subschemas(&schema["items"], &format!("{path}[]"), visitor);
     }
 }
 

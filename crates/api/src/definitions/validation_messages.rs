@@ -1,7 +1,7 @@
-//! What the schema says when a rule is broken, and its regular expressions.
+//! The messages and the regular expressions of the HostedCluster schema's rules.
 //!
-//! The same texts stand in the definitions and in our own validation, and they are those of the
-//! reference, errors of spelling and copying included: people look for them.
+//! The CRDs and `lanyard_desired`'s validation use the same texts. They are copied from HyperShift,
+//! misspellings included, because users search for them.
 //!
 //! Source: the schema of `HostedCluster` in `hypershift.openshift.io/v1beta1`.
 
@@ -25,9 +25,9 @@ pub const SUBSCRIPTION_IMMUTABLE: &str = "SubscriptionID is immutable";
 /// `securityGroupID` changed.
 pub const SECURITY_GROUP_IMMUTABLE: &str = "SecurityGroupID is immutable";
 
-/// `private` came or went.
+/// `private` was added or removed.
 pub const PRIVATE_PRESENCE: &str = "private cannot be added or removed after cluster creation";
-/// `topology` went.
+/// `topology` was removed.
 pub const TOPOLOGY_REMOVED: &str = "topology cannot be removed once set";
 /// `topology` changed from or to `Public`.
 pub const TOPOLOGY_TRANSITION: &str =
@@ -38,7 +38,7 @@ pub const PRIVATE_MEMBER: &str =
 /// Private Link on self-managed Azure needs an identity of the control plane operator.
 pub const PRIVATE_LINK_OPERATOR: &str = "workloadIdentities.controlPlaneOperator is required when Private Link is configured with WorkloadIdentities authentication";
 
-/// `subnetID` has another form; the message names another field.
+/// `subnetID` has another form; HyperShift's message names the wrong field.
 pub const SUBNET_FORMAT: &str = "encryptionSetID must be in the format `/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}/providers/Microsoft.Network/virtualNetworks/{vnetName}/subnets/{subnetName}`";
 /// The resource group of `subnetID`.
 pub const SUBNET_GROUP: &str = "The resourceGroupName should be between 1 and 90 characters, consisting only of alphanumeric characters, hyphens, underscores, periods and parenthesis";
@@ -88,7 +88,7 @@ pub const WORKLOAD_MEMBER: &str = "workloadIdentities is required when azureAuth
 /// `clientID` is no UUID.
 pub const CLIENT_ID: &str = "the client ID of a managed identity must be a valid UUID. It should be 5 groups of hyphen separated hexadecimal characters in the form 8-4-4-4-12.";
 
-/// `secretEncryption` went.
+/// `secretEncryption` was removed.
 pub const ENCRYPTION_REMOVED: &str = "secretEncryption cannot be removed once configured";
 /// The two keys are in two vaults.
 pub const BACKUP_KEY_VAULT: &str = "backupKey.keyVaultName must match activeKey.keyVaultName; both keys must reside in the same Key Vault";
@@ -105,7 +105,8 @@ pub const KEY_VAULT_TYPE_IMMUTABLE: &str = "keyVaultType is immutable";
 pub const ISSUER_URL: &str = "issuerURL must be a valid absolute URL";
 /// `issuerURL` changed.
 pub const ISSUER_URL_IMMUTABLE: &str = "issuerURL is immutable";
-/// A signing key without an issuer. The default of `issuerURL` comes first, so nobody ever sees it.
+/// A signing key without an issuer. Never reported, because the default of `issuerURL` is applied
+/// first.
 pub const SIGNING_KEY_ISSUER: &str = "If serviceAccountSigningKey is set, issuerURL must be set";
 /// Too few `services`.
 pub const SERVICES_COUNT: &str =

@@ -1,4 +1,4 @@
-//! `managedIdentities.controlPlane`: a field for every component of the vocabulary.
+//! `managedIdentities.controlPlane`: one field for every [`Component`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,15 +16,15 @@ const KEY_VAULT_FIELD: &str = "managedIdentitiesKeyVault";
 
 /// `managedIdentities.controlPlane`.
 ///
-/// The components' fields are those of the vocabulary, so that a new component needs no change
-/// here. A null counts as absent.
+/// The field names come from [`Component`], so a new component needs no change here. A null counts
+/// as absent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ControlPlaneIdentities {
-    /// The vault with the credentials of all of them.
+    /// The vault with the credentials of all components.
     pub key_vault: Option<IdentityVault>,
-    /// The identities that are there.
+    /// The configured identities.
     pub identities: BTreeMap<Component, ManagedIdentity>,
-    /// Fields that this type does not know.
+    /// Fields that this type does not define, preserved as they were read.
     pub unknown: Map<String, Value>,
 }
 

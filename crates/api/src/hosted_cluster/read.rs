@@ -1,4 +1,4 @@
-//! Reading a HostedCluster out of a YAML or JSON text.
+//! Parsing of a HostedCluster from YAML or JSON.
 
 use serde_json::Value;
 use serde_saphyr::granit_parser::{Event, Parser};
@@ -6,7 +6,7 @@ use serde_saphyr::granit_parser::{Event, Parser};
 use super::HostedCluster;
 use crate::yaml_source::{YamlNode, field_path_at, is_unquoted_yaml_string, parse_yaml_node};
 
-/// A text holds no HostedCluster that could be read.
+/// A text from which no HostedCluster could be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadHostedClusterError {
@@ -17,31 +17,31 @@ pub enum ReadHostedClusterError {
         line: u64,
         /// The column, from 1.
         column: u64,
-        /// What the parser met.
+        /// The parser's message.
         reason: String,
     },
-    /// A field has another type than the API says.
+    /// A field has another type than the API defines.
     #[error("line {line}, column {column}: {}{reason}", if field.is_empty() { String::new() } else { format!("`{field}`: ") })]
     InvalidField {
-        /// The line, from 1; 0 when it is not known.
+        /// The line, from 1; 0 if unknown.
         line: u64,
-        /// The column, from 1; 0 when it is not known.
+        /// The column, from 1; 0 if unknown.
         column: u64,
-        /// The path of the field; empty when it is not known.
+        /// The path of the field; empty if unknown.
         field: String,
-        /// What belongs there, or what is wrong.
+        /// The expected type, or the parser's message.
         reason: String,
     },
     /// No document is a HostedCluster.
     #[error("there is no HostedCluster, only: {}", if found.is_empty() { "nothing".to_owned() } else { found.join(", ") })]
     NoHostedCluster {
-        /// `apiVersion` and `kind` of every document.
+        /// The `apiVersion` and `kind` of every document.
         found: Vec<String>,
     },
-    /// The HostedCluster is of another version of the API.
+    /// The HostedCluster has an unsupported `apiVersion`.
     #[error("the HostedCluster on line {line} has apiVersion `{api_version}`")]
     UnsupportedVersion {
-        /// The line of the document.
+        /// The first line of the document.
         line: u64,
         /// Its `apiVersion`.
         api_version: String,
@@ -49,7 +49,7 @@ pub enum ReadHostedClusterError {
     /// More than one document is a HostedCluster.
     #[error("there are {} HostedClusters, on the lines {}", lines.len(), join_line_numbers(lines))]
     MultipleHostedClusters {
-        /// The lines of the documents.
+        /// The first lines of the documents.
         lines: Vec<u64>,
     },
 }
@@ -59,46 +59,48 @@ fn join_line_numbers(lines: &[u64]) -> String {
 }
 
 impl ReadHostedClusterError {
-    /// What to do about it.
+    /// Returns the suggested fix.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::InvalidYaml { .. } | Self::InvalidField { .. } => None,
             Self::NoHostedCluster { .. } => Some(format!(
-                "give a document with `apiVersion: {}` and `kind: {}`",
+                "provide a document with `apiVersion: {}` and `kind: {}`",
                 HostedCluster::API_VERSION,
                 HostedCluster::KIND
             )),
             Self::UnsupportedVersion { .. } => {
                 Some(format!("convert it to `apiVersion: {}`", HostedCluster::API_VERSION))
             }
-            Self::MultipleHostedClusters { .. } => Some("give them one by one".to_owned()),
+            Self::MultipleHostedClusters { .. } => {
+                Some("provide exactly one HostedCluster".to_owned())
+            }
         }
     }
 }
 
 impl HostedCluster {
-    /// Reads the one HostedCluster of a text in YAML or JSON. Documents of other kinds are passed
-    /// over, because tools write them into the same file.
+    /// Parses the only HostedCluster in a YAML or JSON text. Documents of other kinds are skipped,
+    /// because tools write them into the same file.
     ///
     /// # Errors
-    /// When the text is not YAML, when a field has the wrong type, and when there is not exactly
+    /// Fails if the text is not YAML, if a field has the wrong type, and if there is not exactly
     /// one HostedCluster of the version `v1beta1`.
     pub fn parse_yaml(text: &str) -> Result<Self, ReadHostedClusterError> {
         deserialize_hosted_cluster(&extract_hosted_cluster_document(text)?)
     }
 
-    /// The text fields of the one HostedCluster of a text that were written without quotes and
-    /// that YAML reads as something else. [`HostedCluster::parse_yaml`] reads what was meant; the
-    /// API server does not.
+    /// Returns the string fields of the only HostedCluster in a text that are unquoted and that
+    /// YAML reads as another type. [`HostedCluster::parse_yaml`] reads such values as strings; the
+    /// API server rejects them.
     ///
     /// # Errors
-    /// As [`HostedCluster::parse_yaml`].
+    /// Fails in the cases of [`HostedCluster::parse_yaml`].
     pub fn unquoted_scalars(text: &str) -> Result<Vec<UnquotedScalar>, ReadHostedClusterError> {
         let document = extract_hosted_cluster_document(text)?;
         let typed =
             serde_json::to_value(deserialize_hosted_cluster(&document)?).unwrap_or_default();
         let mut found = Vec::new();
-        // Anchors and aliases are the only YAML that has no tree here.
+        // `parse_yaml_node` rejects only aliases in a document that was deserialized before.
         if let Ok(node) = parse_yaml_node(&document) {
             collect_unquoted(&typed, &node, String::new(), &mut found);
         }
@@ -106,16 +108,16 @@ impl HostedCluster {
     }
 }
 
-/// A text that was written without quotes and that YAML reads as something else.
+/// A string field whose value is unquoted and that YAML reads as another type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnquotedScalar {
     /// The path of the field.
     pub field: String,
-    /// The text as it was written.
+    /// The source text of the value.
     pub text: String,
 }
 
-/// The lines of the one HostedCluster, at their places.
+/// Returns the document with the only HostedCluster, at its original line numbers.
 fn extract_hosted_cluster_document(text: &str) -> Result<String, ReadHostedClusterError> {
     let heads = document_headers(text)?;
     let is_ours = |head: &&DocumentHeader| head.kind == HostedCluster::KIND;
@@ -141,7 +143,8 @@ fn deserialize_hosted_cluster(document: &str) -> Result<HostedCluster, ReadHoste
     serde_saphyr::from_str(document).map_err(|error| invalid_field_error(&error, document))
 }
 
-/// Where the typed reading has a text and the source has a plain scalar that is none.
+/// Collects the values that are strings in `typed` and plain scalars of another YAML type in the
+/// source.
 fn collect_unquoted(
     typed: &Value,
     node: &YamlNode,
@@ -171,7 +174,7 @@ fn collect_unquoted(
     }
 }
 
-/// What a document says it is, and the line on which it begins.
+/// `apiVersion` and `kind` of a document, and its first line.
 #[derive(Debug, Default)]
 struct DocumentHeader {
     line: u64,
@@ -192,7 +195,7 @@ impl DocumentHeader {
 fn document_headers(text: &str) -> Result<Vec<DocumentHeader>, ReadHostedClusterError> {
     let mut heads: Vec<DocumentHeader> = Vec::new();
     let mut depth = 0_usize;
-    // The key at depth 1 that waits for its value.
+    // The key at depth 1 whose value is next.
     let mut key: Option<String> = None;
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| ReadHostedClusterError::InvalidYaml {
@@ -228,8 +231,8 @@ fn document_headers(text: &str) -> Result<Vec<DocumentHeader>, ReadHostedCluster
     Ok(heads)
 }
 
-/// The lines from `first` to before `end`, with empty lines before them so that places in errors
-/// stay those of the whole text.
+/// Returns the lines from `first` up to but excluding `end`, preceded by blank lines, so that error
+/// positions refer to the whole text.
 fn blank_other_lines(text: &str, first: u64, end: u64) -> String {
     let mut kept = String::with_capacity(text.len());
     for (number, line) in (1_u64..).zip(text.split_inclusive('\n')) {
@@ -249,20 +252,20 @@ fn invalid_field_error(error: &serde_saphyr::Error, document: &str) -> ReadHoste
     ReadHostedClusterError::InvalidField { line, column, field, reason: error_reason(error) }
 }
 
-/// The message alone: its place is in fields of its own, and advice to programmers and a picture
-/// of the source have no room in it.
+/// Returns the first line of the message, without the position (which has fields of its own), the
+/// source excerpt and the advice for programmers.
 fn error_reason(error: &serde_saphyr::Error) -> String {
     match error.without_snippet() {
         serde_saphyr::Error::Unexpected { expected, .. } => {
             let kind = match *expected {
                 "mapping start" => "a mapping",
                 "sequence start" => "a list",
-                "string scalar" => "a text",
+                "string scalar" => "a string",
                 other => other,
             };
-            format!("{kind} belongs here")
+            format!("expected {kind}")
         }
-        serde_saphyr::Error::DuplicateMappingKey { .. } => "the key is there twice".to_owned(),
+        serde_saphyr::Error::DuplicateMappingKey { .. } => "duplicate key".to_owned(),
         other => {
             let text = other.to_string();
             let line = text.lines().next().unwrap_or_default();

@@ -109,16 +109,13 @@ fn errors_name_the_place_and_what_was_found_there() {
     let error = parse_with_header("kind: HostedCluster\nspec: [\n").unwrap_err();
     assert!(matches!(error, ReadHostedClusterError::InvalidYaml { .. }), "{error:?}");
     let cases = [
-        ("spec:\n  platform: text\n", "line 4, column 13: `spec.platform`: a mapping belongs here"),
-        ("spec:\n  infraID: [a]\n", "line 4, column 12: `spec.infraID`: a text belongs here"),
-        ("spec:\n  services: x\n", "line 4, column 13: `spec.services`: a list belongs here"),
-        (
-            "spec:\n  infraID: a\n  infraID: b\n",
-            "line 5, column 3: `spec.infraID`: the key is there twice",
-        ),
+        ("spec:\n  platform: text\n", "line 4, column 13: `spec.platform`: expected a mapping"),
+        ("spec:\n  infraID: [a]\n", "line 4, column 12: `spec.infraID`: expected a string"),
+        ("spec:\n  services: x\n", "line 4, column 13: `spec.services`: expected a list"),
+        ("spec:\n  infraID: a\n  infraID: b\n", "line 5, column 3: `spec.infraID`: duplicate key"),
         (
             "spec:\n  services:\n    - {}\n    - service: [x]\n",
-            "line 6, column 16: `spec.services[1].service`: a text belongs here",
+            "line 6, column 16: `spec.services[1].service`: expected a string",
         ),
     ];
     for (text, expected) in cases {
@@ -164,7 +161,7 @@ proptest::proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "[\\PC\n]{0,120}", line in 0..40_usize) {
         drop(parse_with_header(&text));
-        // A document of ours with a line of nonsense in it.
+        // A valid document with an invalid line in it.
         let example = include_str!("../../../../examples/hostedcluster.yaml");
         let mut lines: Vec<_> = example.lines().collect();
         lines.insert(line, &text);

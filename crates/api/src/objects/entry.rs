@@ -1,7 +1,8 @@
-//! Reading the parameter `objects`.
+//! Parsing of the parameter `objects`.
 //!
-//! Whoever may make a class chooses this text, and every node that mounts it reads it: so there
-//! are limits before there is any work, and the work grows with the text and no faster.
+//! Any user who may create a SecretProviderClass controls this value, and every node that mounts
+//! the class parses it. Size limits therefore apply before parsing, and the work is linear in the
+//! size of the value.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,7 @@ use super::{
 use crate::parameters::ParameterProblem;
 use crate::yaml_source::{YamlNode, parse_yaml_node};
 
-/// Reads the entries, with every problem of every entry added to `problems`.
+/// Parses the entries and adds every problem of every entry to `problems`.
 pub(crate) fn parse_objects(
     text: &str,
     problems: &mut Vec<ParameterProblem>,
@@ -52,7 +53,7 @@ pub(crate) fn parse_objects(
     entries.into_iter().map(|(_, entry)| entry).collect()
 }
 
-/// The list under `array`.
+/// Returns the list under the key `array`.
 fn parse_array(text: &str) -> Result<Vec<YamlNode>, ParameterProblem> {
     if text.is_empty() {
         return Err(ParameterProblem::Missing { key: "objects", similar: None });
@@ -82,11 +83,11 @@ fn parse_array(text: &str) -> Result<Vec<YamlNode>, ParameterProblem> {
     }
 }
 
-/// The fields of an entry, which is a text with YAML in it.
+/// Parses the fields of an entry, which is a string that contains YAML.
 fn parse_entry_fields(item: &YamlNode) -> Result<Vec<(String, YamlNode)>, String> {
     let YamlNode::Scalar { text, .. } = item else {
         return Err(format!(
-            "it is {} and not a text; write `- |` before the fields",
+            "it is {} and not a string; write `- |` before the fields",
             item.kind_with_article()
         ));
     };
@@ -110,7 +111,7 @@ fn count_files(entries: &[(usize, VaultObjectEntry)]) -> usize {
     entries.iter().map(|(_, entry)| files(entry)).fold(0, usize::saturating_add)
 }
 
-/// Two entries cannot write the same path, nor one a file where the other needs a directory.
+/// Reports entries that write the same path, or a file where another entry needs a directory.
 fn report_path_collisions(
     entries: &[(usize, VaultObjectEntry)],
     problems: &mut Vec<ParameterProblem>,
@@ -124,7 +125,8 @@ fn report_path_collisions(
     }
 }
 
-/// The place of the entry that writes a file first, and of the one that needs a directory first.
+/// The index of the first entry that writes each file, and of the first entry that needs each
+/// directory.
 #[derive(Default)]
 struct ClaimedPaths {
     files: HashMap<String, usize>,
@@ -132,7 +134,7 @@ struct ClaimedPaths {
 }
 
 impl ClaimedPaths {
-    /// Takes the paths of an entry; gives the first entry whose paths are in their way.
+    /// Claims the paths of an entry. Returns the first entry with which they collide.
     fn claim(&mut self, index: usize, entry: &VaultObjectEntry) -> Option<usize> {
         let name = entry.file_name();
         let files = entry.paths();
@@ -195,7 +197,7 @@ impl ObjectEntryReader<'_> {
         })
     }
 
-    /// The name is required, so a null can only be a secret that is called `null`.
+    /// The name is required, so a YAML null is read as a secret with the name `null`.
     fn read_name(&mut self) -> Option<SecretName> {
         let text = match self.find_field("objectName") {
             Some(YamlNode::Scalar { text, .. }) => text.trim().to_owned(),
@@ -255,13 +257,13 @@ impl ObjectEntryReader<'_> {
         self.record_problem(field, parse(&text))
     }
 
-    /// The trimmed text of a field; nothing when it is absent, null or blank.
+    /// Returns the trimmed value of a field; `None` if it is absent, null or blank.
     fn read_text(&mut self, field: &'static str) -> Option<String> {
         let node = self.find_field(field).filter(|node| !node.is_null())?;
         if let YamlNode::Scalar { text, .. } = node {
             return Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         }
-        let reason = format!("it is {} and not a text", node.kind_with_article());
+        let reason = format!("it is {} and not a string", node.kind_with_article());
         self.problems.push(entry_problem(self.index, field, reason));
         None
     }
@@ -275,20 +277,22 @@ impl ObjectEntryReader<'_> {
     }
 }
 
-/// The longest text, in bytes: five hundred entries with every field are half of it.
+/// The maximum size of the parameter, in bytes. Five hundred entries with every field need half of
+/// it.
 const MAX_PARAMETER_BYTES: usize = 256 * 1024;
 
-/// The most entries.
+/// The maximum number of entries.
 const MAX_ENTRIES: usize = 500;
 
-/// The most files that all entries write together, versions of a history included. A volume keeps
-/// an inode for each per generation, for as long as it lives.
+/// The maximum number of files that all entries write together, versions of a history included. A
+/// volume needs one inode per file and generation for its whole lifetime.
 pub const MAX_FILES: usize = 4096;
 
-/// How many problems are told one by one: they go into events and into answers to the kubelet.
+/// The maximum number of problems that are listed individually: problems appear in events and in
+/// responses to the kubelet.
 const MAX_REPORTED_PROBLEMS: usize = 20;
 
-/// The most versions of one object that one class may ask for.
+/// The maximum number of versions that a class may request of one object.
 const MAX_HISTORY_LENGTH: i32 = 1000;
 
 fn parse_history(text: &str) -> Result<u32, String> {
@@ -299,7 +303,7 @@ fn parse_history(text: &str) -> Result<u32, String> {
     Ok(u32::try_from(count).map_or(1, |count| count.max(1)))
 }
 
-/// Octal text. Upstream turns a text that is none into mode 0 and says nothing.
+/// Parses an octal mode. The upstream provider silently treats an invalid value as mode 0.
 fn parse_file_permission(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 && !text.starts_with('+') => Ok(mode),

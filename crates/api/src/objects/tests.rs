@@ -12,7 +12,7 @@ fn parse(text: &str) -> Result<Vec<VaultObjectEntry>, Vec<String>> {
     }
 }
 
-/// One entry with `lines` as its fields.
+/// Returns an `objects` parameter with one entry, whose fields are `lines`.
 fn objects_parameter(lines: &str) -> String {
     format!("array:\n  - |\n    {}\n", lines.replace('\n', "\n    "))
 }
@@ -167,17 +167,17 @@ fn oversized_parameters_are_rejected_before_parsing() {
     assert_eq!(parse(&objects_parameter_of(500, plain)).unwrap().len(), 500);
     assert_eq!(
         parse(&objects_parameter_of(501, plain)).unwrap_err(),
-        ["`objects` has 501 entries, and 500 is the most"]
+        ["`objects` has 501 entries; the maximum is 500"]
     );
     let versions = |_| "objectVersionHistory: 1000".to_owned();
     assert_eq!(parse(&objects_parameter_of(4, versions)).unwrap().len(), 4);
     assert_eq!(
         parse(&objects_parameter_of(500, versions)).unwrap_err(),
-        ["`objects` has 500000 files to write, and 4096 is the most"]
+        ["`objects` has 500000 files to write; the maximum is 4096"]
     );
     let text = format!("array:\n# {}\n", "x".repeat(256 * 1024));
     let problems = parse(&text).unwrap_err();
-    assert!(problems[0].ends_with("bytes, and 262144 is the most"), "{problems:?}");
+    assert!(problems[0].ends_with("bytes; the maximum is 262144"), "{problems:?}");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn texts_without_a_list_of_texts_are_refused_with_their_place() {
         ("other: 1", "`objects` cannot be read: it has no key `array`"),
         (
             "array:\n  - objectName: n\n",
-            "objects[0]: it is a mapping and not a text; write `- |` before the fields",
+            "objects[0]: it is a mapping and not a string; write `- |` before the fields",
         ),
         ("array:\n  - plain\n", "objects[0]: it holds a scalar and not a mapping"),
     ];
@@ -217,7 +217,8 @@ fn encodings() -> impl Strategy<Value = ObjectEncoding> {
     prop::sample::select(ObjectEncoding::ALL.to_vec())
 }
 
-/// Every name that the HostedCluster schema takes, the treacherous ones often.
+/// Generates names that the HostedCluster schema accepts; names that YAML could misread are
+/// frequent.
 fn names() -> impl Strategy<Value = SecretName> {
     let treacherous = [
         "true",

@@ -12,12 +12,12 @@ use serde_json::json;
 
 use super::{FactsSink, PublishFactsError};
 
-/// Tells facts in [`CanaryStatusReport::ANNOTATION`] of a pod.
+/// Stores the status report in [`CanaryStatusReport::REPORT_ANNOTATION`] of a pod.
 ///
-/// It needs `get` of pods and `patch` of `pods/status` in the namespace of its own, and asks for
-/// nothing else. The annotation goes through the status because the API server lets nobody change
-/// what a pod runs there: who takes over a canary gains no other pod's secrets. It is patched by a
-/// merge of this one key, so nothing else about the pod is touched.
+/// The canary needs `get` on pods and `patch` on `pods/status` in its own namespace, and no other
+/// permission. The patch goes through the `status` subresource because the API server ignores
+/// changes of the pod spec there: a compromised canary cannot read other pods' secrets. A merge
+/// patch of this one key leaves the rest of the pod unchanged.
 pub struct PodAnnotation {
     api: KubernetesApi,
     namespace: String,
@@ -28,7 +28,7 @@ pub struct PodAnnotation {
 const FIELD_MANAGER: &str = "lanyard-canary";
 
 impl PodAnnotation {
-    /// The annotation of this pod.
+    /// Creates a store in the annotation of this pod.
     pub fn new(api: KubernetesApi, namespace: impl Into<String>, pod: impl Into<String>) -> Self {
         Self { api, namespace: namespace.into(), pod: pod.into() }
     }
@@ -47,14 +47,14 @@ impl FactsSink for PodAnnotation {
         let pod =
             self.api.call(ApiRetryPolicy::STANDARD, action, read).await.map_err(publish_error)?;
         let annotations = pod.metadata.annotations.unwrap_or_default();
-        // What cannot be read is written anew.
+        // An unreadable report is overwritten.
         let facts = annotations.get(CanaryStatusReport::REPORT_ANNOTATION);
         Ok(facts.and_then(|text| serde_json::from_str(text).ok()))
     }
 
     async fn apply_facts(&self, facts: &CanaryStatusReport) -> Result<(), PublishFactsError> {
         let text = serde_json::to_string(facts).map_err(|error| PublishFactsError {
-            message: format!("the facts cannot be written as JSON: {error}"),
+            message: format!("cannot serialize the status report as JSON: {error}"),
             hint: "report this defect",
         })?;
         let patch =
@@ -72,10 +72,12 @@ impl FactsSink for PodAnnotation {
 fn publish_error(error: ApiError) -> PublishFactsError {
     let hint = match &error {
         ApiError::Refused { status: 401 | 403, .. } => {
-            "let the pod's service account get pods and patch pods/status of its namespace, or \
-             give --no-annotation"
+            "allow the pod's service account to get pods and patch pods/status in its namespace, \
+             or set `--no-annotation`"
         }
-        ApiError::Refused { status: 404, .. } => "see POD_NAME and POD_NAMESPACE",
+        ApiError::Refused { status: 404, .. } => {
+            "check the environment variables `POD_NAME` and `POD_NAMESPACE`"
+        }
         _ => error.hint(),
     };
     PublishFactsError { message: error.to_string(), hint }

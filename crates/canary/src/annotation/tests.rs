@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// An API server that knows one pod, and keeps what it is asked.
+/// An API server with one pod, which records its requests.
 #[derive(Debug, Default)]
 struct FakePodServer {
     annotations: Value,
@@ -63,11 +63,11 @@ impl PodAnnotationFixture {
         let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
         let shared: SharedClock = Arc::new(clock.clone());
         let api = KubernetesApi::from_client(kube_client(&server), Arc::clone(&shared));
-        let teller = Arc::new(PodAnnotation::new(api, "clusters-harbour", "canary-1"));
+        let sink = Arc::new(PodAnnotation::new(api, "clusters-harbour", "canary-1"));
         let metrics = CanaryMetrics::new(Component::Disk, Arc::clone(&shared));
         let (facts, receiver) = watch::channel(None);
         let mut task = tokio::task::JoinSet::new();
-        task.spawn(FactsPublisher::new(teller, shared, metrics.clone()).publish_changes(receiver));
+        task.spawn(FactsPublisher::new(sink, shared, metrics.clone()).publish_changes(receiver));
         Self { server, clock, facts, metrics, _task: task }
     }
 
@@ -139,63 +139,63 @@ fn failed_facts(since: &str) -> CanaryStatusReport {
 
 #[tokio::test]
 async fn only_the_facts_annotation_is_patched_on_change() {
-    let world = PodAnnotationFixture::new(json!({"somebody": "else's"}));
-    world
+    let fixture = PodAnnotationFixture::new(json!({"other": "value"}));
+    fixture
         .publish(&CanaryStatusReport {
             component: "disk".to_owned(),
             ..CanaryStatusReport::default()
         })
         .await;
-    assert_eq!(world.server.lock().write_count(), 0, "nothing is known yet");
-    world.publish(&good_facts()).await;
-    assert_eq!(world.published_facts(), Some(good_facts()));
-    let (_, uri, body) = world.server.lock().requests.last().cloned().unwrap();
+    assert_eq!(fixture.server.lock().write_count(), 0, "there are no results yet");
+    fixture.publish(&good_facts()).await;
+    assert_eq!(fixture.published_facts(), Some(good_facts()));
+    let (_, uri, body) = fixture.server.lock().requests.last().cloned().unwrap();
     assert!(uri.starts_with("/api/v1/namespaces/clusters-harbour/pods/canary-1/status?"), "{uri}");
     let metadata = body["metadata"].as_object().unwrap();
     assert_eq!(metadata.keys().collect::<Vec<_>>(), ["annotations"]);
     assert_eq!(body["metadata"]["annotations"].as_object().unwrap().len(), 1);
-    world.advance_seconds(600).await;
-    world.facts.send_replace(Some(good_facts()));
-    world.advance_seconds(600).await;
-    assert_eq!(world.server.lock().write_count(), 1);
-    assert_eq!(world.server.lock().annotations["somebody"], "else's");
-    let methods: Vec<_> = world.server.lock().requests.iter().map(|it| it.0.clone()).collect();
-    assert_eq!(methods, ["GET", "PATCH"], "two verbs, one of each");
+    fixture.advance_seconds(600).await;
+    fixture.facts.send_replace(Some(good_facts()));
+    fixture.advance_seconds(600).await;
+    assert_eq!(fixture.server.lock().write_count(), 1);
+    assert_eq!(fixture.server.lock().annotations["other"], "value");
+    let methods: Vec<_> = fixture.server.lock().requests.iter().map(|it| it.0.clone()).collect();
+    assert_eq!(methods, ["GET", "PATCH"], "one request of each verb");
 }
 
 #[tokio::test]
 async fn restarted_canary_continues_from_annotation() {
     let before = failed_facts("2026-11-20T00:00:00Z");
     let text = serde_json::to_string(&before).unwrap();
-    let world = PodAnnotationFixture::new(json!({CanaryStatusReport::REPORT_ANNOTATION: text}));
-    world.publish(&failed_facts("2026-11-21T12:00:00Z")).await;
-    assert_eq!(world.server.lock().write_count(), 0);
-    assert_eq!(world.published_facts(), Some(before));
-    let world = PodAnnotationFixture::new(
-        json!({CanaryStatusReport::REPORT_ANNOTATION: "what no version of ours wrote"}),
+    let fixture = PodAnnotationFixture::new(json!({CanaryStatusReport::REPORT_ANNOTATION: text}));
+    fixture.publish(&failed_facts("2026-11-21T12:00:00Z")).await;
+    assert_eq!(fixture.server.lock().write_count(), 0);
+    assert_eq!(fixture.published_facts(), Some(before));
+    let fixture = PodAnnotationFixture::new(
+        json!({CanaryStatusReport::REPORT_ANNOTATION: "not a status report"}),
     );
-    world.publish(&good_facts()).await;
-    assert_eq!(world.published_facts(), Some(good_facts()));
+    fixture.publish(&good_facts()).await;
+    assert_eq!(fixture.published_facts(), Some(good_facts()));
 }
 
 #[tokio::test]
 async fn failed_write_is_retried_with_newest_facts() {
-    let world = PodAnnotationFixture::new(json!({}));
-    world.publish(&good_facts()).await;
-    world.server.lock().failure_status = 403;
-    world.advance_seconds(10).await;
-    world.publish(&failed_facts("2026-11-21T12:00:00Z")).await;
-    let writes = world.server.lock().write_count();
-    assert_eq!(writes, 2, "a refusal is not repeated at once");
-    world
+    let fixture = PodAnnotationFixture::new(json!({}));
+    fixture.publish(&good_facts()).await;
+    fixture.server.lock().failure_status = 403;
+    fixture.advance_seconds(10).await;
+    fixture.publish(&failed_facts("2026-11-21T12:00:00Z")).await;
+    let writes = fixture.server.lock().write_count();
+    assert_eq!(writes, 2, "a failed write is not retried immediately");
+    fixture
         .facts
         .send_replace(Some(CanaryStatusReport { component: "file".to_owned(), ..good_facts() }));
-    world.advance_seconds(70).await;
-    assert!(world.server.lock().write_count() <= writes + 3);
-    world.server.lock().failure_status = 0;
-    world.advance_seconds(40).await;
-    assert_eq!(world.published_facts().unwrap().component, "file");
-    let page = lanyard_telemetry::MetricsPage::build(|it| world.metrics.register(it)).render();
+    fixture.advance_seconds(70).await;
+    assert!(fixture.server.lock().write_count() <= writes + 3);
+    fixture.server.lock().failure_status = 0;
+    fixture.advance_seconds(40).await;
+    assert_eq!(fixture.published_facts().unwrap().component, "file");
+    let page = lanyard_telemetry::MetricsPage::build(|it| fixture.metrics.register(it)).render();
     assert!(
         page.contains(r#"lanyard_canary_annotation_writes_total{result="written"} 2"#),
         "{page}"
@@ -204,23 +204,24 @@ async fn failed_write_is_retried_with_newest_facts() {
 
 #[tokio::test]
 async fn simultaneous_changes_are_written_once() {
-    let world = PodAnnotationFixture::new(json!({}));
-    world.publish(&good_facts()).await;
+    let fixture = PodAnnotationFixture::new(json!({}));
+    fixture.publish(&good_facts()).await;
     for number in 0..5 {
         let component = format!("component{number}");
-        world.facts.send_replace(Some(CanaryStatusReport { component, ..good_facts() }));
-        world.advance_seconds(0).await;
+        fixture.facts.send_replace(Some(CanaryStatusReport { component, ..good_facts() }));
+        fixture.advance_seconds(0).await;
     }
-    world.advance_seconds(10).await;
-    assert_eq!(world.published_facts().unwrap().component, "component4");
-    assert_eq!(world.server.lock().write_count(), 2);
+    fixture.advance_seconds(10).await;
+    assert_eq!(fixture.published_facts().unwrap().component, "component4");
+    assert_eq!(fixture.server.lock().write_count(), 2);
 }
 
 #[tokio::test]
 async fn forbidden_write_logs_required_permissions() {
-    let world = PodAnnotationFixture::new(json!({}));
-    world.server.lock().failure_status = 403;
-    let api = KubernetesApi::from_client(kube_client(&world.server), Arc::new(world.clock.clone()));
+    let fixture = PodAnnotationFixture::new(json!({}));
+    fixture.server.lock().failure_status = 403;
+    let api =
+        KubernetesApi::from_client(kube_client(&fixture.server), Arc::new(fixture.clock.clone()));
     let error = PodAnnotation::new(api, "n", "p").apply_facts(&good_facts()).await.unwrap_err();
     assert!(error.to_string().starts_with("could not annotate pod n/p: no (HTTP 403"), "{error}");
     assert!(error.hint.contains("get pods and patch pods/status"));

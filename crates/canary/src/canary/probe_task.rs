@@ -14,7 +14,7 @@ use crate::probe::{ProbeAttempt, ProbeKind, ProbeOutcome, ProbeSettings};
 use crate::proof_error::{ProofError, ProofErrorKind};
 use crate::timeout::with_timeout;
 
-/// What a probe came to.
+/// The outcome of one attempt of a probe.
 #[derive(Debug)]
 pub(super) struct ProbeReport {
     pub(super) kind: ProbeKind,
@@ -25,48 +25,48 @@ impl ProbeReport {
     pub(super) fn result(&self) -> ProbeResult {
         match &self.outcome {
             Ok(_) => ProbeResult::Good,
-            Err(trouble) if trouble.kind != ProofErrorKind::Definitive => ProbeResult::Inconclusive,
+            Err(error) if error.kind != ProofErrorKind::Definitive => ProbeResult::Inconclusive,
             Err(_) => ProbeResult::Bad,
         }
     }
 }
 
-/// Makes one probe again and again.
+/// Runs one probe repeatedly.
 #[derive(Debug)]
 pub(super) struct ProbeTask {
     probe: ProbeSettings,
     endpoints: &'static lanyard_vocabulary::cloud::CloudEndpoints,
     interval: Duration,
-    parts: CanaryDependencies,
+    dependencies: CanaryDependencies,
 }
 
 impl ProbeTask {
     pub(super) fn new(
         probe: ProbeSettings,
         settings: &CanarySettings,
-        parts: &CanaryDependencies,
+        dependencies: &CanaryDependencies,
     ) -> Self {
         let (endpoints, interval) = (settings.endpoints, settings.probe_interval);
-        Self { probe, endpoints, interval, parts: parts.clone() }
+        Self { probe, endpoints, interval, dependencies: dependencies.clone() }
     }
 
-    /// Probes until nobody wants to know. `own` is the credential of the canary.
-    pub(super) async fn run(self, own: FollowedCredential, told: mpsc::Sender<ProbeReport>) {
+    /// Runs until the receiver of `reports` is dropped. `own` is the credential of the canary.
+    pub(super) async fn run(self, own: FollowedCredential, reports: mpsc::Sender<ProbeReport>) {
         let kind = self.probe.kind();
         let mut followed = None;
         loop {
-            let made = match self.open_credential(&own, &mut followed).await {
+            let attempt = match self.open_credential(&own, &mut followed).await {
                 Ok(credential) => self.run_probe(&credential).await,
-                Err(trouble) => ProbeAttempt::without_credential(trouble),
+                Err(error) => ProbeAttempt::without_credential(error),
             };
-            let pause = made.next_delay(self.interval, fastrand::f64());
-            let is_bad = made.outcome.is_err();
-            if told.send(ProbeReport { kind, outcome: made.outcome }).await.is_err() {
+            let pause = attempt.next_delay(self.interval, fastrand::f64());
+            let is_bad = attempt.outcome.is_err();
+            if reports.send(ProbeReport { kind, outcome: attempt.outcome }).await.is_err() {
                 return;
             }
-            let sleep = self.parts.clock.sleep(pause);
+            let sleep = self.dependencies.clock.sleep(pause);
             match &mut followed {
-                // A new credential may be what was missing.
+                // A new credential may resolve the failure, so the probe runs again immediately.
                 Some(followed) if is_bad => {
                     tokio::select! {
                         () = sleep => {}
@@ -78,7 +78,7 @@ impl ProbeTask {
         }
     }
 
-    /// The credential to ask with: opened once, where it is not the canary's own.
+    /// The credential of the probe: its own file, opened once, or the canary's credential.
     async fn open_credential(
         &self,
         own: &FollowedCredential,
@@ -90,8 +90,8 @@ impl ProbeTask {
         }
         let opened = match &self.probe {
             ProbeSettings::Encryption { credential_file: Some(path), .. } => {
-                let place = CredentialFileLocation::File(path.clone());
-                FollowedCredential::open(&place, &self.parts.token_transport).await?
+                let location = CredentialFileLocation::File(path.clone());
+                FollowedCredential::open(&location, &self.dependencies.token_transport).await?
             }
             _ => own.clone(),
         };
@@ -100,22 +100,23 @@ impl ProbeTask {
 
     async fn run_probe(&self, followed: &FollowedCredential) -> ProbeAttempt {
         let credential = Arc::clone(&followed.credential);
-        let transport = &self.parts.transport;
-        let made = match &self.probe {
-            ProbeSettings::Network(place) => {
+        let clock = &self.dependencies.clock;
+        let transport = &self.dependencies.transport;
+        let attempt = match &self.probe {
+            ProbeSettings::Network(target) => {
                 let arm = ArmClient::new(self.endpoints, credential, transport);
-                with_timeout(&self.parts.clock, PROBE_TIMEOUT, place.probe_locations(&arm)).await
+                with_timeout(clock, PROBE_TIMEOUT, target.probe_locations(&arm)).await
             }
             ProbeSettings::Encryption { key, .. } => {
                 let caller =
                     AuthenticatedClient::new(key.scope().to_owned(), credential, transport);
-                with_timeout(&self.parts.clock, PROBE_TIMEOUT, key.encrypt(&caller)).await
+                with_timeout(clock, PROBE_TIMEOUT, key.encrypt(&caller)).await
             }
         };
-        let silent = || ProbeAttempt::timed_out(ProofError::timed_out("Azure", PROBE_TIMEOUT));
-        made.unwrap_or_else(silent)
+        let timed_out = || ProbeAttempt::timed_out(ProofError::timed_out("Azure", PROBE_TIMEOUT));
+        attempt.unwrap_or_else(timed_out)
     }
 }
 
-/// How long a probe may take.
+/// The time limit of one attempt.
 const PROBE_TIMEOUT: Duration = Duration::from_mins(2);

@@ -1,4 +1,5 @@
-//! One round of proof: the file, a token, the granted call.
+//! The proof loop. One round checks the credential file, requests a token and makes the granted
+//! call.
 
 use std::time::Duration;
 
@@ -17,25 +18,25 @@ use crate::metrics::CallResult;
 use crate::proof_error::{ProofError, ProofErrorKind};
 use crate::timeout::with_timeout;
 
-/// The rounds of a canary with an open credential file.
+/// Runs the proof rounds of a canary whose credential file is open.
 #[derive(Debug)]
 pub(super) struct ProofLoop {
     scope: String,
     call: Option<GrantedCall>,
     interval: Duration,
     token_interval: Duration,
-    parts: CanaryDependencies,
+    dependencies: CanaryDependencies,
     followed_credential: FollowedCredential,
     caller: AuthenticatedClient,
-    /// The generation whose key Entra was asked with.
+    /// The credential generation that Entra last issued a token for.
     proven_generation: Option<u64>,
-    /// When Entra is asked for a new token, whatever is held.
+    /// The monotonic time at which the next token is requested, even if one is cached.
     token_due: Duration,
-    /// How long Entra is left alone.
+    /// Pauses token requests while Entra throttles.
     token_backoff: ThrottleBackoff,
-    /// How long the service is left alone.
+    /// Pauses granted calls while the service throttles.
     call_backoff: ThrottleBackoff,
-    /// The newest generation that was counted.
+    /// The newest generation that the rotation metric includes.
     counted_generation: u64,
     was_authenticated: bool,
 }
@@ -43,7 +44,7 @@ pub(super) struct ProofLoop {
 impl ProofLoop {
     pub(super) fn new(
         settings: &CanarySettings,
-        parts: CanaryDependencies,
+        dependencies: CanaryDependencies,
         followed_credential: FollowedCredential,
     ) -> Self {
         Self {
@@ -51,8 +52,8 @@ impl ProofLoop {
             call: settings.call.clone(),
             interval: settings.interval,
             token_interval: settings.token_interval,
-            caller: settings.caller(&followed_credential, &parts.transport),
-            parts,
+            caller: settings.caller(&followed_credential, &dependencies.transport),
+            dependencies,
             counted_generation: followed_credential.credential.generation().number(),
             followed_credential,
             proven_generation: None,
@@ -63,90 +64,92 @@ impl ProofLoop {
         }
     }
 
-    /// Makes a round every interval, and one after each rotation.
+    /// Runs a round every interval and after each credential rotation.
     pub(super) async fn run(
         mut self,
-        board: &mut IdentityReporter,
+        reporter: &mut IdentityReporter,
         mut probed: mpsc::Receiver<ProbeReport>,
     ) {
         loop {
             self.followed_credential.load_status.mark_unchanged();
-            self.prove_once(board).await;
-            board.publish_facts();
-            let mut pause = self.parts.clock.sleep(with_jitter(self.interval, fastrand::f64()));
+            self.prove_once(reporter).await;
+            reporter.publish_facts();
+            let mut pause =
+                self.dependencies.clock.sleep(with_jitter(self.interval, fastrand::f64()));
             loop {
                 tokio::select! {
                     () = &mut pause => break,
                     Ok(()) = self.followed_credential.load_status.changed() => break,
-                    Some(probing) = probed.recv() => board.record_probe(probing),
+                    Some(report) = probed.recv() => reporter.record_probe(report),
                 }
             }
         }
     }
 
-    async fn prove_once(&mut self, board: &mut IdentityReporter) {
-        self.check_credential_file(board);
+    async fn prove_once(&mut self, reporter: &mut IdentityReporter) {
+        self.check_credential_file(reporter);
         let mut refused = false;
-        if self.parts.clock.monotonic() >= self.token_backoff.until {
+        if self.dependencies.clock.monotonic() >= self.token_backoff.until {
             let mut token = self.prove_token().await;
             if self.holds_token() {
                 token = token.map_err(ProofError::as_inconclusive_if_throttled);
             }
-            refused =
-                token.as_ref().is_err_and(|trouble| trouble.kind == ProofErrorKind::Definitive);
-            self.record_hop(board, Hop::EntraToken, token);
+            refused = token.as_ref().is_err_and(|error| error.kind == ProofErrorKind::Definitive);
+            self.record_hop(reporter, Hop::EntraToken, token);
         } else if !self.holds_token() {
-            self.record_missing_token(board);
+            self.record_missing_token(reporter);
         }
-        let held = self.holds_token();
-        if held && self.is_call_due() {
-            self.make_granted_call(board).await;
-        } else if !held && refused {
-            // What a call came to before says nothing about one that cannot be made.
-            board.identity.clear_hop(Hop::Granted);
+        let has_token = self.holds_token();
+        if has_token && self.is_call_due() {
+            self.make_granted_call(reporter).await;
+        } else if !has_token && refused {
+            // Without a token the call cannot be made, so its last result no longer holds.
+            reporter.identity.clear_hop(Hop::Granted);
         }
         self.record_lapse();
     }
 
-    /// Who leaves Entra alone finds out nothing; but that there is no token any more is known, and
-    /// that it is because of what Entra said last.
-    fn record_missing_token(&self, board: &mut IdentityReporter) {
-        if let Some(trouble) = self.token_backoff.last_error.clone() {
-            let now = board.now();
-            board.identity.record_hop(
+    /// Records that the cached token expired while the canary waits for Entra to stop throttling,
+    /// with Entra's last error as the cause.
+    fn record_missing_token(&self, reporter: &mut IdentityReporter) {
+        if let Some(error) = self.token_backoff.last_error.clone() {
+            let now = reporter.now();
+            reporter.identity.record_hop(
                 Hop::EntraToken,
-                Err(trouble.as_transient_if_throttled()),
+                Err(error.as_transient_if_throttled()),
                 now,
             );
         }
     }
 
-    fn check_credential_file(&mut self, board: &mut IdentityReporter) {
+    fn check_credential_file(&mut self, reporter: &mut IdentityReporter) {
         let generation = self.followed_credential.credential.generation().number();
-        self.parts.metrics.record_rotations(generation.saturating_sub(self.counted_generation));
+        let newer = generation.saturating_sub(self.counted_generation);
+        self.dependencies.metrics.record_rotations(newer);
         self.counted_generation = self.counted_generation.max(generation);
-        board.identity.set_credential(self.followed_credential.loaded_credential());
-        let trouble = self.followed_credential.file_error();
-        self.record_hop(board, Hop::Credential, trouble.map_or(Ok(()), Err));
+        reporter.identity.set_credential(self.followed_credential.loaded_credential());
+        let error = self.followed_credential.file_error();
+        self.record_hop(reporter, Hop::Credential, error.map_or(Ok(()), Err));
     }
 
-    /// Asks Entra for a new token where that is due, and else for one that may be held already.
+    /// Requests a new token from Entra if one is due; otherwise gets a token that may come from the
+    /// cache.
     async fn prove_token(&mut self) -> Result<(), ProofError> {
-        let now = self.parts.clock.monotonic();
+        let now = self.dependencies.clock.monotonic();
         let generation = self.followed_credential.credential.generation().number();
         let is_due = self.proven_generation != Some(generation) || now >= self.token_due;
         let credential = &self.followed_credential.credential;
-        let asked = if is_due {
-            let asking = credential.renew_token(&self.scope);
-            let outcome = with_timeout(&self.parts.clock, TOKEN_TIMEOUT, asking).await;
+        let result = if is_due {
+            let request = credential.renew_token(&self.scope);
+            let outcome = with_timeout(&self.dependencies.clock, TOKEN_TIMEOUT, request).await;
             outcome.map(|it| it.map_err(|error| ProofError::of_token(&error)))
         } else {
             let scope = [self.scope.as_str()];
-            let asking = credential.get_token(&scope, None);
-            let outcome = with_timeout(&self.parts.clock, TOKEN_TIMEOUT, asking).await;
+            let request = credential.get_token(&scope, None);
+            let outcome = with_timeout(&self.dependencies.clock, TOKEN_TIMEOUT, request).await;
             outcome.map(|it| it.map(drop).map_err(|error| ProofError::of_token_request(&error)))
         };
-        asked.unwrap_or_else(|| Err(ProofError::timed_out("Entra", TOKEN_TIMEOUT)))?;
+        result.unwrap_or_else(|| Err(ProofError::timed_out("Entra", TOKEN_TIMEOUT)))?;
         if is_due {
             self.proven_generation = Some(generation);
             self.token_due = now.saturating_add(with_jitter(self.token_interval, fastrand::f64()));
@@ -154,14 +157,15 @@ impl ProofLoop {
         self.key_refusal().map_or(Ok(()), Err)
     }
 
-    /// Entra may have issued the token to an older key, because it refuses the one in the file.
+    /// Returns Entra's error for the newest certificate, if Entra rejects it and the token was
+    /// issued for an older one.
     fn key_refusal(&self) -> Option<ProofError> {
         let KeyHealth::Refused { error, .. } = self.followed_credential.credential.health().key
         else {
             return None;
         };
         let message = format!(
-            "Entra refuses the newest certificate, and an older one serves: {}",
+            "Entra rejected the newest certificate and accepts an older one: {}",
             error.text
         );
         let hint = error.hint.unwrap_or_else(|| "rotate the credential once more".to_owned());
@@ -173,26 +177,27 @@ impl ProofLoop {
     }
 
     fn is_call_due(&self) -> bool {
-        self.call.is_some() && self.parts.clock.monotonic() >= self.call_backoff.until
+        self.call.is_some() && self.dependencies.clock.monotonic() >= self.call_backoff.until
     }
 
-    async fn make_granted_call(&mut self, board: &mut IdentityReporter) {
+    async fn make_granted_call(&mut self, reporter: &mut IdentityReporter) {
         let Some(call) = &self.call else { return };
-        let made =
-            with_timeout(&self.parts.clock, CALL_TIMEOUT, call.send_request(&self.caller)).await;
-        let called = made.map_or_else(
+        let result =
+            with_timeout(&self.dependencies.clock, CALL_TIMEOUT, call.send_request(&self.caller))
+                .await;
+        let called = result.map_or_else(
             || CallOutcome::timed_out(ProofError::timed_out(&call.describe_target(), CALL_TIMEOUT)),
             CallOutcome::from_result,
         );
-        self.parts.metrics.record_call(called.result);
+        self.dependencies.metrics.record_call(called.result);
         match called.result {
-            // A token that is not taken is replaced, whatever its age.
+            // The service rejected the token, so the next round requests a new one.
             CallResult::Unauthenticated => {
                 self.token_due = Duration::ZERO;
-                self.parts.metrics.record_token_acceptance(false);
+                self.dependencies.metrics.record_token_acceptance(false);
             }
             CallResult::Granted | CallResult::Refused => {
-                self.parts.metrics.record_token_acceptance(true)
+                self.dependencies.metrics.record_token_acceptance(true)
             }
             _ => {}
         }
@@ -200,58 +205,58 @@ impl ProofLoop {
             CallResult::NoToken => Hop::EntraToken,
             _ => Hop::Granted,
         };
-        self.record_hop(board, hop, called.outcome);
+        self.record_hop(reporter, hop, called.outcome);
     }
 
     fn record_hop(
         &mut self,
-        board: &mut IdentityReporter,
+        reporter: &mut IdentityReporter,
         hop: Hop,
         outcome: Result<(), ProofError>,
     ) {
-        let now = self.parts.clock.monotonic();
+        let now = self.dependencies.clock.monotonic();
         match hop {
             Hop::EntraToken => self.token_backoff.update(&outcome, now),
             Hop::Granted => self.call_backoff.update(&outcome, now),
             _ => {}
         }
-        if let Err(trouble) = &outcome {
-            self.parts.metrics.record_hop_failure(hop);
-            tracing::debug!(%hop, code = trouble.code, "{}", trouble.message);
+        if let Err(error) = &outcome {
+            self.dependencies.metrics.record_hop_failure(hop);
+            tracing::debug!(%hop, code = error.code, "{}", error.message);
         }
-        let now = board.now();
-        board.identity.record_hop(hop, outcome, now);
+        let now = reporter.now();
+        reporter.identity.record_hop(hop, outcome, now);
     }
 
     fn record_lapse(&mut self) {
-        let is_authenticated = self.parts.metrics.is_authenticated();
+        let is_authenticated = self.dependencies.metrics.is_authenticated();
         if self.was_authenticated && !is_authenticated {
-            self.parts.metrics.record_lapse();
+            self.dependencies.metrics.record_lapse();
         }
         self.was_authenticated = is_authenticated;
     }
 }
 
-/// How long somebody who throttles is left alone: ever longer, for who comes back as soon as it may
-/// is throttled on.
+/// The back-off for a service that throttles. It grows with each consecutive throttled request,
+/// because a client that returns as early as allowed is throttled again.
 #[derive(Debug, Default)]
 struct ThrottleBackoff {
     until: Duration,
-    /// How often in a row it throttled.
+    /// The number of consecutive throttled requests.
     throttled_count: u32,
-    /// What it said last.
+    /// The last throttling error.
     last_error: Option<ProofError>,
 }
 
 impl ThrottleBackoff {
     fn update(&mut self, outcome: &Result<(), ProofError>, now: Duration) {
         let times = self.throttled_count.saturating_add(1);
-        let trouble = outcome.as_ref().err();
-        if let Some(pause) = trouble.and_then(|trouble| trouble.throttle_delay(times)) {
+        let error = outcome.as_ref().err();
+        if let Some(pause) = error.and_then(|error| error.throttle_delay(times)) {
             *self = Self {
                 until: now.saturating_add(pause),
                 throttled_count: times,
-                last_error: trouble.cloned(),
+                last_error: error.cloned(),
             };
         } else {
             (self.throttled_count, self.last_error) = (0, None);
@@ -259,7 +264,8 @@ impl ThrottleBackoff {
     }
 }
 
-/// How long a round waits for a token. The request goes on, and the next round finds its outcome.
+/// How long a round waits for a token. The request continues in the background, and the next round
+/// uses its result.
 const TOKEN_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long it waits for the answer to the call.
+/// How long a round waits for the response to the granted call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);

@@ -11,7 +11,7 @@ fn clock_at(seconds: u64) -> ClockReading {
 }
 
 fn transient_error(code: &str) -> Result<(), ProofError> {
-    Err(ProofError::new(ProofErrorKind::Transient, code, format!("{code} was said"), "wait"))
+    Err(ProofError::new(ProofErrorKind::Transient, code, format!("message of {code}"), "wait"))
 }
 
 fn throttled_error() -> Result<(), ProofError> {
@@ -19,10 +19,10 @@ fn throttled_error() -> Result<(), ProofError> {
 }
 
 fn definitive_error(code: &str) -> Result<(), ProofError> {
-    Err(ProofError::new(ProofErrorKind::Definitive, code, format!("{code} was said"), "mend it"))
+    Err(ProofError::new(ProofErrorKind::Definitive, code, format!("message of {code}"), "fix it"))
 }
 
-/// The standing after outcomes at these seconds, as `good`, `unknown` or the code.
+/// The status after outcomes at these seconds: `good`, `unknown` or the error code.
 fn final_status(steps: &[(u64, Result<(), ProofError>)]) -> String {
     status_text(tracker_after(steps).status())
 }
@@ -35,11 +35,11 @@ fn tracker_after(steps: &[(u64, Result<(), ProofError>)]) -> CheckTracker {
     track
 }
 
-fn status_text(standing: &CheckStatus) -> String {
-    match standing {
+fn status_text(status: &CheckStatus) -> String {
+    match status {
         CheckStatus::Unknown => "unknown".to_owned(),
         CheckStatus::Good { .. } => "good".to_owned(),
-        CheckStatus::Bad { error: trouble, .. } => trouble.code.clone(),
+        CheckStatus::Bad { error, .. } => error.code.clone(),
     }
 }
 
@@ -57,16 +57,16 @@ fn success_and_definitive_error_are_reported_immediately() {
 #[test]
 fn transient_errors_are_reported_after_threshold() {
     let busy = || transient_error("ServiceUnreachable");
-    // Often, and not long.
+    // Enough failures, but within too short a time.
     assert_eq!(final_status(&[(0, Ok(())), (60, busy()), (61, busy()), (62, busy())]), "good");
-    // Long, and not often.
+    // A long enough time, but too few failures.
     assert_eq!(final_status(&[(0, Ok(())), (60, busy()), (3_600, busy())]), "good");
     let both = [(0, Ok(())), (60, busy()), (200, busy()), (360, busy())];
     assert_eq!(final_status(&both), "ServiceUnreachable");
-    // It began with the first of them.
+    // The failure started with the first error.
     let CheckStatus::Bad { since, .. } = tracker_after(&both).status().clone() else { panic!() };
     assert_eq!(since, clock_at(60).wall);
-    // A success between two of them begins anew.
+    // A success resets the count.
     let broken = [(0, busy()), (200, Ok(())), (400, busy()), (401, busy())];
     assert_eq!(final_status(&broken), "good");
 }
@@ -90,44 +90,51 @@ fn transient_errors_do_not_replace_definitive_error() {
 
 #[test]
 fn repeated_error_keeps_first_time_and_message() {
-    let said = |words: &str| {
-        Err(ProofError::new(ProofErrorKind::Definitive, "AADSTS700016", words, "mend it"))
+    let error_with = |words: &str| {
+        Err(ProofError::new(ProofErrorKind::Definitive, "AADSTS700016", words, "fix it"))
     };
-    let track = tracker_after(&[(0, said("request 1")), (60, said("request 2"))]);
-    let CheckStatus::Bad { error: trouble, since } = track.status() else { panic!() };
-    assert_eq!((trouble.message.as_str(), *since), ("request 1", clock_at(0).wall));
+    let track = tracker_after(&[(0, error_with("request 1")), (60, error_with("request 2"))]);
+    let CheckStatus::Bad { error, since } = track.status() else { panic!() };
+    assert_eq!((error.message.as_str(), *since), ("request 1", clock_at(0).wall));
 }
 
 #[test]
 fn same_reason_with_other_cause_is_reported() {
-    let said = |cause: &str| match definitive_error(cause) {
-        Err(trouble) => Err(trouble.with_reason("AzureError")),
+    let error_with = |cause: &str| match definitive_error(cause) {
+        Err(error) => Err(error.with_reason("AzureError")),
         Ok(()) => Ok(()),
     };
-    let track = tracker_after(&[(0, said("AuthorizationFailed")), (60, said("ResourceNotFound"))]);
-    let CheckStatus::Bad { error: trouble, .. } = track.status() else { panic!() };
+    let track = tracker_after(&[
+        (0, error_with("AuthorizationFailed")),
+        (60, error_with("ResourceNotFound")),
+    ]);
+    let CheckStatus::Bad { error, .. } = track.status() else { panic!() };
     assert_eq!(
-        (trouble.code.as_str(), trouble.message.as_str()),
-        ("AzureError", "ResourceNotFound was said")
+        (error.code.as_str(), error.message.as_str()),
+        ("AzureError", "message of ResourceNotFound")
     );
 }
 
 #[test]
 fn throttling_keeps_status_and_is_reported_when_it_lasts() {
-    for (known, told) in
+    for (known, expected) in
         [(Some(Ok(())), "good"), (Some(definitive_error("X")), "X"), (None, "unknown")]
     {
         let mut steps: Vec<_> = known.into_iter().map(|known| (0, known)).collect();
         steps.extend([(60, throttled_error()), (61, throttled_error()), (62, throttled_error())]);
-        // Not long enough, and at once where it is why nothing is known.
-        assert_eq!(tracker_after(&steps).throttled().is_some(), told == "unknown", "{told}");
+        // Below the threshold, throttling is reported only if the status is unknown.
+        assert_eq!(
+            tracker_after(&steps).throttled().is_some(),
+            expected == "unknown",
+            "{expected}"
+        );
         steps.push((360, throttled_error()));
         let lasting = tracker_after(&steps);
-        let (trouble, since) = lasting.throttled().unwrap();
-        assert_eq!((trouble.code.as_str(), since), ("TooManyRequests", clock_at(60).wall));
-        assert!(!lasting.last_try_succeeded(), "it is no proof");
+        let (error, since) = lasting.throttled().unwrap();
+        assert_eq!((error.code.as_str(), since), ("TooManyRequests", clock_at(60).wall));
+        assert!(!lasting.last_try_succeeded(), "a throttled try is not a success");
         steps.extend((7..200).map(|minute| (minute * 60, throttled_error())));
-        assert_eq!(final_status(&steps), told);
+        assert_eq!(final_status(&steps), expected);
         for end in [Ok(()), definitive_error("Y")] {
             let mut ended = steps.clone();
             ended.push((100_000, end));
@@ -144,13 +151,13 @@ fn throttled_error_for(seconds: u64) -> Result<(), ProofError> {
 
 #[test]
 fn long_retry_after_is_reported_immediately() {
-    for (seconds, is_told) in [(7, false), (299, false), (300, true), (3_600, true)] {
+    for (seconds, is_reported) in [(7, false), (299, false), (300, true), (3_600, true)] {
         let track = tracker_after(&[(0, Ok(())), (60, throttled_error_for(seconds))]);
         let since = track.throttled().map(|(_, since)| since);
-        assert_eq!(since, is_told.then(|| clock_at(60).wall), "{seconds}");
+        assert_eq!(since, is_reported.then(|| clock_at(60).wall), "{seconds}");
         assert!(track.is_good(), "{seconds}");
     }
-    // It came to that later, and began before.
+    // The period starts with the first throttled request, although a later one is reported.
     let track = tracker_after(&[
         (0, Ok(())),
         (60, throttled_error_for(7)),
@@ -166,24 +173,24 @@ fn throttling_clears_status_of_replaced_credential() {
         let before = track.status().clone();
         track.mark_replaced();
         track.record(transient_error("TimedOut"), clock_at(60), THRESHOLD);
-        assert_eq!(*track.status(), before, "trouble on the way has its patience");
+        assert_eq!(*track.status(), before, "a transient error counts only from the threshold on");
         track.record(throttled_error(), clock_at(120), THRESHOLD);
         assert_eq!(*track.status(), CheckStatus::Unknown);
         assert_eq!(
             track.throttled().map(|(_, since)| since),
             Some(clock_at(120).wall),
-            "it says why"
+            "the reason is reported"
         );
-        for (end, told_then) in [(Ok(()), "good"), (definitive_error("Y"), "Y")] {
+        for (end, expected) in [(Ok(()), "good"), (definitive_error("Y"), "Y")] {
             let mut track = track.clone();
             track.record(end, clock_at(180), THRESHOLD);
-            assert_eq!(status_text(track.status()), told_then);
-            // From then on it is known of this one.
+            assert_eq!(status_text(track.status()), expected);
+            // The status now describes the new object.
             track.record(throttled_error(), clock_at(240), THRESHOLD);
-            assert_eq!(status_text(track.status()), told_then);
+            assert_eq!(status_text(track.status()), expected);
         }
     }
-    // Nobody tries it while the service is left alone already.
+    // If the service throttles already, the new object is not tried.
     let mut track = tracker_after(&[(0, Ok(())), (60, throttled_error())]);
     track.mark_replaced();
     assert_eq!(*track.status(), CheckStatus::Unknown);
@@ -192,7 +199,7 @@ fn throttling_clears_status_of_replaced_credential() {
 
 #[test]
 fn status_of_replaced_credential_lasts_until_threshold() {
-    for (known, told_then) in [
+    for (known, expected) in [
         (Ok(()), "ServiceUnreachable"),
         (definitive_error("AADSTS700027"), "ServiceUnreachable"),
         (transient_error("TimedOut"), "TimedOut"),
@@ -201,17 +208,17 @@ fn status_of_replaced_credential_lasts_until_threshold() {
         let before = track.status().clone();
         assert!(!track.is_about_replaced());
         track.mark_replaced();
-        let is_one_story = told_then == "TimedOut";
-        if !is_one_story {
+        let is_same_failure = expected == "TimedOut";
+        if !is_same_failure {
             for seconds in [460, 520] {
                 track.record(transient_error("ServiceUnreachable"), clock_at(seconds), THRESHOLD);
                 assert_eq!((track.status(), track.is_about_replaced()), (&before, true));
             }
         }
         track.record(transient_error("ServiceUnreachable"), clock_at(800), THRESHOLD);
-        assert_eq!(status_text(track.status()), told_then);
-        assert!(!track.is_about_replaced(), "from then on it is known of this one");
-        assert_eq!(is_one_story, *track.status() == before);
+        assert_eq!(status_text(track.status()), expected);
+        assert!(!track.is_about_replaced(), "the status now describes the new object");
+        assert_eq!(is_same_failure, *track.status() == before);
     }
 }
 

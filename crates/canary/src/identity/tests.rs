@@ -36,7 +36,7 @@ fn last_good_hop_precedes_first_failed_hop() {
 
     identity.record_hop(Hop::EntraToken, Err(definitive_error("AADSTS700016")), clock_at(60));
     let facts = identity.facts();
-    // The call still works with the token that is held; what stopped is told.
+    // The call still works with the cached token, but the failed hop is reported.
     assert_eq!(facts.last_good_hop.as_deref(), Some("credential"));
     let failure = facts.failure.unwrap();
     assert_eq!((failure.hop.as_str(), failure.code.as_str()), ("entra-token", "AADSTS700016"));
@@ -71,7 +71,7 @@ fn transient_errors_do_not_change_facts() {
     let busy = ProofError::new(ProofErrorKind::Transient, "TooManyRequests", "throttled", "wait");
     identity.record_hop(Hop::Granted, Err(busy), clock_at(60));
     assert_eq!(identity.facts(), before);
-    // And still it was no proof.
+    // But the identity is not proven.
     assert!(!identity.is_proven());
 }
 
@@ -87,7 +87,7 @@ fn probe_facts_are_listed_by_name() {
     assert_eq!(names, [("encryption", false), ("network", true)]);
     assert_eq!((probes[0].reason.as_str(), probes[0].since), ("AzureError", clock_at(6).wall));
     assert_eq!((probes[1].reason.as_str(), &probes[1].message), ("AsExpected", &region));
-    // A good one that says something else is news; one that says the same is none.
+    // Another success with an unchanged message does not change the report.
     identity.record_probe(ProbeKind::Network, Ok(region), clock_at(50));
     assert_eq!(identity.facts().probes, probes);
 }
@@ -125,19 +125,23 @@ fn restarted_canary_keeps_unverified_facts() {
             clock_at(0),
         );
         let before = earlier.facts();
-        // It came as far as a file, or a token: behind that the service was not reached.
+        // The new process got as far as the file or the token; later hops keep their results.
         for reached in 1..=2 {
-            let anew = walk(&good[..reached]);
-            assert_eq!(merge_with_previous(anew.facts(), &before), before, "{reached} hops");
+            let restarted = walk(&good[..reached]);
+            assert_eq!(merge_with_previous(restarted.facts(), &before), before, "{reached} hops");
         }
-        let anew = walk(&[Ok(()), Err("AADSTS700016")]);
-        let told = merge_with_previous(anew.facts(), &before);
-        assert_eq!(told.failure, anew.facts().failure, "what is known anew counts");
-        assert_eq!(told.last_good_hop.as_deref(), Some("credential"));
-        // Nobody knows of another certificate what was known of this one.
+        let restarted = walk(&[Ok(()), Err("AADSTS700016")]);
+        let merged = merge_with_previous(restarted.facts(), &before);
+        assert_eq!(
+            merged.failure,
+            restarted.facts().failure,
+            "the new failure replaces the old result"
+        );
+        assert_eq!(merged.last_good_hop.as_deref(), Some("credential"));
+        // Results of another certificate are not kept.
         let other = walk_with(loaded_credential("u"), &good[..2]);
         assert_eq!(merge_with_previous(other.facts(), &before), other.facts());
-        // Nor of the same certificate as another client.
+        // Nor are results of the same certificate with another client id.
         let client = LoadedCredential { client_id: "d".to_owned(), ..loaded_credential("t") };
         let other = walk_with(client, &good[..2]);
         assert_eq!(merge_with_previous(other.facts(), &before), other.facts());
@@ -163,17 +167,25 @@ fn restarted_canary_keeps_reporting_throttling() {
     }
     let before = earlier.facts();
     assert_eq!(before.throttled.as_ref().unwrap().since, clock_at(60).wall);
-    let mut anew = new_identity();
-    walk(&mut anew);
-    assert_eq!(merge_with_previous(anew.facts(), &before), before, "nobody has asked yet");
+    let mut restarted = new_identity();
+    walk(&mut restarted);
+    assert_eq!(merge_with_previous(restarted.facts(), &before), before, "no request was made yet");
     for minute in 20..30 {
-        anew.record_hop(Hop::Granted, Err(busy()), clock_at(60 * minute));
-        assert_eq!(merge_with_previous(anew.facts(), &before), before, "it is throttled on");
+        restarted.record_hop(Hop::Granted, Err(busy()), clock_at(60 * minute));
+        assert_eq!(
+            merge_with_previous(restarted.facts(), &before),
+            before,
+            "it is still throttled"
+        );
     }
     for answer in [Ok(()), Err(definitive_error("AuthorizationFailed"))] {
-        let mut anew = anew.clone();
-        anew.record_hop(Hop::Granted, answer, clock_at(3_600));
-        assert_eq!(merge_with_previous(anew.facts(), &before), anew.facts(), "somebody answered");
+        let mut restarted = restarted.clone();
+        restarted.record_hop(Hop::Granted, answer, clock_at(3_600));
+        assert_eq!(
+            merge_with_previous(restarted.facts(), &before),
+            restarted.facts(),
+            "the service answered"
+        );
     }
 }
 
@@ -185,7 +197,7 @@ fn throttled_certificate_is_not_proven_by_previous_one() {
     for hop in [Hop::Credential, Hop::EntraToken, Hop::Granted] {
         identity.record_hop(hop, Ok(()), clock_at(0));
     }
-    // The same certificate in another document is the one that was proven.
+    // The same certificate in another credential file is still the proven one.
     let stamped =
         LoadedCredential { not_after: Some(clock_at(900).wall), ..loaded_credential("t") };
     identity.set_credential(stamped);
@@ -203,21 +215,21 @@ fn throttled_certificate_is_not_proven_by_previous_one() {
 
 #[test]
 fn facts_name_the_certificate_they_describe() {
-    let way = || ProofError::new(ProofErrorKind::Transient, "TimedOut", "m", "h");
+    let unreachable = || ProofError::new(ProofErrorKind::Transient, "TimedOut", "m", "h");
     let busy = || ProofError::new(ProofErrorKind::Throttled, "Throttled", "m", "h");
     let thumbprint = |identity: &IdentityState| identity.facts().credential.unwrap().thumbprint;
     let mut proven = new_identity();
     proven.set_credential(loaded_credential("t"));
-    assert_eq!(thumbprint(&proven), "t", "nothing is known of any other");
+    assert_eq!(thumbprint(&proven), "t", "no other credential was loaded");
     for hop in [Hop::Credential, Hop::EntraToken, Hop::Granted] {
         proven.record_hop(hop, Ok(()), clock_at(0));
     }
     let before = proven.facts();
-    // Two come, one after the other, and Entra is shown neither.
+    // Two new credentials arrive, and neither reaches Entra.
     for (minute, name) in [(1, "u"), (2, "v")] {
         proven.set_credential(loaded_credential(name));
         proven.record_hop(Hop::Credential, Ok(()), clock_at(60 * minute));
-        proven.record_hop(Hop::EntraToken, Err(way()), clock_at(60 * minute));
+        proven.record_hop(Hop::EntraToken, Err(unreachable()), clock_at(60 * minute));
         assert_eq!(proven.facts(), before, "{name}");
     }
     for (outcome, hop, failure) in [
@@ -232,14 +244,14 @@ fn facts_name_the_certificate_they_describe() {
         assert_eq!(facts.last_good_hop.as_deref(), Some(hop));
         assert_eq!(facts.failure.map(|it| it.code).as_deref(), failure);
     }
-    // What was refused was the one before, too.
+    // The rejected credential is replaced, and the report still names it.
     let mut refused = proven.clone();
     refused.record_hop(Hop::EntraToken, Err(definitive_error("AADSTS700027")), clock_at(180));
     refused.set_credential(loaded_credential("w"));
-    refused.record_hop(Hop::EntraToken, Err(way()), clock_at(240));
+    refused.record_hop(Hop::EntraToken, Err(unreachable()), clock_at(240));
     assert_eq!(thumbprint(&refused), "v");
     for minute in 5..10 {
-        refused.record_hop(Hop::EntraToken, Err(way()), clock_at(60 * minute));
+        refused.record_hop(Hop::EntraToken, Err(unreachable()), clock_at(60 * minute));
     }
     assert_eq!(thumbprint(&refused), "w");
     assert_eq!(refused.facts().failure.unwrap().code, "TimedOut");
@@ -251,18 +263,22 @@ fn facts_keep_their_start_time_after_restart() {
     identity.record_hop(Hop::Credential, Err(definitive_error("CredentialInvalid")), clock_at(0));
     identity.record_probe(ProbeKind::Network, Ok("all are in westeurope".to_owned()), clock_at(0));
     let before = identity.facts();
-    let mut anew = self::new_identity();
+    let mut restarted = new_identity();
     let again = ProofError::new(
         ProofErrorKind::Definitive,
         "CredentialInvalid",
         "other words",
         "what to do",
     );
-    anew.record_hop(Hop::Credential, Err(again), clock_at(900));
-    anew.record_probe(ProbeKind::Network, Ok("all are in westeurope".to_owned()), clock_at(900));
-    assert_ne!(anew.facts(), before);
-    assert_eq!(merge_with_previous(anew.facts(), &before), before);
-    let mut other = self::new_identity();
+    restarted.record_hop(Hop::Credential, Err(again), clock_at(900));
+    restarted.record_probe(
+        ProbeKind::Network,
+        Ok("all are in westeurope".to_owned()),
+        clock_at(900),
+    );
+    assert_ne!(restarted.facts(), before);
+    assert_eq!(merge_with_previous(restarted.facts(), &before), before);
+    let mut other = new_identity();
     other.record_hop(
         Hop::Credential,
         Err(definitive_error("CredentialFileUnreadable")),

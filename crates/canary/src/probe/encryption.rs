@@ -1,4 +1,4 @@
-//! Whether the key of a hosted cluster encrypts.
+//! The encryption probe: checks that the key of a hosted cluster encrypts.
 
 use azure_core::http::Method;
 use base64::Engine as _;
@@ -13,10 +13,10 @@ use super::{ProbeAttempt, ProbeKind};
 use crate::call::parse_url;
 use crate::proof_error::{ProofError, ProofErrorKind};
 
-/// The URL of one version of a key: `https://<vault>/keys/<name>/<version>`, also of a managed HSM.
+/// The URL of one key version in a vault or managed HSM: `https://<vault>/keys/<name>/<version>`.
 ///
-/// The text is kept as it came: the KMS plugin makes the id of a key from this very text, and
-/// encrypts nothing where the vault spells it otherwise.
+/// The text is kept unchanged: the KMS plugin derives the key id from it, and refuses to encrypt if
+/// the vault returns another spelling.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyUrl {
     text: String,
@@ -24,15 +24,17 @@ pub struct KeyUrl {
     scope: String,
 }
 
-/// A text is not the URL of a version of a key in this cloud.
+/// A text that is not the URL of a key version in this cloud.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not https://VAULT/keys/NAME/VERSION with a vault of this cloud")]
+#[error(
+    "`{text}` does not have the form https://VAULT/keys/NAME/VERSION with a vault of this cloud"
+)]
 pub struct ParseKeyUrlError {
     /// The text.
     pub text: String,
 }
 
-/// What the control plane operator of HyperShift encrypts.
+/// The plaintext that HyperShift's control plane operator encrypts.
 const SAMPLE: &[u8] = b"text";
 const ALGORITHM: &str = "RSA-OAEP-256";
 const VERSION: &str = "7.4";
@@ -40,11 +42,11 @@ const VERSION: &str = "7.4";
 const NO_GATEWAY: &str = "check that no proxy or gateway answers in the vault's place";
 
 impl KeyUrl {
-    /// Reads the URL of a key in the cloud with these endpoints.
+    /// Parses the URL of a key version in the cloud with these endpoints.
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// [`ParseKeyUrlError`] if the text is not such a URL.
     pub fn parse(text: &str, endpoints: &CloudEndpoints) -> Result<Self, ParseKeyUrlError> {
         Self::parse_parts(text, endpoints).ok_or_else(|| ParseKeyUrlError { text: text.to_owned() })
     }
@@ -60,7 +62,7 @@ impl KeyUrl {
         Some(Self { text: text.to_owned(), url, scope })
     }
 
-    /// The scope of its vault's tokens.
+    /// The scope of tokens for the key's vault.
     pub(crate) fn scope(&self) -> &str {
         &self.scope
     }
@@ -84,18 +86,20 @@ impl KeyUrl {
         if has_value && kid == self.text {
             return ProbeAttempt::good(format!("the key {} encrypts", self.text));
         }
-        let (what, hint) = if !has_value {
-            ("gave no ciphertext".to_owned(), NO_GATEWAY)
+        let (problem, hint) = if !has_value {
+            ("returned no ciphertext".to_owned(), NO_GATEWAY)
         } else if kid.eq_ignore_ascii_case(&self.text) {
-            let what = format!("spells the key `{}`, so the plugin encrypts nothing", excerpt(kid));
-            (what, "write keyVaultName, keyName and keyVersion in the case of that spelling")
+            let problem =
+                format!("spells the key `{}`, so the KMS plugin cannot encrypt", excerpt(kid));
+            (problem, "write keyVaultName, keyName and keyVersion in the case of that spelling")
         } else {
             ("encrypted with another key".to_owned(), NO_GATEWAY)
         };
-        let message = format!("POST {}/encrypt: {}, and it {what}", self.text, reply.status);
-        let trouble =
+        let status = reply.status;
+        let message = format!("POST {}/encrypt: {status}, but the vault {problem}", self.text);
+        let error =
             ProofError::new(ProofErrorKind::Definitive, ProbeKind::AZURE_ERROR, message, hint);
-        ProbeAttempt { outcome: Err(trouble), retry_delay: None }
+        ProbeAttempt { outcome: Err(error), retry_delay: None }
     }
 }
 
@@ -144,12 +148,12 @@ mod tests {
             (serde_json::Value::Null, false),
         ];
         for (body, good) in cases {
-            let made = key.evaluate_reply(&AzureResponse { status: 200, body: body.clone() });
-            assert_eq!(made.outcome.is_ok(), good, "{body}");
+            let attempt = key.evaluate_reply(&AzureResponse { status: 200, body: body.clone() });
+            assert_eq!(attempt.outcome.is_ok(), good, "{body}");
         }
     }
 
-    /// The plugin refuses each encryption then: its id of the key is a hash of the spelling.
+    /// With such a key, the KMS plugin refuses to encrypt: its key id is a hash of the spelling.
     #[test]
     fn key_spelled_in_another_case_is_reported() {
         let vault = "https://kv.vault.azure.net/keys/etcd/abc";
@@ -157,10 +161,10 @@ mod tests {
             ["https://KV.vault.azure.net/keys/etcd/abc", "https://kv.vault.azure.net/keys/Etcd/abc"]
         {
             let body = json!({"kid": vault, "value": "c2FtcGxl"});
-            let judged = parse(text).unwrap().evaluate_reply(&AzureResponse { status: 200, body });
-            let trouble = judged.outcome.unwrap_err();
-            assert!(trouble.message.contains(text) && trouble.message.contains(vault));
-            assert!(trouble.hint.contains("keyVaultName, keyName"), "{}", trouble.hint);
+            let attempt = parse(text).unwrap().evaluate_reply(&AzureResponse { status: 200, body });
+            let error = attempt.outcome.unwrap_err();
+            assert!(error.message.contains(text) && error.message.contains(vault));
+            assert!(error.hint.contains("keyVaultName, keyName"), "{}", error.hint);
         }
         let text = "https://KV.vault.azure.net/keys/etcd/abc";
         let body = json!({"kid": text, "value": "c2FtcGxl"});

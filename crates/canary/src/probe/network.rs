@@ -1,4 +1,4 @@
-//! Whether the network that a hosted cluster names is there, in one region.
+//! The network probe: checks that the network of a hosted cluster exists in one region.
 
 use lanyard_azure::{ArmClient, AzureResponse};
 use lanyard_vocabulary::ArmResourceId;
@@ -6,7 +6,7 @@ use lanyard_vocabulary::ArmResourceId;
 use super::ProbeAttempt;
 use crate::proof_error::{ProofError, ProofErrorKind};
 
-/// What is looked at.
+/// The resources that the network probe checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkProbeTarget {
     /// The virtual network.
@@ -20,13 +20,14 @@ pub struct NetworkProbeTarget {
 const NETWORK_VERSION: &str = "2023-11-01";
 const GROUPS_VERSION: &str = "2021-04-01";
 
-/// The reason where the three are in different regions.
+/// The reason if the three resources are in different regions.
 const DIFFERENT_REGIONS: &str = "LocationMismatch";
-/// The reason where one does not say where it is.
+/// The reason if Azure returned a resource without a location.
 const NO_LOCATION: &str = "LocationUnknown";
 
 impl NetworkProbeTarget {
-    /// Looks. The three are asked for one after another: a canary has time, and a limit to share.
+    /// Runs the probe. It requests the three resources one after another to save the shared rate
+    /// limit.
     pub(crate) async fn probe_locations(&self, arm: &ArmClient) -> ProbeAttempt {
         let mut found = Vec::new();
         for (title, id, version) in self.resources() {
@@ -54,32 +55,35 @@ fn location(reply: &AzureResponse) -> Option<String> {
 type FoundLocation<'a> = (&'static str, &'a ArmResourceId, Option<String>);
 
 fn compare_locations(found: &[FoundLocation<'_>]) -> ProbeAttempt {
-    let mut places = Vec::new();
+    let mut regions_by_title = Vec::new();
     for (title, id, location) in found {
         let Some(location) = location else {
-            let message = format!("the {title} {id} does not say in which region it is");
+            let message = format!("the {title} {id} has no `location`");
             let hint = "check that no proxy or gateway answers in Azure's place";
-            let trouble = ProofError::new(ProofErrorKind::Definitive, NO_LOCATION, message, hint);
-            return ProbeAttempt { outcome: Err(trouble), retry_delay: None };
+            let error = ProofError::new(ProofErrorKind::Definitive, NO_LOCATION, message, hint);
+            return ProbeAttempt { outcome: Err(error), retry_delay: None };
         };
-        places.push((title, location));
+        regions_by_title.push((title, location));
     }
-    let regions: Vec<_> = places.iter().map(|(_, location)| normalized(location)).collect();
+    let regions: Vec<_> =
+        regions_by_title.iter().map(|(_, location)| normalized(location)).collect();
     if regions.windows(2).all(|pair| pair[0] == pair[1]) {
         let region = regions.first().map(String::as_str).unwrap_or_default();
         return ProbeAttempt::good(format!(
             "virtual network, security group and resource group are in {region}"
         ));
     }
-    let told: Vec<_> =
-        places.iter().map(|(title, location)| format!("the {title} is in {location}")).collect();
-    let hint = "name a virtual network, a security group and a resource group of one region";
-    let trouble =
-        ProofError::new(ProofErrorKind::Definitive, DIFFERENT_REGIONS, told.join(", "), hint);
-    ProbeAttempt { outcome: Err(trouble), retry_delay: None }
+    let sentences: Vec<_> = regions_by_title
+        .iter()
+        .map(|(title, location)| format!("the {title} is in {location}"))
+        .collect();
+    let message = sentences.join(", ");
+    let hint = "use a virtual network, a security group and a resource group of one region";
+    let error = ProofError::new(ProofErrorKind::Definitive, DIFFERENT_REGIONS, message, hint);
+    ProbeAttempt { outcome: Err(error), retry_delay: None }
 }
 
-/// A region as Azure compares them: `West Europe` is `westeurope`.
+/// Normalizes a region name as Azure compares it: `West Europe` is `westeurope`.
 fn normalized(location: &str) -> String {
     location.chars().filter(|it| !it.is_whitespace()).flat_map(char::to_lowercase).collect()
 }
@@ -99,14 +103,14 @@ mod tests {
     }
 
     fn compare_example_locations(locations: [Option<&str>; 3]) -> Result<String, (String, String)> {
-        let place = probe_target();
-        let found: Vec<_> = place
+        let target = probe_target();
+        let found: Vec<_> = target
             .resources()
             .into_iter()
             .zip(locations)
             .map(|((title, id, _), location)| (title, id, location.map(str::to_owned)))
             .collect();
-        compare_locations(&found).outcome.map_err(|trouble| (trouble.code, trouble.message))
+        compare_locations(&found).outcome.map_err(|error| (error.code, error.message))
     }
 
     #[test]

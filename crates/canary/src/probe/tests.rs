@@ -21,7 +21,7 @@ fn failed_probe_delay_depends_on_error() {
     };
     let cases = [
         (throttled(Some(900)), 900),
-        // It is asked rarely, and those who ask often need what there is.
+        // A probe is rare, so a short Retry-After is extended to save the rate limit.
         (throttled(Some(17)), 300),
         (throttled(None), 300),
         (call_error(403), 600),
@@ -31,13 +31,13 @@ fn failed_probe_delay_depends_on_error() {
         (call_error(404), 120),
     ];
     for (error, seconds) in cases {
-        let made = ProbeAttempt::from_call_error(&error);
+        let attempt = ProbeAttempt::from_call_error(&error);
         let interval = Duration::from_mins(10);
-        assert_eq!(made.next_delay(interval, 0.0), Duration::from_secs(seconds), "{error}");
-        // Chance only adds: nobody is asked sooner than it wishes.
-        assert!(made.next_delay(interval, 1.0) > Duration::from_secs(seconds), "{error}");
+        assert_eq!(attempt.next_delay(interval, 0.0), Duration::from_secs(seconds), "{error}");
+        // Jitter only adds, so a pause that the service asks for is never shortened.
+        assert!(attempt.next_delay(interval, 1.0) > Duration::from_secs(seconds), "{error}");
     }
-    let good = ProbeAttempt::good("all is well".to_owned());
+    let good = ProbeAttempt::good("succeeded".to_owned());
     assert_eq!(good.next_delay(Duration::from_mins(10), 0.5), Duration::from_mins(10));
 }
 
@@ -50,9 +50,9 @@ fn probe_reason_depends_on_error() {
         (call_error(503), "AzureError", ProofErrorKind::Transient),
     ];
     for (error, reason, nature) in cases {
-        let trouble = ProbeAttempt::from_call_error(&error).outcome.unwrap_err();
-        assert_eq!((trouble.code.as_str(), trouble.kind), (reason, nature), "{error}");
-        assert!(trouble.message.contains("Code"), "the service's code is in the message");
+        let proof_error = ProbeAttempt::from_call_error(&error).outcome.unwrap_err();
+        assert_eq!((proof_error.code.as_str(), proof_error.kind), (reason, nature), "{error}");
+        assert!(proof_error.message.contains("Code"), "the service's code is in the message");
     }
 }
 
@@ -69,13 +69,13 @@ fn throttled_probe_is_inconclusive() {
         (AzureCallError::Token { target: target(), source: by_entra.into() }, 900),
     ];
     for (error, seconds) in cases {
-        let made = ProbeAttempt::from_call_error(&error);
-        assert_eq!(made.next_delay(Duration::from_mins(10), 0.0), Duration::from_secs(seconds));
-        let trouble = made.outcome.unwrap_err();
-        let said = (trouble.code.as_str(), trouble.kind);
-        assert_eq!(said, ("TooManyRequests", ProofErrorKind::Throttled), "{error}");
+        let attempt = ProbeAttempt::from_call_error(&error);
+        assert_eq!(attempt.next_delay(Duration::from_mins(10), 0.0), Duration::from_secs(seconds));
+        let proof_error = attempt.outcome.unwrap_err();
+        let reported = (proof_error.code.as_str(), proof_error.kind);
+        assert_eq!(reported, ("TooManyRequests", ProofErrorKind::Throttled), "{error}");
     }
-    // A token that Entra refuses is another matter.
+    // Other token errors are not throttling.
     let refused = TokenError::NoRuntime;
     let error = AzureCallError::Token { target: target(), source: refused.into() };
     assert_eq!(

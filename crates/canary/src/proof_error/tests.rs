@@ -45,9 +45,9 @@ fn call_errors_are_definitive_transient_or_throttled() {
         ),
     ];
     for (error, nature, code) in cases {
-        let trouble = ProofError::of_call(&error);
-        assert_eq!((trouble.kind, trouble.code.as_str()), (nature, code), "{error}");
-        assert!(!trouble.hint.is_empty(), "{error}");
+        let proof_error = ProofError::of_call(&error);
+        assert_eq!((proof_error.kind, proof_error.code.as_str()), (nature, code), "{error}");
+        assert!(!proof_error.hint.is_empty(), "{error}");
     }
 }
 
@@ -60,17 +60,17 @@ fn token_error_is_reported_with_entra_code() {
     };
     let source = azure_core::Error::from(refused);
     let error = AzureCallError::Token { target: "GET x".to_owned(), source };
-    let trouble = ProofError::of_call(&error);
+    let proof_error = ProofError::of_call(&error);
     assert_eq!(
-        (trouble.code.as_str(), trouble.kind),
+        (proof_error.code.as_str(), proof_error.kind),
         ("TokenThrottled", ProofErrorKind::Transient)
     );
-    assert_eq!(trouble.throttle_delay(1), Some(Duration::from_mins(1)));
-    let held = trouble.clone().as_inconclusive_if_throttled();
+    assert_eq!(proof_error.throttle_delay(1), Some(Duration::from_mins(1)));
+    let held = proof_error.clone().as_inconclusive_if_throttled();
     assert_eq!(held.kind, ProofErrorKind::Throttled);
-    assert_eq!(held.as_transient_if_throttled(), trouble);
+    assert_eq!(held.as_transient_if_throttled(), proof_error);
     let seconds = Duration::from_secs;
-    assert_eq!([9, 10].map(|pause| trouble.asks_for_at_least(seconds(pause))), [true, false]);
+    assert_eq!([9, 10].map(|pause| proof_error.asks_for_at_least(seconds(pause))), [true, false]);
     let refused = ProofError::of_call(&call_error(403, "AuthorizationFailed"));
     assert_eq!(refused.clone().as_inconclusive_if_throttled(), refused);
     assert_eq!(crate::call::CallOutcome::from_result(Err(error)).result, CallResult::NoToken);
@@ -85,9 +85,9 @@ fn unreadable_file_is_transient_with_older_credential() {
     for (holds_older, nature) in
         [(true, ProofErrorKind::Transient), (false, ProofErrorKind::Definitive)]
     {
-        let trouble = ProofError::of_file(&missing(), holds_older);
-        assert_eq!(trouble.kind, nature);
-        assert_eq!(trouble.code, "CredentialFileUnreadable");
+        let proof_error = ProofError::of_file(&missing(), holds_older);
+        assert_eq!(proof_error.kind, nature);
+        assert_eq!(proof_error.code, "CredentialFileUnreadable");
     }
     let large = LoadError::TooLarge { path: "/mnt/certs/disk".into(), limit: 1 };
     assert_eq!(ProofError::of_file(&large, true).kind, ProofErrorKind::Definitive);
@@ -95,9 +95,12 @@ fn unreadable_file_is_transient_with_older_credential() {
 
 #[test]
 fn foreign_text_is_no_code_and_messages_are_truncated() {
-    let trouble = ProofError::new(ProofErrorKind::Definitive, MARKER, "ä".repeat(4_000), "h");
-    assert_eq!(trouble.code, MARKER);
-    assert!(trouble.message.len() <= MAX_TEXT_LENGTH + "…".len() && trouble.message.ends_with('…'));
+    let proof_error = ProofError::new(ProofErrorKind::Definitive, MARKER, "ä".repeat(4_000), "h");
+    assert_eq!(proof_error.code, MARKER);
+    assert!(
+        proof_error.message.len() <= MAX_TEXT_LENGTH + "…".len()
+            && proof_error.message.ends_with('…')
+    );
     for code in ["", "two words", "a\nb", "<b>", &"x".repeat(65)] {
         assert_eq!(
             ProofError::new(ProofErrorKind::Definitive, code, "m", "h").code,

@@ -1,4 +1,4 @@
-//! One X.509 certificate: its bytes and the few facts that matter here.
+//! An X.509 certificate: its DER bytes and the fields that this crate uses.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// A certificate of a bundle. It is public: it may be printed.
+/// A certificate of a bundle. It is public and may be printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     der: Box<[u8]>,
@@ -17,23 +17,23 @@ pub struct Certificate {
     public_key: Box<[u8]>,
 }
 
-/// When a certificate may be used. Both ends belong to it (RFC 5280, 4.1.2.5).
+/// The validity period of a certificate. Both ends are inclusive (RFC 5280, 4.1.2.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CertificateValidity {
-    /// The first second.
+    /// The first valid second.
     pub not_before: Timestamp,
-    /// The last second.
+    /// The last valid second.
     pub not_after: Timestamp,
 }
 
 impl CertificateValidity {
-    /// Whether the certificate may be used at `now`.
+    /// Whether the certificate is valid at `now`.
     pub fn contains(&self, now: Timestamp) -> bool {
         self.not_before <= now && now <= self.not_after
     }
 }
 
-/// Why bytes are not a certificate.
+/// Errors of parsing a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
@@ -43,16 +43,16 @@ pub enum CertificateError {
     /// More bytes follow the certificate.
     #[error("{count} bytes follow the certificate")]
     TrailingBytes {
-        /// How many.
+        /// The number of extra bytes.
         count: usize,
     },
-    /// A date lies outside the years that can be represented.
+    /// A validity date is outside the range that [`Timestamp`] represents.
     #[error("the validity dates are out of range")]
     Validity,
 }
 
 impl Certificate {
-    /// Reads a DER encoded certificate.
+    /// Parses a DER-encoded certificate.
     pub(crate) fn parse(der: &[u8]) -> Result<Self, CertificateError> {
         let Ok((rest, certificate)) = X509Certificate::from_der(der) else {
             return Err(CertificateError::NotDer);
@@ -90,22 +90,22 @@ impl Certificate {
         &self.issuer
     }
 
-    /// When it may be used.
+    /// The validity period.
     pub fn validity(&self) -> CertificateValidity {
         self.validity
     }
 
-    /// SHA-256 over the DER form: what `x5t#S256` names (RFC 7515, 4.1.8).
+    /// The SHA-256 digest of the DER form, which `x5t#S256` carries (RFC 7515, 4.1.8).
     pub fn sha256(&self) -> Thumbprint {
         Thumbprint(digest(&SHA256, &self.der).as_ref().into())
     }
 
-    /// SHA-1 over the DER form: what the Azure portal and CLI call thumbprint.
+    /// The SHA-1 digest of the DER form, which the Azure portal and CLI call the thumbprint.
     pub fn sha1(&self) -> Thumbprint {
         Thumbprint(digest(&SHA1_FOR_LEGACY_USE_ONLY, &self.der).as_ref().into())
     }
 
-    /// The public key, as the bit string of the certificate holds it.
+    /// The public key, as in the certificate's bit string.
     pub(crate) fn public_key(&self) -> &[u8] {
         &self.public_key
     }
@@ -123,7 +123,7 @@ impl fmt::Debug for Certificate {
     }
 }
 
-/// The digest of a certificate; prints as upper-case hexadecimal, as Azure shows it.
+/// The digest of a certificate. Displays as upper-case hexadecimal, as in Azure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thumbprint(Box<[u8]>);
 

@@ -1,4 +1,4 @@
-//! Base64 as people and tools really write it.
+//! A lenient base64 decoder that records deviations from RFC 4648.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -7,16 +7,16 @@ use zeroize::Zeroizing;
 
 use super::BundleWarning;
 
-/// Decoded bytes, and what was not as RFC 4648 section 4 wants it.
+/// Decoded bytes and the deviations of the text from RFC 4648 section 4.
 pub(crate) struct DecodedBase64 {
     pub(crate) bytes: Zeroizing<Vec<u8>>,
     pub(crate) warnings: Vec<BundleWarning>,
 }
 
-/// The text is not base64: a character has no place in it, or the length is impossible.
+/// The text is not base64: it contains an invalid character or has an impossible length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InvalidBase64 {
-    /// Which character, counted from 0.
+    /// The position of the character, counted from 0.
     pub(crate) position: usize,
 }
 

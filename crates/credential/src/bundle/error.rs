@@ -1,77 +1,77 @@
-//! Why a bundle was refused.
+//! Errors of parsing a bundle.
 
 use super::certificate::CertificateError;
 use super::key::KeyError;
 use super::pem::PemError;
 use crate::detected_format::{DetectedFormat, DetectedInnerFormat};
 
-/// Why the value of `client_secret` is not a usable bundle. It never holds any of the value.
+/// The reason why the value of `client_secret` is not a usable bundle. Never contains any part of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BundleError {
-    /// There is nothing.
+    /// The value is empty.
     #[error("the bundle is empty")]
     Empty,
-    /// The text is PEM itself, not base64 of it.
+    /// The text is PEM instead of base64 of PEM.
     #[error("the bundle is PEM text, not base64 of it")]
     PemNotEncoded,
     /// The text is not base64.
     #[error("the bundle is not base64 (character {position}), it looks like {looks_like}")]
     NotBase64 {
-        /// The first character in question, counted from 1.
+        /// The position of the first invalid character, counted from 1.
         position: usize,
-        /// What the text looks like.
+        /// The detected format of the text.
         looks_like: DetectedFormat,
     },
-    /// The base64 text holds neither PEM nor PKCS#12.
+    /// The decoded bytes are neither PEM nor PKCS#12.
     #[error("the bundle holds neither PEM nor PKCS#12, it looks like {looks_like}")]
     NotABundle {
-        /// What the decoded bytes look like.
+        /// The detected format of the decoded bytes.
         looks_like: DetectedFormat,
     },
-    /// The PEM text is damaged.
+    /// The PEM text is malformed.
     #[error("the bundle's PEM text cannot be read")]
     Pem(#[source] PemError),
     /// The PKCS#12 archive cannot be opened.
     #[error("the bundle's PKCS#12 archive cannot be opened")]
     Pkcs12(#[source] Pkcs12Error),
-    /// There is no private key.
+    /// The bundle contains no private key.
     #[error("the bundle holds no private key")]
     NoPrivateKey,
     /// The private key in the PEM text is encrypted.
     #[error("the bundle's private key is encrypted")]
     EncryptedPrivateKey,
-    /// There is more than one private key.
+    /// The bundle contains more than one private key.
     #[error("the bundle holds {count} private keys, not one")]
     SeveralPrivateKeys {
-        /// How many.
+        /// The number of private keys.
         count: usize,
     },
     /// The private key cannot be used.
     #[error("the bundle's private key cannot be used")]
     Key(#[source] KeyError),
-    /// There is no certificate.
+    /// The bundle contains no certificate.
     #[error("the bundle holds no certificate")]
     NoCertificate,
-    /// A certificate cannot be read.
+    /// A certificate cannot be parsed.
     #[error("certificate {index} of the bundle cannot be read")]
     Certificate {
-        /// Which one, counted from 1.
+        /// The position of the certificate, counted from 1.
         index: usize,
-        /// Why.
+        /// The parse error.
         #[source]
         source: CertificateError,
     },
-    /// No certificate has the private key's public half.
+    /// No certificate matches the private key.
     #[error("the private key belongs to none of the bundle's {certificates} certificates")]
     KeyMatchesNoCertificate {
-        /// How many certificates there are.
+        /// The number of certificates.
         certificates: usize,
     },
 }
 
 impl BundleError {
-    /// What to do about it.
+    /// Advises how to fix the bundle.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::PemNotEncoded => {
@@ -110,32 +110,32 @@ impl BundleError {
     }
 }
 
-/// Why a PKCS#12 archive cannot be opened.
+/// Errors of opening a PKCS#12 archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Pkcs12Error {
     /// The archive does not open with the empty password.
     #[error("the archive is protected by a password")]
     PasswordNeeded,
-    /// The archive does not open with the password given.
+    /// The archive does not open with the given password.
     #[error("the archive's password is another one")]
     WrongPassword,
-    /// The archive uses an algorithm or a kind of content that is not known.
+    /// The archive uses an unsupported algorithm or content type.
     #[error("the archive uses an unsupported algorithm or kind of content")]
     Unsupported,
-    /// The archive's private key is damaged.
+    /// The archive's private key is malformed.
     #[error("the archive's private key cannot be read")]
     PrivateKey,
-    /// The archive is damaged.
+    /// The archive is malformed.
     #[error("the archive is damaged")]
     Malformed,
-    /// The program was built without PKCS#12.
+    /// The crate was built without the `pkcs12` feature.
     #[error("this program was built without PKCS#12 support")]
     NotBuiltIn,
 }
 
 impl Pkcs12Error {
-    /// What to do about it.
+    /// Advises how to fix the archive.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::PasswordNeeded => {

@@ -12,37 +12,34 @@ use serde::Serialize;
 use x509_parser::der_parser::asn1_rs::{FromDer, Integer, Sequence};
 use x509_parser::x509::AlgorithmIdentifier;
 
-/// What sort of key a bundle holds.
+/// The algorithm of a bundle's private key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum KeyKind {
-    /// RSA: the only kind that Entra takes for client assertions.
+    /// RSA, the only kind that Entra accepts for client assertions.
     Rsa {
-        /// The length of the modulus.
+        /// The length of the modulus in bits.
         bits: usize,
     },
-    /// An elliptic curve key. It is read, so that the message can say what it is.
+    /// An elliptic curve key. The parser reads it only to name it in the error message.
     Ec {
-        /// The curve.
         curve: Curve,
     },
 }
 
-/// The elliptic curves that are recognised.
+/// The elliptic curves that the parser recognises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum Curve {
     /// NIST P-256, also `prime256v1`.
     #[serde(rename = "P-256")]
     P256,
-    /// NIST P-384.
     #[serde(rename = "P-384")]
     P384,
-    /// NIST P-521.
     #[serde(rename = "P-521")]
     P521,
-    /// The curve `secp256k1`.
+    /// secp256k1, which Key Vault calls `P-256K`.
     #[serde(rename = "P-256K")]
     P256K,
 }
@@ -67,51 +64,51 @@ impl fmt::Display for Curve {
     }
 }
 
-/// Why bytes are not a usable private key. It never holds the bytes.
+/// Errors of parsing a private key. Never contains key bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The bytes do not have the form that their label promises.
+    /// The bytes are not in the form that the PEM label names.
     #[error("the private key is not valid {form}")]
     Malformed {
-        /// The form that was expected.
+        /// The expected form.
         form: &'static str,
     },
-    /// The RSA key is refused: too short, too long or inconsistent.
-    #[error("the rsa key was refused: {reason}")]
+    /// The crypto library rejected the RSA key: it is too short, too long or inconsistent.
+    #[error("the RSA key was rejected: {reason}")]
     RsaRefused {
-        /// What the crypto library calls it.
+        /// The crypto library's reason.
         reason: &'static str,
     },
-    /// The elliptic curve is unknown.
+    /// The elliptic curve is not supported.
     #[error("the private key uses an unknown elliptic curve")]
     UnknownCurve,
-    /// The key is of a kind that nobody here can use.
+    /// The key's algorithm is not supported.
     #[error("the private key is {algorithm}, not rsa")]
     UnsupportedAlgorithm {
-        /// The algorithm's name, or its object identifier's family.
+        /// The algorithm's name, or the family of its object identifier.
         algorithm: &'static str,
     },
 }
 
 impl KeyError {
-    /// What to do about it.
+    /// Advises how to fix the key.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Malformed { .. } => {
                 "export certificate and key again; the key was cut or changed"
             }
             Self::RsaRefused { .. } => {
-                "issue the certificate anew with an RSA key of 2048 to 8192 bits"
+                "reissue the certificate with an RSA key of 2048 to 8192 bits"
             }
             Self::UnknownCurve | Self::UnsupportedAlgorithm { .. } => {
-                "issue the certificate anew with an RSA key: Entra takes no other for client assertions"
+                "reissue the certificate with an RSA key: Entra accepts no other for client assertions"
             }
         }
     }
 }
 
-/// How the private key was written down.
+/// The encoding of a private key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyEncoding {
     /// RFC 5958, any algorithm.
@@ -122,7 +119,7 @@ pub(crate) enum KeyEncoding {
     Sec1,
 }
 
-/// A private key. The crypto library keeps it and wipes it when it goes.
+/// A private key. The crypto library wipes it on drop.
 pub(crate) enum PrivateKey {
     Rsa(RsaKeyPair),
     Ec { key: EcdsaKeyPair, curve: Curve },
@@ -148,7 +145,7 @@ impl PrivateKey {
         }
     }
 
-    /// The public half, in the form in which certificates carry it.
+    /// The public key in the form that certificates contain.
     pub(crate) fn public_key(&self) -> &[u8] {
         match self {
             Self::Rsa(key) => key.public_key().as_ref(),
@@ -192,7 +189,7 @@ fn pkcs8_algorithm(der: &[u8]) -> Option<String> {
     Some(algorithm.algorithm.to_id_string())
 }
 
-/// Whether DER begins as an `ECPrivateKey`: the number 1 and an octet string (RFC 5915, section 3).
+/// Whether DER starts like an `ECPrivateKey`: the integer 1 and an octet string (RFC 5915, section 3).
 fn has_sec1_form(der: &[u8]) -> bool {
     let Ok((_, key)) = Sequence::from_der(der) else { return false };
     let Ok((rest, version)) = Integer::from_der(&key.content) else { return false };
@@ -212,7 +209,7 @@ fn rejection_reason(rejected: &aws_lc_rs::error::KeyRejected) -> &'static str {
     match rejected.to_string().as_str() {
         "TooSmall" => "shorter than 2048 bits",
         "TooLarge" => "longer than 8192 bits",
-        "InconsistentComponents" => "its numbers do not belong together",
+        "InconsistentComponents" => "its numbers are inconsistent",
         _ => "not a valid rsa key",
     }
 }

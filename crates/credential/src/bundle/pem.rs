@@ -1,14 +1,14 @@
-//! PEM (RFC 7468), as far as bundles need it.
+//! A PEM parser (RFC 7468), limited to the needs of bundles.
 //!
-//! A reader of our own: the reasons for a refusal matter here (a cut file, lost line breaks, an
-//! encrypted key), and the general readers skip over what they do not know.
+//! General PEM parsers skip sections that they cannot read. This one reports why a section is invalid:
+//! truncated, lost line breaks, encrypted key.
 
 use zeroize::Zeroizing;
 
 use super::encoding;
 use crate::detected_format::contains;
 
-/// One labelled section.
+/// A labelled PEM section.
 pub(crate) struct PemSection<'a> {
     pub(crate) label: &'a [u8],
     /// The section has the `Proc-Type: 4,ENCRYPTED` header of RFC 1421.
@@ -16,38 +16,38 @@ pub(crate) struct PemSection<'a> {
     pub(crate) der: Zeroizing<Vec<u8>>,
 }
 
-/// Why text is not PEM. Sections are counted from 1.
+/// Errors of parsing PEM. Sections are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PemError {
-    /// Something follows the opening line on the same line.
+    /// Text follows the opening line on the same line.
     #[error("the line breaks of PEM section {section} are lost")]
     LineBreaksLost {
-        /// Which section.
+        /// The number of the section.
         section: usize,
     },
     /// The text ends inside a section.
     #[error("PEM section {section} has no end line")]
     CutShort {
-        /// Which section.
+        /// The number of the section.
         section: usize,
     },
-    /// The closing line names something else than the opening line.
+    /// The label of the closing line differs from the opening line.
     #[error("the end line of PEM section {section} belongs to another section")]
     WrongEnd {
-        /// Which section.
+        /// The number of the section.
         section: usize,
     },
     /// The body is not base64.
     #[error("the body of PEM section {section} is not base64")]
     NotBase64 {
-        /// Which section.
+        /// The number of the section.
         section: usize,
     },
 }
 
 impl PemError {
-    /// What to do about it.
+    /// Advises how to fix the PEM text.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::LineBreaksLost { .. } => {
@@ -60,8 +60,7 @@ impl PemError {
     }
 }
 
-/// Reads every section of `text`; what stands between the sections is passed over, and need not
-/// even be UTF-8.
+/// Parses every section of `text`. Text between sections is ignored and need not be UTF-8.
 pub(crate) fn parse_sections(text: &[u8]) -> Result<Vec<PemSection<'_>>, PemError> {
     let mut sections = Vec::new();
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
@@ -83,7 +82,7 @@ fn parse_section<'a>(
     capacity: usize,
     lines: &mut impl Iterator<Item = &'a [u8]>,
 ) -> Result<PemSection<'a>, PemError> {
-    // Sized once: a buffer that grows leaves copies behind that nobody wipes.
+    // Allocate the full capacity once: a buffer that grows leaves unwiped copies behind.
     let mut body = Zeroizing::new(Vec::with_capacity(capacity));
     let mut encrypted = false;
     for line in lines {

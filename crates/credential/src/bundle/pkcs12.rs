@@ -1,4 +1,4 @@
-//! PKCS#12 (RFC 7292), also called PFX, in its old and new profiles.
+//! PKCS#12 archives (RFC 7292), also called PFX, in the legacy and the modern profiles.
 
 use p12_keystore::Pkcs12Archive;
 use p12_keystore::error::Error;
@@ -7,13 +7,13 @@ use zeroize::Zeroizing;
 use super::Pkcs12Error;
 use crate::secret::SecretText;
 
-/// The members of an archive, in the order found.
+/// The members of an archive, in archive order.
 pub(crate) struct Pkcs12Contents {
     pub(crate) keys: Vec<Zeroizing<Vec<u8>>>,
     pub(crate) certificates: Vec<Vec<u8>>,
 }
 
-/// Opens an archive with `password`; without one, with the empty password.
+/// Opens an archive with `password`, or with the empty password if there is none.
 pub(crate) fn open(
     der: &[u8],
     password: Option<&SecretText>,
@@ -26,8 +26,8 @@ pub(crate) fn open(
     Ok(Pkcs12Contents { keys, certificates })
 }
 
-/// Whether an archive is written in a profile that Go's reader does not know: its parameters name
-/// PBES2 for encryption or SHA-256 for the MAC.
+/// Whether Go's PKCS#12 reader cannot open the archive: its parameters name PBES2 for encryption or SHA-256
+/// for the MAC.
 pub(crate) fn is_modern(der: &[u8]) -> bool {
     let names = |oid: &[u8]| der.windows(oid.len()).any(|window| window == oid);
     names(&PBES2) || names(&SHA_256)

@@ -191,7 +191,7 @@ fn pkcs12_says_that_it_is_not_built_in() {
 
 #[test]
 fn base64_variants_are_accepted_with_warnings() {
-    // Plain PEM has neither of the two characters in which the alphabets differ.
+    // Plain PEM contains neither of the two characters in which the alphabets differ.
     let text = fixture::client_secret(&[b">>>???\n", fixture::LEAF_PKCS8, fixture::LEAF]);
     let lines: Vec<&str> =
         text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();

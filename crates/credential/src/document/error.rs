@@ -1,37 +1,37 @@
-//! What can be wrong with a document.
+//! Errors of parsing a document.
 
 use std::fmt;
 
 use crate::detected_format::{DetectedFormat, DetectedInnerFormat};
 use crate::identity::{ParseAuthorityError, ParseIdError};
 
-/// A document that cannot be used, with all its problems.
+/// All problems of a document that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentError {
     /// The problems. Never empty.
     pub problems: Vec<DocumentProblem>,
 }
 
-/// One problem of one field. It never holds the field's value.
+/// A problem of one field. Never contains the field's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentProblem {
-    /// The field's path, or `document` for the whole.
+    /// The field's path, or `document` for the whole document.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// The kind of the problem.
     pub kind: FieldProblem,
 }
 
-/// What can be wrong with a field.
+/// The kinds of problems of a field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldProblem {
-    /// The whole is not a JSON object.
+    /// The document is not a JSON object.
     #[error("is not a JSON object but looks like {looks_like}")]
     NotADocument {
-        /// What it looks like.
+        /// The detected format.
         looks_like: DetectedFormat,
     },
-    /// The whole begins as a JSON object and has a syntax error.
+    /// The document starts as a JSON object and has a syntax error.
     #[error("has a JSON syntax error at line {line}, column {column}")]
     Syntax {
         /// The line, counted from 1.
@@ -39,7 +39,7 @@ pub enum FieldProblem {
         /// The column, counted from 1.
         column: usize,
     },
-    /// The object describes another type of msi-dataplane.
+    /// The object is of another type of msi-dataplane.
     #[error(
         "is a `ManagedIdentityCredentials` object, which holds identities instead of being one"
     )]
@@ -47,23 +47,23 @@ pub enum FieldProblem {
     /// The field is absent or `null`.
     #[error("is missing")]
     Missing,
-    /// The field holds no text.
+    /// The field is empty.
     #[error("is empty")]
     Empty,
-    /// The field has another JSON type.
+    /// The field has the wrong JSON type.
     #[error("is {found}, not what the field takes")]
     WrongType {
-        /// The type found, with its article.
+        /// The JSON type of the value, with its article.
         found: &'static str,
     },
-    /// The key is written in camelCase, or in another way that no reader takes.
+    /// The key is in camelCase or misspelled, and no reader accepts it.
     #[error("is written as `{written}`")]
     Misspelled {
-        /// The key as it stands in the document.
+        /// The key as in the document.
         written: String,
     },
-    /// The key stands there twice.
-    #[error("stands there more than once")]
+    /// The key occurs twice.
+    #[error("occurs more than once")]
     Repeated,
     /// The text is not an id.
     #[error("is not an id: {0}")]
@@ -77,13 +77,13 @@ pub enum FieldProblem {
     /// The list is longer than Azure allows.
     #[error("has more than {limit} members")]
     TooMany {
-        /// The most that is allowed.
+        /// The maximum length.
         limit: usize,
     },
 }
 
 impl DocumentProblem {
-    /// What to do about it.
+    /// Advises how to fix the field.
     pub fn hint(&self) -> String {
         match &self.kind {
             FieldProblem::NotADocument { looks_like } => wrong_format_hint(*looks_like).to_owned(),
@@ -141,7 +141,7 @@ impl DocumentError {
         Self { problems: vec![problem] }
     }
 
-    /// What to do: the hints of all problems, each once.
+    /// The hints of all problems, without duplicates.
     pub fn hint(&self) -> String {
         let mut hints: Vec<String> = Vec::new();
         for hint in self.problems.iter().map(DocumentProblem::hint) {

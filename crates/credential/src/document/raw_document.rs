@@ -1,7 +1,7 @@
-//! The JSON object before its fields are understood.
+//! The JSON object before its fields are parsed.
 //!
-//! The reader goes over the text once and puts each value where it will stay: a general JSON tree
-//! would leave copies of `client_secret` behind.
+//! The parser reads the text once and moves each value to its final place: a general JSON tree would leave
+//! copies of `client_secret` behind.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use serde_json::error::Category;
 use super::{CustomClaims, DocumentProblem, FieldProblem, detect_document_format};
 use crate::secret::SecretText;
 
-/// A value whose type has not been judged yet.
+/// A field value whose type is not checked yet.
 pub(super) enum RawFieldValue {
     Null,
     Text(SecretText),
     Other(&'static str),
 }
 
-/// The fields by key, and the problems that only the object as a whole can show.
+/// The fields by key, and the problems that concern the object as a whole.
 #[derive(Default)]
 pub(super) struct RawDocument {
     values: Vec<(&'static str, RawFieldValue)>,
@@ -28,7 +28,7 @@ pub(super) struct RawDocument {
 }
 
 impl RawDocument {
-    /// The keys that are there and not `null`, in the order of the document.
+    /// The keys that are present and not `null`, in document order.
     pub(super) fn keys(&self) -> Vec<&'static str> {
         let there = self.values.iter().filter(|(_, value)| !matches!(value, RawFieldValue::Null));
         let claims = self.custom_claims.iter().map(|_| CUSTOM_CLAIMS);
@@ -45,7 +45,7 @@ impl RawDocument {
     }
 }
 
-/// The keys that hold text.
+/// The keys with string values.
 const TEXT_KEYS: [&str; 12] = [
     "client_id",
     "tenant_id",
@@ -64,7 +64,7 @@ const TEXT_KEYS: [&str; 12] = [
 const CUSTOM_CLAIMS: &str = "custom_claims";
 const MAX_PERIMETERS: usize = 5;
 
-/// Reads the JSON object.
+/// Parses the JSON object.
 pub(super) fn parse(bytes: &[u8]) -> Result<RawDocument, DocumentProblem> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = deserializer
@@ -72,7 +72,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<RawDocument, DocumentProblem> {
         .and_then(|document| deserializer.end().map(|()| document));
     let mut document = match parsed {
         Ok(document) => document,
-        // The parser's own message may quote the text, so only its position is kept.
+        // The parser's own message may quote the text, so only its position is used.
         Err(error) => return Err(syntax_problem(bytes, &error)),
     };
     let holds_identities = document
@@ -111,7 +111,7 @@ impl<'de> Visitor<'de> for DocumentVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawDocument, A::Error> {
         let mut document = RawDocument::default();
-        let mut strangers = Vec::new();
+        let mut unrecognised = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
             if let Some(field) = TEXT_KEYS.into_iter().find(|known| *known == key) {
                 let value = map.next_value::<RawFieldValue>()?;
@@ -126,19 +126,19 @@ impl<'de> Visitor<'de> for DocumentVisitor {
                 document.custom_claims = claims.claims;
             } else {
                 map.next_value::<IgnoredAny>()?;
-                strangers.push(key);
+                unrecognised.push(key);
             }
         }
-        document.classify_unknown_keys(strangers);
+        document.classify_unknown_keys(unrecognised);
         Ok(document)
     }
 }
 
 impl RawDocument {
-    /// Keys that are not among the thirteen: misspelled ones are problems, unless the right key is
-    /// there as well; all others are unknown.
-    fn classify_unknown_keys(&mut self, strangers: Vec<String>) {
-        for written in strangers {
+    /// Classifies keys that are not among the thirteen. A misspelled key is a problem unless the correct key
+    /// is present, too; all others are unknown keys.
+    fn classify_unknown_keys(&mut self, unrecognised: Vec<String>) {
+        for written in unrecognised {
             match canonical_key(&written) {
                 Some(field) if !self.has_key(field) => {
                     let fault = FieldProblem::Misspelled { written };
@@ -154,14 +154,14 @@ impl RawDocument {
     }
 }
 
-/// The key that was meant: without underscores and case, both are the same.
+/// The key that `written` misspells: the two are equal without underscores and case.
 fn canonical_key(written: &str) -> Option<&'static str> {
     let letters = |key: &str| key.replace('_', "").to_ascii_lowercase();
     let meant = letters(written);
     TEXT_KEYS.into_iter().chain([CUSTOM_CLAIMS]).find(|key| letters(key) == meant)
 }
 
-/// A key as it may be shown: what does not look like a key might be content.
+/// The key in displayable form: text that does not look like a key might be content.
 fn displayable_key(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if key.len() <= 40 && !key.is_empty() && key.chars().all(plain) {
@@ -221,7 +221,7 @@ impl<'de> Visitor<'de> for RawFieldValueVisitor {
     }
 }
 
-/// `custom_claims`: not a secret, so a JSON tree may hold it.
+/// `custom_claims`: not secret, so a JSON tree may hold it.
 struct RawCustomClaims {
     claims: Option<CustomClaims>,
     problems: Vec<DocumentProblem>,

@@ -1,11 +1,11 @@
-//! RFC 3339 times, and nothing else.
+//! A strict parser for RFC 3339 timestamps.
 
 use jiff::Timestamp;
 
-/// Reads `2026-01-02T03:04:05Z`, with a fraction of any length and an offset in place of `Z`.
+/// Parses `2026-01-02T03:04:05Z`, with a fraction of any length and an offset in place of `Z`.
 ///
-/// General time parsers take more (annotations, spaces, short offsets), which the Go readers of the
-/// same file refuse; so the form is checked first. Digits past the nanosecond are cut off, as in Go.
+/// General time parsers accept more (annotations, spaces, short offsets), which the Go readers of the same
+/// file reject; so the form is checked first. Digits beyond the nanosecond are truncated, as in Go.
 pub(super) fn parse_timestamp(text: &str) -> Option<Timestamp> {
     let (seconds, rest) = text.split_at_checked(SECONDS_PATTERN.len())?;
     if !matches_pattern(seconds, SECONDS_PATTERN) {
@@ -32,7 +32,7 @@ pub(super) fn parse_timestamp(text: &str) -> Option<Timestamp> {
 
 const SECONDS_PATTERN: &str = "0000-00-00T00:00:00";
 
-/// Whether `text` is as `form`, where `0` stands for any digit.
+/// Whether `text` matches `form`, in which `0` stands for any digit.
 fn matches_pattern(text: &str, form: &str) -> bool {
     text.len() == form.len()
         && text.bytes().zip(form.bytes()).all(|(byte, wanted)| match wanted {

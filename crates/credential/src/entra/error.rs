@@ -1,4 +1,4 @@
-//! What Entra said when it refused.
+//! Error responses of Entra ID.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::reply::retry_after;
 use crate::token::error::RetryClass;
 use crate::transport::redact::redact;
 
-/// What Entra said when it refused a token request.
+/// Entra ID's error response to a token request.
 ///
-/// Its codes may change, as Microsoft's documentation warns; they serve for hints here, and
-/// decisions look at [`EntraError::error`] first.
+/// The error codes may change, as Microsoft's documentation warns: only hints use them, and decisions check
+/// [`EntraError::error`] first.
 #[derive(Clone)]
 pub struct EntraError {
     endpoint: String,
@@ -28,23 +28,23 @@ pub struct EntraError {
     retry_after: Option<Duration>,
     clock_skew: Option<SignedDuration>,
     detail: Option<String>,
-    /// Whether the credential knows a reason why this refusal may pass.
+    /// Whether the credential knows a reason why this error may be transient.
     is_transient: bool,
     response: RawResponse,
 }
 
-/// The request that an answer belongs to.
+/// The token request that a response answers.
 #[derive(Clone, Copy)]
 pub(crate) struct TokenRequestInfo<'a> {
     pub(crate) endpoint: &'a Url,
     pub(crate) client_id: &'a str,
     pub(crate) request_id: Uuid,
-    /// What must not appear in the error, whatever the answer echoes.
+    /// The secret that must not appear in the error, even if the response echoes it.
     pub(crate) proof: &'a str,
 }
 
 impl EntraError {
-    /// Reads an answer that is not a success; `now` is when it arrived.
+    /// Parses an error response that arrived at `now`.
     pub(crate) fn from_response(
         asked: TokenRequestInfo<'_>,
         response: &RawResponse,
@@ -65,13 +65,13 @@ impl EntraError {
         }
     }
 
-    /// Adds what the credential itself knows, for the hint: for example the subject of a token.
+    /// Adds the credential's own details to the hint, for example the subject of a token.
     pub(crate) fn with_detail(mut self, remark: String) -> Self {
         self.detail = Some(remark);
         self
     }
 
-    /// Marks a refusal that may pass by itself, as the credential knows from what came before.
+    /// Marks the error as transient, based on what the credential knows.
     pub(crate) fn mark_transient(mut self) -> Self {
         self.is_transient = true;
         self
@@ -92,69 +92,69 @@ impl EntraError {
         self.body.description.as_deref()
     }
 
-    /// The numbers of `error_codes`.
+    /// The numeric codes of `error_codes`.
     pub fn error_codes(&self) -> &[u32] {
         &self.body.codes
     }
 
-    /// The number of the AADSTS code, if there is one.
+    /// The number of the AADSTS code, if the response has one.
     pub fn code(&self) -> Option<u32> {
         self.body.codes.first().copied()
     }
 
-    /// Entra's id of this request.
+    /// Entra's id of the request.
     pub fn trace_id(&self) -> Option<&str> {
         self.body.trace_id.as_deref()
     }
 
-    /// The id that ties this request to others.
+    /// The id that correlates this request with others.
     pub fn correlation_id(&self) -> Option<&str> {
         self.body.correlation_id.as_deref()
     }
 
-    /// When Entra refused, as it wrote it.
+    /// The time of the error, as Entra wrote it.
     pub fn timestamp(&self) -> Option<&str> {
         self.body.timestamp.as_deref()
     }
 
-    /// The claims that a new request has to satisfy, as JSON text.
+    /// The claims challenge that a new request has to satisfy, as JSON text.
     pub fn claims(&self) -> Option<&str> {
         self.body.claims.as_deref()
     }
 
-    /// The `suberror`, where Entra divides one code further.
+    /// The `suberror`, which subdivides some error codes.
     pub fn suberror(&self) -> Option<&str> {
         self.body.suberror.as_deref()
     }
 
-    /// The `client-request-id` that was sent: Microsoft's support asks for it.
+    /// The `client-request-id` that the credential sent; Microsoft support asks for it.
     pub fn client_request_id(&self) -> Uuid {
         self.request_id
     }
 
-    /// How long the service wants to be left alone.
+    /// The delay of the `Retry-After` header.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// How far the service's clock (its `Date` header) is ahead of ours; negative where it is
-    /// behind. Good to about the time that the answer travelled.
+    /// How far the service's clock (its `Date` header) is ahead of the local clock; negative if it is behind.
+    /// The precision is about the response's transit time.
     pub fn clock_skew(&self) -> Option<SignedDuration> {
         self.clock_skew
     }
 
-    /// The response with secrets taken out of its body.
+    /// The response with secrets redacted from its body.
     pub fn response(&self) -> &RawResponse {
         &self.response
     }
 
-    /// Whether the service refuses the credential itself, so that another key may help.
+    /// Whether the service rejects the credential itself, so that another key may succeed.
     pub fn is_invalid_client(&self) -> bool {
         self.error() == Some("invalid_client")
             || self.code().is_some_and(|code| KEY_CODES.contains(&code))
     }
 
-    /// Whether the service knows the identity, and refuses what it asks for.
+    /// Whether the service knows the identity and rejects the requested scope.
     pub(crate) fn is_scope_error(&self) -> bool {
         let by_code = |code| SCOPE_CODES.contains(&code);
         let by_word = || matches!(self.error(), Some("invalid_scope" | "invalid_resource"));
@@ -162,7 +162,7 @@ impl EntraError {
             .map_or_else(by_word, |code| by_code(code) || (by_word() && !KEY_CODES.contains(&code)))
     }
 
-    /// What to do next.
+    /// Advises what to do next.
     pub fn hint(&self) -> Option<String> {
         let code = self.code();
         let mut hint = code
@@ -183,7 +183,7 @@ impl EntraError {
         }
     }
 
-    /// What a repetition of the same request can bring.
+    /// Whether repeating the request can succeed.
     pub fn retry_class(&self) -> RetryClass {
         let status = self.status();
         if status == 429 || self.code() == Some(LOOP_DETECTED) {
@@ -249,17 +249,17 @@ impl fmt::Debug for EntraError {
 
 impl std::error::Error for EntraError {}
 
-/// A URL's origin and path, for messages: its user info, query and fragment may hold secrets.
+/// A URL's origin and path, for messages: its user info, query and fragment may contain secrets.
 pub(crate) fn display_url(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
-/// The response with secrets taken out of its body, and without cookies.
+/// Redacts secrets in the response's body and removes its cookies.
 pub(crate) fn redacted_response(response: &RawResponse, secrets: &[&str]) -> RawResponse {
     let mut headers = response.headers().clone();
     headers.remove("set-cookie");
     let mut body = redact(&String::from_utf8_lossy(response.body()), secrets);
-    // Cut last: half a secret would not be recognised.
+    // Truncate after redaction: a truncated secret would not be recognised.
     body.truncate(body.floor_char_boundary(MAX_KEPT_BODY));
     RawResponse::from_bytes(response.status(), headers, body)
 }
@@ -269,19 +269,20 @@ fn measure_clock_skew(headers: &Headers, now: Timestamp) -> Option<SignedDuratio
     Some(SignedDuration::from_secs(date.unix_timestamp() - now.as_second()))
 }
 
-/// Codes that speak of the key although Entra sends them with another `error` at times.
+/// Codes about the key, although Entra sometimes sends them with another `error`.
 const KEY_CODES: [u32; 4] = [700_027, 700_024, 1_000_502, 7_000_214];
-/// Codes that speak of the scope or its resource: malformed, or unknown in this tenant.
+/// Codes about the scope or its resource: malformed, or unknown in this tenant.
 const SCOPE_CODES: [u32; 4] = [70_011, 500_011, 650_057, 1_002_012];
 /// The assertion is outside its time range.
 pub(crate) const OUTSIDE_TIME_RANGE: u32 = 700_024;
-/// The service saw the same request too often.
+/// The service received the same request too often.
 const LOOP_DETECTED: u32 = 50_196;
-/// Trouble inside the service, and trouble reaching an issuer.
+/// An internal error of the service, or a failure to reach an issuer.
 const TRANSIENT_CODES: [u32; 2] = [90_033, 90_061];
-/// A smaller skew is noise: the `Date` header counts whole seconds, and the answer travelled.
+/// A smaller skew is noise: the `Date` header counts whole seconds, and the response is in transit for a
+/// while.
 const NOTABLE_SKEW: SignedDuration = SignedDuration::from_secs(30);
-/// How much of an error body is kept.
+/// The maximum length of the stored error body, in bytes.
 const MAX_KEPT_BODY: usize = 8 * 1024;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! An answer that holds no token: read with patience, because anything may stand in it.
+//! A lenient parser for error bodies, which may have any content.
 
 use serde_json::{Map, Value};
 
 use crate::transport::redact::{excerpt, redact};
 
-/// What an error body says, as far as it says anything. Secrets are taken out of every part.
+/// The fields of an error body, as far as they are present. Secrets are redacted from every field.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TokenErrorBody {
     pub(crate) error: Option<String>,
@@ -15,12 +15,12 @@ pub(crate) struct TokenErrorBody {
     pub(crate) timestamp: Option<String>,
     pub(crate) claims: Option<String>,
     pub(crate) suberror: Option<String>,
-    /// The beginning of a body that is not the JSON one would expect.
+    /// The beginning of a body that is not the expected JSON.
     pub(crate) excerpt: Option<String>,
 }
 
-/// Reads an error body. JSON is welcome and never required: throttling answers in plain text,
-/// proxies in HTML, and a broken connection leaves half an object.
+/// Parses an error body. The body need not be JSON: throttling sends plain text, proxies send HTML, and a
+/// broken connection leaves truncated JSON.
 pub(crate) fn parse_error_body(body: &[u8], secrets: &[&str]) -> TokenErrorBody {
     let text = String::from_utf8_lossy(body);
     let text = text.trim_start_matches('\u{feff}').trim();

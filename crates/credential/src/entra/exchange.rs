@@ -1,4 +1,4 @@
-//! One exchange with Entra: the proof of an identity for a token.
+//! The exchange of a client's credential for an access token with Entra.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::token::error::{RetryClass, TokenError};
 use crate::token::source::IssuedToken;
 use crate::transport::sender::{TokenExchange, TokenTransport};
 
-/// The proof of an identity, to be exchanged for a token.
+/// One exchange of a client's credential for a token.
 pub(crate) struct ClientCredentialsExchange<'a> {
     pub(crate) endpoint: &'a Url,
     pub(crate) client_id: &'a str,
     pub(crate) scope: &'a str,
     pub(crate) authentication: ClientAuthentication<'a>,
     pub(crate) claims: Option<&'a str>,
-    /// One id for the request and its repetitions.
+    /// The request id, shared by all retries.
     pub(crate) request_id: Uuid,
 }
 
 impl ClientCredentialsExchange<'_> {
-    /// Sends the proof and reads the token; `generation` is whose key signed it.
+    /// Sends the request and parses the token. `generation` is the generation whose key signed the assertion.
     pub(crate) async fn fetch_token(
         &self,
         transport: &TokenTransport,
@@ -85,9 +85,9 @@ impl TokenExchange for ClientCredentialsExchange<'_> {
         if response.status().is_success() {
             return false;
         }
-        // The time matters for dates in headers only, and the class does not look at them.
+        // Only date headers need the time, and the retry class does not use them.
         let refusal = self.error_from_response(response, jiff::Timestamp::UNIX_EPOCH);
-        // A detected loop (AADSTS50196) is throttled too, but repeating is what caused it.
+        // A detected loop (AADSTS50196) counts as throttling, but retries are its cause.
         refusal.retry_class() == RetryClass::Transient
             || response.status() == StatusCode::TooManyRequests
     }
@@ -126,7 +126,7 @@ mod tests {
     #[tokio::test]
     async fn only_transient_errors_are_retried() {
         for (case, status, error, code, expected) in [
-            ("passing trouble", 400, "invalid_request", 90_033, 5),
+            ("transient error", 400, "invalid_request", 90_033, 5),
             ("issuer not reached", 400, "invalid_request", 90_061, 5),
             ("its own word", 400, "temporarily_unavailable", 1, 5),
             ("throttled", 429, "too_many", 1, 5),

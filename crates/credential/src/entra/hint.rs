@@ -1,14 +1,14 @@
-//! What to do about the codes that people meet.
+//! Hints for common Entra error codes.
 //!
-//! Source: Microsoft's list of AADSTS codes and what the issue trackers of the Azure SDKs, of
-//! azure-workload-identity and of kubelogin report as the real causes.
+//! Source: Microsoft's list of AADSTS codes, and the causes that the issue trackers of the Azure SDKs, of
+//! azure-workload-identity and of kubelogin report.
 
-/// The next step for an AADSTS code.
+/// The hint for an AADSTS code.
 pub(crate) fn code_hint(code: u32) -> Option<&'static str> {
     HINTS.iter().find(|(codes, _)| codes.contains(&code)).map(|(_, hint)| *hint)
 }
 
-/// The next step where there is no code, or none that is known.
+/// The hint for an error without a known code.
 pub(crate) fn error_hint(error: Option<&str>, status: u16) -> Option<&'static str> {
     match (error, status) {
         (_, 429) => Some(
@@ -26,7 +26,7 @@ pub(crate) fn error_hint(error: Option<&str>, status: u16) -> Option<&'static st
             Some("ask for <audience>/.default of a service that exists in this cloud")
         }
         (Some("temporarily_unavailable"), _) | (_, 500..=599) => {
-            Some("the service or a proxy before it has trouble: it will be tried again")
+            Some("the service or a proxy in front of it failed: the request will be retried")
         }
         (_, 407) => Some("the proxy wants to be authenticated: check HTTPS_PROXY"),
         (_, 300..=399) => {
@@ -105,9 +105,9 @@ const HINTS: &[(&[u32], &str)] = &[
         "Entra could not fetch the issuer's documents: they must be public at \
          <issuer>/.well-known/openid-configuration",
     ),
-    (&[53_003], "conditional access blocks the identity: ask whoever runs the tenant"),
+    (&[53_003], "conditional access blocks the identity: contact the tenant's administrator"),
     (&[50_196], "the same request came too often: look for a caller in a loop"),
-    (&[90_033], "Entra has passing trouble: it will be tried again"),
+    (&[90_033], "Entra has a transient error: the request will be retried"),
 ];
 
 #[cfg(test)]

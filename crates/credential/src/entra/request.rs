@@ -1,4 +1,4 @@
-//! The token request: a form in a POST.
+//! The token request: a form-encoded POST.
 
 use azure_core::Bytes;
 use azure_core::http::headers::{self, ACCEPT, CONTENT_TYPE, HeaderName, content_type};
@@ -7,17 +7,17 @@ use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-/// What proves that the client is who it says: a secret either way.
+/// The client's authentication: a secret in either form.
 #[derive(Clone, Copy)]
 pub(crate) enum ClientAuthentication<'a> {
-    /// A signed JWT (RFC 7523 2.2).
+    /// A signed JWT (RFC 7523 section 2.2).
     Assertion(&'a str),
-    /// A shared secret (RFC 6749 2.3.1).
+    /// A shared secret (RFC 6749 section 2.3.1).
     Secret(&'a str),
 }
 
 impl<'a> ClientAuthentication<'a> {
-    /// What must not appear anywhere but in the request.
+    /// The secret. It must not appear anywhere but in the request.
     pub(crate) fn expose(self) -> &'a str {
         match self {
             Self::Assertion(text) | Self::Secret(text) => text,
@@ -25,7 +25,7 @@ impl<'a> ClientAuthentication<'a> {
     }
 }
 
-/// What one token request says.
+/// The parameters of a token request.
 pub(crate) struct TokenRequestForm<'a> {
     pub(crate) client_id: &'a str,
     pub(crate) scope: &'a str,
@@ -34,12 +34,12 @@ pub(crate) struct TokenRequestForm<'a> {
 }
 
 impl TokenRequestForm<'_> {
-    /// The request. Its body holds the proof and is wiped when the last copy is dropped.
+    /// Builds the request. Its body contains the secret and is wiped when the last copy is dropped.
     pub(crate) fn to_request(&self, endpoint: &Url, request_id: Uuid) -> Request {
         let mut request = Request::new(endpoint.clone(), Method::Post);
         request.insert_header(CONTENT_TYPE, content_type::APPLICATION_X_WWW_FORM_URLENCODED);
         request.insert_header(ACCEPT, "application/json");
-        // The pipeline adds an id of its own under the general name unless one is there.
+        // The pipeline adds an id of its own under the general name unless one is set.
         for name in [CLIENT_REQUEST_ID, headers::CLIENT_REQUEST_ID] {
             request.insert_header(name, request_id.to_string());
         }
@@ -50,7 +50,7 @@ impl TokenRequestForm<'_> {
     }
 
     fn encode(&self) -> String {
-        // Room for all of it at once: a buffer that grows leaves copies of the proof behind.
+        // Allocate the full capacity once: a buffer that grows leaves copies of the secret behind.
         let claims = self.claims.unwrap_or_default();
         let lengths = [self.client_id, self.scope, self.authentication.expose(), claims];
         let capacity = 512 + 3 * lengths.iter().map(|text| text.len()).sum::<usize>();
@@ -71,7 +71,7 @@ impl TokenRequestForm<'_> {
     }
 }
 
-/// Entra's own spelling, without `x-ms-`: its support asks for this id.
+/// Entra's own header name, without `x-ms-`: Microsoft support asks for this id.
 pub(crate) const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("client-request-id");
 const RETURN_CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("return-client-request-id");
 /// RFC 7523 2.2.

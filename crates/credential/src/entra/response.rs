@@ -1,5 +1,5 @@
-//! A response that holds a token. Numbers come bare from Entra and quoted from IMDS, App Service
-//! and old endpoints; both are read.
+//! Parses successful token responses. Entra sends numbers; IMDS, App Service and old endpoints send them as
+//! strings. The parser accepts both.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use crate::secret::SecretText;
 use crate::token::error::TokenResponseProblem;
 
-/// What a token response says.
+/// The fields of a token response.
 #[derive(Debug)]
 pub(crate) struct TokenResponse {
     pub(crate) text: SecretText,
@@ -19,7 +19,7 @@ pub(crate) struct TokenResponse {
     pub(crate) refresh_in: Option<Duration>,
 }
 
-/// Reads a token response; `now` turns `expires_on` into a lifetime where `expires_in` is absent.
+/// Parses a token response. `now` converts `expires_on` to a lifetime if `expires_in` is absent.
 pub(crate) fn parse_token_response(
     body: &[u8],
     now: Timestamp,
@@ -27,7 +27,7 @@ pub(crate) fn parse_token_response(
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(TokenResponseProblem::Empty);
     }
-    // The reader's own words may repeat what it read, so that only the position is kept.
+    // The parser's message may quote the body, so only its position is used.
     let wire: TokenResponseJson = serde_json::from_slice(body).map_err(|error| {
         TokenResponseProblem::Malformed { line: error.line(), column: error.column() }
     })?;
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for AccessTokenText {
     }
 }
 
-/// A whole number, bare or quoted; anything else is as if it were absent.
+/// An integer, also as a string; any other value counts as absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NumberOrString(pub(crate) Option<i64>);
 

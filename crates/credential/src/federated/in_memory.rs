@@ -1,4 +1,4 @@
-//! The credential of a token that the program holds on somebody's behalf.
+//! The credential of a federated token that the program passes in memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::token::engine::TokenEngine;
 use crate::token::error::TokenError;
 use crate::transport::sender::TokenTransport;
 
-/// A credential that exchanges a federated token which is handed over in memory: a node agent
-/// holds the tokens of the pods that it works for.
+/// Exchanges a federated token that the program passes in memory: a node agent holds the tokens of the pods
+/// that it acts for.
 ///
-/// A newer token takes the place of the older one by [`Self::replace_token`] and costs no exchange:
-/// the access tokens that are cached stay, because they are the same identity's.
+/// [`Self::replace_token`] sets a newer token without an exchange: the cached access tokens belong to the
+/// same identity and stay valid.
 #[derive(Debug)]
 pub struct InMemoryTokenCredential {
     engine: TokenEngine<FederatedTokenSource<InMemoryFederatedToken>>,
 }
 
 impl InMemoryTokenCredential {
-    /// A credential of `client` in `tenant` with the compact JWT `token`.
+    /// Creates a credential for `client` in `tenant` with the compact JWT `token`.
     ///
     /// # Errors
     ///
-    /// [`TokenError::HeldToken`] if the bytes are no JWT.
+    /// Returns [`TokenError::InMemoryToken`] if the bytes are not a JWT.
     pub fn new(
         tenant: TenantId,
         client: ClientId,
@@ -49,15 +49,16 @@ impl InMemoryTokenCredential {
         Ok(Arc::new(Self { engine: TokenEngine::new(source, transport) }))
     }
 
-    /// Takes `token` in the place of the one that is held, unless that one lives longer. One that
-    /// has expired gives way to any that has not. One that Entra has refused gives way to any other,
-    /// however long it lives, and does not come back as long as there is another that lives: the
-    /// issuer's keys may have changed, or somebody may have brought what is no token of his. Failures that are remembered are forgotten then: the older token may
-    /// have caused them.
+    /// Replaces the current federated token by `token`, unless the current one expires later.
+    ///
+    /// An expired token is replaced by any unexpired one. A token that Entra rejected is replaced by any
+    /// other, regardless of expiry, and is not accepted again while there is another unexpired token: the
+    /// issuer's keys may have changed, or a caller may have passed a token that is not the pod's. A
+    /// replacement also clears the remembered failures, because the previous token may have caused them.
     ///
     /// # Errors
     ///
-    /// [`TokenError::HeldToken`] if the bytes are no JWT; the older token stays.
+    /// Returns [`TokenError::InMemoryToken`] if the bytes are not a JWT; the previous token stays.
     pub fn replace_token(&self, token: &[u8]) -> Result<(), TokenError> {
         let token = parse(token)?;
         let origin = &self.engine.source().provider;
@@ -72,7 +73,7 @@ impl InMemoryTokenCredential {
         };
         if is_better {
             origin.token.store(token);
-            // One that has failed before says nothing new.
+            // A token that was rejected before does not clear the failures.
             if !is_refused {
                 self.engine.forget_failures();
             }
@@ -80,7 +81,7 @@ impl InMemoryTokenCredential {
         Ok(())
     }
 
-    /// What is held and what happened.
+    /// Reports the cached tokens and the results of token requests.
     pub fn health(&self) -> TokenHealth {
         self.engine.health()
     }
@@ -101,7 +102,7 @@ impl TokenCredential for InMemoryTokenCredential {
 struct InMemoryFederatedToken {
     token: ArcSwap<FederatedToken>,
     clock: SharedClock,
-    /// What Entra has refused lately, the latest last.
+    /// The tokens that Entra rejected recently, the latest last.
     rejected: Mutex<VecDeque<Arc<FederatedToken>>>,
 }
 
@@ -135,7 +136,7 @@ impl FederatedTokenProvider for InMemoryFederatedToken {
     }
 }
 
-/// How many refused tokens are remembered: those of some pods that bring old ones.
+/// The number of rejected tokens to remember: enough for several pods that send old tokens.
 const MAX_REJECTED_TOKENS: usize = 8;
 
 fn parse(token: &[u8]) -> Result<Arc<FederatedToken>, TokenError> {
@@ -156,7 +157,7 @@ mod tests {
     use crate::token::error::RetryClass;
 
     const VAULT: &str = "https://vault.azure.net/.default";
-    /// The bench begins at this second.
+    /// The start time of the fixture's clock, in seconds.
     const NOW: i64 = 1_795_262_400;
 
     fn jwt(expires: i64) -> String {
@@ -226,7 +227,7 @@ mod tests {
         get(&bench, &credential).await.unwrap_err();
         credential.replace_token(jwt(NOW + 3_600).as_bytes()).unwrap();
         assert_eq!(get(&bench, &credential).await.unwrap(), "t");
-        // A pod that still has it.
+        // Another pod still has the old token.
         credential.replace_token(old.as_bytes()).unwrap();
         bench.clock.advance(Duration::from_mins(5));
         assert_eq!(get(&bench, &credential).await.unwrap(), "t");
@@ -269,7 +270,7 @@ mod tests {
         let refused = credential.replace_token(b"{\"token\":\"planted\"}").unwrap_err();
         assert_eq!(refused.to_string(), "the federated token does not hold a JWT");
         let error = get(&bench, &credential).await.unwrap_err();
-        let told = format!("{error} {error:?} {credential:?} {:?}", error.hint());
-        assert!(!told.contains("cGxhbnRlZC1tYXJrZXI") && !told.contains("planted"), "{told}");
+        let output = format!("{error} {error:?} {credential:?} {:?}", error.hint());
+        assert!(!output.contains("cGxhbnRlZC1tYXJrZXI") && !output.contains("planted"), "{output}");
     }
 }

@@ -20,12 +20,12 @@ impl FederatedTokenFixture {
     fn new(
         service: impl Fn(&RecordedRequest, usize) -> ScriptedReply + Send + Sync + 'static,
     ) -> Self {
-        let world = Self {
+        let fixture = Self {
             token_service: TokenServiceFixture::new(service),
             folder: tempfile::tempdir().unwrap(),
         };
-        world.write("first");
-        world
+        fixture.write("first");
+        fixture
     }
 
     fn write(&self, subject: &str) {
@@ -67,10 +67,10 @@ async fn get(credential: &FederatedTokenCredential) -> Result<String, TokenError
 
 #[tokio::test]
 async fn the_token_in_the_file_is_exchanged() {
-    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
-    let credential = world.credential();
+    let fixture = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
+    let credential = fixture.credential();
     assert_eq!(get(&credential).await.unwrap(), "t");
-    let seen = world.token_service.script.request(0);
+    let seen = fixture.token_service.script.request(0);
     assert_eq!(seen.url.as_str(), "https://login.example/tenant/oauth2/v2.0/token");
     assert_eq!(seen.form_field("client_assertion").unwrap(), jwt("first"));
     assert_eq!(seen.form_field("client_id").unwrap(), "client");
@@ -78,45 +78,45 @@ async fn the_token_in_the_file_is_exchanged() {
 
 #[tokio::test]
 async fn a_rotated_file_is_used_by_the_next_exchange() {
-    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
-    let credential = world.credential();
+    let fixture = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
+    let credential = fixture.credential();
     get(&credential).await.unwrap();
-    world.write("second");
-    world.token_service.clock.advance(Duration::from_hours(1));
+    fixture.write("second");
+    fixture.token_service.clock.advance(Duration::from_hours(1));
     get(&credential).await.unwrap();
     assert_eq!(
-        world.token_service.script.request(1).form_field("client_assertion").unwrap(),
+        fixture.token_service.script.request(1).form_field("client_assertion").unwrap(),
         jwt("second")
     );
 }
 
 #[tokio::test]
 async fn rejected_token_is_reread_when_the_file_rotated_meanwhile() {
-    let world = FederatedTokenFixture::new(|_, number| match number {
+    let fixture = FederatedTokenFixture::new(|_, number| match number {
         0 => ScriptedReply::error("invalid_client", 700_024).gated(),
         _ => ScriptedReply::token("t", 3_600),
     });
-    let credential = world.credential();
+    let credential = fixture.credential();
     let asking = Arc::clone(&credential);
     let asking = tokio::spawn(async move { get(&asking).await });
-    while world.token_service.script.request_count() == 0 {
+    while fixture.token_service.script.request_count() == 0 {
         tokio::task::yield_now().await;
     }
-    world.write("second");
-    world.token_service.script.release(1);
+    fixture.write("second");
+    fixture.token_service.script.release(1);
     assert_eq!(asking.await.unwrap().unwrap(), "t");
     assert_eq!(
-        world.token_service.script.request(1).form_field("client_assertion").unwrap(),
+        fixture.token_service.script.request(1).form_field("client_assertion").unwrap(),
         jwt("second")
     );
 }
 
 #[tokio::test]
 async fn unchanged_rejected_token_is_not_sent_twice() {
-    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::error("invalid_client", 700_213));
-    let error = get(&world.credential()).await.unwrap_err();
+    let fixture = FederatedTokenFixture::new(|_, _| ScriptedReply::error("invalid_client", 700_213));
+    let error = get(&fixture.credential()).await.unwrap_err();
     assert!(matches!(error, TokenError::Refused(_)));
-    assert_eq!(world.token_service.script.request_count(), 1);
+    assert_eq!(fixture.token_service.script.request_count(), 1);
 }
 
 #[tokio::test]
@@ -129,8 +129,8 @@ async fn mismatch_hint_names_claims_but_never_the_token() {
         ("invalid_client", 700_213),
         ("invalid_client", 7_002_138),
     ] {
-        let world = FederatedTokenFixture::new(move |_, _| ScriptedReply::error(error, code));
-        let credential = world.credential();
+        let fixture = FederatedTokenFixture::new(move |_, _| ScriptedReply::error(error, code));
+        let credential = fixture.credential();
         let error = credential.get_token(&[VAULT], None).await.unwrap_err();
         let hint = TokenError::of(&error).unwrap().hint().unwrap();
         for part in ["iss=\"https://oidc.example/\"", "sub=\"first\"", "api://AzureADTokenExchange"]
@@ -145,13 +145,13 @@ async fn mismatch_hint_names_claims_but_never_the_token() {
 #[tokio::test]
 async fn unmatched_credential_is_transient_during_propagation() {
     for code in [70_021, 700_211, 700_212, 700_213] {
-        let world =
+        let fixture =
             FederatedTokenFixture::new(move |_, _| ScriptedReply::error("invalid_client", code));
-        let credential = world.credential();
+        let credential = fixture.credential();
         let mut classes = Vec::new();
         for _ in 0..12 {
             classes.push(get(&credential).await.unwrap_err().retry_class());
-            world.token_service.clock.advance(Duration::from_mins(1));
+            fixture.token_service.clock.advance(Duration::from_mins(1));
         }
         assert_eq!(classes[..10], [RetryClass::Transient; 10], "{code}");
         assert_eq!(classes[10..], [RetryClass::Denied; 2], "{code}");
@@ -160,70 +160,70 @@ async fn unmatched_credential_is_transient_during_propagation() {
 
 #[tokio::test]
 async fn propagation_window_restarts_after_a_token() {
-    let world = FederatedTokenFixture::new(|_, number| match number {
+    let fixture = FederatedTokenFixture::new(|_, number| match number {
         1 => ScriptedReply::token("t", 3_600),
         _ => ScriptedReply::error("invalid_client", 700_213),
     });
-    let credential = world.credential();
+    let credential = fixture.credential();
     get(&credential).await.unwrap_err();
-    world.token_service.clock.advance(Duration::from_mins(20));
+    fixture.token_service.clock.advance(Duration::from_mins(20));
     get(&credential).await.unwrap();
-    world.token_service.clock.advance(Duration::from_hours(1));
+    fixture.token_service.clock.advance(Duration::from_hours(1));
     let error = get(&credential).await.unwrap_err();
     assert_eq!(error.retry_class(), RetryClass::Transient);
 }
 
 #[tokio::test]
 async fn propagating_credential_is_retried_slowly() {
-    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::error("invalid_client", 700_213));
-    let credential = world.credential();
+    let fixture = FederatedTokenFixture::new(|_, _| ScriptedReply::error("invalid_client", 700_213));
+    let credential = fixture.credential();
     for _ in 0..600 {
         get(&credential).await.unwrap_err();
-        world.token_service.clock.advance(Duration::from_secs(1));
+        fixture.token_service.clock.advance(Duration::from_secs(1));
     }
-    let requests = world.token_service.script.request_count();
+    let requests = fixture.token_service.script.request_count();
     assert!((20..=25).contains(&requests), "{requests}");
 }
 
 #[tokio::test]
 async fn other_entra_errors_are_denied_immediately() {
     for (error, code) in [("invalid_client", 7_002_138), ("unauthorized_client", 700_016)] {
-        let world = FederatedTokenFixture::new(move |_, _| ScriptedReply::error(error, code));
-        let error = get(&world.credential()).await.unwrap_err();
+        let fixture = FederatedTokenFixture::new(move |_, _| ScriptedReply::error(error, code));
+        let error = get(&fixture.credential()).await.unwrap_err();
         assert_eq!(error.retry_class(), RetryClass::Denied, "{code}");
     }
 }
 
 #[tokio::test]
 async fn a_missing_file_is_named_with_its_variable() {
-    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
-    fs::remove_file(world.path()).unwrap();
-    let credential = world.credential();
+    let fixture = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
+    fs::remove_file(fixture.path()).unwrap();
+    let credential = fixture.credential();
     let error = get(&credential).await.unwrap_err();
     let text = error.to_string();
-    assert!(text.contains(world.path().to_str().unwrap()), "{text}");
+    assert!(text.contains(fixture.path().to_str().unwrap()), "{text}");
     assert!(text.contains("AZURE_FEDERATED_TOKEN_FILE"), "{text}");
     assert!(error.hint().unwrap().contains("azure.workload.identity/use"));
-    world.write("late");
-    world.token_service.clock.advance(Duration::from_secs(2));
+    fixture.write("late");
+    fixture.token_service.clock.advance(Duration::from_secs(2));
     assert_eq!(get(&credential).await.unwrap(), "t");
 }
 
 #[tokio::test]
 async fn a_file_without_a_token_is_refused_before_it_is_sent() {
-    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
-    fs::write(world.path(), "planted-marker").unwrap();
-    let error = get(&world.credential()).await.unwrap_err();
+    let fixture = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
+    fs::write(fixture.path(), "planted-marker").unwrap();
+    let error = get(&fixture.credential()).await.unwrap_err();
     assert!(error.to_string().ends_with("does not hold a JWT"), "{error}");
     assert!(!format!("{error:?}").contains("planted-marker"));
-    assert_eq!(world.token_service.script.request_count(), 0);
+    assert_eq!(fixture.token_service.script.request_count(), 0);
 }
 
 #[test]
 fn all_invalid_settings_are_reported_together() {
-    let world = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
+    let fixture = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
     let refuse = |settings| {
-        let transport = world.token_service.transport();
+        let transport = fixture.token_service.transport();
         FederatedTokenCredential::from_settings(settings, transport).unwrap_err()
     };
     let empty = refuse(FederatedTokenSettings::default());
@@ -235,7 +235,7 @@ fn all_invalid_settings_are_reported_together() {
     let wrong = refuse(FederatedTokenSettings {
         tenant_id: Some("a/b".to_owned()),
         authority_host: Some("http://login.example".to_owned()),
-        ..world.settings()
+        ..fixture.settings()
     });
     assert_eq!(wrong.problems.len(), 2, "{wrong}");
 }

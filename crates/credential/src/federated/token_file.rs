@@ -15,16 +15,16 @@ use crate::secret::SecretText;
 use crate::token::error::TokenError;
 use crate::transport::sender::TokenTransport;
 
-/// The variable that names the file by convention.
+/// The environment variable that names the file by convention.
 pub(super) const VARIABLE: &str = "AZURE_FEDERATED_TOKEN_FILE";
 
-/// The file that holds the federated token. Kubernetes replaces it at four fifths of its life.
+/// The federated token file. The kubelet rotates it at 80% of its lifetime.
 #[derive(Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,
 }
 
-/// A federated token: whoever holds it is the workload. Wiped on drop, cannot print.
+/// A federated token: its holder can act as the workload. Wiped on drop, cannot be printed.
 #[derive(Debug)]
 pub(super) struct FederatedToken(SecretText);
 
@@ -57,7 +57,7 @@ impl FederatedTokenProvider for TokenFile {
 }
 
 impl FederatedToken {
-    /// Takes one compact JWT with white space around it.
+    /// Parses one compact JWT, surrounded by optional white space.
     pub(super) fn parse(content: &[u8]) -> Result<Self, &'static str> {
         let text = str::from_utf8(content).or(Err("is not text"))?.trim();
         if text.is_empty() {
@@ -76,12 +76,12 @@ impl FederatedToken {
         self.0.expose()
     }
 
-    /// When the token expires, as it says itself.
+    /// The expiry of the token, from its `exp` claim.
     pub(super) fn expires(&self) -> Option<Timestamp> {
         Timestamp::from_second(self.claims()?.exp?).ok()
     }
 
-    /// Whether it says that it has expired.
+    /// Whether the token's `exp` claim has passed.
     pub(super) fn has_expired(&self, now: Timestamp) -> bool {
         self.expires().is_some_and(|expires| expires <= now)
     }
@@ -90,8 +90,8 @@ impl FederatedToken {
         self.text() == other.text()
     }
 
-    /// What the token says about itself: issuer, subject, audience, and whether it has expired.
-    /// These are what a federated credential is compared with; they are no secrets.
+    /// Describes the token by its issuer, subject, audience and expiry. Entra compares these claims with the
+    /// federated credential; they are not secret.
     pub(super) fn describe(&self, now: Timestamp) -> String {
         let Some(claims) = self.claims() else {
             return "the token's claims cannot be read".to_owned();
@@ -125,7 +125,7 @@ struct FederatedTokenClaims {
     exp: Option<i64>,
 }
 
-/// A claim that is a string, or a list of strings as `aud` may be (RFC 7519 4.1.3).
+/// A claim that is a string or a list of strings, as `aud` may be (RFC 7519, 4.1.3).
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StringOrList {

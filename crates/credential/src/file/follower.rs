@@ -1,4 +1,4 @@
-//! The task that follows one file: it does what the loader says, when the schedule says so.
+//! The background task that follows one file: it performs the loader's actions at the times of the schedule.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::loader::{
 
 type ReloadReply = oneshot::Sender<ReloadOutcome>;
 
-/// The state of the task.
+/// The state of the background task.
 pub(super) struct CredentialFileFollower {
     shared: Arc<SharedFileState>,
     loader: CredentialLoader,
@@ -30,12 +30,12 @@ pub(super) struct CredentialFileFollower {
     changed: Arc<Notify>,
     requests: mpsc::Receiver<ReloadReply>,
     snapshot: Option<FileSnapshot>,
-    /// Something changed at the last look. Two writes within one tick of the file system's clock
-    /// look like one, so the next look reads once more.
+    /// The last poll found a change. Two writes within one tick of the file system's clock have equal
+    /// timestamps, so the next poll reads the file once more.
     needs_recheck: bool,
 }
 
-/// What woke the task.
+/// The reasons why the task wakes up.
 enum FollowerWakeup {
     ReloadRequest(Option<ReloadReply>),
     FileEvent,
@@ -43,7 +43,7 @@ enum FollowerWakeup {
 }
 
 impl CredentialFileFollower {
-    /// Loads the file for the first time; the watch is armed before, so that no change is lost.
+    /// Loads the file for the first time. The watch is armed first, so that no change is lost.
     pub(super) async fn open(
         path: PathBuf,
         options: CredentialFileOptions,
@@ -98,7 +98,7 @@ impl CredentialFileFollower {
         Arc::clone(&self.shared)
     }
 
-    /// Follows the file until the last handle is gone.
+    /// Follows the file until the last handle is dropped.
     pub(super) async fn run(mut self) {
         loop {
             match self.wait().await {
@@ -134,7 +134,7 @@ impl CredentialFileFollower {
         }
     }
 
-    /// One read for everybody who has asked until now.
+    /// Answers all queued reload requests with one read.
     async fn answer_reloads(&mut self, first: ReloadReply) {
         let mut replies = vec![first];
         while let Ok(reply) = self.requests.try_recv() {
@@ -148,7 +148,7 @@ impl CredentialFileFollower {
         }
     }
 
-    /// A glance: re-arms the watch, and reads if anything looks different.
+    /// Polls the file: re-arms the watch, and reads the file if its snapshot differs.
     async fn poll(&mut self) {
         self.schedule.record_poll(self.shared.clock.monotonic());
         let probe = take_snapshot(self.shared.path.clone()).await;
@@ -163,7 +163,7 @@ impl CredentialFileFollower {
         }
     }
 
-    /// Reads the file and does what the loader says.
+    /// Reads the file and performs the loader's actions.
     async fn load(&mut self, cause: LoaderEvent) -> ReloadOutcome {
         self.schedule.record_read(self.shared.clock.monotonic());
         self.needs_recheck = true;
@@ -179,7 +179,7 @@ impl CredentialFileFollower {
 
     fn apply_action(&mut self, action: LoaderAction) -> ReloadOutcome {
         self.notify_observer(&action);
-        // Before the new generation shows, so that whoever sees it also finds its fallback.
+        // Store the fallback first, so that a reader of the new generation also finds its fallback.
         self.shared.previous.store(self.loader.previous().cloned());
         self.shared.report.store(Arc::new(self.loader.report().clone()));
         let path = self.shared.path.display();
@@ -187,7 +187,7 @@ impl CredentialFileFollower {
             LoaderAction::Publish(generation) => {
                 let number = generation.number();
                 let not_before = generation.not_before();
-                tracing::info!(%path, number, %not_before, "credential taken into use");
+                tracing::info!(%path, number, %not_before, "credential loaded");
                 self.shared.current.store(generation);
                 self.shared.number.send_replace(number);
                 ReloadOutcome::Changed(number)
@@ -197,17 +197,17 @@ impl CredentialFileFollower {
                 ReloadOutcome::Unchanged
             }
             LoaderAction::Keep(KeepReason::EqualTimestamp) => {
-                tracing::warn!(%path, "credential with the same not_before refused");
+                tracing::warn!(%path, "rejected a credential with the same not_before");
                 ReloadOutcome::Unchanged
             }
             LoaderAction::Keep(KeepReason::Failed(error)) | LoaderAction::Fail(error) => {
                 let hint = error.hint();
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(%path, error, hint, "credential cannot be used, the old one stays");
+                tracing::warn!(%path, error, hint, "credential cannot be used, keeping the current one");
                 ReloadOutcome::Failed
             }
             LoaderAction::Ignore(IgnoreReason::UnusableBefore) => {
-                tracing::debug!(%path, "credential is still the one that cannot be used");
+                tracing::debug!(%path, "credential is still the unusable one");
                 ReloadOutcome::Failed
             }
             LoaderAction::Ignore(reason) => {
@@ -228,7 +228,7 @@ impl CredentialFileFollower {
     }
 }
 
-/// Where the bytes come from and how they are understood.
+/// The path of the file and the options for parsing it.
 struct CredentialFileSource<'a> {
     path: &'a PathBuf,
     options: &'a CredentialFileOptions,
@@ -236,7 +236,7 @@ struct CredentialFileSource<'a> {
 }
 
 impl CredentialFileSource<'_> {
-    /// Does what the loader asks for, until it asks for nothing more.
+    /// Performs the loader's actions until it is done.
     async fn run_loader(&self, loader: &mut CredentialLoader, cause: LoaderEvent) -> LoaderAction {
         let mut event = cause;
         loop {
@@ -254,8 +254,8 @@ impl CredentialFileSource<'_> {
         read.unwrap_or_else(|_| Err(LoadError::Stopped { path: self.path.clone() }))
     }
 
-    /// Parses away from the runtime: opening an archive may take long, and a panic in there must
-    /// not end the task.
+    /// Parses on a blocking thread: opening an archive may take long, and a panic in the parser must not end
+    /// the task.
     async fn parse(
         &self,
         content: CredentialFileContent,

@@ -1,4 +1,4 @@
-//! Reading one version of a file.
+//! Reads one version of a file.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,10 +8,10 @@ use zeroize::Zeroizing;
 
 use crate::loader::{CredentialFileContent, LoadError};
 
-/// Reads the file, if it is one and not larger than `limit`.
+/// Reads the file if it is a regular file of at most `limit` bytes.
 pub(super) fn read(path: &Path, limit: u64) -> Result<CredentialFileContent, LoadError> {
     let failed = |source| LoadError::Read { path: path.to_path_buf(), source };
-    // Looked at before it is opened: opening a pipe would wait for its writer.
+    // Check the file type before opening: opening a pipe would block until it has a writer.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(LoadError::NotAFile { path: path.to_path_buf() });
     }
@@ -23,9 +23,9 @@ pub(super) fn read(path: &Path, limit: u64) -> Result<CredentialFileContent, Loa
     }
 }
 
-/// All bytes, or `None` if there are more than `limit`.
+/// Reads all bytes, or returns `None` if there are more than `limit`.
 ///
-/// The buffer grows by hand: a vector that grows by itself leaves copies behind that nobody wipes.
+/// The buffer is grown explicitly: a vector that reallocates leaves unwiped copies behind.
 fn read_up_to(
     source: &mut impl io::Read,
     expected: u64,

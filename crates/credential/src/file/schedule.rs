@@ -1,19 +1,19 @@
-//! When to look at a file again: a pure timetable on monotonic time.
+//! The schedule of polls and reads: pure computation on monotonic time.
 
 use std::time::Duration;
 
-/// What is due.
+/// An action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DueAction {
-    /// The file events have come to rest, or have gone on for long enough.
+    /// File events have paused, or have continued for the maximum time.
     EventsSettled,
-    /// It is time for a glance.
+    /// A poll is due.
     Poll,
-    /// The file has not been read for a long time.
+    /// An unconditional read is due.
     Resync,
 }
 
-/// How often and how soon.
+/// The intervals of the schedule.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FollowIntervals {
     pub(super) poll_interval: Duration,
@@ -22,7 +22,7 @@ pub(super) struct FollowIntervals {
     pub(super) resync_interval: Duration,
 }
 
-/// The timetable of one file.
+/// The schedule of one file.
 #[derive(Debug)]
 pub(super) struct ReadSchedule {
     intervals: FollowIntervals,
@@ -31,7 +31,7 @@ pub(super) struct ReadSchedule {
     pending_events: Option<EventBurst>,
 }
 
-/// File events that have come and not yet been answered.
+/// File events that arrived since the last read.
 #[derive(Debug)]
 struct EventBurst {
     first: Duration,
@@ -39,14 +39,14 @@ struct EventBurst {
 }
 
 impl ReadSchedule {
-    /// A timetable for a file that was read at `now`.
+    /// Creates the schedule of a file that was read at `now`.
     pub(super) fn starting_at(now: Duration, intervals: FollowIntervals) -> Self {
         let poll_at = now.saturating_add(intervals.poll_interval);
         let resync_at = now.saturating_add(intervals.resync_interval);
         Self { intervals, poll_at, resync_at, pending_events: None }
     }
 
-    /// A file event came.
+    /// Records a file event.
     pub(super) fn record_event(&mut self, now: Duration) {
         match &mut self.pending_events {
             Some(burst) => burst.last = now,
@@ -54,24 +54,24 @@ impl ReadSchedule {
         }
     }
 
-    /// The file was looked at.
+    /// Records a poll.
     pub(super) fn record_poll(&mut self, now: Duration) {
         self.poll_at = now.saturating_add(self.intervals.poll_interval);
     }
 
-    /// The file was read: what came before has been answered.
+    /// Records a read, which covers all earlier events.
     pub(super) fn record_read(&mut self, now: Duration) {
         self.pending_events = None;
         self.resync_at = now.saturating_add(self.intervals.resync_interval);
     }
 
-    /// When something is due next.
+    /// When the next action is due.
     pub(super) fn next_due_at(&self) -> Duration {
         let settled = self.events_settled_at().unwrap_or(Duration::MAX);
         settled.min(self.poll_at).min(self.resync_at)
     }
 
-    /// What is due at `now`, the most pressing first.
+    /// The most urgent action that is due at `now`.
     pub(super) fn due(&self, now: Duration) -> Option<DueAction> {
         if self.events_settled_at().is_some_and(|at| at <= now) {
             return Some(DueAction::EventsSettled);

@@ -13,7 +13,7 @@ use crate::fixture::{document, timestamp, to_bytes};
 
 const NAME: &str = "identity.json";
 
-/// One version per month, so that each is newer than the one before.
+/// One version per month, so that each is newer than the previous one.
 fn version(month: u8) -> Vec<u8> {
     to_bytes(&document(&format!("2027-{month:02}-01T00:00:00Z")))
 }
@@ -22,7 +22,7 @@ fn not_before(month: u8) -> Timestamp {
     timestamp(&format!("2027-{month:02}-01T00:00:00Z"))
 }
 
-/// Writes as kubelet and the CSI driver do: a new folder, and one rename of `..data` on to it.
+/// Writes like the kubelet and the CSI driver: a new folder, and one rename of `..data` to it.
 fn atomic_write(volume: &Path, month: u8) {
     let folder = format!("..2027_{month:02}_01_00_00_00.1");
     fs::create_dir(volume.join(&folder)).unwrap();
@@ -44,14 +44,14 @@ fn volume() -> TempDir {
     volume
 }
 
-/// Waits, on real time, for generation `number`.
+/// Waits in real time for generation `number`.
 async fn wait_for_generation(file: &CredentialFile, number: u64) {
     let mut numbers = file.subscribe();
     let arrived = numbers.wait_for(|seen| *seen >= number);
     tokio::time::timeout(Duration::from_secs(20), arrived).await.unwrap().unwrap();
 }
 
-/// Options that leave events alone to find a change.
+/// Options with file events only.
 fn events_only() -> CredentialFileOptions {
     CredentialFileOptions {
         poll_interval: Duration::from_hours(1),
@@ -59,7 +59,7 @@ fn events_only() -> CredentialFileOptions {
     }
 }
 
-/// Options that leave polling alone to find a change.
+/// Options with polling only.
 fn polling_only() -> CredentialFileOptions {
     CredentialFileOptions { events: false, ..CredentialFileOptions::default() }
 }
@@ -68,7 +68,7 @@ async fn open(path: &Path, options: CredentialFileOptions) -> CredentialFile {
     CredentialFile::open(path, options, SystemClock::shared()).await.unwrap()
 }
 
-/// A file followed on a clock that stands still until the test moves it.
+/// Follows a file on a clock that stands still until the test advances it.
 async fn open_manual(path: &Path, options: CredentialFileOptions) -> (CredentialFile, ManualClock) {
     let clock = ManualClock::starting_at(not_before(1));
     let file = CredentialFile::open(path, options, Arc::new(clock.clone())).await.unwrap();
@@ -76,7 +76,7 @@ async fn open_manual(path: &Path, options: CredentialFileOptions) -> (Credential
     (file, clock)
 }
 
-/// Waits until the follower sleeps: all that was due has been done.
+/// Waits until the follower sleeps: all due actions are done.
 async fn wait_until_sleeping(clock: &ManualClock) {
     while clock.sleeper_count() == 0 {
         tokio::task::yield_now().await;
@@ -85,7 +85,7 @@ async fn wait_until_sleeping(clock: &ManualClock) {
 
 async fn advance(clock: &ManualClock, duration: Duration) {
     clock.advance(duration);
-    // The follower is woken but still counted, until its sleep is dropped or starts anew.
+    // The woken follower is still counted until its sleep is dropped or starts again.
     tokio::task::yield_now().await;
     wait_until_sleeping(clock).await;
 }
@@ -232,7 +232,7 @@ async fn polling_an_unchanged_file_does_not_read_it() {
     for _ in 0..10 {
         advance(&clock, Duration::from_secs(1)).await;
     }
-    // One read more than the first: what was just read may have changed within one clock tick.
+    // One extra read after the first: the file may have changed within the same clock tick.
     assert_eq!(file.health().counts.unchanged, 1);
 }
 

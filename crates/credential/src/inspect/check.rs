@@ -1,4 +1,4 @@
-//! What is unusual about a file that can be read.
+//! Checks a parsable file for irregularities.
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use crate::bundle::{BundleWarning, CertificateBundle, CertificateValidity};
 use crate::document::{CredentialTimestamps, DocumentFields};
 use crate::loader::{HealthWarning, validity_warnings};
 
-/// Everything about the document that is not the bundle's own.
+/// Checks the document except its bundle.
 pub(super) fn check_fields(
     fields: &DocumentFields,
     leaf: Option<CertificateValidity>,
@@ -83,7 +83,7 @@ fn check_identifiers(fields: &DocumentFields, findings: &mut FindingList) {
     }
 }
 
-/// Stamps that contradict each other.
+/// Checks for timestamps that contradict each other.
 fn check_time_order(stamps: &CredentialTimestamps, findings: &mut FindingList) {
     let before = |earlier: Option<Timestamp>, later: Option<Timestamp>| {
         earlier.zip(later).is_some_and(|(earlier, later)| later <= earlier)
@@ -123,7 +123,7 @@ fn report_time_warning(warning: &HealthWarning, findings: &mut FindingList) {
         HealthWarning::RenewalImpossible { .. } => findings.warn(
             "cannot_renew_after",
             what,
-            "have the identity's credential issued anew; renewal alone no longer works",
+            "reissue the identity's credential; renewal is no longer possible",
         ),
         HealthWarning::RenewalDue { .. } => findings.warn(
             "renew_after",
@@ -140,7 +140,7 @@ fn report_time_warning(warning: &HealthWarning, findings: &mut FindingList) {
     }
 }
 
-/// What is unusual about a bundle that can be used.
+/// Checks a usable bundle for irregularities.
 pub(super) fn check_bundle(bundle: &CertificateBundle, findings: &mut FindingList) {
     let field = "client_secret";
     for warning in bundle.warnings() {

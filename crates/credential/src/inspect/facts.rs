@@ -1,4 +1,4 @@
-//! What a file says, put into shapes for tables, JSON and YAML.
+//! The content of a file, in a form for tables, JSON and YAML.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -7,31 +7,31 @@ use crate::bundle::{BundleFormat, Certificate, CertificateBundle, CertificateVal
 use crate::document::{CredentialTimestamps, CustomClaims, DocumentFields};
 use crate::identity::{Authority, ClientId, TenantId};
 
-/// What the JSON document says.
+/// The fields of the JSON document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DocumentFacts {
-    /// The known keys that are there and not `null`, in the document's order.
+    /// The known keys that are present and not `null`, in document order.
     pub keys: Vec<&'static str>,
-    /// The keys that are not among the thirteen.
+    /// The unknown keys.
     pub unknown_keys: Vec<String>,
-    /// The identity to sign in as.
+    /// The application (client) id of the identity.
     pub client_id: Option<ClientId>,
-    /// The tenant to sign in to.
+    /// The tenant of the identity.
     pub tenant_id: Option<TenantId>,
     /// The base URL of the token service.
     pub authentication_endpoint: Option<Authority>,
-    /// The cloud to which that service belongs, if it is known.
+    /// The cloud of the token service, if it is a known one.
     pub cloud: Option<&'static str>,
-    /// The endpoint to which token requests go.
+    /// The token endpoint.
     pub token_endpoint: Option<String>,
-    /// The service principal's object id.
+    /// The object id of the service principal.
     pub object_id: Option<String>,
-    /// The ARM id of the identity.
+    /// The ARM resource id of the identity.
     pub resource_id: Option<String>,
-    /// The host for mutual TLS.
+    /// The host of the mutual TLS endpoint.
     pub mtls_authentication_endpoint: Option<String>,
-    /// The claims that tokens carry.
+    /// The claims that Entra adds to the identity's tokens.
     pub custom_claims: Option<CustomClaims>,
 }
 
@@ -85,25 +85,25 @@ const CLOUDS: [(&str, &str); 14] = [
     ("login.cloudapi.de", "AzureGermanCloud"),
 ];
 
-/// What `client_secret` holds.
+/// The content of `client_secret`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BundleFacts {
-    /// How it is written, if it could be used.
+    /// The encoding of the bundle, if it is usable.
     pub format: Option<BundleFormat>,
-    /// The private key, if it could be used. It then belongs to the first certificate.
+    /// The private key, if it is usable. The first certificate matches it then.
     pub key: Option<KeyFacts>,
-    /// The certificates: the leaf first if the bundle could be used, else in the order found.
+    /// The certificates: the leaf first if the bundle is usable, else in file order.
     pub certificates: Vec<CertificateFacts>,
 }
 
-/// The private key of a bundle, by kind.
+/// The kind of a bundle's private key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct KeyFacts {
     /// `RSA` or `EC`.
     pub kind: &'static str,
-    /// The length of an RSA key.
+    /// The length of an RSA key's modulus in bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits: Option<usize>,
     /// The curve of an EC key.
@@ -119,12 +119,12 @@ pub struct CertificateFacts {
     pub subject: String,
     /// The issuer's distinguished name.
     pub issuer: String,
-    /// When it may be used.
+    /// The validity period.
     #[serde(flatten)]
     pub validity: CertificateValidity,
-    /// SHA-256 over DER, upper-case hexadecimal.
+    /// The SHA-256 digest of the DER form, in upper-case hexadecimal.
     pub sha256: String,
-    /// SHA-1 over DER, upper-case hexadecimal: the thumbprint that the Azure portal shows.
+    /// The SHA-1 digest of the DER form, in upper-case hexadecimal: the thumbprint in the Azure portal.
     pub sha1: String,
 }
 
@@ -148,7 +148,7 @@ impl BundleFacts {
         Self { format: None, key: None, certificates }
     }
 
-    /// The leaf's dates, if it is known which one is the leaf.
+    /// The validity of the leaf, if the leaf is known.
     pub(super) fn leaf_validity(&self) -> Option<CertificateValidity> {
         self.key.as_ref()?;
         self.certificates.first().map(|leaf| leaf.validity)
@@ -167,20 +167,20 @@ impl CertificateFacts {
     }
 }
 
-/// The times of a credential and how many seconds away they are; negative once they have passed.
+/// The timestamps of a credential and the seconds until each; negative if it has passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TimeFacts {
-    /// The four times of the document.
+    /// The four timestamps of the document.
     #[serde(flatten)]
     pub timestamps: CredentialTimestamps,
-    /// When it stops working: the end of the document's or of the leaf's time, if either is known.
+    /// The end of the document's or of the leaf's validity, whichever is known and earlier.
     pub expires_at: Option<Timestamp>,
-    /// Seconds until then.
+    /// Seconds until `expires_at`.
     pub seconds_to_expiry: Option<i64>,
-    /// Seconds until it should be replaced.
+    /// Seconds until `renew_after`.
     pub seconds_to_renew_after: Option<i64>,
-    /// Seconds until it can no longer be replaced.
+    /// Seconds until `cannot_renew_after`.
     pub seconds_to_cannot_renew_after: Option<i64>,
 }
 

@@ -15,7 +15,7 @@ fn inspect_at(document: &serde_json::Value, now: &str) -> Inspection {
     inspect(&to_bytes(document), timestamp(now))
 }
 
-/// Severity and field of each finding.
+/// The severity and field of each finding.
 fn severities_and_fields(inspection: &Inspection) -> Vec<(FindingSeverity, &str)> {
     inspection.findings.iter().map(|f| (f.severity, f.field.as_str())).collect()
 }

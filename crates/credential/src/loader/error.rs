@@ -1,24 +1,24 @@
-//! Why a file could not be loaded.
+//! Errors of loading a credential file.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::generation::CandidateError;
 
-/// Why a credential file could not be loaded. It never holds any of its content.
+/// The reason why a credential file could not be loaded. Never contains any content of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The file cannot be read.
     #[error("cannot read the credential file {}", path.display())]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// There is something else than a file.
+    /// The path is not a regular file.
     #[error("the credential file {} is not a regular file", path.display())]
     NotAFile {
         /// The path.
@@ -27,30 +27,30 @@ pub enum LoadError {
     /// The file is too large to be a credential.
     #[error("the credential file {} is larger than {limit} bytes", path.display())]
     TooLarge {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The most that is read.
+        /// The maximum size in bytes.
         limit: u64,
     },
-    /// The content cannot be used.
+    /// The content is invalid.
     #[error("cannot use the credential file {}", path.display())]
     Content {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The parse error.
         #[source]
         source: CandidateError,
     },
-    /// The reader stopped in the middle: a defect, or the runtime is shutting down.
+    /// The parser stopped without a result: a bug, or the runtime is shutting down.
     #[error("the reader of the credential file {} stopped", path.display())]
     Stopped {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
 }
 
 impl LoadError {
-    /// What to do about it.
+    /// Advises how to fix the file.
     pub fn hint(&self) -> String {
         let text = match self {
             Self::Content { source, .. } => return source.hint(),

@@ -1,4 +1,4 @@
-//! The state of a loader, for readiness probes, metrics and people.
+//! The state of a loader, for readiness probes, metrics and operators.
 
 use std::error::Error;
 use std::fmt;
@@ -11,21 +11,21 @@ use crate::bundle::{BundleWarning, CertificateValidity};
 use crate::document::CredentialTimestamps;
 use crate::generation::CredentialGeneration;
 
-/// The state of a loader at one moment.
+/// A snapshot of a loader's state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LoaderHealth {
     /// The number of the generation in use.
     pub generation: u64,
-    /// When it was loaded.
+    /// When the generation was loaded.
     pub loaded_at: Timestamp,
-    /// The last failure, if no success came after it.
+    /// The last failure, unless a success followed it.
     pub last_error: Option<LoadFailure>,
-    /// How often each thing happened.
+    /// Counters of load results.
     pub counts: LoadCounts,
-    /// Whether the file is still followed at all; if not, nothing new will ever be noticed.
+    /// Whether the background task is running; otherwise no change is detected.
     pub following: bool,
-    /// Whether file events are being watched; if not, polling alone finds changes.
+    /// Whether file events are watched; otherwise only polling detects changes.
     pub watcher_alive: bool,
     /// Seconds until the document's `not_after`; negative once it has passed.
     pub seconds_to_not_after: Option<i64>,
@@ -35,108 +35,108 @@ pub struct LoaderHealth {
     pub seconds_to_cannot_renew_after: Option<i64>,
     /// Seconds until the leaf certificate expires; negative once it has.
     pub seconds_to_certificate_expiry: i64,
-    /// What deserves a look.
+    /// Conditions that an operator should check.
     pub warnings: Vec<HealthWarning>,
 }
 
-/// A failed attempt to load.
+/// A failed load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LoadFailure {
-    /// When.
+    /// When the load failed.
     pub at: Timestamp,
     /// The error with its causes.
     pub message: String,
-    /// What to do about it.
+    /// Advises how to fix the error.
     pub hint: String,
 }
 
-/// How often each thing happened since the file was opened.
+/// Counters of load results since the file was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LoadCounts {
-    /// Generations taken into use, the first included.
+    /// Published generations, the first included.
     pub published: u64,
-    /// Reads that found nothing new.
+    /// Reads without a new version.
     pub unchanged: u64,
-    /// Attempts that failed.
+    /// Failed loads.
     pub failed: u64,
-    /// Versions refused because their `not_before` was older.
+    /// Versions rejected because their `not_before` was older.
     pub refused_older: u64,
-    /// Versions refused because their `not_before` was the same, where that is asked for.
+    /// Versions rejected because their `not_before` was equal, under [`EqualTimestampPolicy::Reject`].
     pub refused_equal: u64,
 }
 
-/// Something that works and deserves a look.
+/// A condition that does not prevent operation and that an operator should check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 #[non_exhaustive]
 pub enum HealthWarning {
     /// The last rotation changed the client id.
     ClientChanged {
-        /// The id before.
+        /// The previous client id.
         from: String,
-        /// The id now.
+        /// The new client id.
         to: String,
     },
     /// The last rotation changed the tenant.
     TenantChanged {
-        /// The tenant before.
+        /// The previous tenant.
         from: String,
-        /// The tenant now.
+        /// The new tenant.
         to: String,
     },
     /// The last rotation changed the token service.
     AuthorityChanged {
-        /// The URL before.
+        /// The previous URL.
         from: String,
-        /// The URL now.
+        /// The new URL.
         to: String,
     },
-    /// The file holds a version that was refused for its `not_before`.
+    /// The file contains a version that was rejected for its `not_before`.
     FileRefused {
-        /// The stamp of the file.
+        /// The `not_before` of the file.
         offered: Timestamp,
-        /// The stamp of the generation in use.
+        /// The `not_before` of the generation in use.
         held: Timestamp,
     },
     /// The certificate becomes valid after the document's `not_before`.
     CertificateStartsLater {
-        /// The document's stamp.
+        /// The document's `not_before`.
         stamp: Timestamp,
-        /// The certificate's date.
+        /// The certificate's `notBefore`.
         certificate: Timestamp,
     },
     /// The certificate expires before the document's `not_after`.
     CertificateEndsEarlier {
-        /// The document's stamp.
+        /// The document's `not_after`.
         stamp: Timestamp,
-        /// The certificate's date.
+        /// The certificate's `notAfter`.
         certificate: Timestamp,
     },
     /// The credential is not valid yet.
     NotYetValid {
-        /// From when it is.
+        /// When the validity starts.
         from: Timestamp,
     },
     /// The credential or its certificate has expired.
     Expired {
-        /// Since when.
+        /// When it expired.
         since: Timestamp,
     },
-    /// The credential should have been replaced.
+    /// The credential is past its `renew_after`.
     RenewalDue {
-        /// Since when.
+        /// The document's `renew_after`.
         since: Timestamp,
     },
-    /// The credential can no longer be replaced by renewal.
+    /// The credential is past its `cannot_renew_after`.
     RenewalImpossible {
-        /// Since when.
+        /// The document's `cannot_renew_after`.
         since: Timestamp,
     },
-    /// The bundle is written in an unusual way.
+    /// The bundle has an irregularity.
     Bundle {
-        /// What is unusual.
+        /// The irregularity.
         warning: BundleWarning,
     },
 }
@@ -188,14 +188,14 @@ impl LoadFailure {
     }
 }
 
-/// How the task that follows the file is.
+/// The state of the background task.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FileFollowerState {
     pub(crate) following: bool,
     pub(crate) watcher_alive: bool,
 }
 
-/// What a loader remembers beside its generations.
+/// The load results that a loader records besides its generations.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LoaderReport {
     pub(super) last_error: Option<LoadFailure>,
@@ -235,7 +235,7 @@ impl LoaderReport {
     }
 }
 
-/// What a rotation changed beside the certificate.
+/// The changes of a rotation besides the certificate.
 pub(super) fn identity_changes(
     before: &CredentialGeneration,
     after: &CredentialGeneration,
@@ -256,7 +256,7 @@ pub(super) fn identity_changes(
     changes
 }
 
-/// What the stamps and the certificate's dates, if they are known, say at `now`.
+/// The warnings of the timestamps and of the certificate's dates, if known, at `now`.
 pub(crate) fn validity_warnings(
     stamps: &CredentialTimestamps,
     certificate: Option<CertificateValidity>,

@@ -13,7 +13,7 @@ const T2: &str = "2027-02-01T00:00:00Z";
 const NOW: &str = "2027-02-02T00:00:00Z";
 const FOLLOWER: FileFollowerState = FileFollowerState { following: true, watcher_alive: true };
 
-/// Feeds one version of the file through the machine, as the shell does.
+/// Passes one version of the file through the state machine, like the follower.
 fn load_content_at(loader: &mut CredentialLoader, content: &[u8], now: Timestamp) -> LoaderAction {
     let mut event = LoaderEvent::FileChanged;
     loop {
@@ -113,7 +113,7 @@ fn a_newer_not_before_replaces_the_credential_and_keeps_the_old_one_as_fallback(
 #[test]
 fn stamps_are_compared_as_times_and_not_as_text() {
     let mut loader = loader_with("2027-01-01T12:00:00+00:00");
-    // Later as a text, earlier as a time.
+    // Later as a text, earlier as a timestamp.
     let action = load_content(&mut loader, &to_bytes(&document("2027-01-01T13:00:00+02:00")));
     assert!(matches!(action, LoaderAction::Keep(KeepReason::Older { .. })), "{action:?}");
     let fraction =
@@ -296,7 +296,7 @@ fn stamps_outside_the_certificates_dates_are_warned_about() {
     assert_eq!(generation.expires_at(), validity.not_after);
 }
 
-/// What the file may hold next in the random walks below; nothing if it cannot be read.
+/// The next content of the file in the random walks below; `None` if it cannot be read.
 fn version() -> impl Strategy<Value = Option<Vec<u8>>> {
     let stamp = (0_u8..4).prop_map(|hour| format!("2027-01-01T{hour:02}:00:00Z"));
     let tenant = prop::sample::select(vec!["a.example", "b.example"]);

@@ -1,4 +1,4 @@
-//! The dialects of the managed identity endpoints: which URL, which headers, which repetitions.
+//! The protocols of the managed identity endpoints: URL, headers and retryable statuses.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use azure_core::http::{Method, RawResponse, Request, Url};
 use crate::secret::SecretText;
 use crate::transport::sender::TokenExchange;
 
-/// Which of several identities of a host is meant.
+/// Selects one of several identities of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ManagedIdentityId {
@@ -38,7 +38,7 @@ impl fmt::Display for ManagedIdentityEndpointKind {
     }
 }
 
-/// A managed identity endpoint and how it is spoken to.
+/// A managed identity endpoint and its protocol.
 #[derive(Debug)]
 pub(crate) struct ManagedIdentityEndpoint {
     url: Url,
@@ -46,7 +46,8 @@ pub(crate) struct ManagedIdentityEndpoint {
 }
 
 impl ManagedIdentityEndpoint {
-    /// IMDS at its own address or at a stand-in's: of `authority` only scheme, host and port count.
+    /// Creates an IMDS endpoint at its own address or at a replacement: only scheme, host and port of
+    /// `authority` are used.
     pub(crate) fn imds(authority: Url) -> Self {
         let mut url = authority;
         url.set_path(IMDS_PATH);
@@ -55,7 +56,7 @@ impl ManagedIdentityEndpoint {
         Self { url, secret: None }
     }
 
-    /// App Service: `IDENTITY_ENDPOINT` and the value of `IDENTITY_HEADER`.
+    /// Creates an App Service endpoint from `IDENTITY_ENDPOINT` and the value of `IDENTITY_HEADER`.
     pub(crate) fn app_service(url: Url, header: SecretText) -> Self {
         Self { url, secret: Some(header) }
     }
@@ -68,7 +69,7 @@ impl ManagedIdentityEndpoint {
         }
     }
 
-    /// What must never appear in an error.
+    /// The secret header value, which must never appear in an error.
     pub(crate) fn secret(&self) -> Option<&str> {
         self.secret.as_ref().map(SecretText::expose)
     }
@@ -77,7 +78,7 @@ impl ManagedIdentityEndpoint {
         &self.url
     }
 
-    /// The URL that asks for a token for `resource`.
+    /// The URL that requests a token for `resource`.
     pub(crate) fn token_url(&self, resource: &str, id: Option<&ManagedIdentityId>) -> Url {
         let mut url = self.url.clone();
         {
@@ -110,7 +111,7 @@ impl ManagedIdentityEndpoint {
     }
 }
 
-/// One question to a managed identity endpoint.
+/// A token request to a managed identity endpoint.
 pub(crate) struct ManagedIdentityRequest<'a> {
     pub(crate) endpoint: &'a ManagedIdentityEndpoint,
     pub(crate) url: Url,
@@ -136,10 +137,10 @@ impl TokenExchange for ManagedIdentityRequest<'_> {
     }
 }
 
-/// A link-local address: it leaves no host, and is the same on every virtual machine.
+/// A link-local address: it is not routed beyond the host, and is the same on every virtual machine.
 pub(crate) const IMDS_BASE_URL: &str = "http://169.254.169.254/";
 const IMDS_PATH: &str = "/metadata/identity/oauth2/token";
-/// Proves that no redirect or forwarded form made the request.
+/// Proves that no redirect or forwarded request reaches the endpoint.
 const METADATA: HeaderName = HeaderName::from_static("metadata");
 const IDENTITY_HEADER: HeaderName = HeaderName::from_static("x-identity-header");
 

@@ -1,4 +1,4 @@
-//! What a managed identity endpoint said when it refused.
+//! Error responses of managed identity endpoints.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::entra::error_body::{TokenErrorBody, parse_error_body};
 use crate::reply::retry_after;
 use crate::token::error::RetryClass;
 
-/// What a managed identity endpoint said when it refused.
+/// The error response of a managed identity endpoint.
 #[derive(Clone)]
 pub struct ManagedIdentityError {
     kind: ManagedIdentityEndpointKind,
@@ -23,7 +23,7 @@ pub struct ManagedIdentityError {
 }
 
 impl ManagedIdentityError {
-    /// Reads an answer that is not a success; `now` is when it arrived.
+    /// Parses an error response that arrived at `now`.
     pub(crate) fn from_response(
         kind: ManagedIdentityEndpointKind,
         endpoint: &Url,
@@ -45,7 +45,7 @@ impl ManagedIdentityError {
         self.response.status().into()
     }
 
-    /// The endpoint's word for the error, for example `invalid_request`.
+    /// The endpoint's error code, for example `invalid_request`.
     pub fn error(&self) -> Option<&str> {
         self.body.error.as_deref()
     }
@@ -55,17 +55,17 @@ impl ManagedIdentityError {
         self.body.description.as_deref()
     }
 
-    /// How long the endpoint wants to be left alone.
+    /// The delay of the `Retry-After` header.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The response with secrets taken out of its body.
+    /// The response with secrets redacted from its body.
     pub fn response(&self) -> &RawResponse {
         &self.response
     }
 
-    /// What to do next.
+    /// Advises what to do next.
     pub fn hint(&self) -> Option<String> {
         let unreachable = self.text().is_some_and(|text| text.contains("unreachable"));
         let text = match (self.kind, self.status()) {
@@ -79,14 +79,14 @@ impl ManagedIdentityError {
             }
             (ManagedIdentityEndpointKind::AppService, 401 | 403) => {
                 "the endpoint does not accept IDENTITY_HEADER: it changes when the app restarts, \
-                 so read it anew"
+                 so read it again"
             }
             (_, 404 | 410) => {
                 "the endpoint is being updated or no identity is assigned: try again in a minute, \
                  then check the identity of this host"
             }
             (_, 429) => "too many requests from this host: look for processes that do not cache",
-            (_, 500..=599) => "the endpoint has passing trouble: it will be tried again",
+            (_, 500..=599) => "the endpoint has a transient error: the request will be retried",
             _ => {
                 "something else may answer at the endpoint's address: check \
                  AZURE_POD_IDENTITY_AUTHORITY_HOST and IDENTITY_ENDPOINT"
@@ -95,7 +95,7 @@ impl ManagedIdentityError {
         Some(text.to_owned())
     }
 
-    /// What a repetition of the same request can bring.
+    /// Whether repeating the request can succeed.
     pub fn retry_class(&self) -> RetryClass {
         match self.status() {
             429 => RetryClass::Throttled { after: self.retry_after },

@@ -164,7 +164,7 @@ fn unsupported_hosts_are_rejected_by_name() {
         assert_eq!(error.to_string(), text);
         assert!(error.hint().unwrap().contains("workload identity"));
     }
-    // Neither variable says anything without the endpoint that belongs to it.
+    // Neither variable has a meaning without its endpoint.
     let stray = ManagedIdentitySettings {
         identity_server_thumbprint: set.clone(),
         imds_endpoint: set,
@@ -194,7 +194,7 @@ async fn default_http_client_reaches_a_loopback_imds() {
         ManagedIdentityCredential::new(settings, TokenTransportOptions::default()).unwrap();
     let token = credential.get_token(&[VAULT], None).await.unwrap();
     assert_eq!(token.token.secret(), "t");
-    // The origin form: a proxy would have been sent the absolute one.
+    // The origin form: a proxy would have received the absolute form.
     let request = service.await.unwrap();
     assert!(request.starts_with("GET /metadata/identity/oauth2/token?"), "{request}");
 }

@@ -1,4 +1,4 @@
-//! Tells the metrics what the credential file brings.
+//! Reports load results as metrics.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::generation::CredentialGeneration;
 use crate::loader::KeepReason;
 use crate::metrics::MetricsHook;
 
-/// Tells the metrics, and whoever else was to hear of it.
+/// Reports load results to the metrics hook and to the caller's observer.
 #[derive(Debug)]
 pub(super) struct MetricsLoadObserver {
     pub(super) metrics: Arc<dyn MetricsHook>,

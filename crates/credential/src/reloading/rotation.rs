@@ -1,4 +1,4 @@
-//! What happens when the file has rotated.
+//! Handles a rotation of the file.
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use crate::token::engine::TokenEngine;
 use crate::token::error::RetryClass;
 use crate::token::request::TokenKey;
 
-/// Starts the task that follows the rotations of the engine's file. It ends with the engine.
+/// Starts the task that handles rotations of the engine's file. It ends with the engine.
 pub(super) fn spawn_rotation_task(engine: &Arc<TokenEngine<CertificateSource>>) {
     let file = engine.source().file();
     let rotations = file.subscribe();
@@ -25,7 +25,7 @@ pub(super) fn spawn_rotation_task(engine: &Arc<TokenEngine<CertificateSource>>) 
 }
 
 struct KeyRotationTask {
-    /// Weak, so that the task does not keep alive what it follows.
+    /// Weak, so that the task does not keep the engine alive.
     engine: Weak<TokenEngine<CertificateSource>>,
     generation: Arc<CredentialGeneration>,
 }
@@ -33,7 +33,7 @@ struct KeyRotationTask {
 impl KeyRotationTask {
     async fn run(mut self, mut rotations: watch::Receiver<u64>) {
         loop {
-            // Before looking, so that what comes after the look is not taken for seen.
+            // Mark before reading, so that a change after the read is not considered seen.
             rotations.mark_unchanged();
             let held = self.apply_current_generation();
             let trial = pin!(self.try_new_key(held));
@@ -41,14 +41,14 @@ impl KeyRotationTask {
                 Either::Left((changed, _)) => changed,
                 Either::Right(((), changed)) => changed.await,
             };
-            // The trial of a key that has been replaced ends here; what it asked for still lands.
+            // The test of a replaced key ends here; requests in flight still complete.
             if changed.is_err() {
                 return;
             }
         }
     }
 
-    /// Takes the current generation into use; what is returned has to be asked for anew.
+    /// Applies the current generation and returns the keys of the tokens to renew.
     fn apply_current_generation(&mut self) -> Vec<TokenKey> {
         let Some(engine) = self.engine.upgrade() else { return Vec::new() };
         let generation = engine.source().file().current();
@@ -73,9 +73,9 @@ impl KeyRotationTask {
         held
     }
 
-    /// Tries the new key on every scope that is held, a few at a time: a broken certificate then
-    /// shows in the health, while the old tokens serve. Trouble on the way says nothing about the
-    /// key, so what met it is tried again until something is known.
+    /// Tests the new key on every cached scope, a few at a time: an unusable certificate then shows in the
+    /// health while the old tokens stay in use. Transport errors do not count as a test, so the affected
+    /// scopes are retried until there is a result.
     async fn try_new_key(&self, mut keys: Vec<TokenKey>) {
         while !keys.is_empty() {
             let Some(engine) = self.engine.upgrade() else { return };
@@ -88,13 +88,13 @@ impl KeyRotationTask {
             }
             let pause = keys.iter().filter_map(|key| engine.remaining_failure_backoff(key)).max();
             let clock = Arc::clone(engine.source().clock());
-            // A task that waits must not keep alive what it follows.
+            // A waiting task must not keep the engine alive.
             drop(engine);
             clock.sleep(pause.unwrap_or(MIN_RETRY_DELAY).max(MIN_RETRY_DELAY)).await;
         }
     }
 
-    /// Gives back the key where the outcome says nothing.
+    /// Returns the token key if the result is inconclusive.
     async fn try_renewal(
         &self,
         engine: &TokenEngine<CertificateSource>,
@@ -102,13 +102,13 @@ impl KeyRotationTask {
     ) -> Option<TokenKey> {
         let number = self.generation.number();
         let error = engine.renew(&key, number).await.err()?;
-        // The outcome is in the health; the tokens that are held keep serving.
-        let told: &dyn std::error::Error = &error;
+        // The health has the result; the cached tokens stay in use.
+        let cause: &dyn std::error::Error = &error;
         tracing::warn!(
             generation = number,
             scope = &*key.scope,
-            error = told,
-            "the new key was tried in vain"
+            error = cause,
+            "testing the new key failed"
         );
         match error.retry_class() {
             RetryClass::Transient | RetryClass::Throttled { .. } => Some(key),
@@ -117,8 +117,8 @@ impl KeyRotationTask {
     }
 }
 
-/// How many scopes are asked for at once: a host with many must not delay the news about the key,
-/// nor meet the authority with all of them.
+/// The number of scopes to request at once: a host with many scopes must neither delay the verdict on the key
+/// nor send all requests at once.
 const CONCURRENT_TRIALS: usize = 4;
-/// No trial is repeated sooner.
+/// The minimum delay between tests.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Fetches tokens with the newest key that works.
+//! Fetches tokens with the newest working key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,16 +20,16 @@ use crate::token::request::TokenKey;
 use crate::token::source::{IssuedToken, TokenSource};
 use crate::transport::sender::TokenTransport;
 
-/// A certificate file as a source of tokens.
+/// A token source backed by a certificate file.
 #[derive(Debug)]
 pub(crate) struct CertificateSource {
     file: CredentialFile,
     transport: TokenTransport,
     key_health_state: Mutex<KeyHealth>,
-    /// The generation that Entra accepted last, of whatever number: the one before the newest may
-    /// never have worked.
+    /// The generation that Entra accepted last. It may be older than the previous one, which may never have
+    /// worked.
     last_accepted: Mutex<Option<Arc<CredentialGeneration>>>,
-    /// The newest generation whose refusal has made the file be read again.
+    /// The newest generation whose rejection triggered a read of the file.
     reloaded_for: AtomicU64,
 }
 
@@ -59,7 +59,7 @@ impl CertificateSource {
     pub(crate) fn key_health(&self) -> KeyHealth {
         let newest = self.file.current().number();
         match &*self.key_health_state.lock() {
-            // What was found out about an older key says nothing about this one.
+            // A result for an older key does not apply to this one.
             KeyHealth::Accepted { generation } | KeyHealth::Refused { generation, .. }
                 if *generation < newest =>
             {
@@ -97,7 +97,7 @@ impl CertificateSource {
         outcome
     }
 
-    /// Keeps what the outcome says about the key, unless it is about an older one.
+    /// Records the result for the key, unless a newer key is in use.
     fn record_key_outcome(
         &self,
         used: &Arc<CredentialGeneration>,
@@ -128,8 +128,8 @@ impl CertificateSource {
         }
     }
 
-    /// Reads the file again because Entra refuses `generation`: at most once for each, so that a
-    /// broken file cannot keep us busy.
+    /// Reads the file again because Entra rejected `generation`: at most once for each generation, so that an
+    /// unusable file does not cause a loop.
     async fn reload_after_rejection(
         &self,
         generation: &CredentialGeneration,
@@ -148,8 +148,8 @@ impl CertificateSource {
         }
     }
 
-    /// Older generations that may serve in the place of `refused`, while they last and are the
-    /// same identity: the one that worked last, then the one before.
+    /// The fallbacks for `refused`, if unexpired and of the same identity: the generation that Entra accepted
+    /// last, then the previous one.
     fn fallback_generations(
         &self,
         refused: &CredentialGeneration,
@@ -157,7 +157,7 @@ impl CertificateSource {
         let now = self.now();
         let accepted = {
             let mut accepted = self.last_accepted.lock();
-            // An expired key is not kept in memory for nothing.
+            // Do not keep an expired key in memory.
             accepted.take_if(|generation| generation.expires_at() <= now);
             accepted.clone()
         };
@@ -188,10 +188,10 @@ impl TokenSource for CertificateSource {
         }
         for fallback in self.fallback_generations(&generation) {
             let (refused, serving) = (generation.number(), fallback.number());
-            tracing::warn!(refused, serving, "entra refuses the new key: an older one is used");
+            tracing::warn!(refused, serving, "Entra rejected the new key, using an older one");
             let rescued = self.fetch_with(&fallback, key).await;
             if !is_rejected_for_key(&rescued) {
-                // The newest key's error is the one to mend.
+                // Report the error of the newest key, because that one needs fixing.
                 return rescued.or(outcome);
             }
         }

@@ -1,4 +1,4 @@
-//! The engine: hands out cached tokens, and has each missing one fetched once.
+//! The token engine: returns cached tokens, and fetches each missing token once.
 
 mod slots;
 mod status;
@@ -28,10 +28,10 @@ use crate::metrics::MetricsHook;
 use crate::randomness::SharedRandomness;
 use crate::transport::sender::TokenTransport;
 
-/// Hands out the tokens of one credential.
+/// Supplies the tokens of one credential.
 ///
-/// A cached token costs one load of the table, one look-up by borrowed scope and one reading of
-/// the clock; nothing that the hit path touches is written while the token is fresh.
+/// A cached token costs one load of the table, one look-up by borrowed scope and one clock reading; the hit
+/// path writes no memory while the token is fresh.
 pub(crate) struct TokenEngine<S> {
     shared: Arc<TokenEngineState<S>>,
 }
@@ -51,7 +51,7 @@ type FetchOutcome = Result<Arc<CachedToken>, TokenError>;
 /// The outcome of one fetch, shared by its task and by every caller that waits for it.
 type SharedFetchOutcome = Arc<SetOnce<FetchOutcome>>;
 
-/// One fetch: what it is for and who it reports to.
+/// A fetch in flight: its key and the outcome that its callers wait for.
 struct InFlightFetch {
     key: TokenKey,
     epoch: u64,
@@ -60,21 +60,21 @@ struct InFlightFetch {
 }
 
 impl Drop for InFlightFetch {
-    /// Wakes the callers of a fetch that ends early: its runtime shut down, or its source panicked.
+    /// Wakes the callers of a fetch that ends early, because its runtime shut down or its source panicked.
     fn drop(&mut self) {
-        // An error here means that the outcome is set already.
+        // An error means that the outcome is already set.
         self.outcome.set(Err(TokenError::Abandoned)).ok();
     }
 }
 
-/// Why a fetch may be needed, which decides what makes it unnecessary.
+/// The reason for a fetch, which determines when a fetch has become unnecessary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FetchReason {
-    /// There was no usable token.
+    /// No usable token was cached.
     Missing,
     /// The token was due for renewal.
     RefreshDue,
-    /// The token is to be replaced whatever its age.
+    /// The token must be replaced regardless of its age.
     Forced,
 }
 
@@ -103,8 +103,8 @@ impl<S: TokenSource> TokenEngine<S> {
         &self.shared.source
     }
 
-    /// Hands out a token as `azure_core` wants it: two allocations where it is cached, the future
-    /// and the copy of the token.
+    /// Returns a token in the form of `azure_core`. A cached token costs two allocations: the future and the
+    /// copy of the token.
     pub(crate) async fn access_token(
         &self,
         scopes: &[&str],
@@ -125,8 +125,8 @@ impl<S: TokenSource> TokenEngine<S> {
         Ok(waiting.await?)
     }
 
-    /// Lends a cached token to `read`, without allocating; none if there is no usable one. Begins
-    /// its renewal in the background where that is due.
+    /// Passes a cached token to `read` without allocating. Returns `None` if no usable token is cached.
+    /// Starts a background renewal if one is due.
     pub(crate) fn with_cached_token<R>(
         &self,
         scope: &str,
@@ -145,27 +145,27 @@ impl<S: TokenSource> TokenEngine<S> {
         Some(read(token))
     }
 
-    /// The keys of every token that is held.
+    /// The keys of all cached tokens.
     pub(crate) fn cached_keys(&self) -> Vec<TokenKey> {
         self.shared.table.load().iter().map(|(key, _)| key).collect()
     }
 
-    /// Replaces the token of `key`, whatever its age, by one that was asked for with the key of
-    /// `generation` or a later one, and waits for the outcome. Such a request asks with an older
-    /// key only after the newer one was refused.
+    /// Replaces the token of `key`, regardless of its age, by one that was requested with the key of
+    /// `generation` or a later one, and waits for the outcome. Such a request uses an older key only after
+    /// the newer one was rejected.
     pub(crate) async fn renew(&self, key: &TokenKey, generation: u64) -> Result<(), TokenError> {
-        // What is under way may have begun with an older key: its outcome says nothing.
+        // A fetch in flight may have started with an older key: its outcome does not count.
         if let Some(outcome) = self.shared.in_flight_outcome(key)
             && let Ok(token) = outcome.wait().await
             && token.generation >= generation
         {
             return Ok(());
         }
-        // Whatever is under way now began after the new key was in use.
+        // Any fetch that is in flight now started after the new key was published.
         self.shared.fetch_or_wait(&key.scope, &key.variant, FetchReason::Forced, |_| ()).await
     }
 
-    /// How long the failure of the last request for `key` is still remembered.
+    /// How long the failure of the last request for `key` is still cached.
     pub(crate) fn remaining_failure_backoff(&self, key: &TokenKey) -> Option<Duration> {
         let now = self.shared.clock.monotonic();
         match self.shared.slots.lock().by_key.get(key)? {
@@ -174,8 +174,8 @@ impl<S: TokenSource> TokenEngine<S> {
         }
     }
 
-    /// Drops every token: they belong to an identity that is no longer ours. Whoever waits for one
-    /// still gets it; it is not kept.
+    /// Drops all tokens, because the identity has changed. Callers that wait for a token still receive it,
+    /// but it is not cached.
     pub(crate) fn drop_tokens(&self) {
         let mut slots = self.shared.slots.lock();
         self.shared.table.rcu(|table| table.next_epoch());
@@ -184,12 +184,12 @@ impl<S: TokenSource> TokenEngine<S> {
         self.shared.status.lock().forget_errors();
     }
 
-    /// Forgets remembered failures, because something changed that may have caused them.
+    /// Clears cached failures, because their cause may be fixed.
     pub(crate) fn forget_failures(&self) {
         self.shared.slots.lock().by_key.retain(|_, slot| matches!(slot, FetchSlot::InFlight(_)));
     }
 
-    /// What is held and what happened.
+    /// Reports the cached tokens and the results of token requests.
     pub(crate) fn health(&self) -> TokenHealth {
         let now = self.shared.clock.monotonic();
         let table = self.shared.table.load();
@@ -217,12 +217,12 @@ impl<S: TokenSource> TokenEngineState<S> {
                 Either::Right(_) => Err(TokenError::CallerTimeout { timeout: patience }),
             },
         };
-        // In the last seconds of a token's life, an old token is better than an error.
+        // In the last seconds of a token's lifetime, an old token is better than an error.
         outcome.or_else(|error| self.fallback_token(scope, variant).ok_or(error))
     }
 
-    /// Fetches a token, or waits for the flight that fetches it, and passes it to `read`. Thousands
-    /// of callers may wait: each holds little memory, and takes no reference count on the token.
+    /// Fetches a token, or joins the fetch in flight, and passes it to `read`. Thousands of callers may wait:
+    /// each uses little memory and takes no reference count on the token.
     async fn fetch_or_wait<R>(
         self: &Arc<Self>,
         scope: &str,
@@ -230,8 +230,7 @@ impl<S: TokenSource> TokenEngineState<S> {
         need: FetchReason,
         read: impl FnOnce(&CachedToken) -> R,
     ) -> Result<R, TokenError> {
-        // A flight is abandoned when the runtime that carried it shuts down; a caller on another
-        // runtime then takes its place, once.
+        // A fetch is abandoned when its runtime shuts down; a caller on another runtime then retries it once.
         for _ in 0..2 {
             let joined = self.join_or_start(&TokenKey::new(scope, variant), need)?;
             let outcome = match joined {
@@ -267,8 +266,8 @@ impl<S: TokenSource> TokenEngineState<S> {
         }
     }
 
-    /// Joins the flight for `key`, or begins it: a detached task, so that it outlives whoever
-    /// asked first.
+    /// Joins the fetch in flight for `key`, or starts one in a detached task, so that it continues if the
+    /// first caller is dropped.
     fn join_or_start(
         self: &Arc<Self>,
         key: &TokenKey,
@@ -278,7 +277,7 @@ impl<S: TokenSource> TokenEngineState<S> {
         let now = self.clock.monotonic();
         let mut streak = 0;
         match slots.by_key.get(key) {
-            // A flight whose outcome is set, but which still holds its slot, was abandoned.
+            // A fetch whose outcome is set, but which still holds its slot, was abandoned.
             Some(FetchSlot::InFlight(outcome)) if !outcome.initialized() => {
                 return Ok(FetchJoin::Waiting(Arc::clone(outcome)));
             }
@@ -291,7 +290,7 @@ impl<S: TokenSource> TokenEngineState<S> {
             Some(FetchSlot::InFlight(_)) | None => {}
         }
         let table = self.table.load();
-        // Another flight may have landed between the caller's look and this lock.
+        // Another fetch may have finished between the caller's look-up and this lock.
         if let Some(token) = table.find(&key.scope, &key.variant) {
             let unneeded = match need {
                 FetchReason::Missing => token.is_usable(now),
@@ -306,75 +305,75 @@ impl<S: TokenSource> TokenEngineState<S> {
         let outcome = SharedFetchOutcome::default();
         slots.by_key.insert(key.clone(), FetchSlot::InFlight(Arc::clone(&outcome)));
         let (key, epoch) = (key.clone(), table.epoch);
-        let flight = InFlightFetch {
+        let fetch = InFlightFetch {
             key,
             epoch,
             consecutive_failures: streak,
             outcome: Arc::clone(&outcome),
         };
-        drop(runtime.spawn(Arc::clone(self).run_fetch(flight)));
+        drop(runtime.spawn(Arc::clone(self).run_fetch(fetch)));
         Ok(FetchJoin::Waiting(outcome))
     }
 
-    async fn run_fetch(self: Arc<Self>, flight: InFlightFetch) {
-        let outcome = match self.source.fetch_token(&flight.key).await {
-            Ok(issued) => Ok(self.store_token(&flight, issued)),
-            Err(error) => Err(self.record_failure(&flight, error)),
+    async fn run_fetch(self: Arc<Self>, fetch: InFlightFetch) {
+        let outcome = match self.source.fetch_token(&fetch.key).await {
+            Ok(issued) => Ok(self.store_token(&fetch, issued)),
+            Err(error) => Err(self.record_failure(&fetch, error)),
         };
-        flight.outcome.set(outcome).ok();
+        fetch.outcome.set(outcome).ok();
     }
 
-    fn store_token(&self, flight: &InFlightFetch, issued: IssuedToken) -> Arc<CachedToken> {
+    fn store_token(&self, fetch: &InFlightFetch, issued: IssuedToken) -> Arc<CachedToken> {
         let (now, monotonic) = (self.clock.now(), self.clock.monotonic());
         let generation = issued.generation;
         let fraction = self.randomness.fraction();
         let token = Arc::new(CachedToken::new(issued, now, monotonic, fraction));
-        let (scope, variant) = (&*flight.key.scope, &flight.key.variant);
+        let (scope, variant) = (&*fetch.key.scope, &fetch.key.variant);
         let renewed = {
             let mut slots = self.slots.lock();
             let renewed = self.table.load().find(scope, variant).is_some();
             self.table.rcu(|table| {
-                if table.epoch == flight.epoch {
-                    Arc::new(table.with_token(&flight.key, Arc::clone(&token), monotonic))
+                if table.epoch == fetch.epoch {
+                    Arc::new(table.with_token(&fetch.key, Arc::clone(&token), monotonic))
                 } else {
                     Arc::clone(table)
                 }
             });
-            slots.remove_in_flight(flight);
+            slots.remove_in_flight(fetch);
             renewed
         };
-        self.status.lock().record_issued(&flight.key, generation, renewed);
+        self.status.lock().record_issued(&fetch.key, generation, renewed);
         tracing::debug!(scope, generation, expires_on = %token.expires_on, "token issued");
         token
     }
 
-    fn record_failure(&self, flight: &InFlightFetch, error: TokenError) -> TokenError {
+    fn record_failure(&self, fetch: &InFlightFetch, error: TokenError) -> TokenError {
         let monotonic = self.clock.monotonic();
-        let streak = flight.consecutive_failures.saturating_add(1);
+        let streak = fetch.consecutive_failures.saturating_add(1);
         let until = monotonic.saturating_add(self.failure_backoff(&error, streak));
-        if let Some(token) = self.table.load().find(&flight.key.scope, &flight.key.variant) {
+        if let Some(token) = self.table.load().find(&fetch.key.scope, &fetch.key.variant) {
             token.postpone_refresh(until);
         }
         {
             let mut slots = self.slots.lock();
-            if slots.remove_in_flight(flight) {
+            if slots.remove_in_flight(fetch) {
                 slots.prune_expired_failures(monotonic);
                 let failed =
                     FetchSlot::Failed { until, error: error.clone(), consecutive_failures: streak };
-                slots.by_key.insert(flight.key.clone(), failed);
+                slots.by_key.insert(fetch.key.clone(), failed);
             }
         }
-        self.status.lock().record_failed(&flight.key, &error, self.clock.now());
+        self.status.lock().record_failed(&fetch.key, &error, self.clock.now());
         self.metrics.token_failed(&error);
-        let (scope, hint) = (&*flight.key.scope, error.hint());
-        // As an error it is logged with its causes: a server that nobody trusts is one of them.
-        let told: &dyn std::error::Error = &error;
-        tracing::warn!(scope, error = told, hint, "no token");
+        let (scope, hint) = (&*fetch.key.scope, error.hint());
+        // As an `Error` value it is logged with its causes, for example an untrusted server certificate.
+        let cause: &dyn std::error::Error = &error;
+        tracing::warn!(scope, error = cause, hint, "no token");
         error
     }
 
-    /// How long a failure answers for everybody who asks: short, longer while it repeats, and
-    /// never beyond the time after which the service itself says to come back.
+    /// How long a failure is cached for all callers: short at first, longer while it repeats, and never
+    /// beyond the service's own retry delay.
     fn failure_backoff(&self, error: &TokenError, streak: u32) -> Duration {
         let doubled = 1u32.checked_shl(streak.saturating_sub(1)).unwrap_or(u32::MAX);
         let memory = INITIAL_FAILURE_BACKOFF.saturating_mul(doubled).min(MAX_FAILURE_BACKOFF);
@@ -399,11 +398,11 @@ impl<S: TokenSource> fmt::Debug for TokenEngine<S> {
 
 /// The pause between two attempts to renew a token in the background.
 const REFRESH_RETRY_INTERVAL: Duration = Duration::from_secs(30);
-/// How long a first failure is remembered.
+/// How long a first failure is cached.
 const INITIAL_FAILURE_BACKOFF: Duration = Duration::from_secs(1);
-/// No failure is remembered longer, however often it repeats.
+/// The maximum time for which a repeated failure is cached.
 const MAX_FAILURE_BACKOFF: Duration = Duration::from_secs(30);
-/// How far the memory of a failure moves, as a part of itself.
+/// The jitter of the failure back-off, as a fraction.
 const FAILURE_BACKOFF_JITTER: f64 = 0.25;
 
 #[cfg(test)]

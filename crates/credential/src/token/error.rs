@@ -1,4 +1,4 @@
-//! Why there is no token.
+//! Errors of requesting a token.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -16,171 +16,171 @@ use crate::entra::error::EntraError;
 use crate::managed_identity::error::ManagedIdentityError;
 use crate::token_proxy::TokenProxyError;
 
-/// Why there is no token.
+/// The reason why a token request failed.
 ///
 /// Callers of `azure_core::credentials::TokenCredential` receive an [`azure_core::Error`] of kind
-/// `Credential`; [`TokenError::of`] finds this error inside it. Where a service answered, the
-/// error directly inside is an [`azure_core::Error`] of kind `HttpResponse` with status, code and
-/// response, as the official credentials have it.
+/// `Credential`; [`TokenError::of`] finds this error inside it. If a service responded, its direct source is
+/// an [`azure_core::Error`] of kind `HttpResponse` with status, code and response, as in the official
+/// credentials.
 ///
-/// One failure is shared by everybody who waited for it, which is why it can be cloned.
+/// All callers that wait for one request share its error, so it can be cloned.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The request named no scope, or more than one.
+    /// The request has no scope, or more than one.
     #[error("a token is for exactly one scope, but {given} were given")]
     NotOneScope {
-        /// How many scopes there were.
+        /// The number of scopes.
         given: usize,
     },
-    /// The scope is empty, or holds spaces or control characters.
+    /// The scope is empty, or contains spaces or control characters.
     #[error("{scope:?} is not a scope")]
     InvalidScope {
-        /// The beginning of the scope as it was given.
+        /// The beginning of the scope.
         scope: String,
     },
     /// The claims of the request are not a JSON object.
     #[error("the claims of the request are not a JSON object")]
     InvalidClaims,
-    /// The token endpoint cannot do what the request asks for.
+    /// The token endpoint does not support a request option.
     #[error("{endpoint} cannot issue a token for {wanted}")]
     Unsupported {
-        /// The endpoint, in words.
+        /// A description of the endpoint.
         endpoint: &'static str,
-        /// What was asked for, in words.
+        /// A description of the request option.
         wanted: &'static str,
     },
-    /// Entra answered, and refused.
+    /// Entra rejected the request.
     #[error(transparent)]
     Refused(Arc<EntraError>),
-    /// The managed identity endpoint answered, and refused.
+    /// The managed identity endpoint rejected the request.
     #[error(transparent)]
     ManagedIdentity(Arc<ManagedIdentityError>),
-    /// The endpoint answered with success, but the answer holds no usable token.
+    /// The endpoint reported success, but the response contains no usable token.
     #[error("{endpoint} answered with status {status}, but {problem}")]
     Unreadable {
         /// The URL without its query.
         endpoint: String,
         /// The HTTP status.
         status: u16,
-        /// What is wrong with the answer.
+        /// The problem of the response.
         problem: TokenResponseProblem,
     },
-    /// No answer came, however often it was tried.
+    /// No response arrived after all attempts.
     #[error("{endpoint} did not answer in {attempts} attempts")]
     Unreachable {
         /// The URL without its query.
         endpoint: String,
-        /// How many requests were sent.
+        /// The number of requests sent.
         attempts: u32,
-        /// What happened to the last one.
+        /// The error of the last request.
         #[source]
         source: Arc<azure_core::Error>,
     },
-    /// No answer came in time.
+    /// No response arrived in time.
     #[error("{endpoint} did not answer within {} s in {attempts} attempts", limit.as_secs())]
     TimedOut {
         /// The URL without its query.
         endpoint: String,
-        /// How many requests were sent.
+        /// The number of requests sent.
         attempts: u32,
-        /// How long one request may take.
+        /// The timeout of one request.
         limit: Duration,
     },
-    /// The endpoint asked to be left alone, and the time is not over.
+    /// The endpoint is in a cool-down that it requested.
     #[error(
-        "{endpoint} asked not to be called{} for another {} s",
+        "{endpoint} requested a cool-down{}, which lasts another {} s",
         client.as_ref().map(|client| format!(" by application {client}")).unwrap_or_default(),
         remaining.as_secs()
     )]
     CoolingDown {
         /// The URL without its query.
         endpoint: String,
-        /// The application that it asked, where others may call it.
+        /// The throttled application; `None` if the whole endpoint is throttled.
         client: Option<String>,
-        /// How long it still lasts.
+        /// The remaining cool-down.
         remaining: Duration,
     },
-    /// Other requests of this process kept the endpoint busy all the time.
-    #[error("no request could be sent to {endpoint} within {} s: others were under way", waited.as_secs())]
+    /// Other requests of this process used up the endpoint's concurrency limit all the time.
+    #[error("no request could be sent to {endpoint} within {} s: other requests used up its concurrency limit", waited.as_secs())]
     ConcurrencyLimitReached {
         /// The URL without its query.
         endpoint: String,
-        /// How long the request waited for its turn.
+        /// How long the request waited for a permit.
         waited: Duration,
     },
-    /// The certificate could not sign the request.
+    /// The certificate could not sign the client assertion.
     #[error("the certificate of generation {generation} cannot sign a token request")]
     Assertion {
         /// The generation of the credential file.
         generation: u64,
-        /// What failed.
+        /// The error of signing.
         #[source]
         source: Arc<AssertionError>,
     },
     /// The federated token file cannot be read.
     #[error("cannot read the federated token file {} ({variable})", path.display())]
     TokenFile {
-        /// The path.
+        /// The path of the file.
         path: PathBuf,
         /// The environment variable that names the path by convention.
         variable: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: Arc<io::Error>,
     },
-    /// The federated token that was handed over is none.
+    /// The federated token in memory is malformed.
     #[error("the federated token {problem}")]
     InMemoryToken {
-        /// What is wrong with it.
+        /// The problem of the token.
         problem: &'static str,
     },
-    /// The federated token that was handed over has expired, so that Entra was not asked.
+    /// The federated token in memory has expired, so no request was sent to Entra.
     #[error("the federated token expired at {expired}")]
     InMemoryTokenExpired {
-        /// When it expired.
+        /// The expiry of the token.
         expired: Timestamp,
     },
-    /// The federated token file can be read, but holds no token.
+    /// The content of the federated token file is not a token.
     #[error("the federated token file {} ({variable}) {problem}", path.display())]
     TokenFileContent {
-        /// The path.
+        /// The path of the file.
         path: PathBuf,
         /// The environment variable that names the path by convention.
         variable: &'static str,
-        /// What is wrong with it.
+        /// The problem of the token.
         problem: &'static str,
     },
-    /// The caller's own patience ([`TokenRequestContext::with_timeout`]) ended first.
+    /// The caller's own timeout ([`TokenRequestContext::with_timeout`]) expired.
     ///
-    /// [`TokenRequestContext::with_timeout`]: crate::TokenRequestContext::within
+    /// [`TokenRequestContext::with_timeout`]: crate::TokenRequestContext::with_timeout
     #[error("no token came within the caller's {} ms", timeout.as_millis())]
     CallerTimeout {
-        /// How long the caller wanted to wait.
+        /// The caller's timeout.
         timeout: Duration,
     },
-    /// The task that asked for the token ended without a result, because its runtime shut down.
+    /// The task that fetched the token ended without a result, because its runtime shut down.
     #[error("the runtime that asked for the token was shut down")]
     Abandoned,
-    /// There is no tokio runtime to ask from.
+    /// No tokio runtime is available for the request.
     #[error("a token has to be requested from within a tokio runtime")]
     NoRuntime,
 }
 
-/// What is wrong with an answer that should hold a token. Nothing of the answer is repeated: it
-/// may hold the token.
+/// The problem of a response that should contain a token. Never contains text of the response, which may be
+/// the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenResponseProblem {
-    /// There is no body.
+    /// The body is empty.
     #[error("its body is empty")]
     Empty,
-    /// The body is not the JSON that was expected, or ends too early.
+    /// The body is not the expected JSON, or is truncated.
     #[error("its body is not a token response (line {line}, column {column})")]
     Malformed {
-        /// Where reading stopped.
+        /// The line of the syntax error.
         line: usize,
-        /// Where reading stopped.
+        /// The column of the syntax error.
         column: usize,
     },
     /// `access_token` is absent or empty.
@@ -194,25 +194,25 @@ pub enum TokenResponseProblem {
     Expired,
 }
 
-/// What a repetition of the same request can bring.
+/// Whether repeating a request can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryClass {
-    /// The request is wrong and stays wrong.
+    /// The request is invalid and stays invalid.
     Invalid,
-    /// Somebody has to change something first: a certificate, an assignment, a role, a file.
+    /// An operator has to change something first: a certificate, an assignment, a role, a file.
     Denied,
-    /// It may work later by itself.
+    /// The error may go away without a change.
     Transient,
-    /// It may work once the time has passed, if the service said how long.
+    /// The request was throttled.
     Throttled {
-        /// How long to wait.
+        /// The requested retry delay, if the service sent one.
         after: Option<Duration>,
     },
 }
 
 impl TokenError {
-    /// Finds the token error inside an error of `azure_core`, however deep it lies.
+    /// Finds the token error in the source chain of an `azure_core` error.
     pub fn of(error: &azure_core::Error) -> Option<&Self> {
         let mut next: Option<&(dyn StdError + 'static)> = error.source();
         while let Some(error) = next {
@@ -224,8 +224,8 @@ impl TokenError {
         None
     }
 
-    /// A stable word for what happened: Entra's code, such as `AADSTS700027`, or its `error` where it
-    /// gave no code; else ours.
+    /// A stable error code: Entra's code, such as `AADSTS700027`, or its `error` if it has no code; otherwise
+    /// a code of this crate.
     pub fn code(&self) -> Cow<'static, str> {
         let word = match self {
             Self::Refused(error) => match (error.code(), error.error()) {
@@ -257,7 +257,7 @@ impl TokenError {
         Cow::Borrowed(word)
     }
 
-    /// What to do next.
+    /// Advises what to do next.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Refused(error) => return error.hint(),
@@ -319,7 +319,7 @@ impl TokenError {
         Some(text.to_owned())
     }
 
-    /// What a repetition of the same request can bring.
+    /// Whether repeating the request can succeed.
     pub fn retry_class(&self) -> RetryClass {
         match self {
             Self::Refused(error) => error.retry_class(),
@@ -346,7 +346,7 @@ impl TokenError {
         }
     }
 
-    /// Whether it is the request's fault, so that a request for another scope may well succeed.
+    /// Whether the request itself is invalid, so that a request for another scope may succeed.
     pub(crate) fn is_request_error(&self) -> bool {
         match self {
             Self::Refused(error) => error.is_scope_error(),
@@ -361,9 +361,8 @@ impl TokenError {
         }
     }
 
-    /// Whether the token service is to blame and not the identity: it was not reached, failed,
-    /// throttles, or something else answered in its place. A refusal is none of that, whatever
-    /// its retry class says.
+    /// Whether the cause is the token service and not the identity: the service was unreachable, failed or
+    /// throttled, or another server answered. A rejection does not count, whatever its retry class.
     pub fn is_outage(&self) -> bool {
         let failed = |status: u16| status == 429 || status >= 500;
         match self {
@@ -380,12 +379,12 @@ impl TokenError {
         }
     }
 
-    /// Whether a token service answered and refused the identity.
+    /// Whether a token service rejected the identity.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::ManagedIdentity(_)) && !self.is_outage()
     }
 
-    /// The response, where a service answered and refused; secrets are taken out of its body.
+    /// The error response of the service, if there is one, with secrets redacted from its body.
     pub fn response(&self) -> Option<&RawResponse> {
         match self {
             Self::Refused(error) => Some(error.response()),

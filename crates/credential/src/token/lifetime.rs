@@ -1,26 +1,25 @@
-//! When a token is renewed, and until when it may be handed out: pure arithmetic.
+//! Computes when to renew a token and until when to return it: pure arithmetic.
 
 use std::time::Duration;
 
-/// The moments of one token's life, in the clock's monotonic time.
+/// The deadlines of one token, in the clock's monotonic time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenLifetime {
-    /// From here on the token is renewed in the background while callers keep it.
+    /// From this time on, the token is renewed in the background and still returned.
     pub(crate) refresh_at: Duration,
-    /// From here on callers wait for a new one.
+    /// From this time on, callers wait for a new token.
     pub(crate) usable_until: Duration,
-    /// From here on the service refuses it.
+    /// From this time on, the service rejects the token.
     pub(crate) expires_at: Duration,
 }
 
 impl TokenLifetime {
-    /// Plans the life of a token that was asked for at `asked_at`.
+    /// Computes the deadlines of a token that was requested at `asked_at`.
     ///
-    /// The service's own `refresh_in` comes first. Without it a long-lived token (more than two
-    /// hours: managed identities and CAE get about a day) is renewed at half its life, so that an
-    /// outage of some hours passes unnoticed, and any other five minutes before it expires. The
-    /// moment moves by up to ten per cent, so that pods that started together do not come back
-    /// together; `fraction` is that jitter, from 0 to 1.
+    /// The service's own `refresh_in` takes precedence. Without it, a long-lived token (more than two hours:
+    /// managed identities and CAE get about a day) is renewed at half its lifetime, so that an outage of some
+    /// hours has no effect, and any other five minutes before it expires. A jitter of up to ten percent
+    /// prevents pods that started together from renewing together; `fraction` is that jitter, from 0 to 1.
     pub(crate) fn plan(
         asked_at: Duration,
         expires_in: Duration,
@@ -42,15 +41,15 @@ impl TokenLifetime {
     }
 }
 
-/// Moves `duration` by up to `spread` of itself in either direction; `fraction` runs from 0 to 1
-/// and one half leaves it where it is.
+/// Changes `duration` by up to `spread` of itself in either direction. `fraction` is from 0 to 1, and one
+/// half leaves the duration unchanged.
 pub(crate) fn jitter(duration: Duration, spread: f64, fraction: f64) -> Duration {
     let factor = 1.0 + spread * (2.0 * fraction.clamp(0.0, 1.0) - 1.0);
     Duration::try_from_secs_f64(duration.as_secs_f64() * factor.max(0.0)).unwrap_or(Duration::MAX)
 }
 
 fn default_refresh_delay(expires_in: Duration) -> Duration {
-    // Below ten minutes of life, five minutes before the end would be too soon after the start.
+    // With a lifetime below ten minutes, a margin of five minutes would start the renewal too early.
     if expires_in > LONG_LIVED_THRESHOLD || expires_in < 2 * REFRESH_MARGIN {
         expires_in / 2
     } else {
@@ -58,13 +57,13 @@ fn default_refresh_delay(expires_in: Duration) -> Duration {
     }
 }
 
-/// A token that lives longer than this is renewed at half its life.
+/// A token with a longer lifetime is renewed at half its lifetime.
 const LONG_LIVED_THRESHOLD: Duration = Duration::from_hours(2);
-/// How long before its end any other token is renewed.
+/// How long before expiry any other token is renewed.
 const REFRESH_MARGIN: Duration = Duration::from_mins(5);
-/// How long before its end a token is no longer handed out without asking for a new one.
+/// How long before expiry a token is no longer returned without requesting a new one.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(30);
-/// How far the moment of renewal moves, as a part of the delay.
+/// The jitter of the renewal, as a fraction of the delay.
 const JITTER: f64 = 0.1;
 
 #[cfg(test)]

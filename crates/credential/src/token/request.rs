@@ -1,4 +1,4 @@
-//! What a token is asked for: scope, tenant, claims, continuous access evaluation, patience.
+//! The parameters of a token request: scope, tenant, claims, continuous access evaluation and timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use super::error::TokenError;
 use crate::identity::TenantId;
 
-/// What a caller may add to one token request.
+/// Additional parameters of one token request.
 ///
-/// `azure_core::credentials::TokenRequestOptions` has no field for a tenant, for claims or for
-/// continuous access evaluation (CAE); it does carry a context of typed values, and this is ours.
+/// `azure_core::credentials::TokenRequestOptions` has no field for a tenant, for claims or for continuous
+/// access evaluation (CAE). Its context can carry typed values, and this is the type of this crate.
 ///
 /// ```
 /// use azure_core::credentials::TokenRequestOptions;
@@ -35,36 +35,36 @@ pub struct TokenRequestContext {
 }
 
 impl TokenRequestContext {
-    /// A request for the credential's own tenant, without claims and without CAE.
+    /// Creates the parameters of a request for the credential's own tenant, without claims and without CAE.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks for a token of another tenant than the credential's own.
+    /// Requests a token of another tenant than the credential's own.
     #[must_use]
     pub fn for_tenant(mut self, tenant: TenantId) -> Self {
         self.variant.tenant = Some(tenant);
         self
     }
 
-    /// Asks for a token that satisfies `claims`, a JSON object as in the `claims` request
-    /// parameter of `OpenID` Connect Core 1.0, section 5.5.
+    /// Requests a token that satisfies `claims`, a JSON object as in the `claims` request parameter of
+    /// `OpenID` Connect Core 1.0, section 5.5.
     ///
     /// # Errors
     ///
-    /// [`TokenError::InvalidClaims`] if it is not a JSON object.
+    /// Returns [`TokenError::InvalidClaims`] if `claims` is not a JSON object.
     pub fn with_claims(mut self, claims: &str) -> Result<Self, TokenError> {
         parse_claims(claims)?;
         self.variant.claims = Some(claims.into());
         Ok(self)
     }
 
-    /// Asks for a token that satisfies the `claims` of a CAE challenge, which a `WWW-Authenticate`
-    /// header with `error="insufficient_claims"` carries in base64.
+    /// Requests a token that satisfies the `claims` of a CAE challenge, which a `WWW-Authenticate` header
+    /// with `error="insufficient_claims"` carries in base64.
     ///
     /// # Errors
     ///
-    /// [`TokenError::InvalidClaims`] if it is not base64 of a JSON object.
+    /// Returns [`TokenError::InvalidClaims`] if `encoded` is not base64 of a JSON object.
     pub fn with_challenge_claims(self, encoded: &str) -> Result<Self, TokenError> {
         let decoded = STANDARD
             .decode(encoded.trim())
@@ -74,15 +74,15 @@ impl TokenRequestContext {
         self.with_claims(&decoded)
     }
 
-    /// Declares that the caller can handle CAE challenges (client capability `CP1`). Such tokens
-    /// live for about a day and are revoked by challenge, so they are cached apart.
+    /// Declares that the caller can handle CAE challenges (client capability `CP1`). Such tokens live for
+    /// about a day and are revoked by challenge, so they are cached separately.
     #[must_use]
     pub fn with_continuous_access_evaluation(mut self) -> Self {
         self.variant.continuous_access = true;
         self
     }
 
-    /// Gives up waiting after `patience`. The request itself goes on for others who wait.
+    /// Sets the caller's timeout. The request itself continues for other callers.
     #[must_use]
     pub fn with_timeout(mut self, patience: Duration) -> Self {
         self.timeout = Some(patience);
@@ -94,7 +94,7 @@ impl TokenRequestContext {
     }
 }
 
-/// What tells two tokens of one scope apart.
+/// The parameters that distinguish two tokens of one scope.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct TokenVariant {
     pub(crate) tenant: Option<TenantId>,
@@ -109,7 +109,7 @@ impl TokenVariant {
         self.tenant.is_none() && self.claims.is_none() && !self.continuous_access
     }
 
-    /// The same without claims: a token that satisfies more serves who asks for less.
+    /// The variant without claims: a token that satisfies more claims also serves requests with fewer.
     pub(crate) fn without_claims(&self) -> Self {
         Self { claims: None, ..self.clone() }
     }
@@ -130,7 +130,7 @@ impl TokenVariant {
     }
 }
 
-/// The identity of one cached token and of one request in flight.
+/// The key of a cached token and of a fetch in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TokenKey {
     pub(crate) scope: Arc<str>,
@@ -143,7 +143,7 @@ impl TokenKey {
         Ok(Self { scope: scope.into(), variant })
     }
 
-    /// The key of a scope that has been parsed.
+    /// Creates the key of a parsed scope.
     pub(crate) fn new(scope: &str, variant: &TokenVariant) -> Self {
         Self { scope: scope.into(), variant: variant.clone() }
     }
@@ -154,8 +154,8 @@ impl TokenKey {
     }
 }
 
-/// Takes the one scope of a request. Entra issues an application's token for one resource at a
-/// time, so that two scopes are a mistake of the caller and not something to choose from.
+/// Returns the single scope of a request. Entra issues an application token for one resource at a time, so a
+/// request with two scopes is rejected.
 pub(crate) fn parse_scope<'a>(scopes: &[&'a str]) -> Result<&'a str, TokenError> {
     let [scope] = scopes else {
         return Err(TokenError::NotOneScope { given: scopes.len() });
@@ -167,7 +167,7 @@ pub(crate) fn parse_scope<'a>(scopes: &[&'a str]) -> Result<&'a str, TokenError>
 }
 
 fn parse_claims(claims: &str) -> Result<Map<String, Value>, TokenError> {
-    // The source would repeat the text, which is why it is dropped.
+    // The source error would repeat the text, so it is dropped.
     serde_json::from_str(claims).or(Err(TokenError::InvalidClaims))
 }
 

@@ -1,4 +1,4 @@
-//! Where a token comes from, and what comes back.
+//! The source of tokens for the engine.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use super::error::TokenError;
 use super::request::TokenKey;
 use crate::secret::SecretText;
 
-/// Fetches one token. Retry, cool-down and fallback are the source's business; caching, waiting
-/// and timing are the engine's.
+/// Fetches one token. The source implements retry, cool-down and fallback; the engine implements caching,
+/// coalescing and timing.
 #[async_trait]
 pub(crate) trait TokenSource: fmt::Debug + Send + Sync + 'static {
-    /// Fetches a token for `key`, as often as it takes and at most as often as is decent.
+    /// Fetches a token for `key`, with as many retries as its policy allows.
     async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError>;
 }
 
@@ -21,11 +21,11 @@ pub(crate) trait TokenSource: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub(crate) struct IssuedToken {
     pub(crate) text: SecretText,
-    /// Monotonic time just before the request left: lifetimes count from here, so that a slow
-    /// answer makes a token look older than it is, never younger.
+    /// Monotonic time just before the request was sent: the lifetime counts from here, so that a slow
+    /// response makes a token appear older, never younger.
     pub(crate) requested_at: Duration,
     pub(crate) expires_in: Duration,
     pub(crate) refresh_in: Option<Duration>,
-    /// The credential generation whose key asked for it; zero where there are no generations.
+    /// The credential generation whose key requested the token; zero for credentials without generations.
     pub(crate) generation: u64,
 }

@@ -1,4 +1,4 @@
-//! The table of cached tokens: immutable, found by borrowed scope, swapped as a whole.
+//! The table of cached tokens: immutable, searched by borrowed scope, replaced as a whole.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -15,17 +15,17 @@ use super::request::{TokenKey, TokenVariant};
 use super::source::IssuedToken;
 use crate::secret::SecretText;
 
-/// Every token that is held, for one identity.
+/// All cached tokens of one identity.
 ///
-/// The `epoch` counts changes of identity (tenant, client or authority): a token that was asked
-/// for in one epoch is never filed in another.
+/// The `epoch` counts changes of identity (tenant, client or authority): a token that was requested in one
+/// epoch is never stored in another.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TokenTable {
     pub(crate) epoch: u64,
     scopes: HashMap<Arc<str>, ScopeTokens, ScopeHashBuilder>,
 }
 
-/// The tokens of one scope. Almost always there is the plain one alone.
+/// The tokens of one scope, usually only one without claims, tenant or CAE.
 #[derive(Debug, Clone, Default)]
 struct ScopeTokens {
     plain: Option<Arc<CachedToken>>,
@@ -47,10 +47,10 @@ impl TokenTable {
         tokens.variants.iter().find(|(held, _)| held == variant).map(|(_, token)| token)
     }
 
-    /// A table that holds `token` for `key` and no token that expired before `now`.
+    /// A copy of the table with `token` for `key` and without tokens that expired before `now`.
     ///
-    /// A token that was issued to satisfy claims also replaces the one without: the claims came
-    /// because that one was revoked.
+    /// A token that was issued to satisfy claims also replaces the one without claims: the claims challenge
+    /// means that the latter was revoked.
     pub(crate) fn with_token(
         &self,
         key: &TokenKey,
@@ -67,7 +67,7 @@ impl TokenTable {
         next
     }
 
-    /// Every key with its token, in no particular order.
+    /// All keys with their tokens, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TokenKey, &Arc<CachedToken>)> {
         self.scopes.iter().flat_map(|(scope, tokens)| {
             let plain = tokens.plain.iter().map(|token| (TokenVariant::PLAIN, token));
@@ -99,21 +99,21 @@ impl ScopeTokens {
     }
 }
 
-/// One token and the moments of its life.
+/// A token and its deadlines.
 #[derive(Debug)]
 pub(crate) struct CachedToken {
     text: SecretText,
     pub(crate) expires_on: OffsetDateTime,
     pub(crate) lifetime: TokenLifetime,
     pub(crate) generation: u64,
-    /// When the next background renewal may begin, in monotonic milliseconds. Read only once
-    /// `refresh_at` has passed, so that the hit path shares no written memory before.
+    /// When the next background renewal may start, in monotonic milliseconds. It is read only after
+    /// `refresh_at`, so that the hit path shares no written memory before.
     next_refresh: AtomicU64,
 }
 
 impl CachedToken {
-    /// Files an issued token. `now` is the wall time that belongs to the monotonic time
-    /// `monotonic`; `fraction` is the jitter of its renewal.
+    /// Converts an issued token. `now` is the wall time that corresponds to the monotonic time `monotonic`;
+    /// `fraction` is the jitter of the renewal.
     pub(crate) fn new(
         issued: IssuedToken,
         now: Timestamp,
@@ -129,27 +129,28 @@ impl CachedToken {
         Self { text, expires_on, lifetime, generation, next_refresh }
     }
 
-    /// The text itself, for an `Authorization` header and nothing else.
+    /// The secret text, for an `Authorization` header only.
     pub(crate) fn expose(&self) -> &str {
         self.text.expose()
     }
 
-    /// The token in the shape of `azure_core`, which does not wipe its copy.
+    /// The token as an `azure_core` type, which does not wipe its copy.
     pub(crate) fn to_access_token(&self) -> AccessToken {
         AccessToken::new(Secret::new(self.expose().to_owned()), self.expires_on)
     }
 
-    /// Whether it may be handed out without asking for a new one first.
+    /// Whether the token may be returned without requesting a new one first.
     pub(crate) fn is_usable(&self, now: Duration) -> bool {
         now < self.lifetime.usable_until
     }
 
-    /// Whether the service still takes it.
+    /// Whether the service still accepts the token.
     pub(crate) fn is_alive(&self, now: Duration) -> bool {
         now < self.lifetime.expires_at
     }
 
-    /// Whether a renewal in the background is due; true for one caller only, who has to begin it.
+    /// Whether a background renewal is due. Returns `true` to only one caller, which has to start the
+    /// renewal.
     pub(crate) fn claim_refresh(&self, now: Duration, retry_after: Duration) -> bool {
         if now < self.lifetime.refresh_at {
             return false;
@@ -164,7 +165,7 @@ impl CachedToken {
                 .is_ok()
     }
 
-    /// Puts the next renewal off until `at`, because the last one failed.
+    /// Postpones the next renewal until `at`, because the last one failed.
     pub(crate) fn postpone_refresh(&self, at: Duration) {
         self.next_refresh.fetch_max(milliseconds(at), Ordering::Relaxed);
     }
@@ -179,8 +180,8 @@ fn wall_time(now: Timestamp, left: Duration) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(expires.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
-/// Hashes scopes eight bytes at a time. They come from the program itself, so that nothing has to
-/// be defended against here.
+/// Hashes scopes eight bytes at a time. Scopes come from the program itself, so no protection against
+/// collisions is needed.
 #[derive(Debug, Clone, Copy, Default)]
 struct ScopeHashBuilder;
 
@@ -209,7 +210,7 @@ impl Hasher for ScopeHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The map looks at the highest and the lowest bits: fold the one into the other.
+        // The map uses the highest and the lowest bits: fold the former into the latter.
         self.0 ^ (self.0 >> 32)
     }
 }
@@ -220,9 +221,10 @@ impl ScopeHasher {
     }
 }
 
-/// More variants than this of one scope, and the oldest goes: claims of challenges never repeat.
+/// The maximum number of variants of one scope; the oldest is evicted, because claims of challenges never
+/// repeat.
 const MAX_VARIANTS: usize = 16;
-/// The golden ratio in 64 bits, odd: spreads neighbours far apart.
+/// The golden ratio in 64 bits, odd: spreads consecutive values.
 const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 const HASH_SEED: u64 = 0x2545_f491_4f6c_dd1d;
 

@@ -1,38 +1,37 @@
-//! Who asked to be left alone, and until when.
+//! Cool-downs that services requested.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// The cool-downs of all authorities and of the applications that they throttle, shared by all who
-/// call them.
+/// The cool-downs of authorities and of throttled applications, shared by all callers.
 #[derive(Debug, Default)]
 pub(crate) struct CoolDowns {
     ends_at: Mutex<HashMap<String, Duration>>,
 }
 
 impl CoolDowns {
-    /// Leaves `whom` alone for `duration` from `now` on, and no longer than [`MAX_COOL_DOWN`].
-    pub(crate) fn start(&self, whom: &str, now: Duration, duration: Duration) {
+    /// Starts a cool-down of `whom` for `duration` from `now` on, limited to [`MAX_COOL_DOWN`].
+    pub(crate) fn start(&self, key: &str, now: Duration, duration: Duration) {
         if duration.is_zero() {
             return;
         }
         let until = now.saturating_add(duration.min(MAX_COOL_DOWN));
         let mut all = self.ends_at.lock();
         all.retain(|_, until| *until > now);
-        let entry = all.entry(whom.to_owned()).or_insert(until);
+        let entry = all.entry(key.to_owned()).or_insert(until);
         *entry = until.max(*entry);
     }
 
-    /// How long `whom` still has to be left alone.
-    pub(crate) fn remaining(&self, whom: &str, now: Duration) -> Option<Duration> {
-        let until = self.ends_at.lock().get(whom).copied()?;
+    /// The remaining cool-down of `whom`.
+    pub(crate) fn remaining(&self, key: &str, now: Duration) -> Option<Duration> {
+        let until = self.ends_at.lock().get(key).copied()?;
         Some(until.saturating_sub(now)).filter(|remaining| !remaining.is_zero())
     }
 }
 
-/// The longest cool-down that is believed: a misread header must not stop a process for days.
+/// The maximum cool-down: a misread header must not stop a process for days.
 const MAX_COOL_DOWN: Duration = Duration::from_mins(10);
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Takes secrets out of text that others wrote before it is shown or logged.
+//! Redacts secrets from text of other programs before it is displayed or logged.
 //!
-//! An error body may echo the request that caused it, a proxy's page nearly always does.
+//! An error body may echo the request that caused it; a proxy's error page usually does.
 
 use std::collections::HashSet;
 
-/// Replaces the secrets of one request, and whatever looks like a token, by a fixed word.
+/// Replaces the given secrets, and everything that looks like a token, by a fixed word.
 pub(crate) fn redact(text: &str, secrets: &[&str]) -> String {
     let mut text = text.to_owned();
     for secret in secrets.iter().filter(|secret| secret.len() >= MIN_SECRET_LENGTH) {
@@ -15,7 +15,7 @@ pub(crate) fn redact(text: &str, secrets: &[&str]) -> String {
     redact_token_runs(&redact_authorization(&redact_partial_secrets(&text, secrets)))
 }
 
-/// Replaces what a page shows of a secret that it cuts or breaks into lines.
+/// Replaces parts of a secret that a page truncates or breaks into lines.
 fn redact_partial_secrets(text: &str, secrets: &[&str]) -> String {
     let parts: HashSet<&[u8]> =
         secrets.iter().flat_map(|secret| secret.as_bytes().windows(MIN_PART_LENGTH)).collect();
@@ -37,7 +37,7 @@ fn redact_partial_secrets(text: &str, secrets: &[&str]) -> String {
     clean
 }
 
-/// The beginning of a body as one line of readable text: no control characters, no markup noise.
+/// The beginning of a body as one line of readable text, without control characters and markup.
 pub(crate) fn excerpt(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(MAX_EXCERPT_LENGTH + 4));
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
@@ -58,8 +58,8 @@ pub(crate) fn excerpt(text: &str) -> String {
     line
 }
 
-/// Replaces the value of an `Authorization` header, in the forms in which pages and JSON echo one:
-/// whatever the credential looks like, it is one.
+/// Replaces the value of an `Authorization` header, in the forms in which pages and JSON echo one, whatever
+/// the value looks like.
 fn redact_authorization(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let mut clean = String::with_capacity(text.len());
@@ -71,7 +71,7 @@ fn redact_authorization(text: &str) -> String {
         let rest = &text[name_end..];
         let value = rest.trim_start_matches(['"', '\'', ' ', '\\', ':', '[']);
         let between = &rest[..rest.len() - value.len()];
-        // A challenge's `authorization="https://…"` has an equals sign here, prose has neither.
+        // A challenge's `authorization="https://…"` has an equals sign here; prose has neither.
         if !between.contains(':') {
             continue;
         }
@@ -84,7 +84,7 @@ fn redact_authorization(text: &str) -> String {
     clean
 }
 
-/// Replaces long runs of the characters that tokens, assertions and keys are made of.
+/// Replaces long runs of the characters of tokens, assertions and keys.
 fn redact_token_runs(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
@@ -94,7 +94,7 @@ fn redact_token_runs(text: &str) -> String {
         clean.push_str(before);
         clean.push_str(if looks_secret(run) { REDACTED } else { run });
         if looks_like_jwt(run) {
-            // Claims and signature may each be short enough to pass for something else.
+            // Each of claims and signature may be short enough to look like other text.
             while let Some(part) =
                 after.strip_prefix('.').filter(|part| part.starts_with(is_token_char))
             {
@@ -115,25 +115,25 @@ fn is_token_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+' | '=')
 }
 
-/// GUIDs (36 characters) and thumbprints (at most 64 hexadecimal digits, or 44 of base64) help;
-/// what is longer, or looks like a JWT, is taken for a secret.
+/// GUIDs (36 characters) and thumbprints (at most 64 hexadecimal digits, or 44 of base64) are useful in
+/// messages; longer runs, and runs that look like a JWT, are treated as secrets.
 fn looks_secret(run: &str) -> bool {
     let hex = run.len() <= 64 && run.bytes().all(|byte| byte.is_ascii_hexdigit());
     (run.len() > 44 && !hex) || looks_like_jwt(run)
 }
 
-/// The first part of a JWT is `{"` in base64; a parameter's name may stand before it.
+/// The first part of a JWT is `{"` in base64; a parameter's name may precede it.
 fn looks_like_jwt(run: &str) -> bool {
     run.len() > 12 && run.contains("eyJ")
 }
 
-/// What stands in a secret's place.
+/// Replaces a secret.
 pub(crate) const REDACTED: &str = "[redacted]";
 /// The header's name in lower case.
 const AUTHORIZATION: &str = "authorization";
-/// Shorter strings occur by chance; replacing them would only garble the text.
+/// Shorter strings occur by chance; replacing them would make the text unreadable.
 const MIN_SECRET_LENGTH: usize = 8;
-/// Fewer characters of a secret tell little of it, and may be a word of the page.
+/// Shorter parts reveal little of a secret, and may be a word of the page.
 const MIN_PART_LENGTH: usize = 12;
 /// The longest excerpt, in bytes.
 const MAX_EXCERPT_LENGTH: usize = 400;
@@ -196,7 +196,7 @@ mod tests {
             after in ".{0,40}",
         ) {
             let text = format!("{before}{secret}{after}");
-            // Short secrets may be a part of the fixed word itself.
+            // Short secrets may be part of the fixed word itself.
             prop_assume!(!REDACTED.contains(&secret));
             prop_assert!(!redact(&text, &[&secret]).contains(&secret));
         }

@@ -1,4 +1,4 @@
-//! Whose turn it is: how many requests go to one authority at a time, and how fast.
+//! Rate and concurrency limits of requests to one authority.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,33 +7,33 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-/// How many requests one authority (scheme, host and port) is sent through one transport.
+/// Limits of the requests from one transport to one authority (scheme, host and port).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestLimits {
-    /// The most requests that leave within any one second; at least 1.
+    /// The maximum number of requests within any one second; at least 1.
     pub per_second: u32,
-    /// The most requests that wait for an answer at the same time; at least 1.
+    /// The maximum number of requests in flight; at least 1.
     pub concurrent: u32,
 }
 
 impl Default for RequestLimits {
-    /// Far below what Entra allows one application, and far above what a process that caches
-    /// its tokens asks for: it matters only when something has gone wrong.
+    /// Far below Entra's limits for one application, and far above the needs of a process that caches its
+    /// tokens: the limits only matter after a fault.
     fn default() -> Self {
         Self { per_second: 200, concurrent: 64 }
     }
 }
 
 impl RequestLimits {
-    /// For IMDS, which answers 20 requests per second and 5 at a time for the whole machine
+    /// The limits for IMDS, which accepts 20 requests per second and 5 in flight for the whole machine
     /// (Microsoft's documentation of its rate limits).
     pub fn for_managed_identity() -> Self {
         Self { per_second: 20, concurrent: 5 }
     }
 
-    /// A quarter of a second's requests may leave at once, and the rest follows evenly: the two
-    /// together never exceed `per_second`.
+    /// A quarter of a second's requests may leave in a burst, and the others at an even pace: together they
+    /// never exceed `per_second`.
     fn burst(self) -> u32 {
         (self.per_second / 4).max(1)
     }
@@ -44,20 +44,20 @@ impl RequestLimits {
     }
 }
 
-/// The turns at all authorities, by origin.
+/// The limiters of all authorities, by origin.
 #[derive(Debug, Default)]
 pub(crate) struct TokenRequestLimiter {
     limits: RequestLimits,
     origins: Mutex<HashMap<String, Arc<OriginLimiter>>>,
 }
 
-/// The turns at one authority.
+/// The limiter of one authority.
 #[derive(Debug)]
 pub(crate) struct OriginLimiter {
     limits: RequestLimits,
-    /// One for each request that may be under way.
+    /// One permit for each request in flight.
     pub(crate) permits: Arc<Semaphore>,
-    /// When the next request would leave if all left evenly, in monotonic time.
+    /// When the next request would leave at an even pace, in monotonic time.
     next_send_at: Mutex<Duration>,
 }
 
@@ -84,7 +84,7 @@ impl OriginLimiter {
         Self { limits, permits, next_send_at: Mutex::default() }
     }
 
-    /// Takes the next turn; the request may leave after the time that is returned.
+    /// Reserves the next send time; the request may leave after the returned delay.
     pub(crate) fn reserve_send_time(&self, now: Duration) -> Duration {
         let interval = self.limits.interval();
         let ahead = interval.saturating_mul(self.limits.burst() - 1);

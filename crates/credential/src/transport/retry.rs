@@ -1,22 +1,22 @@
-//! How often, how fast and how long a request is repeated: pure arithmetic.
+//! The retry policy of token requests: pure arithmetic.
 
 use std::time::Duration;
 
 use crate::token::lifetime::jitter;
 
-/// How often, how fast and how long a token request is repeated.
+/// The retry policy of token requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetrySettings {
-    /// The most requests for one token.
+    /// The maximum number of requests for one token.
     pub attempts: u32,
-    /// The delay before the second request; it doubles from there.
+    /// The delay before the first retry; it doubles with each retry.
     pub first_delay: Duration,
-    /// No delay is longer than this.
+    /// The maximum delay.
     pub longest_delay: Duration,
-    /// Nothing is repeated that would begin later than this after the first request.
+    /// No retry starts later than this after the first request.
     pub budget: Duration,
-    /// How long one request may take.
+    /// The timeout of one request.
     pub attempt_timeout: Duration,
 }
 
@@ -33,7 +33,7 @@ impl Default for RetrySettings {
 }
 
 impl RetrySettings {
-    /// For IMDS, which answers 410 for up to 70 seconds while it is updated.
+    /// The policy for IMDS, which responds with 410 for up to 70 seconds while it is updated.
     pub fn for_managed_identity() -> Self {
         Self {
             attempts: 9,
@@ -44,7 +44,7 @@ impl RetrySettings {
         }
     }
 
-    /// The delay after the `attempt`th request, counted from one.
+    /// The delay after request number `attempt`, counted from one.
     pub(crate) fn delay(&self, attempt: u32, fraction: f64) -> Duration {
         let doubled = 1u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
         let delay = self.first_delay.saturating_mul(doubled).min(self.longest_delay);
@@ -52,7 +52,7 @@ impl RetrySettings {
     }
 }
 
-/// How far a delay moves, as a part of itself.
+/// The jitter of a delay, as a fraction.
 const DELAY_JITTER: f64 = 0.25;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Sends token requests, and sends them again where that can help.
+//! Sends token requests with retries.
 
 use std::fmt;
 use std::pin::pin;
@@ -26,23 +26,23 @@ use crate::randomness::{SharedRandomness, SystemRandomness};
 use crate::reply::retry_after;
 use crate::token::error::TokenError;
 
-/// How the credentials reach their token endpoints.
+/// Options of a [`TokenTransport`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TokenTransportOptions {
-    /// The HTTP client, policies and user agent. Its retry options are not used: repetition is
-    /// decided here, where a cool-down can be shared. Give it a `transport` for a proxy or a CA
-    /// of your own; that client must not follow redirects.
+    /// The HTTP client, policies and user agent. Its retry options are not used: the transport implements
+    /// retries itself, with shared cool-downs. Set its `transport` to use a proxy or a custom CA; that client
+    /// must not follow redirects.
     pub client: ClientOptions,
-    /// The time.
+    /// The clock.
     pub clock: SharedClock,
     /// The randomness of jitter and request ids.
     pub randomness: SharedRandomness,
-    /// How often and how long requests are repeated; if absent, as suits the endpoint.
+    /// The retry policy; defaults to the policy of the endpoint.
     pub retry: Option<RetrySettings>,
-    /// How many requests an authority is sent; if absent, as suits the endpoint.
+    /// The rate limits of an authority; default to the limits of the endpoint.
     pub limits: Option<RequestLimits>,
-    /// Who counts.
+    /// The hook that receives metrics.
     pub metrics: Arc<dyn MetricsHook>,
 }
 
@@ -59,8 +59,8 @@ impl Default for TokenTransportOptions {
     }
 }
 
-/// The way to the token endpoints. Clones share connections, cool-downs and limits, so give all the
-/// credentials of a process the same one.
+/// The transport to the token endpoints. Clones share connections, cool-downs and limits, so share one
+/// between all credentials of a process.
 #[derive(Clone)]
 pub struct TokenTransport {
     shared: Arc<TokenTransportState>,
@@ -76,33 +76,33 @@ struct TokenTransportState {
     limiter: TokenRequestLimiter,
 }
 
-/// One exchange with a token endpoint, as its protocol sees it.
+/// The protocol of one exchange with a token endpoint.
 pub(crate) trait TokenExchange: Sync {
-    /// Where the requests go.
+    /// The URL of the endpoint.
     fn endpoint(&self) -> &Url;
 
-    /// The request; built anew for each repetition.
+    /// Builds the request; called for each attempt.
     fn request(&self) -> Request;
 
-    /// The application that asks, where each of a tenant is throttled for itself: what it is told
-    /// to wait for is nobody else's. Nothing where the endpoint throttles everybody together.
+    /// The client id, if the endpoint throttles each application of a tenant separately: its cool-downs then
+    /// apply to this application only. `None` if the endpoint throttles all callers together.
     fn client_id(&self) -> Option<&str> {
         None
     }
 
-    /// Whether a repetition may bring another answer.
+    /// Whether a retry may succeed.
     fn is_retryable(&self, response: &RawResponse) -> bool;
 }
 
-/// The last answer to an exchange, whatever its status.
+/// The last response of an exchange, with any status.
 pub(crate) struct TokenEndpointResponse {
     pub(crate) response: RawResponse,
-    /// Monotonic time just before the request left.
+    /// Monotonic time just before the request was sent.
     pub(crate) requested_at: Duration,
 }
 
 impl TokenTransport {
-    /// A way with its own connections and cool-downs.
+    /// Creates a transport with its own connections and cool-downs.
     pub fn new(options: TokenTransportOptions) -> Self {
         let TokenTransportOptions { mut client, clock, randomness, retry, limits, metrics } =
             options;
@@ -129,8 +129,7 @@ impl TokenTransport {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The same settings over `transport`, for endpoints that must be reached in a way of their
-    /// own.
+    /// Creates a transport with the same settings over `transport`, for endpoints with special routes.
     pub(crate) fn with_http_transport(
         mut options: TokenTransportOptions,
         transport: Transport,
@@ -151,15 +150,13 @@ impl TokenTransport {
         &self.shared.metrics
     }
 
-    /// How long the authority of `endpoint` still wants to be left alone, by everybody or by this
-    /// application.
+    /// The remaining cool-down of the authority of `endpoint`, for all callers or for this application.
     pub(crate) fn cool_down(&self, endpoint: &Url, client: Option<&str>) -> Option<Duration> {
         let (of_all, own) = self.cool_downs(endpoint, client);
         of_all.max(own)
     }
 
-    /// How long the authority of `endpoint` wants to be left alone by everybody, and how long by this
-    /// application.
+    /// The remaining cool-downs of the authority of `endpoint`: for all callers, and for this application.
     fn cool_downs(
         &self,
         endpoint: &Url,
@@ -175,11 +172,11 @@ impl TokenTransport {
         self.cool_down(exchange.endpoint(), exchange.client_id())
     }
 
-    /// Sends until an answer is final, the attempts are used up, or the budget is.
+    /// Sends requests until a response is final, or the attempts or the budget are used up.
     ///
-    /// A `Retry-After` becomes a cool-down, which everybody waits for who sends through this
-    /// transport, or which fails at once whoever cannot wait so long: of the authority where it is in
-    /// trouble, of the application where it is throttled, because Entra counts by application.
+    /// A `Retry-After` starts a cool-down that all callers of this transport observe: they wait, or fail
+    /// immediately if it exceeds their budget. The cool-down applies to the authority after a server error,
+    /// and to the application after throttling, because Entra counts by application.
     pub(crate) async fn send(
         &self,
         exchange: &dyn TokenExchange,
@@ -223,7 +220,7 @@ impl TokenTransport {
         }
     }
 
-    /// Waits until another request may leave for the authority, and holds its place.
+    /// Waits for the rate limit of the authority and acquires a permit.
     async fn acquire_permit(
         &self,
         endpoint: &Url,
@@ -245,7 +242,7 @@ impl TokenTransport {
                 }
             }
         };
-        // Short: only those who have a place wait for their moment.
+        // Short, because only holders of a permit wait for their send time.
         let wait = origin.reserve_send_time(shared.clock.monotonic());
         if !wait.is_zero() {
             shared.clock.sleep(wait).await;
@@ -316,7 +313,7 @@ impl TokenTransport {
         }
     }
 
-    /// A little longer than asked for, and not the same for everybody.
+    /// Slightly longer than requested, with jitter.
     fn cool_down_wait(&self, remaining: Duration) -> Duration {
         remaining + remaining.mul_f64(0.1 * self.shared.randomness.fraction())
     }
@@ -343,7 +340,7 @@ impl fmt::Debug for TokenTransport {
     }
 }
 
-/// An application of a tenant: the endpoint names the tenant.
+/// The cool-down key of an application of a tenant: the endpoint contains the tenant.
 fn application_key(endpoint: &Url, client: &str) -> String {
     format!("{endpoint} {client}")
 }
@@ -362,7 +359,7 @@ fn is_outcome_retryable(
     }
 }
 
-/// Sends once and reads the answer, as far as it can be a token response.
+/// Sends one request and reads the response, up to the maximum size of a token response.
 async fn send_once(pipeline: &Pipeline, request: &mut Request) -> azure_core::Result<RawResponse> {
     let options = PipelineStreamOptions { skip_checks: true, ..PipelineStreamOptions::default() };
     let response = pipeline.stream(&Context::new(), request, Some(options)).await?;
@@ -376,7 +373,7 @@ async fn send_once(pipeline: &Pipeline, request: &mut Request) -> azure_core::Re
             break;
         }
     }
-    // In one piece that is wiped, and that never moves while it grows: it may hold a token.
+    // One buffer that is wiped and never reallocated: it may contain a token.
     let mut bytes = Zeroizing::new(Vec::with_capacity(length));
     for chunk in &chunks {
         bytes.extend_from_slice(chunk);
@@ -388,7 +385,7 @@ fn origin_key(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// No token response is longer; reading on would only fill the memory.
+/// The maximum size of a token response, to bound memory.
 const MAX_RESPONSE_SIZE: usize = 1024 * 1024;
 
 #[cfg(test)]

@@ -33,11 +33,11 @@ fn dependents(count: usize) -> Dependents {
     Dependents { remaining: there, unlisted_kinds: Vec::new() }
 }
 
-/// What a cluster comes to whose pods are these.
+/// Returns the deletion status of a cluster with these pods.
 fn deletion_status_with_pods(
     pods: &[ObservedPod],
     status: &HostedClusterIdentitiesStatus,
-    guests: Dependents,
+    remaining_dependents: Dependents,
     is_forced: bool,
 ) -> DeletionStatus {
     let cluster = validated_cluster(&example_with_changes(&[]));
@@ -57,15 +57,20 @@ fn deletion_status_with_pods(
         drift_findings: &[],
         previous_status: None,
     };
-    deletion_status(&observed, status, guests, is_forced)
+    deletion_status(&observed, status, remaining_dependents, is_forced)
 }
 
 fn deletion_status_of(
     status: Option<&HostedClusterIdentitiesStatus>,
-    guests: Dependents,
+    remaining_dependents: Dependents,
     is_forced: bool,
 ) -> DeletionStatus {
-    deletion_status_with_pods(&[], &status.cloned().unwrap_or_default(), guests, is_forced)
+    deletion_status_with_pods(
+        &[],
+        &status.cloned().unwrap_or_default(),
+        remaining_dependents,
+        is_forced,
+    )
 }
 
 fn at(text: &str) -> Timestamp {
@@ -75,13 +80,13 @@ fn at(text: &str) -> Timestamp {
 #[test]
 fn every_component_except_kms_orphans_resources_in_a_scope() {
     for component in Component::ALL {
-        let parting = deletion_status_of(
+        let deletion = deletion_status_of(
             Some(&status_with(component, CONDITION_FALSE)),
             Dependents::default(),
             false,
         );
         let places: Vec<_> =
-            parting.orphaned_resources.iter().map(|leak| leak.place.as_str()).collect();
+            deletion.orphaned_resources.iter().map(|orphaned| orphaned.place.as_str()).collect();
         let network = GROUP.replace("harbour-harbour", "harbour-vnet-harbour");
         let zone =
             format!("{GROUP}/providers/Microsoft.Network/privateDnsZones/harbour.hcp.example.com");
@@ -97,18 +102,18 @@ fn every_component_except_kms_orphans_resources_in_a_scope() {
             _ => vec![GROUP],
         };
         assert_eq!(places, expected, "{component}");
-        assert!(parting.is_unblocked(), "{component}");
+        assert!(deletion.is_unblocked(), "{component}");
     }
 }
 
 #[test]
 fn usable_credential_orphans_nothing_until_it_expires_or_fails() {
-    let mut told = status_with(Component::NodePoolManagement, CONDITION_FALSE);
-    let identity = &mut told.identities[0];
+    let mut reported = status_with(Component::NodePoolManagement, CONDITION_FALSE);
+    let identity = &mut reported.identities[0];
     identity.reason = "SecretNotFound".to_owned();
     identity.failed_hop = Some("vault-read".to_owned());
     identity.not_after = Some(at("2026-06-02T00:00:00Z"));
-    let serving = deletion_status_with_pods(&[], &told, dependents(1), false);
+    let serving = deletion_status_with_pods(&[], &reported, dependents(1), false);
     assert_eq!((serving.orphaned_resources.len(), serving.is_stuck()), (0, false));
     let message = serving.message().unwrap();
     assert!(
@@ -133,36 +138,39 @@ fn usable_credential_orphans_nothing_until_it_expires_or_fails() {
         canary_report: ReportAnnotation::Parsed(canary),
         ..ObservedPod::default()
     };
-    assert!(deletion_status_with_pods(&[pod], &told, dependents(1), false).is_stuck());
+    assert!(deletion_status_with_pods(&[pod], &reported, dependents(1), false).is_stuck());
 
-    told.identities[0].not_after = Some(at("2026-06-01T12:00:00Z"));
-    assert!(deletion_status_with_pods(&[], &told, dependents(1), false).is_stuck());
-    told.identities[0].not_after = None;
-    told.identities[0].failed_hop = Some("entra-token".to_owned());
-    assert!(deletion_status_with_pods(&[], &told, dependents(1), false).is_stuck());
+    reported.identities[0].not_after = Some(at("2026-06-01T12:00:00Z"));
+    assert!(deletion_status_with_pods(&[], &reported, dependents(1), false).is_stuck());
+    reported.identities[0].not_after = None;
+    reported.identities[0].failed_hop = Some("entra-token".to_owned());
+    assert!(deletion_status_with_pods(&[], &reported, dependents(1), false).is_stuck());
 }
 
 #[test]
 fn deletion_with_working_identities_has_no_message() {
-    let parting = deletion_status_of(None, Dependents::default(), false);
-    assert_eq!(parting, DeletionStatus::default());
-    assert_eq!((parting.message(), parting.hint()), (None, None));
+    let deletion = deletion_status_of(None, Dependents::default(), false);
+    assert_eq!(deletion, DeletionStatus::default());
+    assert_eq!((deletion.message(), deletion.hint()), (None, None));
 }
 
 #[test]
 fn broken_identity_is_named_with_its_orphaned_resources() {
-    let parting = deletion_status_of(
+    let deletion = deletion_status_of(
         Some(&status_with(Component::Disk, CONDITION_FALSE)),
         Dependents::default(),
         false,
     );
     assert_eq!(
-        parting.message().unwrap(),
+        deletion.message().unwrap(),
         format!(
             "broken identities leave behind: disk (AADSTS700027): managed disks and snapshots of volumes, in {GROUP}"
         )
     );
-    assert_eq!(parting.hint().unwrap(), format!("delete in Azure what stays; begin with {GROUP}"));
+    assert_eq!(
+        deletion.hint().unwrap(),
+        format!("delete the remaining resources in Azure; begin with {GROUP}")
+    );
 }
 
 #[test]
@@ -181,11 +189,16 @@ fn unreported_identity_does_not_count_as_broken() {
 
 #[test]
 fn dependents_block_deletion_of_the_control_plane() {
-    let parting = deletion_status_of(None, dependents(6), false);
-    assert!(!parting.is_unblocked() && !parting.is_stuck());
-    let message = "the end waits for NodePool workers, AzureMachine m-0, AzureMachine m-1, AzureMachine m-2, AzureMachine m-3 and 2 more";
-    assert_eq!(parting.message().unwrap(), message);
-    assert!(parting.hint().unwrap().starts_with("nothing, if it is going on"));
+    let deletion = deletion_status_of(None, dependents(6), false);
+    assert!(!deletion.is_unblocked() && !deletion.is_stuck());
+    let message = "the deletion waits for NodePool workers, AzureMachine m-0, AzureMachine m-1, AzureMachine m-2, AzureMachine m-3 and 2 more";
+    assert_eq!(deletion.message().unwrap(), message);
+    assert!(
+        deletion
+            .hint()
+            .unwrap()
+            .starts_with("no action is needed while the deletion makes progress")
+    );
 }
 
 #[test]
@@ -196,7 +209,7 @@ fn stuck_deletion_is_reported_and_proceeds_when_forced() {
     assert!(stuck.hint().unwrap().contains("`lanyard.dev/force-deletion: \"true\"`"));
     let forced = deletion_status_of(Some(&broken), dependents(1), true);
     assert!(forced.is_unblocked() && forced.is_forced && !forced.is_stuck());
-    assert_eq!(forced.orphaned_resources.len(), 1, "what stays is told all the same");
+    assert_eq!(forced.orphaned_resources.len(), 1, "orphaned resources are reported anyway");
 }
 
 #[test]
@@ -205,17 +218,21 @@ fn unlisted_kind_blocks_deletion_unless_forced() {
     let unlisted =
         UnlistedKind { kind: DependentKind::NodePool, error, hint: "see the ClusterRole" };
     let refused = |is_forced| {
-        let guests = Dependents { remaining: Vec::new(), unlisted_kinds: vec![unlisted.clone()] };
-        deletion_status_of(None, guests, is_forced)
+        let remaining_dependents =
+            Dependents { remaining: Vec::new(), unlisted_kinds: vec![unlisted.clone()] };
+        deletion_status_of(None, remaining_dependents, is_forced)
     };
     let waiting = refused(false);
     assert!(!waiting.is_unblocked() && !waiting.is_stuck());
     assert_eq!(
         waiting.message().unwrap(),
-        "the end waits until every NodePool can be listed: list nodepools of clusters: HTTP 403"
+        "the deletion waits until every NodePool can be listed: list nodepools of clusters: HTTP 403"
     );
     let hint = waiting.hint().unwrap();
-    assert!(hint.starts_with("see the ClusterRole; to end it without looking"), "{hint}");
+    assert!(
+        hint.starts_with("see the ClusterRole; to delete the cluster without this check"),
+        "{hint}"
+    );
     assert!(hint.contains("`lanyard.dev/force-deletion: \"true\"`"), "{hint}");
     assert!(refused(true).is_unblocked() && refused(true).message().is_none());
 }

@@ -1,12 +1,13 @@
-//! Comparing a live object with a desired one.
+//! Comparison of a live object with a desired one.
 
 use serde_json::{Map, Value};
 
 use super::field_path::{FieldPath, FieldPathSegment};
 use super::quantity::same_quantity;
 
-/// The lists whose items the API server tells apart by fields, and by which: the first of them is
-/// shown. Items of others in such a list are left alone. Every other list is one value.
+/// The lists whose items the API server identifies by key fields, with these fields; messages show
+/// the first one. Foreign items in such a list are left alone. Every other list is compared as one
+/// value.
 const MAP_LISTS: [(&str, &[&str]); 10] = [
     ("containers", &["name"]),
     ("initContainers", &["name"]),
@@ -20,8 +21,8 @@ const MAP_LISTS: [(&str, &[&str]); 10] = [
     ("ownerReferences", &["uid"]),
 ];
 
-/// The fields of `desired` that `live` lacks or has otherwise. What `live` has beyond them does not
-/// count: the API server fills in defaults, and others add what is theirs.
+/// Returns the fields of `desired` that `live` lacks or that differ. Additional fields of `live`
+/// are ignored: the API server adds defaults, and other managers add their own fields.
 pub(super) fn differences(live: &Value, desired: &Value) -> Vec<FieldPath> {
     let mut found = Vec::new();
     compare_values(Some(live), desired, &FieldPath::default(), &mut found);
@@ -44,7 +45,7 @@ fn compare_values(
             Some(keys) => compare_map_lists(live, desired, keys, path, found),
             None => compare_list_items(live, desired, path, found),
         },
-        // The API server leaves empty values out.
+        // The API server omits empty values.
         (None | Some(Value::Null), desired) if is_empty(desired) => {}
         (Some(live), desired) if live == desired => {}
         (Some(live), desired) if is_quantity_field(path) && same_quantity(live, desired) => {}
@@ -86,7 +87,7 @@ fn compare_map_lists(
     }
 }
 
-/// A protocol that is not written is TCP.
+/// Compares one key field; an absent `protocol` is `TCP`.
 fn has_same_key(one: &Value, other: &Value, key: &str) -> bool {
     let of = |item: &Value| match item.get(key) {
         None if key == "protocol" => Some("TCP".to_owned()),
@@ -99,7 +100,7 @@ fn key_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The keys of a list, if each of its items has the first one.
+/// Returns the key fields of a list, if each of its items has the first one.
 fn map_list_keys(path: &FieldPath, items: &[Value]) -> Option<&'static [&'static str]> {
     let (_, keys) = MAP_LISTS.iter().find(|(name, _)| *name == path.last_field())?;
     items.iter().all(|item| item.get(keys[0]).is_some()).then_some(*keys)
@@ -116,7 +117,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Whether the path is that of an amount, such as `resources.limits.memory`.
+/// Returns whether the path is that of a quantity, such as `resources.limits.memory`.
 fn is_quantity_field(path: &FieldPath) -> bool {
     let fields: Vec<_> = path
         .segments()
@@ -129,7 +130,7 @@ fn is_quantity_field(path: &FieldPath) -> bool {
     matches!(fields.as_slice(), [.., "requests" | "limits", _] | [.., "sizeLimit"])
 }
 
-/// The fields below `field` that only `live` has, at any depth of objects.
+/// Returns the fields below `field` that only `live` has, at any depth of objects.
 pub(super) fn unowned_fields(live: &Value, desired: &Value, field: &str) -> Vec<FieldPath> {
     let mut found = Vec::new();
     let none = Value::Object(Map::new());
@@ -157,8 +158,8 @@ fn collect_unowned_fields(
     }
 }
 
-/// Puts `addition` into `target`, as applying does: objects field by field, keyed lists item by
-/// item, everything else as a whole.
+/// Merges `addition` into `target` like server-side apply: objects field by field, keyed lists item
+/// by item, everything else as a whole.
 #[cfg(test)]
 pub(super) fn merge_applied(target: &mut Value, addition: &Value) {
     merge_applied_at(target, addition, &FieldPath::default());

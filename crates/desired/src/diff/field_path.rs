@@ -1,4 +1,4 @@
-//! Paths of fields.
+//! Paths of fields in JSON objects.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldPath(Vec<FieldPathSegment>);
 
-/// One step of a [`FieldPath`].
+/// A segment of a [`FieldPath`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FieldPathSegment {
     /// A field of an object.
     Field(String),
-    /// The item of a list whose items are told apart by a field.
+    /// An item of a list whose items are identified by a field.
     Item {
-        /// The field.
+        /// The name of the identifying field.
         key: &'static str,
-        /// Its value.
+        /// The value of the identifying field.
         value: String,
     },
-    /// The item of a list at this place, from 0.
+    /// The list item with this index, from 0.
     Index(usize),
 }
 
 impl FieldPath {
-    /// The steps, from the root.
+    /// Returns the segments, from the root.
     pub fn segments(&self) -> &[FieldPathSegment] {
         &self.0
     }
@@ -40,7 +40,7 @@ impl FieldPath {
         self.child(FieldPathSegment::Field(name.to_owned()))
     }
 
-    /// The field that the path ends in, or that holds the list that it ends in.
+    /// Returns the last field of the path, ignoring trailing list items.
     pub(super) fn last_field(&self) -> &str {
         let fields = self.0.iter().rev().find_map(|segment| match segment {
             FieldPathSegment::Field(name) => Some(name.as_str()),
@@ -50,8 +50,8 @@ impl FieldPath {
     }
 }
 
-/// As people write it: `spec.template.spec.containers[name=manager].env[name=A].value`. A name that
-/// holds a dot stands in brackets.
+/// Formats the path, such as `spec.template.spec.containers[name=manager].env[name=A].value`. A
+/// name that contains a dot is in brackets.
 impl fmt::Display for FieldPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, segment) in self.0.iter().enumerate() {
@@ -69,8 +69,8 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// The merge patch that takes fields away from the object of this version. Only paths of fields
-/// can be taken away so; those of list items are left out.
+/// Returns the JSON merge patch that removes fields from the object at this resource version. Paths
+/// into lists are skipped, because a merge patch cannot remove list items.
 pub fn removal_patch(paths: &[FieldPath], resource_version: &str) -> Value {
     let mut patch = json!({"metadata": {"resourceVersion": resource_version}});
     for path in paths {

@@ -1,16 +1,17 @@
-//! A plan as people read it.
+//! Text output of a plan.
 
 use super::{FieldPath, ObjectChange};
 
-/// The changes as lines: what would be done to which object, and why. Objects that stay are
-/// counted.
+/// Formats the changes as lines: the operation on each object, and the reason. Unchanged objects
+/// are only counted.
 pub fn format_plan(changes: &[ObjectChange]) -> String {
-    let told = changes.iter().filter(|change| !matches!(change, ObjectChange::Unchanged { .. }));
-    let mut lines: Vec<_> = told.map(format_change).collect();
+    let reported =
+        changes.iter().filter(|change| !matches!(change, ObjectChange::Unchanged { .. }));
+    let mut lines: Vec<_> = reported.map(format_change).collect();
     let count =
         |wanted: fn(&ObjectChange) -> bool| changes.iter().filter(|change| wanted(change)).count();
     lines.push(format!(
-        "{} to create, {} to change, {} to delete, {} as they should be",
+        "{} to create, {} to change, {} to delete, {} unchanged",
         count(|change| matches!(change, ObjectChange::Create { .. })),
         count(|change| matches!(change, ObjectChange::Apply { .. })),
         count(|change| matches!(change, ObjectChange::Prune { .. })),
@@ -18,7 +19,7 @@ pub fn format_plan(changes: &[ObjectChange]) -> String {
     ));
     let foreign = count(|change| matches!(change, ObjectChange::Unowned { .. }));
     if foreign > 0 {
-        lines.push(format!("{foreign} of others, in the way"));
+        lines.push(format!("{foreign} of other managers, skipped"));
     }
     lines.join("\n") + "\n"
 }
@@ -37,7 +38,7 @@ fn format_change(change: &ObjectChange) -> String {
             line
         }
         ObjectChange::Unowned { differing_fields: why, .. } => {
-            let mut line = format!("leave {key}, which somebody else made");
+            let mut line = format!("leave {key}, which another manager created");
             line.extend(why.iter().map(|path| format!("\n  differs in {path}")));
             line
         }

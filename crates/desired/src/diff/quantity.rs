@@ -1,8 +1,8 @@
-//! Amounts of Kubernetes, which the API server writes in a form of its own.
+//! Kubernetes quantities, which the API server normalizes.
 
 use serde_json::Value;
 
-/// Whether two amounts are the same: `0.5` and `500m`, `1Gi` and `1024Mi`.
+/// Returns whether two quantities are equal, such as `0.5` and `500m`, or `1Gi` and `1024Mi`.
 pub(super) fn same_quantity(one: &Value, other: &Value) -> bool {
     match (parse_thousandths(one), parse_thousandths(other)) {
         (Some(one), Some(other)) => one == other,
@@ -10,7 +10,7 @@ pub(super) fn same_quantity(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// The amount in thousandths.
+/// Returns the quantity in thousandths.
 fn parse_thousandths(value: &Value) -> Option<i128> {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -29,7 +29,7 @@ fn parse_thousandths(value: &Value) -> Option<i128> {
     Some(thousandths.div_euclid(scale) + i128::from(thousandths.rem_euclid(scale) != 0))
 }
 
-/// A unit in thousandths.
+/// Returns the factor of a suffix in thousandths.
 fn suffix_factor(suffix: &str) -> Option<i128> {
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];

@@ -10,8 +10,7 @@ use crate::objects::{DesiredObjectInputs, ObjectWriter, desired_objects, without
 use crate::templates::WorkloadTemplates;
 use proptest::prelude::*;
 
-/// As much of an API server as a reconcile meets: what each writer applied last is merged, defaults
-/// are filled in, empty values are left out.
+/// A fake API server: merges what each writer applied last, sets defaults and omits empty values.
 #[derive(Default)]
 struct FakeApiServer {
     applied: BTreeMap<ObjectKey, BTreeMap<ObjectWriter, Value>>,
@@ -20,7 +19,7 @@ struct FakeApiServer {
 }
 
 impl FakeApiServer {
-    /// What is there, as a comparison sees it.
+    /// Returns the live objects.
     fn observed_objects(&self) -> BTreeMap<ObjectKey, ObservedObject> {
         let live = |key: &ObjectKey| {
             let mut value = Value::Object(Map::new());
@@ -58,7 +57,7 @@ impl FakeApiServer {
             match change {
                 ObjectChange::Create { object } | ObjectChange::Apply { object, .. } => {
                     let applied = self.applied.entry(object.key.clone()).or_default();
-                    // Whoever takes a field by force takes it from the others.
+                    // A forced apply takes fields from the other managers.
                     for other in applied.values_mut() {
                         overwrite_common_fields(other, &object.value);
                     }
@@ -97,7 +96,7 @@ fn drop_empty(value: &mut Value) {
     }
 }
 
-/// Values that `other` has, too, become those of `value`.
+/// Overwrites the values in `other` that `value` has, too.
 fn overwrite_common_fields(other: &mut Value, value: &Value) {
     match (other, value) {
         (Value::Object(other), Value::Object(value)) => {
@@ -137,7 +136,7 @@ fn path_texts(paths: &[FieldPath]) -> Vec<String> {
     paths.iter().map(ToString::to_string).collect()
 }
 
-/// The one change of a server that somebody touched.
+/// Returns the only change after a manual edit.
 fn change_after_manual_edit(name: &str, by_hand: Value) -> (Vec<String>, Vec<String>, bool) {
     let objects = desired_objects_of(&example_with_changes(&[]));
     let mut server = converged_server(&objects);
@@ -182,11 +181,12 @@ fn unowned_class_parameter_is_removed() {
 fn a_value_that_was_changed_by_hand_is_set_again_even_if_it_should_be_empty() {
     let wire = example_with_changes(&[]);
     let templates = WorkloadTemplates::default();
-    let nobody = DesiredObjectInputs { vault_reader: None, ..example_inputs(&wire, &templates) };
-    let objects = desired_objects(&validated_cluster(&wire), &nobody);
+    let without_reader =
+        DesiredObjectInputs { vault_reader: None, ..example_inputs(&wire, &templates) };
+    let objects = desired_objects(&validated_cluster(&wire), &without_reader);
     let mut server = converged_server(&objects);
     let class = key_of(&objects, "managed-azure-disk-csi");
-    let by_hand = json!({"spec": {"parameters": {"userAssignedIdentityID": "somebody"}}});
+    let by_hand = json!({"spec": {"parameters": {"userAssignedIdentityID": "another-client-id"}}});
     server.manual_changes.insert(class, by_hand);
     let changes = diff_objects(&server.observed_objects(), &objects, OWNED_BY_EXAMPLE);
     let writes: Vec<_> = changes.iter().filter(|change| change.is_write()).collect();
@@ -279,17 +279,17 @@ fn unowned_object_is_left_unchanged() {
     let mut observed = converged_server(&objects).observed_objects();
     observed.insert(name.clone(), ObservedObject::from_json(stranger).unwrap());
     let changes = diff_objects(&observed, &objects, OWNED_BY_EXAMPLE);
-    let told: Vec<_> =
+    let reported: Vec<_> =
         changes.iter().filter(|it| !matches!(it, ObjectChange::Unchanged { .. })).collect();
-    let [ObjectChange::Unowned { object, differing_fields: why }] = told.as_slice() else {
-        panic!("{told:?}")
+    let [ObjectChange::Unowned { object, differing_fields: why }] = reported.as_slice() else {
+        panic!("{reported:?}")
     };
     assert_eq!(object.key, name);
     assert!(path_texts(why).contains(&"data[cloud.conf]".to_owned()), "{why:?}");
-    assert!(!told[0].is_write());
+    assert!(!reported[0].is_write());
     let plan = format_plan(&changes);
-    assert!(plan.contains(&format!("leave {name}, which somebody else made\n")), "{plan}");
-    assert!(plan.ends_with("1 of others, in the way\n"), "{plan}");
+    assert!(plan.contains(&format!("leave {name}, which another manager created\n")), "{plan}");
+    assert!(plan.ends_with("1 of other managers, skipped\n"), "{plan}");
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn a_selector_with_an_empty_list_is_the_same_selector() {
         let templates = WorkloadTemplates::parse(&text).unwrap();
         desired_objects(&validated_cluster(&wire), &example_inputs(&wire, &templates))
     };
-    // The server stores no empty lists.
+    // The API server stores no empty lists.
     let mut server = converged_server(&template("one"));
     let changes = server.reconcile(&template("two"));
     let [ObjectChange::Apply { differing_fields: why, .. }] = changes.as_slice() else {
@@ -407,7 +407,7 @@ fn changed_secret_name_changes_only_objects_that_contain_it() {
     assert_eq!(server.reconcile(&renamed), []);
 }
 
-/// The objects of the two writers, each told its own reader.
+/// Returns the objects of the two writers, each configured with its own vault reader.
 fn two_operators(one: Option<&str>, other: Option<&str>) -> [Vec<DesiredObject>; 2] {
     let wire = example_with_changes(&[]);
     let templates = WorkloadTemplates::default();

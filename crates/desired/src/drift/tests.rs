@@ -40,7 +40,7 @@ impl DriftFixture {
         }
     }
 
-    /// A pod that mounts and has loaded credentials that begin on these days of May.
+    /// Adds a pod whose mounted and loaded credentials begin on these days of May.
     fn with_pod(mut self, name: &str, mounted: i64, loaded: i64) -> Self {
         let id = format!("secret/{}", self.cluster.identities[&DISK].secret_name);
         let object = ObjectStatusReport {
@@ -98,7 +98,7 @@ impl DriftFixture {
         )
     }
 
-    /// What is found once it has lasted for as long as it takes.
+    /// Returns the findings after every grace period.
     fn find_lasting_drift(mut self) -> Vec<Drift> {
         let (_, memory) = self.find_drift(&DriftHistory::default());
         self.now += SignedDuration::try_from(PropagationDelay::default().total()).unwrap();
@@ -121,7 +121,7 @@ fn pods_that_mount_and_use_the_same_version_are_in_step() {
 fn a_mount_is_stale_once_it_lasts_longer_than_a_rotation_may_take() {
     let mut world = DriftFixture::new().with_pod("a", 1, 1).with_pod("b", 9, 9);
     let (found, memory) = world.find_drift(&DriftHistory::default());
-    assert_eq!(found, [], "nodes look one after another");
+    assert_eq!(found, [], "nodes poll at different times");
     let due = memory.next_finding_at(world.now, PropagationDelay::default()).unwrap();
     world.now += 2.minutes();
     assert_eq!(world.find_drift(&memory), (vec![], memory.clone()));
@@ -197,7 +197,7 @@ fn a_process_that_goes_on_with_an_older_certificate_is_found() {
 #[test]
 fn process_ahead_of_its_node_report_is_no_drift() {
     assert_eq!(DriftFixture::new().with_pod("a", 1, 9).find_lasting_drift(), []);
-    // The stamps of a certificate and of its document differ a little.
+    // The timestamps of a certificate and of its document differ slightly.
     let mut world = DriftFixture::new().with_pod("a", 9, 9);
     let ReportAnnotation::Parsed(canary) = &mut world.pods[0].canary_report else { panic!() };
     canary.credential.as_mut().unwrap().not_before = Some(may_day(8));
@@ -259,8 +259,8 @@ fn unavailable_kind_is_reported_once_immediately() {
     let world =
         DriftFixture { unavailable_kinds: vec![lacking.clone(), lacking], ..DriftFixture::new() };
     let (found, _) = world.find_drift(&DriftHistory::default());
-    let told: Vec<_> = found.iter().map(|it| (it.drift.kind(), it.drift.subject())).collect();
-    assert_eq!(told, [("KindNotServed", "SecretProviderClass".to_owned())]);
+    let kinds: Vec<_> = found.iter().map(|it| (it.drift.kind(), it.drift.subject())).collect();
+    assert_eq!(kinds, [("KindNotServed", "SecretProviderClass".to_owned())]);
     assert_eq!(found[0].drift.hint(), "install the CRDs");
 }
 

@@ -1,4 +1,4 @@
-//! A timeline as a calendar that others subscribe to.
+//! Rendering of the renewal timeline as an iCalendar feed.
 //!
 //! Source: RFC 5545 (iCalendar), and RFC 7986 for `NAME` and `REFRESH-INTERVAL`.
 
@@ -7,10 +7,10 @@ use jiff::tz::TimeZone;
 
 use super::{RenewalMilestone, TimelineEntry};
 
-/// The calendar: an event for each moment that lies ahead, and for each end that has passed.
+/// Renders the calendar: one event for each future milestone and for each expiry that has passed.
 ///
-/// `now` is the stamp of every event. The UID of an event says whose and which moment it is, so
-/// that a renewal moves the event of a subscriber's calendar and adds none.
+/// `now` is the `DTSTAMP` of every event. The UID of an event identifies the identity and the
+/// milestone, so that a renewal moves the event in a subscriber's calendar and adds none.
 pub fn render_icalendar(entries: &[TimelineEntry], now: Timestamp) -> String {
     let mut lines = ICalendarWriter::default();
     for (name, value) in CALENDAR_HEADER {
@@ -48,7 +48,7 @@ fn write_event(
     lines.write_text("SUMMARY", &summary);
     lines.write_text("DESCRIPTION", &description);
     lines.write_property("CATEGORIES", &format!("LANYARD,{}", moment.name().to_ascii_uppercase()));
-    // Nobody is busy while a certificate ends.
+    // The event does not block time in the subscriber's calendar.
     lines.write_property("TRANSP", "TRANSPARENT");
     if moment >= RenewalMilestone::LastWrite {
         lines.write_property("BEGIN", "VALARM");
@@ -62,34 +62,32 @@ fn write_event(
 
 const fn milestone_description(moment: RenewalMilestone) -> &'static str {
     match moment {
-        RenewalMilestone::RenewFrom => {
-            "from here on a newer credential is to be expected in the vault"
-        }
+        RenewalMilestone::RenewFrom => "a newer credential is expected in the vault from now on",
         RenewalMilestone::OverdueFrom => {
             "if no newer credential is in use by now, its renewal is overdue"
         }
-        RenewalMilestone::LastWrite => "what is written to the vault from here on comes too late",
+        RenewalMilestone::LastWrite => "writes to the vault from now on are too late",
         RenewalMilestone::Expiry => "its credential ends",
     }
 }
 
-/// Form 2 of `DATE-TIME`: in UTC.
+/// Formats a UTC `DATE-TIME` (RFC 5545, form 2).
 fn format_date_time(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
-/// Content lines, folded.
+/// A writer of folded content lines.
 #[derive(Default)]
 struct ICalendarWriter(String);
 
 impl ICalendarWriter {
-    /// A value of `TEXT`.
+    /// Writes a property with a `TEXT` value.
     fn write_text(&mut self, name: &str, value: &str) {
         self.write_property(name, &escape_text(value));
     }
 
-    /// A line of at most 75 octets; the rest goes on in lines that begin with a space. A character
-    /// is never cut in two.
+    /// Writes a content line, folded after 75 octets: continuation lines begin with a space.
+    /// Folding never splits a character.
     fn write_property(&mut self, name: &str, value: &str) {
         let mut octets = 0;
         for letter in name.chars().chain([':']).chain(value.chars()) {
@@ -104,7 +102,8 @@ impl ICalendarWriter {
     }
 }
 
-/// RFC 5545 3.3.11. Other control characters may not stand in a calendar.
+/// Escapes a `TEXT` value (RFC 5545 3.3.11). Other control characters are not allowed in a calendar
+/// and are removed.
 fn escape_text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -118,7 +117,7 @@ fn escape_text(text: &str) -> String {
     escaped
 }
 
-/// RFC 5545 3.1, the line break not counted.
+/// RFC 5545 3.1, line break excluded.
 const MAX_LINE_OCTETS: usize = 75;
 
 const CALENDAR_HEADER: [(&str, &str); 7] = [

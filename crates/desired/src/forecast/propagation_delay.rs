@@ -1,25 +1,26 @@
-//! How long what is written to the vault takes to be in use.
+//! The delay between a write to the vault and the use of the new credential in a pod.
 
 use std::time::Duration;
 
-/// How long what is written to the vault takes at most to be in use in a pod, part by part.
+/// The maximum delay between a write to the vault and the use of the new credential in a pod, by
+/// part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PropagationDelay {
-    /// How often a volume is looked at: the poll interval of the node.
+    /// The interval at which the node polls the vault for a volume.
     pub poll_interval: Duration,
-    /// By how much a look may be later than that.
+    /// The maximum additional delay of a poll.
     pub jitter: Duration,
-    /// How old an answer of the vault may be that volumes share.
+    /// The maximum age of a cached vault response that volumes share.
     pub shared_read_age: Duration,
-    /// How long the kubelet's next publish may take, which a look may have to wait for.
+    /// The maximum time until the kubelet's next publish call, for which a poll may have to wait.
     pub republish_interval: Duration,
-    /// How long the consumer takes to load a file that changed.
+    /// The time that the consumer needs to load a changed file.
     pub reload_delay: Duration,
 }
 
 impl PropagationDelay {
-    /// The node plugin of lanyard at this interval: a tenth of jitter, and answers that volumes
-    /// share for one interval.
+    /// Returns the delay of lanyard's node plugin at this poll interval: jitter of a tenth of the
+    /// interval, and cached responses of up to one interval.
     pub fn for_node_plugin(poll_interval: Duration) -> Self {
         Self {
             poll_interval,
@@ -30,9 +31,9 @@ impl PropagationDelay {
         }
     }
 
-    /// The Secrets Store CSI driver with the Azure provider at this interval. It looks when the
-    /// kubelet publishes, and shares nothing. What it swaps in is noticed by msi-dataplane at its
-    /// own timer only.
+    /// Returns the delay of the Secrets Store CSI driver with the Azure provider at this poll
+    /// interval. The driver polls when the kubelet publishes and caches no responses. msi-dataplane
+    /// notices the replaced file only at its own timer.
     pub fn for_secrets_store_driver(poll_interval: Duration) -> Self {
         Self {
             poll_interval,
@@ -43,7 +44,7 @@ impl PropagationDelay {
         }
     }
 
-    /// All of it together.
+    /// Returns the total delay.
     pub fn total(&self) -> Duration {
         [self.jitter, self.shared_read_age, self.republish_interval, self.reload_delay]
             .into_iter()
@@ -52,23 +53,24 @@ impl PropagationDelay {
 }
 
 impl Default for PropagationDelay {
-    /// The node plugin at its default interval.
+    /// Returns the delay of lanyard's node plugin at its default interval.
     fn default() -> Self {
         Self::for_node_plugin(DEFAULT_POLL_INTERVAL)
     }
 }
 
-/// What renewals are measured by.
+/// The time limits by which renewals are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RenewalPolicy {
-    /// How long what is written takes to be in use.
+    /// The maximum delay between a write to the vault and the use of the new credential.
     pub propagation_delay: PropagationDelay,
-    /// How long after `renew_after` a rotator that does its work may take to write.
+    /// The maximum time after `renew_after` within which a working rotator writes the new
+    /// credential.
     pub grace_period: Duration,
 }
 
 impl RenewalPolicy {
-    /// A day.
+    /// The default of [`Self::grace_period`]: one day.
     pub const DEFAULT_GRACE_PERIOD: Duration = Duration::from_hours(24);
 }
 
@@ -81,7 +83,7 @@ impl Default for RenewalPolicy {
     }
 }
 
-/// Gaps between publishes of 60 to 83 seconds were observed.
+/// Observed intervals between publish calls: 60 to 83 seconds.
 const REPUBLISH_INTERVAL: Duration = Duration::from_secs(90);
 
 /// `--rotation-poll-interval` of the node plugin, as of the Secrets Store CSI driver.

@@ -1,11 +1,11 @@
-//! Vault, rotator, node and observer on a virtual clock: no expiry is missed, and nobody is woken
-//! without need.
+//! Property tests that simulate vault, rotator, node and observer on a virtual clock: every missed
+//! renewal raises an alarm in time, and no renewal in time raises one.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A credential: when it begins, is to be renewed and ends, in seconds.
+/// The validity start, renewal time and expiry of a credential, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SimulatedCredential {
     written_at: i64,
@@ -13,20 +13,21 @@ struct SimulatedCredential {
     not_after: i64,
 }
 
-/// A fleet's weather.
+/// The random parameters of a simulation.
 #[derive(Debug, Clone)]
 struct SimulatedRotation {
-    /// The life of a credential, and after which part of it (of 1000) it is to be renewed.
+    /// The lifetime of a credential, and the fraction of it (in thousandths) after which the
+    /// credential should be renewed.
     lifetime: i64,
     renewal_permille: i64,
     /// The poll interval of the node.
     poll_interval: i64,
-    /// For each generation: how soon the rotator writes, and how late the node is; parts of 1000 of
-    /// what each of them may take.
+    /// For each generation: the delays of the rotator and of the node, in thousandths of their
+    /// maximum.
     generations: Vec<(i64, i64)>,
-    /// From which generation on nobody writes.
+    /// The generation from which the rotator stops.
     stops_at_generation: Option<usize>,
-    /// When and how long the node cannot read the vault.
+    /// Start and duration of a vault outage.
     outage: Option<(i64, i64)>,
 }
 
@@ -62,7 +63,7 @@ impl SimulatedRotation {
         forecast_renewal(stamps, &self.renewal_policy(), timestamp(now))
     }
 
-    /// What the pod uses from when on.
+    /// Returns the credentials that the pod uses, each with its start time.
     fn simulate(&self) -> Vec<(i64, SimulatedCredential)> {
         let mut used = vec![(0, self.credential_written_at(0))];
         for (generation, (soon, late)) in self.generations.iter().enumerate() {
@@ -77,8 +78,8 @@ impl SimulatedRotation {
         used
     }
 
-    /// When what is written is in use. A node that could not read looks again within 1.2 intervals
-    /// of the end of an outage.
+    /// Returns the time at which a written version is in use. After an outage, the node polls again
+    /// within 1.2 intervals.
     fn in_use_at(&self, written: i64, late: i64) -> i64 {
         let arrival = written + self.propagation_seconds() * late / 1000;
         match self.outage {
@@ -89,14 +90,14 @@ impl SimulatedRotation {
         }
     }
 
-    /// Whether an outage kept a version longer than it would have taken.
+    /// Returns whether an outage delayed a version beyond the propagation delay.
     fn is_delayed_by_outage(&self, arrival: i64, version: SimulatedCredential) -> bool {
         arrival > version.written_at + self.propagation_seconds()
     }
 }
 
-/// Every verdict that an observer sees while a version is in use, looking at each moment that
-/// matters and between them.
+/// Returns every renewal state that an observer sees while a version is in use, sampled at each
+/// milestone and between milestones.
 fn observed_states(
     plan: &SimulatedRotation,
     version: SimulatedCredential,
@@ -107,10 +108,10 @@ fn observed_states(
     let moments = forecast.milestones().into_iter().map(|(at, _)| seconds(at));
     let around = moments.flat_map(|moment| [moment - 1, moment, moment + 1]);
     let steps = (0..=64).map(|step| from + (until - from) * step / 64);
-    let mut looks: Vec<_> =
-        around.chain(steps).filter(|look| (from..until).contains(look)).collect();
-    looks.sort_unstable();
-    looks.into_iter().map(|look| (look, plan.forecast(version, look).verdict)).collect()
+    let mut times: Vec<_> =
+        around.chain(steps).filter(|time| (from..until).contains(time)).collect();
+    times.sort_unstable();
+    times.into_iter().map(|time| (time, plan.forecast(version, time).verdict)).collect()
 }
 
 fn timestamp(second: i64) -> Timestamp {
@@ -137,7 +138,7 @@ fn any_rotation() -> impl Strategy<Value = SimulatedRotation> {
             stops_at_generation: None,
             outage: None,
         })
-        // There is time for both: see the documentation of the module above.
+        // The lifetime must leave time for both the renewal and the alarm: see the parent module.
         .prop_filter("time for a rotator and for an alarm", |plan| {
             plan.lifetime - plan.lifetime * plan.renewal_permille / 1000
                 > 2 * plan.propagation_seconds() + 2
@@ -151,8 +152,8 @@ proptest! {
         for pair in used.windows(2) {
             let ((from, version), (until, _)) = (pair[0], pair[1]);
             prop_assert!(until < version.not_after, "no gap");
-            for (look, verdict) in observed_states(&plan, version, from, until) {
-                prop_assert!(!verdict.requires_action(), "{verdict} at {look}");
+            for (time, verdict) in observed_states(&plan, version, from, until) {
+                prop_assert!(!verdict.requires_action(), "{verdict} at {time}");
             }
         }
     }
@@ -166,11 +167,12 @@ proptest! {
         let (from, last) = used[used.len() - 1];
         let seen = observed_states(&plan, last, from, last.not_after + 10);
         let announced = seen.iter().find(|(_, verdict)| verdict.requires_action());
-        let (look, verdict) = announced.copied().unwrap();
+        let (time, verdict) = announced.copied().unwrap();
         prop_assert_eq!(verdict, RenewalState::Overdue);
-        // Somebody who writes at the first word of it is in time, however late the node is.
-        prop_assert!(plan.in_use_at(look, 1000) <= last.not_after);
-        prop_assert!(seen.iter().all(|(look, verdict)| (*verdict == RenewalState::Expired) == (*look >= last.not_after)));
+        // A write at the time of the first alarm is in use before the expiry, even with the maximum
+        // node delay.
+        prop_assert!(plan.in_use_at(time, 1000) <= last.not_after);
+        prop_assert!(seen.iter().all(|(time, verdict)| (*verdict == RenewalState::Expired) == (*time >= last.not_after)));
         prop_assert!(seen.iter().map(|(_, verdict)| verdict).is_sorted());
     }
 
@@ -184,17 +186,17 @@ proptest! {
         for pair in used.windows(2) {
             let ((from, version), (until, next)) = (pair[0], pair[1]);
             if until <= from {
-                // An outage so long that two versions arrive together.
+                // The outage was so long that two versions arrive together.
                 continue;
             }
             let seen = observed_states(&plan, version, from, until);
             let alarm = seen.iter().find(|(_, verdict)| verdict.requires_action());
-            // A version that came late itself may be near its own renewal when it comes.
+            // A version that arrives late may already be close to its own renewal.
             prop_assert!(alarm.is_none() || plan.is_delayed_by_outage(until, next), "{alarm:?}");
             let expired = seen.iter().find(|(_, verdict)| *verdict == RenewalState::Expired);
             if let Some((end, _)) = expired {
                 prop_assert!(*end >= version.not_after);
-                let before = seen.iter().any(|(look, verdict)| *look < *end && *verdict == RenewalState::Overdue);
+                let before = seen.iter().any(|(time, verdict)| *time < *end && *verdict == RenewalState::Overdue);
                 prop_assert!(before || from >= seconds(plan.forecast(version, 0).last_write_at.unwrap()));
             }
         }

@@ -9,7 +9,8 @@ fn day(day: i64) -> Timestamp {
     "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + (day * 24).hours()
 }
 
-/// As managed identities have them: 90 days, to be renewed at half time.
+/// Timestamps as in managed identity credentials: valid for 90 days, to be renewed at half of the
+/// lifetime.
 fn half_time_renewal_timestamps() -> ForecastTimestamps {
     ForecastTimestamps {
         not_before: Some(day(0)),
@@ -66,13 +67,13 @@ fn non_renewable_identity_is_too_late_before_expiry() {
         forecast_renewal(stamps, &hourly_poll_policy(), day(0)).last_write_at,
         Some(day(60))
     );
-    // No write helps any more, and there is time for another identity.
-    let told = forecast_renewal(stamps, &hourly_poll_policy(), day(60));
-    assert_eq!(told.reason(), "IdentityNotRenewable");
+    // No write helps any more, but there is time to create another identity.
+    let forecast = forecast_renewal(stamps, &hourly_poll_policy(), day(60));
+    assert_eq!(forecast.reason(), "IdentityNotRenewable");
     assert_eq!(
-        told.summary(),
+        forecast.summary(),
         format!(
-            "the identity cannot be renewed since {}, and its credential ends at {}; next: make another identity, and name its secret in the HostedCluster before the credential ends",
+            "the identity cannot be renewed since {}, and its credential ends at {}; next: create another identity, and set its secret in the HostedCluster before the credential ends",
             day(60),
             day(90)
         )
@@ -149,9 +150,9 @@ fn every_renewal_state_has_name_summary_and_hint() {
     assert!(RenewalState::ALL.is_sorted());
     for (now, part) in [
         (day(0), "its credential ends at 2026-04-01T00:00:00Z"),
-        (day(45), "is renewed since 2026-02-15T00:00:00Z"),
+        (day(45), "is due since 2026-02-15T00:00:00Z"),
         (day(50), "overdue since 2026-02-16T"),
-        (day(90) - 1.second(), "comes too late"),
+        (day(90) - 1.second(), "are too late"),
         (day(91), "ended at 2026-04-01T00:00:00Z; next: renew"),
     ] {
         let sentence =
@@ -277,7 +278,7 @@ fn timeline_entry_serializes_with_stable_names() {
         day(50),
     )
     .remove(0);
-    let told = serde_json::to_value(&entry).unwrap();
+    let json = serde_json::to_value(&entry).unwrap();
     for (field, expected) in [
         ("namespace", "clusters"),
         ("cluster", "one"),
@@ -288,12 +289,12 @@ fn timeline_entry_serializes_with_stable_names() {
         ("expiresAt", "2026-04-01T00:00:00Z"),
         ("cannotRenewAfter", "2026-04-01T00:00:00Z"),
     ] {
-        assert_eq!(told[field], expected, "{field}");
+        assert_eq!(json[field], expected, "{field}");
     }
-    assert_eq!(told["next"]["moment"], "last-write");
-    assert_eq!(told["renewalIsAssumed"], false);
-    assert!(told["hint"].is_string());
-    assert!(told.get("at").is_none());
+    assert_eq!(json["next"]["moment"], "last-write");
+    assert_eq!(json["renewalIsAssumed"], false);
+    assert!(json["hint"].is_string());
+    assert!(json.get("at").is_none());
 }
 
 proptest! {
@@ -304,8 +305,8 @@ proptest! {
         cannot in proptest::option::of(-400_i64..400),
         end in proptest::option::of(-400_i64..400),
         interval in 1_u64..1_000_000,
-        patience in 0_u64..1_000_000,
-        looks in proptest::collection::vec(-500_i64..500, 2..10),
+        grace_seconds in 0_u64..1_000_000,
+        days in proptest::collection::vec(-500_i64..500, 2..10),
     ) {
         let stamps = ForecastTimestamps {
             not_before: begin.map(day),
@@ -315,11 +316,11 @@ proptest! {
         };
         let policy = RenewalPolicy {
             propagation_delay: PropagationDelay::for_node_plugin(Duration::from_secs(interval)),
-            grace_period: Duration::from_secs(patience),
+            grace_period: Duration::from_secs(grace_seconds),
         };
-        let mut looks = looks;
-        looks.sort_unstable();
-        let verdicts: Vec<_> = looks.iter().map(|look| forecast_renewal(stamps, &policy, day(*look)).verdict).collect();
+        let mut days = days;
+        days.sort_unstable();
+        let verdicts: Vec<_> = days.iter().map(|day_number| forecast_renewal(stamps, &policy, day(*day_number)).verdict).collect();
         prop_assert!(verdicts.is_sorted(), "{verdicts:?}");
         let found = forecast_renewal(stamps, &policy, day(0));
         prop_assert_eq!(found.verdict == RenewalState::Unknown, end.is_none());

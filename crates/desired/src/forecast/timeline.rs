@@ -1,4 +1,4 @@
-//! What will happen to the identities of many clusters, in the order of time.
+//! A timeline of the renewals of all identities of many clusters.
 
 use std::time::Duration;
 
@@ -12,25 +12,25 @@ use super::{
     forecast_identity_renewal, forecast_renewal,
 };
 
-/// A moment in the life of a credential.
+/// A milestone in the lifetime of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "&'static str")]
 pub enum RenewalMilestone {
-    /// From here on a newer one is to be expected.
+    /// A newer credential is expected from here on.
     RenewFrom,
-    /// From here on it is overdue.
+    /// The renewal is overdue from here on.
     OverdueFrom,
-    /// From here on what is written comes too late.
+    /// A write to the vault after this time is too late.
     LastWrite,
-    /// It ends.
+    /// The credential expires.
     Expiry,
 }
 
 impl RenewalMilestone {
-    /// Every moment, in the order of time.
+    /// All milestones, in chronological order.
     pub const ALL: [Self; 4] = [Self::RenewFrom, Self::OverdueFrom, Self::LastWrite, Self::Expiry];
 
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RenewFrom => "renew-from",
@@ -40,7 +40,7 @@ impl RenewalMilestone {
         }
     }
 
-    /// What people read.
+    /// Returns the display name.
     pub const fn title(self) -> &'static str {
         match self {
             Self::RenewFrom => "renewal begins",
@@ -65,35 +65,37 @@ pub struct TimelineEntry {
     pub namespace: String,
     /// The name of the hosted cluster.
     pub cluster: String,
-    /// The component, as its field in the HostedCluster API; `*` where nobody told of any.
+    /// The component, by the name of its field in the HostedCluster API; `*` if the cluster has no
+    /// identity status.
     pub component: String,
-    /// `True`, `False` or `Unknown`: how it is now.
+    /// The current `ready` state: `True`, `False` or `Unknown`.
     pub ready: String,
-    /// The version that is mounted.
+    /// The version of the vault secret that the pods use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loaded_version: Option<String>,
-    /// What will become of it.
+    /// The renewal forecast.
     #[serde(flatten)]
     pub forecast: RenewalForecast,
-    /// What happens next: [`RenewalMilestone`], and when.
+    /// The next milestone and its time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<NextMilestone>,
-    /// What to do next, where something is to be done.
+    /// The suggested next step; `None` if no action is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<&'static str>,
 }
 
-/// What happens next.
+/// The next milestone of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NextMilestone {
-    /// What.
+    /// The milestone.
     pub moment: RenewalMilestone,
-    /// When.
+    /// The time of the milestone.
     pub at: Timestamp,
 }
 
-/// The identities of all clusters by the last moment at which something can be done for them, what
-/// nobody knows last. A cluster of which nothing was told has one entry that says so.
+/// Returns the identities of all clusters, sorted by the last time at which action still helps;
+/// identities with an unknown expiry come last. A cluster without an identity status has one entry
+/// with the component `*`.
 pub fn renewal_timeline(
     clusters: &[HostedClusterIdentities],
     policy: &RenewalPolicy,
@@ -145,7 +147,7 @@ fn cluster_entries(
 }
 
 impl RenewalForecast {
-    /// What happens next.
+    /// Returns the next milestone.
     pub fn next_milestone(&self) -> Option<NextMilestone> {
         let mut moments = self.milestones().into_iter().filter(|(at, _)| *at > self.evaluated_at);
         moments.next().map(|(at, moment)| NextMilestone { moment, at })
@@ -153,13 +155,13 @@ impl RenewalForecast {
 }
 
 impl TimelineEntry {
-    /// Whether it ends within this time from when the forecast was made, or needs somebody by then.
+    /// Returns whether the credential expires or needs action within this time after the forecast.
     pub fn ends_within(&self, time: Duration) -> bool {
         let ends = |at: Timestamp| at <= add_saturating(self.forecast.evaluated_at, time);
         self.forecast.verdict.requires_action() || self.forecast.expires_at.is_some_and(ends)
     }
 
-    /// Whether nobody knows when it ends.
+    /// Returns whether the expiry is unknown.
     pub fn is_unknown(&self) -> bool {
         self.forecast.verdict == RenewalState::Unknown
     }

@@ -21,7 +21,7 @@ fn html_characters_are_escaped_as_in_go() {
     assert_eq!(text, expected);
 }
 
-/// A class of an earlier fixture, whose object had no name.
+/// A class from an earlier HyperShift fixture, whose object had no name.
 #[test]
 fn reference_fixture_has_its_recorded_hash() {
     let class = json!({
@@ -102,7 +102,7 @@ fn the_order_of_mounted_values_does_not_count_and_their_kind_does() {
     assert_ne!(config_hash([MountedValue::Text("b")]), config_hash([two]));
 }
 
-/// The same value, written with the entries of each map the other way round.
+/// Returns the value as JSON with the entries of each map in reverse order.
 fn reversed_json(value: &Value) -> String {
     match value {
         Value::Object(map) => {

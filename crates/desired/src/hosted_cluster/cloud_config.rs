@@ -1,9 +1,9 @@
-//! The cloud configurations of the control plane and of the nodes, byte for byte.
+//! The cloud configurations of the control plane and of the nodes, byte for byte as HyperShift
+//! writes them.
 //!
-//! JSON with two spaces of indentation, keys in a fixed order, no newline at the end, and values
-//! written even when they are empty. There are two layouts: that of the cloud provider, which the
-//! storage drivers share, and that of the KMS plugin, which spells one flag differently and lacks
-//! two keys.
+//! The format is JSON with two spaces of indentation, keys in a fixed order, no trailing newline,
+//! and empty values included. There are two layouts: that of the cloud provider, which the storage
+//! drivers share, and that of the KMS plugin, which spells one flag differently and lacks two keys.
 //!
 //! Source: HyperShift's control plane operator and hypershift operator.
 
@@ -18,25 +18,25 @@ use super::render_context::{RenderContext, object_metadata};
 use super::{LoadBalancerHealthProbe, ValidatedHostedCluster};
 use crate::hash::escape_html;
 
-/// The key of the configuration in Secrets and `ConfigMap`s.
+/// The key of the cloud configuration in Secrets and `ConfigMap`s.
 pub const CLOUD_CONFIG_KEY: &str = "cloud.conf";
-/// The `ConfigMap` with the configuration of the nodes.
+/// The name of the `ConfigMap` with the cloud configuration of the nodes.
 pub const WORKER_CONFIG_MAP: &str = "azure-cloud-config";
 
-/// The key with the path of the credential file.
+/// The JSON key with the path of the credential file.
 pub const CREDENTIAL_PATH_KEY: &str = "aadMSIDataPlaneIdentityPath";
 
-/// The Secrets whose layout is not that of the cloud provider.
+/// The Secrets with the layout of the KMS plugin.
 const KMS_LAYOUT_SECRETS: &[&str] = &["azure-kms-config"];
 
-/// Who reads a configuration of the cloud provider's layout.
+/// The reader of a configuration in the cloud provider's layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CloudConfigReader {
-    /// The nodes: they have an identity of their own and no credential file.
+    /// The nodes, which have their own identity and no credential file.
     Workers,
     /// The cloud controller manager.
     ControllerManager,
-    /// A storage driver, which is told nothing about load balancers.
+    /// A storage driver; its configuration omits load balancer settings.
     Storage,
 }
 
@@ -109,7 +109,7 @@ struct KmsPluginCloudConfig<'a> {
     load_balancer_name: &'a str,
 }
 
-/// A Secret for every consumer that is told its path by a cloud configuration.
+/// Returns a Secret for every consumer that reads its credential path from a cloud configuration.
 pub(super) fn desired_cloud_config_secrets(
     cluster: &ValidatedHostedCluster,
     names: &RenderContext,
@@ -151,8 +151,8 @@ pub(super) fn desired_cloud_config_secrets(
     secrets
 }
 
-/// The configuration of the nodes: the only one whose managed identity extension is on, because
-/// its path is empty.
+/// Returns the configuration of the nodes: the only one with the managed identity extension
+/// enabled, because its credential path is empty.
 pub(super) fn desired_worker_cloud_config(
     cluster: &ValidatedHostedCluster,
     names: &RenderContext,
@@ -246,9 +246,9 @@ fn render_kms_plugin_config(cluster: &ValidatedHostedCluster, path: &str) -> Str
 const BACKOFF_SECONDS: u32 = 6;
 const LOAD_BALANCER_SKU: &str = "standard";
 
-/// JSON as Go's encoder writes it: it escapes what HTML would read.
+/// Serializes like Go's JSON encoder, which escapes `<`, `>` and `&` for HTML.
 fn to_go_json(config: &impl Serialize) -> String {
-    // A struct of texts, numbers and switches always has a JSON form.
+    // Serializing a struct of strings, numbers and booleans cannot fail.
     let text = serde_json::to_string_pretty(config).unwrap_or_default();
     let mut escaped = String::with_capacity(text.len());
     escape_html(&text, &mut escaped);

@@ -1,4 +1,4 @@
-//! `AzureClusterIdentity`: how Cluster API Provider Azure learns its identity.
+//! `AzureClusterIdentity`: the identity of Cluster API Provider Azure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lanyard_vocabulary::Component;
@@ -16,9 +16,9 @@ pub struct AzureClusterIdentity {
     pub api_version: String,
     /// [`AzureClusterIdentity::KIND`].
     pub kind: String,
-    /// Named as the cluster, in the namespace of its control plane.
+    /// The name of the cluster and the namespace of its control plane.
     pub metadata: ObjectMeta,
-    /// What the identity is.
+    /// The identity.
     pub spec: AzureClusterIdentitySpec,
 }
 
@@ -32,14 +32,14 @@ pub struct AzureClusterIdentitySpec {
     /// The tenant of the cluster's resources.
     #[serde(rename = "tenantID")]
     pub tenant_id: String,
-    /// Empty, and required by the schema all the same.
+    /// Always empty; the schema requires the field.
     #[serde(rename = "clientID")]
     pub client_id: String,
     /// The path of the credential file in the manager's container.
     pub user_assigned_identity_credentials_path: String,
     /// `public`, `usgovernment` or `china`.
     pub user_assigned_identity_credentials_cloud_type: String,
-    /// Who may use the identity.
+    /// The namespaces that may use the identity.
     pub allowed_namespaces: AllowedNamespaces,
 }
 
@@ -57,7 +57,7 @@ impl AzureClusterIdentity {
     pub const KIND: &str = "AzureClusterIdentity";
 }
 
-/// Nothing where the provider has no type for the cloud.
+/// Returns `None` if the provider does not support the cloud.
 pub(super) fn desired_cluster_identity(
     cluster: &ValidatedHostedCluster,
     names: &RenderContext,

@@ -1,4 +1,4 @@
-//! What a pod gets to read a credential: a CSI volume, its mount, and variables.
+//! The additions with which a pod reads a credential: a CSI volume, its mount, and variables.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,31 @@ use super::{ControlPlaneIdentity, KmsEncryption};
 
 /// The name of the CSI driver.
 pub const CSI_DRIVER: &str = "secrets-store.csi.k8s.io";
-/// The volume attribute with the name of the class.
+/// The volume attribute with the name of the SecretProviderClass.
 pub const CLASS_NAME_ATTRIBUTE: &str = "secretProviderClass";
-/// The deployment, and its container, that hands the classes on to the storage drivers.
+/// The deployment and container that pass the class names on to the storage drivers.
 pub const STORAGE_OPERATOR: &str = "cluster-storage-operator";
 
-/// What one consumer of a component gets.
+/// The credential injection for one consumer of a component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CredentialInjection {
     /// The component.
     pub component: Component,
     /// The pod that reads the credential.
     pub consumer: Consumer,
-    /// The vault secret, and the file in the volume.
+    /// The name of the vault secret and of the file in the volume.
     pub secret_name: SecretName,
-    /// The containers that mount the volume: the consumer's, and its twin where there is one.
+    /// The containers that mount the volume; more than one if the consumer runs once per key.
     pub containers: Vec<String>,
     /// The volume of the pod.
     pub volume: Volume,
     /// The mount of the containers.
     pub mount: VolumeMount,
-    /// Variables, of the consumer or of the operator that renders it.
+    /// Environment variables of the consumer or of the operator that renders the consumer.
     pub variables: Vec<ContainerVariable>,
 }
 
-/// A variable of a container.
+/// An environment variable of a container.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContainerVariable {
     /// The deployment.
@@ -46,18 +46,18 @@ pub struct ContainerVariable {
 }
 
 impl CredentialInjection {
-    /// The class that fills the volume.
+    /// Returns the name of the SecretProviderClass of the volume.
     pub fn class_name(&self) -> Option<&str> {
         let attributes = self.volume.csi.as_ref()?.volume_attributes.as_ref()?;
         attributes.get(CLASS_NAME_ATTRIBUTE).map(String::as_str)
     }
 
-    /// The path of the credential file in the consumer's containers.
+    /// Returns the path of the credential file in the consumer's containers.
     pub fn credential_path(&self) -> String {
         format!("{}/{}", self.consumer.mount_path, self.secret_name)
     }
 
-    /// The value of a variable.
+    /// Returns the value of an environment variable.
     pub(super) fn variable_value(&self, name: &str) -> Option<String> {
         let variable = self.variables.iter().find(|variable| variable.variable.name == name)?;
         variable.variable.value.clone()
@@ -99,7 +99,7 @@ pub(super) fn desired_injection(
     }
 }
 
-/// The plugin for encryption runs once for every key, in containers named after the key's part.
+/// The KMS plugin runs once for every key, in a container named after the key's role.
 fn container_names(consumer: &Consumer, encryption: Option<&KmsEncryption>) -> Vec<String> {
     let has_backup = encryption.is_some_and(|encryption| encryption.backup_key.is_some());
     let stem = consumer.container.strip_suffix("-active").filter(|_| has_backup);
@@ -107,8 +107,8 @@ fn container_names(consumer: &Consumer, encryption: Option<&KmsEncryption>) -> V
     std::iter::once(consumer.container.to_owned()).chain(twin).collect()
 }
 
-/// Not every consumer is told by a variable, and one variable has two meanings: the full path for
-/// those that read it themselves, the bare name for the network operator.
+/// Not every consumer gets its path from a variable. The meaning of the variable differs: the full
+/// path for consumers that read the file themselves, the bare file name for the network operator.
 fn injected_variables(
     class: &str,
     consumer: &Consumer,

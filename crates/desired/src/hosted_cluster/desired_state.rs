@@ -1,4 +1,4 @@
-//! Everything that a hosted cluster should have in the namespace of its control plane.
+//! The desired objects of a hosted cluster in the namespace of its control plane.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use lanyard_api::parameters::{IdentityMode, ProviderParameters};
@@ -19,24 +19,26 @@ use super::{ControlPlaneIdentity, ValidatedHostedCluster};
 #[cfg(test)]
 mod tests;
 
-/// The objects of a hosted cluster, all in the namespace of its control plane.
+/// The desired objects of a hosted cluster, all in the namespace of its control plane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredState {
     /// The namespace of the control plane.
     pub namespace: String,
-    /// One class for every component that runs, in the order of the API.
+    /// One SecretProviderClass for every running component, in the order of the HostedCluster API.
     pub secret_provider_classes: Vec<SecretProviderClass>,
     /// The cloud configuration of the nodes.
     pub config_maps: Vec<ConfigMap>,
-    /// The cloud configurations of the control plane, and what the network controller is told.
+    /// The cloud configurations of the control plane, and the settings of the cloud network config
+    /// controller.
     pub secrets: Vec<Secret>,
-    /// The identity of Cluster API, where it knows the cloud.
+    /// The identity of Cluster API Provider Azure; `None` if the provider does not support the
+    /// cloud.
     pub cluster_identity: Option<AzureClusterIdentity>,
-    /// What the pods get: a volume, a mount and variables for every consumer.
+    /// The credential injections: a volume, a mount and variables for every consumer.
     pub credential_injections: Vec<CredentialInjection>,
 }
 
-/// Decides what a hosted cluster should have.
+/// Computes the desired objects of a hosted cluster.
 pub fn desired_state(cluster: &ValidatedHostedCluster, names: &RenderContext) -> DesiredState {
     let mut secrets = desired_cloud_config_secrets(cluster, names);
     secrets.push(desired_network_secret(cluster, names));
@@ -61,8 +63,8 @@ pub fn desired_state(cluster: &ValidatedHostedCluster, names: &RenderContext) ->
     }
 }
 
-/// The class depends on the vault, its tenant, the secret's name and encoding, the reader and the
-/// cloud, and on nothing else.
+/// The class depends only on the vault, its tenant, the secret's name and encoding, the vault
+/// reader and the cloud.
 fn desired_class(
     cluster: &ValidatedHostedCluster,
     names: &RenderContext,
@@ -85,14 +87,14 @@ fn desired_class(
 }
 
 impl DesiredState {
-    /// The class of this name.
+    /// Returns the SecretProviderClass of this name.
     pub fn secret_provider_class(&self, name: &str) -> Option<&SecretProviderClass> {
         self.secret_provider_classes
             .iter()
             .find(|class| class.metadata.name.as_deref() == Some(name))
     }
 
-    /// The wiring of a consumer, if its component runs.
+    /// Returns the credential injection of a consumer; `None` if its component does not run.
     pub fn injection_for(
         &self,
         component: Component,
@@ -103,8 +105,8 @@ impl DesiredState {
             .find(|wiring| wiring.component == component && wiring.consumer == *consumer)
     }
 
-    /// The path of the credential file that a consumer is told, read out of the object through
-    /// which it is told; nothing where the component does not run or is not told.
+    /// Returns the credential path that a consumer is configured with, read from the object that
+    /// configures it; `None` if the component does not run or has no configured path.
     pub fn configured_credential_path(
         &self,
         component: Component,
@@ -128,8 +130,8 @@ impl DesiredState {
         }
     }
 
-    /// The path of the file that the consumer's volume provides: the mount, and the file that the
-    /// volume's class names.
+    /// Returns the path of the credential file in the consumer's volume: the mount path and the
+    /// file name from the volume's class.
     pub fn mounted_credential_path(
         &self,
         component: Component,

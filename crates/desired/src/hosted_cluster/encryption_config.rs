@@ -1,4 +1,4 @@
-//! Which key encrypts and which only decrypts, and what the API server is told about both.
+//! The roles of the KMS keys, and the API server's `EncryptionConfiguration`.
 //!
 //! Source: HyperShift's control plane operator; `EncryptionConfiguration` of
 //! `apiserver.config.k8s.io/v1`.
@@ -17,12 +17,12 @@ use crate::hash::{fnv1a, go_json_string};
 #[cfg(test)]
 mod tests;
 
-/// The Secret with the configuration.
+/// The name of the Secret with the `EncryptionConfiguration`.
 pub const ENCRYPTION_CONFIG_SECRET: &str = "kas-secret-encryption-config";
-/// Its key.
+/// The key in the Secret.
 pub const ENCRYPTION_CONFIG_KEY: &str = "config.yaml";
 
-/// What is encrypted.
+/// The resources that the API server encrypts.
 const ENCRYPTED_RESOURCES: [&str; 5] = [
     "secrets",
     "configmaps",
@@ -31,18 +31,18 @@ const ENCRYPTED_RESOURCES: [&str; 5] = [
     "oauthauthorizetokens.oauth.openshift.io",
 ];
 
-/// The part of a key. Sockets and ports belong to the part and provider names to the key, so a key
-/// that is promoted moves from one socket to the other.
+/// The role of a KMS key. Sockets and ports belong to the role and provider names to the key, so a
+/// key that is promoted moves from one socket to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyRole {
-    /// It encrypts.
+    /// The key encrypts and decrypts.
     Active,
-    /// It still decrypts.
+    /// The key only decrypts.
     Backup,
 }
 
 impl KeyRole {
-    /// The container of the plugin.
+    /// Returns the name of the KMS plugin's container.
     pub const fn container_name(self) -> &'static str {
         match self {
             Self::Active => "azure-kms-provider-active",
@@ -50,7 +50,7 @@ impl KeyRole {
         }
     }
 
-    /// Where the plugin listens.
+    /// Returns the socket on which the KMS plugin listens.
     pub const fn socket_endpoint(self) -> &'static str {
         match self {
             Self::Active => "unix:///opt/azurekmsactive.socket",
@@ -58,7 +58,7 @@ impl KeyRole {
         }
     }
 
-    /// The port of the plugin's health.
+    /// Returns the port of the plugin's health endpoints.
     pub const fn health_port(self) -> u16 {
         match self {
             Self::Active => 8787,
@@ -66,7 +66,7 @@ impl KeyRole {
         }
     }
 
-    /// The port of the plugin's metrics.
+    /// Returns the port of the plugin's metrics.
     pub const fn metrics_port(self) -> u16 {
         match self {
             Self::Active => 8095,
@@ -76,14 +76,14 @@ impl KeyRole {
 }
 
 impl KmsEncryption {
-    /// The keys by their part.
+    /// Returns the keys with their roles.
     pub fn keys(&self) -> impl Iterator<Item = (KeyRole, &EncryptionKey)> {
         let backup = self.backup_key.iter().map(|key| (KeyRole::Backup, key));
         std::iter::once((KeyRole::Active, &self.active_key)).chain(backup)
     }
 
-    /// The name of a key's provider in the configuration, which is in every value that it
-    /// encrypted: `azure-` and a hash of what names the key.
+    /// Returns the name of a key's provider in the configuration: `azure-` and a hash of vault,
+    /// name and version. Every encrypted value contains this name.
     pub fn provider_name(&self, key: &EncryptionKey) -> String {
         let field = |name: &str, value: &str| format!("\"{name}\":{}", go_json_string(value));
         let mut fields = vec![
@@ -98,7 +98,7 @@ impl KmsEncryption {
     }
 }
 
-/// The Secret that the API server reads, where a key encrypts.
+/// Returns the Secret with the API server's configuration, if a key encrypts.
 pub(crate) fn desired_encryption_config(
     cluster: &ValidatedHostedCluster,
     names: &RenderContext,
@@ -114,7 +114,7 @@ pub(crate) fn desired_encryption_config(
     })
 }
 
-/// YAML as the reference's encoder writes it: keys sorted, lists not indented.
+/// Renders YAML as HyperShift's encoder does: sorted keys, lists not indented.
 fn render_encryption_config(encryption: &KmsEncryption) -> String {
     let mut lines = vec![
         "apiVersion: apiserver.config.k8s.io/v1".to_owned(),
@@ -136,13 +136,13 @@ fn render_encryption_config(encryption: &KmsEncryption) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The cluster with its keys in the parts that they play now.
+/// Returns the cluster with its keys in their current roles.
 ///
-/// Without `status.secretEncryption.activeKey` the spec says them. With it the status does, and
-/// `backupKey` counts no more: while a rotation begins, and as long as nobody recorded one for a
-/// key that the spec changed, the old key encrypts and the new one decrypts; once the new key is
-/// promoted it is the other way round. So no API server meets a value that it cannot read, whichever
-/// of two configurations it has.
+/// Without `status.secretEncryption.activeKey`, the spec determines the roles. With it, the status
+/// does, and `backupKey` of the spec is ignored: while a rotation starts, and while a key change in
+/// the spec is not yet recorded, the old key encrypts and the new one only decrypts. After the
+/// promotion the roles are reversed. No API server therefore meets a value that it cannot decrypt,
+/// whether it already has the new configuration or not.
 pub(crate) fn with_key_roles(
     cluster: &ValidatedHostedCluster,
     wire: &HostedCluster,
@@ -167,14 +167,14 @@ pub(crate) fn with_key_roles(
     cluster
 }
 
-/// Whether the rotation that is under way has come to its second stage.
+/// Returns whether the current rotation has promoted its key.
 pub(super) fn is_promoted(status: &Value) -> bool {
     let state = status.pointer("/history/0/state").and_then(Value::as_str);
     status.get("targetKey").is_some() && matches!(state, Some("WritePromote" | "Migrating"))
 }
 
-/// A key of a vault in the status. One that cannot be used counts as absent: the status is written
-/// by controllers, and what the spec says was checked.
+/// Reads a vault key from the status. An invalid key counts as absent: controllers write the
+/// status, while the spec was validated.
 pub(super) fn read_status_key(status: &Value, field: &str) -> Option<EncryptionKey> {
     let azure = status.get(field)?.get("azure")?;
     let text = |name: &str| azure.get(name).and_then(Value::as_str);

@@ -1,12 +1,13 @@
-//! What is recorded about the key that encrypts, so that no change of it leaves values that the API
-//! server cannot read.
+//! Rotation of the KMS key: the recorded state that keeps every stored value readable for the API
+//! server.
 //!
-//! The record is `status.secretEncryption` of the HostedCluster, in the fields and states of the
-//! reference: `activeKey` has encrypted what is there, `targetKey` is to take its place, and the
-//! state of the newest entry of `history` says how far that came. [`with_key_roles`] gives the keys
-//! their parts by it. A rotation goes from [`READ_ONLY_DEPLOY_STATE`] to [`WRITE_PROMOTE_STATE`] once every API
-//! server can read what the new key writes. There it stays: whoever has written all values anew
-//! records the new key as `activeKey`, and until then the old one is read.
+//! The record is `status.secretEncryption` of the HostedCluster, in HyperShift's fields and states:
+//! `activeKey` encrypted the stored values, `targetKey` replaces it, and the newest entry of
+//! `history` holds the state of the rotation. [`with_key_roles`] derives the roles of the keys from
+//! the record. A rotation moves from [`READ_ONLY_DEPLOY_STATE`] to [`WRITE_PROMOTE_STATE`] once
+//! every API server can read values of the new key. It stays in that state until all values are
+//! re-encrypted and the new key is recorded as `activeKey`; until then the API servers also read
+//! the old key.
 //!
 //! Source: the enhancement for re-encryption of etcd data in HyperShift; `SecretEncryptionStatus`
 //! of `hypershift.openshift.io/v1beta1`.
@@ -29,80 +30,83 @@ use crate::problem::{ProblemSeverity, ValidationProblem};
 #[cfg(test)]
 mod tests;
 
-/// The new key is read and does not write yet.
+/// State: API servers can decrypt with the new key, and still encrypt with the old one.
 pub const READ_ONLY_DEPLOY_STATE: &str = "ReadOnlyDeploy";
-/// The new key writes, and the old one is read.
+/// State: API servers encrypt with the new key, and can still decrypt with the old one.
 pub const WRITE_PROMOTE_STATE: &str = "WritePromote";
 const INTERRUPTED_STATE: &str = "Interrupted";
 
-/// What a step is decided by.
+/// The observed state that decides the next rotation step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyRotationInputs<'a> {
-    /// What is in the `EncryptionConfiguration` that is there; nothing where there is none.
+    /// The providers of the live `EncryptionConfiguration`; `None` if it does not exist.
     pub configured_providers: Option<&'a ConfiguredProviders>,
-    /// Whether every API server runs with the parts that the keys have now.
+    /// Whether every API server runs with the current key roles.
     pub is_rolled_out: bool,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// The providers of an `EncryptionConfiguration`: a KMS provider by its name, any other one by its kind.
+/// The providers of an `EncryptionConfiguration`: a KMS provider by its name, any other provider by
+/// its type.
 ///
-/// `identity` encrypts nothing and is none. Source: `EncryptionConfiguration` of
+/// The provider `identity` does not encrypt and is omitted. Source: `EncryptionConfiguration` of
 /// `apiserver.config.k8s.io/v1`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConfiguredProviders {
-    /// The KMS provider that writes; empty where there is not exactly one: the configuration cannot be
-    /// read, a provider of another kind writes, or several keys do, each for other resources.
+    /// The KMS provider that encrypts. Empty if there is not exactly one: the configuration cannot
+    /// be parsed, a provider of another type encrypts, or different keys encrypt different
+    /// resources.
     pub writer: String,
-    /// All of them: what any of them wrote is read.
+    /// All providers; the API server can decrypt values of each.
     pub readers: BTreeSet<String>,
 }
 
-/// What is to be done about the record.
+/// The next change of `status.secretEncryption`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum KeyRotationStep {
-    /// Nothing.
+    /// No change.
     Unchanged,
-    /// It becomes this, before anything else is done.
+    /// Write this record before any other change.
     Record {
         /// The whole `status.secretEncryption`.
         status: Value,
-        /// A word for what happens.
+        /// The reason of the event.
         reason: &'static str,
-        /// What happens, and what is to be done.
+        /// The message of the event, including the suggested next step.
         message: String,
-        /// Whether another key than now would write without it.
+        /// Whether the encrypting key would change without this record.
         is_required: bool,
     },
-    /// Nothing may be written: a key that encrypts, or that something was encrypted with, is in no
-    /// field, and would be lost.
+    /// Write no objects: the HostedCluster names neither in its spec nor in its status a key that
+    /// encrypts or has encrypted values, so the key would be lost.
     WouldLoseKey(ValidationProblem),
 }
 
-/// The next step of the keys of a cluster, by its spec and its record.
+/// Returns the next step of a cluster's key rotation, from its spec and its record.
 pub fn next_key_rotation_step(
     cluster: &ValidatedHostedCluster,
     wire: &HostedCluster,
-    evidence: &KeyRotationInputs<'_>,
+    inputs: &KeyRotationInputs<'_>,
 ) -> KeyRotationStep {
     let Some(encryption) = &cluster.encryption else { return KeyRotationStep::Unchanged };
     let spec = &encryption.active_key;
     let Some((status, known)) = key_record(wire) else {
-        return first_key_record(encryption, evidence);
+        return first_key_record(encryption, inputs);
     };
-    let rotation = |target| KeyRotation { from: &known, to: target, status, now: evidence.now };
+    let rotation = |target| KeyRotation { from: &known, to: target, status, now: inputs.now };
     match read_status_key(status, "targetKey") {
         Some(_) if is_promoted(status) => KeyRotationStep::Unchanged,
         None if known == *spec => KeyRotationStep::Unchanged,
         None => rotation(spec).begin(),
         Some(target) if target != *spec => rotation(spec).replace_target(&target),
-        Some(target) if evidence.is_rolled_out => rotation(&target).promote(),
+        Some(target) if inputs.is_rolled_out => rotation(&target).promote(),
         Some(_) => KeyRotationStep::Unchanged,
     }
 }
 
-/// Whether a rotation waits for the API servers: [`KeyRotationInputs::is_rolled_out`] matters.
+/// Returns whether a rotation waits for the rollout of the API servers, so that
+/// [`KeyRotationInputs::is_rolled_out`] matters.
 pub fn awaits_api_server_rollout(cluster: &ValidatedHostedCluster, wire: &HostedCluster) -> bool {
     let Some(spec) = cluster.encryption.as_ref().map(|encryption| &encryption.active_key) else {
         return false;
@@ -112,12 +116,12 @@ pub fn awaits_api_server_rollout(cluster: &ValidatedHostedCluster, wire: &Hosted
     })
 }
 
-/// Whether anything is recorded yet.
+/// Returns whether the HostedCluster has a key record.
 pub fn has_key_record(wire: &HostedCluster) -> bool {
     key_record(wire).is_some()
 }
 
-/// What a person has to do for a rotation to come to its end.
+/// Lints a rotation that needs manual re-encryption to finish.
 pub fn lint_key_rotation(wire: &HostedCluster) -> Option<ValidationProblem> {
     let (status, known) = key_record(wire)?;
     let target = read_status_key(status, "targetKey").filter(|_| is_promoted(status))?;
@@ -126,12 +130,13 @@ pub fn lint_key_rotation(wire: &HostedCluster) -> Option<ValidationProblem> {
         severity: ProblemSeverity::Lint,
         message: format!("{target} encrypts, and {known} is kept to read what it encrypted"),
         hint: Some(format!(
-            "write all Secrets anew in the hosted cluster, then record {target} as `activeKey` and take `targetKey` away; another change of the key waits for that"
+            "re-encrypt all Secrets in the hosted cluster, then record {target} as `activeKey` and remove `targetKey`; another change of the key waits for that"
         )),
     })
 }
 
-/// The providers in the Secret with an `EncryptionConfiguration`, whoever wrote it.
+/// Returns the providers in the Secret with an `EncryptionConfiguration`. The Secret may be written
+/// by lanyard or by HyperShift.
 pub fn read_configured_providers(secret: &Value) -> ConfiguredProviders {
     let Some(configuration) = parse_encryption_configuration(secret) else {
         return ConfiguredProviders::default();
@@ -142,7 +147,7 @@ pub fn read_configured_providers(secret: &Value) -> ConfiguredProviders {
     }
 }
 
-/// As much of an `EncryptionConfiguration` as tells who writes.
+/// The fields of an `EncryptionConfiguration` that determine the encrypting provider.
 #[derive(Debug, Deserialize)]
 struct EncryptionConfiguration {
     resources: Vec<EncryptedResources>,
@@ -170,7 +175,7 @@ impl EncryptionConfiguration {
         names.collect()
     }
 
-    /// The first provider of each entry is the one that writes.
+    /// The first provider of each entry encrypts.
     fn writer_name(&self) -> Option<String> {
         let mut writer = None;
         for entry in &self.resources {
@@ -191,7 +196,8 @@ impl EncryptionConfiguration {
     }
 }
 
-/// Whether every pod of a Deployment is of its present template, and none of an earlier one is left.
+/// Returns whether a Deployment is rolled out: every pod has the current template, and no earlier
+/// pod is left.
 pub fn is_rolled_out(deployment: &Value) -> bool {
     let count = |pointer: &str| deployment.pointer(pointer).and_then(Value::as_i64);
     let wanted = count("/spec/replicas").unwrap_or(1);
@@ -208,14 +214,12 @@ fn key_record(wire: &HostedCluster) -> Option<(&Value, EncryptionKey)> {
     Some((status, read_status_key(status, "activeKey")?))
 }
 
-/// Nothing is recorded yet: what writes now is, whatever the spec became meanwhile.
-fn first_key_record(
-    encryption: &KmsEncryption,
-    evidence: &KeyRotationInputs<'_>,
-) -> KeyRotationStep {
+/// Creates the first record, with the key that encrypts now, even if the spec has changed
+/// meanwhile.
+fn first_key_record(encryption: &KmsEncryption, inputs: &KeyRotationInputs<'_>) -> KeyRotationStep {
     let active = &encryption.active_key;
     let backup = encryption.backup_key.as_ref().filter(|backup| *backup != active);
-    let writes = |key: &EncryptionKey| match evidence.configured_providers {
+    let writes = |key: &EncryptionKey| match inputs.configured_providers {
         Some(configured) => configured.writer == encryption.provider_name(key),
         None => key == active,
     };
@@ -224,18 +228,18 @@ fn first_key_record(
         keys.into_iter().any(|key| provider == encryption.provider_name(key))
     };
     let mut readers =
-        evidence.configured_providers.into_iter().flat_map(|configured| &configured.readers);
+        inputs.configured_providers.into_iter().flat_map(|configured| &configured.readers);
     let forgotten = readers.find(|reader| !is_named(reader.as_str()));
     let status = match backup {
         _ if !writes(active) && !backup.is_some_and(writes) => {
-            return unknown_writer(active, evidence.configured_providers);
+            return unknown_writer(active, inputs.configured_providers);
         }
         _ if let Some(reader) = forgotten => return unknown_reader(active, reader),
         None => json!({"activeKey": status_key(active)}),
         Some(backup) if writes(active) => json!({
             "activeKey": status_key(backup),
             "targetKey": status_key(active),
-            "history": [history_entry(backup, active, WRITE_PROMOTE_STATE, evidence.now)],
+            "history": [history_entry(backup, active, WRITE_PROMOTE_STATE, inputs.now)],
         }),
         Some(backup) => json!({"activeKey": status_key(backup)}),
     };
@@ -254,22 +258,22 @@ fn unknown_writer(
     configured: Option<&ConfiguredProviders>,
 ) -> KeyRotationStep {
     let writer = configured.map(|it| it.writer.as_str()).filter(|writer| !writer.is_empty());
-    let writer = writer.unwrap_or("a provider that is not known");
+    let writer = writer.unwrap_or("an unknown provider");
     would_lose_key(
         format!(
-            "the API server encrypts with another key than {active} (provider `{writer}`), and nothing is recorded of it: without it its values could not be read"
+            "the API server encrypts with another key than {active} (provider `{writer}`), which is not recorded: without that key its values could not be decrypted"
         ),
-        "set the key back, or name it as `backupKey`; the new key follows in two stages",
+        "restore the key, or set it as `backupKey`; the new key follows in two stages",
     )
 }
 
-/// A rotation was under way, and nobody knows whether all values were written anew.
+/// An unrecorded rotation was in progress, and it is unknown whether all values were re-encrypted.
 fn unknown_reader(active: &EncryptionKey, reader: &str) -> KeyRotationStep {
     would_lose_key(
         format!(
-            "the API server encrypts with {active} and reads what the provider `{reader}` encrypted, of which nothing is recorded: without it such values could not be read"
+            "the API server encrypts with {active} and reads what the provider `{reader}` encrypted, which is not recorded: without its key such values could not be decrypted"
         ),
-        "name its key as `backupKey`; or write all Secrets anew in the hosted cluster, and record the key of the spec in `status.secretEncryption.activeKey`",
+        "set its key as `backupKey`; or re-encrypt all Secrets in the hosted cluster, and record the key of the spec in `status.secretEncryption.activeKey`",
     )
 }
 
@@ -282,7 +286,7 @@ fn would_lose_key(message: String, hint: &str) -> KeyRotationStep {
     })
 }
 
-/// One key takes the place of another.
+/// A rotation from one key to another.
 #[derive(Debug, Clone, Copy)]
 struct KeyRotation<'a> {
     from: &'a EncryptionKey,
@@ -292,11 +296,11 @@ struct KeyRotation<'a> {
 }
 
 impl KeyRotation<'_> {
-    /// First the new key is read.
+    /// Starts the rotation: API servers learn to decrypt with the new key.
     fn begin(self) -> KeyRotationStep {
         let history = self.history();
         let message = format!(
-            "the rotation from {} to {} begins: every API server learns to read the new key",
+            "the rotation from {} to {} starts: every API server learns to decrypt with the new key",
             self.from, self.to
         );
         self.record_new_entry(
@@ -307,7 +311,8 @@ impl KeyRotation<'_> {
         )
     }
 
-    /// Nothing was written with the key that was to come, so another one may take its place.
+    /// Replaces the target key. This is safe before the promotion, because the target has not
+    /// encrypted any value.
     fn replace_target(self, target: &EncryptionKey) -> KeyRotationStep {
         let mut history = self.history();
         if let Some(newest) = history.first_mut() {
@@ -316,11 +321,12 @@ impl KeyRotation<'_> {
         }
         if self.to == self.from {
             let status = json!({"activeKey": status_key(self.from), "history": history});
-            let message = format!("the rotation to {target} is taken back: it wrote nothing");
+            let message =
+                format!("the rotation to {target} is canceled: the key has encrypted nothing");
             let reason = "EncryptionKeyRotationEnded";
             return KeyRotationStep::Record { status, reason, message, is_required: false };
         }
-        let message = format!("{} takes the place of {target}, which wrote nothing", self.to);
+        let message = format!("{} replaces {target}, which has encrypted nothing", self.to);
         self.record_new_entry(
             READ_ONLY_DEPLOY_STATE,
             history,
@@ -329,12 +335,12 @@ impl KeyRotation<'_> {
         )
     }
 
-    /// Every API server reads the new key: now it writes.
+    /// Promotes the new key to encrypt, once every API server can decrypt with it.
     fn promote(self) -> KeyRotationStep {
         let mut history = self.history();
         let is_this = |newest: &Value| newest["state"] == READ_ONLY_DEPLOY_STATE;
         let message = format!(
-            "{} encrypts from now on, and {} is read; write all Secrets anew in the hosted cluster, then record the new key as `activeKey`",
+            "{} encrypts from now on, and {} only decrypts; re-encrypt all Secrets in the hosted cluster, then record the new key as `activeKey`",
             self.to, self.from
         );
         let reason = "EncryptionKeyPromoted";
@@ -347,7 +353,7 @@ impl KeyRotation<'_> {
         }
     }
 
-    /// With a new entry of the history.
+    /// Records a state with a new history entry.
     fn record_new_entry(
         self,
         state: &str,
@@ -360,7 +366,7 @@ impl KeyRotation<'_> {
         self.record_status(history, reason, message)
     }
 
-    /// With this history, and both keys as they are.
+    /// Records a state with this history and unchanged keys.
     fn record_status(
         self,
         history: Vec<Value>,
@@ -399,7 +405,7 @@ fn status_key(key: &EncryptionKey) -> Value {
     json!({"provider": "Azure", "azure": azure})
 }
 
-/// A key in the history, by a digest of what names it.
+/// Returns the history's reference to a key: a digest of vault, name and version.
 fn key_fingerprint(key: &EncryptionKey) -> Value {
     let fingerprint = hex::encode(digest(&SHA256, status_key(key)["azure"].to_string().as_bytes()));
     json!({"provider": "Azure", "fingerprint": fingerprint})

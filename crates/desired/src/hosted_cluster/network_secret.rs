@@ -1,4 +1,4 @@
-//! The Secret that tells the cloud network config controller where it is.
+//! The Secret with the Azure settings of the cloud network config controller.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use super::render_context::{RenderContext, object_metadata};
 /// The name of the Secret.
 pub const NETWORK_SECRET: &str = "cloud-network-config-controller-creds";
 
-/// It holds places and no credential; the credential comes by the CSI volume.
+/// The Secret contains resource locations and no credential; the CSI volume provides the
+/// credential.
 pub(super) fn desired_network_secret(
     cluster: &ValidatedHostedCluster,
     names: &RenderContext,

@@ -1,4 +1,4 @@
-//! What the objects of a cluster need to know beyond the cluster, and how they are named.
+//! The inputs and the metadata for rendering a cluster's objects.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use lanyard_vocabulary::EntraClientId;
 
 use super::ValidatedHostedCluster;
 
-/// What the objects need to know beyond the cluster.
+/// The inputs for rendering a cluster's objects, in addition to the validated cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RenderContext {
     /// The client id of the managed identity with which the nodes of the management cluster read
-    /// the vault. Without one the identity that the system assigned to the node is used.
+    /// the vault. `None` means the system-assigned identity of the node.
     pub vault_reader: Option<EntraClientId>,
-    /// The owner of the objects. It is in the namespace of the control plane, because an owner
-    /// in another namespace owns nothing; the HostedCluster is in another one.
+    /// The owner of the objects, in the namespace of the control plane. Kubernetes ignores owners
+    /// in other namespaces, so the HostedCluster cannot be the owner.
     pub owner: Option<OwnerReference>,
 }
 
-/// Name, place, owner and the way back to the cluster.
+/// Returns name, namespace, owner and the annotation with the cluster's namespace and name.
 pub(super) fn object_metadata(
     cluster: &ValidatedHostedCluster,
     names: &RenderContext,

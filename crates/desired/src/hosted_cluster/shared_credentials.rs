@@ -1,16 +1,17 @@
-//! What hosted clusters of one management cluster must not share.
+//! Detection of credentials that several hosted clusters of one management cluster share.
 //!
-//! One identity of the nodes reads the vault for all of them, so the names of vault and secret
-//! are the only boundary between tenants, and both come from fields that users write.
+//! One node identity reads the vault for all hosted clusters. The names of vault and secret are
+//! therefore the only boundary between tenants, and users control both names.
 
 use std::collections::BTreeMap;
 
 use super::ValidatedHostedCluster;
 use crate::problem::ValidationProblems;
 
-/// Lints every credential that a cluster shares with an earlier one. Vault and secret names are
-/// compared as Azure does, without regard to case; the order of the clusters decides only whom
-/// the lint stands at. A field begins with `<namespace>/<name>` of its cluster.
+/// Lints every credential that a cluster shares with an earlier cluster in the list. Vault and
+/// secret names are compared case-insensitively, as Azure does. The order of the clusters decides
+/// only which cluster gets the lint. The field of a lint begins with the cluster's
+/// `<namespace>/<name>`.
 pub fn lint_shared_credentials<'a>(
     clusters: impl IntoIterator<Item = &'a ValidatedHostedCluster>,
 ) -> ValidationProblems {
@@ -32,7 +33,7 @@ pub fn lint_shared_credentials<'a>(
                     cluster.vault.name,
                     owner.namespaced_name()
                 ),
-                "give every cluster identities and secrets of its own",
+                "use separate identities and secrets for each cluster",
             );
         }
     }

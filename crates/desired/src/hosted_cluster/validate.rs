@@ -1,9 +1,9 @@
-//! From what was written to what can be used, with every problem at once.
+//! Validation of a HostedCluster: converts the API object to a [`ValidatedHostedCluster`] and
+//! reports all problems at once.
 //!
-//! Unknown fields do not count and defaults are filled in before anything is checked, as the API
-//! server does. Rules of the reference's schema are errors and carry its messages
-//! ([`validate_schema`]); rules that it lacks are lints, except where a value could not be used at
-//! all.
+//! As in the API server, unknown fields are ignored and defaults are applied before validation.
+//! Violations of HyperShift's schema are errors with the schema's messages ([`validate_schema`]).
+//! Additional rules are lints, except for values that lanyard cannot use at all.
 //!
 //! Source: the schema of `HostedCluster` in `hypershift.openshift.io/v1beta1`.
 
@@ -40,25 +40,25 @@ use checker::FieldChecker;
 const AZURE: &str = "spec.platform.azure";
 const AUTHENTICATION: &str = "spec.platform.azure.azureAuthenticationConfig";
 
-/// The path of a field of the platform.
+/// Returns the path of a field below `spec.platform.azure`.
 fn azure_field(field: &str) -> String {
     format!("{AZURE}.{field}")
 }
 
-/// A hosted cluster that can be used, and what somebody should look at.
+/// A valid hosted cluster, with its lints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidatedWithLints {
-    /// The cluster.
+    /// The validated cluster.
     pub hosted_cluster: ValidatedHostedCluster,
-    /// Lints only.
+    /// The lints; contains no errors.
     pub lints: ValidationProblems,
 }
 
 /// Checks a HostedCluster of managed Azure.
 ///
 /// # Errors
-/// When the cluster is of another kind, which is then not looked at any further; and every problem,
-/// lints among them, when one of them is an error.
+/// Fails for a cluster on an unsupported platform, without further checks. Otherwise, if there is
+/// at least one error, returns every problem, lints included.
 pub fn validate(wire: &HostedCluster) -> Result<ValidatedWithLints, HostedClusterValidationError> {
     let kind = HostedClusterPlatform::of(wire);
     if kind.is_managed_azure() {
@@ -114,34 +114,34 @@ fn validate_managed_cluster(
     Ok(ValidatedWithLints { hosted_cluster, lints: checker.problems })
 }
 
-/// A hosted cluster that was read and can be used.
+/// A HostedCluster that was parsed and validated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParsedHostedCluster {
-    /// As it came, with fields that nobody here knows.
+    /// The HostedCluster as it was read, unknown fields included.
     pub wire: HostedCluster,
-    /// The cluster.
+    /// The validated cluster.
     pub hosted_cluster: ValidatedHostedCluster,
-    /// Lints only.
+    /// The lints; contains no errors.
     pub lints: ValidationProblems,
 }
 
-/// Why a text is no hosted cluster that could be used.
+/// The reason why a text contains no valid HostedCluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseHostedClusterError {
-    /// The text cannot be read.
+    /// The text cannot be parsed.
     #[error(transparent)]
     ReadFailed(#[from] ReadHostedClusterError),
-    /// The HostedCluster is of another kind.
+    /// The HostedCluster is on an unsupported platform.
     #[error("this is {0}")]
     UnsupportedPlatform(HostedClusterPlatform),
-    /// The HostedCluster breaks rules.
+    /// The HostedCluster is invalid.
     #[error("the HostedCluster cannot be used: {0}")]
     Invalid(ValidationProblems),
 }
 
 impl ParseHostedClusterError {
-    /// What to do about it; every problem of an invalid cluster has its own.
+    /// Returns the suggested fix. Problems of an invalid cluster have their own hints.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::ReadFailed(error) => error.hint(),
@@ -151,18 +151,21 @@ impl ParseHostedClusterError {
     }
 }
 
-/// Reads a HostedCluster of managed Azure out of YAML or JSON and checks it. Texts that need
-/// quotes, which the API server would refuse, are read as they are meant and linted.
+/// Parses a HostedCluster of managed Azure from YAML or JSON and validates it. Unquoted values that
+/// the API server would reject because they are no strings are read as strings and linted.
 ///
 /// # Errors
-/// When the text cannot be read, and when the cluster breaks rules.
+/// Fails if the text cannot be parsed and if the cluster is invalid.
 pub fn parse_hosted_cluster(text: &str) -> Result<ParsedHostedCluster, ParseHostedClusterError> {
     let wire = HostedCluster::parse_yaml(text)?;
     let mut unquoted = ValidationProblems::default();
     for found in HostedCluster::unquoted_scalars(text)? {
         unquoted.lint(
             found.field,
-            format!("`{}` has no quotes and is no text to the API server", found.text),
+            format!(
+                "`{}` is not quoted, and the API server does not read it as a string",
+                found.text
+            ),
             format!("write \"{}\"", found.text),
         );
     }
@@ -203,22 +206,22 @@ fn check_metadata(checker: &mut FieldChecker, wire: &HostedCluster) -> Option<(S
     Some((namespace, name))
 }
 
-/// The API makes one where there is none, and without it nothing can be named here.
+/// HyperShift generates a missing infra id. Here, no name can be built without it.
 fn check_infra_id(checker: &mut FieldChecker, spec: &HostedClusterSpec) -> Option<InfraId> {
     let field = "spec.infraID";
     let Some(text) = spec.infra_id.as_deref() else {
         checker.problems.error_with_hint(
             field,
             "Required value",
-            "names of cloud resources are made of it; set it, such as `<name>-<5 characters>`",
+            "set the infra id, from which the names of cloud resources are built, such as `<name>-<5 characters>`",
         );
         return None;
     };
     checker.check_parsed(field, text)
 }
 
-/// The default is filled in before the rules are checked, so the rule that a signing key needs an
-/// issuer can never be broken; what it means to say is a lint.
+/// Defaults are applied before validation, so the rule that a signing key needs an issuer can never
+/// fail. The intended rule is a lint.
 fn check_issuer_url(checker: &mut FieldChecker, spec: &HostedClusterSpec) -> String {
     let field = "spec.issuerURL";
     let issuer = spec.issuer_url.clone().unwrap_or_else(|| DEFAULT_ISSUER_URL.to_owned());
@@ -231,7 +234,9 @@ fn check_issuer_url(checker: &mut FieldChecker, spec: &HostedClusterSpec) -> Str
     } else if !checker.has_error(field) && !is_https(&issuer) {
         checker.problems.lint(
             field,
-            format!("`{issuer}` is not an https URL; the API takes it, and nobody can trust it"),
+            format!(
+                "`{issuer}` is not an https URL; the API accepts it, but clients cannot trust it"
+            ),
             "set the URL at which the public keys are published",
         );
     }
@@ -242,7 +247,7 @@ fn is_https(text: &str) -> bool {
     url::Url::parse(text).is_ok_and(|url| url.scheme() == "https")
 }
 
-/// The Azure platform of a cluster that is not on another one.
+/// Checks `spec.platform` of a cluster on Azure.
 fn check_azure_platform(
     checker: &mut FieldChecker,
     spec: &HostedClusterSpec,
@@ -251,7 +256,8 @@ fn check_azure_platform(
     let field = "spec.platform.type";
     match platform.platform_type.as_deref() {
         Some("") => checker.problems.error(field, "Required value"),
-        // The schema takes it, and HyperShift would take it for another platform.
+        // The schema accepts a misspelled platform, and HyperShift would treat it as another
+        // platform.
         Some(misspelled) if misspelled != platform::AZURE_PLATFORM_TYPE => {
             checker.problems.error_with_hint(
                 field,

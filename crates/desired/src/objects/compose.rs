@@ -1,4 +1,4 @@
-//! Putting the objects together.
+//! Composition of all desired objects of a hosted cluster.
 
 use lanyard_api::SecretProviderClass;
 use lanyard_vocabulary::Component;
@@ -15,15 +15,16 @@ use crate::hosted_cluster::network_secret::NETWORK_SECRET;
 use crate::hosted_cluster::render_context::RenderContext;
 use crate::workload::desired_workloads;
 
-/// The deployments that the writer of HostedClusters writes; the other one writes all others.
+/// The deployments of [`ObjectWriter::HostedCluster`]; [`ObjectWriter::ControlPlane`] writes all
+/// others.
 const HOSTED_CLUSTER_DEPLOYMENTS: [&str; 2] = ["control-plane-operator", "capi-provider"];
-/// The Secrets that the writer of HostedClusters writes.
+/// The Secrets of [`ObjectWriter::HostedCluster`].
 const HOSTED_CLUSTER_SECRETS: [&str; 2] = ["azure-kms-config", NETWORK_SECRET];
 
-/// Everything that should be there for a hosted cluster, in the order in which it is written.
+/// Returns all desired objects of a hosted cluster, in the order in which they are applied.
 ///
-/// An object that both writers write is there twice, once for each: the same but for the mark of
-/// its state, which the writer of control planes alone sets.
+/// An object that both writers apply appears twice, once per writer. The two differ only in the
+/// desired-state hash, which only [`ObjectWriter::ControlPlane`] sets.
 pub fn desired_objects(
     cluster: &ValidatedHostedCluster,
     inputs: &DesiredObjectInputs<'_>,
@@ -52,7 +53,7 @@ pub fn desired_objects(
     objects
 }
 
-/// Who writes a deployment.
+/// Returns the writer of a deployment.
 pub(crate) fn deployment_writer(name: &str) -> ObjectWriter {
     if HOSTED_CLUSTER_DEPLOYMENTS.contains(&name) {
         ObjectWriter::HostedCluster
@@ -61,8 +62,9 @@ pub(crate) fn deployment_writer(name: &str) -> ObjectWriter {
     }
 }
 
-/// Who writes the class of a component: whoever writes a deployment that mounts it. That is both
-/// for the key's identity, because the control plane operator tries the key, too.
+/// Returns the writers of a component's class: the writers of the deployments that mount it. The
+/// class of the KMS identity has both writers, because the control plane operator probes the key,
+/// too.
 pub(crate) fn class_writers(component: Component) -> Vec<ObjectWriter> {
     let mut writers: Vec<_> = component
         .consumers()
@@ -80,7 +82,7 @@ struct DesiredObjectsBuilder<'a> {
 }
 
 impl DesiredObjectsBuilder<'_> {
-    /// What the control plane owns.
+    /// Adds the objects that the HostedControlPlane owns.
     fn add_owned_objects(
         &mut self,
         cluster: &ValidatedHostedCluster,
@@ -171,7 +173,7 @@ impl DesiredObjectsBuilder<'_> {
     }
 }
 
-/// Objects of these types have a JSON form.
+/// Serializing these types to JSON cannot fail.
 fn to_value(object: &impl Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }

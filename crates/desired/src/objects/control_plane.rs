@@ -1,4 +1,5 @@
-//! The namespace of the control plane, the control plane, and what its canaries are and may do.
+//! The namespace of the control plane, the HostedControlPlane, and the ServiceAccount and
+//! RoleBinding of the canaries.
 
 use lanyard_api::{HostedCluster, HostedControlPlane};
 use serde_json::{Map, Value, json};
@@ -11,15 +12,15 @@ use crate::workload::{CANARY_CLUSTER_ROLE, CANARY_SERVICE_ACCOUNT};
 const POD_SECURITY_ANNOTATION: &str =
     "hypershift.openshift.io/pod-security-admission-label-override";
 
-/// Annotations of a HostedCluster that its control plane has, too.
+/// Annotations of a HostedCluster that are copied to its HostedControlPlane.
 const MIRRORED_ANNOTATIONS: [&str; 3] = [
     HostedCluster::HEALTH_PROBE_MODE_ANNOTATION,
     HostedCluster::HEALTH_PROBE_PATH_ANNOTATION,
     HostedCluster::HEALTH_PROBE_PORT_ANNOTATION,
 ];
 
-/// Fields of a HostedCluster that its control plane has under another name: the image of a release
-/// alone.
+/// Fields of a HostedCluster that a HostedControlPlane has under another name; of a release, only
+/// the image is copied.
 const RELEASE_FIELDS: [(&str, &str); 2] =
     [("release", "releaseImage"), ("controlPlaneRelease", "controlPlaneReleaseImage")];
 
@@ -54,12 +55,12 @@ pub(super) fn desired_namespace(
     })
 }
 
-/// The control plane has the spec of its cluster, with the fields that nobody here knows.
+/// The HostedControlPlane has the spec of its HostedCluster, unknown fields included.
 pub(super) fn desired_hosted_control_plane(
     cluster: &ValidatedHostedCluster,
     wire: &HostedCluster,
 ) -> Value {
-    // A spec that was read has a JSON form.
+    // Serializing a deserialized spec cannot fail.
     let mut spec = serde_json::to_value(&wire.spec).unwrap_or_default();
     if let Some(spec) = spec.as_object_mut() {
         for (release, image) in RELEASE_FIELDS {
@@ -89,8 +90,8 @@ pub(super) fn canary_service_account(cluster: &ValidatedHostedCluster) -> Value 
     })
 }
 
-/// The rights are in a ClusterRole, so that the operator needs the right to bind that one and none
-/// to make roles.
+/// The permissions are in a ClusterRole, so that the operator needs only the permission to bind
+/// that role and none to create roles.
 pub(super) fn canary_role_binding(cluster: &ValidatedHostedCluster) -> Value {
     let namespace = cluster.control_plane_namespace();
     json!({

@@ -1,4 +1,4 @@
-//! What the objects need to know beyond the cluster.
+//! The inputs for rendering objects, in addition to the validated cluster.
 
 use std::net::IpAddr;
 
@@ -9,63 +9,65 @@ use lanyard_vocabulary::EntraClientId;
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::templates::WorkloadTemplates;
 
-/// What the objects need to know beyond the cluster.
+/// The inputs for rendering objects, in addition to the validated cluster.
 #[derive(Debug, Clone)]
 pub struct DesiredObjectInputs<'a> {
-    /// The HostedCluster as it came; its control plane gets fields that nobody here knows, too.
+    /// The HostedCluster as it was read. Its unknown fields are copied to the HostedControlPlane.
     pub wire: &'a HostedCluster,
-    /// What is written at all.
+    /// Whether the operator writes objects.
     pub mode: OperatorMode,
-    /// The control plane that owns the objects.
+    /// The HostedControlPlane that owns the objects.
     pub owner: ControlPlaneOwner,
     /// The client id of the managed identity with which the nodes of the management cluster read
     /// the vault.
     pub vault_reader: Option<EntraClientId>,
-    /// How the components run.
+    /// The workload templates.
     pub templates: &'a WorkloadTemplates,
-    /// What a mounted volume does when its class changes.
+    /// Whether mounted volumes follow changes of their class.
     pub refresh: VolumeRefresh,
-    /// The address of the router to private vaults, where the cluster has one.
+    /// The address of the router to private vaults, if the cluster has one.
     pub private_router: Option<IpAddr>,
 }
 
-/// What the operator writes.
+/// The objects that the operator writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OperatorMode {
-    /// Everything.
+    /// All objects and the identity status.
     #[default]
     All,
-    /// How the identities are, and no object: another operator writes those.
+    /// Only the identity status. Another operator writes the objects.
     IdentityOnly,
 }
 
-/// The control plane as the owner of objects.
+/// The HostedControlPlane as the owner of objects.
 ///
-/// An owner must be in the namespace of what it owns, so the HostedCluster can own nothing there.
+/// Kubernetes requires an owner in the same namespace, so the HostedCluster cannot own these
+/// objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ControlPlaneOwner {
-    /// It is not there yet. Only it and its namespace are desired; everything else waits for its
-    /// uid.
+    /// The control plane does not exist yet. Only it and its namespace are rendered; all other
+    /// objects need its uid.
     #[default]
     Absent,
-    /// It is there, with this uid.
+    /// The control plane exists and has this uid.
     Known(String),
-    /// Nobody asks an API server: its uid stays empty, as in renderings of the reference.
+    /// The uid is unknown because no API server is available: owner references have an empty uid,
+    /// as in HyperShift's fixtures.
     WithoutUid,
 }
 
-/// What a mounted volume does when its class changes.
+/// Whether mounted volumes follow changes of their class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum VolumeRefresh {
-    /// The driver reads the class and the vault again after a while: rotation is on.
+    /// Rotation is enabled: the driver periodically reads the class and the vault again.
     #[default]
     Polled,
-    /// It stays as it was mounted, until the pod ends: rotation is off.
+    /// Rotation is disabled: the volume keeps its content until the pod is deleted.
     AtMount,
 }
 
 impl ControlPlaneOwner {
-    /// The uid, where there is one.
+    /// Returns the uid, if it is known.
     pub fn uid(&self) -> Option<&str> {
         match self {
             Self::Known(uid) => Some(uid),

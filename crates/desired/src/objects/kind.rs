@@ -1,42 +1,42 @@
-//! The kinds of objects that are written, in one table.
+//! The table of the kinds that lanyard writes.
 
 use super::ObjectWriter;
 
-/// A kind of object that is written for hosted clusters.
+/// A kind of object that lanyard writes for hosted clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OwnedKind {
     /// The namespace of the control plane.
     Namespace,
-    /// The control plane.
+    /// The `HostedControlPlane`.
     HostedControlPlane,
-    /// What canaries are to the API server.
+    /// The service account of the canaries.
     ServiceAccount,
-    /// What canaries may do there.
+    /// The binding of the canaries' role.
     RoleBinding,
-    /// The way of one credential to its pods.
+    /// The SecretProviderClass that mounts one credential.
     SecretProviderClass,
-    /// A configuration.
+    /// A cloud configuration.
     ConfigMap,
-    /// A configuration, too: no Secret that is written here holds a credential.
+    /// A configuration; no Secret that lanyard writes contains a credential.
     Secret,
     /// The identity of Cluster API.
     AzureClusterIdentity,
-    /// A component.
+    /// The workload of a component.
     Deployment,
 }
 
-/// What is known of a kind.
+/// The API metadata and the writers of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KindInfo {
     /// `apiVersion`.
     pub api_version: &'static str,
     /// `kind`.
     pub kind: &'static str,
-    /// The name in URLs.
+    /// The plural resource name in API URLs.
     pub plural: &'static str,
-    /// Whether its objects are in namespaces.
+    /// Whether the kind is namespaced.
     pub namespaced: bool,
-    /// Who writes objects of the kind.
+    /// The writers of objects of the kind.
     pub writers: &'static [ObjectWriter],
 }
 
@@ -91,7 +91,7 @@ const AZURE_CLUSTER_IDENTITY: KindInfo = namespaced_kind(
 const DEPLOYMENT: KindInfo = namespaced_kind("apps/v1", "Deployment", "deployments", BOTH_WRITERS);
 
 impl OwnedKind {
-    /// Every kind, in the order in which they are written.
+    /// All kinds, in the order in which they are applied.
     pub const ALL: [Self; 9] = [
         Self::Namespace,
         Self::HostedControlPlane,
@@ -104,7 +104,7 @@ impl OwnedKind {
         Self::Deployment,
     ];
 
-    /// The row of the kind.
+    /// Returns the table row of the kind.
     pub const fn info(self) -> &'static KindInfo {
         match self {
             Self::Namespace => &NAMESPACE,
@@ -119,7 +119,7 @@ impl OwnedKind {
         }
     }
 
-    /// The kind of an object with these two fields.
+    /// Returns the kind with this `apiVersion` and `kind`.
     pub fn parse(api_version: &str, kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| {
             let facts = known.info();

@@ -1,7 +1,7 @@
-//! What is added to objects so that they are found again.
+//! The labels and annotations that identify the objects of a hosted cluster.
 //!
-//! The hash of the desired state is that of the reference's shape: the marks come after it, so a
-//! rendering of ours and one of the reference have the same hash.
+//! The desired-state hash covers the object without these marks, so an object has the same hash
+//! whether lanyard or HyperShift renders it.
 
 use lanyard_api::HostedCluster;
 use serde_json::{Map, Value, json};
@@ -9,17 +9,17 @@ use serde_json::{Map, Value, json};
 use crate::hash::{DESIRED_STATE_HASH_ANNOTATION, desired_state_hash_with, fnv1a, remove_entry};
 use crate::hosted_cluster::ValidatedHostedCluster;
 
-/// Label: who manages an object.
+/// Label: the program that manages an object.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY_LABEL`].
 pub const MANAGED_BY_VALUE: &str = "lanyard";
-/// Label: the hosted cluster that an object belongs to, as [`cluster_label`].
+/// Label: the hosted cluster that an object belongs to, in the format of [`cluster_label`].
 pub const CLUSTER_LABEL: &str = "lanyard.dev/hosted-cluster";
 
 const MAX_LABEL_VALUE_LENGTH: usize = 63;
 
-/// The name of a hosted cluster as the value of a label. A name that is too long is cut, and ends
-/// in a hash of the whole.
+/// Returns the name of a hosted cluster as a label value. A name that is too long is truncated and
+/// ends in a hash of the whole name.
 pub fn cluster_label(name: &str) -> String {
     if name.len() <= MAX_LABEL_VALUE_LENGTH {
         return name.to_owned();
@@ -30,13 +30,13 @@ pub fn cluster_label(name: &str) -> String {
     format!("{stem}-{hash}")
 }
 
-/// Whether an object bears our marks for this cluster.
+/// Returns whether an object has lanyard's labels for this cluster.
 pub fn has_ownership_labels(object: &Value, cluster_label: &str) -> bool {
     let label = |key: &str| object.get("metadata")?.get("labels")?.get(key)?.as_str();
     label(MANAGED_BY_LABEL) == Some(MANAGED_BY_VALUE) && label(CLUSTER_LABEL) == Some(cluster_label)
 }
 
-/// The object without our marks: what the reference would have rendered.
+/// Returns the object without lanyard's marks, as HyperShift would render it.
 pub fn without_ownership_marks(object: &Value) -> Value {
     let mut shape = object.clone();
     if let Some(metadata) = shape.get_mut("metadata") {
@@ -52,7 +52,7 @@ fn remove_ownership_marks(metadata: &mut Value) {
     remove_entry(metadata, "annotations", HostedCluster::CLUSTER_ANNOTATION);
 }
 
-/// Adds the labels and the way back to the cluster.
+/// Adds the labels and the annotation with the cluster's namespace and name.
 pub(super) fn add_ownership_marks(object: &mut Value, cluster: &ValidatedHostedCluster) {
     let labels =
         [(MANAGED_BY_LABEL, MANAGED_BY_VALUE), (CLUSTER_LABEL, &cluster_label(&cluster.name))];
@@ -67,7 +67,7 @@ pub(super) fn add_ownership_marks(object: &mut Value, cluster: &ValidatedHostedC
     );
 }
 
-/// Adds the hash of the [`without_ownership_marks`].
+/// Adds the hash of the object [`without_ownership_marks`].
 pub(crate) fn set_desired_state_hash(object: &mut Value) {
     let mut metadata = object.get("metadata").cloned();
     metadata.iter_mut().for_each(remove_ownership_marks);

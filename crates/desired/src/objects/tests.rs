@@ -179,7 +179,7 @@ fn a_label_is_the_name_or_the_start_of_a_long_one() {
 
 #[test]
 fn a_private_vault_is_reached_through_the_router_where_there_is_one() {
-    // While a rotation goes to another vault, there are keys in both.
+    // During a rotation to another vault, there are keys in both.
     let pod = |vaults: [&str; 2], router: Option<&str>| {
         let [active, target] = vaults;
         let key = |vault: &str, version: &str| {
@@ -204,7 +204,7 @@ fn a_private_vault_is_reached_through_the_router_where_there_is_one() {
     };
     let unreached = pod(["harbour-keys", "harbour-keys"], None);
     assert_eq!(unreached["hostAliases"], Value::Null);
-    // Whoever comes the public way is refused, which says nothing about the identity.
+    // The vault denies public access, which says nothing about the identity.
     assert_eq!(asks(&unreached), [false, false]);
     for (vaults, hosts) in [
         (["one-keys", "one-keys"], json!(["one-keys.vault.azure.net"])),

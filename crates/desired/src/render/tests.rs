@@ -51,7 +51,7 @@ fn texts_that_look_like_something_else_stay_texts() {
         let secret = parsed_file(&files, "secret-cloud-network-config-controller-creds.yaml");
         assert_eq!(secret["stringData"]["azure_region"], "1e5");
         assert_eq!(secret["stringData"]["azure_resourcegroup"], "0644");
-        // Readers of YAML 1.1 know more words than ours.
+        // YAML 1.1 parsers treat more words as booleans than this crate's parser.
         let text = &files.iter().find(|f| f.name.starts_with("secret-cloud-network")).unwrap().text;
         assert!(!text.contains(": 0644\n") && !text.contains(": 1e5\n"), "{text}");
     }
@@ -100,7 +100,7 @@ fn patches_for_unmanaged_deployments() {
     insta::assert_snapshot!(text.join("---\n"));
 }
 
-/// The same document with the entries of every mapping in another order.
+/// Returns the document with the entries of every mapping in another order.
 fn shuffled(value: &Value, seed: u64) -> String {
     match value {
         Value::Object(map) => {

@@ -6,7 +6,7 @@ use crate::fixture::{CONTROL_PLANE, KMS, example_inputs, example_with_changes, v
 use crate::objects::{DesiredObjectInputs, OwnedKind, desired_objects};
 use crate::templates::WorkloadTemplates;
 
-/// The pods that start anew when a cluster changes, by what is rendered.
+/// Returns the deployments whose pod template changes with the cluster.
 fn restarted_deployments(
     changes: &[(String, Value)],
     reader: bool,

@@ -1,11 +1,12 @@
-//! Changes of an object, in the compact form of the file.
+//! JSON pointer patches, in the compact format of the file of cases.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What is set and what is removed, by JSON pointer (RFC 6901). An empty last part of a list appends.
+/// The values to set and the fields to remove, by JSON pointer (RFC 6901). An empty last segment
+/// appends to a list.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JsonPointerPatch {
@@ -15,13 +16,13 @@ pub(super) struct JsonPointerPatch {
     pub(super) remove: Vec<String>,
 }
 
-/// A place is not there.
+/// A JSON pointer refers to a missing value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is nothing at `{0}`")]
 pub struct JsonPointerPatchError(String);
 
 impl JsonPointerPatch {
-    /// Changes an object. A pointer without a slash at its beginning goes on from `at`.
+    /// Applies the patch to an object. A pointer without a leading slash is relative to `at`.
     pub(super) fn apply(&self, at: &str, object: &mut Value) -> Result<(), JsonPointerPatchError> {
         for pointer in &self.remove {
             remove_at_pointer(object, &absolute_pointer(at, pointer))?;
@@ -37,7 +38,7 @@ fn absolute_pointer(at: &str, pointer: &str) -> String {
     if pointer.starts_with('/') { pointer.to_owned() } else { format!("{at}/{pointer}") }
 }
 
-/// The collection that a pointer leads into, and the last part of the pointer.
+/// Returns the collection that contains the target of a pointer, and the pointer's last segment.
 fn parent_collection<'a, 'p>(
     object: &'a mut Value,
     pointer: &'p str,
@@ -83,7 +84,8 @@ fn remove_at_pointer(object: &mut Value, pointer: &str) -> Result<(), JsonPointe
     }
 }
 
-/// `{$times: 3, $of: x}` is the text `xxx`; `{$times: 3, $item: x}` is a list of three.
+/// Expands repetitions: `{$times: 3, $of: x}` is the string `xxx`; `{$times: 3, $item: x}` is a
+/// list of three items.
 fn expand_repetitions(value: &Value) -> Value {
     let count = value.get("$times").and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok());
     match (count, value) {
@@ -102,7 +104,8 @@ fn expand_repetitions(value: &Value) -> Value {
     }
 }
 
-/// A template with `each: [a, b]` once for every item, with the item for every `$each` in it.
+/// Expands a template with `each: [a, b]` into one value per item, with every `$each` replaced by
+/// the item.
 pub(super) fn expand_each(template: &Value) -> Vec<Value> {
     let mut rest = template.clone();
     let each = rest.as_object_mut().and_then(|fields| fields.remove("each"));

@@ -19,9 +19,10 @@ fn unexpected_result(case: &SchemaCase) -> Option<String> {
         ExpectedValidation::Accepted if found.is_empty() => None,
         ExpectedValidation::Accepted => Some(format!("refused: {found:?}")),
         ExpectedValidation::Rejected { lanyard_messages: ours, .. } => {
-            let unsaid = |text: &&String| !found.iter().any(|it| it.contains(text.as_str()));
-            let unsaid: Vec<_> = ours.iter().filter(unsaid).collect();
-            (!unsaid.is_empty()).then(|| format!("not said: {unsaid:?}, but {found:?}"))
+            let missing = |text: &&String| !found.iter().any(|it| it.contains(text.as_str()));
+            let missing_messages: Vec<_> = ours.iter().filter(missing).collect();
+            (!missing_messages.is_empty())
+                .then(|| format!("missing messages: {missing_messages:?}, but {found:?}"))
         }
     }
 }
@@ -39,7 +40,7 @@ fn validation_matches_every_schema_case() {
     assert!(cases.len() >= 120 && accepted >= 40, "{accepted} of {} are accepted", cases.len());
 }
 
-/// The words with which a schema is broken, one for each of its rules.
+/// Collects the message of every rule of a schema.
 fn collect_rule_messages(schema: &Value, path: &str, words: &mut Vec<String>) {
     let number = |key: &str| schema[key].as_u64();
     for name in schema["required"].as_array().into_iter().flatten() {
@@ -95,8 +96,8 @@ fn every_rule_of_the_schema_has_a_case_that_breaks_it() {
             ExpectedValidation::Accepted => Vec::new(),
         })
         .collect();
-    // The default is filled in first, so this one is never broken; and the default of the resource
-    // group does the same for its requirement.
+    // Defaults are applied first, so this rule never fails; neither does the requirement of the
+    // resource group.
     let unbreakable = [
         definitions::validation_messages::SIGNING_KEY_ISSUER,
         "spec.platform.azure.resourceGroup: Required value",
@@ -112,7 +113,7 @@ fn every_rule_of_the_schema_has_a_case_that_breaks_it() {
     assert!(words.len() > 200, "{}", words.len());
 }
 
-/// Whether a text is the beginning of a message, as far as it tells it from others.
+/// Returns whether `text` is a distinctive beginning of `message`.
 fn is_message_prefix(text: &str, message: &str) -> bool {
     text.len() > 30 && message.starts_with(text)
 }

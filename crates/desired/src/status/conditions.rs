@@ -1,6 +1,6 @@
-//! The conditions that sum up how the identities are.
+//! The conditions that summarize the state of the identities.
 //!
-//! None of them gates anything: what cannot be told is `Unknown`, and reconciliation goes on.
+//! No condition blocks reconciliation: unknown states are `Unknown`, and reconciliation continues.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use lanyard_api::canary_report::CanaryProbeReport;
@@ -16,44 +16,46 @@ use crate::forecast::{RenewalState, forecast_identity_renewal};
 use crate::problem::ProblemSeverity;
 use crate::report_text::{single_line, valid_reason_or};
 
-/// Whether every identity works.
+/// Condition: every identity works.
 pub const VALID_AZURE_IDENTITIES: &str = "ValidAzureIdentities";
-/// Whether the key that encrypts secrets can be used: the condition of the reference.
+/// Condition: the key that encrypts secrets works. The name is HyperShift's.
 ///
-/// Source: `ValidAzureKMSConfig` of HyperShift's control plane operator, texts included. Its probe
-/// is that of the canaries, which are given their credential before they ask: the reference asks
-/// without one after each start and is refused.
+/// Source: `ValidAzureKMSConfig` of HyperShift's control plane operator, texts included. lanyard's
+/// canaries run the probe and have their credential before they do; HyperShift's operator probes
+/// without a credential after each start and is denied.
 pub const VALID_KMS_CONFIG: &str = "ValidAzureKMSConfig";
-/// Whether network, security group and resource group are there and in one region: what the
-/// reference calls `ValidHostedControlPlaneConfiguration`, and stops at. Here it stops nothing.
+/// Condition: the network, the security group and the resource group exist in one region.
+/// HyperShift calls it `ValidHostedControlPlaneConfiguration` and stops reconciliation if it is
+/// false; lanyard continues.
 pub const VALID_NETWORK: &str = "ValidAzureNetwork";
-/// Whether every credential is renewed in time.
+/// Condition: every credential is renewed in time.
 pub const CREDENTIALS_RENEWED: &str = "AzureCredentialsRenewed";
-/// Whether everything is as rendered, and in use as mounted.
+/// Condition: no object differs from the rendered state, and all mounted credentials are in use.
 pub const IDENTITIES_IN_STEP: &str = "AzureIdentitiesInStep";
-/// Whether nothing in the HostedCluster is to be looked at: what the schema takes and lints name.
+/// Condition: the HostedCluster has no lints (values that the schema accepts and that need
+/// attention).
 pub const ADVISED_CONFIGURATION: &str = "AdvisedConfiguration";
 
-/// All conditions, always in this order.
+/// Returns all conditions, always in this order.
 pub(super) fn conditions(
-    observed: &IdentityStatusInputs<'_>,
+    inputs: &IdentityStatusInputs<'_>,
     identities: &[IdentityStatus],
     drift: &[DriftStatus],
 ) -> Vec<Condition> {
     [
-        (VALID_AZURE_IDENTITIES, valid_identities(observed, identities)),
-        (VALID_KMS_CONFIG, valid_kms_config(observed)),
-        (VALID_NETWORK, valid_network(observed)),
-        (CREDENTIALS_RENEWED, credentials_renewed(observed, identities)),
+        (VALID_AZURE_IDENTITIES, valid_identities(inputs, identities)),
+        (VALID_KMS_CONFIG, valid_kms_config(inputs)),
+        (VALID_NETWORK, valid_network(inputs)),
+        (CREDENTIALS_RENEWED, credentials_renewed(inputs, identities)),
         (IDENTITIES_IN_STEP, identities_in_step(drift)),
-        (ADVISED_CONFIGURATION, advised_configuration(observed)),
+        (ADVISED_CONFIGURATION, advised_configuration(inputs)),
     ]
     .into_iter()
-    .map(|(kind, said)| said.into_condition(kind, observed))
+    .map(|(kind, content)| content.into_condition(kind, inputs))
     .collect()
 }
 
-/// What a condition says.
+/// The status, reason and message of a condition.
 struct ConditionContent {
     status: &'static str,
     reason: String,
@@ -69,18 +71,17 @@ impl ConditionContent {
         Self::new(CONDITION_TRUE, REASON_AS_EXPECTED, AS_EXPECTED_MESSAGE)
     }
 
-    /// The time of a transition is that of a change of the status, and of nothing else.
-    fn into_condition(self, kind: &str, observed: &IdentityStatusInputs<'_>) -> Condition {
-        let previous =
-            observed.previous_status.into_iter().flat_map(|previous| &previous.conditions);
+    /// Builds the condition. `lastTransitionTime` changes only with the status.
+    fn into_condition(self, kind: &str, inputs: &IdentityStatusInputs<'_>) -> Condition {
+        let previous = inputs.previous_status.into_iter().flat_map(|previous| &previous.conditions);
         let mut previous = previous.filter(|it| it.type_ == kind && it.status == self.status);
-        let changed = Time(truncate_to_second(observed.now));
+        let changed = Time(truncate_to_second(inputs.now));
         Condition {
             type_: kind.to_owned(),
             status: self.status.to_owned(),
             reason: self.reason,
             message: single_line(&self.message, MAX_CONDITION_MESSAGE_BYTES),
-            observed_generation: observed.generation,
+            observed_generation: inputs.generation,
             last_transition_time: previous
                 .next()
                 .map_or(changed, |it| it.last_transition_time.clone()),
@@ -89,10 +90,10 @@ impl ConditionContent {
 }
 
 fn valid_identities(
-    observed: &IdentityStatusInputs<'_>,
+    inputs: &IdentityStatusInputs<'_>,
     identities: &[IdentityStatus],
 ) -> ConditionContent {
-    if let ClusterValidation::Invalid(problems) = observed.cluster {
+    if let ClusterValidation::Invalid(problems) = inputs.cluster {
         let message = format!("the HostedCluster cannot be used: {problems}");
         return ConditionContent::new(CONDITION_FALSE, "InvalidHostedCluster", message);
     }
@@ -127,14 +128,14 @@ fn identity_line(identity: &IdentityStatus) -> String {
     format!("{}: {}", identity.component, identity.message)
 }
 
-/// The lines in one text, each of them cut, so that the last identity is named as the first is.
+/// Joins the lines into one text. Each line is truncated, so that the last identity is named, too.
 fn join_lines(lines: impl Iterator<Item = String>) -> String {
     lines.map(|line| single_line(&line, MAX_LINE_BYTES)).collect::<Vec<_>>().join(" | ")
 }
 
-/// Every row of the reference's table; none of them asks anybody.
-fn valid_kms_config(observed: &IdentityStatusInputs<'_>) -> ConditionContent {
-    let ClusterValidation::Valid(cluster) = observed.cluster else {
+/// Implements every row of HyperShift's table, without requests to Azure.
+fn valid_kms_config(inputs: &IdentityStatusInputs<'_>) -> ConditionContent {
+    let ClusterValidation::Valid(cluster) = inputs.cluster else {
         return ConditionContent::new(
             CONDITION_UNKNOWN,
             REASON_STATUS_UNKNOWN,
@@ -152,82 +153,85 @@ fn valid_kms_config(observed: &IdentityStatusInputs<'_>) -> ConditionContent {
         let message = format!("the names of vaults in `{}` are not known", cluster.azure.cloud);
         return ConditionContent::new(CONDITION_FALSE, REASON_INVALID_CREDENTIALS, message);
     }
-    // A private vault is reached from the API server's pod alone, through the private router.
-    let witnesses: &[_] = if encryption.is_private_access {
+    // Only the API server's pod reaches a private vault, through the private router.
+    let probing_components: &[_] = if encryption.is_private_access {
         &[Component::Kms]
     } else {
         &[Component::Kms, Component::ControlPlaneOperator]
     };
-    let probes: Vec<_> = witnesses
+    let probes: Vec<_> = probing_components
         .iter()
-        .flat_map(|it| canary_probes(observed, *it, CanaryProbeReport::ENCRYPTION_PROBE))
+        .flat_map(|it| canary_probes(inputs, *it, CanaryProbeReport::ENCRYPTION_PROBE))
         .collect();
     if let Some(probe) = deciding_probe(&probes) {
         return condition_from_probe(probe, REASON_AZURE_ERROR);
     }
-    previous_condition(observed, VALID_KMS_CONFIG, witnesses).unwrap_or_else(|| {
+    previous_condition(inputs, VALID_KMS_CONFIG, probing_components).unwrap_or_else(|| {
         let missing = if encryption.is_private_access {
             "Private Key Vault endpoint is not reachable from the management cluster"
         } else {
-            "no canary has told whether the key encrypts"
+            "no canary has reported whether the key encrypts"
         };
         ConditionContent::new(CONDITION_UNKNOWN, REASON_STATUS_UNKNOWN, missing)
     })
 }
 
-fn valid_network(observed: &IdentityStatusInputs<'_>) -> ConditionContent {
+fn valid_network(inputs: &IdentityStatusInputs<'_>) -> ConditionContent {
     let probes =
-        canary_probes(observed, Component::ControlPlaneOperator, CanaryProbeReport::NETWORK_PROBE);
+        canary_probes(inputs, Component::ControlPlaneOperator, CanaryProbeReport::NETWORK_PROBE);
     if let Some(probe) = deciding_probe(&probes) {
         return condition_from_probe(probe, "InsufficientClusterCapabilities");
     }
-    previous_condition(observed, VALID_NETWORK, &[Component::ControlPlaneOperator]).unwrap_or_else(
+    previous_condition(inputs, VALID_NETWORK, &[Component::ControlPlaneOperator]).unwrap_or_else(
         || {
             ConditionContent::new(
                 CONDITION_UNKNOWN,
                 REASON_NOT_REPORTED,
-                "no canary has told whether the network is there",
+                "no canary has reported whether the network exists",
             )
         },
     )
 }
 
-/// The answers of the component's canaries to a probe, by pods that count and in their order.
+/// Returns the results of a probe by the component's canaries in ready pods, in the order of the
+/// pods.
 fn canary_probes<'a>(
-    observed: &IdentityStatusInputs<'a>,
+    inputs: &IdentityStatusInputs<'a>,
     component: Component,
     name: &str,
 ) -> Vec<&'a CanaryProbeReport> {
     let told_of = |it: &&CanaryStatusReport| it.component == component.name();
-    let mut pods: Vec<_> = observed
+    let mut pods: Vec<_> = inputs
         .pods
         .iter()
-        .filter(|pod| check_pod_counts(observed, pod).is_ok())
+        .filter(|pod| check_pod_counts(inputs, pod).is_ok())
         .filter_map(|pod| Some((&pod.name, pod.canary_report.parsed().filter(told_of)?)))
         .collect();
     pods.sort_by_key(|(pod, _)| *pod);
     pods.into_iter().flat_map(|(_, it)| &it.probes).filter(|probe| probe.name == name).collect()
 }
 
-/// The probe that speaks for all: a bad one, or else one that nobody throttles.
+/// Returns the probe that decides: a failed one first, then one that is not throttled.
 fn deciding_probe<'a>(probes: &[&'a CanaryProbeReport]) -> Option<&'a CanaryProbeReport> {
     let rank = |probe: &&&CanaryProbeReport| (probe.good, probe.reason != REASON_AS_EXPECTED);
     probes.iter().min_by_key(rank).copied()
 }
 
-/// What a condition said, while the pods that would tell more are on their way.
+/// Returns the previous condition while the pods that could change it are starting or stopping.
 fn previous_condition(
-    observed: &IdentityStatusInputs<'_>,
+    inputs: &IdentityStatusInputs<'_>,
     kind: &str,
-    witnesses: &[Component],
+    probing_components: &[Component],
 ) -> Option<ConditionContent> {
-    let is_witness = |pod: &&ObservedPod| {
-        witnesses.iter().any(|it| pod.class_names.contains(it.definition().secret_provider_class))
+    let is_probing_pod = |pod: &&ObservedPod| {
+        probing_components
+            .iter()
+            .any(|it| pod.class_names.contains(it.definition().secret_provider_class))
     };
-    let mut witnesses = observed.pods.iter().filter(is_witness);
-    let is_awaited = observed.is_deleting
-        || witnesses.any(|pod| matches!(check_pod_counts(observed, pod), Err(Some(_))));
-    let previous = observed.previous_status.filter(|_| is_awaited)?;
+    let mut probing_pods = inputs.pods.iter().filter(is_probing_pod);
+    let is_awaited = inputs.is_deleting
+        || probing_pods.any(|pod| matches!(check_pod_counts(inputs, pod), Err(Some(_))));
+    let previous = inputs.previous_status.filter(|_| is_awaited)?;
     let previous = previous.conditions.iter().find(|it| it.type_ == kind)?;
     let status =
         [CONDITION_TRUE, CONDITION_FALSE].into_iter().find(|status| *status == previous.status)?;
@@ -254,18 +258,18 @@ fn condition_from_probe(probe: &CanaryProbeReport, otherwise: &str) -> Condition
 }
 
 fn credentials_renewed(
-    observed: &IdentityStatusInputs<'_>,
+    inputs: &IdentityStatusInputs<'_>,
     identities: &[IdentityStatus],
 ) -> ConditionContent {
     let forecasts: Vec<_> = identities
         .iter()
         .map(|identity| {
-            (identity, forecast_identity_renewal(identity, observed.renewal_policy, observed.now))
+            (identity, forecast_identity_renewal(identity, inputs.renewal_policy, inputs.now))
         })
         .collect();
     let lines = |verdicts: fn(RenewalState) -> bool| {
-        let told = forecasts.iter().filter(move |(_, forecast)| verdicts(forecast.verdict));
-        told.map(|(identity, it)| format!("{}: {}", identity.component, it.summary()))
+        let selected = forecasts.iter().filter(move |(_, forecast)| verdicts(forecast.verdict));
+        selected.map(|(identity, it)| format!("{}: {}", identity.component, it.summary()))
     };
     let worst = forecasts.iter().map(|(_, forecast)| forecast).max_by_key(|it| it.verdict);
     match worst.filter(|worst| worst.verdict.requires_action()) {
@@ -291,10 +295,10 @@ fn identities_in_step(drift: &[DriftStatus]) -> ConditionContent {
     ConditionContent::new(CONDITION_FALSE, reason, join_lines(lines))
 }
 
-/// Of a cluster that cannot be used the errors are told elsewhere, and the lints here.
-fn advised_configuration(observed: &IdentityStatusInputs<'_>) -> ConditionContent {
-    let problems = match observed.cluster {
-        ClusterValidation::Valid(_) => observed.lints,
+/// For an invalid cluster, other conditions report the errors and this one the lints.
+fn advised_configuration(inputs: &IdentityStatusInputs<'_>) -> ConditionContent {
+    let problems = match inputs.cluster {
+        ClusterValidation::Valid(_) => inputs.lints,
         ClusterValidation::Invalid(problems) => problems,
     };
     let lints = problems.iter().filter(|it| it.severity == ProblemSeverity::Lint);
@@ -307,7 +311,7 @@ fn advised_configuration(observed: &IdentityStatusInputs<'_>) -> ConditionConten
     if lines.is_empty() {
         return ConditionContent::as_expected();
     }
-    // What to do stands at the end of a line, and there are few.
+    // Lints have a higher limit, because the suggested fix is at the end of a line.
     let lines: Vec<_> = lines.iter().map(|line| single_line(line, MAX_LINT_BYTES)).collect();
     ConditionContent::new(CONDITION_FALSE, "Linted", lines.join(" | "))
 }
@@ -316,7 +320,7 @@ const AS_EXPECTED_MESSAGE: &str = "All is well";
 const REASON_STATUS_UNKNOWN: &str = "StatusUnknown";
 const REASON_INVALID_CREDENTIALS: &str = "InvalidAzureCredentials";
 const REASON_AZURE_ERROR: &str = "AzureError";
-/// Nine lines and more of them fit into a message.
+/// Chosen so that at least nine lines fit into a message.
 const MAX_LINE_BYTES: usize = 300;
 const MAX_LINT_BYTES: usize = 800;
 const MAX_CONDITION_MESSAGE_BYTES: usize = 4_000;

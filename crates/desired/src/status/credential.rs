@@ -1,11 +1,11 @@
-//! What is known about the credential of one pod.
+//! The reported credential of one pod.
 
 use jiff::Timestamp;
 use lanyard_api::ObjectStatusReport;
 use lanyard_api::canary_report::LoadedCredential;
 
-/// The credential of one pod: the version that is mounted, and the stamps of what is loaded, or
-/// else of what is mounted.
+/// The credential of one pod: the mounted version, and the timestamps of the loaded credential or
+/// else of the mounted one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ReportedCredential {
     pub(super) version: Option<String>,
@@ -17,7 +17,7 @@ pub(super) struct ReportedCredential {
 }
 
 impl ReportedCredential {
-    /// What a process has loaded.
+    /// Converts a loaded credential.
     pub(super) fn from_loaded(loaded: &LoadedCredential) -> Self {
         let LoadedCredential {
             client_id,
@@ -31,14 +31,14 @@ impl ReportedCredential {
         Self { version: None, client_id, not_before, not_after, renew_after, cannot_renew_after }
     }
 
-    /// What a node has mounted, but for its version.
+    /// Converts a mounted object, without its version.
     pub(super) fn from_mounted(object: ObjectStatusReport) -> Self {
         let ObjectStatusReport { not_before, not_after, renew_after, .. } = object;
         Self { not_before, not_after, renew_after, ..Self::default() }
     }
 
-    /// The order of age. One of which more is known goes before one of which less is, so that a
-    /// silent node hides no end; and no two that differ are equal.
+    /// Sort key by age, oldest first. A credential with known timestamps precedes one without, so
+    /// that a missing report hides no expiry. Different credentials never compare equal.
     pub(super) fn age_order(&self) -> impl Ord + '_ {
         let Self { version, client_id, not_before, not_after, renew_after, cannot_renew_after } =
             self;

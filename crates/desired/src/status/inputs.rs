@@ -1,4 +1,4 @@
-//! What a verdict is made from: what was read out of the management cluster.
+//! The inputs of the identity status, read from the management cluster.
 
 use std::collections::BTreeSet;
 
@@ -15,51 +15,53 @@ use crate::hosted_cluster::credential_injection::{CLASS_NAME_ATTRIBUTE, CSI_DRIV
 use crate::problem::ValidationProblems;
 use crate::workload::CanaryCalls;
 
-/// Everything that the status of a hosted cluster's identities is made from. The order of pods and
-/// of volumes does not matter.
+/// All inputs of a hosted cluster's identity status. The order of pods and of volumes does not
+/// matter.
 #[derive(Debug, Clone, Copy)]
 pub struct IdentityStatusInputs<'a> {
     /// The hosted cluster.
     pub cluster: ClusterValidation<'a>,
     /// `metadata.generation` of the HostedCluster.
     pub generation: Option<i64>,
-    /// The time. It shows only in what changes.
+    /// The current time. Only transitions contain it.
     pub now: Timestamp,
     /// The SecretProviderClasses in the namespace of the control plane.
     pub classes: ObservedClasses<'a>,
     /// The pods in the namespace of the control plane.
     pub pods: &'a [ObservedPod],
-    /// The pod statuses in the namespace of the control plane.
+    /// The `SecretProviderClassPodStatus`es in the namespace of the control plane.
     pub volumes: &'a [ObservedVolume],
-    /// What the canaries call, and so how far they walk.
+    /// The inputs that determine the canaries' proof calls and final hops.
     pub canary_calls: CanaryCalls<'a>,
-    /// What renewals and rotations are measured by.
+    /// The time limits for renewals and rotations.
     pub renewal_policy: &'a RenewalPolicy,
-    /// What somebody should look at in the HostedCluster, though it can be used.
+    /// The lints of the HostedCluster.
     pub lints: &'a ValidationProblems,
-    /// Whether the HostedCluster is being deleted: its pods go, and what was known last stands.
+    /// Whether the HostedCluster is being deleted. Its pods then disappear, and identities keep
+    /// their last status.
     pub is_deleting: bool,
-    /// What [`crate::drift::find`] found.
+    /// The findings of [`crate::drift::find_drift`].
     pub drift_findings: &'a [DriftFinding],
-    /// The status as it stands.
+    /// The stored status.
     pub previous_status: Option<&'a HostedClusterIdentitiesStatus>,
 }
 
-/// What became of the HostedCluster's validation.
+/// The result of validating the HostedCluster.
 #[derive(Debug, Clone, Copy)]
 pub enum ClusterValidation<'a> {
-    /// It can be used.
+    /// The HostedCluster is valid.
     Valid(&'a ValidatedHostedCluster),
-    /// It cannot be used. What still runs is told, of the generation before.
+    /// The HostedCluster is invalid. The status still reports the running workloads, which belong
+    /// to an earlier generation.
     Invalid(&'a ValidationProblems),
 }
 
-/// The SecretProviderClasses that are there.
+/// The existing SecretProviderClasses.
 #[derive(Debug, Clone, Copy)]
 pub enum ObservedClasses<'a> {
-    /// They could not be read: the kind is not served, or not to us.
+    /// The classes could not be listed: the kind is not served or access is denied.
     Unknown,
-    /// The names of all.
+    /// The names of all classes.
     Listed(&'a BTreeSet<String>),
 }
 
@@ -72,15 +74,15 @@ impl ObservedClasses<'_> {
     }
 }
 
-/// What an annotation said.
+/// The content of a report annotation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ReportAnnotation<T> {
-    /// There is no annotation.
+    /// The annotation does not exist.
     #[default]
     Absent,
-    /// It cannot be read: its writer is of another version, or somebody else wrote it.
+    /// The annotation cannot be parsed: its writer has another version or is not lanyard.
     Unreadable,
-    /// It said this.
+    /// The parsed report.
     Parsed(T),
 }
 
@@ -93,7 +95,7 @@ impl<T: DeserializeOwned> ReportAnnotation<T> {
 }
 
 impl<T> ReportAnnotation<T> {
-    /// What was said.
+    /// Returns the parsed report.
     pub const fn parsed(&self) -> Option<&T> {
         match self {
             Self::Parsed(facts) => Some(facts),
@@ -102,36 +104,36 @@ impl<T> ReportAnnotation<T> {
     }
 }
 
-/// A pod of the control plane: as much of it as the verdict needs, so that whoever watches pods
-/// need not keep more.
+/// A pod of the control plane, reduced to the fields that the status needs, so that caches need not
+/// store whole pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedPod {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its uid.
+    /// The uid.
     pub uid: Option<String>,
-    /// The deployment that it belongs to, where that can be seen.
+    /// The owning deployment, if it can be determined.
     pub deployment: Option<String>,
-    /// The classes that its CSI volumes name.
+    /// The SecretProviderClasses of its CSI volumes.
     pub class_names: BTreeSet<String>,
-    /// Whether it runs and is ready.
+    /// Whether the pod is running and ready.
     pub is_ready: bool,
-    /// Whether it is being deleted.
+    /// Whether the pod is being deleted.
     pub is_deleting: bool,
-    /// By when it is gone, where it is being deleted.
+    /// The end of the deletion grace period, if the pod is being deleted.
     pub deletion_deadline: Option<Timestamp>,
-    /// When it was made.
+    /// The creation time.
     pub created_at: Option<Timestamp>,
-    /// When the youngest of its containers began to run.
+    /// The start time of the most recently started container.
     pub started_at: Option<Timestamp>,
-    /// How often the container that was restarted most often was.
+    /// The highest restart count of its containers.
     pub restarts: u32,
-    /// What its canary told.
+    /// The report of its canary.
     pub canary_report: ReportAnnotation<CanaryStatusReport>,
 }
 
 impl ObservedPod {
-    /// What a pod shows.
+    /// Converts a pod.
     pub fn from_pod(pod: &Pod) -> Self {
         let status = pod.status.as_ref();
         let containers =
@@ -164,7 +166,8 @@ fn running_since(container: &ContainerStatus) -> Option<Timestamp> {
     Some(container.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0)
 }
 
-/// A deployment's ReplicaSet is named after it and after the hash of its template.
+/// Derives the deployment from the name of the ReplicaSet: the deployment's name followed by the
+/// hash of the pod template.
 fn deployment_name_of(pod: &Pod) -> Option<String> {
     let owner =
         pod.metadata.owner_references.as_ref()?.iter().find(|it| it.controller == Some(true))?;
@@ -183,25 +186,25 @@ fn class_names_of(pod: &Pod) -> BTreeSet<String> {
         .collect()
 }
 
-/// A mounted volume, as its pod status tells it.
+/// A mounted volume, from its `SecretProviderClassPodStatus`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedVolume {
-    /// The pod.
+    /// The name of the pod.
     pub pod_name: String,
-    /// The uid of the pod, by the owner of the pod status.
+    /// The uid of the pod, from the owner reference of the pod status.
     pub pod_uid: Option<String>,
-    /// The class.
+    /// The name of the SecretProviderClass.
     pub class_name: String,
-    /// Whether it is mounted.
+    /// Whether the volume is mounted.
     pub is_mounted: bool,
-    /// The mounted objects: id and version.
+    /// The ids and versions of the mounted objects.
     pub objects: Vec<(String, String)>,
-    /// What the node told beyond that; the driver of the Secrets Store tells nothing.
+    /// The report of lanyard's node plugin; the Secrets Store CSI driver writes none.
     pub report: ReportAnnotation<VolumeStatusReport>,
 }
 
 impl ObservedVolume {
-    /// What a pod status shows; nothing where it names no pod or no class.
+    /// Converts a pod status; `None` if it names no pod or no class.
     pub fn from_pod_status(status: &SecretProviderClassPodStatus) -> Option<Self> {
         let metadata = &status.metadata;
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
@@ -220,10 +223,10 @@ impl ObservedVolume {
         })
     }
 
-    /// Whether it is a volume of this very pod, and not of an earlier one of its name.
+    /// Returns whether the volume belongs to this pod, and not to an earlier pod of the same name.
     pub(crate) fn belongs_to(&self, pod: &ObservedPod) -> bool {
         let same_uid = match (&self.pod_uid, &pod.uid) {
-            (Some(told), Some(uid)) => told == uid,
+            (Some(owner_uid), Some(uid)) => owner_uid == uid,
             _ => true,
         };
         self.pod_name == pod.name && same_uid

@@ -1,4 +1,4 @@
-//! What one pod accounts for: how far the identity of a component came in it.
+//! The state of a component's identity in one pod: the last hop that succeeded, and the failure.
 
 use jiff::Timestamp;
 use lanyard_api::canary_report::HopFailure;
@@ -11,68 +11,68 @@ use super::credential::ReportedCredential;
 use super::inputs::{ObservedPod, ObservedVolume, ReportAnnotation};
 use crate::report_text::{next_hop, parse_hop, parse_outcome_code, previous_hop, valid_reason_or};
 
-/// How far an identity came in one pod, or why nobody can say.
+/// The state of an identity in one pod, or the reason why it is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PodIdentity {
-    /// What it comes to.
+    /// The state.
     pub(super) state: PodIdentityState,
-    /// The last hop that is known to be good.
+    /// The last hop that succeeded.
     pub(super) last_good_hop: Option<Hop>,
-    /// What is wrong: of a broken identity what broke it, of another what does not stop it.
+    /// The failure. For a state other than broken, a failure that does not stop the identity.
     pub(super) failure: Option<IdentityFailure>,
-    /// A word for what is missing, and the words for it, where nobody can say.
+    /// Reason and message for an unknown state.
     pub(super) missing_report: Option<(&'static str, String)>,
-    /// What is mounted and loaded.
+    /// The mounted and loaded credential.
     pub(super) credential: Option<ReportedCredential>,
 }
 
-/// What an account comes to, the worst first: the worst one speaks.
+/// The state of an identity in one pod, worst first: the worst pod decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PodIdentityState {
-    /// Somebody told that it does not work.
+    /// A failure was reported.
     Broken,
-    /// Nobody told.
+    /// There is no sufficient report.
     Unknown,
-    /// It was proven.
+    /// The identity is proven.
     Proven,
 }
 
-/// What is wrong.
+/// A failure of an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IdentityFailure {
-    /// The hop that is to blame.
+    /// The hop that failed.
     pub(super) hop: Option<Hop>,
-    /// A word for it.
+    /// The reason.
     pub(super) reason: String,
-    /// What was tried and what came back.
+    /// The attempted operation and the response.
     pub(super) message: String,
-    /// What to do next.
+    /// The suggested next step.
     pub(super) hint: String,
-    /// Since when.
+    /// The start of the failure.
     pub(super) since: Option<Timestamp>,
 }
 
-/// What an account is made from.
+/// The inputs of the state of an identity in one pod.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PodIdentityInputs<'a> {
     pub(super) component: Component,
     pub(super) consumer: &'static Consumer,
-    /// The id of the vault's secret among the objects of the volume, where the cluster says it.
+    /// The id of the vault secret among the objects of the volume, if the HostedCluster is valid.
     pub(super) vault_object_id: Option<&'a str>,
     pub(super) final_hop: Hop,
     pub(super) now: Timestamp,
-    /// The identity as it stands.
+    /// The previous status of the identity.
     pub(super) previous_status: Option<&'a IdentityStatus>,
 }
 
 impl PodIdentityInputs<'_> {
-    /// Whether pods of this consumer prove the component. Those of its other consumers prove a
-    /// component of their own and vouch for the file alone.
+    /// Returns whether pods of this consumer prove the component. Pods of its other consumers run
+    /// the canary of another component and prove only the file.
     fn is_proving_consumer(&self) -> bool {
         self.component.consumers().first() == Some(self.consumer)
     }
 
-    /// The account of a pod that counts, with the name of the pod in its texts.
+    /// Evaluates a pod that counts, and prefixes the messages with the name of the pod.
     pub(super) fn evaluate_with_pod_name(
         &self,
         pod: &ObservedPod,
@@ -81,7 +81,7 @@ impl PodIdentityInputs<'_> {
         self.evaluate(pod, volume).with_pod_name(&pod.name)
     }
 
-    /// The account of a pod: its volume first, then its canary, as the hops are walked.
+    /// Evaluates a pod: first its volume, then its canary, in the order of the hops.
     pub(super) fn evaluate(
         &self,
         pod: &ObservedPod,
@@ -96,8 +96,8 @@ impl PodIdentityInputs<'_> {
             let begin = credential.as_ref().and_then(|it| it.not_before);
             (end, self.file_after_expiry(volume, begin, end))
         });
-        let account = match (mount, canary, end) {
-            // The first hop that is broken is to blame, whatever was good before it broke.
+        let identity = match (mount, canary, end) {
+            // The first broken hop is the failed one, even if later hops succeeded earlier.
             (Some(mount), canary, end) if mount.requires_action => {
                 mount.broken(canary.filter(|_| end.is_none()))
             }
@@ -105,7 +105,7 @@ impl PodIdentityInputs<'_> {
             (mount, Some(canary), None) => self.from_canary(mount, canary),
             (mount, None, None) => self.from_volume_only(mount, pod, volume),
         };
-        PodIdentity { credential, ..account }
+        PodIdentity { credential, ..identity }
     }
 
     fn from_canary(&self, mount: Option<MountFailure>, canary: &CanaryStatusReport) -> PodIdentity {
@@ -113,29 +113,28 @@ impl PodIdentityInputs<'_> {
         let mount = mount.map(|mount| mount.failure);
         if let Some(failure) = &canary.failure {
             let mut broken = canary_failure(failure, last_good);
-            if let Some(beside) = mount {
-                broken.message = format!("{}; the node says `{}`", broken.message, beside.reason);
+            if let Some(volume) = mount {
+                broken.message =
+                    format!("{}; the node reports `{}`", broken.message, volume.reason);
             }
             return PodIdentity::broken(last_good_hop_before(last_good, failure), broken);
         }
-        // Whoever may not ask for a while learns nothing: what was proven stays proven.
+        // A throttled canary learns nothing new: a proven identity stays proven.
         let throttled = || canary.throttled.as_ref().map(|it| canary_failure(it, last_good));
-        let trouble = mount.or_else(throttled);
+        let failure = mount.or_else(throttled);
         if last_good >= Some(self.final_hop) {
-            return PodIdentity { failure: trouble, ..PodIdentity::proven(last_good) };
+            return PodIdentity { failure, ..PodIdentity::proven(last_good) };
         }
         if canary.throttled.is_some() && self.was_proven(canary) {
-            return PodIdentity { failure: trouble, ..PodIdentity::proven(Some(self.final_hop)) };
+            return PodIdentity { failure, ..PodIdentity::proven(Some(self.final_hop)) };
         }
         let so_far = last_good.map_or("no hop", Hop::name);
-        let missing = format!("its canary has come as far as `{so_far}` and says no more yet");
-        PodIdentity {
-            failure: trouble,
-            ..PodIdentity::unknown(REASON_NOT_PROVEN, missing, last_good)
-        }
+        let missing =
+            format!("its canary has reached `{so_far}` and has not reported further hops");
+        PodIdentity { failure, ..PodIdentity::unknown(REASON_NOT_PROVEN, missing, last_good) }
     }
 
-    /// Whether the credential that this canary has loaded was proven, by a pod before this one.
+    /// Returns whether an earlier pod has proven the credential that this canary has loaded.
     fn was_proven(&self, canary: &CanaryStatusReport) -> bool {
         let Some((loaded, known)) = canary.credential.as_ref().zip(self.previous_status) else {
             return false;
@@ -154,37 +153,32 @@ impl PodIdentityInputs<'_> {
         volume: Option<&ObservedVolume>,
     ) -> PodIdentity {
         let Some(volume) = volume.filter(|volume| volume.is_mounted) else {
-            let missing = "no node tells that the volume is mounted".to_owned();
+            let missing = "no node reports that the volume is mounted".to_owned();
             return PodIdentity::unknown(REASON_NOT_REPORTED, missing, None);
         };
         let last_good = mount.as_ref().map_or(Some(Hop::File), |mount| mount.last_good_hop);
-        let trouble = mount.map(|mount| mount.failure);
+        let failure = mount.map(|mount| mount.failure);
         if !self.is_proving_consumer() {
-            return PodIdentity { failure: trouble, ..PodIdentity::proven(last_good) };
+            return PodIdentity { failure, ..PodIdentity::proven(last_good) };
         }
         let canary = match &pod.canary_report {
             ReportAnnotation::Absent => "no canary runs in it".to_owned(),
-            ReportAnnotation::Unreadable => "the facts of its canary cannot be read".to_owned(),
+            ReportAnnotation::Unreadable => "the report of its canary cannot be parsed".to_owned(),
             ReportAnnotation::Parsed(other) => {
-                let told = crate::report_text::single_line(&other.component, 40);
-                format!("its canary proves `{told}`")
+                let component = crate::report_text::single_line(&other.component, 40);
+                format!("its canary proves `{component}`")
             }
         };
         let node = match volume.report {
-            ReportAnnotation::Absent => {
-                ", and its node plugin tells no more than the mounted version"
-            }
-            ReportAnnotation::Unreadable => ", and the facts of its node plugin cannot be read",
+            ReportAnnotation::Absent => ", and its node plugin reports only the mounted version",
+            ReportAnnotation::Unreadable => ", and the report of its node plugin cannot be parsed",
             ReportAnnotation::Parsed(_) => "",
         };
         let missing = format!("the file is mounted, and {canary}{node}");
-        PodIdentity {
-            failure: trouble,
-            ..PodIdentity::unknown(REASON_NOT_PROVEN, missing, last_good)
-        }
+        PodIdentity { failure, ..PodIdentity::unknown(REASON_NOT_PROVEN, missing, last_good) }
     }
 
-    /// The stamps that count are those of what is in use.
+    /// Returns the credential in use: the loaded one, or else the mounted one.
     fn credential_in_use(
         &self,
         volume: Option<&ObservedVolume>,
@@ -207,10 +201,11 @@ impl PodIdentityInputs<'_> {
         })
     }
 
-    /// The version of what is loaded. A node tells a new version at once and a process when it has
-    /// gone all its way with it, so the mounted version counts when its stamps are those of what is
-    /// loaded; until then the one that was known before. Where a node tells no stamps it counts when
-    /// what is loaded is not what was loaded before.
+    /// Returns the version of the loaded credential. A node reports a new version immediately, and
+    /// a canary only after it has run all hops with the new credential. The mounted version
+    /// therefore counts if its timestamps equal those of the loaded credential; until then the
+    /// previously known version counts. If the node reports no timestamps, the mounted version
+    /// counts as soon as the loaded credential differs from the previous one.
     fn version_in_use(
         &self,
         loaded: &ReportedCredential,
@@ -234,7 +229,7 @@ impl PodIdentityInputs<'_> {
         if is_loaded { version } else { previous.and_then(|it| it.loaded_version.clone()) }
     }
 
-    /// What the file is like, where what is in use began then and has ended.
+    /// Classifies the mounted file after the credential in use, with this validity, has expired.
     fn file_after_expiry(
         &self,
         volume: Option<&ObservedVolume>,
@@ -251,7 +246,7 @@ impl PodIdentityInputs<'_> {
         }
     }
 
-    /// The object of the volume that holds the credential, with what the node knows about it.
+    /// Returns the volume's object with the credential, with the node's report about it.
     fn mounted_object(&self, volume: &ObservedVolume) -> Option<ObjectStatusReport> {
         let is_ours = |id: &str| match self.vault_object_id {
             Some(object) => id.eq_ignore_ascii_case(object),
@@ -259,8 +254,8 @@ impl PodIdentityInputs<'_> {
         };
         let (id, version) = volume.objects.iter().find(|(id, _)| is_ours(id))?;
         let known = volume.report.parsed().and_then(|facts| {
-            // The status and its annotation are written together; stamps of another version are
-            // not those of this one.
+            // The node writes the status and its annotation together. Timestamps of another version
+            // do not belong to this object.
             facts.objects.iter().find(|object| object.id == *id && object.version == *version)
         });
         let blank = || ObjectStatusReport {
@@ -272,66 +267,63 @@ impl PodIdentityInputs<'_> {
     }
 }
 
-/// What is mounted beside a credential that has ended.
+/// The content of the mounted file after the loaded credential has expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileAfterExpiry {
-    /// The same, as far as anybody knows.
+    /// No newer credential, as far as known.
     NothingNewer,
-    /// The document that it was loaded from, which lasts longer than the certificate in it: a
-    /// process knows both, a node the document alone.
+    /// The document from which the credential was loaded. Its validity exceeds that of the
+    /// certificate in it; the process knows both, the node only that of the document.
     SameDocument,
-    /// A newer one.
+    /// A newer credential.
     Newer,
 }
 
-/// What is wrong with a volume.
+/// A failure of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct MountFailure {
     failure: IdentityFailure,
     last_good_hop: Option<Hop>,
-    /// Whether it stays as it is until somebody does something, so that a pod that starts now gets
-    /// no credential. What may heal by itself breaks nothing while the mounted credential lasts.
+    /// Whether the failure needs manual action, so that a new pod gets no credential. A failure
+    /// that may recover by itself does not break the identity while the mounted credential is
+    /// valid.
     requires_action: bool,
 }
 
 impl MountFailure {
     fn broken(self, canary: Option<&CanaryStatusReport>) -> PodIdentity {
-        let mut trouble = self.failure;
-        let beside = canary.map(|canary| match &canary.failure {
+        let mut failure = self.failure;
+        let canary_state = canary.map(|canary| match &canary.failure {
             Some(failure) => format!(
-                "; its canary says `{}`",
+                "; its canary reports `{}`",
                 valid_reason_or(&failure.code, REASON_IDENTITY_BROKEN)
             ),
-            None => "; the mounted credential still serves".to_owned(),
+            None => "; the mounted credential is still valid".to_owned(),
         });
-        trouble.message.extend(beside);
-        PodIdentity::broken(self.last_good_hop, trouble)
+        failure.message.extend(canary_state);
+        PodIdentity::broken(self.last_good_hop, failure)
     }
 }
 
 fn volume_failure(facts: &VolumeStatusReport) -> Option<MountFailure> {
     let outcome = facts.outcome.as_deref()?;
-    let told = facts.last_good_hop.as_deref().and_then(parse_hop);
+    let reported_hop = facts.last_good_hop.as_deref().and_then(parse_hop);
     let code = parse_outcome_code(outcome);
-    let hop = code.map_or_else(|| next_hop(told), |code| Some(code.hop()));
+    let hop = code.map_or_else(|| next_hop(reported_hop), |code| Some(code.hop()));
     let text = facts.message.clone().filter(|message| !message.trim().is_empty());
     let meaning = code.map_or("the node plugin reports it", |code| code.text().meaning);
     let cause = facts.cause.as_deref().and_then(parse_outcome_code);
     let cause = cause.map(|cause| format!(" (after {cause})")).unwrap_or_default();
-    let trouble = IdentityFailure {
+    let failure = IdentityFailure {
         hop,
         reason: valid_reason_or(outcome, REASON_IDENTITY_BROKEN),
         message: format!("{}{cause}", text.as_deref().unwrap_or(meaning).trim_end_matches('.')),
         hint: code.map_or(NODE_LOG_HINT, |code| code.hint()).to_owned(),
         since: facts.since,
     };
-    let last_good = told.or_else(|| hop.and_then(previous_hop));
-    let needs_somebody = code.is_some_and(|code| code.recovery_mode() == RecoveryMode::Never);
-    Some(MountFailure {
-        failure: trouble,
-        last_good_hop: last_good,
-        requires_action: needs_somebody,
-    })
+    let last_good = reported_hop.or_else(|| hop.and_then(previous_hop));
+    let requires_action = code.is_some_and(|code| code.recovery_mode() == RecoveryMode::Never);
+    Some(MountFailure { failure, last_good_hop: last_good, requires_action })
 }
 
 fn canary_failure(failure: &HopFailure, last_good: Option<Hop>) -> IdentityFailure {
@@ -344,45 +336,45 @@ fn canary_failure(failure: &HopFailure, last_good: Option<Hop>) -> IdentityFailu
     }
 }
 
-/// A canary's last good hop is before the one at which it stopped.
-fn last_good_hop_before(told: Option<Hop>, failure: &HopFailure) -> Option<Hop> {
+/// Returns the last good hop, which must precede the failed one.
+fn last_good_hop_before(reported: Option<Hop>, failure: &HopFailure) -> Option<Hop> {
     let before = parse_hop(&failure.hop).map(previous_hop);
-    match (told, before) {
-        (Some(told), Some(before)) => Some(told).min(before),
-        (told, before) => told.or_else(|| before.flatten()),
+    match (reported, before) {
+        (Some(reported), Some(before)) => Some(reported).min(before),
+        (reported, before) => reported.or_else(|| before.flatten()),
     }
 }
 
-/// A credential that has ended authenticates nobody: what still works does so with tokens that run
-/// out. What kept a newer one away is to blame, where it is known.
+/// Returns the state for an expired credential. It cannot authenticate any more: components work
+/// only until their tokens expire. A known volume failure that prevented the renewal is the cause.
 fn expired_credential(
     mount: Option<MountFailure>,
-    (end, beside): (Timestamp, FileAfterExpiry),
+    (end, file): (Timestamp, FileAfterExpiry),
 ) -> PodIdentity {
     let ended = format!("the credential ended at {end}");
-    if let Some(MountFailure { failure: mut trouble, last_good_hop: last_good, .. }) = mount {
-        trouble.message = format!("{}; {ended}", trouble.message);
-        return PodIdentity::broken(last_good, trouble);
+    if let Some(MountFailure { mut failure, last_good_hop: last_good, .. }) = mount {
+        failure.message = format!("{}; {ended}", failure.message);
+        return PodIdentity::broken(last_good, failure);
     }
-    let (came, hint) = match beside {
+    let (came, hint) = match file {
         FileAfterExpiry::NothingNewer => (
-            "no newer one came",
-            "renew the secret in the vault, and see why what renews it did not",
+            "no newer one was mounted",
+            "renew the secret in the vault, and check why it was not renewed",
         ),
         FileAfterExpiry::SameDocument => (
-            "its document says that it lasts longer than its certificate does",
-            "renew the secret in the vault, with a certificate that lasts as long as the document says",
+            "its document states a later expiry than its certificate",
+            "renew the secret in the vault, with a certificate that is valid as long as the document states",
         ),
-        FileAfterExpiry::Newer => ("a newer one is mounted and not loaded", "restart the pod"),
+        FileAfterExpiry::Newer => ("a newer one is mounted but not loaded", "restart the pod"),
     };
-    let trouble = IdentityFailure {
+    let failure = IdentityFailure {
         hop: Some(Hop::Credential),
         reason: REASON_CREDENTIAL_EXPIRED.to_owned(),
         message: format!("{ended}, and {came}"),
         hint: hint.to_owned(),
         since: Some(end),
     };
-    PodIdentity::broken(Some(Hop::File), trouble)
+    PodIdentity::broken(Some(Hop::File), failure)
 }
 
 impl PodIdentity {
@@ -396,11 +388,11 @@ impl PodIdentity {
         }
     }
 
-    pub(super) fn broken(last_good_hop: Option<Hop>, trouble: IdentityFailure) -> Self {
+    pub(super) fn broken(last_good_hop: Option<Hop>, failure: IdentityFailure) -> Self {
         Self {
             state: PodIdentityState::Broken,
             last_good_hop,
-            failure: Some(trouble),
+            failure: Some(failure),
             missing_report: None,
             credential: None,
         }
@@ -417,10 +409,10 @@ impl PodIdentity {
         }
     }
 
-    /// The same with the name of the pod before its texts.
+    /// Prefixes the messages with the name of the pod.
     fn with_pod_name(mut self, pod: &str) -> Self {
-        if let Some(trouble) = &mut self.failure {
-            trouble.message = format!("pod `{pod}`: {}", trouble.message);
+        if let Some(failure) = &mut self.failure {
+            failure.message = format!("pod `{pod}`: {}", failure.message);
         }
         if let Some((_, missing)) = &mut self.missing_report {
             *missing = format!("pod `{pod}`: {missing}");
@@ -428,16 +420,16 @@ impl PodIdentity {
         self
     }
 
-    /// The hop that is to blame.
+    /// Returns the hop that failed.
     pub(super) fn failed_hop(&self) -> Option<Hop> {
-        self.failure.as_ref().and_then(|trouble| trouble.hop)
+        self.failure.as_ref().and_then(|failure| failure.hop)
     }
 }
 
-/// Nobody told anything.
+/// Reason: no report exists.
 pub(super) const REASON_NOT_REPORTED: &str = "NotReported";
-/// It was told how far it came, and that is not far enough.
+/// Reason: the reported hops do not prove the identity.
 pub(super) const REASON_NOT_PROVEN: &str = "NotProven";
 const REASON_IDENTITY_BROKEN: &str = "IdentityBroken";
 const REASON_CREDENTIAL_EXPIRED: &str = "CredentialExpired";
-const NODE_LOG_HINT: &str = "see the log of the node plugin on the pod's node";
+const NODE_LOG_HINT: &str = "check the log of the node plugin on the pod's node";

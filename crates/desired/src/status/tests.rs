@@ -29,7 +29,7 @@ mod transitions;
 
 const LOADED_CLIENT_ID: &str = "5d0c7a1e-94b3-4f26-8e70-1c2b3a4d5e6f";
 
-/// A management cluster in which every identity works, to be broken.
+/// A management cluster in which every identity works; tests break parts of it.
 #[derive(Debug, Clone)]
 struct StatusFixture {
     cluster: ValidatedHostedCluster,
@@ -85,7 +85,7 @@ impl StatusFixture {
         world
     }
 
-    /// Has a pod of the consumer run, with the canary of the component that is first there.
+    /// Adds a ready pod of the consumer, with the canary of the first component of that consumer.
     fn add_ready_pod(&mut self, component: Component, consumer: &Consumer, pod: &str) {
         let class = component.definition().secret_provider_class;
         let secret = self.cluster.identities[&component].secret_name.clone();
@@ -202,13 +202,14 @@ impl StatusFixture {
             name: name.to_owned(),
             good,
             reason: reason.to_owned(),
-            message: format!("{component} tells of {name}"),
+            message: format!("{component} reports {name}"),
             hint: if good { String::new() } else { "do this".to_owned() },
             since: at("2026-06-01T11:00:00Z"),
         });
     }
 
-    /// Has the canary load a credential that begins so many days later than the first one.
+    /// Makes the canary load a credential whose validity starts `days` later than that of the first
+    /// one.
     fn load_credential(&mut self, component: Component, days: i64) {
         let (begin, renewal, end) = credential_timestamps(days);
         let loaded = self.canary_report_of(component).credential.as_mut().unwrap();
@@ -217,7 +218,7 @@ impl StatusFixture {
         loaded.cannot_renew_after = Some(end);
     }
 
-    /// The same where what was told stands as the status.
+    /// Stores the current status as the previous one.
     fn with_current_status_as_previous(mut self) -> Self {
         self.previous_status = Some(self.status());
         self
@@ -232,11 +233,12 @@ impl StatusFixture {
 fn parsed_mut<T>(facts: &mut ReportAnnotation<T>) -> &mut T {
     match facts {
         ReportAnnotation::Parsed(facts) => facts,
-        ReportAnnotation::Absent | ReportAnnotation::Unreadable => panic!("nothing is told"),
+        ReportAnnotation::Absent | ReportAnnotation::Unreadable => panic!("no report"),
     }
 }
 
-/// The stamps of a credential that begins so many days later than the first one.
+/// Returns the timestamps of a credential whose validity starts `days` later than that of the first
+/// one.
 fn credential_timestamps(days: i64) -> (Timestamp, Timestamp, Timestamp) {
     let begin = at("2026-05-20T00:00:00Z") + (days * 24).hours();
     (begin, begin + (45 * 24).hours(), begin + (90 * 24).hours())
@@ -291,7 +293,7 @@ fn status_json(status: &HostedClusterIdentitiesStatus) -> String {
     serde_json::to_string(status).unwrap()
 }
 
-/// What a condition says.
+/// Returns the content of a condition.
 fn condition_content(status: &str, reason: &str, message: &str) -> (String, String, String) {
     (status.to_owned(), reason.to_owned(), message.to_owned())
 }

@@ -1,4 +1,4 @@
-//! What is news in a status: one event each.
+//! Status transitions that are reported as events.
 
 use lanyard_api::hosted_cluster_identities::{HostedClusterIdentitiesStatus, IdentityStatus};
 
@@ -8,28 +8,28 @@ use super::conditions::{
 use super::{CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN, REASON_AS_EXPECTED};
 use crate::report_text::{single_line, valid_reason_or};
 
-/// Something that changed, as an event tells it.
+/// A status transition, as an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusTransition {
-    /// Its type.
+    /// The event type.
     pub event_type: EventType,
-    /// Its reason, a word.
+    /// The event reason.
     pub reason: String,
-    /// Its message, of at most 1024 bytes, as the API takes it.
+    /// The event message, of at most 1024 bytes (the limit of the API).
     pub message: String,
 }
 
-/// The types of events that Kubernetes knows.
+/// The event types of Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventType {
-    /// All is well, or well again.
+    /// A success or a recovery.
     Normal,
-    /// Somebody should look.
+    /// A failure that needs attention.
     Warning,
 }
 
 impl EventType {
-    /// The word of the API.
+    /// Returns the name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -38,10 +38,11 @@ impl EventType {
     }
 }
 
-/// What is news, in the order of the status. Nothing where both are equal; and nothing but what is
-/// known at once where there was no status before.
+/// Returns the transitions between two statuses, in the order of the status. Equal statuses have
+/// none. Without a previous status, only known states are reported.
 ///
-/// The condition that sums up the identities brings no event of its own: each of them does.
+/// The condition that summarizes the identities has no event of its own, because each identity has
+/// one.
 pub fn status_transitions(
     previous: Option<&HostedClusterIdentitiesStatus>,
     now: &HostedClusterIdentitiesStatus,
@@ -82,12 +83,12 @@ fn identity_transition(
             Some(StatusTransition::warning(code, &message))
         }
         (CONDITION_UNKNOWN, word) => {
-            // Knowing less than before is news to somebody; not yet knowing more is none.
+            // A change to `Unknown` is reported; an initial `Unknown` is not.
             if was.0 == CONDITION_UNKNOWN {
                 return None;
             }
             let message =
-                format!("nobody tells any more how identity `{component}` is: {}", now.message);
+                format!("the state of identity `{component}` is no longer known: {}", now.message);
             Some(StatusTransition::warning(word, &message))
         }
         (_, code) => {
@@ -103,7 +104,8 @@ fn rotation_transition(
     now: &IdentityStatus,
 ) -> Option<StatusTransition> {
     let (was, is) = (previous.loaded_version.as_ref()?, now.loaded_version.as_ref()?);
-    // Of two pods the one with the newer credential may go.
+    // An older version after a newer one is no rotation: the pod with the newer credential may have
+    // been deleted.
     let stamps = |it: &IdentityStatus| (it.not_before, it.not_after);
     let goes_back = previous.not_before.zip(now.not_before).is_some_and(|(was, is)| is < was)
         || previous.not_after.zip(now.not_after).is_some_and(|(was, is)| is < was);
@@ -113,13 +115,13 @@ fn rotation_transition(
     }
     let until = now.not_after.map(|end| format!(", valid until {end}")).unwrap_or_default();
     let component = &now.component;
-    // Without its stamps nobody knows more than what is mounted.
+    // Without timestamps, only the mounted version is known.
     let what = if now.not_after.is_some() { "loaded" } else { "mounted" };
     let message = format!("identity `{component}`: version {is} is {what} in every pod{until}");
     Some(StatusTransition::normal("CredentialRotated", message))
 }
 
-/// Status, reason and message of a condition.
+/// The status, reason and message of a condition.
 type ConditionSummary = (String, String, String);
 
 fn condition_transition(
@@ -137,10 +139,9 @@ fn condition_transition(
         (CONDITION_FALSE, CONDITION_TRUE) => {
             Some(StatusTransition::normal(kind, format!("{kind} again: {message}")))
         }
-        (CONDITION_FALSE, CONDITION_UNKNOWN) => Some(StatusTransition::warning(
-            &code,
-            &format!("{kind} is not known any more: {message}"),
-        )),
+        (CONDITION_FALSE, CONDITION_UNKNOWN) => {
+            Some(StatusTransition::warning(&code, &format!("{kind} is no longer known: {message}")))
+        }
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Checking the Deployment of a template.
+//! Validation of the Deployment in a template.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::parse::{array_items, check_deployment_name, drop_nulls};
 use super::reserved_names::{ReservedNames, reserved_names};
 use crate::problem::ValidationProblems;
 
-/// Checks a Deployment; gives it back without nulls, status and name.
+/// Checks a Deployment and returns it without nulls, status and name.
 pub(super) fn check_deployment_template(
     name: &str,
     mut value: Value,
@@ -34,7 +34,7 @@ pub(super) fn check_deployment_template(
         let found = value.pointer(field).and_then(Value::as_str);
         if let Some(found) = found.filter(|found| *found != expected) {
             let message = format!("`{found}` is not `{expected}`");
-            let hint = "leave it out, or write what it must be";
+            let hint = "remove it, or set the required value";
             problems.error_with_hint(join_pointer(&path, field), message, hint);
         }
     }
@@ -79,7 +79,8 @@ fn check_selector(path: &str, value: &Value, problems: &mut ValidationProblems) 
     }
 }
 
-/// What brings the identity must find its container, and nothing in its place.
+/// Checks that the containers for the credential injection exist and that the template uses no
+/// reserved names.
 fn check_pod_spec(
     path: &str,
     value: &Value,
@@ -97,15 +98,15 @@ fn check_pod_spec(
             problems.error_with_hint(
                 format!("{path}.containers"),
                 format!("there is no container `{wanted}`"),
-                "the identity is mounted there; name the container so",
+                "the identity is mounted there: rename the container",
             );
         }
     }
     let mut taken = |field: String, text: &str| {
         problems.error_with_hint(
             field,
-            format!("`{text}` is what the identity is brought by"),
-            "leave it out: it is added",
+            format!("`{text}` is reserved for the credential injection"),
+            "remove it: lanyard adds it",
         );
     };
     for volume in list(&pod, "volumes") {
@@ -132,11 +133,12 @@ fn check_pod_spec(
     }
 }
 
-/// Where `OpenShift` gives all containers of a pod one user: the constraints that the pod asks for.
+/// The annotation with the pod's required security context constraints, with which `OpenShift`
+/// assigns one user to all containers of the pod.
 const REQUIRED_SCC_POINTER: &str = "/spec/template/metadata/annotations/openshift.io~1required-scc";
 
-/// A container that is added as the user of another one has an image of its own, so what the images
-/// say does not make them the same.
+/// A sidecar must run as the user of the main container. The two have different images, so the
+/// users that the images set may differ.
 fn check_sidecar_user(
     path: &str,
     value: &Value,
@@ -159,9 +161,9 @@ fn check_sidecar_user(
         problems.error_with_hint(
             format!("{path}.spec.template.spec.securityContext"),
             format!(
-                "`{name}` has to run as the user of `{server}`, and nothing says which that is"
+                "`{name}` must run as the user of `{server}`, but the template does not set that user"
             ),
-            "give the pod or the container a `runAsUser`",
+            "set `runAsUser` in the pod or the container",
         );
     }
 }

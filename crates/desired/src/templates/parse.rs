@@ -1,4 +1,4 @@
-//! Reading templates, with every problem at its field.
+//! Parsing of workload templates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use super::{CanaryTemplate, WorkloadTemplates};
 use crate::hosted_cluster::encryption_config::KeyRole;
 use crate::problem::ValidationProblems;
 
-/// The templates of a text, with these fields of `canary` in the place of its own.
+/// Parses templates and overrides fields of `canary`.
 pub(super) fn parse_templates(
     text: &str,
     canary: Map<String, Value>,
@@ -40,7 +40,7 @@ pub(super) fn parse_templates(
     if problems.has_errors() { Err(problems) } else { Ok(templates) }
 }
 
-/// Fields of `canary` win over those of the map; of calls each by itself does.
+/// Replaces fields of `canary`; `calls` is merged entry by entry.
 fn override_canary_fields(
     mut map: Map<String, Value>,
     mut canary: Map<String, Value>,
@@ -52,7 +52,7 @@ fn override_canary_fields(
     if known.is_null() {
         *known = Value::Object(Map::new());
     }
-    // What is no object is told where it is read.
+    // `read_templates` reports a value that is not an object.
     let Value::Object(known) = known else { return map };
     if let (Some(Value::Object(old)), Some(Value::Object(new))) =
         (known.get_mut("calls"), canary.get_mut("calls"))
@@ -77,7 +77,7 @@ fn read_templates(map: Map<String, Value>, problems: &mut ValidationProblems) ->
     if let Some(standard) = &pod_security
         && !["privileged", "baseline", "restricted"].contains(&standard.as_str())
     {
-        let message = format!("`{standard}` is no pod security standard");
+        let message = format!("`{standard}` is not a pod security standard");
         reader.error("podSecurity", message, "write `privileged`, `baseline` or `restricted`");
     }
     reader.report_unknown_fields();
@@ -141,7 +141,8 @@ fn read_canary(map: Map<String, Value>, problems: &mut ValidationProblems) -> Ca
     canary
 }
 
-/// What canaries get besides must leave free what identities are brought by, in every deployment.
+/// Checks that additional volumes, mounts and variables of canaries use no reserved name of any
+/// deployment.
 fn check_reserved_names(reader: &mut TemplateReader<'_>, canary: &CanaryTemplate) {
     let all: Vec<_> = templatable_deployments().into_iter().filter_map(reserved_names).collect();
     let mounts: BTreeSet<_> =
@@ -191,12 +192,13 @@ fn check_canary(reader: &mut TemplateReader<'_>, canary: &CanaryTemplate) {
     for (field, text) in [("interval", &canary.interval), ("probeInterval", &canary.probe_interval)]
     {
         if !is_duration(text) {
-            let message = format!("`{text}` is no duration");
+            let message = format!("`{text}` is not a duration");
             reader.error(field, message, "write a number and `s`, `m` or `h`, such as `60s`");
         }
     }
     if let Some(address) = canary.specific_metrics_address().filter(|_| !canary.host_network) {
-        let message = format!("the kubelet asks for {address} at the node, and it is the pod's");
+        let message =
+            format!("the kubelet probes {address} on the node, but the address belongs to the pod");
         reader.error("metricsAddress", message, "leave it out, or set `hostNetwork`");
     }
     let places = u16::try_from(Component::ALL.len()).unwrap_or(u16::MAX);
@@ -211,7 +213,7 @@ fn check_canary(reader: &mut TemplateReader<'_>, canary: &CanaryTemplate) {
         .flat_map(|part| [part.health_port(), part.metrics_port()]);
     if let Some(port) = ports.find(|port| taken.contains(port)) {
         let message =
-            format!("a plugin of a key has port {port} beside the canary of the API server");
+            format!("a KMS plugin uses port {port} in the pod of the API server's canary");
         reader.error(
             "metricsPort",
             message,
@@ -237,7 +239,7 @@ fn read_calls(
         });
         if !call.is_empty() && !is_call {
             let hint = "write `GET https://…` with the api-version, or an empty text for no call";
-            reader.error(&field, format!("`{call}` is no call"), hint);
+            reader.error(&field, format!("`{call}` is not a call"), hint);
         }
         match name.parse::<Component>() {
             Ok(component) => drop(read.insert(component, call)),
@@ -255,13 +257,13 @@ pub(super) fn check_deployment_name(field: &str, name: &str, problems: &mut Vali
         let known: Vec<_> = known.into_iter().collect();
         problems.error_with_hint(
             field,
-            format!("`{name}` is no deployment that an identity goes to"),
+            format!("`{name}` is not a deployment that uses an identity"),
             format!("known: {}", known.join(", ")),
         );
     }
 }
 
-/// A null in a template means that the field is not there.
+/// Removes null fields: a null in a template means an absent field.
 pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -273,7 +275,7 @@ pub(super) fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Takes the fields of an object one by one; what is left over is not known.
+/// Takes the known fields out of an object; the remaining fields are unknown.
 struct TemplateReader<'a> {
     path: String,
     map: Map<String, Value>,
@@ -282,20 +284,24 @@ struct TemplateReader<'a> {
 }
 
 impl TemplateReader<'_> {
-    /// The value of a field, if it is there and of the type.
+    /// Takes a field; `None` if it is absent or of another type.
     fn take_field<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<T> {
         self.known.push(field);
         let value = self.map.remove(field).filter(|value| !value.is_null())?;
         match serde_json::from_value(value) {
             Ok(value) => Some(value),
             Err(error) => {
-                self.error(field, error.to_string(), "see the page about the operator");
+                self.error(
+                    field,
+                    error.to_string(),
+                    "see the operator's documentation of workload templates",
+                );
                 None
             }
         }
     }
 
-    /// As [`Reader::take_field`], with the JSON as it came.
+    /// Like [`TemplateReader::take_field`], but returns the JSON unchanged.
     fn take_checked_json<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<Value> {
         let value = self.map.get(field).cloned();
         self.take_field::<T>(field)?;
@@ -320,7 +326,7 @@ impl TemplateReader<'_> {
         let unknown: Vec<_> = self.map.keys().cloned().collect();
         for field in unknown {
             let hint = format!("known: {}", self.known.join(", "));
-            self.error(&field, "the field is not known", &hint);
+            self.error(&field, "unknown field", &hint);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the identity of a component takes in its deployment, whatever the cluster.
+//! The names that the credential injection reserves in a component's deployment, for any cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +12,23 @@ use crate::workload::{
     VAULT_READER, cloud_config_mount,
 };
 
-/// What is added to a deployment, by name; a template must leave it free.
+/// The names of everything that lanyard adds to a deployment. A template must not use them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReservedNames {
     /// Containers that a template must have.
     pub(crate) required_containers: BTreeSet<&'static str>,
     /// Names of volumes.
     pub(crate) volumes: BTreeSet<&'static str>,
-    /// Mount paths by container.
+    /// Mount paths, by container.
     pub(crate) mounts: BTreeMap<&'static str, BTreeSet<&'static str>>,
-    /// Variables by container.
+    /// Environment variables, by container.
     pub(crate) variables: BTreeMap<&'static str, BTreeSet<&'static str>>,
-    /// Containers that are added where a template has none of the name, and the container whose user
-    /// they have to be.
+    /// Containers that lanyard adds unless the template has them, each with the container whose
+    /// user it must have.
     pub(crate) sidecars: BTreeMap<&'static str, &'static str>,
 }
 
-/// What is taken in a deployment, if it is one that may have a template.
+/// Returns the reserved names in a deployment; `None` if the deployment cannot have a template.
 pub(crate) fn reserved_names(deployment: &str) -> Option<ReservedNames> {
     let mut claims = ReservedNames::default();
     let mut is_known = false;
@@ -44,7 +44,7 @@ pub(crate) fn reserved_names(deployment: &str) -> Option<ReservedNames> {
     is_known.then_some(claims)
 }
 
-/// The deployments that may have a template.
+/// Returns the deployments that may have a template.
 pub(crate) fn templatable_deployments() -> BTreeSet<&'static str> {
     let consumers = Component::ALL.iter().flat_map(|component| component.consumers());
     consumers
@@ -88,7 +88,8 @@ impl ReservedNames {
         }
     }
 
-    /// The plugins of the keys stand beside the API server, which is what a template has.
+    /// KMS plugins are sidecars of the API server, so a template needs only the API server's
+    /// container.
     fn reserve_for_key_plugins(&mut self, consumer: &Consumer) {
         for plugin in [KeyRole::Active.container_name(), KeyRole::Backup.container_name()] {
             self.sidecars.insert(plugin, consumer.deployment);
@@ -108,7 +109,7 @@ impl ReservedNames {
         self.reserve_volume(consumer.deployment, config.volume, config.directory);
     }
 
-    /// What the operator that renders a consumer is told.
+    /// Reserves the variables that an operator needs to render a consumer.
     fn reserve_for_operator(&mut self, deployment: &str, consumer: &Consumer) -> bool {
         let (operator, variables): (_, &[_]) = match &consumer.path_source {
             CredentialPathSource::Rendered { operator, class_name, bare_name, .. } => {

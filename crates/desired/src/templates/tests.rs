@@ -4,7 +4,7 @@ fn problem_texts(text: &str) -> Vec<String> {
     WorkloadTemplates::parse(text).unwrap_err().iter().map(ToString::to_string).collect()
 }
 
-/// A template of the ingress operator, with these fields in its pod.
+/// Returns a template of the ingress operator with these fields in its pod.
 fn ingress_template(pod: &str) -> String {
     format!(
         "
@@ -53,23 +53,23 @@ canaries: {}
 ";
     let found = problem_texts(text);
     let expected = [
-        "podSecurity: `lax` is no pod security standard",
-        "canaries: the field is not known",
+        "podSecurity: `lax` is not a pod security standard",
+        "canaries: unknown field",
         "canary.replicas: ",
         "canary.tolerations: ",
         "canary.image: it is empty",
-        "canary.interval: `often` is no duration",
-        "canary.probeInterval: `0s` is no duration",
+        "canary.interval: `often` is not a duration",
+        "canary.probeInterval: `0s` is not a duration",
         "canary.metricsPort: 65535 leaves no port for every component",
         "canary.calls.discs: `discs` is not a component",
-        "canary.calls.disk: `PUT https://x` is no call",
-        "canary.calls.file: `nonsense` is no call",
+        "canary.calls.disk: `PUT https://x` is not a call",
+        "canary.calls.file: `nonsense` is not a call",
         "canary.volumes: `cloud-config` is taken",
         "canary.volumeMounts: `/mnt/certs/` is taken",
         "canary.env: `POD_NAME` is taken",
-        "canary.imagepullpolicy: the field is not known",
-        "without: `apache` is no deployment that an identity goes to",
-        "deployments: `nginx` is no deployment that an identity goes to",
+        "canary.imagepullpolicy: unknown field",
+        "without: `apache` is not a deployment that uses an identity",
+        "deployments: `nginx` is not a deployment that uses an identity",
     ];
     for (found, expected) in found.iter().zip(expected) {
         assert!(found.starts_with(expected), "{found}\n{expected}");
@@ -107,7 +107,7 @@ fn a_template_that_takes_what_is_added_is_refused() {
           volumes: [{name: ingress-cert, emptyDir: {}}, {name: a, emptyDir: {}}]";
     let found = problem_texts(&ingress_template(pod));
     let field = "deployments.ingress-operator.spec.template.spec";
-    let text = "is what the identity is brought by";
+    let text = "is reserved for the credential injection";
     assert_eq!(
         found,
         [
@@ -174,7 +174,7 @@ deployments:
     ];
     for (text, part) in refused {
         let expected = format!(
-            "deployments.kube-apiserver.spec.template.spec.securityContext: `azure-kms-provider-{part}` has to run as the user of `kube-apiserver`, and nothing says which that is"
+            "deployments.kube-apiserver.spec.template.spec.securityContext: `azure-kms-provider-{part}` must run as the user of `kube-apiserver`, but the template does not set that user"
         );
         assert_eq!(problem_texts(&text), [expected], "{text}");
     }
@@ -256,7 +256,7 @@ fn without_an_identity_that_reads_the_vault_the_components_that_want_it_are_name
     assert_eq!(
         lints,
         [
-            "deployments.capi-provider: `manager` is not told ARO_HCP_KEY_VAULT_USER_CLIENT_ID, the identity that reads the vault"
+            "deployments.capi-provider: `manager` lacks ARO_HCP_KEY_VAULT_USER_CLIENT_ID, the identity that reads the vault"
         ]
     );
     let reader = "7c1f6a2b-8e40-4e0a-9d53-0f2d1c9e6b47".parse().unwrap();
@@ -300,7 +300,7 @@ fn an_address_that_only_the_pod_reaches_is_refused() {
     let is_good = |address, of_node| WorkloadTemplates::parse(&text(address, of_node)).is_ok();
     for address in ["127.0.0.1", "::1", "10.0.0.4"] {
         let expected = format!(
-            "canary.metricsAddress: the kubelet asks for {address} at the node, and it is the pod's"
+            "canary.metricsAddress: the kubelet probes {address} on the node, but the address belongs to the pod"
         );
         assert_eq!(problem_texts(&text(address, false)), [expected]);
         assert!(is_good(address, true), "{address}");

@@ -1,4 +1,4 @@
-//! What is added to a deployment so that it has its identities.
+//! The additions to a deployment that provide its credentials.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use super::{CREDENTIAL_FILE_VARIABLE, MANAGED_SERVICE_VARIABLE, VAULT_READER, cl
 use crate::hosted_cluster::cloud_config::CLOUD_CONFIG_KEY;
 use crate::hosted_cluster::credential_injection::CredentialInjection;
 
-/// The mode of Secrets in volumes: 0640, which JSON writes in decimal.
+/// The mode of files in Secret volumes: 0640, which JSON contains in decimal.
 const SECRET_VOLUME_MODE: u32 = 0o640;
 
-/// What is added to a deployment.
+/// The volumes, mounts, variables and sidecars to add to a deployment.
 #[derive(Debug, Default)]
 pub(super) struct DeploymentAdditions {
     volumes: Vec<Value>,
@@ -25,7 +25,7 @@ pub(super) struct DeploymentAdditions {
 }
 
 impl DeploymentAdditions {
-    /// The credential of a consumer, and its cloud configuration.
+    /// Adds the credential volume of a consumer and its cloud configuration.
     pub(super) fn add_injection(&mut self, wiring: &CredentialInjection) {
         self.volumes.push(json!(wiring.volume));
         for container in &wiring.containers {
@@ -39,7 +39,7 @@ impl DeploymentAdditions {
         }
     }
 
-    /// A volume with a Secret, whose key is a file of the name that the consumer looks for.
+    /// Adds a volume in which one key of a Secret has the file name that the consumer expects.
     pub(super) fn add_secret_volume(&mut self, secret: &str, key: &str, mount: CloudConfigMount) {
         let mut source = json!({"secretName": secret, "defaultMode": SECRET_VOLUME_MODE});
         if mount.file != key {
@@ -71,7 +71,7 @@ impl DeploymentAdditions {
         self.variables.entry(container.to_owned()).or_default().push(variable);
     }
 
-    /// The variables of the wirings that go to this deployment, be it a consumer or the operator
+    /// Adds the variables of the injections for this deployment, which is a consumer or an operator
     /// that renders one.
     pub(super) fn add_injected_variables(
         &mut self,
@@ -86,7 +86,7 @@ impl DeploymentAdditions {
         }
     }
 
-    /// What the components themselves want to know, which canaries do not.
+    /// Adds variables that only the real components need, and canaries do not.
     pub(super) fn add_component_variables(
         &mut self,
         wirings: &[&CredentialInjection],
@@ -118,7 +118,7 @@ impl DeploymentAdditions {
         variables.any(|variable| variable.get("name").and_then(Value::as_str) == Some(name))
     }
 
-    /// Adds everything to a deployment. A volume of a name that is there already is not added.
+    /// Applies the additions to a deployment. A volume whose name already exists is not added.
     pub(super) fn apply_to(self, deployment: &mut Value) {
         let pod = &mut deployment["spec"]["template"]["spec"];
         let mut volumes = take_items(&mut pod["volumes"]);
@@ -149,7 +149,7 @@ pub(super) fn config_mount_json(mount: CloudConfigMount) -> Value {
     json!({"name": mount.volume, "mountPath": mount.directory})
 }
 
-/// Takes the items out of a list; what is no list has none.
+/// Takes the items out of a list; any other value has none.
 fn take_items(list: &mut Value) -> Vec<Value> {
     match list.take() {
         Value::Array(items) => items,

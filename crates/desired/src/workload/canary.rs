@@ -1,4 +1,4 @@
-//! The canary that stands for a component.
+//! The Deployment of a canary.
 
 use std::net::SocketAddr;
 
@@ -15,11 +15,11 @@ use crate::hosted_cluster::credential_injection::CredentialInjection;
 use crate::hosted_cluster::{EncryptionKey, KmsEncryption};
 use crate::templates::CanaryTemplate;
 
-/// An account of nobody, as in images without a distribution.
+/// The unprivileged user of distroless images.
 const NON_ROOT_USER: u32 = 65532;
 
 impl WorkloadContext<'_> {
-    /// The deployment with the canary of a component, without what brings the identities.
+    /// Returns the Deployment with the canary of a component, without the credential injection.
     pub(super) fn canary_deployment(
         self,
         own: &CredentialInjection,
@@ -84,7 +84,7 @@ impl WorkloadContext<'_> {
         container.insert("resources".to_owned(), template.resources.clone());
         let mut mounts = template.volume_mounts.clone();
         if is_key_plugin(&own.consumer) {
-            // Here the canary stands beside the plugins that mount the credential.
+            // In this pod the KMS plugins mount the credential, so the canary mounts it, too.
             mounts.push(json!(own.mount));
             mounts.extend(
                 cloud_config_mount(&own.consumer).map(|(_, mount)| config_mount_json(mount)),
@@ -136,7 +136,8 @@ impl WorkloadContext<'_> {
         arguments
     }
 
-    /// The canary learns the path as the component does, where that is by something in its pod.
+    /// Returns the canary's credential path argument. If an object in the pod configures the
+    /// component's path, the canary reads the path from that object, too.
     fn credential_path_argument(self, own: &CredentialInjection) -> String {
         match own.consumer.path_source {
             CredentialPathSource::CloudConfig { mount, .. }
@@ -149,16 +150,16 @@ impl WorkloadContext<'_> {
             }
             CredentialPathSource::Computed | CredentialPathSource::ClusterIdentity => {
                 let path = self.desired.configured_credential_path(own.component, &own.consumer);
-                // Where nobody can tell the path, it is where the volume has it.
+                // Without a configured path, use the path in the volume.
                 let path = path.unwrap_or_else(|| own.credential_path());
                 format!("--credential-file={path}")
             }
         }
     }
 
-    /// The key is tried by its own identity. The control plane operator tries it, too, with the
-    /// credential that it mounts for that, except where only the API server reaches the vault.
-    /// Nobody tries one that nobody reaches.
+    /// Returns the arguments of the encryption probe. The KMS identity probes the key. The control
+    /// plane operator probes it, too, with the KMS credential that it mounts for this purpose,
+    /// unless only the API server can reach the vault. An unreachable key is not probed.
     fn encryption_probe_arguments(
         self,
         own: &CredentialInjection,
@@ -183,7 +184,8 @@ impl WorkloadContext<'_> {
     }
 }
 
-/// The host of the vault or managed HSM that holds a key, where the cloud has one.
+/// Returns the host of the vault or managed HSM that holds a key; `None` if the cloud has no such
+/// service.
 pub(super) fn key_host(
     encryption: &KmsEncryption,
     key: &EncryptionKey,
@@ -203,7 +205,7 @@ fn key_url(encryption: &KmsEncryption, key: &EncryptionKey, cloud: Cloud) -> Opt
     Some(format!("https://{host}/keys/{}/{}", key.name, key.version))
 }
 
-/// What every container of ours has.
+/// Returns the fields that every container of lanyard has.
 pub(super) fn base_container(template: &CanaryTemplate, name: &str) -> Map<String, Value> {
     let mut container = Map::from_iter([
         ("name".to_owned(), json!(name)),
@@ -227,7 +229,7 @@ pub(super) fn base_container(template: &CanaryTemplate, name: &str) -> Map<Strin
     container
 }
 
-/// Secrets are mounted for a group and not for everybody, so the pod has one.
+/// Mounted Secrets are readable by a group and not by all users, so the pod sets `fsGroup`.
 fn pod_security_context() -> Value {
     json!({
         "runAsNonRoot": true,
@@ -238,7 +240,7 @@ fn pod_security_context() -> Value {
     })
 }
 
-/// Two pods cannot have one port of a node.
+/// With host networking, two pods on a node cannot use the same port.
 fn rollout_strategy(template: &CanaryTemplate) -> Value {
     let (surge, unavailable) = if template.host_network { (0, 1) } else { (1, 0) };
     json!({

@@ -1,4 +1,4 @@
-//! What the canary of a component calls, and so how far it walks.
+//! The proof call of a component's canary and the final hop that results from it.
 
 use std::net::IpAddr;
 
@@ -8,23 +8,25 @@ use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::proof::granted_proof_call;
 use crate::templates::WorkloadTemplates;
 
-/// What decides about the calls of canaries, beyond the cluster.
+/// The inputs that decide about the canaries' proof calls, in addition to the cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct CanaryCalls<'a> {
-    /// How the components run.
+    /// The workload templates.
     pub templates: &'a WorkloadTemplates,
-    /// The address of the router to private vaults, where the cluster has one.
+    /// The address of the router to private vaults, if the cluster has one.
     pub private_router: Option<IpAddr>,
 }
 
 impl CanaryCalls<'_> {
-    /// The call as `lanyard canary --call` takes it: what the templates say, or what the role
-    /// grants by the table. Nothing where there is none to make:
+    /// Returns the proof call in the format of `lanyard canary --call`: the request from the
+    /// templates, or the default request that the component's role grants. Returns `None` in these
+    /// cases:
     ///
-    /// - the templates say so, or the cloud has no names that are known,
-    /// - the key is in a managed HSM, whose roles are its own: nobody granted one to read the key,
-    /// - the vault of the key is private, and no router leads there. Azure refuses whoever comes
-    ///   the public way, and that says nothing about the identity.
+    /// - The templates disable the call, or the endpoints of the cloud are unknown.
+    /// - The key is in a managed HSM, which has its own roles, and the identity has no role to read
+    ///   the key.
+    /// - The vault of the key is private and no router leads to it. Azure denies public access,
+    ///   which says nothing about the identity.
     pub fn request_line(
         self,
         cluster: &ValidatedHostedCluster,
@@ -44,8 +46,8 @@ impl CanaryCalls<'_> {
         Some(granted_proof_call(cluster, component)?.request_line(endpoints))
     }
 
-    /// How far the canary walks: to a granted call, where it makes one, or to a token. Less proves
-    /// no identity.
+    /// Returns the final hop of the canary: a granted call, if it makes one, or else a token.
+    /// Earlier hops prove no identity.
     pub fn final_hop(self, cluster: &ValidatedHostedCluster, component: Component) -> Hop {
         if self.request_line(cluster, component).is_some() { Hop::Granted } else { Hop::EntraToken }
     }

@@ -1,4 +1,4 @@
-//! What the configurations in a pod's volumes say.
+//! Hashes of the configurations that a pod mounts.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::Value;
@@ -7,12 +7,12 @@ use super::WorkloadContext;
 use crate::hash::{MountedValue, config_hash};
 use crate::hosted_cluster::encryption_config::ENCRYPTION_CONFIG_KEY;
 
-/// A `ConfigMap` that changes without a reason to start anew.
+/// A `ConfigMap` whose changes do not require a restart.
 const UNHASHED_CONFIG_MAP: &str = "client-ca";
 
 impl WorkloadContext<'_> {
-    /// The hash of what the deployment mounts out of Secrets and `ConfigMap`s of ours. What others
-    /// keep in theirs is not seen here; it adds nothing, as if it were not there.
+    /// Returns the hash of the Secrets and `ConfigMap`s of lanyard that the deployment mounts.
+    /// Objects of other managers are unknown here and are ignored.
     pub(super) fn config_hash(self, deployment: &Value) -> String {
         let volumes = deployment.pointer("/spec/template/spec/volumes").and_then(Value::as_array);
         let mut values = Vec::new();
@@ -26,7 +26,7 @@ impl WorkloadContext<'_> {
         config_hash(values)
     }
 
-    /// A volume and a source of a projected one spell the name of a Secret differently.
+    /// A Secret volume and a projected source use different fields for the name of the Secret.
     fn collect_volume_values<'a>(&'a self, volume: &Value, values: &mut Vec<MountedValue<'a>>) {
         let text = |pointer| volume.pointer(pointer).and_then(Value::as_str);
         if let Some(name) = text("/secret/secretName").or_else(|| text("/secret/name")) {
@@ -43,7 +43,7 @@ impl WorkloadContext<'_> {
         }
     }
 
-    /// SHA-256 of the configuration with the keys, in hexadecimal digits.
+    /// Returns the hexadecimal SHA-256 of the `EncryptionConfiguration`.
     pub(super) fn encryption_config_hash(self) -> Option<String> {
         let data = self.encryption_config?.data.as_ref()?.get(ENCRYPTION_CONFIG_KEY)?;
         Some(hex::encode(digest(&SHA256, &data.0)))

@@ -1,4 +1,4 @@
-//! The plugins of the keys, beside the API server.
+//! The KMS plugins, which run as sidecars of the API server.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,8 +14,8 @@ use crate::hosted_cluster::encryption_config::{
 };
 
 impl WorkloadContext<'_> {
-    /// A plugin for each key, where the template has none of its own. The API server of a template
-    /// gets their sockets and which of them to use; a canary in its place has no use for that.
+    /// Adds a KMS plugin for each key, unless the template has one. An API server from a template
+    /// also gets the sockets and the `EncryptionConfiguration`, which a canary does not need.
     pub(super) fn add_key_plugins(
         self,
         additions: &mut DeploymentAdditions,
@@ -37,7 +37,7 @@ impl WorkloadContext<'_> {
             let address = self.inputs.templates.canary.specific_metrics_address();
             let mut arguments = key_plugin_arguments(part, key, &config, address);
             arguments.extend(encryption.is_managed_hsm.then(|| "--managed-hsm".to_owned()));
-            // The layout of the plugin that the reference runs here.
+            // The ciphertext layout of HyperShift's KMS plugin.
             arguments.push("--ciphertext-layout=openshift".to_owned());
             let mut plugin = self.key_plugin_container(part, &arguments);
             if let Some(template) = template {
@@ -45,7 +45,7 @@ impl WorkloadContext<'_> {
                     sidecar_security_context(&plugin["securityContext"], template, server);
             }
             additions.add_sidecar(plugin);
-            // What the plugin mounts as canaries do.
+            // The plugin gets the additional volumes of canaries.
             for volume in &self.inputs.templates.canary.volumes {
                 additions.add_volume(volume.clone());
             }
@@ -78,11 +78,11 @@ impl WorkloadContext<'_> {
         container.insert("volumeMounts".to_owned(), json!(template.volume_mounts));
         container.insert(
             "ports".to_owned(),
-            // Names of ports are unique in a pod, and there may be two plugins.
+            // Port names must be unique in a pod, which may contain two plugins.
             json!([{"containerPort": part.health_port(), "protocol": "TCP"}]),
         );
-        // Not the page that proves the key: a restart repairs no vault and no identity, and takes
-        // away what the process holds.
+        // The liveness probe does not use the health check of the key: a restart fixes neither the
+        // vault nor the identity, and discards the state of the process.
         let mut liveness = template.http_probe("/livez", part.health_port());
         liveness["initialDelaySeconds"] = json!(120);
         liveness["periodSeconds"] = json!(300);
@@ -95,9 +95,9 @@ impl WorkloadContext<'_> {
     }
 }
 
-/// What the plugin's security context is beside the API server of a template: the same user, to
-/// whom alone the socket answers, and what the restricted standard wants of the pod or of each
-/// container.
+/// Returns the plugin's security context in the pod of a templated API server: the API server's
+/// user, because only that user may open the socket, and the settings that the restricted pod
+/// security standard requires of the pod or of each container.
 fn sidecar_security_context(own: &Value, template: &Value, server: &str) -> Value {
     let mut context = own.clone();
     context["seccompProfile"] = json!({"type": "RuntimeDefault"});
@@ -110,7 +110,7 @@ fn sidecar_security_context(own: &Value, template: &Value, server: &str) -> Valu
     context
 }
 
-/// A container of a template.
+/// Returns a container of a template.
 fn template_container<'a>(template: &'a Value, name: &str) -> Option<&'a Value> {
     let containers = template.pointer("/spec/template/spec/containers")?.as_array()?;
     containers.iter().find(|it| it.get("name").and_then(Value::as_str) == Some(name))

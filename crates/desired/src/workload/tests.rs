@@ -10,7 +10,7 @@ use crate::objects::{DesiredObject, OwnedKind, desired_objects};
 use crate::templates::WorkloadTemplates;
 use crate::templates::reserved_names::reserved_names;
 
-/// The deployments of the example, changed, by templates.
+/// Returns the deployments of the example with these changes and templates.
 fn deployments(changes: &[(String, Value)], templates: &str) -> BTreeMap<String, Value> {
     let wire = example_with_changes(changes);
     let templates = WorkloadTemplates::parse(templates).unwrap();
@@ -57,7 +57,7 @@ fn liveness_probe_does_not_depend_on_the_key() {
     let deployments = deployments(&[(format!("{KMS}/backupKey"), key)], "");
     for part in [KeyRole::Active, KeyRole::Backup] {
         let plugin = container(&deployments["kube-apiserver"], part.container_name());
-        // `/healthz` is the page that proves the key.
+        // `/healthz` checks the key.
         assert_eq!(plugin["livenessProbe"]["httpGet"]["path"], "/livez");
     }
 }
@@ -203,7 +203,7 @@ fn template_keeps_its_fields_and_gets_the_credential_injection() {
 fn a_plugin_runs_as_the_api_server_that_it_stands_beside() {
     let of_container = "{runAsUser: 1001, runAsNonRoot: true, allowPrivilegeEscalation: true}";
     let cases = [
-        // What the pod says holds for both.
+        // The pod's settings apply to both containers.
         ("securityContext: {runAsUser: 1001, runAsNonRoot: true}\n          ", "{}", json!({})),
         ("", of_container, json!({"runAsUser": 1001, "runAsNonRoot": true})),
         (
@@ -281,7 +281,7 @@ fn templated_operators_get_class_and_secret_names() {
     );
 }
 
-/// A template with one container.
+/// Returns a template with one container.
 fn template(deployment: &str, container: &str) -> String {
     format!(
         "  {deployment}: {{spec: {{selector: {{matchLabels: {{app: x}}}}, template: {{metadata: {{labels: {{app: x}}}}, spec: {{containers: [{{name: {container}, image: x}}]}}}}}}}}\n"
@@ -372,7 +372,7 @@ fn config_change_changes_the_hash_of_its_consumers() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// A template that keeps to what is claimed can never collide with what is added.
+    /// A template that avoids the reserved names never collides with the additions.
     #[test]
     fn additions_use_only_reserved_names(changes in any_changes()) {
         for (name, deployment) in deployments_by_name(&desired_objects_of(&example_with_changes(&changes))) {

@@ -1,15 +1,15 @@
-//! Scopes of role assignments and of requests: `/`, a subscription, a resource group, a resource,
-//! a child such as one secret of a vault.
+//! Scopes of role assignments and of requests: `/`, a subscription, a resource group, a resource, or a child
+//! such as one secret of a vault.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A place in the tree of Azure resources.
+/// A scope in the tree of Azure resources.
 ///
-/// A scope contains what lies below it by path segments, ignoring case, so `rg1` does not contain
-/// `rg10`. The case of the creator is kept for display.
+/// A scope contains its descendants by path segments, ignoring case, so `rg1` does not contain `rg10`. The
+/// original case is kept for display.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct AccessScope {
@@ -17,13 +17,13 @@ pub(crate) struct AccessScope {
     lower: String,
 }
 
-/// A text is not a scope.
+/// A text is not a valid scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a scope: {reason}")]
 pub(crate) struct ParseAccessScopeError {
-    /// The text as it came.
+    /// The text.
     pub(crate) text: String,
-    /// What is wrong with it.
+    /// The reason.
     pub(crate) reason: &'static str,
 }
 
@@ -33,12 +33,12 @@ impl AccessScope {
         Self { text: "/".to_owned(), lower: String::new() }
     }
 
-    /// The scope as its creator wrote it.
+    /// The scope in its original case.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether `other` is this scope or lies below it.
+    /// Whether `other` equals this scope or is below it.
     pub(crate) fn contains(&self, other: &Self) -> bool {
         other
             .lower
@@ -46,7 +46,7 @@ impl AccessScope {
             .is_some_and(|below| below.is_empty() || below.starts_with('/'))
     }
 
-    /// This scope and every scope above it up to `/`, each in lower case, the nearest first.
+    /// This scope and its ancestors up to `/` in lower case, the nearest first.
     pub(super) fn self_and_ancestors(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(Some(self.lower.as_str()), |scope| {
             scope.rsplit_once('/').map(|(above, _)| above)
@@ -75,7 +75,7 @@ impl AccessScope {
 impl FromStr for AccessScope {
     type Err = ParseAccessScopeError;
 
-    /// Reads a scope; one slash at the end is tolerated.
+    /// Parses a scope; one trailing slash is tolerated.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let refuse = |reason| Err(ParseAccessScopeError { text: text.to_owned(), reason });
         if text == "/" {

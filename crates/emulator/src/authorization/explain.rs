@@ -1,4 +1,4 @@
-//! Why a request is granted or refused.
+//! Explains access decisions.
 
 use std::fmt;
 
@@ -7,27 +7,27 @@ use serde::Serialize;
 use super::roles::RoleVerdict;
 use super::{AccessRequest, Authorization, RoleAssignment, RoleCatalog};
 
-/// How near a refused request came to being granted.
+/// The nearest miss of a denied request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NearestMiss<'a> {
-    /// A role at the right scope covers the action and takes it away again.
+    /// A role at the right scope has the action in both its actions and its not-actions.
     Excluded {
         /// The assignment of the role.
         assignment: &'a RoleAssignment,
-        /// The not-action.
+        /// The pattern of the not-action.
         pattern: &'a str,
     },
-    /// A role of the caller permits the action, but at another scope.
+    /// A role of the caller permits the action at another scope.
     AssignedAtOtherScope(&'a RoleAssignment),
-    /// The caller has a role at the right scope, which lacks the action.
+    /// The caller has a role at the right scope that does not permit the action.
     RoleLacksAction(&'a RoleAssignment),
-    /// The caller has assignments, neither at this scope nor with this action.
+    /// The caller has assignments, but neither at this scope nor with this action.
     NoMatchingAssignment,
-    /// The caller has no assignment at all.
+    /// The caller has no assignments.
     NoAssignment,
 }
 
-/// The nearest miss of a request that no assignment grants; `action` is lower-case.
+/// Finds the nearest miss of a denied request; `action` must be lower-case.
 pub(super) fn find_nearest_miss<'a>(
     authorization: &'a Authorization,
     request: AccessRequest<'_>,
@@ -70,7 +70,7 @@ impl fmt::Display for NearestMiss<'_> {
         match self {
             Self::Excluded { assignment, pattern } => write!(
                 formatter,
-                "`{}` at `{}` takes the action away by `{pattern}`",
+                "`{}` at `{}` excludes the action by `{pattern}`",
                 role_name(assignment),
                 assignment.scope
             ),
@@ -93,7 +93,7 @@ impl fmt::Display for NearestMiss<'_> {
     }
 }
 
-/// A decision that can be shown: the answer of the control API's `explain`.
+/// An explained decision: the response of the control API's `explain` operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AccessExplanation {
@@ -103,11 +103,11 @@ pub(crate) struct AccessExplanation {
     pub(crate) action: String,
     /// The scope at which it was evaluated.
     pub(crate) scope: String,
-    /// The id of the assignment that decided, or that came nearest.
+    /// The id of the decisive assignment, or of the nearest miss.
     pub(crate) assignment: Option<String>,
     /// The role of that assignment.
     pub(crate) role: Option<String>,
-    /// The reason in words.
+    /// The reason as text.
     pub(crate) reason: String,
 }
 

@@ -1,9 +1,9 @@
 //! Patterns of role permissions: `Microsoft.Network/*/read`.
 //!
-//! Matching ignores case, because the lists of Azure's own roles mix it (`privatelinkservices`,
-//! `Microsoft.Authorization/*/Write`). A `*` stands for any text, slashes included. A `*` that is
-//! a whole segment also stands for no segment at all: `userAssignedIdentities/*/assign/action` is
-//! the documented grant for the operation `userAssignedIdentities/assign/action`.
+//! Matching ignores case, because the lists of Azure's own roles are inconsistent (`privatelinkservices`,
+//! `Microsoft.Authorization/*/Write`). A `*` matches any text, slashes included. A `*` that is a whole
+//! segment also matches no segment at all: `userAssignedIdentities/*/assign/action` is the documented pattern
+//! for the operation `userAssignedIdentities/assign/action`.
 
 use std::fmt;
 
@@ -23,16 +23,16 @@ enum ActionPatternKind {
 
 #[derive(Clone, PartialEq, Eq)]
 enum GlobPiece {
-    /// Lower-case text that must stand here.
+    /// Lower-case literal text.
     Literal(String),
-    /// `*`: any text, also none.
+    /// `*`: any text, including none.
     AnyText,
     /// `/*/`: a slash, or a slash and any text that ends with one.
     AnySegments,
 }
 
 impl ActionPattern {
-    /// Compiles `text`; every text is a pattern.
+    /// Compiles a pattern; every text is valid.
     pub(super) fn compile(text: &str) -> Self {
         let lower = text.to_ascii_lowercase();
         let kind = if lower == "*" {
@@ -45,7 +45,7 @@ impl ActionPattern {
         Self { text: text.to_owned(), kind }
     }
 
-    /// Whether the pattern covers `action`, which must be lower-case.
+    /// Whether the pattern matches `action`, which must be lower-case.
     pub(super) fn covers(&self, action: &str) -> bool {
         match &self.kind {
             ActionPatternKind::AnyAction => true,
@@ -54,7 +54,7 @@ impl ActionPattern {
         }
     }
 
-    /// The pattern as the role writes it.
+    /// The pattern in its original case.
     pub(super) fn as_str(&self) -> &str {
         &self.text
     }
@@ -140,7 +140,7 @@ mod tests {
                 "Microsoft.Network/virtualNetworks/subnets/read",
                 false,
             ),
-            // A whole segment of `*` may be empty.
+            // A segment of only `*` may be empty.
             (
                 "Microsoft.ManagedIdentity/userAssignedIdentities/*/assign/action",
                 "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
@@ -155,7 +155,7 @@ mod tests {
             ("Microsoft.KeyVault/vaults/*/read", "Microsoft.KeyVault/vaults/keys/read", true),
             ("Microsoft.KeyVault/vaults/*/read", "Microsoft.KeyVault/vaultsread", false),
             ("Microsoft.KeyVault/vaults/*/read", "Microsoft.KeyVault/vaults/unread", false),
-            // Not a whole segment: the slash stays.
+            // Not a whole segment: the slash is required.
             ("Microsoft.KeyVault/vaults/*", "Microsoft.KeyVault/vaults", false),
             ("Microsoft.KeyVault/locations/*/read", "Microsoft.KeyVault/locations/a/b/read", true),
         ];

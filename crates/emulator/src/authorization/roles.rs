@@ -1,8 +1,8 @@
-//! Role definitions: the built-in ones, as data.
+//! The built-in role definitions.
 //!
-//! `roles.json` holds the permission lists as Azure published them on the date that it names.
-//! They change without notice, so they are data and carry that date. Roles are matched by id,
-//! because their display names have changed before.
+//! `roles.json` contains the permission lists that Azure published on the date in the file. They change
+//! without notice, so they are data with a date. Roles are matched by id, because Azure has renamed some
+//! before.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::ActionPlane;
 use super::pattern::ActionPattern;
 
-/// A role definition with its permissions compiled.
+/// A role definition with compiled permissions.
 #[derive(Debug)]
 pub(crate) struct RoleDefinition {
     /// The id, the same in every tenant.
@@ -31,17 +31,17 @@ struct CompiledPermissions {
     excluded: Vec<ActionPattern>,
 }
 
-/// What a role says of an action.
+/// A role's verdict on an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RoleVerdict<'a> {
     Permitted,
-    /// The action is granted by a pattern and taken away by this one.
+    /// A pattern grants the action, and this one excludes it.
     Excluded(&'a str),
     NotGranted,
 }
 
 impl RoleDefinition {
-    /// What the role says of `action`, which must be lower-case.
+    /// The verdict on `action`, which must be lower-case.
     pub(super) fn verdict_for_action(&self, plane: ActionPlane, action: &str) -> RoleVerdict<'_> {
         let permissions = self.permissions_of_plane(plane);
         if !permissions.granted.iter().any(|pattern| pattern.covers(action)) {
@@ -59,7 +59,7 @@ impl RoleDefinition {
         self.permissions_of_plane(plane).granted.iter().map(ActionPattern::as_str)
     }
 
-    /// The patterns that the role takes away on a plane.
+    /// The patterns that the role excludes on a plane.
     pub(crate) fn excluded_patterns(&self, plane: ActionPlane) -> impl Iterator<Item = &str> {
         self.permissions_of_plane(plane).excluded.iter().map(ActionPattern::as_str)
     }
@@ -87,7 +87,7 @@ impl RoleCatalog {
         &CATALOG
     }
 
-    /// The day on which Azure published these lists, as `YYYY-MM-DD`.
+    /// The publication date of the lists, as `YYYY-MM-DD`.
     pub(crate) fn date(&self) -> &str {
         &self.date
     }
@@ -142,7 +142,7 @@ impl RoleFileEntry {
                 granted: compile(self.actions),
                 excluded: compile(self.not_actions),
             },
-            // No built-in role of the file takes data actions away.
+            // No built-in role of the file excludes data actions.
             data: CompiledPermissions { granted: compile(self.data_actions), excluded: Vec::new() },
         }
     }

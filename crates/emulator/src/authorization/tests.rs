@@ -62,7 +62,7 @@ fn authorization_of_component(component: Component) -> Authorization {
     authorization_with(&scopes)
 }
 
-/// One proof call: the plane, the scope of the object, the path below it, the permission.
+/// A proof call: the plane, the scope of the object, the path below it, the permission.
 type ProofCallPermission = (ActionPlane, &'static str, &'static str, &'static str);
 
 const SUBNET: &str = "providers/Microsoft.Network/virtualNetworks/vnet/subnets/default";
@@ -207,7 +207,7 @@ fn nearest_miss_names_the_missing_grant() {
         (
             authorization_with(&[(CONTRIBUTOR, NSG)]),
             "Microsoft.Authorization/roleAssignments/write",
-            "takes the action away by `Microsoft.Authorization/*/Write`",
+            "excludes the action by `Microsoft.Authorization/*/Write`",
         ),
     ];
     for (authorization, action, words) in cases {
@@ -276,7 +276,7 @@ proptest! {
         let roles = |reads: bool| if reads { CONTRIBUTOR } else { RoleDefinitionId::INGRESS };
         let mut authorization = Authorization::default();
         for (name, (place, reads)) in (1..).zip(&held) {
-            // The same role at the same scope twice is refused: it adds nothing.
+            // The same role at the same scope twice is rejected: it adds nothing.
             drop(authorization.assign(assignment(name, roles(*reads), place)));
         }
         let expected =

@@ -297,7 +297,7 @@ async fn state_and_authority_survive_restart_and_are_locked_to_one_process() {
         .unwrap();
     assert_eq!(added.status(), StatusCode::CREATED);
     assert!(matches!(start().await, Err(StartError::Store(StateStoreError::Locked { .. }))));
-    // No shutdown: the reply alone promises that the change is on the disk.
+    // Without a shutdown: the reply itself guarantees that the change is on disk.
     let state = std::fs::read_to_string(directory.path().join("state.json")).unwrap();
     assert!(state.contains("kept"));
     first.shutdown().await;
@@ -403,7 +403,7 @@ fn debug_output_contains_no_secret() {
     }
 }
 
-/// Everything that any crate of the process logs on this thread, at every level.
+/// Captures all logs of the process on this thread, at every level.
 #[derive(Clone, Default)]
 struct EmulatorLogCapture(Arc<parking_lot::Mutex<String>>);
 

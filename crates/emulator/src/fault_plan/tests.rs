@@ -3,20 +3,20 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::seed::tests::{SEED_TIME, nine_identity_plan, seed_azure, seeded_nine_identities};
 
-/// What a component's way depends on: its secret, its principal, its assignments and the right
-/// of the reader.
-fn object_digests(world: &AzureState) -> BTreeMap<&'static str, String> {
+/// The objects that a component's identity flow depends on: its secret, its principal, its assignments and
+/// the permission of the vault reader.
+fn object_digests(azure: &AzureState) -> BTreeMap<&'static str, String> {
     let mut traces = BTreeMap::new();
     for component in Component::ALL {
-        let holder = world.roster.component_identity(component).unwrap();
-        let vault = world.vaults.vault_at_host(&holder.vault_host).unwrap();
+        let holder = azure.roster.component_identity(component).unwrap();
+        let vault = azure.vaults.vault_at_host(&holder.vault_host).unwrap();
         let secret = vault.secrets.object(holder.secret_name.as_str()).ok();
         let scope = object_scope(vault, KeyVaultObjectKind::Secret, holder.secret_name.as_str());
-        let readers = world.authorization.iter().filter(|held| held.scope == scope).count();
+        let readers = azure.authorization.iter().filter(|held| held.scope == scope).count();
         let trace = (
             serde_json::to_string(&secret).unwrap(),
-            serde_json::to_string(&world.directory.by_client_id(holder.client_id)).unwrap(),
-            world.authorization.of_principal(holder.object_id).count(),
+            serde_json::to_string(&azure.directory.by_client_id(holder.client_id)).unwrap(),
+            azure.authorization.of_principal(holder.object_id).count(),
             readers,
         );
         traces.insert(component.name(), format!("{trace:?}"));
@@ -49,13 +49,13 @@ fn every_fault_parses_from_its_documented_name() {
 
 #[test]
 fn fault_plan_affects_only_its_component() {
-    let (world, ids) = seeded_nine_identities();
-    let before = object_digests(&world);
+    let (azure, ids) = seeded_nine_identities();
+    let before = object_digests(&azure);
     for fault in IdentityFault::ALL {
-        let (mut world, mut ids) = (world.clone(), ids.clone());
+        let (mut azure, mut ids) = (azure.clone(), ids.clone());
         let drill = FaultPlan { fault, component: Component::Ingress };
-        apply_fault_plan(&mut world, drill, &mut ids, SEED_TIME).unwrap();
-        let after = object_digests(&world);
+        apply_fault_plan(&mut azure, drill, &mut ids, SEED_TIME).unwrap();
+        let after = object_digests(&azure);
         for component in Component::ALL {
             let touched = before[component.name()] != after[component.name()];
             assert_eq!(touched, component == Component::Ingress, "{fault}: {component}");
@@ -67,9 +67,9 @@ fn fault_plan_affects_only_its_component() {
 fn fault_plan_for_component_without_identity_is_rejected() {
     let mut plan = nine_identity_plan();
     plan.identities.retain(|identity| identity.component == Component::Disk);
-    let (mut world, mut ids) = seed_azure(&plan);
+    let (mut azure, mut ids) = seed_azure(&plan);
     let drill = FaultPlan { fault: IdentityFault::Expired, component: Component::File };
-    let error = apply_fault_plan(&mut world, drill, &mut ids, SEED_TIME).unwrap_err();
+    let error = apply_fault_plan(&mut azure, drill, &mut ids, SEED_TIME).unwrap_err();
     assert!(matches!(error, SeedError::ComponentIdentityMissing { component: Component::File }));
 }
 
@@ -85,25 +85,25 @@ fn seeded_fault_plans_remove_only_the_named_objects() {
     ];
     plan.drills =
         drills.into_iter().map(|(fault, component)| FaultPlan { fault, component }).collect();
-    let (world, _) = seed_azure(&plan);
+    let (azure, _) = seed_azure(&plan);
     for component in Component::ALL {
         let drill = drills.iter().find(|(_, broken)| *broken == component).map(|(fault, _)| *fault);
-        let holder = world.roster.component_identity(component).unwrap();
-        let vault = world.vaults.vault_at_host(&holder.vault_host).unwrap();
+        let holder = azure.roster.component_identity(component).unwrap();
+        let vault = azure.vaults.vault_at_host(&holder.vault_host).unwrap();
         let scope = object_scope(vault, KeyVaultObjectKind::Secret, holder.secret_name.as_str());
         let found = [
             (
                 IdentityFault::MissingSecret,
                 vault.secrets.object(holder.secret_name.as_str()).is_err(),
             ),
-            (IdentityFault::VaultRole, !world.authorization.iter().any(|held| held.scope == scope)),
+            (IdentityFault::VaultRole, !azure.authorization.iter().any(|held| held.scope == scope)),
             (
                 IdentityFault::UnknownApplication,
-                world.directory.by_client_id(holder.client_id).is_none(),
+                azure.directory.by_client_id(holder.client_id).is_none(),
             ),
             (
                 IdentityFault::ArmRole,
-                world.authorization.of_principal(holder.object_id).next().is_none(),
+                azure.authorization.of_principal(holder.object_id).next().is_none(),
             ),
         ];
         for (fault, broken) in found {

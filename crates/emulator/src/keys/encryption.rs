@@ -1,4 +1,4 @@
-//! Encryption with RSA keys, and keys from their numbers.
+//! RSA encryption, and RSA keys from their components.
 
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::error::Unspecified;
@@ -15,19 +15,19 @@ use zeroize::Zeroizing;
 
 use super::{RedactedText, RsaKey, RsaKeyError};
 
-/// How a text is padded before RSA (RFC 8017, 7).
+/// The padding of RSA encryption (RFC 8017, 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RsaPadding {
     /// `RSA-OAEP-256`: SHA-256 for hash and mask, an empty label.
     OaepSha256,
-    /// `RSA-OAEP`: the same with SHA-1.
+    /// `RSA-OAEP`: SHA-1 for hash and mask, an empty label.
     OaepSha1,
     /// `RSA1_5`.
     Pkcs1,
 }
 
 impl RsaPadding {
-    /// The padding of an algorithm of JSON Web Encryption (RFC 7518, 4.1).
+    /// The padding of a JSON Web Encryption algorithm (RFC 7518, 4.1).
     pub(crate) fn from_jwe_algorithm(name: &str) -> Option<Self> {
         match name {
             "RSA-OAEP-256" => Some(Self::OaepSha256),
@@ -46,7 +46,7 @@ impl RsaPadding {
     }
 }
 
-/// The private numbers of an RSA key as a JSON Web Key has them (RFC 7518, 6.3): base64url.
+/// The private components of an RSA key in the form of a JSON Web Key (RFC 7518, 6.3): base64url.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RsaJwkComponents {
     n: String,
@@ -60,10 +60,11 @@ pub(crate) struct RsaJwkComponents {
 }
 
 impl RsaKey {
-    /// A new key of so many bits.
+    /// Generates a key of the given size.
     ///
     /// # Errors
-    /// If there are no keys of that size, or the random source fails.
+    ///
+    /// Returns an error if the size is not supported or the random source fails.
     pub(crate) fn generate_sized(bits: u32) -> Result<Self, RsaKeyError> {
         let size = match bits {
             2048 => KeySize::Rsa2048,
@@ -75,10 +76,11 @@ impl RsaKey {
         Self::from_key_pair(pair)
     }
 
-    /// A key from its numbers.
+    /// Creates a key from its components.
     ///
     /// # Errors
-    /// If they are not the numbers of one key.
+    ///
+    /// Returns an error if the components are not those of one key.
     pub(crate) fn from_jwk_components(numbers: &RsaJwkComponents) -> Result<Self, RsaKeyError> {
         let private = |text: &RedactedText| decode_component(text.expose());
         let components = KeyPairComponents {
@@ -103,10 +105,11 @@ impl RsaKey {
         Ok(Self::from_pkcs8(der.as_ref().to_vec()))
     }
 
-    /// Encrypts a text that is short enough for the key and the padding; otherwise nothing.
+    /// Encrypts a text. Returns `None` if the text is too long for the key and the padding.
     ///
     /// # Errors
-    /// If the stored key is not readable.
+    ///
+    /// Returns an error if the stored key cannot be parsed.
     pub(crate) fn encrypt(
         &self,
         padding: RsaPadding,
@@ -125,10 +128,11 @@ impl RsaKey {
         Ok(written.map(|_| ciphertext))
     }
 
-    /// Decrypts what was encrypted with this key and padding; otherwise nothing.
+    /// Decrypts a text. Returns `None` if it was not encrypted with this key and padding.
     ///
     /// # Errors
-    /// If the stored key is not readable.
+    ///
+    /// Returns an error if the stored key cannot be parsed.
     pub(crate) fn decrypt(
         &self,
         padding: RsaPadding,
@@ -155,7 +159,7 @@ impl RsaKey {
     }
 }
 
-/// The bytes of a number, without leading zeros.
+/// Decodes a number, without leading zeros.
 fn decode_component(text: &str) -> Result<Zeroizing<Vec<u8>>, RsaKeyError> {
     let bytes = URL_SAFE_NO_PAD.decode(text).map(Zeroizing::new);
     let bytes = bytes.map_err(|_malformed| RsaKeyError::InvalidComponents)?;

@@ -1,4 +1,4 @@
-//! Subscription, resource groups and the resources that the components' first requests read.
+//! Seeds the subscription, the resource groups and the resources that the components' first requests read.
 
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ impl AzureSeeder<'_> {
         self.add_dns();
     }
 
-    /// Adds a subscription of the components' tenant, unless it is there.
+    /// Adds a subscription of the components' tenant, unless it exists.
     fn add_subscription(&mut self, id: &str, name: &str) {
         let resources = &mut self.world.resources;
         if resources.subscription(id).is_none()
@@ -64,7 +64,7 @@ impl AzureSeeder<'_> {
         self.resource_group_id(PLATFORM_GROUP)
     }
 
-    /// The resource group that a network resource of the plan is in.
+    /// The resource group of a network resource of the plan.
     pub(super) fn resource_group_of(&self, id: &ArmResourceId) -> ArmResourceId {
         let name = id.resource_group().unwrap_or(PLATFORM_GROUP);
         match id.subscription().parse() {
@@ -79,7 +79,7 @@ impl AzureSeeder<'_> {
         ArmResourceId::subscription_scope(&self.plan.subscription).child("resourceGroups", name)
     }
 
-    /// The virtual network of the subnet, where the plan names another one.
+    /// The virtual network of the subnet, if it is not the plan's virtual network.
     fn separate_subnet_network(&self) -> Option<ArmResourceId> {
         let subnet = &self.plan.subnet_id;
         let name = subnet.name_of("virtualNetworks")?;
@@ -178,7 +178,7 @@ impl AzureSeeder<'_> {
     }
 
     fn add_storage(&mut self) {
-        // Account names: 3 to 24 lower-case letters and digits.
+        // Account names have 3 to 24 lower-case letters and digits.
         let letters = self.plan.infra_id.as_str().chars().filter(char::is_ascii_alphanumeric);
         let name: String =
             "registry".chars().chain(letters).take(24).map(|c| c.to_ascii_lowercase()).collect();
@@ -219,13 +219,13 @@ impl AzureSeeder<'_> {
         self.add_dns_record(private.child("A", "*.apps"), record);
     }
 
-    /// A resource in the region of the plan.
+    /// Adds a resource in the plan's region.
     fn add_regional_resource(&mut self, id: ArmResourceId, properties: Value) {
         let location = self.plan.location.clone();
         self.store_resource(id, json!({ "location": location, "properties": properties }));
     }
 
-    /// A resource that no region has.
+    /// Adds a resource without a region.
     fn add_global_resource(&mut self, id: ArmResourceId, properties: Value) {
         self.store_resource(id, json!({ "location": "global", "properties": properties }));
     }
@@ -234,14 +234,14 @@ impl AzureSeeder<'_> {
         self.store_resource(id, json!({ "properties": properties }));
     }
 
-    /// Stores a resource as provisioned; one that exists is left as it is.
+    /// Stores a resource as provisioned; an existing one is kept.
     pub(super) fn store_resource(&mut self, id: ArmResourceId, body: Value) {
         let mut body = body;
         body["properties"]["provisioningState"] = json!("Succeeded");
         self.store_resource_without_state(id, body);
     }
 
-    /// Stores a resource of a type that has no provisioning state.
+    /// Stores a resource of a type without a provisioning state.
     pub(super) fn store_resource_without_state(&mut self, id: ArmResourceId, body: Value) {
         let kind = id.resource_type().unwrap_or_default();
         let resource = ArmResource::new(id.into(), &kind, body, self.now);

@@ -1,4 +1,4 @@
-//! Certificate and key in one piece: PEM, and PKCS#12 of the old and of the new profile.
+//! Bundles of certificate and key: PEM, and PKCS#12 in the legacy and the modern profile.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,10 +11,10 @@ use zeroize::Zeroizing;
 use super::{CredentialBundleFormat, SeedError};
 use crate::keys::RsaKey;
 
-/// Rounds of key derivation, as OpenSSL writes them.
+/// The iterations of key derivation, as in OpenSSL.
 const ITERATIONS: u32 = 2048;
 
-/// The bytes of a bundle; `chain` is DER, leaf first.
+/// Encodes a bundle; `chain` is DER, leaf first.
 pub(super) fn encode_bundle(
     form: CredentialBundleFormat,
     key: &RsaKey,

@@ -1,4 +1,4 @@
-//! Certificates of the world: authorities and what they issue.
+//! Issues certificates from emulated authorities.
 
 use jiff::Timestamp;
 use rcgen::{
@@ -12,29 +12,29 @@ use crate::certificates::{common_name, set_validity};
 use crate::directory::CertificateAuthority;
 use crate::keys::{RsaKey, RsaKeyError};
 
-/// When a certificate is valid.
+/// The validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CertificateValidityPeriod {
-    /// From.
+    /// The first valid second.
     pub(super) not_before: Timestamp,
-    /// To.
+    /// The last valid second.
     pub(super) not_after: Timestamp,
 }
 
-/// What an end-entity certificate says.
+/// The fields of an end-entity certificate.
 #[derive(Debug, Clone)]
 pub(super) struct LeafCertificateSpec<'a> {
     /// The common name.
     pub(super) subject: &'a str,
     /// The serial number.
     pub(super) serial: Uuid,
-    /// When it is valid.
+    /// The validity period.
     pub(super) validity: CertificateValidityPeriod,
-    /// Its key.
+    /// The key of the certificate.
     pub(super) key: &'a RsaKey,
 }
 
-/// A self-signed authority with `name` as its common name.
+/// Creates a self-signed authority with the common name `name`.
 pub(super) fn create_authority(
     name: &str,
     key: RsaKey,
@@ -49,7 +49,7 @@ pub(super) fn create_authority(
     Ok(CertificateAuthority { certificate: certificate.der().to_vec(), key })
 }
 
-/// A certificate for client authentication from the authority `name`, DER.
+/// Issues a certificate for client authentication by the authority `name`, in DER.
 pub(super) fn issue_leaf_certificate(
     name: &str,
     authority: &CertificateAuthority,
@@ -62,7 +62,7 @@ pub(super) fn issue_leaf_certificate(
     Ok(certificate.der().to_vec())
 }
 
-/// A self-signed certificate for client authentication, DER.
+/// Creates a self-signed certificate for client authentication, in DER.
 pub(super) fn self_signed_leaf_certificate(
     leaf: &LeafCertificateSpec<'_>,
 ) -> Result<Vec<u8>, SeedError> {
@@ -92,7 +92,7 @@ fn authority_params(name: &str) -> CertificateParams {
     params
 }
 
-/// A key of the world as rcgen wants it.
+/// Adapts an emulated key to rcgen.
 struct RcgenRsaSigner<'a> {
     key: &'a RsaKey,
     public_der: Vec<u8>,
@@ -117,7 +117,7 @@ impl PublicKeyData for RcgenRsaSigner<'_> {
 
 impl SigningKey for RcgenRsaSigner<'_> {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
-        // rcgen has no room for the cause: it knows only that a key outside of it failed.
+        // rcgen's error has no source: it only reports that an external key failed.
         self.key.sign_rs256(message).map_err(|_failed: RsaKeyError| rcgen::Error::RemoteKeyError)
     }
 }

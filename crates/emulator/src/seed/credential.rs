@@ -1,4 +1,4 @@
-//! Credentials of components: a new key and certificate, written as a new version of the secret.
+//! Component credentials: a new key and certificate, stored as a new version of the secret.
 
 use std::collections::BTreeMap;
 
@@ -19,135 +19,135 @@ use crate::services::keyvault::{
     StoredObjectVersion,
 };
 
-/// A credential that was issued: what may be told of it.
+/// An issued credential, without its secret parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IssuedCredential {
     /// The component.
     pub component: Component,
-    /// The identity.
+    /// The client id of the identity.
     pub client_id: EntraClientId,
     /// The host name of the vault.
     pub vault_host: String,
-    /// The secret.
+    /// The name of the secret.
     pub secret_name: SecretName,
     /// The new version of the secret.
     pub version: String,
-    /// The stamp by which readers tell the newer credential.
+    /// `not_before` of the document, by which readers recognise the newer credential.
     pub not_before: Timestamp,
-    /// The size of the secret's value.
+    /// The size of the secret's value, in bytes.
     pub bytes: usize,
 }
 
-/// What a credential is made of.
+/// The parts of a new credential.
 pub(super) struct CredentialMaterial {
     /// The key of the certificate.
     pub(super) key: RsaKey,
-    /// The key that is written in its place, if the two shall not match.
+    /// The key to write in its place, if key and certificate must not match.
     pub(super) mismatched_key: Option<RsaKey>,
-    /// Bytes to add to the document.
+    /// Extra bytes in the document.
     pub(super) padding: usize,
 }
 
-/// One rotation: a new key, a certificate with a later `not_before`, a new version of the secret
-/// whose document has `padding` bytes more than needed. Faults of the value stay.
+/// Rotates a credential: creates a new key, a certificate with a later `not_before`, and a new version of the
+/// secret with `padding` extra bytes in the document. Faults of the value are kept.
 pub(crate) fn rotate_credential(
-    world: &mut AzureState,
+    azure: &mut AzureState,
     component: Component,
     ids: &mut IdGenerator,
     now: Timestamp,
     padding: usize,
 ) -> Result<IssuedCredential, SeedError> {
-    let holder = world
+    let identity = azure
         .roster
         .component_identity(component)
         .ok_or(SeedError::ComponentIdentityMissing { component })?;
-    let decoy = holder.has_wrong_key();
+    let decoy = identity.has_wrong_key();
     let generate = || RsaKey::generate().map_err(SeedError::key_generation_error);
     let material = CredentialMaterial {
         key: generate()?,
         mismatched_key: decoy.then(generate).transpose()?,
         padding,
     };
-    issue_credential(world, component, ids, now, &material)
+    issue_credential(azure, component, ids, now, &material)
 }
 
-/// Issues a credential from keys that are there.
+/// Issues a credential from existing keys.
 pub(super) fn issue_credential(
-    world: &mut AzureState,
+    azure: &mut AzureState,
     component: Component,
     ids: &mut IdGenerator,
     now: Timestamp,
     material: &CredentialMaterial,
 ) -> Result<IssuedCredential, SeedError> {
-    let holder = world
+    let identity = azure
         .roster
         .component_identity(component)
         .cloned()
         .ok_or(SeedError::ComponentIdentityMissing { component })?;
-    let stamps = CredentialDates::starting_at(next_not_before(&holder, now));
-    let bundle = build_certificate_bundle(world, &holder, ids, stamps, material)?;
+    let stamps = CredentialDates::starting_at(next_not_before(&identity, now));
+    let bundle = build_certificate_bundle(azure, &identity, ids, stamps, material)?;
     let text =
-        document::write_document(&holder, &holder.tenant, &bundle, stamps, material.padding)?;
-    let value = document::encode_secret_value(holder.stored_encoding(), &text);
+        document::write_document(&identity, &identity.tenant, &bundle, stamps, material.padding)?;
+    let value = document::encode_secret_value(identity.stored_encoding(), &text);
     let bytes = value.len();
     if bytes > MAX_VALUE_BYTES {
         return Err(SeedError::CredentialTooLarge { bytes, most: MAX_VALUE_BYTES });
     }
     let id = ids.next_hex32();
     let version = secret_version(id.clone(), value, stamps, now);
-    let vault = world
+    let vault = azure
         .vaults
-        .vault_at_host_mut(&holder.vault_host)
+        .vault_at_host_mut(&identity.vault_host)
         .ok_or(SeedError::SeedObjectMissing { what: "vault" })?;
-    vault.secrets.push_version(holder.secret_name.as_str(), version).map_err(
+    vault.secrets.push_version(identity.secret_name.as_str(), version).map_err(
         |DeletedNameConflict| SeedError::SecretDeleted {
-            vault: holder.vault_host.clone(),
-            secret: holder.secret_name.to_string(),
+            vault: identity.vault_host.clone(),
+            secret: identity.secret_name.to_string(),
         },
     )?;
     let not_before = stamps.validity.not_before;
-    for held in world.roster.identities_sharing_secret_mut(&holder) {
+    for held in azure.roster.identities_sharing_secret_mut(&identity) {
         held.not_before = Some(not_before);
     }
     Ok(IssuedCredential {
         component,
-        client_id: holder.client_id,
-        vault_host: holder.vault_host,
-        secret_name: holder.secret_name,
+        client_id: identity.client_id,
+        vault_host: identity.vault_host,
+        secret_name: identity.secret_name,
         version: id,
         not_before,
         bytes,
     })
 }
 
-/// Five minutes ago, as the service backdates against skewed clocks, and later than the last one.
-fn next_not_before(holder: &ComponentIdentity, now: Timestamp) -> Timestamp {
+/// Five minutes ago, because the service backdates to tolerate clock skew, and later than the last one.
+fn next_not_before(identity: &ComponentIdentity, now: Timestamp) -> Timestamp {
     let second = SignedDuration::from_secs(1);
     let backdated = now.checked_sub(SignedDuration::from_mins(5)).unwrap_or(now);
     let whole = Timestamp::from_second(backdated.as_second()).unwrap_or(backdated);
-    let after_last = holder.not_before.and_then(|last| last.checked_add(second).ok());
+    let after_last = identity.not_before.and_then(|last| last.checked_add(second).ok());
     after_last.map_or(whole, |earliest| whole.max(earliest))
 }
 
 fn build_certificate_bundle(
-    world: &AzureState,
-    holder: &ComponentIdentity,
+    azure: &AzureState,
+    identity: &ComponentIdentity,
     ids: &mut IdGenerator,
     stamps: CredentialDates,
     material: &CredentialMaterial,
 ) -> Result<zeroize::Zeroizing<Vec<u8>>, SeedError> {
-    let authority = world
+    let authority = azure
         .directory
         .authorities
         .get(MSI_AUTHORITY)
         .ok_or(SeedError::SeedObjectMissing { what: "authority of managed identities" })?;
-    let validity = if holder.faults.contains(&IdentityFault::Expired) {
+    let validity = if identity.faults.contains(&IdentityFault::Expired) {
         expired_validity(stamps.validity)
     } else {
         stamps.validity
     };
-    let subject = certificate_subject(holder.client_id);
+    let subject = certificate_subject(identity.client_id);
     let leaf = LeafCertificateSpec {
         subject: &subject,
         serial: ids.next_uuid(),
@@ -156,10 +156,10 @@ fn build_certificate_bundle(
     };
     let leaf = certificate::issue_leaf_certificate(MSI_AUTHORITY, authority, &leaf)?;
     let key = material.mismatched_key.as_ref().unwrap_or(&material.key);
-    bundle::encode_bundle(holder.bundle, key, &[&leaf, &authority.certificate])
+    bundle::encode_bundle(identity.bundle, key, &[&leaf, &authority.certificate])
 }
 
-/// A validity of the same length that ended a day before the other began.
+/// A validity period of the same length that ended a day before the other one began.
 fn expired_validity(validity: CertificateValidityPeriod) -> CertificateValidityPeriod {
     let day = SignedDuration::from_hours(24);
     let length = validity.not_before.duration_until(validity.not_after);

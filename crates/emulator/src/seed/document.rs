@@ -12,8 +12,8 @@ use super::certificate::CertificateValidityPeriod;
 use super::identity_registry::ComponentIdentity;
 use crate::certificates::days_after;
 
-/// `UserAssignedIdentityCredentials` of the MSI data plane, version 2024-01-01: its 13 keys, in
-/// the order in which Go writes them.
+/// `UserAssignedIdentityCredentials` of the MSI data plane, version 2024-01-01: 13 keys, in the order in
+/// which Go writes them.
 #[derive(Serialize)]
 struct MsiCredentialDocument<'a> {
     authentication_endpoint: &'a str,
@@ -37,19 +37,20 @@ struct MsiCustomClaims {
     xms_az_tm: &'static str,
 }
 
-/// The four stamps of a document.
+/// The four timestamps of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CredentialDates {
-    /// The validity of the certificate, as the document claims it.
+    /// The validity of the certificate according to the document.
     pub(super) validity: CertificateValidityPeriod,
-    /// From when a new one may be asked for.
+    /// The time from which a renewal is possible.
     pub(super) renew_after: Timestamp,
-    /// From when no new one is given.
+    /// The time from which no renewal is possible.
     pub(super) cannot_renew_after: Timestamp,
 }
 
 impl CredentialDates {
-    /// The stamps of a certificate of the MSI data plane: 90 days, renewable after half of them.
+    /// The timestamps of a certificate of the MSI data plane: valid for 90 days, renewable after half of
+    /// them.
     pub(super) fn starting_at(not_before: Timestamp) -> Self {
         let after = |days| days_after(not_before, days);
         Self {
@@ -60,10 +61,10 @@ impl CredentialDates {
     }
 }
 
-/// The document as compact JSON. `padding` bytes more than needed, in the query of
-/// `client_secret_url`, which is opaque to everybody but the service.
+/// Serializes the document as compact JSON, with `padding` extra bytes in the query of `client_secret_url`,
+/// which is opaque to all clients.
 pub(super) fn write_document(
-    holder: &ComponentIdentity,
+    identity: &ComponentIdentity,
     tenant: &EntraTenantId,
     bundle: &[u8],
     stamps: CredentialDates,
@@ -72,34 +73,34 @@ pub(super) fn write_document(
     let secret = Zeroizing::new(STANDARD.encode(bundle));
     let mut url = format!(
         "https://control-{}.identity.azure.net{}/credentials?tid={tenant}&oid={}&aid={}",
-        holder.location, holder.resource_id, holder.object_id, holder.client_id
+        identity.location, identity.resource_id, identity.object_id, identity.client_id
     );
     if padding > 0 {
         url.push_str("&p=");
         url.extend(std::iter::repeat_n('0', padding));
     }
     let document = MsiCredentialDocument {
-        authentication_endpoint: &holder.authority_url(),
+        authentication_endpoint: &identity.authority_url(),
         cannot_renew_after: stamps.cannot_renew_after.to_string(),
-        client_id: holder.client_id.to_string(),
+        client_id: identity.client_id.to_string(),
         client_secret: &secret,
         client_secret_url: url,
         custom_claims: MsiCustomClaims { xms_az_nwperimid: [], xms_az_tm: "azureinfra" },
         mtls_authentication_endpoint: format!(
             "https://{}.mtlsauth.microsoft.com/",
-            holder.location
+            identity.location
         ),
         not_after: stamps.validity.not_after.to_string(),
         not_before: stamps.validity.not_before.to_string(),
-        object_id: holder.object_id.to_string(),
+        object_id: identity.object_id.to_string(),
         renew_after: stamps.renew_after.to_string(),
-        resource_id: holder.resource_id.as_str(),
+        resource_id: identity.resource_id.as_str(),
         tenant_id: tenant.as_str(),
     };
     serde_json::to_vec(&document).map(Zeroizing::new).map_err(SeedError::Document)
 }
 
-/// The text of a vault value with these bytes in an encoding.
+/// Encodes bytes as the text of a vault value.
 pub(super) fn encode_secret_value(encoding: ObjectEncoding, bytes: &[u8]) -> String {
     match encoding {
         ObjectEncoding::Utf8 => String::from_utf8_lossy(bytes).into_owned(),

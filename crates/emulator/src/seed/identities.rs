@@ -1,4 +1,4 @@
-//! User-assigned identities: those of the components, with roles and credentials, and that of the
+//! Seeds the user-assigned identities: those of the components with roles and credentials, and that of the
 //! node.
 
 use lanyard_vocabulary::{
@@ -15,7 +15,7 @@ use crate::authorization::{AccessScope, RoleAssignment};
 use crate::directory::{Principal, PrincipalKind, SubjectNameIssuer};
 use crate::services::keyvault::{KeyVaultObjectKind, object_scope};
 
-/// The name of the identity that the node reads the vault with.
+/// The name of the node's identity, which reads the vault.
 const VAULT_READER_NAME: &str = "vault-reader";
 
 impl AzureSeeder<'_> {
@@ -82,7 +82,7 @@ impl AzureSeeder<'_> {
         }
     }
 
-    /// The earlier component that has the same identity.
+    /// An earlier component with the same identity.
     fn find_shared_identity(&self, identity: &IdentityPlan) -> Option<&ComponentIdentity> {
         let client = self.plan.client_id_of(identity);
         self.world.roster.holders.iter().find(|holder| {
@@ -91,7 +91,7 @@ impl AzureSeeder<'_> {
         })
     }
 
-    /// A new identity that trusts the certificates of the platform.
+    /// Creates an identity that trusts the certificates of the platform.
     fn create_component_principal(
         &mut self,
         identity: &IdentityPlan,
@@ -110,7 +110,7 @@ impl AzureSeeder<'_> {
         (client_id, object_id, resource_id)
     }
 
-    /// Adds the Azure resource and the principal of a user-assigned identity; the object id.
+    /// Adds the Azure resource and the principal of a user-assigned identity, and returns the object id.
     pub(super) fn add_user_assigned_identity(
         &mut self,
         resource_id: &ArmResourceId,
@@ -143,8 +143,8 @@ impl AzureSeeder<'_> {
         group.provider_resource("Microsoft.ManagedIdentity/userAssignedIdentities", name)
     }
 
-    /// Gives a component its role at its scopes, once where they are the same group. The names
-    /// are those of HyperShift: version 5 UUIDs of `<infraID>-<component>-<scope>`.
+    /// Assigns a component its role at its scopes, once for scopes in the same group. The names are those of
+    /// HyperShift: version 5 UUIDs of `<infraID>-<component>-<scope>`.
     fn assign_component_roles(&mut self, holder: &ComponentIdentity) {
         let plan = self.plan;
         let facts = holder.component.definition();
@@ -165,8 +165,8 @@ impl AzureSeeder<'_> {
         }
     }
 
-    /// The identity of the node: it may read each credential by itself, so that one right can be
-    /// taken away, and the metadata service answers for it.
+    /// Adds the node's identity: it has a role assignment for each credential, so that a fault plan can
+    /// remove a single one, and the metadata service serves it.
     pub(super) fn add_vault_reader(&mut self) {
         let plan = self.plan;
         let client_id = plan.vault_reader_client_id;
@@ -203,7 +203,7 @@ impl AzureSeeder<'_> {
             description: None,
             created_on: self.now,
         };
-        // Scopes that are the same group give the same assignment again: one is enough.
+        // Scopes in the same group result in the same assignment: one suffices.
         if let Err(refused) = self.world.authorization.assign(assignment) {
             tracing::debug!(%refused, "the seed assigns a role once");
         }

@@ -1,4 +1,4 @@
-//! Who holds what in a seeded world: what rotation and drills need to find it again.
+//! The identities of a seeded state, which rotation and fault plans look up.
 
 use std::collections::BTreeSet;
 
@@ -15,17 +15,17 @@ use super::plan::component_name;
 use crate::fault_plan::{IdentityFault, mismatched_encoding};
 use crate::keys::RedactedText;
 
-/// The holders of credentials in a seeded world.
+/// The identities of a seeded state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct IdentityRegistry {
-    /// One row per component with an identity.
+    /// One entry per component with an identity.
     pub(crate) holders: Vec<ComponentIdentity>,
-    /// Credentials for other people's clients.
+    /// Credentials for test clients.
     pub(crate) guests: Option<TestClients>,
 }
 
-/// A component's identity, and where and how its credential is stored.
+/// A component's identity, and the location and format of its credential.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ComponentIdentity {
     /// The component.
@@ -49,53 +49,53 @@ pub(crate) struct ComponentIdentity {
     pub(crate) secret_name: SecretName,
     /// The declared encoding of the secret.
     pub(crate) encoding: ObjectEncoding,
-    /// The form of certificate and key.
+    /// The format of certificate and key.
     pub(crate) bundle: CredentialBundleFormat,
     /// `not_before` of the last credential.
     pub(crate) not_before: Option<Timestamp>,
-    /// What is broken.
+    /// The active faults.
     #[serde(default)]
     pub(crate) faults: BTreeSet<IdentityFault>,
 }
 
-/// Credentials for other people's clients, which have no component.
+/// Credentials for test clients, which belong to no component.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TestClients {
-    /// The tenant of all of them.
+    /// The tenant of the test clients.
     pub(crate) tenant: EntraTenantId,
-    /// An application with a client secret; Owner of the subscription.
+    /// An application with a client secret, and the Owner role on the subscription.
     pub(crate) secret_client: EntraClientId,
-    /// Its secret.
+    /// The client secret.
     pub(crate) secret: RedactedText,
     /// An application with a registered certificate.
     pub(crate) certificate_client: EntraClientId,
-    /// Its key and certificate, PEM.
+    /// The key and certificate of the application, in PEM.
     pub(crate) certificate: RedactedText,
     /// A user-assigned identity with a federated credential.
     pub(crate) federated_client: EntraClientId,
     /// The issuer of the subject tokens.
     pub(crate) issuer: String,
-    /// The key id of the issuer.
+    /// The id of the issuer's key.
     pub(crate) key_id: String,
     /// The subject of the federated credential.
     pub(crate) subject: String,
-    /// Its audience.
+    /// The audience of the federated credential.
     pub(crate) audience: String,
-    /// The host name of their vault.
+    /// The host name of the test clients' vault.
     pub(crate) vault_host: String,
-    /// The secret that they may read, the certificate and the key beside it.
+    /// The name of the readable secret; a certificate and a key are in the same vault.
     pub(crate) secret_name: String,
-    /// A secret beside it that they may not read.
+    /// The name of a secret that the test clients may not read.
     pub(crate) withheld_secret_name: String,
 }
 
 impl IdentityRegistry {
-    /// The row of a component.
+    /// The identity of a component.
     pub(crate) fn component_identity(&self, component: Component) -> Option<&ComponentIdentity> {
         self.holders.iter().find(|holder| holder.component == component)
     }
 
-    /// The row of a component, to change.
+    /// Like [`Self::component_identity`], mutable.
     pub(crate) fn component_identity_mut(
         &mut self,
         component: Component,
@@ -103,7 +103,7 @@ impl IdentityRegistry {
         self.holders.iter_mut().find(|holder| holder.component == component)
     }
 
-    /// The rows whose credential is in the same vault secret as that of `row`.
+    /// The identities whose credential is in the same vault secret as that of `row`.
     pub(crate) fn identities_sharing_secret(
         &self,
         row: &ComponentIdentity,
@@ -111,7 +111,7 @@ impl IdentityRegistry {
         self.holders.iter().filter(|other| other.shares_secret(row))
     }
 
-    /// The rows whose credential is in the same vault secret as that of `row`, to change.
+    /// Like [`Self::identities_sharing_secret`], mutable.
     pub(crate) fn identities_sharing_secret_mut(
         &mut self,
         row: &ComponentIdentity,
@@ -119,7 +119,7 @@ impl IdentityRegistry {
         self.holders.iter_mut().filter(|other| other.shares_secret(row))
     }
 
-    /// The rows of a client id.
+    /// The identities with a client id.
     pub(crate) fn identities_of_client(
         &self,
         client: EntraClientId,
@@ -129,13 +129,13 @@ impl IdentityRegistry {
 }
 
 impl ComponentIdentity {
-    /// Whether the credential is in the same vault secret as that of `other`.
+    /// Whether both credentials are in the same vault secret.
     pub(crate) fn shares_secret(&self, other: &Self) -> bool {
         self.vault_host == other.vault_host
             && self.secret_name.as_str().eq_ignore_ascii_case(other.secret_name.as_str())
     }
 
-    /// The encoding that the value is stored in.
+    /// The actual encoding of the secret's value.
     pub(super) fn stored_encoding(&self) -> ObjectEncoding {
         if self.faults.contains(&IdentityFault::Encoding) {
             mismatched_encoding(self.encoding)
@@ -144,7 +144,7 @@ impl ComponentIdentity {
         }
     }
 
-    /// Whether the private key in the credential is not that of the certificate.
+    /// Whether the private key in the credential does not match the certificate.
     pub(super) fn has_wrong_key(&self) -> bool {
         self.faults.contains(&IdentityFault::KeyMismatch)
     }
@@ -152,7 +152,7 @@ impl ComponentIdentity {
     /// `authentication_endpoint` of the document.
     pub(super) fn authority_url(&self) -> String {
         if self.faults.contains(&IdentityFault::Audience) {
-            // The same service under a name that is no issuer of assertions' audiences.
+            // The same service under a name that assertions must not have as their audience.
             return "https://sts.windows.net/".to_owned();
         }
         self.cloud.endpoints().map(CloudEndpoints::authority_url).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What a world shall contain, as plain data.
+//! The seed plan: the initial Azure state as plain data.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use super::SeedError;
 use crate::fault_plan::FaultPlan;
 
-/// What a world shall contain: the Azure side of one hosted cluster.
+/// The initial Azure state: the Azure side of one hosted cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SeedPlan {
     /// The tenant of the components' identities.
     pub tenant: EntraTenantId,
-    /// The subscription of everything but network resources whose ids name another one.
+    /// The subscription of all resources, except network resources with other ids.
     pub subscription: SubscriptionId,
     /// The cloud.
     pub cloud: Cloud,
@@ -43,13 +43,12 @@ pub struct SeedPlan {
     pub kms_key: Option<KmsKeyPlan>,
     /// The identity of the node that reads the vault.
     pub vault_reader_client_id: EntraClientId,
-    /// The identities of the components. Two that name one secret, or one client id, are one
-    /// identity.
+    /// The identities of the components. Entries with the same secret or client id are one identity.
     pub identities: Vec<IdentityPlan>,
-    /// What shall be broken.
+    /// The faults to apply.
     #[serde(default)]
     pub drills: Vec<FaultPlan>,
-    /// Whether to add principals for other people's clients, and a vault of theirs.
+    /// Whether to add principals and a vault for test clients.
     #[serde(default)]
     pub guests: bool,
 }
@@ -70,7 +69,7 @@ pub struct DnsZonePlan {
 pub struct VaultPlan {
     /// The name.
     pub name: VaultName,
-    /// The tenant whose tokens it accepts: that of the platform, not of the cluster.
+    /// The tenant whose tokens the vault accepts: that of the platform, not of the cluster.
     pub tenant: EntraTenantId,
 }
 
@@ -99,44 +98,45 @@ pub struct IdentityPlan {
     pub client_id: Option<EntraClientId>,
     /// The name of the vault secret.
     pub secret_name: SecretName,
-    /// How the credential document is encoded in the secret.
+    /// The encoding of the credential document in the secret.
     pub encoding: ObjectEncoding,
-    /// What `client_secret` of the document holds.
+    /// The format of `client_secret` in the document.
     pub bundle: CredentialBundleFormat,
 }
 
-/// A form of certificate and key, base64 of which is the `client_secret` of a document.
+/// The format of certificate and key. `client_secret` of a document is base64 of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CredentialBundleFormat {
     /// PKCS#8 key and certificates as PEM.
     #[default]
     Pem,
-    /// PKCS#12 with 3DES and a SHA-1 MAC, empty password: all that Go's `x/crypto/pkcs12` reads.
+    /// PKCS#12 with 3DES and a SHA-1 MAC, empty password: the only profile that Go's `x/crypto/pkcs12`
+    /// supports.
     LegacyPkcs12,
-    /// PKCS#12 with AES-256 and a SHA-256 MAC, empty password: what OpenSSL 3 writes.
+    /// PKCS#12 with AES-256 and a SHA-256 MAC, empty password: the default of OpenSSL 3.
     ModernPkcs12,
 }
 
-/// Something in a plan that cannot be made.
+/// A problem of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}`: {problem}")]
 pub struct SeedPlanProblem {
     /// The path of the field, such as `identities[2].secretName`.
     pub field: String,
-    /// What is wrong with it.
+    /// A description of the problem.
     pub problem: String,
 }
 
-/// The plan that a world was made from, as the SHA-256 of its JSON in hexadecimal digits.
+/// The fingerprint of a seed plan: the SHA-256 digest of its JSON in hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SeedPlanFingerprint(String);
 
 impl SeedPlan {
-    /// Everything in the plan that cannot be made; empty for a good plan.
+    /// All problems of the plan; empty for a valid plan.
     ///
-    /// What is unusual and can be made is none: network resources in another subscription, a
-    /// subnet outside of the virtual network, one identity for several components.
+    /// Unusual plans are valid: network resources in another subscription, a subnet outside of the virtual
+    /// network, one identity for several components.
     pub fn validation_problems(&self) -> Vec<SeedPlanProblem> {
         let mut problems = Vec::new();
         let mut add = |field: String, problem: &str| {
@@ -171,13 +171,13 @@ impl SeedPlan {
         problems
     }
 
-    /// What tells a saved world of this plan from others: SHA-256 of its JSON.
+    /// The fingerprint that identifies a saved state of this plan: SHA-256 of its JSON.
     pub(crate) fn fingerprint(&self) -> Result<SeedPlanFingerprint, SeedError> {
         let json = serde_json::to_vec(self).map_err(SeedError::PlanFingerprint)?;
         Ok(SeedPlanFingerprint(hex::encode(digest(&SHA256, &json))))
     }
 
-    /// One secret holds one credential in one encoding.
+    /// Checks that each secret holds one credential in one encoding.
     fn check_identities(&self, add: &mut impl FnMut(String, &str)) {
         let mut components = HashSet::new();
         let mut first_with: HashMap<String, &IdentityPlan> = HashMap::new();
@@ -204,8 +204,8 @@ impl SeedPlan {
         }
     }
 
-    /// The client id that an identity has by itself or by another one with the same secret;
-    /// nothing if a new one is to be made.
+    /// The client id of an identity, from its own entry or from another one with the same secret; `None` if a
+    /// new one is needed.
     pub(super) fn client_id_of(&self, identity: &IdentityPlan) -> Option<EntraClientId> {
         let key = identity.secret_name_key();
         identity.client_id.or_else(|| {
@@ -214,8 +214,8 @@ impl SeedPlan {
         })
     }
 
-    /// The name of the vault of the guests: `guests-` and the end of the infrastructure id, which
-    /// is what makes it unique, in the form of vault names (24 letters, digits and single hyphens).
+    /// The name of the test clients' vault: `guests-` and the end of the infrastructure id, which makes it
+    /// unique, in the form of vault names (24 letters, digits and single hyphens).
     pub(super) fn test_client_vault_name(&self) -> Option<VaultName> {
         let infra_id = self.infra_id.as_str().to_ascii_lowercase();
         let parts: Vec<_> = infra_id.split(['-', '.']).filter(|part| !part.is_empty()).collect();
@@ -234,13 +234,13 @@ impl SeedPlan {
 }
 
 impl IdentityPlan {
-    /// What two identities of one secret have in common: a vault ignores the case of names.
+    /// The comparison key of a secret name: a vault ignores the case of names.
     pub(super) fn secret_name_key(&self) -> String {
         self.secret_name.as_str().to_ascii_lowercase()
     }
 }
 
-/// Components by their field in the HostedCluster API.
+/// Serializes components by their field in the HostedCluster API.
 pub(crate) mod component_name {
     use lanyard_vocabulary::Component;
     use serde::{Deserialize, Deserializer, Serializer, de};

@@ -7,8 +7,8 @@ use super::{AzureSeeder, SeedError};
 use crate::certificates::days_after;
 use crate::directory::Tenant;
 
-/// The authority that issues the certificates of managed identities: its key in the directory and
-/// its common name.
+/// The authority that issues the certificates of managed identities: its key in the directory, and its common
+/// name.
 pub(crate) const MSI_AUTHORITY: &str = "Lanyard Emulator MSI Issuing CA";
 
 impl AzureSeeder<'_> {
@@ -31,7 +31,7 @@ impl AzureSeeder<'_> {
     }
 }
 
-/// A validity that began a day ago and ends in `years` years.
+/// A validity period that started a day ago and ends in `years` years.
 pub(super) fn validity_of_years(now: Timestamp, years: i64) -> CertificateValidityPeriod {
     CertificateValidityPeriod {
         not_before: days_after(now, -1),

@@ -1,9 +1,9 @@
-//! Principals and a vault for other people's clients: the ways to sign in that no component uses,
-//! and a secret, a certificate and a key that they may read.
+//! Seeds principals and a vault for test clients: the authentication methods that no component uses, and a
+//! secret, a certificate and a key that they may read.
 //!
-//! A guest sees the subscription and its vault with one identity, which has one tenant: that of
-//! the subscription. The vault with the credentials may trust another one, so guests have a vault
-//! of their own.
+//! A test client accesses the subscription and its vault with one identity, which has one tenant: that of the
+//! subscription. The vault with the credentials may trust another tenant, so test clients have a vault of
+//! their own.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ use crate::services::keyvault::{
     SecretContent, StoredObjectAttributes, StoredObjectVersion, StoredVaultKey,
 };
 
-/// The keys that guests need: one certificate, one issuer.
+/// The number of keys for test clients: one certificate, one issuer.
 pub(super) const KEY_COUNT: usize = 2;
 
 const OWNER: RoleDefinitionId = RoleDefinitionId(uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"));
@@ -38,41 +38,41 @@ const CRYPTO_USER: RoleDefinitionId =
 const CERTIFICATE_USER: RoleDefinitionId =
     RoleDefinitionId(uuid!("db79e9a7-68ee-4b58-9aeb-b90e7c24fcba"));
 
-/// A name that can never be registered (RFC 6761): nobody else's tokens are trusted by it.
+/// A name that can never be registered (RFC 6761), so that no real issuer is trusted.
 const ISSUER: &str = "https://issuer.lanyard.test/guests";
 const ISSUER_KEY: &str = "guests-1";
 const SUBJECT: &str = "system:serviceaccount:guests:workload";
 const AUDIENCE: &str = "api://AzureADTokenExchange";
 const READABLE_SECRET: &str = "guest-secret";
-/// A secret beside it that they may not read.
+/// A secret in the same vault that the test clients may not read.
 const WITHHELD_SECRET: &str = "withheld-secret";
-/// The common name of the guests' certificate.
+/// The common name of the test clients' certificate.
 const SUBJECT_NAME: &str = "guest-certificate";
-/// The same certificate in the two forms that a vault has for its secret.
+/// The same certificate in the two content types of a vault's secret.
 const CERTIFICATE_OBJECTS: [(&str, &str, CredentialBundleFormat); 2] = [
     ("guest-certificate", "application/x-pkcs12", CredentialBundleFormat::LegacyPkcs12),
     ("guest-certificate-pem", "application/x-pem-file", CredentialBundleFormat::Pem),
 ];
 
-/// Keys of the curves that vaults know and providers read.
+/// Keys of the curves that vaults and providers support.
 const CURVE_KEYS: [(&str, &str, &rcgen::SignatureAlgorithm); 3] = [
     ("guest-key-p256", "P-256", &rcgen::PKCS_ECDSA_P256_SHA256),
     ("guest-key-p384", "P-384", &rcgen::PKCS_ECDSA_P384_SHA384),
     ("guest-key-p521", "P-521", &rcgen::PKCS_ECDSA_P521_SHA512),
 ];
 
-/// Why no subject token was made.
+/// Errors of minting a subject token.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SubjectTokenError {
-    /// The world was seeded without guests, so it has no issuer of subject tokens.
-    #[error("the world has no issuer of subject tokens")]
+    /// The state was seeded without test clients, so it has no issuer of subject tokens.
+    #[error("the emulator has no issuer of subject tokens")]
     NoIssuer,
     /// The issuer's key could not sign.
     #[error("no subject token could be signed")]
     Signing(#[source] RsaKeyError),
 }
 
-/// A subject token of the seeded issuer, valid for ten minutes, as a cluster would project it.
+/// Mints a subject token of the seeded issuer, valid for ten minutes, as a cluster would project it.
 pub(crate) fn mint_subject_token(
     world: &AzureState,
     subject: &str,
@@ -182,7 +182,7 @@ impl AzureSeeder<'_> {
         }
     }
 
-    /// A user-assigned identity that tokens of the seeded issuer may stand for.
+    /// Adds a user-assigned identity with a federated credential for the seeded issuer.
     fn add_federated_identity(&mut self) -> Result<EntraClientId, SeedError> {
         let client_id = EntraClientId::from(self.ids.next_uuid());
         let resource_id =
@@ -227,7 +227,7 @@ impl AzureSeeder<'_> {
         Ok(())
     }
 
-    /// A key of a curve, of which the vault shows the public part.
+    /// Adds an elliptic curve key, of which the vault stores the public part.
     fn add_elliptic_curve_key(
         &mut self,
         name: &str,
@@ -235,7 +235,7 @@ impl AzureSeeder<'_> {
         algorithm: &'static rcgen::SignatureAlgorithm,
     ) -> Result<(), SeedError> {
         let pair = rcgen::KeyPair::generate_for(algorithm).map_err(SeedError::Certificate)?;
-        // An uncompressed point: a four, and the coordinates.
+        // An uncompressed point: the byte 4, then the coordinates.
         let point = pair.public_key_raw().get(1..).unwrap_or_default();
         let (x, y) = point.split_at(point.len() / 2);
         let point = EllipticCurvePoint {
@@ -253,7 +253,7 @@ impl AzureSeeder<'_> {
             .map_err(|DeletedNameConflict| secret_deleted_error(host, name))
     }
 
-    /// A certificate with its secret and its key, as the vault keeps them under one name.
+    /// Adds a certificate with its secret and its key, which have the same name in the vault.
     fn add_test_client_certificate(
         &mut self,
         name: &str,
@@ -262,7 +262,7 @@ impl AzureSeeder<'_> {
         (key, der): (&RsaKey, &[u8]),
     ) -> Result<(), SeedError> {
         let bundle = bundle::encode_bundle(form, key, &[der])?;
-        // The vault hands out PEM as it is and PKCS#12 in base64.
+        // The vault returns PEM as it is and PKCS#12 in base64.
         let value = match form {
             CredentialBundleFormat::Pem => String::from_utf8_lossy(&bundle).into_owned(),
             CredentialBundleFormat::LegacyPkcs12 | CredentialBundleFormat::ModernPkcs12 => {
@@ -306,7 +306,7 @@ impl AzureSeeder<'_> {
             .ok_or(SeedError::SeedObjectMissing { what: "name for the guests' vault" })
     }
 
-    /// The vault of the guests is a resource of the managed group, which they see.
+    /// The test clients' vault is in the managed resource group, which they may read.
     fn test_client_vault_id(&self, name: &VaultName) -> ArmResourceId {
         self.managed_resource_group().provider_resource("Microsoft.KeyVault/vaults", name.as_str())
     }
@@ -317,8 +317,8 @@ impl AzureSeeder<'_> {
         vault.map(|vault| (host, vault)).ok_or(SeedError::SeedObjectMissing { what: "vault" })
     }
 
-    /// Gives a guest the vault objects of the guests and the sight of the managed group; the
-    /// owner gets the subscription instead of the sight.
+    /// Grants a test client access to the objects of its vault and read access to the managed group; the
+    /// owner gets the subscription instead of the read access.
     fn grant_test_client_access(
         &mut self,
         client: EntraClientId,

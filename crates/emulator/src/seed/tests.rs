@@ -25,7 +25,7 @@ fn parse_value<T: FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().unwrap()
 }
 
-/// Nine identities, every bundle with every encoding.
+/// Nine identities, each bundle format with each encoding.
 pub(crate) fn nine_identity_plan() -> SeedPlan {
     let group = "/subscriptions/sub/resourceGroups";
     let vnet = format!("{group}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet");
@@ -70,7 +70,7 @@ pub(crate) fn nine_identity_plan() -> SeedPlan {
     }
 }
 
-/// A world with all nine identities; keys are slow to make, so every test clones the same.
+/// A state with all nine identities. Key generation is slow, so all tests clone the same state.
 pub(crate) fn seeded_nine_identities() -> (AzureState, IdGenerator) {
     static NINE: LazyLock<(AzureState, IdGenerator)> = LazyLock::new(|| {
         let mut plan = nine_identity_plan();
@@ -81,7 +81,7 @@ pub(crate) fn seeded_nine_identities() -> (AzureState, IdGenerator) {
     NINE.clone()
 }
 
-/// An access token of a principal, as the token service issues it.
+/// Issues an access token for a principal, like the token service.
 pub(crate) fn issue_access_token_for(
     probe: &EngineFixture,
     client: EntraClientId,
@@ -103,10 +103,10 @@ pub(crate) fn issue_access_token_for(
 }
 
 pub(crate) fn seed_azure(plan: &SeedPlan) -> (AzureState, IdGenerator) {
-    let mut world = AzureState::default();
+    let mut azure = AzureState::default();
     let mut ids = IdGenerator::Seeded { namespace: uuid::Uuid::NAMESPACE_DNS, count: 0 };
-    apply_plan(plan, &mut world, &mut ids, SEED_TIME).unwrap();
-    (world, ids)
+    apply_plan(plan, &mut azure, &mut ids, SEED_TIME).unwrap();
+    (azure, ids)
 }
 
 fn plan_with_one_identity(component: Component, change: impl FnOnce(&mut SeedPlan)) -> SeedPlan {
@@ -117,9 +117,9 @@ fn plan_with_one_identity(component: Component, change: impl FnOnce(&mut SeedPla
     plan
 }
 
-fn latest_secret(world: &AzureState, component: Component) -> &StoredObjectVersion<SecretContent> {
-    let holder = world.roster.component_identity(component).unwrap();
-    let vault = world.vaults.vault_at_host(&holder.vault_host).unwrap();
+fn latest_secret(azure: &AzureState, component: Component) -> &StoredObjectVersion<SecretContent> {
+    let holder = azure.roster.component_identity(component).unwrap();
+    let vault = azure.vaults.vault_at_host(&holder.vault_host).unwrap();
     vault.secrets.version(holder.secret_name.as_str(), None).unwrap().1
 }
 
@@ -131,11 +131,11 @@ fn decode_secret_value(encoding: ObjectEncoding, text: &str) -> Vec<u8> {
     }
 }
 
-fn credential_document(world: &AzureState, component: Component) -> Value {
-    let holder = world.roster.component_identity(component).unwrap();
+fn credential_document(azure: &AzureState, component: Component) -> Value {
+    let holder = azure.roster.component_identity(component).unwrap();
     let text = decode_secret_value(
         holder.encoding,
-        latest_secret(world, component).content.value.expose(),
+        latest_secret(azure, component).content.value.expose(),
     );
     serde_json::from_slice(&text).unwrap()
 }
@@ -162,9 +162,9 @@ fn key_and_certificates(
 
 #[test]
 fn every_component_gets_a_complete_credential_document() {
-    let (world, _) = seed_azure(&nine_identity_plan());
+    let (azure, _) = seed_azure(&nine_identity_plan());
     for component in Component::ALL {
-        let document = credential_document(&world, component);
+        let document = credential_document(&azure, component);
         let keys: Vec<_> = document.as_object().unwrap().keys().cloned().collect();
         assert_eq!(
             keys,
@@ -185,29 +185,29 @@ fn every_component_gets_a_complete_credential_document() {
             ],
             "{component}"
         );
-        let holder = world.roster.component_identity(component).unwrap();
+        let holder = azure.roster.component_identity(component).unwrap();
         assert_eq!(document["client_id"], holder.client_id.to_string());
         assert_eq!(document["authentication_endpoint"], "https://login.microsoftonline.com/");
         for stamp in ["not_before", "not_after", "renew_after", "cannot_renew_after"] {
             let text = document[stamp].as_str().unwrap();
             assert!(text.parse::<Timestamp>().is_ok() && text.ends_with('Z'), "{stamp}: {text}");
         }
-        let attributes = latest_secret(&world, component).attributes;
+        let attributes = latest_secret(&azure, component).attributes;
         assert_eq!(attributes.not_before.unwrap().to_string(), document["not_before"]);
         assert_eq!(attributes.expires.unwrap().to_string(), document["not_after"]);
-        assert_eq!(latest_secret(&world, component).tags["renew_after"], document["renew_after"]);
+        assert_eq!(latest_secret(&azure, component).tags["renew_after"], document["renew_after"]);
     }
 }
 
 #[test]
 fn certificates_come_from_the_authority_and_match_their_keys_in_every_bundle() {
-    let (world, _) = seed_azure(&nine_identity_plan());
-    let authority = &world.directory.authorities[tenants::MSI_AUTHORITY];
+    let (azure, _) = seed_azure(&nine_identity_plan());
+    let authority = &azure.directory.authorities[tenants::MSI_AUTHORITY];
     let (_, authority) = X509Certificate::from_der(&authority.certificate).unwrap();
     for component in Component::ALL {
-        let holder = world.roster.component_identity(component).unwrap();
+        let holder = azure.roster.component_identity(component).unwrap();
         let (key, chain) =
-            key_and_certificates(&credential_document(&world, component), holder.bundle);
+            key_and_certificates(&credential_document(&azure, component), holder.bundle);
         let (_, leaf) = X509Certificate::from_der(&chain[0]).unwrap();
         assert_eq!(chain.len(), 2);
         assert_eq!(leaf.issuer(), authority.subject());
@@ -223,25 +223,25 @@ fn certificates_come_from_the_authority_and_match_their_keys_in_every_bundle() {
 
 #[test]
 fn rotation_writes_a_new_version_with_later_not_before_and_new_key() {
-    let (mut world, mut ids) = seed_azure(&plan_with_one_identity(Component::Disk, |_| {}));
-    let before = credential_document(&world, Component::Disk);
-    let first = rotate_credential(&mut world, Component::Disk, &mut ids, SEED_TIME, 0).unwrap();
+    let (mut azure, mut ids) = seed_azure(&plan_with_one_identity(Component::Disk, |_| {}));
+    let before = credential_document(&azure, Component::Disk);
+    let first = rotate_credential(&mut azure, Component::Disk, &mut ids, SEED_TIME, 0).unwrap();
     let later = SEED_TIME + SignedDuration::from_hours(24 * 46);
-    let second = rotate_credential(&mut world, Component::Disk, &mut ids, later, 0).unwrap();
-    let after = credential_document(&world, Component::Disk);
+    let second = rotate_credential(&mut azure, Component::Disk, &mut ids, later, 0).unwrap();
+    let after = credential_document(&azure, Component::Disk);
     assert!(first.not_before < second.not_before);
     assert_ne!(before["client_secret"], after["client_secret"]);
     assert_eq!(after["not_before"], second.not_before.to_string());
-    assert_eq!(latest_secret(&world, Component::Disk).id, second.version);
+    assert_eq!(latest_secret(&azure, Component::Disk).id, second.version);
     assert!(first.not_before.to_string().as_str() > before["not_before"].as_str().unwrap());
 }
 
 #[test]
 fn padding_grows_the_document_up_to_the_secret_size_limit() {
-    let (mut world, mut ids) =
+    let (mut azure, mut ids) =
         seed_azure(&plan_with_one_identity(Component::CloudProvider, |_| {}));
     let mut issue = |padding| {
-        rotate_credential(&mut world, Component::CloudProvider, &mut ids, SEED_TIME, padding)
+        rotate_credential(&mut azure, Component::CloudProvider, &mut ids, SEED_TIME, padding)
     };
     let plain = issue(0).unwrap().bytes;
     assert!((4_000..9_000).contains(&plain), "{plain}");
@@ -314,11 +314,11 @@ fn plan_problems_are_all_reported_before_seeding() {
             "drills[0].component"
         ]
     );
-    let mut world = AzureState::default();
-    let refused = apply_plan(&plan, &mut world, &mut IdGenerator::Random, SEED_TIME).unwrap_err();
+    let mut azure = AzureState::default();
+    let refused = apply_plan(&plan, &mut azure, &mut IdGenerator::Random, SEED_TIME).unwrap_err();
     assert!(matches!(&refused, SeedError::Plan { problems } if problems.len() == 8));
     assert!(refused.hint().is_some());
-    assert!(world.directory.tenants.is_empty());
+    assert!(azure.directory.tenants.is_empty());
 }
 
 #[test]
@@ -329,9 +329,9 @@ fn scopes_in_the_same_resource_group_get_one_assignment() {
         plan.subnet_id = parse_value(&format!("{group}/virtualNetworks/v/subnets/s"));
         plan.security_group_id = parse_value(&format!("{group}/networkSecurityGroups/n"));
     });
-    let (world, _) = seed_azure(&plan);
-    let holder = world.roster.component_identity(Component::File).unwrap();
-    assert_eq!(world.authorization.of_principal(holder.object_id).count(), 1);
+    let (azure, _) = seed_azure(&plan);
+    let holder = azure.roster.component_identity(Component::File).unwrap();
+    assert_eq!(azure.authorization.of_principal(holder.object_id).count(), 1);
 }
 
 #[test]
@@ -347,26 +347,26 @@ fn components_sharing_a_secret_or_client_id_share_an_identity() {
     rest[0].client_id = Some(client);
     rest[1].client_id = Some(client);
     assert_eq!(plan.validation_problems(), []);
-    let (mut world, mut ids) = seed_azure(&plan);
-    let holders = world.roster.holders.clone();
+    let (mut azure, mut ids) = seed_azure(&plan);
+    let holders = azure.roster.holders.clone();
     assert!(holders.iter().all(|holder| holder.client_id == client));
-    let principals = world.directory.principals.iter();
+    let principals = azure.directory.principals.iter();
     assert_eq!(principals.filter(|known| known.client_id == client).count(), 1);
-    let vault = world.vaults.vault_at_host(&holders[0].vault_host).unwrap();
+    let vault = azure.vaults.vault_at_host(&holders[0].vault_host).unwrap();
     assert_eq!(
         vault.secrets.version("demo-shared", None).unwrap().1.id,
-        latest_secret(&world, holders[1].component).id
+        latest_secret(&azure, holders[1].component).id
     );
 
     let first =
-        rotate_credential(&mut world, holders[0].component, &mut ids, SEED_TIME, 0).unwrap();
+        rotate_credential(&mut azure, holders[0].component, &mut ids, SEED_TIME, 0).unwrap();
     let second =
-        rotate_credential(&mut world, holders[1].component, &mut ids, SEED_TIME, 0).unwrap();
+        rotate_credential(&mut azure, holders[1].component, &mut ids, SEED_TIME, 0).unwrap();
     assert!(first.not_before < second.not_before, "one secret, one order of its credentials");
     let drill = FaultPlan { fault: IdentityFault::Encoding, component: holders[0].component };
-    fault_plan::apply_fault_plan(&mut world, drill, &mut ids, SEED_TIME).unwrap();
-    rotate_credential(&mut world, holders[1].component, &mut ids, SEED_TIME, 0).unwrap();
-    let text = latest_secret(&world, holders[1].component).content.value.expose();
+    fault_plan::apply_fault_plan(&mut azure, drill, &mut ids, SEED_TIME).unwrap();
+    rotate_credential(&mut azure, holders[1].component, &mut ids, SEED_TIME, 0).unwrap();
+    let text = latest_secret(&azure, holders[1].component).content.value.expose();
     let wrongly = STANDARD.decode(text).unwrap();
     assert!(serde_json::from_slice::<Value>(&wrongly).is_ok(), "the fault is of the secret");
 }
@@ -379,16 +379,16 @@ fn networks_may_be_in_another_subscription_and_the_subnet_in_another_network() {
         plan.subnet_id = parse_value(&format!("{network}/virtualNetworks/second/subnets/s"));
     });
     assert_eq!(plan.validation_problems(), []);
-    let (world, _) = seed_azure(&plan);
-    let resources = &world.resources;
+    let (azure, _) = seed_azure(&plan);
+    let resources = &azure.resources;
     assert_eq!(resources.subscription("hub").unwrap().tenant, plan.tenant);
     let group = "/subscriptions/hub/resourceGroups/net";
     let second = format!("{group}/providers/Microsoft.Network/virtualNetworks/second");
     for id in [group, second.as_str(), plan.vnet_id.as_str(), plan.subnet_id.as_str()] {
         assert!(resources.resource(&parse_value(id)).is_some(), "{id}");
     }
-    let holder = world.roster.component_identity(Component::Network).unwrap();
-    let scopes: Vec<_> = world
+    let holder = azure.roster.component_identity(Component::Network).unwrap();
+    let scopes: Vec<_> = azure
         .authorization
         .of_principal(holder.object_id)
         .map(|held| held.scope.to_string())
@@ -415,15 +415,15 @@ fn test_client_vault_name_is_valid_for_any_infrastructure_id() {
 fn test_clients_belong_to_the_subscription_tenant() {
     let plan = SeedPlan { guests: true, ..plan_with_one_identity(Component::Disk, |_| {}) };
     assert_ne!(plan.tenant, plan.vault.tenant);
-    let (world, _) = seed_azure(&plan);
-    let guests = world.roster.guests.as_ref().unwrap();
-    let vault = world.vaults.vault_at_host(&guests.vault_host).unwrap();
+    let (azure, _) = seed_azure(&plan);
+    let guests = azure.roster.guests.as_ref().unwrap();
+    let vault = azure.vaults.vault_at_host(&guests.vault_host).unwrap();
     assert_eq!(vault.settings.tenant, plan.tenant);
     for client in [guests.secret_client, guests.certificate_client, guests.federated_client] {
-        assert_eq!(world.directory.by_client_id(client).unwrap().tenant, plan.tenant);
+        assert_eq!(azure.directory.by_client_id(client).unwrap().tenant, plan.tenant);
     }
     let id = "/subscriptions/sub/resourceGroups/demo-abcde/providers/Microsoft.KeyVault/vaults/guests-demo-abcde";
-    assert!(world.resources.resource(&parse_value(id)).is_some());
+    assert!(azure.resources.resource(&parse_value(id)).is_some());
 }
 
 #[test]
@@ -438,13 +438,13 @@ fn seed_plan_round_trips_with_documented_field_names() {
 
 #[test]
 fn test_clients_get_a_signed_subject_token_and_vault_objects() {
-    let (world, mut ids) = seeded_nine_identities();
-    let guests = world.roster.guests.clone().unwrap();
+    let (azure, mut ids) = seeded_nine_identities();
+    let guests = azure.roster.guests.clone().unwrap();
     let token =
-        mint_subject_token(&world, &guests.subject, &guests.audience, &mut ids, SEED_TIME).unwrap();
+        mint_subject_token(&azure, &guests.subject, &guests.audience, &mut ids, SEED_TIME).unwrap();
     assert_eq!(token.expose().split('.').count(), 3);
-    assert!(world.directory.by_client_id(guests.federated_client).is_some());
-    let vault = world.vaults.vault_at_host(&guests.vault_host).unwrap();
+    assert!(azure.directory.by_client_id(guests.federated_client).is_some());
+    let vault = azure.vaults.vault_at_host(&guests.vault_host).unwrap();
     assert!(vault.certificates.version("guest-certificate", None).is_ok());
     for (name, curve, digits) in [
         ("guest-key-p256", "P-256", 43),
@@ -465,14 +465,14 @@ fn test_clients_get_a_signed_subject_token_and_vault_objects() {
     let refused = mint_subject_token(&unseeded, "s", "a", &mut ids, SEED_TIME).unwrap_err();
     assert!(matches!(refused, SubjectTokenError::NoIssuer));
     let client: EntraClientId = guests.certificate_client;
-    assert_eq!(world.directory.by_client_id(client).unwrap().certificates.len(), 1);
+    assert_eq!(azure.directory.by_client_id(client).unwrap().certificates.len(), 1);
 }
 
 #[test]
 fn debug_output_never_contains_private_keys() {
-    let (world, _) = seeded_nine_identities();
-    let printed = format!("{world:?}");
+    let (azure, _) = seeded_nine_identities();
+    let printed = format!("{azure:?}");
     assert!(!printed.contains("PRIVATE KEY"), "a key is printed");
-    let document = latest_secret(&world, Component::Disk).content.value.expose();
+    let document = latest_secret(&azure, Component::Disk).content.value.expose();
     assert!(!printed.contains(&document[100..200]), "a secret is printed");
 }

@@ -1,5 +1,5 @@
-//! The vaults: that of the credentials, that of the encryption key if it is another one, and that
-//! of the guests.
+//! Seeds the vaults: that of the credentials, that of the encryption key if it is another one, and that of
+//! the test clients.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl AzureSeeder<'_> {
         self.add_kms_key(&key.vault, &key.name, id)
     }
 
-    /// Adds a vault that trusts a tenant; one of that name is left as it is.
+    /// Adds a vault that trusts a tenant; an existing vault of that name is kept.
     pub(super) fn add_vault(
         &mut self,
         resource_id: ArmResourceId,
@@ -93,7 +93,7 @@ impl AzureSeeder<'_> {
         format!("{name}.{suffix}").to_ascii_lowercase()
     }
 
-    /// The Azure resource of a vault of the platform.
+    /// The Azure resource of a vault in the platform's resource group.
     pub(super) fn vault_id(&self, name: &VaultName) -> ArmResourceId {
         self.platform_resource_group().provider_resource("Microsoft.KeyVault/vaults", name.as_str())
     }

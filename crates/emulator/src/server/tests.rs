@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 use crate::testing::{EngineFixture, azure_with_test_principals};
 
-/// A listener of a process that has no file descriptor left for a while.
+/// A listener that has no free file descriptor for a while.
 struct FailingListener {
     listener: TcpListener,
     failures: u32,
@@ -42,7 +42,7 @@ async fn start_server(failures: u32, most: usize) -> ServerFixture {
     ServerFixture { address, clock, stop, task }
 }
 
-/// Asks for the certificate of the authority and leaves the connection open.
+/// Requests the certificate of the authority and leaves the connection open.
 async fn request_ca_certificate(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = "GET /lanyard/v1/ca.pem HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";

@@ -1,7 +1,7 @@
-//! The token endpoint of App Service: what `IDENTITY_ENDPOINT` and `IDENTITY_HEADER` point to.
+//! The token endpoint of App Service, for `IDENTITY_ENDPOINT` and `IDENTITY_HEADER`.
 //!
-//! Every SDK follows these two variables, so they redirect clients that ignore any other setting.
-//! Reference: "How to use managed identities for App Service", api-version 2019-08-01.
+//! Every SDK supports these two variables, so they redirect clients that ignore other settings. Reference:
+//! "How to use managed identities for App Service", api-version 2019-08-01.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::{Method, StatusCode};
@@ -12,7 +12,7 @@ use crate::operation_context::OperationContext;
 use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 
-/// What this service can do.
+/// The operations of App Service.
 pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[ServiceOperation {
     id: "AppService_GetToken",
     method: Method::GET,

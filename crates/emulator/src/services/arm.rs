@@ -1,17 +1,16 @@
 //! Azure Resource Manager.
 //!
-//! Resources are stored as they were given and ids keep the case of their creator. A request's
-//! right is decided before anything is looked up. Everything completes at once: there are no
-//! long-running operations to poll.
+//! Resources are stored as given, and ids keep their original case. Authorization precedes any look-up. All
+//! operations complete synchronously: there are no long-running operations.
 
-/// The path of something in a resource group.
+/// A path in a resource group.
 macro_rules! rg {
     ($rest:literal) => {
         concat!("/subscriptions/{subscription}/resourceGroups/{group}/providers/", $rest)
     };
 }
 
-/// The path of something in a subscription.
+/// A path in a subscription.
 macro_rules! sub {
     ($rest:literal) => {
         concat!("/subscriptions/{subscription}/providers/", $rest)
@@ -41,7 +40,7 @@ pub(crate) use resource_store::{ArmResource, ArmResourceStore, RESOURCE_GROUP_TY
 use crate::azure_state::AzureState;
 use crate::operations::{OperationSupport, ServiceOperation};
 
-/// What this service can do.
+/// The operations of Azure Resource Manager.
 pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     ACCOUNT_OPERATIONS,
     resource_groups::OPERATIONS,
@@ -50,7 +49,7 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     network::OPERATIONS,
     compute::OPERATIONS,
     storage::OPERATIONS,
-    // Extension resources last: their scope is any path.
+    // Extension resources last: any path can be their scope.
     role_assignments::OPERATIONS,
 ];
 
@@ -88,7 +87,7 @@ const fn account_operation(
     ServiceOperation { id, method: Method::GET, path, support: OperationSupport::Full, handler }
 }
 
-/// The three ways to read stored resources.
+/// The ways to read stored resources.
 #[derive(Clone, Copy)]
 enum ArmReadKind {
     /// One resource.
@@ -99,18 +98,18 @@ enum ArmReadKind {
     SubscriptionCollection,
 }
 
-/// A read of a type that nothing writes.
+/// A read operation of a type without write operations.
 const fn read_only_operation(
     id: &'static str,
     what: ArmReadKind,
     path: &'static str,
 ) -> ServiceOperation {
     let support =
-        OperationSupport::Partial("shows what the world was seeded with: nothing writes it");
+        OperationSupport::Partial("read-only: shows the seeded state");
     build_read_operation(id, what, path, support)
 }
 
-/// A read of a type that has its writes.
+/// A read operation of a type with write operations.
 const fn read_operation(
     id: &'static str,
     what: ArmReadKind,
@@ -133,16 +132,16 @@ const fn build_read_operation(
     ServiceOperation { id, method: Method::GET, path, support, handler }
 }
 
-/// Does what the removal of resources means elsewhere: identities leave the directory, vaults
-/// leave the data plane and can be recovered, assignments at what is gone are gone.
-fn remove_dependent_state(world: &mut AzureState, removed: &[ArmResource], now: Timestamp) {
+/// Applies the side effects of removing resources: identities are removed from the directory, vaults are
+/// soft-deleted, and role assignments at removed scopes are deleted.
+fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: Timestamp) {
     for resource in removed {
         let principal = resource.property("principalId").and_then(serde_json::Value::as_str);
         if let Some(object) = principal.and_then(|id| id.parse::<uuid::Uuid>().ok()) {
-            world.directory.principals.retain(|known| known.object_id != object);
+            azure.directory.principals.retain(|known| known.object_id != object);
         }
-        key_vault::soft_delete_vault(world, resource, now);
-        world.authorization.revoke(|held| resource.id.contains(&held.scope));
+        key_vault::soft_delete_vault(azure, resource, now);
+        azure.authorization.revoke(|held| resource.id.contains(&held.scope));
     }
 }
 

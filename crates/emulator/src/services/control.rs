@@ -1,7 +1,7 @@
-//! The emulator's own control API, on the port itself.
+//! The emulator's own control API, directly on the port.
 //!
-//! Every operation but the CA certificate wants the header `x-lanyard-control: 1`, which a web
-//! page cannot send to another origin.
+//! Every operation except the CA certificate requires the header `x-lanyard-control: 1`, which a web page
+//! cannot send to another origin.
 
 mod clock;
 mod federation;
@@ -19,10 +19,10 @@ use crate::operations::{AzureService, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 use crate::services;
 
-/// The header that every operation wants.
+/// The header that every operation requires.
 const CONTROL_HEADER: &str = "x-lanyard-control";
 
-/// What this service can do.
+/// The operations of the control API.
 pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
     ServiceOperation {
         id: "Authority_Get",
@@ -203,7 +203,7 @@ fn control_error(status: StatusCode, code: &str, message: &str) -> ServiceReply 
         .with_rejection_reason(code)
 }
 
-/// Reads the body. The message of a refusal names the field, and repeats no value.
+/// Parses the body. An error names the field and repeats no value.
 fn parse_body<T: DeserializeOwned>(call: &OperationContext<'_>) -> Result<T, ServiceReply> {
     call.request.parse_json_body().map_err(|error| {
         control_error(
@@ -219,7 +219,7 @@ fn get_ca_certificate(call: &OperationContext<'_>) -> ServiceReply {
     ServiceReply::empty(StatusCode::OK).with_body("application/x-pem-file", pem)
 }
 
-/// `GET ledger?since=N`: the entries after number N.
+/// `GET ledger?since=N`: the request log entries after number N.
 fn list_request_log(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let since = match call.request.query("since").map(str::parse) {
         None => 0,
@@ -236,7 +236,7 @@ fn list_request_log(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     Ok(ServiceReply::json(StatusCode::OK, &json!({ "value": entries })))
 }
 
-/// What the emulator can do, service by service.
+/// The implemented operations, by service.
 fn list_operations(_: &OperationContext<'_>) -> ServiceReply {
     let rows: Vec<_> = AzureService::ALL.into_iter().flat_map(operations_json).collect();
     ServiceReply::json(StatusCode::OK, &json!({ "value": rows }))

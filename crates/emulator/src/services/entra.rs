@@ -46,7 +46,7 @@ const APPLICATIONS_ONLY: OperationSupport = OperationSupport::Partial(
      unsupported",
 );
 
-/// What this service can do.
+/// The operations of Entra.
 pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
     ServiceOperation {
         id: "Instance_Discover",
@@ -111,7 +111,7 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
     },
 ]];
 
-/// The reply of a fault that lets the token service refuse with a code.
+/// The reply of an injected AADSTS error.
 pub(crate) fn injected_error_reply(
     number: u32,
     now: Timestamp,
@@ -122,7 +122,7 @@ pub(crate) fn injected_error_reply(
         .to_reply(now, None, ids)
 }
 
-/// The refusal of the token service as a reply, for other services that speak its words.
+/// The error reply of the token service, for other services with the same format.
 pub(crate) fn entra_error_reply(
     call: &mut OperationContext<'_>,
     refusal: &TokenServiceError,
@@ -138,7 +138,7 @@ fn reply_or_error(
     handler(call).map_err(|refusal| entra_error_reply(call, &refusal))
 }
 
-/// What a client put into its form and its `Authorization` header.
+/// The client's form and `Authorization` header.
 struct ClientTokenForm(HashMap<String, String>);
 
 impl ClientTokenForm {
@@ -165,7 +165,7 @@ impl ClientTokenForm {
     }
 }
 
-/// Client id and secret of HTTP Basic: form-encoded before they are joined (RFC 6749, 2.3.1).
+/// Client id and secret of HTTP Basic, which are form-encoded before they are joined (RFC 6749, 2.3.1).
 fn parse_basic_credentials(header: &str) -> Option<(String, String)> {
     let (scheme, text) = header.split_once(' ')?;
     let text =
@@ -294,7 +294,7 @@ fn verify_client_credential(
     }
 }
 
-/// An assertion that names a URL as its issuer is a foreign token; any other is the client's own.
+/// An assertion whose issuer is a URL is a federated token; any other is signed by the client itself.
 fn verify_assertion(
     call: &OperationContext<'_>,
     token: &UnverifiedToken,
@@ -325,7 +325,7 @@ fn verify_assertion(
     verify_certificate_assertion(token, principal, directory, endpoint, call.now)
 }
 
-/// What the token proxy of a cluster checks its own tokens against.
+/// The federated credentials that the token proxy of a cluster checks its tokens against.
 fn bound_federated_credentials(
     call: &OperationContext<'_>,
     principal: &Principal,
@@ -338,7 +338,7 @@ fn bound_federated_credentials(
         .collect()
 }
 
-/// The success body: version 1.0 writes its numbers as texts.
+/// The success body: version 1.0 sends numbers as strings.
 fn token_reply(
     issued: &IssuedAccessToken,
     version: EndpointVersion,

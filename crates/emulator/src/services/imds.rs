@@ -1,7 +1,7 @@
-//! The metadata service of a machine: tokens without a credential.
+//! The instance metadata service of a machine: tokens without a credential.
 //!
-//! Reference: "Azure Instance Metadata Service" and "How to use managed identities on an Azure VM
-//! to acquire an access token", api-version 2018-02-01.
+//! Reference: "Azure Instance Metadata Service" and "How to use managed identities on an Azure VM to acquire
+//! an access token", api-version 2018-02-01.
 
 use http::{Method, StatusCode};
 use lanyard_vocabulary::{ArmResourceId, Cloud, EntraClientId};
@@ -18,16 +18,16 @@ use crate::seed::SeedPlan;
 use crate::services::entra::{RESOURCE_UNKNOWN, is_known_resource};
 use crate::token::{ClientAuthMethod, IssuedAccessToken, TokenGrant, issue_access_token};
 
-/// What the metadata service knows.
+/// The state of the metadata service.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ImdsState {
     /// The managed identities that are assigned to the machine.
     pub(crate) assigned: Vec<EntraClientId>,
-    /// The machine.
+    /// The machine that the service describes.
     pub(crate) machine: ImdsMachine,
-    /// What the header `X-IDENTITY-HEADER` of the App Service protocol has to hold; nobody gets a
-    /// token by that protocol while there is none.
+    /// The required value of the header `X-IDENTITY-HEADER` in the App Service protocol; without a value,
+    /// that protocol issues no tokens.
     pub(crate) identity_header: Option<RedactedText>,
 }
 
@@ -76,7 +76,7 @@ impl Default for ImdsMachine {
     }
 }
 
-/// What this service can do.
+/// The operations of the metadata service.
 pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
     ServiceOperation {
         id: "Identities_GetToken",
@@ -113,7 +113,7 @@ fn invalid_request_reply(description: &str) -> ServiceReply {
     ServiceReply::json(StatusCode::BAD_REQUEST, &body).with_rejection_reason(description)
 }
 
-/// Requests that a proxy or a browser could have been tricked into are refused at once.
+/// Rejects requests that may come through a proxy or a browser.
 fn require_metadata_header(request: &ServiceRequest) -> Result<(), ServiceReply> {
     if request.headers.contains_key("x-forwarded-for") {
         return Err(invalid_request_reply("Requests with the header X-Forwarded-For are refused"));
@@ -154,7 +154,7 @@ fn get_token(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRep
     ))
 }
 
-/// Issues the token that the query asks for, to the identity that the query selects.
+/// Issues the requested token to the identity that the query selects.
 pub(super) fn issue_managed_identity_token(
     call: &mut OperationContext<'_>,
 ) -> Result<(IssuedAccessToken, Principal, String), ServiceReply> {
@@ -199,16 +199,16 @@ pub(super) fn issue_managed_identity_token(
     Ok((issued, principal, resource))
 }
 
-/// The identity that the query selects among those of the machine.
+/// The identity of the machine that the query selects.
 fn select_identity<'a>(call: &'a OperationContext<'_>) -> Result<&'a Principal, ServiceReply> {
     const SELECTORS: [&str; 5] =
         ["client_id", "object_id", "principal_id", "msi_res_id", "mi_res_id"];
-    let world = call.world();
-    let assigned: Vec<_> = world
+    let azure = call.world();
+    let assigned: Vec<_> = azure
         .imds
         .assigned
         .iter()
-        .filter_map(|client| world.directory.by_client_id(*client))
+        .filter_map(|client| azure.directory.by_client_id(*client))
         .collect();
     let selectors: Vec<_> = SELECTORS
         .into_iter()

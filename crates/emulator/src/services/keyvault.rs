@@ -1,8 +1,8 @@
 //! The data plane of vaults.
 //!
-//! Reference: Azure Key Vault REST API, versions 7.4 to 2026-04-01 (the operations here are the
-//! same in all of them). Names compare without case. A request is challenged, then its token, its
-//! right and its content are judged, in this order.
+//! Reference: Azure Key Vault REST API, versions 7.4 to 2026-04-01 (the operations here are the same in all
+//! of them). Names are case-insensitive. A request is challenged, then its token, its permission and its
+//! content are checked, in this order.
 
 mod access;
 mod certificates;
@@ -31,7 +31,7 @@ pub(crate) use vault::{
 
 use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
 
-/// What this service can do.
+/// The operations of the vaults.
 pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[SECRETS, KEYS, CERTIFICATES];
 
 const SECRETS: &[ServiceOperation] = &[

@@ -1,47 +1,47 @@
-//! Requests that name the path of the socket as their host.
+//! Replaces a socket path in the authority of a connection's first request.
 //!
-//! The kubelet asks registration sockets (`GetInfo`, `NotifyRegistrationStatus`) through a client
-//! of grpc-go whose target is the bare path, so `:authority` is that path with every slash
-//! escaped, as in `%2Fvar%2Flib%2Fkubelet%2F…` (seen with kubelet 1.36.3; the same code is in
-//! 1.34). RFC 3986 has no such host, and the HTTP/2 server underneath answers `PROTOCOL_ERROR`
-//! before anybody sees the request. Who is meant is plain on a socket, so the first request of a
-//! connection gets the authority that all other clients of such sockets send. The header table of
-//! the connection keeps it, which is where later requests take it from.
+//! The kubelet calls registration sockets (`GetInfo`, `NotifyRegistrationStatus`) through a grpc-go
+//! client whose target is the bare path, so `:authority` is the path with percent-encoded slashes,
+//! for example `%2Fvar%2Flib%2Fkubelet%2F…` (seen with kubelet 1.36.3; 1.34 has the same code). RFC
+//! 3986 does not allow such a host, and the HTTP/2 server answers `PROTOCOL_ERROR` before the gRPC
+//! service sees the request. The authority has no meaning on a socket, so the rewriter replaces it
+//! in the first request of a connection with `localhost`, which all other clients send. Later
+//! requests refer to the header table of the connection, which then contains the replacement.
 //!
-//! This needs no decoding of values: in a header block (RFC 7541) an authority is a literal with
-//! the name of entry 1 of the static table, and one literal is put in the place of another.
+//! The rewriter does not decode values: in a header block (RFC 7541) an authority is a literal with
+//! the name of entry 1 of the static table, and one literal replaces another.
 
-/// What a client says first (RFC 9113, 3.4).
+/// The length of the client preface (RFC 9113, 3.4).
 const PREFACE_LENGTH: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 const FRAME_HEADER_LENGTH: usize = 9;
 /// The type of a HEADERS frame and its flags (RFC 9113, 6.2).
 const HEADERS_FRAME_TYPE: u8 = 1;
 const PADDED: u8 = 0x08;
 const WITH_PRIORITY: u8 = 0x20;
-/// The largest frame that a client may send before the server allowed more.
+/// The largest frame that a client may send before the server's settings allow more.
 const MAX_FRAME_SIZE: usize = 16_384;
 
 /// `:authority` in the static table (RFC 7541, appendix A).
 const AUTHORITY_TABLE_INDEX: usize = 1;
 const LOCALHOST_LITERAL: &[u8] = b"\x09localhost";
 
-/// What arrives on a connection, until its first request has passed.
+/// Rewrites the bytes of a connection until its first request has passed.
 #[derive(Debug)]
 pub(super) struct AuthorityRewriter {
     state: RewriteState,
-    /// The beginning of a frame that is not passed on before it is whole.
+    /// The incomplete frame that is held back.
     buffered: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RewriteState {
-    /// Bytes that concern nobody, and how many are left of them.
+    /// Passing through this many bytes unchanged.
     PassThrough(usize),
-    /// The head of a frame.
+    /// Reading a frame header.
     FrameHeader,
-    /// A HEADERS frame of this length, with its head.
+    /// Reading a HEADERS frame of this length, including its header.
     HeadersFrame(usize),
-    /// The first request is through.
+    /// The first request has passed.
     Done,
 }
 
@@ -50,13 +50,13 @@ impl AuthorityRewriter {
         Self { state: RewriteState::PassThrough(PREFACE_LENGTH), buffered: Vec::new() }
     }
 
-    /// Whether everything that comes passes as it is.
+    /// Whether all further bytes pass unchanged.
     pub(super) fn is_done(&self) -> bool {
         self.state == RewriteState::Done
     }
 
-    /// What the server reads for bytes that came. Nothing but an unfinished head or request is
-    /// held back, so that neither side waits for the other.
+    /// Returns the bytes for the server. Holds back only an incomplete frame header or HEADERS
+    /// frame, so that neither side waits for the other.
     pub(super) fn rewrite(&mut self, mut input: &[u8]) -> Vec<u8> {
         let mut output = Vec::with_capacity(input.len());
         while !input.is_empty() {
@@ -88,7 +88,7 @@ impl AuthorityRewriter {
                 RewriteState::HeadersFrame(length) => {
                     input = self.buffer_up_to(input, length);
                     if self.buffered.len() == length {
-                        // What is no header block is the server's to refuse.
+                        // The server rejects a malformed header block itself.
                         let changed = replace_authority(&self.buffered);
                         output.extend(changed.unwrap_or_else(|| self.buffered.clone()));
                         self.buffered = Vec::new();
@@ -100,7 +100,7 @@ impl AuthorityRewriter {
         output
     }
 
-    /// Holds up to `length` bytes altogether and returns the rest.
+    /// Buffers up to `length` bytes in total and returns the rest of the input.
     fn buffer_up_to<'a>(&mut self, input: &'a [u8], length: usize) -> &'a [u8] {
         let (now, later) = input.split_at((length - self.buffered.len()).min(input.len()));
         self.buffered.extend_from_slice(now);
@@ -108,28 +108,28 @@ impl AuthorityRewriter {
     }
 }
 
-/// What follows the head of a frame.
-fn state_after_header(head: &[u8]) -> RewriteState {
-    let length = frame_length(head);
-    match head.get(3) {
+/// The state after a frame header.
+fn state_after_header(header: &[u8]) -> RewriteState {
+    let length = frame_length(header);
+    match header.get(3) {
         Some(&HEADERS_FRAME_TYPE) if (1..=MAX_FRAME_SIZE).contains(&length) => {
             RewriteState::HeadersFrame(FRAME_HEADER_LENGTH + length)
         }
-        // Empty or too large, which the server refuses by itself.
+        // The server rejects an empty or oversized HEADERS frame itself.
         Some(&HEADERS_FRAME_TYPE) => RewriteState::Done,
         _ if length == 0 => RewriteState::FrameHeader,
         _ => RewriteState::PassThrough(length),
     }
 }
 
-fn frame_length(head: &[u8]) -> usize {
-    head.iter().take(3).fold(0, |length, byte| length << 8 | usize::from(*byte))
+fn frame_length(header: &[u8]) -> usize {
+    header.iter().take(3).fold(0, |length, byte| length << 8 | usize::from(*byte))
 }
 
-/// The HEADERS frame with another authority, if it has one.
+/// The HEADERS frame with `localhost` as its authority; `None` if it has no literal authority.
 fn replace_authority(frame: &[u8]) -> Option<Vec<u8>> {
-    let (head, payload) = frame.split_at_checked(FRAME_HEADER_LENGTH)?;
-    let flags = *head.get(4)?;
+    let (header, payload) = frame.split_at_checked(FRAME_HEADER_LENGTH)?;
+    let flags = *header.get(4)?;
     let before = usize::from(flags & PADDED != 0) + 5 * usize::from(flags & WITH_PRIORITY != 0);
     let padding = if flags & PADDED == 0 { 0 } else { usize::from(*payload.first()?) };
     let block = payload.get(before..payload.len().checked_sub(padding)?)?;
@@ -138,10 +138,10 @@ fn replace_authority(frame: &[u8]) -> Option<Vec<u8>> {
     let mut changed = payload.to_vec();
     changed.splice(old, LOCALHOST_LITERAL.iter().copied());
     let [_, length @ ..] = u32::try_from(changed.len()).ok()?.to_be_bytes();
-    Some([&length, head.get(3..)?, &changed].concat())
+    Some([&length, header.get(3..)?, &changed].concat())
 }
 
-/// Where the value of the authority begins and ends in a header block, its length included.
+/// The range of the authority's value in a header block, including its length prefix.
 fn find_authority_value(block: &[u8]) -> Option<(usize, usize)> {
     let mut at = 0;
     loop {
@@ -174,7 +174,8 @@ fn end_of_string(block: &[u8], at: usize) -> Option<usize> {
     (end <= block.len()).then_some(end)
 }
 
-/// An integer whose first byte has `prefix` bits of it (RFC 7541, 5.1), and where it ends.
+/// Decodes an integer with a prefix of `prefix` bits (RFC 7541, 5.1); returns it with the position
+/// after it.
 fn decode_integer(block: &[u8], at: usize, prefix: u32) -> Option<(usize, usize)> {
     let mask = (1_usize << prefix) - 1;
     let first = usize::from(*block.get(at)?) & mask;
@@ -184,7 +185,7 @@ fn decode_integer(block: &[u8], at: usize, prefix: u32) -> Option<(usize, usize)
     let (mut value, mut shift, mut at) = (mask, 0_u32, at + 1);
     loop {
         let byte = *block.get(at)?;
-        // Nothing in a frame of this size is longer.
+        // No length in a frame of this size needs more bytes.
         if shift > 21 {
             return None;
         }
@@ -223,7 +224,7 @@ pub(super) mod tests {
         [&[0x83, 0x86], &path[..], &literal(1, authority), &kind, &te].concat()
     }
 
-    /// All that a client of grpc-go says in its first request on a connection.
+    /// The first bytes that a grpc-go client sends on a connection, including its first request.
     pub(in crate::socket) fn first_request(authority: &str) -> Vec<u8> {
         let settings = frame(4, 0, 0, &[]);
         let headers = frame(HEADERS_FRAME_TYPE, 0x04, 1, &header_block(authority));
@@ -233,9 +234,9 @@ pub(super) mod tests {
 
     #[test]
     fn socket_path_as_authority_is_replaced_with_localhost() {
-        let mut opening = AuthorityRewriter::new();
-        assert_eq!(opening.rewrite(&first_request(PATH)), first_request("localhost"));
-        assert!(opening.is_done());
+        let mut rewriter = AuthorityRewriter::new();
+        assert_eq!(rewriter.rewrite(&first_request(PATH)), first_request("localhost"));
+        assert!(rewriter.is_done());
     }
 
     #[test]
@@ -258,28 +259,28 @@ pub(super) mod tests {
     #[test]
     fn malformed_header_blocks_are_passed_through() {
         for payload in [&[0x41, 0x7f][..], &[0x41, 0x05, b'a'], &[], &[0x82], &[0xff; 9]] {
-            let mut opening =
+            let mut rewriter =
                 AuthorityRewriter { state: RewriteState::FrameHeader, buffered: Vec::new() };
             let headers = frame(HEADERS_FRAME_TYPE, 0x04, 1, payload);
-            assert_eq!(opening.rewrite(&headers), headers, "{payload:?}");
+            assert_eq!(rewriter.rewrite(&headers), headers, "{payload:?}");
         }
     }
 
     #[test]
     fn settings_frame_is_passed_through_immediately() {
-        let mut opening = AuthorityRewriter::new();
+        let mut rewriter = AuthorityRewriter::new();
         let greeting = &first_request(PATH)[..PREFACE_LENGTH + FRAME_HEADER_LENGTH];
-        assert_eq!(opening.rewrite(greeting), greeting);
+        assert_eq!(rewriter.rewrite(greeting), greeting);
     }
 
     proptest! {
         #[test]
         fn output_is_independent_of_how_input_is_split(cuts in prop::collection::vec(1_usize..40, 1..40)) {
             let whole = [first_request(PATH), frame(HEADERS_FRAME_TYPE, 0x04, 3, &[0x83, 0xbe])].concat();
-            let (mut opening, mut passed, mut rest) = (AuthorityRewriter::new(), Vec::new(), &whole[..]);
+            let (mut rewriter, mut passed, mut rest) = (AuthorityRewriter::new(), Vec::new(), &whole[..]);
             for cut in cuts.iter().cycle() {
                 let (now, later) = rest.split_at((*cut).min(rest.len()));
-                passed.extend(opening.rewrite(now));
+                passed.extend(rewriter.rewrite(now));
                 rest = later;
                 if rest.is_empty() {
                     break;
@@ -291,10 +292,10 @@ pub(super) mod tests {
 
         #[test]
         fn arbitrary_input_never_panics_or_loses_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-            let mut opening = AuthorityRewriter { state: RewriteState::FrameHeader, buffered: Vec::new() };
-            let passed = opening.rewrite(&bytes);
-            if !opening.is_done() {
-                prop_assert_eq!([passed, opening.buffered].concat(), bytes);
+            let mut rewriter = AuthorityRewriter { state: RewriteState::FrameHeader, buffered: Vec::new() };
+            let passed = rewriter.rewrite(&bytes);
+            if !rewriter.is_done() {
+                prop_assert_eq!([passed, rewriter.buffered].concat(), bytes);
             }
         }
     }

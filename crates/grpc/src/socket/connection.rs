@@ -1,4 +1,4 @@
-//! A connection to a socket of ours.
+//! A connection to a [`super::PrivateSocket`].
 
 use std::io;
 use std::pin::Pin;
@@ -10,15 +10,15 @@ use tonic::transport::server::{Connected, UdsConnectInfo};
 
 use super::authority_rewriter::AuthorityRewriter;
 
-/// How much is read at once while the first request is looked for.
+/// The size of a read while the first request is incomplete.
 const READ_CHUNK_SIZE: usize = 1024;
 
-/// A connection whose first request may name anything as its host (see `authority`).
+/// A connection whose first request may name any authority (see `authority_rewriter`).
 #[derive(Debug)]
 pub struct SocketConnection {
     stream: UnixStream,
     authority_rewriter: AuthorityRewriter,
-    /// What came and was not read yet.
+    /// Rewritten bytes that the server has not read yet.
     read_buffer: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a socket.
+//! The errors of sockets.
 
 use std::fmt;
 use std::io;
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use super::MAX_SOCKET_PATH;
 
-/// A socket could not be made.
+/// A socket could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// The path does not fit into the address of a socket.
+    /// The path is too long for a socket address.
     #[error(
         "{} has {length} bytes, and a socket's path has {MAX_SOCKET_PATH} at most",
         path.display()
@@ -21,20 +21,20 @@ pub enum SocketError {
         /// Its length in bytes.
         length: usize,
     },
-    /// Another process serves there.
-    #[error("somebody listens on {} already", path.display())]
+    /// Another process listens on the path.
+    #[error("another process already listens on {}", path.display())]
     InUse {
         /// The path.
         path: PathBuf,
     },
-    /// There is a file, a directory or a link, which is not ours to remove.
-    #[error("{} is there and is no socket", path.display())]
+    /// A file, directory or link exists at the path; it is not removed.
+    #[error("{} exists and is not a socket", path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
-    /// The path has no name of a file.
-    #[error("`{}` names no file", path.display())]
+    /// The path has no file name.
+    #[error("`{}` has no file name", path.display())]
     NoName {
         /// The path.
         path: PathBuf,
@@ -42,11 +42,11 @@ pub enum SocketError {
     /// A system call failed.
     #[error("could not {operation} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         operation: SocketOperation,
         /// The path.
         path: PathBuf,
-        /// What came back.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },
@@ -57,7 +57,7 @@ impl SocketError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::TooLong { .. } => "choose a directory with a shorter path",
-            Self::InUse { .. } => "end the process that serves there, or choose another path",
+            Self::InUse { .. } => "stop the process that listens there, or choose another path",
             Self::NotASocket { .. } => "move it away, or choose another path",
             Self::NoName { .. } => "give the path of the socket itself, not of its directory",
             Self::Io { .. } => "see that the directory exists and can be written",
@@ -70,21 +70,21 @@ impl SocketError {
     }
 }
 
-/// What was tried with a socket.
+/// An operation on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SocketOperation {
-    /// To open its directory.
+    /// Opening the directory of the socket.
     OpenDirectory,
-    /// To look at what is there.
+    /// Checking the file at the path.
     Stat,
-    /// To make a socket.
+    /// Creating the socket.
     Create,
-    /// To bind it and listen.
+    /// Binding and listening.
     Bind,
-    /// To give it its name.
+    /// Renaming the socket to its final name.
     Rename,
-    /// To remove what is there.
+    /// Removing a stale socket.
     Remove,
 }
 
@@ -92,10 +92,10 @@ impl fmt::Display for SocketOperation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::OpenDirectory => "open the directory of",
-            Self::Stat => "look at",
-            Self::Create => "make the socket",
+            Self::Stat => "check",
+            Self::Create => "create the socket",
             Self::Bind => "listen on",
-            Self::Rename => "give its name to",
+            Self::Rename => "rename the socket to",
             Self::Remove => "remove",
         })
     }

@@ -1,4 +1,4 @@
-//! The name of a socket in the file system.
+//! The file of a socket.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,12 +12,14 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::error::{SocketError, SocketOperation};
 
-/// Where a socket is to appear: a directory, held open so that it cannot be exchanged, and a name.
+/// The location of a socket: an open directory, which therefore cannot be replaced, and a file
+/// name.
 #[derive(Debug)]
 pub(super) struct SocketLocation {
     directory: OwnedFd,
     name: OsString,
-    /// The name until it listens. The kubelet's plugin watcher leaves names with a dot alone.
+    /// The name until the socket listens. It starts with a dot, so the kubelet's plugin watcher
+    /// ignores it.
     temporary_name: OsString,
     path: PathBuf,
 }
@@ -36,12 +38,13 @@ impl SocketLocation {
         Ok(Self { directory, name: name.to_owned(), temporary_name: hidden, path: path.to_owned() })
     }
 
-    /// The hidden name, by way of the open directory: short, whatever the directory's path.
+    /// The path of the temporary name through the open directory: short, whatever the directory's
+    /// path.
     pub(super) fn temporary_path(&self) -> PathBuf {
         self.proc_fd_path(&self.temporary_name)
     }
 
-    /// Fails where the name is taken by a living server or by something that is no socket.
+    /// Fails if another process listens on the path, or if the file there is not a socket.
     pub(super) fn check_unoccupied(&self) -> Result<(), SocketError> {
         let Some(found) = self.stat(&self.name)? else { return Ok(()) };
         if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
@@ -49,19 +52,19 @@ impl SocketLocation {
         }
         match self.try_connect() {
             Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(()),
-            // Would block: there are so many callers that they queue.
+            // The connection would block, because the backlog of a running server is full.
             Ok(()) | Err(Errno::AGAIN) => Err(SocketError::InUse { path: self.path.clone() }),
             Err(error) => Err(self.io_error(SocketOperation::Stat, error.into())),
         }
     }
 
-    /// Removes what a process of the same id left under the hidden name when it was killed.
+    /// Removes a temporary socket that a killed process with the same id left behind.
     pub(super) fn remove_stale(&self) -> Result<(), SocketError> {
         self.remove(&self.temporary_name)
             .map_err(|error| self.io_error(SocketOperation::Remove, error))
     }
 
-    /// Gives the socket its name, in place of a dead one.
+    /// Renames the socket to its final name, replacing a stale socket.
     pub(super) fn rename_into_place(self) -> Result<SocketFile, SocketError> {
         let identity = match self.stat(&self.temporary_name)? {
             Some(found) => SocketFileId::of(&found),
@@ -80,7 +83,7 @@ impl SocketLocation {
             })
         });
         if let Err(error) = renamed {
-            // What is reported is the first failure; the next bind sweeps.
+            // Report the first error; the next bind removes the file if this removal fails, too.
             self.remove(&self.temporary_name).unwrap_or_default();
             return Err(error);
         }
@@ -112,7 +115,7 @@ impl SocketLocation {
         }
     }
 
-    /// Connects without waiting.
+    /// Connects without blocking.
     fn try_connect(&self) -> Result<(), Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let kind = SocketType::STREAM;
@@ -128,7 +131,8 @@ impl SocketLocation {
     }
 }
 
-/// The name of a listening socket. Dropping it removes the name, if it still is this socket's.
+/// The file of a listening socket. Dropping it removes the file, if it still belongs to this
+/// socket.
 #[derive(Debug)]
 pub struct SocketFile {
     location: SocketLocation,
@@ -136,13 +140,13 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Where the socket is.
+    /// The path of the socket.
     pub fn path(&self) -> &Path {
         &self.location.path
     }
 
-    /// Whether a client that opens the path reaches this socket: nobody removed or replaced it or
-    /// its directory.
+    /// Whether a client that opens the path reaches this socket, that is, neither the file nor its
+    /// directory was removed or replaced.
     pub fn is_in_place(&self) -> bool {
         rustix::fs::lstat(&self.location.path)
             .is_ok_and(|found| SocketFileId::of(&found) == self.file_id)
@@ -153,13 +157,13 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let found = self.location.stat(&self.location.name);
         if found.is_ok_and(|found| found.is_some_and(|it| SocketFileId::of(&it) == self.file_id)) {
-            // There is nobody to tell; a name that stays is swept by the next process.
+            // The error cannot be reported; the next process removes a file that stays.
             self.location.remove(&self.location.name).unwrap_or_default();
         }
     }
 }
 
-/// Which file it is.
+/// The identity of a file: device and inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SocketFileId {
     device: u64,

@@ -20,7 +20,7 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Tells who called it.
+/// Responds with its name and the authority of the request.
 struct EchoRegistration(&'static str);
 
 #[tonic::async_trait]
@@ -103,7 +103,7 @@ async fn client_may_send_the_socket_path_as_authority() {
     let mut stream = UnixStream::connect(&path).await.unwrap();
     let authority = "%2Fvar%2Flib%2Fkubelet%2Fplugins_registry%2Fa.sock";
     stream.write_all(&authority_rewriter::tests::first_request(authority)).await.unwrap();
-    // Frame by frame until the answer: a request that is refused is answered by RST_STREAM.
+    // Read frames until the response; the server would answer a rejected request with RST_STREAM.
     loop {
         let mut head = [0; 9];
         stream.read_exact(&mut head).await.unwrap();
@@ -133,7 +133,7 @@ async fn channel_reconnects_to_a_new_server_on_the_same_path() {
     drop(file);
     let (incoming, _file) = PrivateSocket::bind(&path).unwrap().split();
     let server = RegistrationTestServer::start(incoming, "second");
-    // The connection to the first may be found dead only now: kubelet asks again as well.
+    // The channel may notice only now that the first connection is dead; the kubelet retries, too.
     let mut answer = call_get_info(&channel).await;
     for _ in 0..50 {
         if answer.is_ok() {
@@ -150,7 +150,7 @@ async fn channel_reconnects_to_a_new_server_on_the_same_path() {
 async fn a_socket_is_private_whatever_the_umask() {
     let directory = directory();
     let path = directory.path().join("a.sock");
-    // The umask belongs to the process; tests beside this one make private things only.
+    // The umask is process-wide; the other tests create only private files.
     let before = rustix::process::umask(Mode::empty());
     let socket = PrivateSocket::bind(&path);
     rustix::process::umask(before);
@@ -181,7 +181,7 @@ async fn socket_of_a_listening_server_is_not_replaced() {
     let living = StdListener::bind(&path).unwrap();
     let error = PrivateSocket::bind(&path).unwrap_err();
     assert!(matches!(error, SocketError::InUse { .. }), "{error:?}");
-    // Nor is one that is too busy to accept.
+    // A server that is too busy to accept is not replaced either.
     let address = SocketAddrUnix::new(&path).unwrap();
     let mut waiting = Vec::new();
     loop {
@@ -217,10 +217,10 @@ async fn bind_removes_only_sockets() {
 #[tokio::test]
 async fn too_long_and_invalid_socket_paths_are_rejected() {
     let directory = directory();
-    let room = MAX_SOCKET_PATH - directory.path().as_os_str().len() - 1;
-    let longest = directory.path().join("x".repeat(room));
+    let max_name_length = MAX_SOCKET_PATH - directory.path().as_os_str().len() - 1;
+    let longest = directory.path().join("x".repeat(max_name_length));
     drop(PrivateSocket::bind(&longest).unwrap());
-    let path = directory.path().join("x".repeat(room + 1));
+    let path = directory.path().join("x".repeat(max_name_length + 1));
     let error = PrivateSocket::bind(&path).unwrap_err();
     assert!(error.to_string().ends_with("has 108 bytes, and a socket's path has 107 at most"));
     for nowhere in [Path::new("/"), Path::new("..")] {
@@ -259,9 +259,9 @@ async fn recreated_directory_means_not_in_place() {
 #[tokio::test]
 async fn temporary_socket_of_a_killed_process_is_removed() {
     let directory = directory();
-    let place = SocketLocation::open(&directory.path().join("a.sock")).unwrap();
-    drop(StdListener::bind(place.temporary_path()).unwrap());
-    bind_temporary(&place).unwrap();
-    drop(place.rename_into_place().unwrap());
+    let location = SocketLocation::open(&directory.path().join("a.sock")).unwrap();
+    drop(StdListener::bind(location.temporary_path()).unwrap());
+    bind_temporary(&location).unwrap();
+    drop(location.rename_into_place().unwrap());
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }

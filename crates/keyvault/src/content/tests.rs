@@ -16,7 +16,7 @@ use crate::pem::{PRIVATE_KEY, parse_blocks};
 use crate::public_key::PublicJwk;
 use crate::source::{FetchedCertificate, FetchedKey, ObjectAttributes};
 
-/// A leaf, an intermediate and a root, DER, and the leaf's key as PKCS#8.
+/// A leaf, an intermediate and a root in DER, and the leaf's key as PKCS#8.
 struct CertificateChainFixture {
     leaf: Vec<u8>,
     intermediate: Vec<u8>,
@@ -100,7 +100,7 @@ fn decoded_bytes(
     Ok(content.bytes.expose().to_vec())
 }
 
-/// The labels and the bytes of a PEM text.
+/// The labels and bytes of a PEM text.
 fn pem_blocks(pem: &[u8]) -> Vec<(String, Vec<u8>)> {
     let text = std::str::from_utf8(pem).unwrap();
     let part = |block: &crate::pem::PemBlock<'_>| {
@@ -174,7 +174,7 @@ fn archive_with_any_cipher_becomes_key_and_ordered_chain() {
     let vault_order: [&[u8]; 3] = [&chain.root, &chain.leaf, &chain.intermediate];
     for old in [false, true] {
         let object = certificate_vault_secret(&encode_archive(&vault_order, old), PKCS12);
-        // The value is base64 anyway: saying so changes nothing.
+        // The value is base64 in any case, so the encoding has no effect.
         for encoding in [None, UTF8, BASE64] {
             let pem = decoded_bytes(&secret_entry(encoding, None), &object).unwrap();
             let ordered: [&[u8]; 3] = [&chain.leaf, &chain.intermediate, &chain.root];
@@ -222,7 +222,7 @@ fn pfx_format_keeps_the_archive_as_base64_or_bytes() {
     assert_eq!(decoded_bytes(&secret_entry(None, PFX), &object).unwrap(), value.as_bytes());
     let raw = STANDARD.decode(&value).unwrap();
     assert_eq!(decoded_bytes(&secret_entry(BASE64, PFX), &object).unwrap(), raw);
-    // Nobody looks into it.
+    // The archive is not opened.
     let object = certificate_vault_secret("bm90IGFuIGFyY2hpdmU=", PKCS12);
     assert!(decoded_bytes(&secret_entry(None, PFX), &object).is_ok());
 }
@@ -308,7 +308,7 @@ fn key_and_certificate_become_one_pem_block() {
     assert!(matches!(decoded_bytes(&asked, &certificate(&[])), Err(ContentError::NoCertificate)));
 }
 
-/// Everything that a person could be shown of an error.
+/// All text that an error displays.
 fn error_text(error: &ContentError) -> String {
     let mut text = format!("{error:?} {:?}", error.hint());
     let mut cause: Option<&dyn std::error::Error> = Some(error);

@@ -1,4 +1,4 @@
-//! Since when which vault is not there, for whom.
+//! Tracks vault outages for each reader.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use parking_lot::Mutex;
 
 use crate::reader::VaultReader;
 
-/// The vaults that are not there. By reader as well: what one of them misses may be its token.
+/// The current outages. They are tracked per reader, because the cause may be a reader's token.
 #[derive(Debug, Default)]
 pub(super) struct VaultOutages(Mutex<HashMap<OutageKey, ReaderOutage>>);
 
-/// Who misses which host.
+/// The reader and the vault host.
 type OutageKey = (Arc<VaultReader>, Arc<str>);
 
 #[derive(Debug, Clone, Copy)]
 struct ReaderOutage {
     since: Timestamp,
-    /// When it was met last.
+    /// The time of the last failed read.
     last_failure: Timestamp,
-    /// Whether the sealed cache has helped in it.
+    /// Whether the sealed cache served a value during the outage.
     served_stale: bool,
 }
 
 impl VaultOutages {
-    /// A read failed because the vault is not there. Since when it is not.
+    /// Records a read that failed because the vault is unavailable. Returns the start of the outage.
     pub(super) fn record_failure(
         &self,
         reader: &Arc<VaultReader>,
@@ -33,7 +33,7 @@ impl VaultOutages {
         now: Timestamp,
     ) -> Timestamp {
         let mut outages = self.0.lock();
-        // One that nobody has met for so long may have ended unseen.
+        // An outage without recent failures may have ended unobserved.
         outages.retain(|_, outage| now.duration_since(outage.last_failure) < OUTAGE_EXPIRY);
         let new = ReaderOutage { since: now, last_failure: now, served_stale: false };
         let outage = outages.entry((Arc::clone(reader), Arc::clone(host))).or_insert(new);
@@ -41,7 +41,7 @@ impl VaultOutages {
         outage.since
     }
 
-    /// The sealed cache helps. Whether for the first time in this outage.
+    /// Records that the sealed cache served a value. Returns whether it is the first one of this outage.
     pub(super) fn record_stale_response(&self, reader: &Arc<VaultReader>, host: &Arc<str>) -> bool {
         let key = (Arc::clone(reader), Arc::clone(host));
         let mut outages = self.0.lock();
@@ -50,8 +50,8 @@ impl VaultOutages {
             .is_none_or(|outage| !std::mem::replace(&mut outage.served_stale, true))
     }
 
-    /// The vault gave what was asked for at `read_at`. Whether this ends an outage in which the
-    /// sealed cache had to help.
+    /// Records a successful read at `read_at`. Returns whether it ends an outage during which the sealed
+    /// cache served a value.
     pub(super) fn record_success(
         &self,
         reader: &Arc<VaultReader>,
@@ -63,7 +63,7 @@ impl VaultOutages {
             return false;
         }
         let key = (Arc::clone(reader), Arc::clone(host));
-        // What was read before it began says nothing.
+        // A read from before the outage does not end it.
         if outages.get(&key).is_none_or(|outage| read_at < outage.since) {
             return false;
         }
@@ -71,7 +71,7 @@ impl VaultOutages {
     }
 }
 
-/// How long an outage may go unmet: longer than any volume waits until it asks again.
+/// How long an outage lasts without further failures: longer than the retry interval of any volume.
 const OUTAGE_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
 
 #[cfg(test)]

@@ -56,12 +56,12 @@ impl NodeVaultsFixture {
         Self::restarted_node(FakeAzure::new())
     }
 
-    /// A node that has just been started, with an empty cache in memory.
+    /// A freshly started node with an empty cache in memory.
     fn restarted_node(azure: FakeAzure) -> Self {
         let stale = StaleCache::in_memory().unwrap();
         let settings = NodeVaultSettings::default();
-        let ways = azure.node_transports(RATE, None);
-        let vaults = NodeVaults::new(settings, ways, Some(stale), azure.shared_clock());
+        let transports = azure.node_transports(RATE, None);
+        let vaults = NodeVaults::new(settings, transports, Some(stale), azure.shared_clock());
         Self { azure, vaults: Arc::new(vaults) }
     }
 
@@ -72,7 +72,7 @@ impl NodeVaultsFixture {
         self.azure.run_advancing_clock(self.vaults.fetch(order)).await
     }
 
-    /// What the file `a` holds for a pod with these proofs.
+    /// Reads the file `a` for a pod with these credentials.
     async fn read_file(
         &self,
         more: ClassParameterPairs<'_>,
@@ -97,7 +97,7 @@ impl NodeVaultsFixture {
         self.read_file(MANAGED, &pod("ns", "sa"), &PodCredentials::default(), demand).await
     }
 
-    /// The same for a class that opts in to what is sealed.
+    /// Like [`Self::read_file`], for a class that opts in to the sealed cache.
     async fn read_stale(
         &self,
         pod: &VolumePod,
@@ -117,7 +117,7 @@ impl NodeVaultsFixture {
         .await
     }
 
-    /// The same where nobody is asked anew who may have been asked within `demand`.
+    /// Like [`Self::read_stale`], with the given freshness.
     async fn read_with_stale_allowed(
         &self,
         pod: &VolumePod,
@@ -220,7 +220,7 @@ async fn volumes_of_a_node_share_one_read_per_object_and_interval() {
         node.read_managed(ROTATION).await.unwrap();
         node.azure.advance_clock(Duration::from_millis(1_200)).await;
     }
-    // The shared value lives for 102 s of 120 s.
+    // The shared value is cached for 102 s of 120 s.
     assert!((10..=12).contains(&node.azure.reads()), "{}", node.azure.reads());
 }
 
@@ -260,7 +260,7 @@ async fn renewed_pod_token_keeps_the_access_token_and_is_used_next() {
         assert_eq!(node.azure.reads(), hour + 1);
         node.azure.advance_clock(Duration::from_mins(59)).await;
     }
-    // Access tokens live for a day and are renewed halfway.
+    // Access tokens are valid for a day and are renewed halfway.
     assert_eq!(node.azure.token_requests().len(), 3);
 }
 
@@ -291,19 +291,19 @@ async fn every_identity_mode_reads_as_its_own_identity() {
         let value = node.read_file(more, &pod, proofs, MOUNT).await.unwrap();
         assert_eq!(value, format!("kv1.vault.azure.net/secrets/a version 1 for {identity}"));
     }
-    assert_eq!(node.azure.reads(), 5, "nobody is served what another read");
+    assert_eq!(node.azure.reads(), 5, "readers do not share values");
 }
 
 #[tokio::test]
 async fn custom_user_agent_suffix_is_sent_to_the_vault() {
     let azure = FakeAzure::new();
     azure.add_secret_version("kv1", "a");
-    let ways = NodeTransports {
+    let transports = NodeTransports {
         user_agent: Some("aks/7".parse().unwrap()),
         ..azure.node_transports(RATE, None)
     };
     let settings = NodeVaultSettings::default();
-    let vaults = Arc::new(NodeVaults::new(settings, ways, None, azure.shared_clock()));
+    let vaults = Arc::new(NodeVaults::new(settings, transports, None, azure.shared_clock()));
     NodeVaultsFixture { azure: azure.clone(), vaults }.read_managed(MOUNT).await.unwrap();
     let agent = azure.calls()[0].user_agent.clone();
     assert!(agent.ends_with(" aks/7") && agent.starts_with("azsdk-rust"), "{agent}");
@@ -329,7 +329,7 @@ async fn outage_is_bridged_only_for_readers_that_read_before() {
         let VaultOutage { since, error } = reading.outage.unwrap();
         assert!(since >= began && since <= node.azure.clock().now(), "{since}");
         assert!(error.vault_error().is_some_and(VaultReadError::is_outage), "it says why: {error}");
-        // It has one beginning, however often it is met.
+        // The start of the outage does not change with further failures.
         node.azure.advance_clock(Duration::from_mins(1)).await;
         let again = node.read_stale(&pod, &newer, HOUR).await.unwrap();
         assert_eq!(again.outage.map(|outage| outage.since), Some(since));
@@ -338,7 +338,7 @@ async fn outage_is_bridged_only_for_readers_that_read_before() {
             let error = node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
             assert!(vault_error(&error).is_outage(), "{error}");
         }
-        // Not opted in.
+        // The class does not opt in.
         node.read_file(WORKLOAD, &pod, &newer, MOUNT).await.unwrap_err();
         node.azure.set_failure(FakeAzureService::Vaults, None);
         node.azure.advance_clock(Duration::from_mins(1)).await;
@@ -372,7 +372,7 @@ async fn denied_read_is_not_bridged_and_invalidates_the_sealed_entry() {
     node.azure.advance_clock(Duration::from_mins(1)).await;
     let error = node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
     assert!(matches!(vault_error(&error), VaultReadError::Forbidden(_)), "{error}");
-    // The vault goes away after it has said no.
+    // The vault fails after it denied the read.
     node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Status(503)));
     node.azure.advance_clock(Duration::from_mins(1)).await;
     node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
@@ -390,7 +390,7 @@ async fn denied_object_is_not_resealed_from_an_older_cached_value() {
         node.azure.deny(&identity, 403);
         let error = node.read_with_stale_allowed(&pod, &proofs, REFRESH).await.unwrap_err();
         assert!(matches!(vault_error(&error), VaultReadError::Forbidden(_)), "{error}");
-        // What was read five seconds before is new enough for both.
+        // A read from five seconds before is fresh enough for both.
         node.azure.advance_clock(Duration::from_secs(1)).await;
         node.read_with_stale_allowed(&pod, &proofs, demand).await.unwrap_err();
         node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
@@ -453,7 +453,7 @@ async fn debug_output_and_errors_contain_no_secret() {
     let jwt = String::from_utf8(jwt).unwrap();
     let secret = service_principal_credentials(CLIENT, "planted-secret");
     let parameters_of = |more| parameters(&["a"], more);
-    let mut told = Vec::new();
+    let mut output = Vec::new();
     for (more, proofs) in [(WORKLOAD, &token), (&[][..], &secret)] {
         let parameters = parameters_of(more);
         let (demand, serve_stale) = (MOUNT, Some(HOUR));
@@ -466,16 +466,16 @@ async fn debug_output_and_errors_contain_no_secret() {
             memory: &UnlimitedMemory,
         };
         let reading = node.fetch(&order).await.unwrap();
-        told.push(format!("{order:?} {reading:?} {:?}", node.vaults));
+        output.push(format!("{order:?} {reading:?} {:?}", node.vaults));
     }
     node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Status(401)));
     let error = node.read_file(&[], &pod, &secret, REFRESH).await.unwrap_err();
-    told.push(format!("{error} {error:?} {:?}", error.hint()));
-    let told = told.join(" ");
-    assert!(!told.contains("planted") && !told.contains(&jwt), "{told}");
+    output.push(format!("{error} {error:?} {:?}", error.hint()));
+    let output = output.join(" ");
+    assert!(!output.contains("planted") && !output.contains(&jwt), "{output}");
 }
 
-/// Who reads, in a world of few.
+/// A reader in the property test.
 #[derive(Debug, Clone)]
 enum ReaderCase {
     Node { client: bool },
@@ -500,7 +500,7 @@ fn any_freshness() -> impl Strategy<Value = Freshness> {
 const OTHER_TENANT: &str = "99999999-9999-9999-9999-999999999999";
 
 impl ReaderCase {
-    /// Reads as this one, and says as whom Azure has to have seen it.
+    /// Reads as this reader, and returns the identity that Azure must have authenticated.
     async fn read_advancing_clock(
         &self,
         node: &NodeVaultsFixture,
@@ -509,7 +509,7 @@ impl ReaderCase {
         node.azure.run_advancing_clock(self.read_without_clock(node, demand)).await
     }
 
-    /// The same while somebody else moves the clock.
+    /// Like [`Self::read_advancing_clock`], while another task advances the clock.
     async fn read_without_clock(
         &self,
         node: &NodeVaultsFixture,
@@ -565,7 +565,7 @@ proptest! {
 
     #[test]
     fn reader_never_gets_a_value_read_by_another(
-        // A failure answers for five seconds.
+        // A failure is cached for five seconds.
         steps in prop::collection::vec((any_reader(), any_freshness(), 6..30_u64, prop::bool::weighted(0.3)), 1..24),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

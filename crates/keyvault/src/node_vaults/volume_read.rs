@@ -1,5 +1,5 @@
-//! Reading for one volume: what is shared is shared, and what is sealed helps while the vault is
-//! not there.
+//! Reads the objects of one volume: equal reads are shared, and the sealed cache is the fallback during an
+//! outage of the vault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::source::{ListedVersion, VaultSource};
 use crate::stale_cache::{EntryId, SealedRecord, SealedRecordRef, StaleCache};
 use crate::vault::KeyVault;
 
-/// What may be shared: the same object of the same vault, read by the same reader.
+/// The key of a shared read: an object of a vault, read by a reader.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct SharedReadKey {
     pub(super) reader: Arc<VaultReader>,
@@ -29,7 +29,7 @@ pub(super) struct SharedReadKey {
     pub(super) object: ObjectReference,
 }
 
-/// What of an object is kept in the sealed cache.
+/// The part of an object that the sealed cache stores.
 #[derive(Debug, Clone, Copy)]
 enum SealedPart {
     Object,
@@ -65,12 +65,12 @@ impl<'a> VolumeRead<'a> {
         }
     }
 
-    /// The outage in which the sealed cache had to help, if it had to.
+    /// The outage during which the sealed cache served a value, if it did.
     pub(super) fn into_outage(self) -> Option<VaultOutage> {
         self.outage.into_inner()
     }
 
-    /// Notes that the sealed cache helped because of an error.
+    /// Records that the sealed cache served a value in place of an error.
     fn record_stale_response(
         &self,
         key: &SharedReadKey,
@@ -97,7 +97,7 @@ impl<'a> VolumeRead<'a> {
         self.vaults.sessions.open_vault(&self.session, &self.host, self.freshness.priority)
     }
 
-    /// A read of the vault, if there is a way to it.
+    /// Starts a read of the vault, unless the vault cannot be opened.
     fn start_read<T: Send + 'static>(
         &self,
         read: impl FnOnce(KeyVault) -> BoxFuture<'static, Result<T, VaultReadError>>,
@@ -113,7 +113,7 @@ impl<'a> VolumeRead<'a> {
         Some((self.vaults.stale.as_ref()?, self.serve_stale?))
     }
 
-    /// The vault gave it: the outage is over, and it is kept for the next one.
+    /// Stores a read value in the sealed cache, and ends the outage.
     async fn store_stale(
         &self,
         key: &SharedReadKey,
@@ -122,14 +122,14 @@ impl<'a> VolumeRead<'a> {
         read_at: Timestamp,
     ) {
         if self.vaults.outages.record_success(&self.reader, &self.host, read_at) {
-            tracing::info!(host = %self.host, "the vault is there again");
+            tracing::info!(host = %self.host, "the vault is available again");
         }
         if let Some((stale, _)) = self.opted_in_cache() {
             stale.store_if_newer(entry_id(stale, key, part), record, read_at).await;
         }
     }
 
-    /// What the sealed cache has instead of an error; the error where it has nothing.
+    /// Returns the entry of the sealed cache in place of an error; the error if there is no entry.
     async fn load_stale(
         &self,
         key: &SharedReadKey,
@@ -140,15 +140,15 @@ impl<'a> VolumeRead<'a> {
         if error.is_denied()
             && let Some(stale) = &self.vaults.stale
         {
-            // Nobody may read it any more, whatever happens to the vault later.
+            // The read was denied, so the entry must not be served later either.
             stale.invalidate(entry_id(stale, key, part), now).await;
         }
         if !error.is_outage() {
             return Err(error);
         }
         let since = self.vaults.outages.record_failure(&self.reader, &self.host, now);
-        // Whoever does not wait for a pod to start has what is mounted, which is as good: what is
-        // sealed may be older, and never takes its place.
+        // A running pod keeps its mounted files: the entry of the sealed cache may be older and never
+        // replaces them.
         let is_starting = self.freshness.priority == RequestPriority::High;
         let Some((stale, max_age)) = self.opted_in_cache().filter(|_| is_starting) else {
             return Err(error);
@@ -158,7 +158,7 @@ impl<'a> VolumeRead<'a> {
         };
         let (host, object, read_at) = (&self.host, &key.object, entry.read_at);
         if self.vaults.outages.record_stale_response(&self.reader, host) {
-            tracing::warn!(%host, %object, %read_at, %error, "served from the sealed cache until the vault is there");
+            tracing::warn!(%host, %object, %read_at, %error, "served from the sealed cache until the vault is available");
         } else {
             tracing::debug!(%host, %object, %read_at, %error, "served from the sealed cache");
         }
@@ -220,8 +220,8 @@ impl ObjectSource for VolumeRead<'_> {
     }
 }
 
-/// The entry of what a reader read. Everything that tells readers apart goes into it, so that
-/// nobody is served what somebody else was allowed to read.
+/// The id of the entry for a reader and an object. It covers everything that distinguishes readers, so that
+/// no reader gets the entry of another.
 fn entry_id(stale: &StaleCache, key: &SharedReadKey, part: SealedPart) -> EntryId {
     let ObjectReference { kind, name, version } = &key.object;
     let mut fields = key.reader.cache_key_fields();
@@ -233,7 +233,7 @@ fn entry_id(stale: &StaleCache, key: &SharedReadKey, part: SealedPart) -> EntryI
     fields.push(key.host.as_bytes().to_vec());
     fields.push(kind.to_string().into_bytes());
     fields.push(name.as_str().as_bytes().to_vec());
-    // No version is called like that: the current one is told apart by a field that is not there.
+    // No version has this form: the entry of the current version has one field fewer.
     fields.extend(version.as_ref().map(|version| version.as_str().as_bytes().to_vec()));
     stale.entry_id(&fields)
 }

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::error::VaultErrorDetails;
 
-/// Reads that are counted, and that end when they are let go.
+/// Counted reads, which complete when the test releases them.
 #[derive(Clone)]
 struct SharedReadsFixture {
     clock: ManualClock,
@@ -43,7 +43,7 @@ impl SharedReadsFixture {
         }
     }
 
-    /// Reads end only when [`Self::complete_reads`] says so.
+    /// Reads complete only on [`Self::complete_reads`].
     fn with_blocked_reads() -> Self {
         Self { completion_permits: Arc::new(Semaphore::new(0)), ..Self::new() }
     }
@@ -56,7 +56,7 @@ impl SharedReadsFixture {
         self.started_reads.load(Ordering::SeqCst)
     }
 
-    async fn read(&self, key: &'static str, demand: Freshness) -> Result<usize, String> {
+    async fn read(&self, key: &'static str, freshness: Freshness) -> Result<usize, String> {
         let (begun, gate, fails) = (
             Arc::clone(&self.started_reads),
             Arc::clone(&self.completion_permits),
@@ -69,24 +69,24 @@ impl SharedReadsFixture {
                 fails.map_or(Ok(number), |error| Err(error()))
             })
         };
-        let outcome = self.reads.read(key, demand, |_| None, fetch).await;
+        let outcome = self.reads.read(key, freshness, |_| None, fetch).await;
         outcome.map(|shared| *shared.value).map_err(|error| error.to_string())
     }
 
     fn spawn_read(
         &self,
         key: &'static str,
-        demand: Freshness,
+        freshness: Freshness,
     ) -> tokio::task::JoinHandle<Result<usize, String>> {
-        let world = self.clone();
-        tokio::spawn(async move { world.read(key, demand).await })
+        let fixture = self.clone();
+        tokio::spawn(async move { fixture.read(key, freshness).await })
     }
 
-    /// When the value that is given was asked for.
-    async fn read_at(&self, demand: Freshness) -> Timestamp {
+    /// The start of the read whose value is returned.
+    async fn read_at(&self, freshness: Freshness) -> Timestamp {
         let fetch =
             || -> BoxFuture<'static, Result<usize, VaultReadError>> { Box::pin(async { Ok(0) }) };
-        self.reads.read("a", demand, |_| None, fetch).await.unwrap().read_at()
+        self.reads.read("a", freshness, |_| None, fetch).await.unwrap().read_at()
     }
 
     async fn run_pending_tasks(&self) {
@@ -112,216 +112,216 @@ fn token_error() -> VaultReadError {
 
 #[tokio::test]
 async fn concurrent_callers_share_one_read() {
-    let world = SharedReadsFixture::with_blocked_reads();
-    let tasks: Vec<_> = (0..100).map(|_| world.spawn_read("a", MOUNT)).collect();
-    let other = world.spawn_read("b", MOUNT);
-    world.run_pending_tasks().await;
-    assert_eq!(world.started_count(), 2);
-    world.complete_reads(2);
+    let fixture = SharedReadsFixture::with_blocked_reads();
+    let tasks: Vec<_> = (0..100).map(|_| fixture.spawn_read("a", MOUNT)).collect();
+    let other = fixture.spawn_read("b", MOUNT);
+    fixture.run_pending_tasks().await;
+    assert_eq!(fixture.started_count(), 2);
+    fixture.complete_reads(2);
     for task in tasks {
         assert!(task.await.unwrap().is_ok());
     }
     assert!(other.await.unwrap().is_ok());
-    assert_eq!(world.started_count(), 2);
+    assert_eq!(fixture.started_count(), 2);
 }
 
 #[tokio::test]
 async fn max_age_is_checked_per_caller() {
-    let world = SharedReadsFixture::new();
-    assert_eq!(world.read("a", MOUNT).await.unwrap(), 1);
-    world.clock.advance(SECOND * 10);
-    assert_eq!(world.read("a", MOUNT).await.unwrap(), 1);
-    world.clock.advance(SECOND);
-    assert_eq!(world.read("a", ROTATION).await.unwrap(), 1);
-    assert_eq!(world.read("a", MOUNT).await.unwrap(), 2);
-    assert_eq!(world.read("a", REFRESH).await.unwrap(), 3);
+    let fixture = SharedReadsFixture::new();
+    assert_eq!(fixture.read("a", MOUNT).await.unwrap(), 1);
+    fixture.clock.advance(SECOND * 10);
+    assert_eq!(fixture.read("a", MOUNT).await.unwrap(), 1);
+    fixture.clock.advance(SECOND);
+    assert_eq!(fixture.read("a", ROTATION).await.unwrap(), 1);
+    assert_eq!(fixture.read("a", MOUNT).await.unwrap(), 2);
+    assert_eq!(fixture.read("a", REFRESH).await.unwrap(), 3);
 }
 
 #[tokio::test]
 async fn refresh_ignores_reads_started_before_it() {
-    let world = SharedReadsFixture::with_blocked_reads();
-    let before = world.spawn_read("a", ROTATION);
-    world.run_pending_tasks().await;
-    world.clock.advance(SECOND);
-    let refresh = world.spawn_read("a", REFRESH);
-    world.run_pending_tasks().await;
-    assert_eq!(world.started_count(), 2);
-    world.complete_reads(2);
+    let fixture = SharedReadsFixture::with_blocked_reads();
+    let before = fixture.spawn_read("a", ROTATION);
+    fixture.run_pending_tasks().await;
+    fixture.clock.advance(SECOND);
+    let refresh = fixture.spawn_read("a", REFRESH);
+    fixture.run_pending_tasks().await;
+    assert_eq!(fixture.started_count(), 2);
+    fixture.complete_reads(2);
     assert_eq!(refresh.await.unwrap().unwrap(), 2);
     before.await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn high_priority_read_does_not_wait_for_low_priority_and_serves_it() {
-    let world = SharedReadsFixture::with_blocked_reads();
-    let rotation = world.spawn_read("a", ROTATION);
-    world.run_pending_tasks().await;
-    let mount = world.spawn_read("a", MOUNT);
-    world.run_pending_tasks().await;
-    assert_eq!(world.started_count(), 2);
-    // Only the second is let go: gates are fair, so the first one goes with the same permit.
-    world.complete_reads(1);
-    world.run_pending_tasks().await;
-    world.complete_reads(1);
+    let fixture = SharedReadsFixture::with_blocked_reads();
+    let rotation = fixture.spawn_read("a", ROTATION);
+    fixture.run_pending_tasks().await;
+    let mount = fixture.spawn_read("a", MOUNT);
+    fixture.run_pending_tasks().await;
+    assert_eq!(fixture.started_count(), 2);
+    // Release only the second one: the semaphore is fair, so the first one takes the same permit.
+    fixture.complete_reads(1);
+    fixture.run_pending_tasks().await;
+    fixture.complete_reads(1);
     assert!(mount.await.unwrap().is_ok());
     assert!(rotation.await.unwrap().is_ok());
-    assert!(world.spawn_read("a", ROTATION).await.unwrap().is_ok());
-    assert_eq!(world.started_count(), 2);
+    assert!(fixture.spawn_read("a", ROTATION).await.unwrap().is_ok());
+    assert_eq!(fixture.started_count(), 2);
 }
 
 #[tokio::test]
 async fn read_continues_after_its_first_caller_is_dropped() {
-    let world = SharedReadsFixture::with_blocked_reads();
-    let first = world.spawn_read("a", MOUNT);
-    world.run_pending_tasks().await;
-    let second = world.spawn_read("a", MOUNT);
-    world.run_pending_tasks().await;
+    let fixture = SharedReadsFixture::with_blocked_reads();
+    let first = fixture.spawn_read("a", MOUNT);
+    fixture.run_pending_tasks().await;
+    let second = fixture.spawn_read("a", MOUNT);
+    fixture.run_pending_tasks().await;
     first.abort();
-    world.complete_reads(1);
+    fixture.complete_reads(1);
     assert_eq!(second.await.unwrap().unwrap(), 1);
-    assert_eq!(world.started_count(), 1);
+    assert_eq!(fixture.started_count(), 1);
 }
 
 #[tokio::test]
 async fn failure_is_cached_briefly_and_never_for_a_refresh() {
-    let mut world = SharedReadsFixture::new();
-    world.injected_error = Some(malformed_error);
+    let mut fixture = SharedReadsFixture::new();
+    fixture.injected_error = Some(malformed_error);
     for _ in 0..3 {
-        assert!(world.read("a", MOUNT).await.unwrap_err().ends_with("planned"));
+        assert!(fixture.read("a", MOUNT).await.unwrap_err().ends_with("planned"));
     }
-    assert_eq!(world.started_count(), 1);
-    world.read("a", REFRESH).await.unwrap_err();
-    assert_eq!(world.started_count(), 2);
-    world.injected_error = None;
-    world.clock.advance(FAILURE_MAX_AGE + SECOND);
-    assert_eq!(world.read("a", MOUNT).await.unwrap(), 3);
+    assert_eq!(fixture.started_count(), 1);
+    fixture.read("a", REFRESH).await.unwrap_err();
+    assert_eq!(fixture.started_count(), 2);
+    fixture.injected_error = None;
+    fixture.clock.advance(FAILURE_MAX_AGE + SECOND);
+    assert_eq!(fixture.read("a", MOUNT).await.unwrap(), 3);
 }
 
 #[tokio::test]
 async fn hanging_read_times_out_and_the_next_one_starts_over() {
-    let world = SharedReadsFixture::with_blocked_reads();
-    let hanging = world.spawn_read("a", MOUNT);
-    world.run_pending_tasks().await;
-    world.clock.advance(READ_TIMEOUT);
+    let fixture = SharedReadsFixture::with_blocked_reads();
+    let hanging = fixture.spawn_read("a", MOUNT);
+    fixture.run_pending_tasks().await;
+    fixture.clock.advance(READ_TIMEOUT);
     let error = hanging.await.unwrap().unwrap_err();
     assert_eq!(error, "the vault did not answer within 80 s");
-    world.clock.advance(FAILURE_MAX_AGE + SECOND);
-    world.complete_reads(1);
-    assert_eq!(world.read("a", MOUNT).await.unwrap(), 2);
+    fixture.clock.advance(FAILURE_MAX_AGE + SECOND);
+    fixture.complete_reads(1);
+    assert_eq!(fixture.read("a", MOUNT).await.unwrap(), 2);
 }
 
 #[tokio::test]
 async fn failure_keeps_a_value_that_is_still_fresh() {
-    let mut world = SharedReadsFixture::new();
-    assert_eq!(world.read("a", MOUNT).await.unwrap(), 1);
-    world.injected_error = Some(malformed_error);
-    world.read("a", REFRESH).await.unwrap_err();
-    assert_eq!(world.read("a", ROTATION).await.unwrap(), 1);
+    let mut fixture = SharedReadsFixture::new();
+    assert_eq!(fixture.read("a", MOUNT).await.unwrap(), 1);
+    fixture.injected_error = Some(malformed_error);
+    fixture.read("a", REFRESH).await.unwrap_err();
+    assert_eq!(fixture.read("a", ROTATION).await.unwrap(), 1);
 }
 
 #[tokio::test]
 async fn denied_read_drops_values_read_before_it() {
-    let mut world = SharedReadsFixture::new();
-    assert_eq!(world.read("a", MOUNT).await.unwrap(), 1);
-    world.clock.advance(SECOND);
-    world.injected_error = Some(forbidden_error);
-    world.read("a", REFRESH).await.unwrap_err();
-    for demand in [MOUNT, ROTATION] {
-        world.read("a", demand).await.unwrap_err();
+    let mut fixture = SharedReadsFixture::new();
+    assert_eq!(fixture.read("a", MOUNT).await.unwrap(), 1);
+    fixture.clock.advance(SECOND);
+    fixture.injected_error = Some(forbidden_error);
+    fixture.read("a", REFRESH).await.unwrap_err();
+    for freshness in [MOUNT, ROTATION] {
+        fixture.read("a", freshness).await.unwrap_err();
     }
-    world.clock.advance(FAILURE_MAX_AGE + SECOND);
-    world.injected_error = None;
-    // The mount, which nobody's failure but a mount's answers, was refused by the vault itself.
-    assert_eq!(world.read("a", ROTATION).await.unwrap(), 4);
+    fixture.clock.advance(FAILURE_MAX_AGE + SECOND);
+    fixture.injected_error = None;
+    // The vault itself denied the mount, which only a failure of another mount could have answered.
+    assert_eq!(fixture.read("a", ROTATION).await.unwrap(), 4);
 }
 
 #[tokio::test]
 async fn late_read_does_not_undo_a_denied_one() {
-    let world = SharedReadsFixture::with_blocked_reads();
-    let late = world.spawn_read("a", ROTATION);
-    world.run_pending_tasks().await;
-    world.clock.advance(SECOND);
+    let fixture = SharedReadsFixture::with_blocked_reads();
+    let late = fixture.spawn_read("a", ROTATION);
+    fixture.run_pending_tasks().await;
+    fixture.clock.advance(SECOND);
     let gate = Arc::new(Semaphore::new(1));
     let refused = SharedReadsFixture {
         completion_permits: gate,
         injected_error: Some(forbidden_error),
-        ..world.clone()
+        ..fixture.clone()
     };
     refused.read("a", REFRESH).await.unwrap_err();
-    world.complete_reads(1);
-    // It had asked before.
+    fixture.complete_reads(1);
+    // It had started before.
     assert_eq!(late.await.unwrap().unwrap(), 1);
-    assert_eq!(world.reads.cached_value_count(), 0);
+    assert_eq!(fixture.reads.cached_value_count(), 0);
 }
 
 #[tokio::test]
 async fn low_priority_failure_is_not_served_to_high_priority_caller() {
-    let mut world = SharedReadsFixture::new();
-    world.injected_error = Some(malformed_error);
-    world.read("a", ROTATION).await.unwrap_err();
-    world.read("a", ROTATION).await.unwrap_err();
-    assert_eq!(world.started_count(), 1);
-    world.injected_error = None;
-    assert_eq!(world.read("a", MOUNT).await.unwrap(), 2);
+    let mut fixture = SharedReadsFixture::new();
+    fixture.injected_error = Some(malformed_error);
+    fixture.read("a", ROTATION).await.unwrap_err();
+    fixture.read("a", ROTATION).await.unwrap_err();
+    assert_eq!(fixture.started_count(), 1);
+    fixture.injected_error = None;
+    assert_eq!(fixture.read("a", MOUNT).await.unwrap(), 2);
 }
 
 #[tokio::test]
 async fn token_error_is_not_shared_with_other_callers() {
-    let mut world = SharedReadsFixture::new();
-    world.injected_error = Some(token_error);
-    world.read("a", MOUNT).await.unwrap_err();
-    world.injected_error = None;
-    assert_eq!(world.read("a", MOUNT).await.unwrap(), 2);
+    let mut fixture = SharedReadsFixture::new();
+    fixture.injected_error = Some(token_error);
+    fixture.read("a", MOUNT).await.unwrap_err();
+    fixture.injected_error = None;
+    assert_eq!(fixture.read("a", MOUNT).await.unwrap(), 2);
 }
 
 #[tokio::test]
 async fn all_callers_of_one_read_get_the_same_read_time() {
-    let world = SharedReadsFixture::new();
-    let first = world.read_at(MOUNT).await;
-    world.clock.advance(SECOND * 5);
-    assert_eq!(world.read_at(MOUNT).await, first);
-    assert_ne!(world.read_at(REFRESH).await, first);
+    let fixture = SharedReadsFixture::new();
+    let first = fixture.read_at(MOUNT).await;
+    fixture.clock.advance(SECOND * 5);
+    assert_eq!(fixture.read_at(MOUNT).await, first);
+    assert_ne!(fixture.read_at(REFRESH).await, first);
 }
 
 #[tokio::test]
 async fn values_expire_without_further_reads() {
-    let world = SharedReadsFixture::new();
-    world.read("a", MOUNT).await.unwrap();
-    world.run_pending_tasks().await;
-    assert_eq!(world.reads.cached_value_count(), 1);
-    world.clock.advance(RETENTION);
-    world.run_pending_tasks().await;
-    assert_eq!(world.reads.cached_value_count(), 0);
-    assert!(world.reads.slots.lock().is_empty());
+    let fixture = SharedReadsFixture::new();
+    fixture.read("a", MOUNT).await.unwrap();
+    fixture.run_pending_tasks().await;
+    assert_eq!(fixture.reads.cached_value_count(), 1);
+    fixture.clock.advance(RETENTION);
+    fixture.run_pending_tasks().await;
+    assert_eq!(fixture.reads.cached_value_count(), 0);
+    assert!(fixture.reads.slots.lock().is_empty());
 }
 
 #[tokio::test]
 async fn abandoned_read_leaves_no_slot() {
-    let world = SharedReadsFixture::with_blocked_reads();
-    let waiting = world.spawn_read("a", MOUNT);
-    world.run_pending_tasks().await;
-    assert_eq!(world.started_count(), 1);
+    let fixture = SharedReadsFixture::with_blocked_reads();
+    let waiting = fixture.spawn_read("a", MOUNT);
+    fixture.run_pending_tasks().await;
+    assert_eq!(fixture.started_count(), 1);
     waiting.abort();
-    world.run_pending_tasks().await;
-    assert!(world.reads.slots.lock().is_empty());
+    fixture.run_pending_tasks().await;
+    assert!(fixture.reads.slots.lock().is_empty());
     // The end of the first read does not end the second one, which has a new slot.
-    let waiting = [world.spawn_read("a", MOUNT), world.spawn_read("b", MOUNT)];
-    world.run_pending_tasks().await;
-    world.complete_reads(2);
+    let waiting = [fixture.spawn_read("a", MOUNT), fixture.spawn_read("b", MOUNT)];
+    fixture.run_pending_tasks().await;
+    fixture.complete_reads(2);
     for waiting in waiting {
         waiting.await.unwrap().unwrap();
     }
-    assert_eq!(world.reads.cached_value_count(), 2);
+    assert_eq!(fixture.reads.cached_value_count(), 2);
 }
 
 #[test]
 fn max_age_shrinks_near_renewal_or_expiry() {
-    let demand = Freshness { max_age_near_renewal: SECOND * 20, ..ROTATION };
+    let freshness = Freshness { max_age_near_renewal: SECOND * 20, ..ROTATION };
     for (distance, max_age) in
         [(None, 60), (Some(100_000), 60), (Some(240), 30), (Some(8), 20), (Some(0), 20)]
     {
         let distance = distance.map(Duration::from_secs);
-        assert_eq!(demand.max_age_before_change(distance).as_secs(), max_age, "{distance:?}");
+        assert_eq!(freshness.max_age_before_change(distance).as_secs(), max_age, "{distance:?}");
     }
     assert_eq!(MOUNT.max_age_before_change(Some(Duration::ZERO)), MOUNT.max_age);
 }

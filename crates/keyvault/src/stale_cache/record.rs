@@ -1,4 +1,4 @@
-//! The bytes of an entry: what is told about an object as JSON, and its value behind it.
+//! The plain text of an entry: the object's metadata as JSON, followed by its value.
 
 use std::collections::BTreeMap;
 
@@ -14,26 +14,24 @@ use crate::source::{
     FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion, ObjectAttributes,
 };
 
-/// What an entry holds.
+/// The record in an entry.
 #[derive(Debug)]
 pub(crate) enum SealedRecord {
-    /// An object.
     Object(FetchedVaultObject),
-    /// The versions of one.
+    /// The versions of an object.
     Versions(Vec<ListedVersion>),
 }
 
-/// What an entry is to hold.
+/// A borrowed record, for encoding.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SealedRecordRef<'a> {
-    /// An object.
     Object(&'a FetchedVaultObject),
-    /// The versions of one.
+    /// The versions of an object.
     Versions(&'a [ListedVersion]),
 }
 
 impl SealedRecordRef<'_> {
-    /// The bytes, in a buffer that has room for `more`.
+    /// Encodes the record in a buffer with `more` bytes of spare capacity.
     pub(super) fn encode(self, more: usize) -> Option<Zeroizing<Vec<u8>>> {
         let (head, value) = match self {
             Self::Versions(versions) => (
@@ -77,7 +75,7 @@ impl SealedRecordRef<'_> {
 }
 
 impl SealedRecord {
-    /// Reads what [`SealedRecordRef::encode`] wrote.
+    /// Parses the output of [`SealedRecordRef::encode`].
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -114,7 +112,7 @@ impl SealedRecord {
     }
 }
 
-/// Everything about a record but the value.
+/// A record without its value.
 #[derive(Serialize, Deserialize)]
 enum RecordHeader {
     Secret {

@@ -1,4 +1,4 @@
-//! Where sealed entries are: in memory, or in a directory of their own.
+//! Stores sealed entries in memory or in a directory.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -19,7 +19,7 @@ use super::{
     ENTRY_FORMAT, EntryId, InvalidatedEntries, KEY_LENGTH, NONCE_LEN, StaleCacheError, parse_key,
 };
 
-/// A sealed entry. Only its time can be read.
+/// A sealed entry. Only its read time is readable.
 #[derive(Debug, Clone)]
 pub(super) struct SealedEntry {
     pub(super) read_at: Timestamp,
@@ -33,30 +33,30 @@ pub(super) enum SealedStore {
     Disk(Arc<SealedDiskStore>),
 }
 
-/// The entries themselves.
+/// A store in memory.
 #[derive(Debug)]
 pub(super) struct SealedMemoryStore {
     entries: Mutex<HashMap<EntryId, SealedEntry>>,
-    /// What the entries are accounted in.
+    /// The memory account of the entries.
     cache_memory: Arc<dyn CacheMemory>,
-    /// How many entries were put in.
+    /// The number of writes.
     write_count: AtomicU32,
 }
 
-/// Entries in files, and when what this process knows of was read.
+/// A store of files, with the read times of the entries that this process knows.
 #[derive(Debug)]
 pub(super) struct SealedDiskStore {
     directory: PathBuf,
     read_times: Mutex<HashMap<EntryId, Timestamp>>,
-    /// Who writes or removes a file has the turn of its entry, so that what is decided about it is
-    /// still true when it is done. An entry has the turn of its first byte.
+    /// Locks that serialize writes and removals of a file, so that the check and the write are atomic. The
+    /// first byte of the id selects the lock.
     write_locks: [Mutex<()>; WRITE_LOCK_COUNT],
-    /// How many entries were written.
+    /// The number of writes.
     write_count: AtomicU32,
 }
 
 impl SealedMemoryStore {
-    /// Counts the entries here from now on. There are none yet.
+    /// Sets the memory account of an empty store.
     pub(super) fn set_cache_memory(&mut self, room: Arc<dyn CacheMemory>) {
         self.cache_memory = room;
     }
@@ -75,7 +75,7 @@ impl SealedMemoryStore {
             let bytes = old.map(|(_, entry)| entry.memory_bytes()).fold(0, u64::saturating_add);
             self.cache_memory.release_cache_memory(bytes);
         }
-        // The entry that this one replaces stays until there is room, and its bytes are reused.
+        // The replaced entry stays until there is memory, and its bytes are reused.
         let replaced = entries.get(&id).map(SealedEntry::memory_bytes);
         if !self.reserve_for_entry(&mut entries, &id, replaced, sealed.memory_bytes()) {
             return;
@@ -83,9 +83,8 @@ impl SealedMemoryStore {
         entries.insert(id, sealed);
     }
 
-    /// Takes memory for an entry of `weight` bytes, which replaces one of `replaced` bytes if there is
-    /// one. Drops the oldest other entries only if the cache itself is full. Returns whether there is
-    /// room.
+    /// Reserves memory for an entry of `weight` bytes, which replaces one of `replaced` bytes. Drops the
+    /// oldest other entries only if the cache itself is full. Returns whether the memory was reserved.
     fn reserve_for_entry(
         &self,
         entries: &mut HashMap<EntryId, SealedEntry>,
@@ -102,15 +101,15 @@ impl SealedMemoryStore {
             return true;
         }
         loop {
-            let refusal = if replaced.is_none() && entries.len() >= MAX_ENTRIES {
+            let reserve_error = if replaced.is_none() && entries.len() >= MAX_ENTRIES {
                 CacheReserveError::CacheFull
             } else {
                 match self.cache_memory.reserve_cache_memory(weight - old) {
                     Ok(()) => return true,
-                    Err(refusal) => refusal,
+                    Err(reserve_error) => reserve_error,
                 }
             };
-            let dropped = match refusal {
+            let dropped = match reserve_error {
                 CacheReserveError::CacheFull => {
                     remove_oldest(entries, Some(id), |entry| entry.read_at)
                 }
@@ -136,14 +135,14 @@ impl Default for SealedMemoryStore {
 }
 
 impl SealedEntry {
-    /// What the entry takes in memory, in bytes.
+    /// The memory of the entry in bytes.
     fn memory_bytes(&self) -> u64 {
         saturating_u64(self.bytes.capacity()).saturating_add(ENTRY_OVERHEAD_BYTES)
     }
 }
 
 impl SealedStore {
-    /// Opens a directory, and drops what is too old for anybody.
+    /// Opens a directory and removes expired entries.
     pub(super) fn open_directory(path: &Path, now: Timestamp) -> Result<Self, StaleCacheError> {
         let failed = |source| StaleCacheError::Directory { path: path.to_owned(), source };
         match DirBuilder::new().recursive(true).mode(0o700).create(path) {
@@ -153,7 +152,7 @@ impl SealedStore {
             _ => {}
         }
         let metadata = fs::symlink_metadata(path).map_err(failed)?;
-        // Whoever may write there can take entries away, and who may read can count them.
+        // Other users with write permission could remove entries, and with read permission count them.
         if !metadata.is_dir() || metadata.mode() & 0o022 != 0 {
             return Err(failed(io::ErrorKind::PermissionDenied.into()));
         }
@@ -168,7 +167,7 @@ impl SealedStore {
         })))
     }
 
-    /// When the entry was read, as far as is known without looking at the disk.
+    /// When the entry was read, as far as known without disk access.
     pub(super) fn read_at(&self, id: &EntryId) -> Option<Timestamp> {
         match self {
             Self::Memory(memory) => memory.entries.lock().get(id).map(|sealed| sealed.read_at),
@@ -176,7 +175,7 @@ impl SealedStore {
         }
     }
 
-    /// Puts an entry in, unless something as new is there or it was forgotten since it was read.
+    /// Stores an entry, unless a newer one is present or the entry was invalidated since its read.
     pub(super) async fn put(
         &self,
         id: EntryId,
@@ -189,7 +188,7 @@ impl SealedStore {
                 Ok(())
             }
             Self::Disk(disk) => {
-                // Whole, also where the caller does not wait for it.
+                // Complete the write even if the caller is dropped.
                 let (disk, forgotten) = (Arc::clone(disk), Arc::clone(forgotten));
                 run_blocking(move || disk.put(id, &sealed, &forgotten)).await
             }
@@ -276,7 +275,7 @@ impl SealedDiskStore {
     }
 }
 
-/// Reads the key, which nobody but its owner may read.
+/// Reads the key from a file that only its owner may read.
 pub(super) fn read_key_file(path: &Path) -> Result<Zeroizing<[u8; KEY_LENGTH]>, StaleCacheError> {
     let failed = |source| StaleCacheError::KeyFile { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
@@ -290,21 +289,20 @@ pub(super) fn read_key_file(path: &Path) -> Result<Zeroizing<[u8; KEY_LENGTH]>, 
     parse_key(&content).ok_or_else(|| StaleCacheError::InvalidKey { path: path.to_owned() })
 }
 
-/// For how many seconds a file may be half written.
+/// The age in seconds after which a temporary file is a leftover.
 const TEMPORARY_FILE_SECONDS: i64 = 600;
 
-/// Whether it is time to look for what is too old.
+/// Whether a clean-up is due.
 fn is_cleanup_due(written: &AtomicU32) -> bool {
     written.fetch_add(1, Ordering::Relaxed).wrapping_add(1).is_multiple_of(CLEANUP_INTERVAL_WRITES)
 }
 
-/// When the oldest entry was read that somebody may ask for.
+/// The read time of the oldest entry that a class may request.
 fn oldest_readable(now: Timestamp) -> Timestamp {
     now.saturating_sub(MAX_ENTRY_AGE).unwrap_or(Timestamp::MIN)
 }
 
-/// Removes entries that are older than anybody may ask for or more than are kept, as those of
-/// earlier processes may be, and what a crash left half written.
+/// Removes expired and excess entries, which earlier processes may have left, and temporary files of a crash.
 fn remove_expired_files(directory: &Path, now: Timestamp) -> io::Result<()> {
     let oldest = oldest_readable(now);
     let mut entries = Vec::new();
@@ -314,10 +312,10 @@ fn remove_expired_files(directory: &Path, now: Timestamp) -> io::Result<()> {
         let Some(name) = name.to_str() else { continue };
         let is_entry = name.ends_with(SUFFIX);
         let is_partly = name.ends_with(TEMPORARY);
-        // Nothing is touched that this program did not write, and not what is being written.
+        // Only removes files that this program wrote and that are not being written.
         let limit =
             if is_partly { now.as_second() - TEMPORARY_FILE_SECONDS } else { oldest.as_second() };
-        // It may be gone meanwhile.
+        // The file may have been removed meanwhile.
         let changed = file.metadata().map_or(i64::MAX, |metadata| metadata.mtime());
         if (is_entry || is_partly) && changed < limit {
             fs::remove_file(file.path())?;
@@ -333,7 +331,7 @@ fn remove_expired_files(directory: &Path, now: Timestamp) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the file whole or not at all.
+/// Writes the file atomically.
 fn write_entry_file(path: &Path, sealed: &SealedEntry) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}{TEMPORARY}", fastrand::u64(..)));
     let written = write_new_file(&temporary, sealed).and_then(|()| fs::rename(&temporary, path));
@@ -369,7 +367,7 @@ fn parse_entry_file(content: &[u8]) -> Option<SealedEntry> {
     Some(SealedEntry { read_at, nonce: *nonce, bytes: bytes.to_vec() })
 }
 
-/// Takes the oldest entry out, but not that of `spared`.
+/// Removes the oldest entry other than `spared`.
 fn remove_oldest<T>(
     entries: &mut HashMap<EntryId, T>,
     spared: Option<&EntryId>,
@@ -381,7 +379,7 @@ fn remove_oldest<T>(
     entries.remove_entry(&oldest)
 }
 
-/// Does `work` where it keeps nobody waiting.
+/// Runs `work` on a blocking thread.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
@@ -390,19 +388,19 @@ async fn run_blocking<T: Send + 'static>(
 
 const SUFFIX: &str = ".sealed";
 const TEMPORARY: &str = ".partly";
-/// A secret has 25 KB at most, and a node some hundreds of them.
+/// A secret has at most 25 KB, and a node a few hundred secrets.
 pub(super) const MAX_ENTRIES: usize = 2_048;
-/// How many files may be written at once.
+/// The maximum number of concurrent file writes.
 const WRITE_LOCK_COUNT: usize = 16;
-/// After how many entries those are looked for that are too old for anybody.
+/// The number of writes between clean-ups.
 const CLEANUP_INTERVAL_WRITES: u32 = 256;
-/// What an entry takes in memory beside its bytes.
+/// The memory of an entry besides its bytes.
 const ENTRY_OVERHEAD_BYTES: u64 = 128;
-/// Twice the largest secret, and what is told about it.
+/// Twice the largest secret, and its metadata.
 const MAX_ENTRY_FILE_BYTES: u64 = 128 * 1024;
-/// The most that can be sealed so that the entry is no larger.
+/// The maximum plain text, so that the entry stays within the file limit.
 pub(super) const MAX_SEALED_BYTES: usize = 128 * 1024 - ENTRY_FORMAT.len() - 8 - NONCE_LEN;
 /// Longer than base64 of a key.
 const MAX_KEY_FILE_BYTES: usize = 160;
-/// No class may ask for older entries.
+/// No class may request older entries.
 pub(super) const MAX_ENTRY_AGE: SignedDuration = SignedDuration::from_hours(7 * 24);

@@ -138,7 +138,7 @@ async fn entry_read_before_its_invalidation_is_not_stored() {
     let id = cache.entry_id(&fields(&["a"]));
     cache.store_if_newer(id, SealedRecordRef::Object(&secret("one")), now()).await;
     cache.invalidate(id, now() + 60.seconds()).await;
-    // Somebody had it in hand.
+    // A pending write.
     cache.store_if_newer(id, SealedRecordRef::Object(&secret("one")), now() + 30.seconds()).await;
     assert_eq!(loaded_value(&cache, id, now() + 61.seconds(), HOUR).await, None);
     cache.store_if_newer(id, SealedRecordRef::Object(&secret("two")), now() + 61.seconds()).await;
@@ -185,7 +185,7 @@ async fn entries_beyond_the_maximum_age_are_dropped() {
     cache.store_if_newer(id, SealedRecordRef::Object(&secret("x")), now()).await;
     assert_eq!(loaded_value(&cache, id, now() + (24 * 8).hours(), HOUR).await, None);
     assert_eq!(cache.store.read_at(&id), None);
-    // Without anybody asking for it.
+    // Without a read of the entry.
     cache.store_if_newer(id, SealedRecordRef::Object(&secret("x")), now()).await;
     for number in 0..256 {
         let other = cache.entry_id(&fields(&["b", &number.to_string()]));
@@ -195,7 +195,7 @@ async fn entries_beyond_the_maximum_age_are_dropped() {
     assert_eq!(cache.store.read_at(&id), None);
 }
 
-/// Memory of a cache, on a node that may be full.
+/// The memory account of a cache on a node that may be full.
 #[derive(Debug)]
 struct LimitedCacheMemory {
     limit: u64,
@@ -255,7 +255,7 @@ async fn full_node_drops_the_new_entry_and_full_cache_the_oldest() {
     keep(c, &"c".repeat(1_200), 2).await;
     keep(a, &"a".repeat(1_300), 2).await;
     assert_eq!(values().await, [Some(1_200), Some(1_200), None]);
-    // The bytes of the entry that it replaces are enough.
+    // The bytes of the replaced entry suffice.
     keep(b, &"b".repeat(1_100), 3).await;
     assert_eq!(values().await, [Some(1_200), Some(1_100), None]);
     room.is_node_full.store(false, Ordering::Relaxed);
@@ -293,7 +293,7 @@ async fn disk_cache_survives_restart_and_reveals_no_content() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let content = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
     assert!(!content.contains("planted") && !file.to_string_lossy().contains("planted"));
-    // Another key finds nothing.
+    // Another key finds no entry.
     disk.write_key(&[8; KEY_LENGTH], 0o600);
     let other = disk.open().unwrap();
     let id = other.entry_id(&fields(&["tenant-a", "planted-name"]));

@@ -1,4 +1,4 @@
-//! Refusing answers that are larger than any of a vault.
+//! Limits the size of vault responses.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 
 use crate::memory::{MAX_LIST_PAGE_BYTES, MAX_OBJECT_RESPONSE_BYTES};
 
-/// Reads the body of an answer, up to what [`crate::ReadMemory`] was asked for. A vault never sends
-/// more; what answers in its place might.
+/// Reads the body of a response up to the size that was reserved in [`crate::ReadMemory`]. A vault never
+/// sends more; a server in its place might.
 #[derive(Debug)]
 pub(crate) struct ResponseBodyLimit;
 
@@ -37,7 +37,7 @@ impl Policy for ResponseBodyLimit {
         if length.is_some_and(|length: usize| length > limit) {
             return Err(response_too_large_error(limit));
         }
-        // With room from the start: a buffer that grows leaves copies behind.
+        // Allocate the full capacity once: a buffer that grows leaves copies behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(length.unwrap_or(limit)));
         let mut body = std::pin::pin!(body);
         while let Some(chunk) = body.next().await {
@@ -52,7 +52,7 @@ impl Policy for ResponseBodyLimit {
     }
 }
 
-/// How long the answer to a request for this path may be, in bytes. A list of versions is
+/// The maximum size of a response for this path, in bytes. A list of versions is
 /// `/<collection>/<object>/versions`; an object may be named `versions`, too.
 fn max_body_bytes(path: &str) -> usize {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! Answering the vault's challenge before it is asked for.
+//! Predicts the vault's authentication challenge.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use azure_core::http::policies::{Policy, PolicyResult};
 use azure_core::http::{AsyncRawResponse, Context, Request, StatusCode, Url};
 use lanyard_vocabulary::Cloud;
 
-/// Challenges a request without a token here, where the vault's cloud is known.
+/// Answers a request without a token with a local challenge, if the vault's cloud is known.
 ///
-/// The clients begin every new vault by a request without a token, to learn from its challenge
-/// what to ask a token for. For a vault under a cloud's own suffix that is the suffix itself, and
-/// a node that reads one secret for each pod would make twice the requests to be told so. Vaults
-/// elsewhere (Azure Stack) are asked. A challenge of the vault's own is followed as ever.
+/// The clients start with a request without a token to learn the token's resource from the challenge. For a
+/// vault under a cloud's own suffix, the resource is that suffix, and a node that reads one secret for each
+/// pod would otherwise send twice the requests. Other vaults (Azure Stack) receive the request. A challenge
+/// from the vault itself is handled as usual.
 #[derive(Debug)]
 pub(crate) struct PredictedChallenge {
     challenge: String,
 }
 
 impl PredictedChallenge {
-    /// The policy for a vault; nothing where the cloud is not known.
+    /// Creates the policy for a vault; `None` if its cloud is unknown.
     pub(crate) fn for_vault_url(vault: &Url) -> Option<Self> {
         let (name, suffix) = vault.host_str()?.split_once('.')?;
         let endpoints = Cloud::ALL.into_iter().filter_map(Cloud::endpoints);

@@ -1,4 +1,4 @@
-//! What a failed request tells.
+//! Classifies failed requests.
 
 use azure_core::error::ErrorKind;
 use azure_core::http::RawResponse;
@@ -24,14 +24,14 @@ pub(crate) fn classify_client_error(error: azure_core::Error) -> VaultReadError 
             error_for_status(u16::from(*status), raw_response.as_deref())
         }
         ErrorKind::Credential => VaultReadError::Token { source: error },
-        // What the client itself refuses has no cause: a URL without TLS, a challenge that names
-        // another host. What a layer below it refuses has one.
+        // Errors of the client itself have no source: a URL without TLS, a challenge that names another host.
+        // Errors of lower layers have one.
         ErrorKind::Other | ErrorKind::DataConversion
             if std::error::Error::source(&error).is_none() =>
         {
             VaultReadError::UntrustedVault { source: error }
         }
-        // The cause may quote what came.
+        // The source may quote the response.
         ErrorKind::DataConversion => {
             VaultReadError::Malformed { problem: "it is not the JSON of a list" }
         }

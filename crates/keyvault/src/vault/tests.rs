@@ -18,8 +18,8 @@ struct FakeVaultPage {
     body: String,
 }
 
-/// A vault of one page for each path. It challenges whoever comes without a token, and puts the
-/// request's `Authorization` where a page says [`ECHO`].
+/// A vault with one page per path. It challenges requests without a token, and replaces [`ECHO`] in a page by
+/// the request's `Authorization` header.
 #[derive(Debug, Default)]
 struct FakeVaultServer {
     pages: HashMap<&'static str, FakeVaultPage>,
@@ -80,7 +80,7 @@ impl HttpClient for FakeVaultServer {
     }
 }
 
-/// Hands out a new token each time.
+/// Returns a new token for each request.
 #[derive(Debug, Default)]
 struct CountingTokenCredential(Mutex<u32>, Option<ErrorKind>);
 
@@ -110,7 +110,7 @@ fn open_vault(
     open_vault_at(&url, vault, tokens)
 }
 
-/// A vault of no cloud that we know, so that it has to be asked for its challenge.
+/// A vault of an unknown cloud, whose challenge cannot be predicted.
 fn open_vault_in_unknown_cloud(
     vault: FakeVaultServer,
     tokens: CountingTokenCredential,
@@ -259,14 +259,14 @@ async fn error_statuses_map_to_errors_with_code_and_hint() {
         (503, String::new()),
         (302, "<html>captive portal</html>".to_owned()),
     ];
-    let mut told = Vec::new();
+    let mut described = Vec::new();
     for (status, body) in cases {
         let error = read_error_for(status, &body).await;
         assert_eq!(error.status(), Some(status));
         assert_eq!(error.hop(), Hop::VaultRead);
         let hint = error.hint().unwrap();
         let begin: Vec<_> = hint.split([' ', ',']).take(2).collect();
-        told.push(format!("{error} | {:?} | {}", error.retry(), begin.join(" ")));
+        described.push(format!("{error} | {:?} | {}", error.retry(), begin.join(" ")));
     }
     let expected = [
         "the vault has no such object: 404 SecretNotFound (no) | Invalid | the identity",
@@ -277,10 +277,10 @@ async fn error_statuses_map_to_errors_with_code_and_hint() {
         "the vault forbids it: 403 Forbidden ForbiddenByFirewall (Caller is not authorized) | \
          Denied | the vault's",
         "the vault failed: 503 | Transient | wait ",
-        "the vault answered what a read does not have: 302 (<html>captive portal</html>) | \
+        "the vault responded with an unexpected status: 302 (<html>captive portal</html>) | \
          Transient | check that",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(described, expected);
 }
 
 #[tokio::test]
@@ -413,7 +413,7 @@ fn transport_cool_down_is_throttling_with_remaining_time() {
     let error = classify_client_error(azure_core::Error::new(ErrorKind::Other, cooling));
     assert_eq!(error.retry(), RetryClass::Throttled { after: Some(remaining) });
     assert_eq!(error.hop(), Hop::VaultRead);
-    assert_eq!(error.to_string(), "kv1.vault.azure.net asked to be left alone for another 30 s");
+    assert_eq!(error.to_string(), "kv1.vault.azure.net requested a cool-down, which lasts another 30 s");
     assert!(error.hint().unwrap().starts_with("wait"));
 }
 
@@ -430,7 +430,7 @@ fn only_an_open_circuit_reports_circuit_open_for() {
     };
     for (because, turned_away, is_outage) in [
         (ThrottleCause::CircuitOpen, Some(remaining), true),
-        // It asked for this pause itself, which says how often it wants to be asked.
+        // The vault requested this cool-down itself, so it does not count as an outage.
         (ThrottleCause::Throttled, None, true),
         (ThrottleCause::LocalRateLimit, None, false),
     ] {
@@ -455,7 +455,7 @@ fn full_request_queue_is_not_a_vault_outage() {
     assert_eq!(error.retry(), RetryClass::Throttled { after: Some(remaining) });
     assert_eq!(
         error.to_string(),
-        "this node asks kv1.vault.azure.net as fast as it may, and this read would wait for 70 s"
+        "the rate limit of this node for kv1.vault.azure.net is reached, and this read would wait for 70 s"
     );
     assert!(error.hint().unwrap().contains("--vault-requests-per-second"));
 }
@@ -481,7 +481,7 @@ fn token_error_uses_retry_class_and_hint_of_the_credential() {
         ),
     ] {
         let hint = cause.hint();
-        // As `Uncached` passes on what a credential of any kind of error gives.
+        // As `UncachedCredential` passes on an error of a credential, of any kind.
         let inner = azure_core::Error::new(ErrorKind::Io, cause);
         let error = classify_client_error(azure_core::Error::new(ErrorKind::Credential, inner));
         assert_eq!((error.retry(), error.hint()), (class, hint), "{error:?}");

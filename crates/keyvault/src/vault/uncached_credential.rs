@@ -1,4 +1,4 @@
-//! A credential whose tokens the SDK does not keep.
+//! Prevents the SDK from caching tokens.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions}
 use azure_core::error::ErrorKind;
 use azure_core::time::OffsetDateTime;
 
-/// Passes tokens on as if they had run out, so that the SDK's policy asks for each request.
+/// Returns tokens as expired, so that the SDK's policy requests one for each request.
 ///
-/// The credential has a cache of its own, which knows of rotations; a second one above it would
-/// serve the token of an identity that was replaced. Errors are marked as the credential's, so
-/// that a token that was refused is not taken for a vault that refuses.
+/// The credential has its own cache, which handles rotations; a second cache would serve the token of a
+/// replaced identity. Errors are marked as the credential's, so that a rejected token request is not mistaken
+/// for a rejection by the vault.
 #[derive(Debug)]
 pub(crate) struct UncachedCredential {
     inner: Arc<dyn TokenCredential>,

@@ -1,4 +1,4 @@
-//! One proof for all who ask at once.
+//! Shares one key proof between concurrent callers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use tokio::sync::Mutex;
 use super::KmsPlugin;
 use crate::error::KmsPluginError;
 
-/// Keeps the last proof, and lets one at a time be made.
+/// Caches the last proof and runs at most one proof at a time.
 #[derive(Debug)]
 pub(super) struct ProofCache {
     clock: SharedClock,
-    /// How many proofs were made.
+    /// The number of completed proofs.
     completed_count: AtomicU64,
-    /// When the last one began, in milliseconds of the monotonic clock.
+    /// When the last proof started, in milliseconds of the monotonic clock.
     last_started: AtomicU64,
     last_proof: Mutex<Option<CachedProof>>,
 }
@@ -25,7 +25,7 @@ pub(super) struct ProofCache {
 #[derive(Debug)]
 struct CachedProof {
     finished_at: Duration,
-    /// The time that it had.
+    /// The time limit that the proof had.
     time_limit: Duration,
     outcome: Result<(), Arc<KmsPluginError>>,
 }
@@ -40,10 +40,10 @@ impl ProofCache {
         }
     }
 
-    /// A good proof that still counts, the one that was made while this call waited for its turn,
-    /// or a new one in the time that is left. Who makes one and is dropped leaves it to the next. One
-    /// that failed for want of time says nothing to whoever has more, and whoever has less does not
-    /// wait for its end.
+    /// Returns a valid cached proof, the result of a proof that completed while this call waited,
+    /// or the result of a new proof. If the caller that runs a proof is dropped, the next caller
+    /// starts a new one. A proof that timed out is not shared with a caller that has more time
+    /// left, and a caller waits for a running proof only until its own deadline.
     pub(super) async fn get_or_prove<F>(
         &self,
         given: Duration,
@@ -53,7 +53,7 @@ impl ProofCache {
         F: Future<Output = Result<(), KmsPluginError>>,
     {
         let began = self.clock.monotonic();
-        let made = self.completed_count.load(Relaxed);
+        let completed = self.completed_count.load(Relaxed);
         let mut last = tokio::select! {
             biased;
             last = self.last_proof.lock() => last,
@@ -62,12 +62,13 @@ impl ProofCache {
         let left = given.saturating_sub(self.clock.monotonic().saturating_sub(began));
         if let Some(proof) = &*last {
             let age = self.clock.monotonic().saturating_sub(proof.finished_at);
-            let counts = proof.outcome.is_ok() && age < KmsPlugin::PROOF_VALIDITY;
-            let speaks = match &proof.outcome {
+            let is_valid = proof.outcome.is_ok() && age < KmsPlugin::PROOF_VALIDITY;
+            let is_conclusive = match &proof.outcome {
                 Err(error) if error.is_timeout() => proof.time_limit >= left,
                 _ => true,
             };
-            if counts || (speaks && self.completed_count.load(Relaxed) != made) {
+            let is_new = self.completed_count.load(Relaxed) != completed;
+            if is_valid || (is_conclusive && is_new) {
                 return proof.outcome.clone();
             }
         }
@@ -85,7 +86,7 @@ impl ProofCache {
         outcome
     }
 
-    /// For whoever waited for another's proof, and in vain.
+    /// The error of a caller that waited for another caller's proof until its deadline.
     fn timeout_error(&self, after: Duration) -> Arc<KmsPluginError> {
         let began = Duration::from_millis(self.last_started.load(Relaxed));
         let under_way = self.clock.monotonic().saturating_sub(began);

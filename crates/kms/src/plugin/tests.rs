@@ -31,14 +31,14 @@ impl KmsPluginFixture {
         Self { vault, plugin: KmsPlugin::new(parts), clock }
     }
 
-    /// Runs `work` while the clock jumps to whatever is slept for.
+    /// Runs `work`, advancing the clock to each next deadline.
     async fn run_with_clock<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
         let task = tokio::spawn(work);
         while !task.is_finished() {
-            // What can be done without time comes first.
+            // Let work that needs no time finish first.
             for _ in 0..8 {
                 tokio::task::yield_now().await;
             }
@@ -54,7 +54,7 @@ fn example_plaintext() -> Vec<u8> {
     (0..32).collect()
 }
 
-/// The vector's ciphertext as an API server keeps it.
+/// The ciphertext of the test vector as an API server stores it.
 fn vector_ciphertext(layout: CiphertextLayout) -> EncryptedValue {
     let ciphertext = vector_text(&format!("/{layout}/ciphertext"));
     let ciphertext = match layout {
@@ -70,25 +70,25 @@ const LAYOUTS: [CiphertextLayout; 2] = [CiphertextLayout::Upstream, CiphertextLa
 #[tokio::test]
 async fn ciphertexts_of_both_layouts_are_decrypted() {
     for written in LAYOUTS {
-        let bench = KmsPluginFixture::new(written);
+        let fixture = KmsPluginFixture::new(written);
         for read in LAYOUTS {
-            let found = bench.plugin.decrypt(&vector_ciphertext(read), MINUTE).await.unwrap();
+            let found = fixture.plugin.decrypt(&vector_ciphertext(read), MINUTE).await.unwrap();
             assert_eq!(*found, example_plaintext(), "{written} reads {read}");
         }
         let v1 = vector_text("/v1/ciphertext").into_bytes();
-        assert_eq!(*bench.plugin.decrypt_v1(&v1, MINUTE).await.unwrap(), example_plaintext());
+        assert_eq!(*fixture.plugin.decrypt_v1(&v1, MINUTE).await.unwrap(), example_plaintext());
     }
 }
 
 #[tokio::test]
 async fn vault_requests_match_upstream_per_layout() {
     for layout in LAYOUTS {
-        let bench = KmsPluginFixture::new(layout);
-        let new = bench.plugin.encrypt(&example_plaintext(), MINUTE).await.unwrap();
+        let fixture = KmsPluginFixture::new(layout);
+        let new = fixture.plugin.encrypt(&example_plaintext(), MINUTE).await.unwrap();
         assert_eq!(new.key_id, vector_text("/keyId"));
-        bench.plugin.decrypt(&new, MINUTE).await.unwrap();
-        bench.plugin.prove(MINUTE).await.unwrap();
-        let asked = bench.vault.requests.lock().clone();
+        fixture.plugin.decrypt(&new, MINUTE).await.unwrap();
+        fixture.plugin.prove(MINUTE).await.unwrap();
+        let asked = fixture.vault.requests.lock().clone();
         assert_eq!(asked[0].2, vector_text(&format!("/{layout}/requestValue")));
         assert_eq!(asked[2].2, vector_text(&format!("/healthcheck/{layout}")));
         assert!(asked.iter().all(|(_, algorithm, _)| *algorithm == KeyAlgorithm::RsaOaep256));
@@ -98,16 +98,16 @@ async fn vault_requests_match_upstream_per_layout() {
 #[tokio::test]
 async fn layouts_decrypt_each_other_in_both_versions() {
     for written in LAYOUTS {
-        let bench = KmsPluginFixture::new(written);
+        let fixture = KmsPluginFixture::new(written);
         let other = KmsPluginFixture::new(if written == CiphertextLayout::Upstream {
             CiphertextLayout::OpenShift
         } else {
             CiphertextLayout::Upstream
         });
-        let new = bench.plugin.encrypt(b"seed", MINUTE).await.unwrap();
+        let new = fixture.plugin.encrypt(b"seed", MINUTE).await.unwrap();
         assert_eq!(CiphertextLayout::of_ciphertext(&new.ciphertext), Ok(written));
         assert_eq!(other.plugin.decrypt(&new, MINUTE).await.unwrap().as_slice(), b"seed");
-        let old = bench.plugin.encrypt_v1(b"key", MINUTE).await.unwrap();
+        let old = fixture.plugin.encrypt_v1(b"key", MINUTE).await.unwrap();
         assert_eq!(other.plugin.decrypt_v1(&old, MINUTE).await.unwrap().as_slice(), b"key");
     }
 }
@@ -119,20 +119,20 @@ async fn plaintext_limit_depends_on_key_size_and_layout() {
         for (layout, most) in
             [(CiphertextLayout::Upstream, upstream), (CiphertextLayout::OpenShift, openshift)]
         {
-            let bench = KmsPluginFixture::with_vault(layout, FakeKmsVault::with_new_key(size));
+            let fixture = KmsPluginFixture::with_vault(layout, FakeKmsVault::with_new_key(size));
             let longest = vec![7; most];
-            let new = bench.plugin.encrypt(&longest, MINUTE).await.unwrap();
-            assert_eq!(*bench.plugin.decrypt(&new, MINUTE).await.unwrap(), longest);
-            let error = bench.plugin.encrypt(&vec![7; most + 1], MINUTE).await.unwrap_err();
+            let new = fixture.plugin.encrypt(&longest, MINUTE).await.unwrap();
+            assert_eq!(*fixture.plugin.decrypt(&new, MINUTE).await.unwrap(), longest);
+            let error = fixture.plugin.encrypt(&vec![7; most + 1], MINUTE).await.unwrap_err();
             assert_eq!(error.label(), "refused", "{layout}");
         }
     }
 }
 
-/// One change each to what is good.
+/// Each case makes one change to a valid ciphertext.
 #[tokio::test]
 async fn altered_ciphertext_uses_upstream_error_text() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
     let change = |work: &dyn Fn(&mut EncryptedValue)| {
         let mut changed = vector_ciphertext(CiphertextLayout::Upstream);
         work(&mut changed);
@@ -174,19 +174,19 @@ async fn altered_ciphertext_uses_upstream_error_text() {
         ),
     ];
     for (sealed, expected, requests) in cases {
-        let before = bench.vault.request_count();
-        let error = bench.plugin.decrypt(&sealed, MINUTE).await.unwrap_err();
+        let before = fixture.vault.request_count();
+        let error = fixture.plugin.decrypt(&sealed, MINUTE).await.unwrap_err();
         assert!(format_error_chain(&error).starts_with(expected), "{}", format_error_chain(&error));
         assert!(error.hint().is_some());
-        assert_eq!(bench.vault.request_count() - before, requests, "{expected}");
+        assert_eq!(fixture.vault.request_count() - before, requests, "{expected}");
     }
 }
 
 #[tokio::test]
 async fn disabled_key_error_quotes_the_vault() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-    bench.vault.inject_faults([FakeVaultFault::Status(403), FakeVaultFault::Status(403)]);
-    let error = bench
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    fixture.vault.inject_faults([FakeVaultFault::Status(403), FakeVaultFault::Status(403)]);
+    let error = fixture
         .plugin
         .decrypt(&vector_ciphertext(CiphertextLayout::Upstream), MINUTE)
         .await
@@ -195,29 +195,29 @@ async fn disabled_key_error_quotes_the_vault() {
         format_error_chain(&error),
         "failed to decrypt, error: the key cannot be used: 403: scripted"
     );
-    let error = bench.plugin.encrypt(b"seed", MINUTE).await.unwrap_err();
+    let error = fixture.plugin.encrypt(b"seed", MINUTE).await.unwrap_err();
     assert_eq!(
         format_error_chain(&error),
         "failed to encrypt, error: the key cannot be used: 403: scripted"
     );
-    assert_eq!(bench.vault.request_count(), 2, "what does not pass is not asked again");
+    assert_eq!(fixture.vault.request_count(), 2, "a permanent error is not retried");
 }
 
 #[tokio::test]
 async fn unexpected_kid_fails_encrypt_but_not_decrypt() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
     for kid in [Some("https://EXAMPLE.vault.azure.net/keys/mykey/ABCD"), Some("https://x:8/"), None]
     {
-        bench.vault.inject_faults([FakeVaultFault::Kid(kid)]);
-        let error = bench.plugin.encrypt(b"seed", MINUTE).await.unwrap_err();
+        fixture.vault.inject_faults([FakeVaultFault::Kid(kid)]);
+        let error = fixture.plugin.encrypt(b"seed", MINUTE).await.unwrap_err();
         let expected = format!(
             "key id initialized does not match with the key id from encryption result, expected: {}, got: {}",
             vector_text("/keyId"),
             kid.unwrap_or_default()
         );
         assert_eq!(error.to_string(), expected);
-        bench.vault.inject_faults([FakeVaultFault::Kid(kid)]);
-        let found = bench
+        fixture.vault.inject_faults([FakeVaultFault::Kid(kid)]);
+        let found = fixture
             .plugin
             .decrypt(&vector_ciphertext(CiphertextLayout::Upstream), MINUTE)
             .await
@@ -228,85 +228,86 @@ async fn unexpected_kid_fails_encrypt_but_not_decrypt() {
 
 #[tokio::test]
 async fn malformed_vault_value_is_rejected() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::OpenShift);
+    let fixture = KmsPluginFixture::new(CiphertextLayout::OpenShift);
     for value in ["AAEC", "", "A=="] {
-        bench.vault.inject_faults([FakeVaultFault::Value(value.to_owned())]);
-        let error = bench.plugin.encrypt(b"seed", MINUTE).await.unwrap_err();
+        fixture.vault.inject_faults([FakeVaultFault::Value(value.to_owned())]);
+        let error = fixture.plugin.encrypt(b"seed", MINUTE).await.unwrap_err();
         assert!(matches!(error, KmsPluginError::Ciphertext(_)), "{value}: {error}");
     }
     for (layout, value) in
         [(CiphertextLayout::Upstream, "AAE="), (CiphertextLayout::OpenShift, "QUFFQw==")]
     {
-        bench.vault.inject_faults([FakeVaultFault::Value(value.to_owned())]);
-        let error = bench.plugin.decrypt(&vector_ciphertext(layout), MINUTE).await.unwrap_err();
-        let told = format_error_chain(&error);
-        assert!(told.starts_with("failed to base64 decode result, error: "), "{told}");
-        assert!(!told.contains(value), "{told}");
+        fixture.vault.inject_faults([FakeVaultFault::Value(value.to_owned())]);
+        let error = fixture.plugin.decrypt(&vector_ciphertext(layout), MINUTE).await.unwrap_err();
+        let text = format_error_chain(&error);
+        assert!(text.starts_with("failed to base64 decode result, error: "), "{text}");
+        assert!(!text.contains(value), "{text}");
     }
 }
 
 #[tokio::test]
 async fn transient_errors_are_retried_within_deadline() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-    bench.vault.inject_faults([
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    fixture.vault.inject_faults([
         FakeVaultFault::Status(503),
         FakeVaultFault::Status(500),
         FakeVaultFault::Status(429),
     ]);
-    let plugin = bench.plugin.clone();
+    let plugin = fixture.plugin.clone();
     let work = async move { plugin.encrypt(b"seed", Duration::from_secs(10)).await };
-    bench.run_with_clock(work).await.unwrap();
-    assert_eq!(bench.vault.request_count(), 4);
+    fixture.run_with_clock(work).await.unwrap();
+    assert_eq!(fixture.vault.request_count(), 4);
 
-    bench.vault.inject_faults((0..9).map(|_| FakeVaultFault::Status(503)));
-    let plugin = bench.plugin.clone();
+    fixture.vault.inject_faults((0..9).map(|_| FakeVaultFault::Status(503)));
+    let plugin = fixture.plugin.clone();
     let work = async move { plugin.encrypt(b"seed", Duration::from_secs(1)).await };
-    let error = bench.run_with_clock(work).await.unwrap_err();
+    let error = fixture.run_with_clock(work).await.unwrap_err();
     assert!(matches!(error, KmsPluginError::Encrypt(KeyOperationError::Failed { .. })), "{error}");
-    assert!(bench.vault.request_count() - 4 <= 4, "{}", bench.vault.request_count());
+    assert!(fixture.vault.request_count() - 4 <= 4, "{}", fixture.vault.request_count());
 }
 
 #[tokio::test]
 async fn hanging_vault_is_retried_within_deadline() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-    bench.vault.inject_faults([FakeVaultFault::NoReply]);
-    let plugin = bench.plugin.clone();
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    fixture.vault.inject_faults([FakeVaultFault::NoReply]);
+    let plugin = fixture.plugin.clone();
     let work = async move { plugin.encrypt(b"seed", Duration::from_secs(10)).await };
-    bench.run_with_clock(work).await.unwrap();
-    assert_eq!(bench.vault.request_count(), 2);
+    fixture.run_with_clock(work).await.unwrap();
+    assert_eq!(fixture.vault.request_count(), 2);
 
-    bench.vault.inject_faults((0..9).map(|_| FakeVaultFault::NoReply));
-    let plugin = bench.plugin.clone();
-    let began = bench.plugin.clock().monotonic();
+    fixture.vault.inject_faults((0..9).map(|_| FakeVaultFault::NoReply));
+    let plugin = fixture.plugin.clone();
+    let began = fixture.plugin.clock().monotonic();
     let work = async move { plugin.encrypt(b"seed", Duration::from_secs(3)).await };
-    let error = bench.run_with_clock(work).await.unwrap_err();
+    let error = fixture.run_with_clock(work).await.unwrap_err();
     assert!(
         matches!(error, KmsPluginError::Encrypt(KeyOperationError::TimedOut { .. })),
         "{error}"
     );
-    let took = bench.plugin.clock().monotonic().saturating_sub(began);
+    let took = fixture.plugin.clock().monotonic().saturating_sub(began);
     assert!(took <= Duration::from_secs(3), "{took:?}");
 }
 
 #[tokio::test]
 async fn slow_vault_is_awaited_within_default_deadline() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-    bench
-        .vault
-        .inject_faults([FakeVaultFault::DelayedReply(bench.clock.clone(), Duration::from_secs(2))]);
-    let plugin = bench.plugin.clone();
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    fixture.vault.inject_faults([FakeVaultFault::DelayedReply(
+        fixture.clock.clone(),
+        Duration::from_secs(2),
+    )]);
+    let plugin = fixture.plugin.clone();
     let work = async move { plugin.encrypt(b"seed", Duration::from_millis(2_900)).await };
-    bench.run_with_clock(work).await.unwrap();
-    assert_eq!(bench.vault.request_count(), 1);
+    fixture.run_with_clock(work).await.unwrap();
+    assert_eq!(fixture.vault.request_count(), 1);
 }
 
 #[tokio::test]
 async fn token_timeout_is_reported_instead_of_vault() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-    bench.vault.inject_faults([FakeVaultFault::NoToken]);
-    let plugin = bench.plugin.clone();
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    fixture.vault.inject_faults([FakeVaultFault::NoToken]);
+    let plugin = fixture.plugin.clone();
     let work = async move { plugin.encrypt(b"seed", Duration::from_millis(2_900)).await };
-    let error = bench.run_with_clock(work).await.unwrap_err();
+    let error = fixture.run_with_clock(work).await.unwrap_err();
     assert_eq!(
         format_error_chain(&error),
         "failed to encrypt, error: no token for the vault within 2600 ms"
@@ -314,98 +315,98 @@ async fn token_timeout_is_reported_instead_of_vault() {
     assert_eq!(error.label(), "token");
     let hint = error.hint().unwrap();
     assert!(hint.contains("Entra") && !hint.contains("firewall"), "{hint}");
-    assert_eq!(bench.vault.request_count(), 0, "the vault was not asked");
+    assert_eq!(fixture.vault.request_count(), 0, "no request was sent to the vault");
 }
 
 #[tokio::test]
 async fn longer_deadline_does_not_share_timeout_failure() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-    bench.vault.inject_faults([FakeVaultFault::NoReply]);
-    let (hasty, patient) = (bench.plugin.clone(), bench.plugin.clone());
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    fixture.vault.inject_faults([FakeVaultFault::NoReply]);
+    let (short, long) = (fixture.plugin.clone(), fixture.plugin.clone());
     let work = async move {
-        let hasty = hasty.prove(Duration::from_millis(500));
-        tokio::join!(hasty, patient.prove(MINUTE))
+        let short = short.prove(Duration::from_millis(500));
+        tokio::join!(short, long.prove(MINUTE))
     };
-    let (hasty, patient) = bench.run_with_clock(work).await;
-    assert!(hasty.unwrap_err().is_timeout());
-    patient.unwrap();
+    let (short, long) = fixture.run_with_clock(work).await;
+    assert!(short.unwrap_err().is_timeout());
+    long.unwrap();
 }
 
 #[tokio::test]
 async fn short_deadline_does_not_wait_for_running_proof() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-    bench.vault.inject_faults((0..9).map(|_| FakeVaultFault::NoReply));
-    let (patient, hasty) = (bench.plugin.clone(), bench.plugin.clone());
-    let clock = bench.clock.clone();
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    fixture.vault.inject_faults((0..9).map(|_| FakeVaultFault::NoReply));
+    let (long, short) = (fixture.plugin.clone(), fixture.plugin.clone());
+    let clock = fixture.clock.clone();
     let work = async move {
-        let hasty = async {
+        let short = async {
             clock.sleep(Duration::from_secs(4)).await;
             let began = clock.monotonic();
-            let outcome = hasty.prove(Duration::from_millis(2_900)).await;
+            let outcome = short.prove(Duration::from_millis(2_900)).await;
             (outcome, clock.monotonic().saturating_sub(began))
         };
-        tokio::join!(patient.prove(Duration::from_secs(20)), hasty)
+        tokio::join!(long.prove(Duration::from_secs(20)), short)
     };
-    let (patient, (hasty, took)) = bench.run_with_clock(work).await;
-    assert!(patient.unwrap_err().is_timeout());
-    let hasty = hasty.unwrap_err();
+    let (long, (short, took)) = fixture.run_with_clock(work).await;
+    assert!(long.unwrap_err().is_timeout());
+    let short = short.unwrap_err();
     assert_eq!(took, Duration::from_millis(2_900));
-    assert!(hasty.is_timeout() && hasty.label() == "timed-out", "{hasty}");
-    let told = format_error_chain(&*hasty);
-    assert!(told.contains("within 2900 ms") && told.contains("began 6900 ms ago"), "{told}");
-    assert!(hasty.hint().unwrap().contains("Entra"));
-    assert_eq!(bench.vault.request_count(), 3, "the hasty one made no try of its own");
+    assert!(short.is_timeout() && short.label() == "timed-out", "{short}");
+    let text = format_error_chain(&*short);
+    assert!(text.contains("within 2900 ms") && text.contains("began 6900 ms ago"), "{text}");
+    assert!(short.hint().unwrap().contains("Entra"));
+    assert_eq!(fixture.vault.request_count(), 3, "the second caller started no proof of its own");
 }
 
 #[tokio::test]
 async fn expired_deadline_sends_no_request() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-    let error = bench.plugin.prove(Duration::ZERO).await.unwrap_err();
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    let error = fixture.plugin.prove(Duration::ZERO).await.unwrap_err();
     assert!(matches!(*error, KmsPluginError::ProofTimedOut { .. }), "{error}");
-    assert_eq!(bench.vault.request_count(), 0);
+    assert_eq!(fixture.vault.request_count(), 0);
 }
 
 #[tokio::test]
 async fn only_successful_proof_is_cached() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-    bench.plugin.prove(MINUTE).await.unwrap();
-    bench.plugin.prove(MINUTE).await.unwrap();
-    assert_eq!(bench.vault.request_count(), 2, "one request each to encrypt and to decrypt");
-    bench.clock.advance(KmsPlugin::PROOF_VALIDITY);
-    bench.vault.inject_faults([FakeVaultFault::Status(403)]);
-    assert!(bench.plugin.prove(MINUTE).await.is_err());
-    bench.plugin.prove(MINUTE).await.unwrap();
-    assert_eq!(bench.vault.request_count(), 5);
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    fixture.plugin.prove(MINUTE).await.unwrap();
+    fixture.plugin.prove(MINUTE).await.unwrap();
+    assert_eq!(fixture.vault.request_count(), 2, "one request each to encrypt and to decrypt");
+    fixture.clock.advance(KmsPlugin::PROOF_VALIDITY);
+    fixture.vault.inject_faults([FakeVaultFault::Status(403)]);
+    assert!(fixture.plugin.prove(MINUTE).await.is_err());
+    fixture.plugin.prove(MINUTE).await.unwrap();
+    assert_eq!(fixture.vault.request_count(), 5);
 }
 
 #[tokio::test]
 async fn concurrent_callers_share_one_proof() {
-    for instead in [None, Some(FakeVaultFault::Status(403))] {
-        let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
-        let requests = if instead.is_some() { 1 } else { 2 };
-        bench.vault.inject_faults(instead);
+    for fault in [None, Some(FakeVaultFault::Status(403))] {
+        let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
+        let requests = if fault.is_some() { 1 } else { 2 };
+        fixture.vault.inject_faults(fault);
         let mut asking = tokio::task::JoinSet::new();
         for _ in 0..100 {
-            let plugin = bench.plugin.clone();
+            let plugin = fixture.plugin.clone();
             asking.spawn(async move { plugin.prove(MINUTE).await });
         }
         let mut good = 0;
         while let Some(asked) = asking.join_next().await {
             good += usize::from(asked.unwrap().is_ok());
         }
-        assert_eq!(bench.vault.request_count(), requests);
+        assert_eq!(fixture.vault.request_count(), requests);
         assert_eq!(good, if requests == 2 { 100 } else { 0 });
     }
 }
 
 #[tokio::test]
 async fn wrong_decryption_fails_the_proof() {
-    let bench = KmsPluginFixture::new(CiphertextLayout::Upstream);
+    let fixture = KmsPluginFixture::new(CiphertextLayout::Upstream);
     let other = CiphertextLayout::Upstream.encrypt_value(b"something else").to_string();
-    bench.vault.inject_faults([FakeVaultFault::Kid(Some(
+    fixture.vault.inject_faults([FakeVaultFault::Kid(Some(
         "https://example.vault.azure.net/keys/mykey/ABCD",
     ))]);
-    bench.vault.inject_faults([FakeVaultFault::Value(other)]);
-    let error = bench.plugin.prove(MINUTE).await.unwrap_err();
+    fixture.vault.inject_faults([FakeVaultFault::Value(other)]);
+    let error = fixture.plugin.prove(MINUTE).await.unwrap_err();
     assert!(matches!(*error, KmsPluginError::ProofMismatch), "{error}");
 }

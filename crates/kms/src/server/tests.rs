@@ -160,8 +160,8 @@ async fn error_has_upstream_code_and_hint() {
     served.vault.inject_faults([FakeVaultFault::Status(403)]);
     let refused = served.v2_client().status(kms_v2::StatusRequest {}).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unknown);
-    let told = "failed to encrypt, error: the key cannot be used: 403: scripted (enable this";
-    assert!(refused.message().starts_with(told), "{}", refused.message());
+    let message = "failed to encrypt, error: the key cannot be used: 403: scripted (enable this";
+    assert!(refused.message().starts_with(message), "{}", refused.message());
     served.stop().await;
 }
 
@@ -191,14 +191,14 @@ async fn health_and_liveness_pages_differ_for_vault_failure() {
 
     let served = KmsServerFixture::start().await;
     served.vault.inject_faults([FakeVaultFault::Status(403)]);
-    let (status, told) = served.get_health_page(Method::GET, "/healthz").await;
+    let (status, message) = served.get_health_page(Method::GET, "/healthz").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(told.starts_with("failed to encrypt, error: the key cannot be used"), "{told}");
+    assert!(message.starts_with("failed to encrypt, error: the key cannot be used"), "{message}");
     assert_eq!(served.get_health_page(Method::GET, "/livez").await, good);
     assert_eq!(
         served.get_health_page(Method::GET, "/healthz").await,
         good,
-        "it is back without a restart"
+        "it recovers without a restart"
     );
     served.stop().await;
 }
@@ -210,15 +210,15 @@ async fn health_pages_reject_socket_of_other_instance() {
     let second = new_server(&served.socket(), &served.vault, &readiness);
     let (end, ended) = oneshot::channel();
     let second = tokio::spawn(second.run(async { drop(ended.await) }));
-    let taken = format!("socket: somebody listens on {} already", served.socket().display());
+    let taken = format!("socket: another process already listens on {}", served.socket().display());
     while readiness.problems()[0].to_string() != taken {
         tokio::task::yield_now().await;
     }
     for path in ["/healthz", "/livez"] {
         let health =
             KmsHealthEndpoints { readiness: readiness.clone(), ..served.health_endpoints() };
-        let told = request_health_page(health, Method::GET, path).await;
-        assert_eq!(told, (StatusCode::SERVICE_UNAVAILABLE, taken.clone()));
+        let message = request_health_page(health, Method::GET, path).await;
+        assert_eq!(message, (StatusCode::SERVICE_UNAVAILABLE, taken.clone()));
         assert_eq!(
             served.get_health_page(Method::GET, path).await,
             (StatusCode::OK, "ok".to_owned())
@@ -228,9 +228,9 @@ async fn health_pages_reject_socket_of_other_instance() {
     second.await.unwrap().unwrap();
 
     let other = KmsHealthEndpoints { key_id: "0123".to_owned(), ..served.health_endpoints() };
-    let (status, told) = request_health_page(other, Method::GET, "/healthz").await;
+    let (status, message) = request_health_page(other, Method::GET, "/healthz").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(told.contains(&vector_text("/keyId")) && told.ends_with("is 0123"), "{told}");
+    assert!(message.contains(&vector_text("/keyId")) && message.ends_with("is 0123"), "{message}");
     served.stop().await;
 }
 
@@ -248,7 +248,7 @@ async fn unbindable_socket_fails_at_start_and_retries_later() {
     };
     let error = tokio::select! {
         ended = server.run(std::future::pending()) => ended.unwrap_err(),
-        () = waits => panic!("it waits for a directory that was never there"),
+        () = waits => panic!("it waits for a directory that never existed"),
     };
     assert!(matches!(error, KmsServeError::Socket(SocketError::Io { .. })), "{error}");
     assert_eq!(error.hint(), "see that the directory exists and can be written");

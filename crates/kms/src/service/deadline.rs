@@ -1,4 +1,4 @@
-//! How long the API server waits.
+//! The deadline of a request of the API server.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use tonic::metadata::MetadataMap;
 
 use crate::retry;
 
-/// What a request without a deadline may take: no API server sends one.
+/// The time limit of a request without a deadline; API servers always send one.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How much time there is for a request: its deadline, without what the answer needs on its way.
+/// The time that the plugin has for a request: its deadline minus the time for the response.
 pub(super) fn request_timeout(metadata: &MetadataMap) -> Duration {
-    let told = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok());
-    retry::usable_time(told.and_then(parse_timeout).unwrap_or(DEFAULT_TIMEOUT))
+    let header = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok());
+    retry::usable_time(header.and_then(parse_timeout).unwrap_or(DEFAULT_TIMEOUT))
 }
 
-/// `grpc-timeout`: at most eight digits and a unit ("gRPC over HTTP/2", Requests).
+/// Parses `grpc-timeout`: at most eight digits and a unit ("gRPC over HTTP/2", Requests).
 fn parse_timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|it| it.is_ascii_digit()) {

@@ -1,4 +1,4 @@
-//! Version 1, for API servers with the feature gate `KMSv1`.
+//! Version 1 of the KMS API, for API servers with the feature gate `KMSv1`.
 
 use lanyard_grpc::kms_v1beta1::key_management_service_server::KeyManagementService;
 use lanyard_grpc::kms_v1beta1::{
@@ -13,14 +13,14 @@ use crate::error::KmsPluginError;
 use crate::metrics::MeasuredOperation;
 use crate::plugin::KmsPlugin;
 
-/// The version that is spoken.
+/// The version that the service reports.
 pub(crate) const VERSION: &str = "v1beta1";
 
-/// The name of the other plugins.
+/// The runtime name that the other plugins also report.
 pub(crate) const RUNTIME_NAME: &str = "Microsoft AzureKMS";
 
-/// Version 1 of the API. The version that a request names is not looked at: the API server checks
-/// ours, once.
+/// Version 1 of the KMS API. The service ignores the version in requests: the API server checks the
+/// reported version once.
 #[derive(Debug, Clone)]
 pub(crate) struct KmsV1Service(pub(crate) KmsPlugin);
 

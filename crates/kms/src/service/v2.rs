@@ -1,4 +1,4 @@
-//! Version 2.
+//! Version 2 of the KMS API.
 
 use lanyard_grpc::kms_v2::key_management_service_server::KeyManagementService;
 use lanyard_grpc::kms_v2::{
@@ -12,11 +12,11 @@ use crate::error::KmsPluginError;
 use crate::metrics::MeasuredOperation;
 use crate::plugin::{EncryptedValue, KmsPlugin};
 
-/// What the other plugins report. `v2` is as good, but an API server holds a change of it against
-/// the plugin, and plugins are exchanged under API servers that run.
+/// The version that the other plugins report. `v2` would also work, but an API server treats a
+/// change of the version as an error, and plugins are replaced while API servers run.
 const VERSION: &str = "v2beta1";
 
-/// The only text that is healthy.
+/// The only value that the API server considers healthy.
 const HEALTHY: &str = "ok";
 
 /// Version 2 of the API.

@@ -70,7 +70,7 @@ fn retry_after_of_vault_is_kept() {
     assert_eq!(error.retry_delay(), Some(std::time::Duration::from_secs(7)));
 }
 
-/// Answers one reply to everything, and keeps what was asked.
+/// Gives each request the same reply, and records the requests.
 #[derive(Debug)]
 struct RecordingHttpClient {
     requests: Mutex<Vec<(String, String, Vec<u8>)>>,
@@ -142,15 +142,15 @@ async fn errors_contain_no_value_and_no_token() {
         let asked =
             vault.run_operation(KmsKeyOperation::Encrypt, KeyAlgorithm::RsaOaep256, "cGxhbnRlZA");
         let error = asked.await.unwrap_err();
-        let told = format!("{error} {error:?}");
+        let text = format!("{error} {error:?}");
         for secret in ["cGxhbnRlZA", "planted-value", "eyJ", "token for"] {
-            assert!(!told.contains(secret), "{told}");
+            assert!(!text.contains(secret), "{text}");
         }
-        assert_eq!(recorder.requests.lock().len(), 1, "the plugin repeats, not the transport");
+        assert_eq!(recorder.requests.lock().len(), 1, "only the plugin retries");
     }
 }
 
-/// A gateway that answers with the request in its page.
+/// A gateway whose error page echoes the request.
 #[derive(Debug)]
 struct EchoingGateway(u16, fn(&str) -> String);
 
@@ -194,13 +194,13 @@ async fn echoed_request_is_redacted_in_every_layout() {
             let vault = vault_with_client(Arc::new(EchoingGateway(status, page)));
             let error =
                 vault.run_operation(KmsKeyOperation::Encrypt, algorithm, &value).await.unwrap_err();
-            let told = format!("{error} {error:?}");
-            assert!(told.contains("Blocked") && told.contains("[redacted]"), "{told}");
+            let text = format!("{error} {error:?}");
+            assert!(text.contains("Blocked") && text.contains("[redacted]"), "{text}");
             let shown = value
                 .as_bytes()
                 .windows(12)
-                .find(|part| told.contains(std::str::from_utf8(part).unwrap()));
-            assert_eq!(shown, None, "{layout} {told}");
+                .find(|part| text.contains(std::str::from_utf8(part).unwrap()));
+            assert_eq!(shown, None, "{layout} {text}");
         }
     }
 }

@@ -51,8 +51,8 @@ async fn missing_kubeconfig_error_lists_paths() {
     let files = vec![PathBuf::from("/nonexistent/a"), PathBuf::from("/nonexistent/b")];
     let access = KubectlAccess { files, context: None };
     let error = access.load_config().await.unwrap_err();
-    let told = "there is no kubeconfig file: /nonexistent/a, /nonexistent/b";
-    assert_eq!(error.to_string(), told);
+    let expected = "no kubeconfig file found: /nonexistent/a, /nonexistent/b";
+    assert_eq!(error.to_string(), expected);
 }
 
 fn kubectl_access(directory: &Path, cluster: &str) -> KubectlAccess {
@@ -81,7 +81,7 @@ async fn loopback_server_uses_only_kubeconfig_proxy() {
     }
 }
 
-/// A proxy that hears one request for a way, and refuses it.
+/// The proxy receives one CONNECT request and rejects it.
 #[tokio::test]
 async fn requests_go_through_the_proxy_of_the_file() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -93,16 +93,16 @@ async fn requests_go_through_the_proxy_of_the_file() {
     );
     let access = kubectl_access(directory.path(), &cluster);
     let (connections, _) = access.connections(AGENT).await.unwrap();
-    let heard = async {
+    let received = async {
         let (mut stream, _) = proxy.accept().await.unwrap();
-        let mut heard = vec![0; 1024];
-        let length = stream.read(&mut heard).await.unwrap();
+        let mut received = vec![0; 1024];
+        let length = stream.read(&mut received).await.unwrap();
         stream.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n").await.unwrap();
-        String::from_utf8_lossy(&heard[..length]).into_owned()
+        String::from_utf8_lossy(&received[..length]).into_owned()
     };
-    let (heard, answer) =
-        futures::future::join(heard, connections.for_calls().apiserver_version()).await;
-    assert!(heard.starts_with("CONNECT private.example:443"), "{heard}");
+    let (received, answer) =
+        futures::future::join(received, connections.for_calls().apiserver_version()).await;
+    assert!(received.starts_with("CONNECT private.example:443"), "{received}");
     assert!(answer.is_err());
 }
 

@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// An API server that speaks both versions of HTTP, and counts who connects.
+/// A TLS API server with both HTTP versions that counts its connections.
 struct FakeTlsApiServer {
     address: SocketAddr,
     certificate: Vec<u8>,
@@ -71,8 +71,8 @@ async fn serve_connection(acceptor: TlsAcceptor, stream: tokio::net::TcpStream) 
     drop(server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await);
 }
 
-/// As an API server answers whoever asks too much: priority and fairness in plain text, an overloaded
-/// handler by a status.
+/// Throttled responses as an API server sends them: plain text from priority and fairness, a `Status` from
+/// an overloaded handler.
 fn response_for(
     request: &http::Request<hyper::body::Incoming>,
 ) -> http::Response<Full<bytes::Bytes>> {

@@ -1,8 +1,8 @@
-//! When the API server wants to be asked again.
+//! Copies the `Retry-After` header of a throttled response into its `Status` body.
 //!
-//! Its priority and fairness answers in plain text, with the seconds in the header `Retry-After`
-//! alone (k8s.io/apiserver `filters/priority-and-fairness.go`), and kube hands on no header of an
-//! error. A `Status` has a field for the same.
+//! The API server's priority and fairness answers in plain text and sends the seconds only in the
+//! `Retry-After` header (k8s.io/apiserver `filters/priority-and-fairness.go`). kube drops the headers
+//! of errors, but keeps `details.retryAfterSeconds` of a `Status`.
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, RETRY_AFTER};
@@ -12,16 +12,16 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-/// An answer as it came, or told anew.
+/// The body of a response: as received, or rewritten.
 pub(super) type RewrittenBody = Either<Incoming, Full<Bytes>>;
 
-/// Puts the header into the `Status` of an answer that asks for a pause.
+/// Copies `Retry-After` into the `Status` of a response with HTTP 429 or 503.
 pub(super) async fn copy_retry_after(
     answer: Response<Incoming>,
 ) -> Result<Response<RewrittenBody>, BoxError> {
     let asks = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
     let header = answer.headers().get(RETRY_AFTER).filter(|_| asks.contains(&answer.status()));
-    // An API server writes seconds; a date would be of something in between.
+    // The API server writes seconds; a date would come from a proxy and is ignored.
     let seconds = header.and_then(|value| value.to_str().ok()?.trim().parse::<u32>().ok());
     let Some(seconds) = seconds else { return Ok(answer.map(Either::Left)) };
     let (mut parts, body) = answer.into_parts();
@@ -33,8 +33,8 @@ pub(super) async fn copy_retry_after(
 }
 
 fn status_with_retry_after(body: &[u8], code: StatusCode, seconds: u32) -> Value {
-    let told = serde_json::from_slice::<Value>(body).ok().filter(|it| it["kind"] == "Status");
-    let mut status = told.unwrap_or_else(|| {
+    let parsed = serde_json::from_slice::<Value>(body).ok().filter(|it| it["kind"] == "Status");
+    let mut status = parsed.unwrap_or_else(|| {
         json!({
             "kind": "Status",
             "apiVersion": "v1",
@@ -51,5 +51,5 @@ fn status_with_retry_after(body: &[u8], code: StatusCode, seconds: u32) -> Value
     status
 }
 
-/// What an error takes.
+/// The maximum size of an error body.
 const MAX_BODY_BYTES: usize = 1 << 20;

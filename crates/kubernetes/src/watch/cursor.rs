@@ -1,45 +1,45 @@
-//! Where a watch stands, and how it goes on from each end. Pure.
+//! The state of a watch and how it continues after each outcome. Pure.
 
 use std::time::Duration;
 
 use crate::call::{ApiError, backoff};
 
-/// Where a watch stands.
+/// The state of a watch: resource version, consecutive failures and refusals.
 #[derive(Debug, Default)]
 pub(super) struct WatchCursor {
-    /// The version to go on from; nothing before a list, and after what only a list mends.
+    /// The version to resume from; `None` if a list is needed.
     version: Option<String>,
-    /// How often in a row nothing came of it.
+    /// The number of consecutive failures.
     failures: u32,
-    /// How often in a row lists and watches were refused: each is a right of its own.
+    /// The consecutive refusals of lists and of watches, which need separate permissions.
     list_refusals: RefusalCount,
     watch_refusals: RefusalCount,
-    /// Whether a watch was refused and none has begun since.
+    /// Whether a watch was refused and none has started since.
     is_watch_refused: bool,
 }
 
-/// How often in a row something was refused with the same status.
+/// The number of consecutive refusals with the same status.
 #[derive(Debug, Default)]
 struct RefusalCount {
     count: u32,
     status: Option<u16>,
 }
 
-/// How a list or a watch ended.
+/// The outcome of a list or a watch.
 #[derive(Debug)]
 pub(super) enum WatchOutcome {
-    /// Everything was told, as of this version.
+    /// The list is complete, as of this version.
     Listed { version: String },
-    /// What was refused before has begun: what was missed meanwhile only a list tells.
+    /// A watch that was refused before has started; a list must recover the changes missed meanwhile.
     PermissionRestored,
-    /// As every watch does, or cut on its way.
+    /// The watch ended without an error: its timeout expired, or a proxy closed the connection.
     Ended { version: String, duration: Duration, had_events: bool },
-    /// It could not begin, or broke, perhaps after it had gone on for a while.
+    /// The list or the watch could not start, or failed later. `version` is `None` for a list.
     Failed { error: ApiError, version: Option<String>, duration: Duration, had_events: bool },
 }
 
 impl WatchOutcome {
-    /// The end of a list that did not tell everything.
+    /// The outcome of a list that failed.
     pub(super) const fn list_failed(error: ApiError) -> Self {
         Self::Failed { error, version: None, duration: Duration::ZERO, had_events: false }
     }
@@ -53,31 +53,31 @@ impl WatchOutcome {
 }
 
 impl WatchCursor {
-    /// The version to go on from; nothing where only a list helps.
+    /// The version to resume from; `None` if a list is needed.
     pub(super) fn version(&self) -> Option<String> {
         self.version.clone()
     }
 
-    /// How often in a row nothing came of it.
+    /// The number of consecutive failures.
     pub(super) const fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// How often in a row the kind was refused with the same status.
+    /// The number of consecutive refusals with the same status.
     pub(super) fn refusals(&self) -> u32 {
         self.list_refusals.count.max(self.watch_refusals.count)
     }
 
-    /// Whether a watch was refused and none has begun since.
+    /// Whether a watch was refused and none has started since.
     pub(super) const fn is_watch_refused(&self) -> bool {
         self.is_watch_refused
     }
 
-    /// Goes on from an end: after what pause. `chance` (0 to 1) spreads those that broke together.
+    /// Records an outcome and returns the delay before the next list or watch. `chance` (0 to 1) adds
+    /// jitter for watches that failed together.
     ///
-    /// A list is the dearest question of all, so none follows another at once, whatever a short
-    /// watch in between told: a list alone is no success. Neither is a watch that ends as soon as
-    /// it began, for who watches again at once asks again and again.
+    /// A list is the most expensive request, so two lists never follow each other without a delay: neither
+    /// a complete list nor a watch that ends immediately resets the back-off.
     pub(super) fn record_outcome(&mut self, end: WatchOutcome, chance: f64) -> Duration {
         match end {
             WatchOutcome::Listed { version } => {
@@ -91,24 +91,24 @@ impl WatchCursor {
                 self.is_watch_refused = false;
                 Duration::ZERO
             }
-            WatchOutcome::Ended { version, duration: lasted, had_events: told } => {
+            WatchOutcome::Ended { version, duration: lasted, had_events } => {
                 self.version = Some(version);
                 let is_short = lasted < MIN_HEALTHY_WATCH;
-                if told || !is_short {
+                if had_events || !is_short {
                     self.failures = 0;
                 }
                 if is_short { self.backoff_delay(MAX_DELAY, chance) } else { Duration::ZERO }
             }
-            WatchOutcome::Failed { error, version, duration: lasted, had_events: told } => {
+            WatchOutcome::Failed { error, version, duration: lasted, had_events } => {
                 let is_list = version.is_none();
                 let refusals =
                     if is_list { &mut self.list_refusals } else { &mut self.watch_refusals };
                 refusals.record_error(&error);
                 self.is_watch_refused |= self.watch_refusals.count > 0;
-                // What cannot be read is lost, and only a list tells it again.
+                // An unreadable event is lost; only a list recovers the object.
                 let needs_list = error.is_expired() || matches!(error, ApiError::Unreadable { .. });
                 self.version = version.filter(|_| !needs_list);
-                if lasted >= MIN_HEALTHY_WATCH || (told && !needs_list) {
+                if lasted >= MIN_HEALTHY_WATCH || (had_events && !needs_list) {
                     self.failures = 0;
                 }
                 let passes = error.is_transient() || error.is_expired();
@@ -138,11 +138,11 @@ impl RefusalCount {
     }
 }
 
-/// A watch that ends sooner than this was not ended by its time.
+/// A watch that ends sooner than this did not end by its timeout.
 const MIN_HEALTHY_WATCH: Duration = Duration::from_secs(5);
 const MIN_DELAY: Duration = Duration::from_millis(200);
 const MAX_DELAY: Duration = Duration::from_secs(10);
-/// A kind that is not served may be installed; a right that is missing may be given.
+/// The longest delay after a refusal: a CRD may be installed and a permission granted at any time.
 const MAX_REFUSED_DELAY: Duration = Duration::from_mins(1);
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
-//! What was said of a watch that does not get on. Pure.
+//! Decides which failures of a watch are logged as a warning. Pure.
 
 use std::mem::{Discriminant, discriminant};
 
 use crate::call::ApiError;
 
-/// What was said last.
+/// The last logged failure of a watch.
 #[derive(Debug, Default)]
 pub(super) struct LoggedFailure(Option<WatchFailureKind>);
 
-/// What kind of trouble it is: one that is followed by another one of its kind is said once.
+/// The kind of a failure. Consecutive failures of the same kind are logged once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WatchFailureKind {
-    /// All that may pass by itself is one story.
+    /// All errors that may pass by themselves count as one kind.
     Transient,
-    /// Somebody has to do something: about the right to list, or to watch, or whatever it is.
+    /// An administrator must act: grant the permission to list or to watch, or install the CRD.
     Permanent { error: Discriminant<ApiError>, status: Option<u16>, is_list: bool },
 }
 
 impl LoggedFailure {
-    /// Whether this is to be said: it is the first trouble in a row, or another than was said last.
+    /// Whether to log this failure: it is the first in a row, or of another kind than the last one.
     pub(super) fn should_log(&mut self, error: &ApiError, is_list: bool, failures: u32) -> bool {
         let kind = WatchFailureKind::of(error, is_list);
         self.0.replace(kind) != Some(kind) || failures == 1
@@ -55,19 +55,19 @@ mod tests {
         ApiError::TimedOut { action: "watch x".to_owned(), deadline: std::time::Duration::ZERO }
     }
 
-    /// Which of these are said, where nothing comes of it in between.
-    fn logged_failures(troubles: &[(ApiError, bool)]) -> Vec<bool> {
-        let mut told = LoggedFailure::default();
-        let is_news = |(failures, (error, is_list)): (u32, &(ApiError, bool))| {
-            told.should_log(error, *is_list, failures)
+    /// Which of these consecutive failures are logged.
+    fn logged_failures(failures_in_order: &[(ApiError, bool)]) -> Vec<bool> {
+        let mut failure_log = LoggedFailure::default();
+        let should_log = |(failures, (error, is_list)): (u32, &(ApiError, bool))| {
+            failure_log.should_log(error, *is_list, failures)
         };
-        (1..).zip(troubles).map(is_news).collect()
+        (1..).zip(failures_in_order).map(should_log).collect()
     }
 
     #[test]
     fn failure_of_another_kind_is_logged() {
         let of_watch = |error| (error, false);
-        // A server starts anew, and takes a right away with that.
+        // The API server restarts and then denies access.
         let restart = [
             connection_error(),
             timeout_error(),
@@ -91,7 +91,7 @@ mod tests {
             logged_failures(&[status_error(404), gone.clone(), gone].map(of_watch)),
             [true, true, false]
         );
-        // The right to list is another one than that to watch; the way to the server is one.
+        // Lists and watches need separate permissions; connection errors of both are one kind.
         let rights =
             [(status_error(403), true), (status_error(403), false), (status_error(403), false)];
         assert_eq!(logged_failures(&rights), [true, true, false]);
@@ -103,9 +103,9 @@ mod tests {
 
     #[test]
     fn first_failure_after_success_is_logged() {
-        let mut told = LoggedFailure::default();
+        let mut failure_log = LoggedFailure::default();
         for failures in [1, 1, 1] {
-            assert!(told.should_log(&status_error(403), false, failures));
+            assert!(failure_log.should_log(&status_error(403), false, failures));
         }
     }
 }

@@ -15,7 +15,7 @@ fn config_map_watch() -> ResourceWatch {
     ResourceWatch { resource, namespace: None, labels: None, fields: None }
 }
 
-/// An API server that answers each request so; one without an answer waits for ever.
+/// A fake API server with these answers; a request without an answer waits forever.
 fn fake_api(
     answer: impl Fn(&str) -> Option<Value> + Clone + Send + Sync + 'static,
 ) -> KubernetesApi {
@@ -31,30 +31,30 @@ fn fake_api(
     KubernetesApi::from_client(Client::new(service, "default"), Arc::new(clock))
 }
 
-/// What a watch tells until everything was told.
+/// The updates of a watch up to the end of its first list.
 async fn collect_until_listed(api: &KubernetesApi, watch: &ResourceWatch) -> Vec<WatchUpdate> {
     let complete = Notify::new();
-    let mut told = Vec::new();
+    let mut updates = Vec::new();
     let take = |seen| {
         if matches!(seen, WatchUpdate::ListCompleted) {
             complete.notify_one();
         }
-        told.push(seen);
+        updates.push(seen);
     };
     tokio::select! {
         () = watch.follow(api, take) => {}
         () = complete.notified() => {}
     }
-    told
+    updates
 }
 
 #[tokio::test]
 async fn namespaced_watch_requests_only_its_namespace() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&asked);
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let recorded = Arc::clone(&requests);
     let api = fake_api(move |uri| {
         let is_watch = uri.contains("watch=");
-        kept.lock().push(uri.to_owned());
+        recorded.lock().push(uri.to_owned());
         let list = json!({"apiVersion": "v1", "kind": "ConfigMapList",
             "metadata": {"resourceVersion": "9"}, "items": []});
         (!is_watch).then_some(list)
@@ -62,27 +62,27 @@ async fn namespaced_watch_requests_only_its_namespace() {
     let watch = ResourceWatch { namespace: Some("clusters".to_owned()), ..config_map_watch() };
     tokio::select! {
         () = watch.follow(&api, drop) => {}
-        () = async { while asked.lock().len() < 2 { tokio::task::yield_now().await } } => {}
+        () = async { while requests.lock().len() < 2 { tokio::task::yield_now().await } } => {}
     }
-    let asked = asked.lock();
+    let requests = requests.lock();
     let path = "/api/v1/namespaces/clusters/configmaps?";
-    assert!(asked.iter().all(|uri| uri.contains(path)), "{asked:?}");
+    assert!(requests.iter().all(|uri| uri.contains(path)), "{requests:?}");
     assert_eq!(watch.describe_action("list"), "list configmaps in namespace clusters");
 }
 
 #[tokio::test]
 async fn listed_items_carry_type_meta() {
-    // As for every built-in kind: only the list says what its items are.
+    // As for every built-in kind, the items have no type.
     let map = json!({"metadata": {"name": "m", "namespace": "clusters-harbour", "uid": "u",
         "resourceVersion": "7"}, "data": {"k": "v"}});
     let list = json!({"apiVersion": "v1", "kind": "ConfigMapList",
         "metadata": {"resourceVersion": "9"}, "items": [map]});
     let api = fake_api(move |uri| (!uri.contains("watch=")).then(|| list.clone()));
-    let told = collect_until_listed(&api, &config_map_watch()).await;
+    let updates = collect_until_listed(&api, &config_map_watch()).await;
     let [WatchUpdate::ListStarted, WatchUpdate::Applied(object), WatchUpdate::ListCompleted] =
-        &told[..]
+        &updates[..]
     else {
-        panic!("{told:?}")
+        panic!("{updates:?}")
     };
     let types = object.types.as_ref().unwrap();
     assert_eq!((types.api_version.as_str(), types.kind.as_str()), ("v1", "ConfigMap"));
@@ -92,16 +92,16 @@ async fn listed_items_carry_type_meta() {
 async fn backoff_resets_after_an_outage() {
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
     let server = Arc::new(Mutex::new((0, watch::channel(()).0)));
-    let asked = Arc::clone(&server);
+    let shared_server = Arc::clone(&server);
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let is_list = !request.uri().to_string().contains("watch=");
         let (watches, mut end) = {
-            let mut server = asked.lock();
+            let mut server = shared_server.lock();
             server.0 += u32::from(!is_list);
             (server.0, server.1.subscribe())
         };
         async move {
-            // The watch goes on from where it was, and tells nothing until it breaks again.
+            // The watch resumes from its version and sends nothing until it fails again.
             if !is_list && watches == OUTAGE_FAILURES + 1 {
                 end.changed().await.unwrap();
             }
@@ -115,43 +115,43 @@ async fn backoff_resets_after_an_outage() {
     let client = Client::new(service, "default");
     let api = KubernetesApi::from_client(client, Arc::new(clock.clone()));
     let following = tokio::spawn(async move { config_map_watch().follow(&api, drop).await });
-    let rest = async || {
+    let run_until_idle = async || {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     };
-    rest().await;
+    run_until_idle().await;
     let mut pauses = Vec::new();
     while server.lock().0 <= OUTAGE_FAILURES {
         assert!(pauses.len() < 50, "{pauses:?} {}", server.lock().0);
         let pause = clock.time_until_next_deadline().unwrap();
         pauses.push(pause);
         clock.advance(pause);
-        rest().await;
+        run_until_idle().await;
     }
     assert!(pauses.last().unwrap() >= &Duration::from_secs(5), "{pauses:?}");
-    // It is as good as over; then it breaks once more.
+    // The outage is over; later the watch fails once more.
     clock.advance(Duration::from_mins(1));
-    rest().await;
+    run_until_idle().await;
     server.lock().1.send_replace(());
-    rest().await;
+    run_until_idle().await;
     let pause = clock.time_until_next_deadline().unwrap();
     assert!(pause <= Duration::from_millis(200), "{pause:?}");
     following.abort();
 }
 
-/// How often the watch breaks.
+/// The number of failed watches in the outage.
 const OUTAGE_FAILURES: u32 = 7;
 
-/// What a watch asks for while `passes` goes by, of a server that answers every watch with this and
-/// ends it then: how many lists and how many watches.
+/// The number of lists and of watches within `passes`, with a server that answers every watch with this
+/// text and then ends it.
 async fn count_requests(answer: &'static str, passes: Duration) -> (u32, u32) {
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
     let counts = Arc::new(Mutex::new((0, 0)));
-    let counting = Arc::clone(&counts);
+    let shared_counts = Arc::clone(&counts);
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let is_list = !request.uri().to_string().contains("watch=");
-        let mut counts = counting.lock();
+        let mut counts = shared_counts.lock();
         (counts.0, counts.1) = (counts.0 + u32::from(is_list), counts.1 + u32::from(!is_list));
         let list = r#"{"apiVersion": "v1", "kind": "ConfigMapList",
             "metadata": {"resourceVersion": "9"}, "items": []}"#;
@@ -178,7 +178,7 @@ async fn count_requests(answer: &'static str, passes: Duration) -> (u32, u32) {
 async fn immediately_ended_watches_back_off_without_listing() {
     let (lists, watches) = count_requests("", Duration::from_mins(2)).await;
     assert_eq!(lists, 1);
-    // Every five to ten seconds, and some more at the beginning.
+    // Every five to ten seconds, and some more at the start.
     assert!((10..=32).contains(&watches), "{watches}");
 }
 
@@ -188,7 +188,7 @@ async fn unreadable_watch_line_causes_a_list() {
         let (lists, _) = count_requests(line, Duration::from_secs(1)).await;
         assert!((2..=5).contains(&lists), "{lists} for {line}");
     }
-    // Half a line of a watch that was cut is told again by the next one.
+    // An incomplete line of a cut watch is sent again by the next watch.
     let (lists, watches) =
         count_requests("{\"type\":\"ADDED\",\"obj", Duration::from_secs(1)).await;
     assert_eq!(lists, 1);

@@ -1,8 +1,8 @@
-//! The chain of hashes.
+//! The hash chain of the audit trail.
 //!
-//! A line is a JSON object whose last two members are `previous` and `hash`. `hash` is the SHA-256
-//! of the bytes of the line before `,"hash":`, hexadecimal. What is hashed is text and not a value,
-//! so that nobody has to agree on a canonical form of JSON.
+//! A line is a JSON object whose last two members are `previous` and `hash`. `hash` is the hexadecimal
+//! SHA-256 of the bytes of the line before `,"hash":`. The hash covers the text instead of the JSON value, so
+//! that no canonical form of JSON is needed.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
@@ -10,11 +10,11 @@ use serde::Deserialize;
 
 use crate::audit::event::{AuditEvent, AuditRecord};
 
-/// What the first line of a chain says about the line before it.
+/// The `previous` hash of the first line of a chain.
 const FIRST_PREVIOUS_HASH: &str =
     "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Where a chain stands.
+/// The position of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HashChain {
     sequence: u64,
@@ -28,13 +28,13 @@ impl Default for HashChain {
 }
 
 impl HashChain {
-    /// Goes on after this line, if it is one of a chain.
+    /// Continues the chain after this line, if it is a line of a chain.
     pub(super) fn resume_after(line: &str) -> Option<Self> {
         let link = HashChainLink::parse(line).ok()?;
         Some(Self { sequence: link.sequence, previous: link.hash.to_owned() })
     }
 
-    /// The next line, with its newline.
+    /// Returns the next line, including its newline.
     pub(super) fn next_line(
         &mut self,
         time: Timestamp,
@@ -58,7 +58,7 @@ impl HashChain {
 const HASH: &str = ",\"hash\":\"";
 const END: &str = "\"}";
 
-/// What a line says about its place, checked against its bytes.
+/// The position of a line in its chain, verified against its bytes.
 struct HashChainLink<'a> {
     sequence: u64,
     previous: String,
@@ -77,9 +77,9 @@ impl<'a> HashChainLink<'a> {
         if hash != sha256_hex(body) {
             return Err("it is not what was written: its hash differs");
         }
-        let place: ChainPosition =
+        let position: ChainPosition =
             serde_json::from_str(line).map_err(|_error| "it has no place in a chain")?;
-        Ok(Self { sequence: place.sequence, previous: place.previous, hash })
+        Ok(Self { sequence: position.sequence, previous: position.previous, hash })
     }
 }
 
@@ -87,37 +87,37 @@ fn sha256_hex(text: &str) -> String {
     hex::encode(digest(&SHA256, text.as_bytes()))
 }
 
-/// Whether a line claims to be of a trail, as every one does that was written or torn there. On
-/// standard output the trail shares its place with the lines of the log.
+/// Returns whether a line has the form of the audit trail, as every line does, even a partial one. On
+/// standard output, the trail is mixed with the lines of the log.
 pub fn is_trail_line(line: &str) -> bool {
     line.starts_with("{\"sequence\":")
 }
 
-/// A chain that holds.
+/// The summary of a valid chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainSummary {
-    /// How many lines there are.
+    /// The number of lines.
     pub lines: u64,
-    /// How often a chain begins in them: after a start on standard output or with a new file.
+    /// The number of chain starts: one per process start on standard output, and one per new file.
     pub chain_starts: u64,
-    /// The hash of the last line; empty where there is none.
+    /// The hash of the last line; empty without lines.
     pub last_hash: String,
 }
 
-/// A chain does not hold.
+/// A chain is broken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct ChainBreak {
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The problem of the line.
     pub problem: &'static str,
 }
 
-/// Checks the chain of some lines of a trail. What was before the first line cannot be known.
+/// Verifies the chain of a part of an audit trail. The lines before the first one are not covered.
 ///
 /// # Errors
-/// The first line that was changed, or that does not follow on the line before it.
+/// Returns the first line that was changed, or that does not follow the line before it.
 pub fn verify_chain<'a>(
     lines: impl IntoIterator<Item = &'a str>,
 ) -> Result<ChainSummary, ChainBreak> {

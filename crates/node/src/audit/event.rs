@@ -1,76 +1,76 @@
-//! What stands in the trail.
+//! The records of the audit trail.
 
 use jiff::Timestamp;
 use lanyard_keyvault::VolumePod;
 use serde::{Deserialize, Serialize};
 
-/// One line of the trail.
+/// One line of the audit trail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRecord {
     /// The number of the line in its chain, from 1.
     pub sequence: u64,
-    /// When, by the node's clock.
+    /// The time of the event, by the node's clock.
     pub time: Timestamp,
-    /// What.
+    /// The event.
     #[serde(flatten)]
     pub event: AuditEvent,
-    /// The hash of the line before; 64 zeros in the first line of a chain.
+    /// The hash of the previous line; 64 zeros in the first line of a chain.
     pub previous: String,
 }
 
-/// What happened. No event holds a value, a token or a key.
+/// An audit event. It never contains a value, a token or a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum AuditEvent {
-    /// A process began, or went on with, the trail.
+    /// A process started or continued the trail.
     Started {
-        /// Of this version of lanyard.
+        /// The version of lanyard.
         version: String,
     },
-    /// A version of an object was given to a pod.
+    /// A pod received a version of an object.
     Read(ObjectRead),
-    /// The policy forbade it, so nobody was asked for it.
+    /// The policy denied the read before any request.
     Denied(ObjectRead),
-    /// It was asked for, and not given.
+    /// The read failed.
     Refused {
-        /// What.
+        /// The read.
         #[serde(flatten)]
         read: ObjectRead,
         /// The outcome code.
         outcome: String,
     },
-    /// A credential that is older than the mounted one was accepted, because the class says so.
+    /// A credential older than the mounted one was accepted, because the class allows it.
     OlderAccepted {
-        /// Whose volume.
+        /// The pod and the class of the volume.
         by: ReadRequester,
         /// The object, as `<kind>/<name>`.
         object: String,
-        /// The version.
+        /// The accepted version.
         version: String,
     },
     /// Another policy is in use.
     PolicyTaken {
         /// The SHA-256 of its file.
         digest: String,
-        /// How many rules it has.
+        /// The number of rules.
         rules: usize,
     },
-    /// The policy file changed and cannot be used; the policy in use stays.
+    /// The policy file changed and is invalid; the policy in use stays.
     PolicyKept {
-        /// What is wrong with the file.
+        /// The problem of the file.
         problem: String,
     },
-    /// Events could not be written and are missing here.
+    /// Events could not be written and are missing in the trail.
     Lost {
-        /// How many.
+        /// The number of lost events.
         count: u64,
     },
 }
 
 impl AuditEvent {
-    /// Whether the same event twice is two events.
+    /// Returns whether repeated events of this kind are all recorded.
     pub(super) const fn is_never_deduplicated(&self) -> bool {
         match self {
             Self::Read(_) | Self::Denied(_) | Self::Refused { .. } => false,
@@ -83,11 +83,11 @@ impl AuditEvent {
     }
 }
 
-/// An object, and who wants it.
+/// A read of an object, and its requester.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRead {
-    /// For whom.
+    /// The pod and the class of the volume.
     pub by: ReadRequester,
     /// The mode of the identity: `managed-identity`, `workload-identity`, `identity-binding`,
     /// `service-principal`.
@@ -100,13 +100,13 @@ pub struct ObjectRead {
     pub vault: String,
     /// The object, as `<kind>/<name>`.
     pub object: String,
-    /// The version: of a read the one that was given, otherwise the one that was asked for.
+    /// The version: of a served read the returned one, otherwise the requested one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Whether it came out of the node's sealed cache because the vault could not be read.
+    /// Whether the version came from the node's sealed cache because the vault could not be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
-    /// Who allowed it.
+    /// The verdict of the policy.
     #[serde(flatten)]
     pub verdict: AuditVerdict,
 }
@@ -117,18 +117,18 @@ pub struct ObjectRead {
 pub struct ReadRequester {
     /// The pod's namespace.
     pub namespace: String,
-    /// The pod.
+    /// The name of the pod.
     pub pod: String,
-    /// Its uid.
+    /// The uid of the pod.
     pub uid: String,
-    /// Its ServiceAccount; empty where the caller does not say it.
+    /// The ServiceAccount; empty if the caller does not send it.
     pub service_account: String,
-    /// The SecretProviderClass; empty where the caller names none.
+    /// The SecretProviderClass; empty if the caller names none.
     pub class: String,
 }
 
 impl ReadRequester {
-    /// A pod through a class.
+    /// Creates the requester of a pod and a class.
     pub fn new(pod: &VolumePod, class: &str) -> Self {
         Self {
             namespace: pod.namespace.clone(),
@@ -140,18 +140,18 @@ impl ReadRequester {
     }
 }
 
-/// Who allowed a read.
+/// The verdict on a read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum AuditVerdict {
-    /// A rule of the policy.
+    /// A rule of the policy allowed the read.
     Allowed {
-        /// Its name.
+        /// The name of the rule.
         rule: String,
     },
-    /// No rule. Under `audit` it is read all the same.
+    /// No rule allows the read. In `audit` mode it is served all the same.
     Unmatched,
-    /// Azure alone: the identity is the pod's own.
+    /// Azure alone authorized the read: the identity belongs to the pod.
     Azure,
 }

@@ -1,4 +1,4 @@
-//! Where lines go: a file that may be renamed under us, or standard output.
+//! The outputs of the audit trail: a file that may be renamed, or standard output.
 
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
@@ -9,16 +9,17 @@ use std::path::{Path, PathBuf};
 use crate::audit::chain::HashChain;
 use crate::audit::{AuditError, AuditSink};
 
-/// How much of the end of a file is read to find its last line. A line is some hundred bytes.
+/// The number of bytes at the end of a file in which the last line is searched. A line has some hundred
+/// bytes.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// Takes lines.
+/// Writes lines.
 pub(super) trait LineOutput: fmt::Debug + Send {
-    /// Writes a line whole, or fails.
+    /// Writes a whole line, or returns an error.
     fn write_line(&mut self, line: &str) -> io::Result<()>;
 }
 
-/// Opens what was asked for, and says where its chain stands.
+/// Opens the output, and returns the position of its chain.
 pub(super) fn open_output(
     sink: &AuditSink,
 ) -> Result<(Box<dyn LineOutput>, HashChain), AuditError> {
@@ -44,19 +45,19 @@ impl LineOutput for StdoutOutput {
     }
 }
 
-/// A file that is appended to. Whoever rotates it may rename it or cut it: a renamed one is left
-/// for a new one of the old name.
+/// A file in append mode. Log rotation may rename or truncate it: after a rename, a new file with the old
+/// name is opened.
 #[derive(Debug)]
 pub(super) struct AuditFileOutput {
     path: PathBuf,
     file: File,
     file_id: (u64, u64),
-    /// Whether the file ends inside a line: a process was killed there, or a disk was full.
+    /// Whether the file ends within a line, because a process was killed or the disk was full.
     ends_mid_line: bool,
 }
 
 impl AuditFileOutput {
-    /// Opens the file, made if need be, and finds where its chain stands.
+    /// Opens the file, creates it if needed, and finds the position of its chain.
     pub(super) fn open(path: &Path) -> io::Result<(Self, HashChain)> {
         let file = open_append(path)?;
         let (last, torn) = last_line(path)?;
@@ -65,7 +66,7 @@ impl AuditFileOutput {
             Some(line) => HashChain::resume_after(&line).unwrap_or_else(|| {
                 tracing::warn!(
                     path = %path.display(),
-                    "the last line of the audit trail is not one; a new chain begins"
+                    "the last line of the audit trail is invalid; starting a new chain"
                 );
                 HashChain::default()
             }),
@@ -74,7 +75,7 @@ impl AuditFileOutput {
         Ok((Self { path: path.to_owned(), file, file_id: identity, ends_mid_line: torn }, chain))
     }
 
-    /// Leaves a file that does not have the name any more.
+    /// Reopens the path if the file was renamed.
     fn reopen_if_renamed(&mut self) -> io::Result<()> {
         let there = match std::fs::metadata(&self.path) {
             Ok(metadata) => Some(file_id_of(&metadata)),
@@ -111,7 +112,7 @@ fn file_id_of(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// The last whole line of a file, and whether something follows it.
+/// Returns the last whole line of a file, and whether a partial line follows.
 fn last_line(path: &Path) -> io::Result<(Option<String>, bool)> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

@@ -1,4 +1,4 @@
-//! What was recorded a while ago.
+//! The recently recorded audit events.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -6,12 +6,12 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 use crate::audit::event::AuditEvent;
 
-/// How many events are remembered: some hundred pods with some ten objects, many times over. Two
-/// megabytes at most.
+/// The number of remembered events: some hundred pods with some ten objects, many times over. At most two
+/// megabytes.
 pub(super) const MAX_REMEMBERED_EVENTS: usize = 16_384;
 
-/// Remembers events by their digests. The oldest is forgotten first, whoever met it since: an
-/// event that comes again after that is written again, which is harmless.
+/// Remembers events by their digests. The oldest is evicted first, regardless of repetitions: its next
+/// occurrence is written again, which is harmless.
 #[derive(Debug, Default)]
 pub(super) struct RecentAuditEvents {
     digests: HashSet<[u8; 32]>,
@@ -19,15 +19,15 @@ pub(super) struct RecentAuditEvents {
 }
 
 impl RecentAuditEvents {
-    /// Forgets an event that was not written. Its place in the order stays, and makes it forgotten
-    /// early should it come again, which is harmless too.
+    /// Removes an event that was not written. Its place in the order stays, so that the event is evicted
+    /// early if it occurs again, which is harmless.
     pub(super) fn remove(&mut self, event: &AuditEvent) {
         if let Some(key) = event_digest(event) {
             self.digests.remove(&key);
         }
     }
 
-    /// Whether the event was not known yet; it is now.
+    /// Inserts an event and returns whether it is new.
     pub(super) fn insert(&mut self, event: &AuditEvent) -> bool {
         let Some(key) = event_digest(event) else { return true };
         if !self.digests.insert(key) {
@@ -43,7 +43,7 @@ impl RecentAuditEvents {
     }
 }
 
-/// The digest of everything that the event says.
+/// Returns the digest of all fields of the event.
 fn event_digest(event: &AuditEvent) -> Option<[u8; 32]> {
     let text = serde_json::to_vec(event).ok()?;
     digest(&SHA256, &text).as_ref().try_into().ok()

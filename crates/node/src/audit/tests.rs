@@ -1,4 +1,4 @@
-//! The trail: its chain, its file, what is written once and what is lost.
+//! Tests of the audit trail: its chain, its file, deduplication and lost events.
 
 use std::io;
 use std::path::Path;
@@ -102,7 +102,7 @@ fn renamed_file_is_reopened_and_the_chain_continues() {
     assert_eq!((lines(&old).len(), lines(&path).len()), (2, 1));
     assert_eq!(verify(&all).unwrap().chain_starts, 1);
 
-    // Cut in place, as `copytruncate` does.
+    // Truncated in place, as `copytruncate` does.
     std::fs::write(&path, "").unwrap();
     trail.record(read_event("secret/c"));
     drop(trail);
@@ -120,7 +120,7 @@ fn partial_line_is_terminated_before_the_next_one() {
     drop(open_trail(&path));
     let lines = lines(&path);
     assert_eq!(lines.len(), 3);
-    assert_eq!(verify(&lines).unwrap_err().line, 2, "a torn line is not passed over in silence");
+    assert_eq!(verify(&lines).unwrap_err().line, 2, "verification reports the partial line");
     assert!(verify(&[lines[0].clone(), lines[2].clone()]).is_ok());
 }
 
@@ -144,7 +144,7 @@ fn only_the_owner_reads_the_trail() {
     assert!(AuditTrail::open(&nowhere, clock()).is_err());
 }
 
-/// A disk that is full while it is told so.
+/// A disk that is full while the flag is set.
 #[derive(Debug, Clone, Default)]
 struct FakeAuditDisk(Arc<Mutex<(bool, Vec<String>)>>);
 
@@ -188,7 +188,7 @@ fn lost_event_is_recorded_when_repeated() {
         AuditTrail::with_output(Box::new(disk.clone()), HashChain::default(), clock()).unwrap();
     trail.flush();
     disk.0.lock().0 = true;
-    // Room for the lines that wait and for those in the queue, and then some.
+    // More than the pending lines and the queue can hold together.
     let number_of_reads = 2 * MAX_PENDING_LINES + 100;
     for number in 0..number_of_reads {
         assert!(trail.record(read_event(&format!("secret/{number}"))));
@@ -196,7 +196,7 @@ fn lost_event_is_recorded_when_repeated() {
     trail.flush();
     disk.0.lock().0 = false;
     trail.flush();
-    // The next look at the same volumes.
+    // The next poll of the same volumes.
     for number in 0..number_of_reads {
         trail.record(read_event(&format!("secret/{number}")));
         if number % 1_000 == 0 {
@@ -228,7 +228,7 @@ fn remembered_events_are_bounded_oldest_first() {
     assert!(recent.insert(&read_event("secret/0")));
 }
 
-/// A file that hangs until it is let go.
+/// A file that hangs until it is released.
 #[derive(Debug)]
 struct HangingOutput(Receiver<()>);
 

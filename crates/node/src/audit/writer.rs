@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! The writer thread of the audit trail.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use crate::audit::event::AuditEvent;
 use crate::audit::output::LineOutput;
 use crate::audit::recent_events::RecentAuditEvents;
 
-/// How long lines that could not be written wait when no other comes.
+/// The retry interval for pending lines when no other event arrives.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the writer is told.
+/// A message to the writer.
 #[derive(Debug)]
 pub(super) enum AuditWriterMessage {
-    /// Something happened.
+    /// An event to write.
     Event {
-        /// When.
+        /// The time of the event.
         time: Timestamp,
-        /// What.
+        /// The event.
         event: Box<AuditEvent>,
-        /// How many events before it found no room.
+        /// The number of earlier events that were dropped because the queue was full.
         lost_before: u64,
     },
-    /// Everything so far is to be written; say when it is.
+    /// Writes everything so far, and acknowledges it.
     Flush(SyncSender<()>),
 }
 
-/// Writes events as lines of a chain. Lines that cannot be written wait.
+/// Writes events as lines of a hash chain. Lines that cannot be written stay pending.
 #[derive(Debug)]
 pub(super) struct AuditWriter {
     output: Box<dyn LineOutput>,
@@ -41,7 +41,7 @@ pub(super) struct AuditWriter {
     pending_lines: VecDeque<String>,
     lost_events: u64,
     is_failing: bool,
-    /// What is lost is not remembered there.
+    /// Lost events are removed from it.
     recent: Arc<Mutex<RecentAuditEvents>>,
 }
 
@@ -61,7 +61,7 @@ impl AuditWriter {
         }
     }
 
-    /// Writes until nobody is left who could add something.
+    /// Writes until every sender is dropped.
     pub(super) fn run(&mut self, messages: &Receiver<AuditWriterMessage>) {
         loop {
             let message = if self.pending_lines.is_empty() {
@@ -76,7 +76,7 @@ impl AuditWriter {
                 }
                 Ok(AuditWriterMessage::Flush(done)) => {
                     self.write_pending();
-                    // Whoever asked may have gone away.
+                    // The requester may have given up.
                     let _ = done.send(());
                 }
                 Err(RecvTimeoutError::Timeout) => self.write_pending(),
@@ -85,8 +85,8 @@ impl AuditWriter {
         }
     }
 
-    /// Makes the event a line, if there is room. The chain is extended only by lines that will be
-    /// written, so that a gap shows as a count and not as a break.
+    /// Adds the event as a pending line, if there is room. The chain is extended only by lines that will be
+    /// written, so that lost events appear as a count and not as a broken chain.
     pub(super) fn enqueue(&mut self, time: Timestamp, event: AuditEvent, lost_before: u64) {
         self.lost_events += lost_before;
         if self.pending_lines.len() >= MAX_PENDING_LINES {
@@ -108,7 +108,7 @@ impl AuditWriter {
         }
     }
 
-    /// Writes the lines that wait, oldest first, until one cannot be written.
+    /// Writes the pending lines, oldest first, until one fails.
     pub(super) fn write_pending(&mut self) {
         while let Some(line) = self.pending_lines.front() {
             match self.output.write_line(line) {

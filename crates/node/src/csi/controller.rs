@@ -1,5 +1,5 @@
-//! A controller for csi-sanity alone, whose life-cycle cases make each volume before they publish
-//! it. It makes nothing: it hands the parameters on as the volume's context.
+//! A CSI controller for csi-sanity only, whose life-cycle tests create each volume before they publish it. It
+//! creates nothing and returns the parameters as the volume context.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use lanyard_grpc::csi::{
 use parking_lot::Mutex;
 use tonic::{Request, Response, Status};
 
-/// What makes csi-sanity ask for a controller at all.
+/// The plugin capability that makes csi-sanity test the controller.
 pub(super) fn capability() -> PluginCapability {
     let service = plugin_capability::Service {
         r#type: plugin_capability::service::Type::ControllerService.into(),
@@ -24,7 +24,7 @@ pub(super) fn capability() -> PluginCapability {
     PluginCapability { r#type: Some(plugin_capability::Type::Service(service)) }
 }
 
-/// Remembers volumes by their names.
+/// Stores the created volumes by name.
 #[derive(Debug, Default)]
 pub(crate) struct EchoController(Mutex<BTreeMap<String, Volume>>);
 
@@ -48,7 +48,7 @@ impl Controller for EchoController {
             volume_context: parameters,
         };
         let mut volumes = self.0.lock();
-        // Names may be as long as an id, and hold what an id may not.
+        // A name may be as long as an id, and may contain characters that an id must not.
         let volume_id = format!("csi-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let volume = volumes.entry(name).or_insert_with(|| Volume { volume_id, ..wanted.clone() });
         if volume.capacity_bytes != wanted.capacity_bytes {
@@ -82,7 +82,7 @@ impl Controller for EchoController {
             return Err(Status::invalid_argument("`volume_capabilities` is missing"));
         }
         if !self.0.lock().values().any(|volume| volume.volume_id == volume_id) {
-            return Err(Status::not_found("there is no such volume"));
+            return Err(Status::not_found("volume not found"));
         }
         let confirmed = Some(Confirmed { volume_capabilities });
         let message = String::new();

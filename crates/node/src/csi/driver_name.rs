@@ -3,14 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The name that the kubelet, the CSIDriver object and volumes know a driver by: 63 characters at
-/// most, letters, digits, `-` and `.`, a letter or digit at both ends (CSI v1, `GetPluginInfo`).
-/// It is part of the name of the registration socket.
+/// The name that identifies a driver to the kubelet, in the CSIDriver object and in volumes: at most 63
+/// letters, digits, `-` and `.`, with a letter or digit at both ends (CSI v1, `GetPluginInfo`). It is part of
+/// the name of the registration socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriverName(String);
 
 impl DriverName {
-    /// The name as text.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -38,14 +38,14 @@ impl fmt::Display for DriverName {
     }
 }
 
-/// A text is no name of a CSI driver.
+/// The text is not a valid CSI driver name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no name of a CSI driver: it has 1 to 63 letters, digits, `-` and `.`, and a \
+    "`{text}` is not a valid CSI driver name: it must have 1 to 63 letters, digits, `-` and `.`, and a \
      letter or digit at both ends"
 )]
 pub struct ParseDriverNameError {
-    /// The text.
+    /// The invalid text.
     pub text: String,
 }
 

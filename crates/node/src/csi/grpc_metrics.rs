@@ -1,4 +1,4 @@
-//! Counting served calls.
+//! Metrics of served gRPC calls.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use tower::{Layer, Service};
 
 use crate::metrics::NodeMetrics;
 
-/// Counts the calls of a server by method and code.
+/// A tower layer that counts the calls of a server by method and code.
 #[derive(Debug, Clone)]
 pub(crate) struct GrpcMetricsLayer {
     metrics: NodeMetrics,
@@ -31,7 +31,7 @@ impl<S> Layer<S> for GrpcMetricsLayer {
     }
 }
 
-/// The service under a [`GrpcMetricsLayer`].
+/// The service that [`GrpcMetricsLayer`] wraps around another.
 #[derive(Debug, Clone)]
 pub(crate) struct GrpcMetricsService<S> {
     inner: S,
@@ -58,7 +58,7 @@ where
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await?;
-            // A refusal has its code in front; an answer has OK behind it.
+            // An error has its code in the headers; a success has it in the trailers.
             let code = Status::from_header_map(answer.headers()).map_or(Code::Ok, |it| it.code());
             metrics.record_grpc_call(method, code, clock.monotonic().saturating_sub(start));
             Ok(answer)
@@ -66,7 +66,8 @@ where
     }
 }
 
-/// A label has few values: what a caller makes up is `other`.
+/// Returns the label value of a method. Unknown paths become `other`, so that callers cannot create label
+/// values.
 fn bounded_method(path: &str) -> &'static str {
     METHODS.iter().find(|known| **known == path).copied().unwrap_or("other")
 }

@@ -1,4 +1,4 @@
-//! CSI Identity: who the driver is, and whether it can work.
+//! The CSI Identity service: name, version and readiness of the driver.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use super::DriverName;
 
-/// Answers for the driver.
+/// Implements the CSI Identity service.
 #[derive(Debug)]
 pub(crate) struct CsiIdentityService {
     name: DriverName,
@@ -22,8 +22,8 @@ pub(crate) struct CsiIdentityService {
 }
 
 impl CsiIdentityService {
-    /// A driver of this name and version. It is ready when every gate but that of its registration
-    /// is open, because the kubelet registers what is ready.
+    /// Creates the service of a driver. It reports ready when every gate except the registration's is open,
+    /// because the kubelet registers only a ready driver.
     pub(crate) const fn new(
         name: DriverName,
         version: String,
@@ -32,7 +32,7 @@ impl CsiIdentityService {
         Self { name, version, registration_gate, capabilities: Vec::new() }
     }
 
-    /// The driver with the controller of csi-sanity.
+    /// Advertises the controller for csi-sanity.
     #[cfg(feature = "sanity")]
     pub(crate) fn with_controller(self) -> Self {
         Self { capabilities: vec![super::controller::capability()], ..self }
@@ -52,7 +52,7 @@ impl Identity for CsiIdentityService {
         }))
     }
 
-    /// None: upstream says that it has a Controller, and has none that works.
+    /// Returns no capability. Upstream advertises a controller service that does not work.
     async fn get_plugin_capabilities(
         &self,
         _request: Request<GetPluginCapabilitiesRequest>,

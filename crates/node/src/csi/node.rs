@@ -1,4 +1,4 @@
-//! CSI Node: the kubelet's orders.
+//! The CSI Node service: publishes and unpublishes volumes for the kubelet.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::metrics::NodeMetrics;
 use crate::publish_request::{InvalidPublishRequest, PublishRequest, VolumeRequestParser};
 use crate::publisher::{PublishFailure, Publisher};
 
-/// Answers the kubelet.
+/// Implements the CSI Node service.
 #[derive(Debug)]
 pub(crate) struct CsiNodeService {
     publisher: Publisher,
@@ -30,7 +30,7 @@ pub(crate) struct CsiNodeService {
 }
 
 impl CsiNodeService {
-    /// The node `node_id`, whose volumes this publisher makes.
+    /// Creates the service of the node `node_id`, whose volumes `publisher` publishes.
     pub(crate) fn new(
         publisher: Publisher,
         rules: VolumeRequestParser,
@@ -41,12 +41,12 @@ impl CsiNodeService {
         Self { publisher, rules, node_id, metrics, publish_slots }
     }
 
-    async fn publish(&self, order: PublishRequest) -> Result<(), PublishFailure> {
-        let target = order.target.clone();
-        // It is never closed; without a slot the work would go on as well. It is taken for the
-        // work, not for the call: the caller may go away before.
-        let slot = Arc::clone(&self.publish_slots).acquire_owned().await.ok();
-        let result = self.publisher.publish_with_permit(order, slot).await;
+    async fn publish(&self, publish_request: PublishRequest) -> Result<(), PublishFailure> {
+        let target = publish_request.target.clone();
+        // The semaphore is never closed; if it were, the publish would run without a permit. The permit
+        // belongs to the publish, not to the call, because the caller may disconnect first.
+        let permit = Arc::clone(&self.publish_slots).acquire_owned().await.ok();
+        let result = self.publisher.publish_with_permit(publish_request, permit).await;
         match &result {
             Ok(()) => {
                 let filled_by = self.publisher.state(&target).and_then(|it| it.provider.clone());
@@ -75,17 +75,17 @@ impl Node for CsiNodeService {
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
         let request = request.into_inner();
         let target = request.target_path.clone();
-        let order = match self.rules.parse_publish(request) {
-            Ok(order) => order,
+        let publish_request = match self.rules.parse_publish(request) {
+            Ok(publish_request) => publish_request,
             Err(refused) => {
                 self.metrics.record_publish(None, Err(OutcomeCode::InvalidRequest));
                 let is_mounted = self.publisher.is_mounted(Path::new(&target)).await;
                 return Err(invalid_request_status("publish", &refused, is_mounted));
             }
         };
-        let (volume, pod) = (order.volume_id.as_str(), order.pod.to_string());
-        let span = tracing::info_span!("csi.publish", volume, pod, class = order.class_name);
-        let published = self.publish(order).instrument(span).await;
+        let (volume, pod) = (publish_request.volume_id.as_str(), publish_request.pod.to_string());
+        let span = tracing::info_span!("csi.publish", volume, pod, class = publish_request.class_name);
+        let published = self.publish(publish_request).instrument(span).await;
         published.map_err(|failure| failure.status())?;
         Ok(Response::new(NodePublishVolumeResponse {}))
     }
@@ -106,8 +106,8 @@ impl Node for CsiNodeService {
         Ok(Response::new(NodeUnpublishVolumeResponse {}))
     }
 
-    /// With `VOLUME_MOUNT_GROUP` the kubelet hands the pod's `fsGroup` on even for read-only inline
-    /// volumes, and leaves ownership to us.
+    /// With `VOLUME_MOUNT_GROUP`, the kubelet passes the pod's `fsGroup` even for read-only inline volumes,
+    /// and leaves ownership to the driver.
     async fn node_get_capabilities(
         &self,
         _request: Request<NodeGetCapabilitiesRequest>,
@@ -140,7 +140,8 @@ impl From<&InvalidPublishRequest> for PublishFailure {
     }
 }
 
-/// The kubelet would forget a volume that stays mounted, were the refusal final.
+/// Returns a status that the kubelet does not treat as final if the volume may be mounted: after a final
+/// error, the kubelet would forget a volume that stays mounted.
 fn invalid_request_status(
     call: &'static str,
     refused: &InvalidPublishRequest,
@@ -157,6 +158,6 @@ fn log_failure(call: &'static str, failure: &PublishFailure) {
     tracing::warn!(call, %code, hop = %code.hop(), hint, "{message}");
 }
 
-/// Volumes are published in parallel, because a kubelet waits for none of them to begin the next.
-/// Beyond this many the rest wait, so that memory has a bound.
+/// The maximum number of concurrent publishes. The kubelet publishes volumes in parallel; the limit bounds
+/// memory, and further publishes wait.
 const MAX_CONCURRENT_PUBLISHES: usize = 256;

@@ -1,4 +1,4 @@
-//! The Kubernetes API as the node uses it.
+//! The Kubernetes API client of the node.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,7 +10,7 @@ use lanyard_kubernetes::{ApiError, ApiRetryPolicy, KubernetesApi};
 
 use crate::metrics::NodeMetrics;
 
-/// The Kubernetes API, and the metrics of what is written through it. Clones share both.
+/// The Kubernetes API client, with metrics of its writes. Clones share both.
 #[derive(Clone)]
 pub struct NodeKubernetesApi {
     kubernetes: KubernetesApi,
@@ -18,23 +18,23 @@ pub struct NodeKubernetesApi {
 }
 
 impl NodeKubernetesApi {
-    /// The node's way to the API.
+    /// Creates a client without metrics.
     pub const fn new(kubernetes: KubernetesApi) -> Self {
         Self { kubernetes, metrics: None }
     }
 
-    /// The same, and what is written through it is counted.
+    /// Records metrics of the writes through this client.
     #[must_use]
     pub fn with_metrics(self, metrics: NodeMetrics) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
-    /// Whether the API gives what no volume can be mounted without: asks for one class of all
-    /// namespaces, without what it says.
+    /// Checks whether the API serves what every mount needs: lists SecretProviderClasses of all namespaces
+    /// with a limit of one, metadata only.
     ///
     /// # Errors
     ///
-    /// What came back.
+    /// Returns the error of the API.
     pub async fn probe(&self) -> Result<(), ApiError> {
         let classes = Api::<SecretProviderClass>::all(self.client().clone());
         let one = ListParams::default().limit(1);

@@ -1,9 +1,8 @@
-//! SecretProviderClasses of the Kubernetes API: watched per namespace in use, kept per class in
-//! use.
+//! A cache of SecretProviderClasses of the Kubernetes API, with one watch per namespace in use.
 //!
-//! A cluster may hold many thousand classes, and a node needs a handful. So nothing is listed: a
-//! class is read when a volume first names it, and one watch per namespace tells what becomes of
-//! it. What nobody asked for is dropped as it arrives.
+//! A cluster may have many thousand classes, and a node needs a handful of them. Therefore the cache lists no
+//! classes: it reads a class when a volume first names it, and one watch per namespace delivers its changes.
+//! Events of classes that were not requested are dropped.
 
 mod bounded_class;
 mod namespace_watch;
@@ -30,20 +29,20 @@ use self::store::{ClassLookup, ClassStore, MAX_CLASS_BYTES, evict_to_limit};
 use super::api::NodeKubernetesApi;
 use crate::classes::{ClassError, ClassSource};
 
-/// The classes that volumes of this node name.
+/// Caches the classes that volumes of this node name.
 ///
-/// While the API does not answer, a class that was known before is given as it was last seen; one
-/// that was not is [`ClassError::Unavailable`].
+/// While the API does not answer, a known class is served from the cache; an unknown one is
+/// [`ClassError::Unavailable`].
 pub struct KubeClassCache {
     shared: Arc<KubeClassCacheState>,
 }
 
-/// How long classes are kept.
+/// Settings of a [`KubeClassCache`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KubeClassCacheSettings {
-    /// How long after nobody asked for a class any more it is forgotten, and its namespace no
-    /// longer watched when it was the last. Longer than the longest rotation interval, or a class
-    /// is unknown when the API is down at the wrong time.
+    /// The time after the last request at which a class is evicted, and with the last class of a namespace
+    /// also its watch. It must exceed the longest rotation interval; otherwise a class may be unknown during
+    /// an outage of the API.
     pub idle_after: Duration,
 }
 
@@ -53,17 +52,17 @@ impl Default for KubeClassCacheSettings {
     }
 }
 
-/// A class that a volume of this node uses was changed, made or removed.
+/// A class that a volume of this node uses was changed, created or removed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClassChange {
-    /// Its namespace.
+    /// The namespace of the class.
     pub namespace: String,
-    /// Its name.
+    /// The name of the class.
     pub name: String,
 }
 
 impl KubeClassCache {
-    /// The classes of this API. Nothing is asked yet.
+    /// Creates a cache. It sends no request yet.
     pub fn new(api: NodeKubernetesApi, settings: KubeClassCacheSettings) -> Self {
         let (changes, _) = broadcast::channel(CHANGE_CHANNEL_CAPACITY);
         let namespaces = Mutex::new(HashMap::new());
@@ -81,18 +80,18 @@ impl KubeClassCache {
         }
     }
 
-    /// Tells from now on which classes changed. A receiver that lags has missed some, and should
-    /// take every class as changed.
+    /// Subscribes to changes of classes. A receiver that lags has missed some changes, and should treat every
+    /// class as changed.
     pub fn changes(&self) -> broadcast::Receiver<ClassChange> {
         self.shared.changes.subscribe()
     }
 
-    /// How many namespaces are watched.
+    /// Returns the number of watched namespaces.
     pub fn watched_namespaces(&self) -> usize {
         self.shared.namespaces.lock().len()
     }
 
-    /// What is known of a class. Begins to watch its namespace where nobody does.
+    /// Looks up a class, and starts the watch of its namespace if there is none.
     fn lookup_class(&self, namespace: &str, name: &str) -> ClassLookup {
         let now = self.shared.api.clock().monotonic();
         let mut namespaces = self.shared.namespaces.lock();
@@ -108,7 +107,7 @@ impl KubeClassCache {
         answer
     }
 
-    /// Reads a class, unless somebody else does so already: then that answer serves both.
+    /// Reads a class. Concurrent reads of one class share a single request.
     async fn read_class(
         &self,
         namespace: &str,
@@ -127,7 +126,7 @@ impl KubeClassCache {
         match (self.shared.fetch_class(patience, namespace, name).await, known) {
             (Ok(class), _) => Ok(class),
             (Err(error), Some(class)) => {
-                tracing::debug!(namespace, name, %error, "a class is served as it was last seen");
+                tracing::debug!(namespace, name, %error, "serving a class from the cache");
                 Ok(Some(class))
             }
             (Err(error), None) => Err(error.to_string()),
@@ -179,22 +178,22 @@ impl fmt::Debug for KubeClassCache {
     }
 }
 
-/// What the askers and the watches share.
+/// The state that lookups and watches share.
 struct KubeClassCacheState {
     api: NodeKubernetesApi,
     settings: KubeClassCacheSettings,
     changes: broadcast::Sender<ClassChange>,
     namespaces: Mutex<HashMap<String, WatchedNamespace>>,
-    /// Who reads which class, for as long as somebody does.
+    /// A lock per class that is being read.
     read_locks: Mutex<HashMap<(String, String), Weak<ClassReadLock>>>,
-    /// One permit for each class that may be read at the same time.
+    /// One permit for each concurrent read.
     reads: Semaphore,
 }
 
-/// Held by whoever reads a class.
+/// Held during the read of a class.
 type ClassReadLock = tokio::sync::Mutex<()>;
 
-/// A namespace that is watched.
+/// A watched namespace.
 struct WatchedNamespace {
     store: ClassStore,
     task: AbortHandle,
@@ -205,7 +204,7 @@ impl KubeClassCacheState {
         Api::namespaced(self.api.client().clone(), namespace)
     }
 
-    /// The lock that whoever reads a class holds.
+    /// Returns the lock for reads of a class.
     fn read_lock(&self, namespace: &str, name: &str) -> Arc<ClassReadLock> {
         let key = (namespace.to_owned(), name.to_owned());
         let mut turns = self.read_locks.lock();
@@ -218,7 +217,7 @@ impl KubeClassCacheState {
         turn
     }
 
-    /// Reads a class and remembers it.
+    /// Reads a class and stores it.
     async fn fetch_class(
         &self,
         patience: ApiRetryPolicy,
@@ -233,7 +232,7 @@ impl KubeClassCacheState {
             None
         });
         let get = async || {
-            // Waiting counts as part of the attempt. The semaphore is never closed.
+            // The wait for a permit counts as part of the attempt. The semaphore is never closed.
             let _permit = self.reads.acquire().await;
             classes.get(name).await
         };
@@ -246,7 +245,7 @@ impl KubeClassCacheState {
         });
         match read {
             Ok(class) => {
-                // Before another class can take its place.
+                // The class is taken before another class can evict it.
                 let mut known = None;
                 self.update_store(namespace, |store| {
                     let news = store.observe(class);
@@ -263,12 +262,12 @@ impl KubeClassCacheState {
         }
     }
 
-    /// What a class takes in memory that is too large to be kept.
+    /// Returns the size of a class that exceeds the limit.
     fn oversized_class_bytes(&self, namespace: &str, name: &str) -> Option<u64> {
         self.namespaces.lock().get(namespace)?.store.oversized_bytes(name)
     }
 
-    /// Changes what is known of a namespace, and tells what class that changed.
+    /// Updates the store of a namespace, and publishes the class that changed.
     fn update_store(
         &self,
         namespace: &str,
@@ -280,16 +279,15 @@ impl KubeClassCacheState {
         drop(namespaces);
         if let Some(name) = changed {
             tracing::debug!(namespace, name, "a class changed");
-            // Nobody may be listening.
+            // There may be no subscriber.
             self.changes.send(ClassChange { namespace: namespace.to_owned(), name }).ok();
         }
     }
 }
 
 const CHANGE_CHANNEL_CAPACITY: usize = 256;
-/// What all classes that are kept may take in memory together, in bytes: some thousand classes of
-/// usual size.
+/// The memory limit of all cached classes together, in bytes: some thousand classes of usual size.
 const MAX_CACHE_BYTES: u64 = 8 << 20;
-/// How many classes are read at the same time. An object of the API has up to 1.5 MiB (etcd's
-/// `--max-request-bytes`), and is in memory twice when it arrives.
+/// The number of concurrent reads. An object of the API has up to 1.5 MiB (etcd's `--max-request-bytes`), and
+/// is in memory twice on arrival.
 const CONCURRENT_READS: usize = 8;

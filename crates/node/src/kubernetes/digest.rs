@@ -1,15 +1,16 @@
-//! Short digests for names that would be too long otherwise.
+//! Short digests for names that would otherwise exceed a length limit.
 
 use std::fmt::Write as _;
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-/// SHA-256 of the parts, each ended so that no two lists of parts read the same.
+/// Returns the SHA-256 of the parts. Each part has a terminator, so that different lists of parts have
+/// different digests.
 pub(crate) fn sha256_of_texts(parts: &[&str]) -> [u8; 32] {
     sha256_of_parts(parts.iter().map(|part| part.as_bytes()))
 }
 
-/// The same of bytes.
+/// Returns the SHA-256 of byte strings, each with a terminator.
 pub(crate) fn sha256_of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     for part in parts {
@@ -21,7 +22,7 @@ pub(crate) fn sha256_of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> 
     digest
 }
 
-/// The first `bytes` of a digest in hexadecimal.
+/// Returns the first `bytes` bytes of a digest in hexadecimal.
 pub(crate) fn hex_prefix(digest: &[u8; 32], bytes: usize) -> String {
     let mut text = String::with_capacity(bytes * 2);
     for byte in digest.iter().take(bytes) {

@@ -1,4 +1,4 @@
-//! Notices as events of pods: in the background, few, and never in anybody's way.
+//! Emits pod events as Kubernetes events in the background.
 
 mod deduplicator;
 
@@ -23,11 +23,11 @@ use super::digest::sha256_of_texts;
 use super::names::event_name;
 use crate::reporter::{PodEvent, PodEventKind};
 
-/// Takes notices and makes them events, one after the other, in a task of its own.
+/// Queues pod events and sends them one after the other, in a task of its own.
 ///
-/// A notice never waits: while the queue is full it is dropped, counted and logged. The same thing
-/// said again about the same pod becomes a higher count of the event that is there, after some
-/// time and with the words of the last one, and each pod has a budget.
+/// Queuing an event never blocks: while the queue is full, events are dropped, counted and logged. A repeated
+/// event about the same pod increases the count of the existing event, after an interval and with the latest
+/// message, and each pod has a budget of new events.
 #[derive(Clone)]
 pub struct PodEventQueue {
     queue: mpsc::Sender<PodEvent>,
@@ -35,10 +35,10 @@ pub struct PodEventQueue {
 }
 
 impl PodEventQueue {
-    /// Begins to make events in the name of a node. The task ends with the last clone of the
-    /// queue.
+    /// Starts the task that sends events as the component of a node. The task ends when the last clone of the
+    /// queue is dropped.
     pub fn start(api: NodeKubernetesApi, node: &str) -> Self {
-        let (queue, notices) = mpsc::channel(QUEUE_CAPACITY);
+        let (queue, pod_events) = mpsc::channel(QUEUE_CAPACITY);
         let dropped_events = Arc::new(AtomicU64::new(0));
         let recorder = PodEventRecorder {
             api,
@@ -46,21 +46,21 @@ impl PodEventQueue {
             deduplicator: PodEventDeduplicator::default(),
             dropped_events: Arc::clone(&dropped_events),
         };
-        tokio::spawn(recorder.run(notices));
+        tokio::spawn(recorder.run(pod_events));
         Self { queue, dropped_events }
     }
 
-    /// Tells the people who look at the pod.
-    pub fn enqueue(&self, notice: PodEvent) {
-        if let Err(error) = self.queue.try_send(notice) {
+    /// Queues an event. Never blocks.
+    pub fn enqueue(&self, pod_event: PodEvent) {
+        if let Err(error) = self.queue.try_send(pod_event) {
             self.dropped_events.fetch_add(1, Ordering::Relaxed);
-            let notice = error.into_inner();
-            tracing::warn!(pod = %notice.pod, kind = ?notice.kind, "an event was dropped: {}", notice.message);
+            let pod_event = error.into_inner();
+            tracing::warn!(pod = %pod_event.pod, kind = ?pod_event.kind, "dropped an event: {}", pod_event.message);
         }
     }
 
-    /// How many notices became no event: the queue or the pod's budget was full, or the API did
-    /// not take them.
+    /// Returns the number of dropped events: the queue was full, the budget of the pod was used up, or the
+    /// API rejected them.
     pub fn dropped_events(&self) -> u64 {
         self.dropped_events.load(Ordering::Relaxed)
     }
@@ -83,18 +83,18 @@ struct PodEventRecorder {
 }
 
 impl PodEventRecorder {
-    async fn run(mut self, mut notices: mpsc::Receiver<PodEvent>) {
+    async fn run(mut self, mut pod_events: mpsc::Receiver<PodEvent>) {
         loop {
             tokio::select! {
-                notice = notices.recv() => match notice {
-                    Some(notice) => self.handle_event(&notice).await,
+                pod_event = pod_events.recv() => match pod_event {
+                    Some(pod_event) => self.handle_event(&pod_event).await,
                     None => return,
                 },
                 () = self.sleep_until_due() => {
                     let now = self.api.clock().monotonic();
-                    if let Some((notice, repeated)) = self.deduplicator.take_due_event(now) {
-                        let recorded = self.update_event_count(&notice, &repeated).await;
-                        self.count_failure(&notice, recorded);
+                    if let Some((pod_event, repeated)) = self.deduplicator.take_due_event(now) {
+                        let recorded = self.update_event_count(&pod_event, &repeated).await;
+                        self.count_failure(&pod_event, recorded);
                     }
                 }
             }
@@ -109,13 +109,13 @@ impl PodEventRecorder {
         }
     }
 
-    async fn handle_event(&mut self, notice: &PodEvent) {
-        let (clock, pod) = (self.api.clock(), &notice.pod);
-        tracing::info!(%pod, kind = ?notice.kind, "{}", notice.message);
-        let recorded = match self.deduplicator.decide(notice, clock.monotonic(), clock.now()) {
-            PodEventDecision::Create(first) => self.create_event(notice, &first).await,
+    async fn handle_event(&mut self, pod_event: &PodEvent) {
+        let (clock, pod) = (self.api.clock(), &pod_event.pod);
+        tracing::info!(%pod, kind = ?pod_event.kind, "{}", pod_event.message);
+        let recorded = match self.deduplicator.decide(pod_event, clock.monotonic(), clock.now()) {
+            PodEventDecision::Create(first) => self.create_event(pod_event, &first).await,
             PodEventDecision::UpdateCount(repeated) => {
-                self.update_event_count(notice, &repeated).await
+                self.update_event_count(pod_event, &repeated).await
             }
             PodEventDecision::Defer => Ok(()),
             PodEventDecision::Drop => {
@@ -123,33 +123,33 @@ impl PodEventRecorder {
                 Ok(())
             }
         };
-        self.count_failure(notice, recorded);
+        self.count_failure(pod_event, recorded);
     }
 
-    fn count_failure(&self, notice: &PodEvent, recorded: Result<(), ApiError>) {
+    fn count_failure(&self, pod_event: &PodEvent, recorded: Result<(), ApiError>) {
         if let Err(error) = recorded {
             self.dropped_events.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(pod = %notice.pod, hint = error.hint(), "{error}");
+            tracing::warn!(pod = %pod_event.pod, hint = error.hint(), "{error}");
         }
     }
 
-    fn events_api(&self, notice: &PodEvent) -> Api<Event> {
-        Api::namespaced(self.api.client().clone(), &notice.pod.namespace)
+    fn events_api(&self, pod_event: &PodEvent) -> Api<Event> {
+        Api::namespaced(self.api.client().clone(), &pod_event.pod.namespace)
     }
 
     async fn create_event(
         &self,
-        notice: &PodEvent,
+        pod_event: &PodEvent,
         first: &EventOccurrences,
     ) -> Result<(), ApiError> {
-        let event = build_event(notice, first, &self.node);
-        let events = self.events_api(notice);
+        let event = build_event(pod_event, first, &self.node);
+        let events = self.events_api(pod_event);
         let parameters =
             PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let create = || events.create(&parameters, &event);
-        let action = format!("create an event about {}", notice.pod);
+        let action = format!("create an event about {}", pod_event.pod);
         match self.api.call(ApiRetryPolicy::STANDARD, action, create).await {
-            // An earlier try arrived after all.
+            // An earlier attempt succeeded after all.
             Err(ApiError::Refused { status: 409, .. }) => Ok(()),
             other => other.map(|_event| ()),
         }
@@ -157,40 +157,40 @@ impl PodEventRecorder {
 
     async fn update_event_count(
         &self,
-        notice: &PodEvent,
+        pod_event: &PodEvent,
         repeated: &EventOccurrences,
     ) -> Result<(), ApiError> {
-        let events = self.events_api(notice);
-        let name = event_object_name(notice, repeated);
+        let events = self.events_api(pod_event);
+        let name = event_object_name(pod_event, repeated);
         let patch = Patch::Merge(json!({
             "count": repeated.count,
             "lastTimestamp": Time(repeated.last),
-            "message": truncated_message(notice),
+            "message": truncated_message(pod_event),
         }));
         let parameters = PatchParams::default();
         let repeat = || events.patch(&name, &parameters, &patch);
-        let action = format!("count an event about {} once more", notice.pod);
+        let action = format!("count an event about {} once more", pod_event.pod);
         match self.api.call(ApiRetryPolicy::STANDARD, action, repeat).await {
-            // Events live for an hour.
-            Err(error) if error.is_not_found() => self.create_event(notice, repeated).await,
+            // The API server keeps events for one hour.
+            Err(error) if error.is_not_found() => self.create_event(pod_event, repeated).await,
             other => other.map(|_event| ()),
         }
     }
 }
 
-fn build_event(notice: &PodEvent, repeated: &EventOccurrences, node: &str) -> Event {
-    let PodEventFields { component, reason, is_warning } = event_fields(notice.kind);
-    let pod = &notice.pod;
+fn build_event(pod_event: &PodEvent, repeated: &EventOccurrences, node: &str) -> Event {
+    let PodEventFields { component, reason, is_warning } = event_fields(pod_event.kind);
+    let pod = &pod_event.pod;
     Event {
         metadata: ObjectMeta {
-            name: Some(event_object_name(notice, repeated)),
+            name: Some(event_object_name(pod_event, repeated)),
             namespace: Some(pod.namespace.clone()),
             ..ObjectMeta::default()
         },
         involved_object: pod_reference(pod),
         type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
         reason: Some(reason.to_owned()),
-        message: Some(truncated_message(notice)),
+        message: Some(truncated_message(pod_event)),
         source: Some(EventSource {
             component: Some(component.to_owned()),
             host: Some(node.to_owned()),
@@ -204,7 +204,7 @@ fn build_event(notice: &PodEvent, repeated: &EventOccurrences, node: &str) -> Ev
     }
 }
 
-/// The words of a notice, as the Secrets Store CSI driver (v1.5) says them where it has the same.
+/// The texts of an event, equal to those of the Secrets Store CSI driver (v1.5) where it has the same event.
 struct PodEventFields {
     component: &'static str,
     reason: &'static str,
@@ -231,14 +231,14 @@ fn event_fields(kind: PodEventKind) -> PodEventFields {
     }
 }
 
-fn event_object_name(notice: &PodEvent, repeated: &EventOccurrences) -> String {
+fn event_object_name(pod_event: &PodEvent, repeated: &EventOccurrences) -> String {
     let first = repeated.first.as_nanosecond().to_string();
-    let kind = format!("{:?}", notice.kind);
-    event_name(&notice.pod.name, &sha256_of_texts(&[&notice.pod.uid, &kind, &first]))
+    let kind = format!("{:?}", pod_event.kind);
+    event_name(&pod_event.pod.name, &sha256_of_texts(&[&pod_event.pod.uid, &kind, &first]))
 }
 
-fn truncated_message(notice: &PodEvent) -> String {
-    let message = &notice.message;
+fn truncated_message(pod_event: &PodEvent) -> String {
+    let message = &pod_event.message;
     if message.len() <= MAX_MESSAGE {
         return message.clone();
     }
@@ -259,7 +259,7 @@ fn pod_reference(pod: &VolumePod) -> ObjectReference {
 
 const ROTATION: &str = "csi-secrets-store-rotation";
 const QUEUE_CAPACITY: usize = 256;
-/// What the API takes.
+/// The limits of the API.
 const MAX_MESSAGE: usize = 1024;
 const MAX_INSTANCE: usize = 128;
 const CUT_MARK: &str = " …";
@@ -308,10 +308,10 @@ mod tests {
     #[test]
     fn an_event_is_about_the_pod_and_comes_from_the_node() {
         let kind = PodEventKind::Failed(OutcomeCode::VaultThrottled);
-        let event = build_event(&pod_event(kind, "told"), &single_occurrence(), "node-1");
+        let event = build_event(&pod_event(kind, "message"), &single_occurrence(), "node-1");
         assert_eq!(event.involved_object.uid.as_deref(), Some("u"));
         assert_eq!(event.type_.as_deref(), Some("Warning"));
-        assert_eq!(event.message.as_deref(), Some("told"));
+        assert_eq!(event.message.as_deref(), Some("message"));
         assert_eq!(event.source.unwrap().host.as_deref(), Some("node-1"));
         assert!(event.metadata.name.unwrap().starts_with("p-"));
     }

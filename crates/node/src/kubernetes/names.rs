@@ -1,4 +1,4 @@
-//! Names and label values, as the Secrets Store CSI driver makes them, within their limits.
+//! Object names and label values in the form of the Secrets Store CSI driver, within the API's length limits.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use lanyard_keyvault::VolumePod;
 
 use super::digest::{hex_prefix, sha256_of_texts};
 
-/// The name of the pod status of a volume: `<pod>-<namespace>-<class>`, as upstream, by which it
-/// and we find each other's. One that is too long for an object ends in its digest.
+/// Returns the name of the pod status of a volume: `<pod>-<namespace>-<class>`, as upstream, so that both
+/// drivers find each other's objects. A name that is too long is truncated and ends in its digest.
 pub(crate) fn pod_status_name(pod: &VolumePod, class: &str) -> String {
     let name = plain_pod_status_name(pod, class);
     if name.len() <= MAX_NAME {
@@ -17,7 +17,7 @@ pub(crate) fn pod_status_name(pod: &VolumePod, class: &str) -> String {
     truncate_with_suffix(&name, MAX_NAME, &hex_prefix(&digest, DIGEST_BYTES))
 }
 
-/// The name of the pod status of a volume whose plain name is another volume's.
+/// Returns the name of the pod status of a volume whose plain name belongs to another volume.
 pub(crate) fn pod_status_name_with_digest(pod: &VolumePod, class: &str, target: &Path) -> String {
     let target = target.to_string_lossy();
     let digest = sha256_of_texts(&[&pod.namespace, &pod.name, class, &target]);
@@ -28,8 +28,8 @@ pub(crate) fn pod_status_name_with_digest(pod: &VolumePod, class: &str, target: 
     )
 }
 
-/// The value of the node's label: the name of the node, or its beginning and its digest where
-/// that is too long for a label.
+/// Returns the value of the node label: the name of the node, or its beginning and its digest if the name is
+/// too long for a label.
 pub(crate) fn node_label_value(node: &str) -> String {
     if node.len() <= MAX_LABEL {
         return node.to_owned();
@@ -37,7 +37,7 @@ pub(crate) fn node_label_value(node: &str) -> String {
     truncate_with_suffix(node, MAX_LABEL, &hex_prefix(&sha256_of_texts(&[node]), DIGEST_BYTES))
 }
 
-/// The name of an event about an object.
+/// Returns the name of an event about an object.
 pub(crate) fn event_name(object: &str, digest: &[u8; 32]) -> String {
     truncate_with_suffix(object, MAX_NAME, &hex_prefix(digest, DIGEST_BYTES))
 }
@@ -46,18 +46,18 @@ fn plain_pod_status_name(pod: &VolumePod, class: &str) -> String {
     format!("{}-{}-{class}", pod.name, pod.namespace)
 }
 
-/// As much of a name as there is room for, and an ending. What is cut ends in a letter or digit,
-/// so that the whole stays a name.
+/// Truncates a name and appends a suffix. The truncated part ends in a letter or digit, so that the result is
+/// a valid name.
 fn truncate_with_suffix(name: &str, limit: usize, ending: &str) -> String {
-    let room = limit - ending.len() - 1;
-    let kept: String = name.chars().take(room).collect();
-    let kept = kept.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());
-    format!("{kept}-{ending}")
+    let available = limit - ending.len() - 1;
+    let truncated: String = name.chars().take(available).collect();
+    let truncated = truncated.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());
+    format!("{truncated}-{ending}")
 }
 
-/// RFC 1123 subdomain: names of objects.
+/// The maximum length of an object name (RFC 1123 subdomain).
 const MAX_NAME: usize = 253;
-/// Values of labels.
+/// The maximum length of a label value.
 const MAX_LABEL: usize = 63;
 const DIGEST_BYTES: usize = 8;
 
@@ -103,9 +103,9 @@ mod tests {
     fn volumes_that_would_share_a_name_get_one_each() {
         let (one, two) = (pod("p"), pod("p-clusters-one-q"));
         assert_eq!(pod_status_name(&one, "q-clusters-one-c"), pod_status_name(&two, "c"));
-        let beside = |target: &str| pod_status_name_with_digest(&pod("p"), "c", Path::new(target));
-        assert_ne!(beside("/one"), beside("/two"));
-        assert!(beside("/one").starts_with("p-clusters-one-c-"));
+        let with_digest = |target: &str| pod_status_name_with_digest(&pod("p"), "c", Path::new(target));
+        assert_ne!(with_digest("/one"), with_digest("/two"));
+        assert!(with_digest("/one").starts_with("p-clusters-one-c-"));
     }
 
     #[test]

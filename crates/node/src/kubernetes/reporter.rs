@@ -1,4 +1,4 @@
-//! Reports as pod statuses, notices as events.
+//! Writes reports as pod statuses, and pod events as Kubernetes events.
 
 mod desired;
 
@@ -28,15 +28,14 @@ use crate::reporter::{PodEvent, Reporter, StatusReportError, VolumeReport};
 
 /// Writes a `SecretProviderClassPodStatus` per volume, and events about pods.
 ///
-/// A status is written with server-side apply, and only where the object differs: it is read when
-/// this process sees the volume first, and again from time to time, since nothing watches it.
-/// What upstream's driver wrote is taken over by force, and can be taken back: upstream replaces
-/// the whole object. The pod owns it, so nothing is ever deleted here.
+/// A status is written with server-side apply, and only if the object differs: it is read when this process
+/// first reports the volume, and again from time to time, because it is not watched. The apply takes
+/// ownership of the fields of upstream's driver by force; upstream can take them back, because it replaces
+/// the whole object. The pod owns the status, so the reporter never deletes it.
 ///
-/// Two volumes of a pod may name one class, and two pods may come to one name (in the namespace `n`
-/// pod `p` with class `q-n-c`, and pod `p-n-q` with class `c`). Upstream lets them overwrite each
-/// other. Here the volume that finds the name taken writes beside it, under a name with a digest of
-/// its target.
+/// Two volumes of a pod may use one class, and two pods may share one status name (in the namespace `n`, pod
+/// `p` with class `q-n-c` and pod `p-n-q` with class `c`). Upstream lets them overwrite each other. Here, the
+/// volume that finds the name in use writes its status under a second name with a digest of its target.
 pub struct KubeReporter {
     api: NodeKubernetesApi,
     settings: KubeReporterSettings,
@@ -45,11 +44,10 @@ pub struct KubeReporter {
     status_names: Mutex<HashMap<NamespacedStatusName, Arc<SharedStatusName>>>,
 }
 
-/// How pod statuses are written.
+/// Settings of a [`KubeReporter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KubeReporterSettings {
-    /// After how long a status that was not written meanwhile is read again, in case somebody
-    /// else removed or changed it.
+    /// The age after which an unchanged status is read again, in case another client removed or changed it.
     pub reread_after: Duration,
 }
 
@@ -62,35 +60,35 @@ impl Default for KubeReporterSettings {
 /// A namespace and a name.
 type NamespacedStatusName = (String, String);
 
-/// The volumes that share a plain name: at most one of them is being written.
+/// The volumes that share a plain status name. At most one of their statuses is written at a time.
 #[derive(Default)]
 struct SharedStatusName {
     written: tokio::sync::Mutex<BTreeMap<PathBuf, WrittenPodStatus>>,
-    /// Those that went away while one was being written.
+    /// The targets that were forgotten during a write.
     forgotten_targets: Mutex<Vec<PathBuf>>,
 }
 
 impl SharedStatusName {
-    /// Forgets a volume, at once or as soon as nobody is writing.
+    /// Removes a volume, immediately or when the running write has finished.
     fn forget(&self, target: &Path) {
         self.forgotten_targets.lock().push(target.to_owned());
-        if let Ok(mut settled) = self.written.try_lock() {
-            self.remove_forgotten(&mut settled);
+        if let Ok(mut written) = self.written.try_lock() {
+            self.remove_forgotten(&mut written);
         }
     }
 
-    fn remove_forgotten(&self, settled: &mut BTreeMap<PathBuf, WrittenPodStatus>) {
+    fn remove_forgotten(&self, written: &mut BTreeMap<PathBuf, WrittenPodStatus>) {
         for target in self.forgotten_targets.lock().drain(..) {
-            settled.remove(&target);
+            written.remove(&target);
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.written.try_lock().is_ok_and(|settled| settled.is_empty())
+        self.written.try_lock().is_ok_and(|written| written.is_empty())
     }
 }
 
-/// What stands in the API about a volume, as far as we know.
+/// The last known pod status of a volume in the API.
 struct WrittenPodStatus {
     name: String,
     fingerprint: [u8; 32],
@@ -98,7 +96,7 @@ struct WrittenPodStatus {
 }
 
 impl KubeReporter {
-    /// Reports of the node of this name. Events go through `events`.
+    /// Creates a reporter for the node `node`. It sends events through `events`.
     pub fn new(
         api: NodeKubernetesApi,
         node: &str,
@@ -112,24 +110,24 @@ impl KubeReporter {
     async fn write_status(
         &self,
         report: &VolumeReport,
-        settled: &mut BTreeMap<PathBuf, WrittenPodStatus>,
+        written: &mut BTreeMap<PathBuf, WrittenPodStatus>,
     ) -> Result<(), ApiError> {
         let now = self.api.clock().monotonic();
         let fingerprint = report_fingerprint(report);
-        // Whoever stops waiting in the middle leaves nobody knowing what stands there.
-        let (name, existing) = match settled.remove(&report.target) {
+        // A caller that stops waiting leaves the state of the object unknown, so the entry is removed first.
+        let (name, existing) = match written.remove(&report.target) {
             Some(before) if before.fingerprint == fingerprint => {
                 if now.saturating_sub(before.read_at) < self.settings.reread_after {
                     self.api.record_metrics(|metrics| {
                         metrics.record_status_write(StatusWrite::Unchanged)
                     });
-                    settled.insert(report.target.clone(), before);
+                    written.insert(report.target.clone(), before);
                     return Ok(());
                 }
                 let existing = self.fetch_status(report, &before.name).await?;
                 (before.name, existing)
             }
-            // What stands there is what we wrote, and that is something else.
+            // The object is known to be the last one that this process wrote, and the report differs from it.
             Some(before) => (before.name, None),
             None => self.choose_name(report).await?,
         };
@@ -142,11 +140,11 @@ impl KubeReporter {
         };
         self.api.record_metrics(|metrics| metrics.record_status_write(result));
         let entry = WrittenPodStatus { name, fingerprint, read_at: now };
-        settled.insert(report.target.clone(), entry);
+        written.insert(report.target.clone(), entry);
         Ok(())
     }
 
-    /// The name for a volume that this process sees first, and what stands there.
+    /// Returns the status name for a volume that this process reports first, and the existing object.
     async fn choose_name(
         &self,
         report: &VolumeReport,
@@ -185,7 +183,7 @@ impl KubeReporter {
         let patch = Patch::Apply(desired);
         let apply = || statuses.patch(name, &parameters, &patch);
         let applied = self.api.call(ApiRetryPolicy::STANDARD, action, apply).await?;
-        // Applying adds to the owners that others gave: those of a former pod of the same name.
+        // An apply keeps the owners that other clients added, such as a former pod of the same name.
         if let Some(patch) = owner_cleanup_patch(&applied, desired) {
             let action = format!("replace the owners of {namespace}/{name}");
             let parameters = PatchParams::default();
@@ -202,7 +200,7 @@ impl KubeReporter {
         Arc::clone(self.status_names.lock().entry(key).or_default())
     }
 
-    /// Forgets names that nobody has or is about to write.
+    /// Removes names that have no volume and no running write.
     fn remove_unused_names(&self) {
         self.status_names.lock().retain(|_, name| Arc::strong_count(name) > 1 || !name.is_empty());
     }
@@ -212,11 +210,11 @@ impl KubeReporter {
 impl Reporter for KubeReporter {
     async fn report_status(&self, report: &VolumeReport) -> Result<(), StatusReportError> {
         let name = self.shared_name(report);
-        let mut settled = name.written.lock().await;
-        let settle = self.write_status(report, &mut settled).await;
-        name.remove_forgotten(&mut settled);
-        let is_left = !settled.is_empty();
-        drop(settled);
+        let mut written = name.written.lock().await;
+        let settle = self.write_status(report, &mut written).await;
+        name.remove_forgotten(&mut written);
+        let is_left = !written.is_empty();
+        drop(written);
         drop(name);
         if !is_left {
             self.remove_unused_names();
@@ -227,8 +225,8 @@ impl Reporter for KubeReporter {
         })
     }
 
-    fn emit_event(&self, notice: PodEvent) {
-        self.events.enqueue(notice);
+    fn emit_event(&self, event: PodEvent) {
+        self.events.enqueue(event);
     }
 
     fn forget_volume(&self, target: &Path) {
@@ -255,7 +253,7 @@ mod tests {
     #[test]
     fn volume_forgotten_during_a_write_is_removed_afterwards() {
         let name = SharedStatusName::default();
-        let mut settled = name.written.try_lock().unwrap();
+        let mut written = name.written.try_lock().unwrap();
         name.forget(Path::new("/t"));
         for target in ["/t", "/other"] {
             let entry = WrittenPodStatus {
@@ -263,11 +261,11 @@ mod tests {
                 fingerprint: [0; 32],
                 read_at: Duration::ZERO,
             };
-            settled.insert(target.into(), entry);
+            written.insert(target.into(), entry);
         }
-        name.remove_forgotten(&mut settled);
-        assert_eq!(settled.keys().collect::<Vec<_>>(), [Path::new("/other")]);
-        drop(settled);
+        name.remove_forgotten(&mut written);
+        assert_eq!(written.keys().collect::<Vec<_>>(), [Path::new("/other")]);
+        drop(written);
         name.forget(Path::new("/other"));
         assert!(name.is_empty());
     }

@@ -1,5 +1,5 @@
-//! The pure part of the memory account: the bytes of each fill, the waiting reservations and their order.
-//! It reads no clock, and answers a waiting reservation through its channel.
+//! The pure part of the memory account: the bytes of each fetch, the waiting reservations and their
+//! order. It reads no clock and replies to a waiting reservation through its channel.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 
 use crate::memory_limit::{GrowthRequest, MemoryLimit, MemoryLimitError, MemoryPurpose};
 
-/// Which fill; the order in which they began.
+/// The sequence number of a fetch, in the order in which fetches began.
 pub(super) type FetchId = u64;
-/// Which of those who wait: by fill, then in the order in which they asked.
+/// A waiting reservation: its fetch, then its sequence number.
 pub(super) type WaiterId = (FetchId, u64);
 
 #[derive(Debug)]
@@ -19,23 +19,23 @@ pub(super) struct MemoryAccountState {
     volume_bytes: u64,
     cached_bytes: u64,
     fetches: BTreeMap<FetchId, FetchReservations>,
-    /// What all fills hold together.
+    /// The bytes of all fetches.
     fetch_bytes: u64,
     pending: BTreeMap<WaiterId, PendingReservation>,
     last_sequence: u64,
 }
 
-/// One volume that is being filled.
+/// The reservations of one fetch.
 #[derive(Debug)]
 struct FetchReservations {
     purpose: MemoryPurpose,
-    /// What it holds, in bytes, what is kept for its files included.
+    /// The reserved bytes, including those for files.
     reserved: u64,
-    /// What is kept for its files.
+    /// The bytes that are reserved for files.
     reserved_for_files: u64,
-    /// How many of its reads were granted memory and have not ended.
+    /// The number of granted reads that have not ended.
     active_reads: usize,
-    /// Whether it is to give back what it holds, so that others can go on.
+    /// Whether the fetch must release its memory so that others can proceed.
     is_refused: bool,
 }
 
@@ -45,12 +45,12 @@ struct PendingReservation {
     reply: oneshot::Sender<Result<(), MemoryLimitError>>,
 }
 
-/// What a fill asks memory for.
+/// A reservation of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reservation {
-    /// For a read, which ends.
+    /// For a read; released when the read ends.
     Read(u64),
-    /// For the files of its volume.
+    /// For the files of the volume.
     Files(u64),
 }
 
@@ -62,12 +62,12 @@ impl Reservation {
     }
 }
 
-/// What a fill that asks for memory does next.
+/// The outcome of a reservation.
 #[derive(Debug)]
 pub(super) enum ReserveResult {
     Granted,
     Refused(MemoryLimitError),
-    /// There would be room if so many bytes of what is cached were evicted.
+    /// There would be enough memory if this many cached bytes were evicted.
     EvictFirst(u64),
     Pending(WaiterId, oneshot::Receiver<Result<(), MemoryLimitError>>),
 }
@@ -93,7 +93,7 @@ impl MemoryAccountState {
         self.volume_bytes.saturating_add(self.fetch_bytes).saturating_add(self.cached_bytes)
     }
 
-    /// Whether there is neither a volume nor a fill.
+    /// Whether there is neither a volume nor a fetch.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.volume_bytes == 0
@@ -106,15 +106,15 @@ impl MemoryAccountState {
         self.volume_bytes = self.volume_bytes.saturating_sub(old).saturating_add(new);
     }
 
-    /// Takes memory for a cache, if new volumes would be given as much. `has_share` says whether the
+    /// Reserves memory for a cache, within the limit for new volumes. `has_share` says whether the
     /// cache stays within its own limit.
     pub(super) fn reserve_cached(
         &mut self,
         bytes: u64,
         has_share: bool,
     ) -> Result<(), CacheReserveError> {
-        // Before the cache's own limit: a cache that evicts for that must have a chance to get the
-        // memory, and a fill that waits takes precedence.
+        // This check precedes the cache's own limit: a cache that evicts because of its own limit
+        // could then use the freed memory, but waiting fetches take precedence.
         if !self.pending.is_empty() {
             return Err(CacheReserveError::NodeFull);
         }
@@ -134,43 +134,43 @@ impl MemoryAccountState {
 
     pub(super) fn begin_fetch(&mut self, purpose: MemoryPurpose) -> FetchId {
         self.last_sequence = self.last_sequence.saturating_add(1);
-        let fill = FetchReservations {
+        let fetch = FetchReservations {
             purpose,
             reserved: 0,
             reserved_for_files: 0,
             active_reads: 0,
             is_refused: false,
         };
-        self.fetches.insert(self.last_sequence, fill);
+        self.fetches.insert(self.last_sequence, fetch);
         self.last_sequence
     }
 
-    /// The fill is over: gives back what it holds.
+    /// Ends a fetch and releases its memory.
     pub(super) fn end_fetch(&mut self, id: FetchId) {
-        if let Some(fill) = self.fetches.remove(&id) {
-            self.fetch_bytes = self.fetch_bytes.saturating_sub(fill.reserved);
+        if let Some(fetch) = self.fetches.remove(&id) {
+            self.fetch_bytes = self.fetch_bytes.saturating_sub(fetch.reserved);
         }
-        self.pending.retain(|(fill, _), _| *fill != id);
+        self.pending.retain(|(fetch, _), _| *fetch != id);
     }
 
-    /// Asks for memory. `may_evict` is false once what is cached was evicted.
+    /// Reserves memory. `may_evict` is false once cached bytes were evicted.
     pub(super) fn reserve(
         &mut self,
         id: FetchId,
-        room: Reservation,
+        reservation: Reservation,
         may_evict: bool,
     ) -> ReserveResult {
-        // A fill that has ended holds nothing.
-        let Some(fill) = self.fetches.get(&id) else { return ReserveResult::Granted };
-        let (open, bytes) = (self.limit.limit_for(fill.purpose, false), room.bytes());
-        let own = fill.reserved.saturating_add(bytes);
-        if fill.is_refused || own > open {
+        // A fetch that has ended has no memory.
+        let Some(fetch) = self.fetches.get(&id) else { return ReserveResult::Granted };
+        let (limit, bytes) = (self.limit.limit_for(fetch.purpose, false), reservation.bytes());
+        let own = fetch.reserved.saturating_add(bytes);
+        if fetch.is_refused || own > limit {
             return ReserveResult::Refused(self.limit_error(id, bytes));
         }
         if !self.is_behind_older_fetch(id, bytes) {
             let missing = self.shortfall(id, bytes);
             if missing == 0 {
-                self.grant(id, room);
+                self.grant(id, reservation);
                 return ReserveResult::Granted;
             }
             if may_evict && missing <= self.cached_bytes {
@@ -178,48 +178,48 @@ impl MemoryAccountState {
             }
         }
         self.last_sequence = self.last_sequence.saturating_add(1);
-        let wait = (id, self.last_sequence);
-        let (answer, answered) = oneshot::channel();
-        self.pending.insert(wait, PendingReservation { reservation: room, reply: answer });
-        ReserveResult::Pending(wait, answered)
+        let waiter = (id, self.last_sequence);
+        let (sender, receiver) = oneshot::channel();
+        self.pending.insert(waiter, PendingReservation { reservation, reply: sender });
+        ReserveResult::Pending(waiter, receiver)
     }
 
-    /// How many bytes more the fill may hold at most, if all others gave back theirs.
+    /// The most bytes that the fetch could still reserve if all others released theirs.
     pub(super) fn max_reservation(&self, id: FetchId) -> u64 {
-        let Some(fill) = self.fetches.get(&id) else { return 0 };
-        self.limit.limit_for(fill.purpose, false).saturating_sub(fill.reserved)
+        let Some(fetch) = self.fetches.get(&id) else { return 0 };
+        self.limit.limit_for(fetch.purpose, false).saturating_sub(fetch.reserved)
     }
 
-    /// Stops waiting; why there was no room.
-    pub(super) fn cancel_waiter(&mut self, wait: WaiterId) -> Option<MemoryLimitError> {
-        let waiting = self.pending.remove(&wait)?;
-        Some(self.limit_error(wait.0, waiting.reservation.bytes()))
+    /// Cancels a waiting reservation. Returns the reason why the memory was not free.
+    pub(super) fn cancel_waiter(&mut self, waiter: WaiterId) -> Option<MemoryLimitError> {
+        let waiting = self.pending.remove(&waiter)?;
+        Some(self.limit_error(waiter.0, waiting.reservation.bytes()))
     }
 
-    /// A read has ended: of its room it keeps so much.
+    /// Ends a read: of its reservation of `room` bytes, the fetch keeps `kept`.
     pub(super) fn end_read(&mut self, id: FetchId, room: u64, kept: u64) {
-        let Some(fill) = self.fetches.get_mut(&id) else { return };
-        fill.active_reads = fill.active_reads.saturating_sub(1);
-        fill.reserved = fill.reserved.saturating_sub(room).saturating_add(kept);
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        fetch.active_reads = fetch.active_reads.saturating_sub(1);
+        fetch.reserved = fetch.reserved.saturating_sub(room).saturating_add(kept);
         self.fetch_bytes = self.fetch_bytes.saturating_sub(room).saturating_add(kept);
     }
 
-    /// Lets a volume that holds `own` grow. What was kept for its files is given back for it. Returns
-    /// what the volume holds from now on; or why it may not, and how many cached bytes to evict before
-    /// it asks once more.
+    /// Claims the memory of a growing volume that uses `own` bytes. It replaces the bytes that the
+    /// fetch reserved for files. Returns the new memory of the volume; or the error, and the number
+    /// of cached bytes to evict before a retry.
     pub(super) fn claim_for_volume(
         &mut self,
         own: u64,
         growth: GrowthRequest,
         id: FetchId,
     ) -> Result<u64, (MemoryLimitError, u64)> {
-        let (files, reading) = self.fetches.get(&id).map_or((0, 0), |fill| {
-            (fill.reserved_for_files, fill.reserved.saturating_sub(fill.reserved_for_files))
+        let (files, reading) = self.fetches.get(&id).map_or((0, 0), |fetch| {
+            (fetch.reserved_for_files, fetch.reserved.saturating_sub(fetch.reserved_for_files))
         });
         let growth = GrowthRequest { read_bytes: reading, ..growth };
         let others = self.used().saturating_sub(own.saturating_add(files).saturating_add(reading));
         let claimed = if growth.needed <= files && self.limit.allows_reserved(growth) {
-            // Granted already, whatever rotations have taken of their part meanwhile.
+            // Granted already, whatever rotations have claimed of their share since.
             growth.used.saturating_add(growth.needed)
         } else {
             self.limit.admit(others, growth).map_err(|refused| {
@@ -229,18 +229,17 @@ impl MemoryAccountState {
                 (refused, if is_enough { missing } else { 0 })
             })?
         };
-        if let Some(fill) = self.fetches.get_mut(&id) {
-            fill.reserved = reading;
-            fill.reserved_for_files = 0;
+        if let Some(fetch) = self.fetches.get_mut(&id) {
+            fetch.reserved = reading;
+            fetch.reserved_for_files = 0;
             self.fetch_bytes = self.fetch_bytes.saturating_sub(files);
         }
         self.replace_volume_bytes(own, claimed);
         Ok(claimed)
     }
 
-    /// Grants what can be granted. If nothing will be given back by itself, refuses the youngest fill
-    /// that holds much; or returns how many cached bytes have to be evicted for one that waits, if
-    /// that is enough and `may_evict`.
+    /// Grants waiting reservations. On a deadlock, returns how many cached bytes to evict, if that
+    /// resolves it and `may_evict` is set; otherwise refuses the youngest large fetch.
     pub(super) fn resolve_waiters(&mut self, may_evict: bool) -> u64 {
         self.grant_pending();
         if !self.is_deadlocked() {
@@ -253,25 +252,26 @@ impl MemoryAccountState {
         missing.unwrap_or(0)
     }
 
-    /// Grants what can be granted, the oldest fill first.
+    /// Grants waiting reservations where possible, the oldest fetch first.
     pub(super) fn grant_pending(&mut self) {
         let waiting: Vec<WaiterId> = self.pending.keys().copied().collect();
-        for wait in waiting {
-            let Some(room) = self.pending.get(&wait).map(|waiting| waiting.reservation) else {
+        for waiter in waiting {
+            let Some(reservation) = self.pending.get(&waiter).map(|waiting| waiting.reservation)
+            else {
                 continue;
             };
-            let (id, bytes) = (wait.0, room.bytes());
+            let (id, bytes) = (waiter.0, reservation.bytes());
             if self.shortfall(id, bytes) == 0 && !self.is_behind_older_fetch(id, bytes) {
-                self.grant(id, room);
-                if self.reply_to(wait, Ok(())).is_err() {
-                    // Who asked is gone.
-                    self.revoke(id, room);
+                self.grant(id, reservation);
+                if self.reply_to(waiter, Ok(())).is_err() {
+                    // The requester is gone.
+                    self.revoke(id, reservation);
                 }
             }
         }
     }
 
-    /// How many cached bytes have to be evicted so that one of those who wait gets its memory.
+    /// How many cached bytes to evict so that one waiting reservation can be granted.
     fn bytes_to_evict(&self) -> Option<u64> {
         self.pending.iter().find_map(|((id, _), waiting)| {
             let bytes = waiting.reservation.bytes();
@@ -281,107 +281,113 @@ impl MemoryAccountState {
         })
     }
 
-    fn grant(&mut self, id: FetchId, room: Reservation) {
-        let Some(fill) = self.fetches.get_mut(&id) else { return };
-        match room {
-            Reservation::Read(_) => fill.active_reads = fill.active_reads.saturating_add(1),
+    fn grant(&mut self, id: FetchId, reservation: Reservation) {
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        match reservation {
+            Reservation::Read(_) => fetch.active_reads = fetch.active_reads.saturating_add(1),
             Reservation::Files(bytes) => {
-                fill.reserved_for_files = fill.reserved_for_files.saturating_add(bytes)
+                fetch.reserved_for_files = fetch.reserved_for_files.saturating_add(bytes)
             }
         }
-        fill.reserved = fill.reserved.saturating_add(room.bytes());
-        self.fetch_bytes = self.fetch_bytes.saturating_add(room.bytes());
+        fetch.reserved = fetch.reserved.saturating_add(reservation.bytes());
+        self.fetch_bytes = self.fetch_bytes.saturating_add(reservation.bytes());
     }
 
-    fn revoke(&mut self, id: FetchId, room: Reservation) {
-        match room {
+    fn revoke(&mut self, id: FetchId, reservation: Reservation) {
+        match reservation {
             Reservation::Read(bytes) => self.end_read(id, bytes, 0),
             Reservation::Files(bytes) => {
-                let Some(fill) = self.fetches.get_mut(&id) else { return };
-                fill.reserved_for_files = fill.reserved_for_files.saturating_sub(bytes);
-                fill.reserved = fill.reserved.saturating_sub(bytes);
+                let Some(fetch) = self.fetches.get_mut(&id) else { return };
+                fetch.reserved_for_files = fetch.reserved_for_files.saturating_sub(bytes);
+                fetch.reserved = fetch.reserved.saturating_sub(bytes);
                 self.fetch_bytes = self.fetch_bytes.saturating_sub(bytes);
             }
         }
     }
 
-    fn reply_to(&mut self, wait: WaiterId, answer: Result<(), MemoryLimitError>) -> Result<(), ()> {
-        let Some(waiting) = self.pending.remove(&wait) else { return Err(()) };
-        waiting.reply.send(answer).or(Err(()))
+    fn reply_to(
+        &mut self,
+        waiter: WaiterId,
+        reply: Result<(), MemoryLimitError>,
+    ) -> Result<(), ()> {
+        let Some(waiting) = self.pending.remove(&waiter) else { return Err(()) };
+        waiting.reply.send(reply).or(Err(()))
     }
 
-    /// How many bytes have to be released before a fill can have so many more.
+    /// How many bytes must be released before the fetch can reserve `bytes` more.
     fn shortfall(&self, id: FetchId, bytes: u64) -> u64 {
-        let purpose = self.fetches.get(&id).map_or(MemoryPurpose::Mount, |fill| fill.purpose);
+        let purpose = self.fetches.get(&id).map_or(MemoryPurpose::Mount, |fetch| fetch.purpose);
         self.used().saturating_add(bytes).saturating_sub(self.limit.limit_for(purpose, false))
     }
 
-    /// Whether an older fill waits and is to go first. A small one passes: what it takes makes no
-    /// difference to who waits for much. A rotation passes mounts, which may not have its part.
+    /// Whether an older fetch waits and goes first. A small fetch overtakes: its memory makes no
+    /// difference to a large one. A rotation overtakes mounts, which may not use the share of
+    /// rotations.
     fn is_behind_older_fetch(&self, id: FetchId, bytes: u64) -> bool {
-        let Some(fill) = self.fetches.get(&id) else { return false };
-        if fill.reserved.saturating_add(bytes) <= self.limit.0 / SMALL_FETCH_DIVISOR {
+        let Some(fetch) = self.fetches.get(&id) else { return false };
+        if fetch.reserved.saturating_add(bytes) <= self.limit.0 / SMALL_FETCH_DIVISOR {
             return false;
         }
         let mut older = self.pending.keys().filter(|(other, _)| *other < id);
         older.any(|(other, _)| {
             let purpose = self.fetches.get(other).map(|other| other.purpose);
-            fill.purpose == MemoryPurpose::Mount || purpose == Some(MemoryPurpose::Rotation)
+            fetch.purpose == MemoryPurpose::Mount || purpose == Some(MemoryPurpose::Rotation)
         })
     }
 
     fn fetches_with_memory(
         &self,
     ) -> impl DoubleEndedIterator<Item = (&FetchId, &FetchReservations)> {
-        self.fetches.iter().filter(|(_, fill)| fill.reserved > 0)
+        self.fetches.iter().filter(|(_, fetch)| fetch.reserved > 0)
     }
 
-    /// Whether every fill that holds memory waits for more. A fill that does not wait, or has a read in
+    /// Whether every fetch with memory waits for more. A fetch that does not wait, or has a read in
     /// progress, releases memory later.
     fn is_deadlocked(&self) -> bool {
         let waits = |id: FetchId| self.pending.range((id, 0)..=(id, u64::MAX)).next().is_some();
         !self.pending.is_empty()
-            && self.fetches_with_memory().all(|(id, fill)| fill.active_reads == 0 && waits(*id))
+            && self.fetches_with_memory().all(|(id, fetch)| fetch.active_reads == 0 && waits(*id))
     }
 
     /// Refuses waiting reservations until the rest can proceed.
     fn break_deadlock(&mut self) {
         let holders = || self.fetches_with_memory();
-        // Who asks for little is not refused because others ask for much, and a pod that waits can be
-        // tried again sooner than a rotation is missed.
+        // Small fetches are spared, because they did not cause the shortage. Mounts go before
+        // rotations: the kubelet retries a waiting pod soon, but a missed rotation may go
+        // unnoticed.
         let is_large =
-            |fill: &FetchReservations| fill.reserved > self.limit.0 / SMALL_FETCH_DIVISOR;
+            |fetch: &FetchReservations| fetch.reserved > self.limit.0 / SMALL_FETCH_DIVISOR;
         let youngest = |large, purpose| {
             let alike =
-                holders().filter(|(_, fill)| fill.purpose == purpose && is_large(fill) == large);
+                holders().filter(|(_, fetch)| fetch.purpose == purpose && is_large(fetch) == large);
             alike.map(|(id, _)| *id).next_back()
         };
         let order = [true, false].into_iter().flat_map(|large| {
             [MemoryPurpose::Mount, MemoryPurpose::Rotation].map(|purpose| (large, purpose))
         });
         let victim = order.map(|(large, purpose)| youngest(large, purpose)).find_map(|it| it);
-        if let Some(fill) = victim.and_then(|id| self.fetches.get_mut(&id)) {
-            fill.is_refused = true;
+        if let Some(fetch) = victim.and_then(|id| self.fetches.get_mut(&id)) {
+            fetch.is_refused = true;
         }
-        // Where nobody holds anything, all that waits does so for what is mounted.
+        // If no fetch has memory, all wait for the memory of mounted volumes.
         let refused: Vec<WaiterId> = self
             .pending
             .keys()
             .filter(|(id, _)| victim.is_none_or(|victim| victim == *id))
             .copied()
             .collect();
-        for wait in refused {
-            let bytes = self.pending.get(&wait).map_or(0, |waiting| waiting.reservation.bytes());
-            let refusal = self.limit_error(wait.0, bytes);
-            // Whoever is gone does not have to be told.
-            let _told = self.reply_to(wait, Err(refusal));
+        for waiter in refused {
+            let bytes = self.pending.get(&waiter).map_or(0, |waiting| waiting.reservation.bytes());
+            let error = self.limit_error(waiter.0, bytes);
+            // The requester may be gone.
+            let _delivered = self.reply_to(waiter, Err(error));
         }
     }
 
     fn limit_error(&self, id: FetchId, bytes: u64) -> MemoryLimitError {
-        let fill = self.fetches.get(&id);
-        let purpose = fill.map_or(MemoryPurpose::Mount, |fill| fill.purpose);
-        let needed = fill.map_or(0, |fill| fill.reserved).saturating_add(bytes);
+        let fetch = self.fetches.get(&id);
+        let purpose = fetch.map_or(MemoryPurpose::Mount, |fetch| fetch.purpose);
+        let needed = fetch.map_or(0, |fetch| fetch.reserved).saturating_add(bytes);
         let limit = self.limit.limit_for(purpose, false);
         MemoryLimitError {
             purpose,
@@ -395,5 +401,5 @@ impl MemoryAccountState {
     }
 }
 
-/// The part of the limit up to which a fill is small.
+/// A fetch is small up to this fraction of the limit.
 const SMALL_FETCH_DIVISOR: u64 = 32;

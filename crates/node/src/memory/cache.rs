@@ -1,11 +1,11 @@
-//! The share of a cache in the node's memory.
+//! The memory of a cache within the node's memory account.
 
 use lanyard_keyvault::{CacheMemory, CacheReserveError};
 use parking_lot::Mutex;
 
 use super::MemoryAccount;
 
-/// What a cache holds of the node's memory.
+/// The memory of a cache.
 #[derive(Debug)]
 pub struct NodeCacheMemory {
     memory: MemoryAccount,
@@ -25,25 +25,25 @@ impl CacheMemory for NodeCacheMemory {
     }
 
     fn reserve_cache_memory(&self, bytes: u64) -> Result<(), CacheReserveError> {
-        let mut held = self.used.lock();
-        let wanted = held.saturating_add(bytes);
+        let mut used = self.used.lock();
+        let wanted = used.saturating_add(bytes);
         let has_share = wanted <= self.limit;
-        self.memory.update_cached(|book| book.reserve_cached(bytes, has_share))?;
-        *held = wanted;
+        self.memory.update_cached(|state| state.reserve_cached(bytes, has_share))?;
+        *used = wanted;
         Ok(())
     }
 
     fn release_cache_memory(&self, bytes: u64) {
-        let mut held = self.used.lock();
-        let bytes = bytes.min(*held);
-        *held -= bytes;
-        self.memory.update_cached(|book| book.release_cached(bytes));
+        let mut used = self.used.lock();
+        let bytes = bytes.min(*used);
+        *used -= bytes;
+        self.memory.update_cached(|state| state.release_cached(bytes));
     }
 }
 
 impl Drop for NodeCacheMemory {
     fn drop(&mut self) {
-        let held = *self.used.get_mut();
-        self.memory.update_cached(|book| book.release_cached(held));
+        let used = *self.used.get_mut();
+        self.memory.update_cached(|state| state.release_cached(used));
     }
 }

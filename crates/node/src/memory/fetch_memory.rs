@@ -1,4 +1,4 @@
-//! The memory of one fill: what is read for a volume until it is written.
+//! The memory of one fetch, until its volume is written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::account_state::{FetchId, Reservation, ReserveResult, WaiterId};
 use crate::memory_limit::{GrowthRequest, MemoryLimitError, MemoryPurpose, min_file_size};
 use crate::provider::Urgency;
 
-/// What a fill holds of the node's memory. The last clone gives it back.
+/// The memory that a fetch has reserved. Dropping the last clone releases it.
 #[derive(Debug, Clone)]
 pub struct FetchMemory(Arc<FetchMemoryShared>);
 
@@ -21,24 +21,24 @@ struct FetchMemoryShared {
     memory: MemoryAccount,
     id: FetchId,
     clock: SharedClock,
-    /// Until when it waits, in monotonic time.
+    /// How long it may wait for memory, as a monotonic time.
     wait_deadline: Duration,
 }
 
 impl MemoryAccount {
-    /// The memory of a fill that begins now and waits for memory no longer than `patience`.
+    /// Begins a fetch, which may wait for memory for at most `max_wait` in total.
     pub fn fetch_memory(
         &self,
         urgency: Urgency,
-        patience: Duration,
+        max_wait: Duration,
         clock: &SharedClock,
     ) -> FetchMemory {
         let purpose = match urgency {
             Urgency::Mount => MemoryPurpose::Mount,
             Urgency::ForceRefresh | Urgency::Rotation => MemoryPurpose::Rotation,
         };
-        let id = self.update(|book| book.begin_fetch(purpose));
-        let until = clock.monotonic().saturating_add(patience);
+        let id = self.update(|state| state.begin_fetch(purpose));
+        let until = clock.monotonic().saturating_add(max_wait);
         let (memory, clock) = (self.clone(), SharedClock::clone(clock));
         FetchMemory(Arc::new(FetchMemoryShared { memory, id, clock, wait_deadline: until }))
     }
@@ -49,44 +49,44 @@ impl FetchMemory {
         self.0.id
     }
 
-    /// Waits until there is room for the files of the volume beside what is read for it. That there
-    /// is none is found out, and told, when the volume asks for it.
+    /// Reserves memory for the files of the volume, waiting if necessary. A failure is only logged:
+    /// the later claim of the volume reports it.
     pub(crate) async fn reserve_files(&self, bytes: u64) {
         if let Err(refused) = self.reserve(Reservation::Files(bytes)).await {
-            tracing::debug!(%refused, "no room is kept for the files of the volume");
+            tracing::debug!(%refused, "could not reserve memory for the files of the volume");
         }
     }
 
-    async fn reserve(&self, room: Reservation) -> Result<(), MemoryLimitError> {
+    async fn reserve(&self, reservation: Reservation) -> Result<(), MemoryLimitError> {
         let FetchMemoryShared { memory, id, clock, wait_deadline: until, .. } = &*self.0;
-        let mut asked = memory.update(|book| book.reserve(*id, room, true));
-        if let ReserveResult::EvictFirst(missing) = asked {
+        let mut result = memory.update(|state| state.reserve(*id, reservation, true));
+        if let ReserveResult::EvictFirst(missing) = result {
             memory.evict_cached(missing);
-            asked = memory.update(|book| book.reserve(*id, room, false));
+            result = memory.update(|state| state.reserve(*id, reservation, false));
         }
-        let (wait, mut answered) = match asked {
-            ReserveResult::Pending(wait, answered) => (wait, answered),
-            ReserveResult::Refused(refused) => return Err(refused),
+        let (wait, mut reply_receiver) = match result {
+            ReserveResult::Pending(wait, reply_receiver) => (wait, reply_receiver),
+            ReserveResult::Refused(error) => return Err(error),
             ReserveResult::Granted | ReserveResult::EvictFirst(_) => return Ok(()),
         };
-        let mut place = CancelWaiterOnDrop { memory, waiter: wait, is_answered: false };
+        let mut waiter_guard = CancelWaiterOnDrop { memory, waiter: wait, is_answered: false };
         let left = until.saturating_sub(clock.monotonic());
-        let answer = tokio::select! {
+        let reply = tokio::select! {
             biased;
-            answer = &mut answered => answer.ok(),
+            reply = &mut reply_receiver => reply.ok(),
             () = clock.sleep(left) => None,
         };
-        let answer = answer.unwrap_or_else(|| {
-            let refused = memory.update(|book| book.cancel_waiter(wait));
-            // What was answered in this very moment holds.
-            refused.map_or_else(|| answered.try_recv().unwrap_or(Ok(())), Err)
+        let reply = reply.unwrap_or_else(|| {
+            let error = memory.update(|state| state.cancel_waiter(wait));
+            // A reply that arrived at this very moment counts.
+            error.map_or_else(|| reply_receiver.try_recv().unwrap_or(Ok(())), Err)
         });
-        place.is_answered = true;
-        answer
+        waiter_guard.is_answered = true;
+        reply
     }
 }
 
-/// A place among those who wait, which is left when its owner goes.
+/// Removes a waiting reservation when it is dropped before the reply.
 struct CancelWaiterOnDrop<'a> {
     memory: &'a MemoryAccount,
     waiter: WaiterId,
@@ -96,19 +96,19 @@ struct CancelWaiterOnDrop<'a> {
 impl Drop for CancelWaiterOnDrop<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.memory.update(|book| book.cancel_waiter(self.waiter));
+            self.memory.update(|state| state.cancel_waiter(self.waiter));
         }
     }
 }
 
 #[async_trait]
 impl ReadMemory for FetchMemory {
-    async fn reserve_read_memory(&self, room: u64) -> Result<(), MemoryExhausted> {
-        self.reserve(Reservation::Read(room)).await.map_err(to_memory_exhausted)
+    async fn reserve_read_memory(&self, bytes: u64) -> Result<(), MemoryExhausted> {
+        self.reserve(Reservation::Read(bytes)).await.map_err(to_memory_exhausted)
     }
 
-    fn finish_read(&self, room: u64, kept: u64) {
-        self.0.memory.update(|book| book.end_read(self.0.id, room, kept));
+    fn finish_read(&self, bytes: u64, kept: u64) {
+        self.0.memory.update(|state| state.end_read(self.0.id, bytes, kept));
     }
 
     fn max_read_reservation(&self) -> u64 {
@@ -121,7 +121,7 @@ impl ReadMemory for FetchMemory {
 
     fn check_volume_fits(&self, size: u64) -> Result<(), MemoryExhausted> {
         let limit = self.0.memory.0.limit;
-        // Beside a volume that is mounted its next content needs no more room than this.
+        // The next content of a mounted volume never needs more than this.
         let purpose = MemoryPurpose::Mount;
         let growth =
             GrowthRequest { used: 0, used_after_scrub: 0, needed: size, read_bytes: 0, purpose };
@@ -134,7 +134,7 @@ impl ReadMemory for FetchMemory {
 
 impl Drop for FetchMemoryShared {
     fn drop(&mut self) {
-        self.memory.update(|book| book.end_fetch(self.id));
+        self.memory.update(|state| state.end_fetch(self.id));
     }
 }
 

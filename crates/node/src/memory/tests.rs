@@ -26,10 +26,10 @@ fn clock() -> SharedClock {
     Arc::new(ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap()))
 }
 
-/// Reserves as a read does, and does not wait for the answer longer than this turn.
+/// Tries to reserve memory for a read, without waiting longer than one poll.
 async fn try_reserve_read(fill: &FetchMemory, bytes: u64) -> Option<bool> {
-    let mut asked = Box::pin(fill.reserve_read_memory(bytes));
-    let now = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
+    let mut result = Box::pin(fill.reserve_read_memory(bytes));
+    let now = poll_fn(|context| Poll::Ready(result.as_mut().poll(context))).await;
     match now {
         Poll::Ready(answer) => Some(answer.is_ok()),
         Poll::Pending => None,
@@ -44,7 +44,7 @@ async fn oldest_fetch_is_granted_first_and_a_small_one_overtakes() {
     holder.reserve_read_memory(90 * KIB).await.unwrap();
     let mut old_waits = Box::pin(old.reserve_read_memory(50 * KIB));
     assert!(futures::poll!(&mut old_waits).is_pending());
-    // There would be room for it.
+    // There would be enough memory for it.
     let mut young_waits = Box::pin(young.reserve_read_memory(5 * KIB));
     assert!(futures::poll!(&mut young_waits).is_pending());
     assert_eq!(try_reserve_read(&small, 4 * KIB).await, Some(true));
@@ -67,17 +67,20 @@ async fn youngest_of_deadlocked_fetches_is_refused() {
     let mut old_waits = Box::pin(old.reserve_read_memory(20 * KIB));
     assert!(futures::poll!(&mut old_waits).is_pending());
     let mut young_waits = Box::pin(young.reserve_read_memory(20 * KIB));
-    // Its read may end and give something back.
+    // Its read may end and release memory.
     assert!(futures::poll!(&mut young_waits).is_pending());
     old.finish_read(45 * KIB, 45 * KIB);
     young.finish_read(45 * KIB, 45 * KIB);
     let refused = young_waits.await.unwrap_err();
     assert!(
-        !refused.exceeds_node_capacity && refused.message.contains("what is read"),
+        !refused.exceeds_node_capacity && refused.message.contains("the responses read for them"),
         "{refused}"
     );
     assert!(futures::poll!(&mut old_waits).is_pending());
-    assert!(young.reserve_read_memory(1).await.is_err(), "it is to give back what it holds");
+    assert!(
+        young.reserve_read_memory(1).await.is_err(),
+        "the refused fetch must release its memory"
+    );
     drop(young);
     old_waits.await.unwrap();
 }
@@ -95,7 +98,7 @@ async fn small_fetch_is_not_refused_because_of_large_ones() {
     assert!(futures::poll!(&mut old_waits).is_pending());
     let mut small_waits = Box::pin(small.reserve_read_memory(2 * KIB));
     assert!(futures::poll!(&mut small_waits).is_pending());
-    // The last one that does not wait yet.
+    // The last fetch that does not wait yet.
     large.reserve_read_memory(3 * KIB).await.unwrap_err();
     drop(large);
     old_waits.await.unwrap();
@@ -148,7 +151,7 @@ async fn bytes_reserved_for_files_become_the_volume_claim() {
     fill.finish_read(30 * KIB, 20 * KIB);
     fill.reserve_files(40 * KIB).await;
     assert_eq!((memory.used(), memory.read_or_cached()), (60 * KIB, 60 * KIB));
-    // It stays so when rotations take their part.
+    // The reservation stays when rotations use their share.
     let rotation = memory.fetch_memory(Urgency::Rotation, WAIT_TIMEOUT, &clock);
     rotation.reserve_read_memory(60 * KIB).await.unwrap();
     let purpose = MemoryPurpose::Mount;
@@ -176,7 +179,7 @@ async fn cache_is_evicted_for_fetches_and_never_uses_the_rotation_share() {
     assert_eq!(
         cache.reserve_cache_memory(1),
         Err(CacheReserveError::NodeFull),
-        "that is the part of the rotations"
+        "the last quarter is reserved for rotations"
     );
 }
 
@@ -190,9 +193,10 @@ async fn cached_values_are_evicted_before_a_waiting_fetch_is_refused() {
     let fill = || memory.fetch_memory(Urgency::Mount, WAIT_TIMEOUT, &clock);
     let (waiter, holder) = (fill(), fill());
     holder.reserve_read_memory(70 * KIB).await.unwrap();
-    // What was evicted for it went to another fill.
-    let asked = memory.update(|book| book.reserve(waiter.id(), Reservation::Read(20 * KIB), false));
-    let ReserveResult::Pending(_, mut answered) = asked else { panic!("{asked:?}") };
+    // Another fetch got the evicted memory.
+    let result =
+        memory.update(|state| state.reserve(waiter.id(), Reservation::Read(20 * KIB), false));
+    let ReserveResult::Pending(_, mut answered) = result else { panic!("{result:?}") };
     assert!(answered.try_recv().is_err());
     holder.finish_read(70 * KIB, 70 * KIB);
     let mut holder_waits = Box::pin(holder.reserve_read_memory(20 * KIB));
@@ -213,26 +217,26 @@ async fn waiting_fetch_does_not_make_a_cache_evict_its_own_entries() {
     holder.reserve_read_memory(70 * KIB).await.unwrap();
     let mut waits = Box::pin(waiter.reserve_read_memory(30 * KIB));
     assert!(futures::poll!(&mut waits).is_pending());
-    // The cache is full too, but freeing its bytes would not give them to it.
+    // The cache is full too, but evicting its entries would not free memory for it.
     assert_eq!(cache.reserve_cache_memory(1), Err(CacheReserveError::NodeFull));
     drop(waits);
     assert_eq!(cache.reserve_cache_memory(1), Err(CacheReserveError::CacheFull));
 }
 
-/// One volume of the property below.
+/// One volume of the property test below.
 #[derive(Debug, Clone)]
 struct ScriptedVolumeFetch {
     vault: usize,
     first: usize,
     objects: usize,
-    /// How often each object is asked for under another name.
+    /// The number of aliases under which each object is requested.
     aliases_per_object: usize,
     encoding: &'static str,
     urgency: Urgency,
     delay: u64,
-    /// After how many seconds the volume is taken away while it is filled.
+    /// After how many seconds the volume is unpublished during its fetch.
     unpublished_after: Option<u64>,
-    /// For how many seconds the volume is being written and mounted.
+    /// For how many seconds the volume is written and mounted.
     mounted_for: u64,
 }
 
@@ -291,7 +295,7 @@ impl ScriptedVolumeFetch {
         Freshness::with_max_age(priority, Duration::from_secs(age))
     }
 
-    /// Fills, writes, and is mounted for a while. Says whether there was room.
+    /// Fetches, writes and mounts a volume for a while. Returns whether there was enough memory.
     async fn run(self, memory: MemoryAccount, vaults: Arc<NodeVaults>, clock: SharedClock) -> bool {
         clock.sleep(Duration::from_secs(self.delay)).await;
         let fill = memory.fetch_memory(self.urgency, WAIT_TIMEOUT, &clock);
@@ -330,7 +334,7 @@ impl ScriptedVolumeFetch {
             .collect();
         let needed = max_generation_size(paths.iter().map(|(path, length)| (path, *length)), 4096);
         let at_least: u64 = paths.iter().map(|(_, length)| fill.mounted_size(*length)).sum();
-        assert!(at_least <= needed, "a volume is refused for no more than it takes");
+        assert!(at_least <= needed, "no volume is refused because of an overestimate");
         fill.reserve_files(needed).await;
         let volume = memory.volume_memory();
         let purpose = MemoryPurpose::Mount;
@@ -346,8 +350,8 @@ impl ScriptedVolumeFetch {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever classes ask for, and whoever comes and goes: what volumes hold, what is read for them
-    /// and what is cached stays below the limit, and there are no more secret bytes than counted.
+    /// Whatever classes request and however volumes come and go, the memory of volumes, fetches and
+    /// caches stays below the limit, and there are no more secret bytes than the account counts.
     #[test]
     fn reads_and_volumes_never_exceed_the_memory_of_the_node(
         volumes in prop::collection::vec(any_volume_fetch(), 1..14),

@@ -1,4 +1,4 @@
-//! How old the content of each class is, and how long it stays valid.
+//! Metrics per SecretProviderClass: age and expiry of the content of its volumes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,8 +15,8 @@ use lanyard_telemetry::prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::publisher::VolumeState;
 
-/// How every mounted volume is, told for each class when the page is read. Nothing is kept here:
-/// whoever has the volumes is asked.
+/// Collects the state of every mounted volume per class, when the metrics are scraped. It stores nothing and
+/// reads the states from the publisher.
 #[derive(Clone)]
 pub(super) struct ClassMetricsCollector {
     volumes: Arc<OnceLock<Box<VolumeStatesFn>>>,
@@ -25,7 +25,7 @@ pub(super) struct ClassMetricsCollector {
 
 type VolumeStatesFn = dyn Fn() -> Vec<Arc<VolumeState>> + Send + Sync;
 
-/// What the page tells about one class: the worst of its volumes.
+/// The metrics of one class: the worst values of its volumes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct ClassMetricsRow {
     volumes: i64,
@@ -40,17 +40,17 @@ impl ClassMetricsCollector {
         Self { volumes: Arc::default(), clock }
     }
 
-    /// Asks here from now on.
+    /// Sets the function that returns the states of the volumes.
     pub(super) fn watch(
         &self,
         volumes: impl Fn() -> Vec<Arc<VolumeState>> + Send + Sync + 'static,
     ) {
-        // There is one publisher in a process; a second one is not told.
+        // A process has one publisher; a second one is ignored.
         drop(self.volumes.set(Box::new(volumes)));
     }
 
-    /// The rows by namespace and class. A node has room for some hundred pods; should there be
-    /// more classes than that, the rest are one row.
+    /// Returns the rows by namespace and class. A node has room for some hundred pods; classes beyond the
+    /// limit are merged into one row.
     fn rows(&self) -> BTreeMap<(String, String), ClassMetricsRow> {
         let now = self.clock.now();
         let mut rows = BTreeMap::new();
@@ -134,9 +134,9 @@ impl GaugeEncoder<'_, '_> {
     }
 }
 
-const AGE_HELP: &str = "Seconds since the last look at the volumes of a class that succeeded";
-const EXPIRES_HELP: &str = "Seconds until the first content of a class ends to be valid";
-const FAILING_HELP: &str = "Mounted volumes whose last look for newer content failed";
-const MEMORY_HELP: &str = "Bytes of memory that the mounted volumes of a class hold";
+const AGE_HELP: &str = "Seconds since the last successful poll of the volumes of a class";
+const EXPIRES_HELP: &str = "Seconds until the earliest expiry of the content of a class";
+const FAILING_HELP: &str = "Mounted volumes whose last poll for newer content failed";
+const MEMORY_HELP: &str = "Bytes of memory used by the mounted volumes of a class";
 const MAX_CLASSES: usize = 500;
 const OTHER: &str = "other";

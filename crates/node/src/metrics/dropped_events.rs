@@ -1,4 +1,4 @@
-//! Events that were too many to be told.
+//! The metric of dropped pod events.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use lanyard_telemetry::prometheus_client::metrics::counter::ConstCounter;
 
 use super::NodeMetrics;
 
-/// The queue counts by itself; this tells its count.
+/// Exposes the counter of the event queue.
 #[derive(Debug)]
 pub(super) struct DroppedEventsCollector(pub(super) NodeMetrics);
 
 impl Collector for DroppedEventsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Some(events) = self.0.0.events.get() else { return Ok(()) };
-        let (name, help) = ("lanyard_node_events_dropped", "Events that were too many to be told");
+        let (name, help) = ("lanyard_node_events_dropped", "Pod events that were dropped");
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         ConstCounter::new(events.dropped_events()).encode(metric)
     }

@@ -1,4 +1,4 @@
-//! The labels: all of them bounded.
+//! Metric labels. Every label has a bounded number of values.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -14,15 +14,15 @@ use tonic::Code;
 use crate::provider::ProviderName;
 
 label_values! {
-    /// The system of the node; upstream has two.
+    /// The operating system of the node; upstream supports two.
     pub(super) enum Os {
-        /// The only one.
+        /// Linux, the only supported system.
         Linux = "linux",
     }
 }
 
 label_values! {
-    /// What kind of object a vault was asked for.
+    /// The kind of object that was read from a vault.
     pub enum ReadKind {
         /// A secret.
         Secret = "secret",
@@ -34,25 +34,25 @@ label_values! {
 }
 
 label_values! {
-    /// What became of a pod status.
+    /// The result of writing a pod status.
     pub enum StatusWrite {
-        /// It said so already.
+        /// The status was up to date.
         Unchanged = "unchanged",
-        /// It was written.
+        /// The status was written.
         Written = "written",
-        /// It could not be written.
+        /// The write failed.
         Failed = "failed",
     }
 }
 
 label_values! {
-    /// What the policy said about a read.
+    /// The decision of the policy about a read.
     pub enum PolicyDecision {
-        /// A rule allows it.
+        /// A rule allowed the read.
         Allowed = "allowed",
-        /// No rule allows it, and it was let through and recorded.
+        /// No rule allowed the read; it was served and recorded.
         Audited = "audited",
-        /// No rule allows it, and it was refused.
+        /// No rule allowed the read; it was denied.
         Denied = "denied",
     }
 }
@@ -122,7 +122,7 @@ pub(super) struct PolicyLabels {
     pub(super) decision: PolicyDecision,
 }
 
-/// A name that others choose, once it is known that there are few of them.
+/// A provider name as a label value, from a bounded set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct BoundedProviderName(Arc<str>);
 
@@ -132,8 +132,8 @@ impl EncodeLabelValue for BoundedProviderName {
     }
 }
 
-/// The first few names of providers that came and were no invention: whoever writes classes
-/// chooses them.
+/// The first few names of providers that exist. The authors of classes choose the names, so that their number
+/// must be limited.
 #[derive(Debug)]
 pub(super) struct BoundedProviderNames(Mutex<BTreeSet<Arc<str>>>);
 
@@ -144,8 +144,8 @@ impl Default for BoundedProviderNames {
 }
 
 impl BoundedProviderNames {
-    /// The name itself if it is known, or `is_real` and there are few; else what stands for it.
-    /// Upstream leaves the label empty as well where no provider was found.
+    /// Returns the name if it is known, or if `is_real` and the limit is not reached; otherwise a
+    /// placeholder. Upstream also leaves the label empty if no provider was found.
     pub(super) fn bounded_name(&self, name: Option<&str>, is_real: bool) -> BoundedProviderName {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return BoundedProviderName("".into());
@@ -168,7 +168,7 @@ impl BoundedProviderNames {
 
 const MAX_PROVIDER_NAMES: usize = 16;
 
-/// The names of gRPC codes as Go spells them, which upstream's dashboards know.
+/// Returns the name of a gRPC code in Go's spelling, which upstream's dashboards use.
 pub(super) const fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

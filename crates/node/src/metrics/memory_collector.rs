@@ -1,4 +1,4 @@
-//! How much memory all volumes hold together.
+//! Metrics of the memory of all volumes together.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -10,16 +10,16 @@ use lanyard_telemetry::prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::publisher::NodeMemoryUsage;
 
-/// Asks whoever has the volumes when the page is read.
+/// Reads the memory usage from the publisher when the metrics are scraped.
 #[derive(Clone, Default)]
 pub(super) struct MemoryMetricsCollector(Arc<OnceLock<Box<VolumesMemoryFn>>>);
 
 type VolumesMemoryFn = dyn Fn() -> NodeMemoryUsage + Send + Sync;
 
 impl MemoryMetricsCollector {
-    /// Asks here from now on.
+    /// Sets the function that returns the memory usage.
     pub(super) fn watch(&self, memory: impl Fn() -> NodeMemoryUsage + Send + Sync + 'static) {
-        // There is one publisher in a process; a second one is not told.
+        // A process has one publisher; a second one is ignored.
         drop(self.0.set(Box::new(memory)));
     }
 }
@@ -32,8 +32,8 @@ impl fmt::Debug for MemoryMetricsCollector {
 
 impl Collector for MemoryMetricsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Some(look) = self.0.get() else { return Ok(()) };
-        let NodeMemoryUsage { used, read_or_cached: read, limit } = look();
+        let Some(usage) = self.0.get() else { return Ok(()) };
+        let NodeMemoryUsage { used, read_or_cached: read, limit } = usage();
         let rows = [
             ("lanyard_node_volumes_memory_used_bytes", USED_HELP, used),
             ("lanyard_node_volumes_memory_read_bytes", READ_HELP, read),
@@ -49,6 +49,6 @@ impl Collector for MemoryMetricsCollector {
 }
 
 const USED_HELP: &str =
-    "Bytes of memory that all volumes hold together or are about to, and that was read for them";
-const READ_HELP: &str = "Bytes of it that are read and not written, or cached";
-const LIMIT_HELP: &str = "Bytes of memory that all volumes may hold together";
+    "Bytes of memory used by or reserved for all volumes, including reads and caches";
+const READ_HELP: &str = "Bytes of the used volume memory that are held by reads in progress and caches";
+const LIMIT_HELP: &str = "Limit of the memory of all volumes, in bytes";

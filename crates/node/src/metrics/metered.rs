@@ -1,5 +1,4 @@
-//! Counting at the seams: whoever fills volumes and whoever is told about them is counted without
-//! knowing it.
+//! Wrappers that record metrics of a provider and a reporter.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use crate::reporter::{
     PodEvent, PodEventKind, PollResult, Reporter, StatusReportError, VolumeReport,
 };
 
-/// A provider whose answers from the sealed cache are counted.
+/// Counts the responses of a provider that came from the sealed cache.
 #[derive(Debug)]
 pub struct MeteredProvider {
     inner: Arc<dyn Provider>,
@@ -21,7 +20,7 @@ pub struct MeteredProvider {
 }
 
 impl MeteredProvider {
-    /// Counts what `inner` does.
+    /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Provider>, metrics: NodeMetrics) -> Self {
         Self { inner, metrics }
     }
@@ -33,43 +32,43 @@ impl Provider for MeteredProvider {
         &self,
         request: &ProviderRequest<'_>,
     ) -> Result<ProviderResponse, ProviderError> {
-        self.inner.fetch(request).await.inspect(|filling| {
-            if filling.stale.is_some() {
+        self.inner.fetch(request).await.inspect(|response| {
+            if response.stale.is_some() {
                 self.metrics.record_stale_response();
             }
         })
     }
 }
 
-/// A reporter that counts what it is told.
+/// Records metrics of the events and polls that go to a reporter.
 #[derive(Debug)]
 pub struct MeteredReporter {
     inner: Arc<dyn Reporter>,
     metrics: NodeMetrics,
-    /// Whether nothing else counts what goes wrong.
+    /// Whether no other metric counts these failures.
     counts_every_failure: bool,
 }
 
 impl MeteredReporter {
-    /// Counts what `inner` is told by the publisher, whose failures are counted as well where the
-    /// kubelet calls and where the provider answers.
+    /// Wraps the reporter of the publisher, whose failures are also counted by the calls of the kubelet and
+    /// by the provider.
     pub fn new(inner: Arc<dyn Reporter>, metrics: NodeMetrics) -> Self {
         Self { inner, metrics, counts_every_failure: false }
     }
 
-    /// Counts what `inner` is told by somebody whose failures show nowhere else: the rotator, and
-    /// who keeps Secrets in step.
+    /// Wraps a reporter whose failures no other metric counts: those of the rotator and of the Secret
+    /// synchronization.
     pub fn counting_every_failure(inner: Arc<dyn Reporter>, metrics: NodeMetrics) -> Self {
         Self { inner, metrics, counts_every_failure: true }
     }
 
     fn is_counted(&self, code: OutcomeCode) -> bool {
-        // What neither the kubelet's call nor the provider's answer tells.
-        let told_only = matches!(
+        // Failures that neither a call of the kubelet nor a provider response shows.
+        let has_no_other_metric = matches!(
             code,
             OutcomeCode::CredentialOlder | OutcomeCode::ServedStale | OutcomeCode::StatusNotWritten
         );
-        self.counts_every_failure || told_only
+        self.counts_every_failure || has_no_other_metric
     }
 }
 
@@ -79,18 +78,18 @@ impl Reporter for MeteredReporter {
         self.inner.report_status(report).await
     }
 
-    fn emit_event(&self, notice: PodEvent) {
-        if let PodEventKind::Failed(code) = notice.kind
+    fn emit_event(&self, event: PodEvent) {
+        if let PodEventKind::Failed(code) = event.kind
             && self.is_counted(code)
         {
             self.metrics.record_outcome(code);
         }
-        self.inner.emit_event(notice);
+        self.inner.emit_event(event);
     }
 
-    fn record_poll(&self, look: &PollResult) {
-        self.metrics.record_poll(look);
-        self.inner.record_poll(look);
+    fn record_poll(&self, poll: &PollResult) {
+        self.metrics.record_poll(poll);
+        self.inner.record_poll(poll);
     }
 
     fn forget_volume(&self, target: &Path) {

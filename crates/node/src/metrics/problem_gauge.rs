@@ -1,4 +1,4 @@
-//! What is amiss though the node does its work.
+//! Gauges for problems that do not stop the node.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -8,8 +8,8 @@ use lanyard_telemetry::prometheus_client::encoding::{DescriptorEncoder, EncodeMe
 use lanyard_telemetry::prometheus_client::metrics::MetricType;
 use lanyard_telemetry::prometheus_client::metrics::gauge::ConstGauge;
 
-/// 1 while something is amiss, else 0: asks whoever knows when the page is read. It is not on the
-/// page while there is nobody to ask.
+/// A gauge that is 1 while a problem exists, else 0, evaluated when the metrics are scraped. It is absent
+/// until a check is set.
 #[derive(Clone)]
 pub(super) struct ProblemGauge {
     name: &'static str,
@@ -24,18 +24,18 @@ impl ProblemGauge {
         Self { name, help, check: Arc::default() }
     }
 
-    /// Asks this from now on.
-    pub(super) fn watch(&self, look: impl Fn() -> bool + Send + Sync + 'static) {
-        // There is one to ask in a process; a second one is not told.
-        drop(self.check.set(Box::new(look)));
+    /// Sets the check.
+    pub(super) fn watch(&self, check: impl Fn() -> bool + Send + Sync + 'static) {
+        // A process has one check; a second one is ignored.
+        drop(self.check.set(Box::new(check)));
     }
 }
 
 impl Collector for ProblemGauge {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Some(look) = self.check.get() else { return Ok(()) };
+        let Some(check) = self.check.get() else { return Ok(()) };
         let metric = encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?;
-        ConstGauge::new(i64::from(look())).encode(metric)
+        ConstGauge::new(i64::from(check())).encode(metric)
     }
 }
 

@@ -36,16 +36,16 @@ fn upstream_metric_names_are_exposed() {
     metrics.record_publish(None, Err(OutcomeCode::SecretProviderClassNotFound));
     metrics.record_unpublish(true);
     metrics.record_unpublish(false);
-    let look = |outcome| PollResult {
+    let poll = |outcome| PollResult {
         provider: Some("azure".into()),
         duration: SECOND,
         outcome,
         rotation_lags: vec![SECOND],
     };
-    metrics.record_poll(&look(Ok(true)));
+    metrics.record_poll(&poll(Ok(true)));
     metrics.record_poll(&PollResult {
         rotation_lags: Vec::new(),
-        ..look(Err(OutcomeCode::ProviderError))
+        ..poll(Err(OutcomeCode::ProviderError))
     });
     metrics.record_vault_request(ReadKind::Secret, SECOND, Err(OutcomeCode::VaultThrottled));
     metrics.record_grpc_call("/v1alpha1.CSIDriverProvider/Mount", tonic::Code::Unavailable, SECOND);
@@ -67,7 +67,7 @@ fn upstream_metric_names_are_exposed() {
     }
 }
 
-/// A volume that was looked at last at `checked`, in seconds.
+/// A volume with a last successful poll at second `checked`.
 fn volume_state(class: &str, checked: i64, not_after: Option<i64>) -> VolumeState {
     let second = |second| Timestamp::from_second(second).unwrap();
     let record = PollRecord {
@@ -77,7 +77,7 @@ fn volume_state(class: &str, checked: i64, not_after: Option<i64>) -> VolumeStat
         accepted_older: BTreeSet::new(),
     };
     let version = ProviderObjectVersion { id: "secret/one".to_owned(), version: "v1".to_owned() };
-    let stamps =
+    let timestamps =
         ObjectTimestamps { not_after: not_after.map(second), ..ObjectTimestamps::default() };
     VolumeState {
         volume_id: "csi-1".to_owned(),
@@ -91,7 +91,7 @@ fn volume_state(class: &str, checked: i64, not_after: Option<i64>) -> VolumeStat
         class_name: class.to_owned(),
         provider: None,
         generation: 1,
-        objects: vec![MountedObject { version, timestamps: stamps }],
+        objects: vec![MountedObject { version, timestamps }],
         content_changed: second(checked),
         history: PollHistory::restored(Some(record), second(checked)),
         last_error: None,
@@ -187,8 +187,8 @@ fn used_and_allowed_volume_memory_are_exposed() {
     });
     for bytes in [0, 4096, u64::MAX] {
         *used.lock() = bytes;
-        let told = bytes.min(i64::MAX.unsigned_abs());
-        assert_line(&page, &format!("lanyard_node_volumes_memory_used_bytes {told}"));
+        let exposed = bytes.min(i64::MAX.unsigned_abs());
+        assert_line(&page, &format!("lanyard_node_volumes_memory_used_bytes {exposed}"));
         assert_line(&page, "lanyard_node_volumes_memory_limit_bytes 67108864");
     }
 }

@@ -1,4 +1,4 @@
-//! A tmpfs that is mounted nowhere yet.
+//! A tmpfs that is not attached to a mount point yet.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use rustix::mount::{
 
 use super::{MountOperation, TmpfsMount, TmpfsMountError, TmpfsOptions, mount_error};
 
-/// A tmpfs that is mounted nowhere yet: nobody sees it, and it goes with this process, however
-/// that ends. Filled first and attached when it is whole, it is never seen empty.
+/// A tmpfs that is not attached to a mount point yet. It is invisible and disappears with this
+/// process. A volume that is written first and attached when it is complete is never visible empty.
 #[derive(Debug)]
 pub(crate) struct DetachedMount {
     handle: OwnedFd,
@@ -21,24 +21,27 @@ pub(crate) struct DetachedMount {
 }
 
 impl DetachedMount {
-    /// Makes a tmpfs that is meant for `dir`; nothing where this kernel or sandbox knows no
-    /// mounts without a place (Linux before 5.2).
-    pub(crate) fn create(dir: &Path, shape: TmpfsOptions) -> Result<Option<Self>, TmpfsMountError> {
-        match create_detached_tmpfs(shape) {
+    /// Creates a tmpfs that is intended for `dir`. Returns `None` if the kernel or sandbox does not
+    /// support detached mounts (Linux before 5.2).
+    pub(crate) fn create(
+        dir: &Path,
+        options: TmpfsOptions,
+    ) -> Result<Option<Self>, TmpfsMountError> {
+        match create_detached_tmpfs(options) {
             Ok(handle) => Ok(Some(Self { handle, dir: dir.to_owned() })),
             Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => Ok(None),
             Err(errno) => Err(mount_error(MountOperation::Mount, dir, errno)),
         }
     }
 
-    /// The root of the file system, to write into.
+    /// Opens the root directory of the file system for writing.
     pub(crate) fn open(&self) -> Result<OwnedFd, TmpfsMountError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(&self.handle, c".", flags, Mode::empty())
             .map_err(|errno| mount_error(MountOperation::Mount, &self.dir, errno))
     }
 
-    /// Mounts it on the open directory `target`, in one step.
+    /// Mounts the tmpfs on the open directory `target` in one step.
     pub(crate) fn attach(self, target: &OwnedFd) -> Result<TmpfsMount, TmpfsMountError> {
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
@@ -48,14 +51,14 @@ impl DetachedMount {
     }
 }
 
-fn create_detached_tmpfs(shape: TmpfsOptions) -> Result<OwnedFd, Errno> {
+fn create_detached_tmpfs(options: TmpfsOptions) -> Result<OwnedFd, Errno> {
     let context = fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, c"source", c"tmpfs")?;
-    for (key, value) in shape.mount_options() {
+    for (key, value) in options.mount_options() {
         fsconfig_set_string(&context, key, value)?;
     }
     match fsconfig_set_flag(&context, c"noswap") {
-        // Kernels before 6.4, and user namespaces, know no `noswap`.
+        // Kernels before 6.4, and user namespaces, do not support `noswap`.
         Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
         Err(errno) => return Err(errno),
     }

@@ -19,7 +19,7 @@ fn credential_timestamps(not_before: i64) -> ObjectTimestamps {
     }
 }
 
-/// A filling of one file for each object.
+/// A provider response with one file for each object.
 fn response_with_objects(objects: &[(&str, &str, ObjectTimestamps)]) -> ProviderResponse {
     let file = |id: &str, version: &str| ProviderFile {
         path: id.rsplit('/').next().unwrap().parse().unwrap(),
@@ -30,15 +30,18 @@ fn response_with_objects(objects: &[(&str, &str, ObjectTimestamps)]) -> Provider
     ProviderResponse {
         files: objects.iter().map(|(id, version, _)| file(id, version)).collect(),
         versions: objects.iter().map(|(id, it, _)| version(id, it)).collect(),
-        timestamps: objects.iter().map(|(id, _, stamps)| ((*id).to_owned(), *stamps)).collect(),
+        timestamps: objects
+            .iter()
+            .map(|(id, _, timestamps)| ((*id).to_owned(), *timestamps))
+            .collect(),
         stale: None,
     }
 }
 
 fn check_credential(mounted: ObjectTimestamps, offered: ObjectTimestamps) -> OlderCredentialCheck {
-    let stamps = [("secret/cpo".to_owned(), mounted)].into();
-    let filling = response_with_objects(&[("secret/cpo", "v2", offered)]);
-    find_older_credentials(&[version("secret/cpo", "v1")], &stamps, &filling, |_| false)
+    let timestamps = [("secret/cpo".to_owned(), mounted)].into();
+    let response = response_with_objects(&[("secret/cpo", "v2", offered)]);
+    find_older_credentials(&[version("secret/cpo", "v1")], &timestamps, &response, |_| false)
 }
 
 #[test]
@@ -55,73 +58,76 @@ fn only_a_credential_that_is_valid_from_an_earlier_time_on_is_refused() {
         (credential_timestamps(100), undated, false),
         (undated, credential_timestamps(99), false),
     ] {
-        let judgement = check_credential(mounted, offered);
-        assert_eq!(judgement.refused.len(), usize::from(is_refused), "{mounted:?} {offered:?}");
-        assert_eq!(judgement.accepted, []);
+        let check = check_credential(mounted, offered);
+        assert_eq!(check.refused.len(), usize::from(is_refused), "{mounted:?} {offered:?}");
+        assert_eq!(check.accepted, []);
     }
 }
 
 #[test]
 fn a_refusal_names_both_versions_and_the_annotation_that_accepts_the_older_one() {
-    let judgement = check_credential(credential_timestamps(100), credential_timestamps(99));
-    let refusal = judgement.refused[0].to_error();
-    assert_eq!(refusal.code, OutcomeCode::CredentialOlder);
+    let check = check_credential(credential_timestamps(100), credential_timestamps(99));
+    let error = check.refused[0].to_error();
+    assert_eq!(error.code, OutcomeCode::CredentialOlder);
     for part in ["v1", "v2", "secret/cpo", "1970-01-01T00:01:39Z", "1970-01-01T00:01:40Z"] {
-        assert!(refusal.message.contains(part), "{}", refusal.message);
+        assert!(error.message.contains(part), "{}", error.message);
     }
-    assert!(refusal.hint.contains("lanyard.dev/accept-older: \"secret/cpo@v2\""));
+    assert!(error.hint.contains("lanyard.dev/accept-older: \"secret/cpo@v2\""));
 }
 
 #[test]
 fn the_exact_version_that_the_class_accepts_is_let_through() {
-    let stamps = [("secret/cpo".to_owned(), credential_timestamps(100))].into();
+    let timestamps = [("secret/cpo".to_owned(), credential_timestamps(100))].into();
     let mounted = [version("secret/cpo", "v1")];
     let offered = response_with_objects(&[("secret/cpo", "v0", credential_timestamps(50))]);
     for (accepted, is_accepted) in [("secret/cpo@v0", true), ("secret/cpo@v9", false)] {
-        let judgement = find_older_credentials(&mounted, &stamps, &offered, |older| {
+        let check = find_older_credentials(&mounted, &timestamps, &offered, |older| {
             older.to_string() == accepted
         });
-        assert_eq!(judgement.accepted.len(), usize::from(is_accepted));
-        assert_eq!(judgement.refused.len(), usize::from(!is_accepted));
+        assert_eq!(check.accepted.len(), usize::from(is_accepted));
+        assert_eq!(check.refused.len(), usize::from(!is_accepted));
     }
 }
 
 #[test]
 fn an_older_credential_keeps_no_other_object_from_being_taken() {
     let mounted = [version("secret/cpo", "v1"), version("secret/nodepool", "v1")];
-    let stamps = [
+    let timestamps = [
         ("secret/cpo".to_owned(), credential_timestamps(100)),
         ("secret/nodepool".to_owned(), credential_timestamps(100)),
     ]
     .into();
-    let mut filling = response_with_objects(&[
+    let mut response = response_with_objects(&[
         ("secret/cpo", "v0", credential_timestamps(50)),
         ("secret/nodepool", "v2", credential_timestamps(200)),
     ]);
-    let judgement = find_older_credentials(&mounted, &stamps, &filling, |_| false);
-    assert_eq!(judgement.refused.len(), 1);
+    let check = find_older_credentials(&mounted, &timestamps, &response, |_| false);
+    assert_eq!(check.refused.len(), 1);
 
     let load = |path: &FilePath| Ok(Some(SharedSecretBytes::from(format!("mounted {path}"))));
-    restore_mounted_objects(&mut filling, &judgement.refused, &stamps, load).unwrap();
+    restore_mounted_objects(&mut response, &check.refused, &timestamps, load).unwrap();
     let contents: Vec<_> =
-        filling.files.iter().map(|file| str::from_utf8(file.content.expose()).unwrap()).collect();
+        response.files.iter().map(|file| str::from_utf8(file.content.expose()).unwrap()).collect();
     assert_eq!(contents, ["mounted cpo", "secret/nodepool v2"]);
-    assert_eq!(filling.versions, [version("secret/cpo", "v1"), version("secret/nodepool", "v2")]);
-    assert_eq!(filling.timestamps["secret/cpo"], credential_timestamps(100));
-    assert_eq!(filling.timestamps["secret/nodepool"], credential_timestamps(200));
+    assert_eq!(response.versions, [version("secret/cpo", "v1"), version("secret/nodepool", "v2")]);
+    assert_eq!(response.timestamps["secret/cpo"], credential_timestamps(100));
+    assert_eq!(response.timestamps["secret/nodepool"], credential_timestamps(200));
 }
 
 #[test]
 fn changed_or_unknown_paths_reject_the_whole_response() {
-    let stamps = BTreeMap::from([("secret/cpo".to_owned(), credential_timestamps(100))]);
+    let timestamps = BTreeMap::from([("secret/cpo".to_owned(), credential_timestamps(100))]);
     let refused = check_credential(credential_timestamps(100), credential_timestamps(50)).refused;
     let mut moved = response_with_objects(&[("secret/cpo", "v2", credential_timestamps(50))]);
-    let error = restore_mounted_objects(&mut moved, &refused, &stamps, |_| Ok(None)).unwrap_err();
+    let error =
+        restore_mounted_objects(&mut moved, &refused, &timestamps, |_| Ok(None)).unwrap_err();
     assert!(matches!(error, RestoreMountedError::PathChanged { .. }), "{error}");
 
-    let mut untold = response_with_objects(&[("secret/cpo", "v2", credential_timestamps(50))]);
-    untold.files[0].object = None;
-    let error = restore_mounted_objects(&mut untold, &refused, &stamps, |_| Ok(None)).unwrap_err();
+    let mut without_object =
+        response_with_objects(&[("secret/cpo", "v2", credential_timestamps(50))]);
+    without_object.files[0].object = None;
+    let error = restore_mounted_objects(&mut without_object, &refused, &timestamps, |_| Ok(None))
+        .unwrap_err();
     assert!(matches!(error, RestoreMountedError::UnknownFiles { .. }), "{error}");
 }
 

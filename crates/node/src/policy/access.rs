@@ -1,4 +1,4 @@
-//! What is judged: one object that a pod would have read through an identity of the node.
+//! The accesses that a policy evaluates.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use lanyard_api::{IdentityMode, VaultObjectKind};
 use lanyard_vocabulary::{EntraClientId, SecretName, VaultName};
 use serde::{Deserialize, Serialize};
 
-/// An identity that every pod of a node can use: Azure sees the node and not the pod.
+/// An identity that every pod of a node can use. Azure identifies the node, not the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum SharedIdentity {
@@ -17,14 +17,13 @@ pub enum SharedIdentity {
 }
 
 impl SharedIdentity {
-    /// How the system-assigned identity is written.
+    /// The text form of the system-assigned identity.
     pub(crate) const SYSTEM_ASSIGNED: &str = "system-assigned";
 
-    /// The identity behind a mode, if the whole node shares it.
+    /// Returns the identity of a mode if all pods of the node share it.
     ///
-    /// A workload identity and an identity binding act for one ServiceAccount, and a service
-    /// principal is a secret of the pod's own namespace: Azure alone judges those. The retired pod
-    /// identity is never served.
+    /// A workload identity and an identity binding act for one ServiceAccount, and a service principal is a
+    /// secret of the pod's own namespace: Azure authorizes those. The retired pod identity is never served.
     pub const fn of(mode: &IdentityMode) -> Option<Self> {
         match mode {
             IdentityMode::ManagedIdentity { client_id: None } => Some(Self::SystemAssigned),
@@ -65,18 +64,18 @@ impl TryFrom<String> for SharedIdentity {
     }
 }
 
-/// One object that a pod would have read through an identity of the node.
+/// A read of one object through a shared identity of the node: the subject of a policy decision.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VaultAccess {
     /// The pod's namespace. The kubelet vouches for it.
     pub namespace: String,
-    /// The SecretProviderClass; empty where the caller names none (the Secret sync controller).
+    /// The SecretProviderClass; empty for a caller without a class (the Secret sync controller).
     pub class: String,
-    /// Through which identity.
+    /// The shared identity.
     pub identity: SharedIdentity,
-    /// In which vault.
+    /// The vault.
     pub vault: VaultName,
-    /// Which object.
+    /// The object.
     pub object: VaultObjectName,
 }
 
@@ -90,13 +89,13 @@ pub struct VaultObjectName {
 }
 
 impl VaultObjectName {
-    /// Reads `<kind>/<name>`, and `<kind>/<name>/<place>` of a version history.
+    /// Parses `<kind>/<name>`, or `<kind>/<name>/<index>` of a version history.
     pub fn parse(id: &str) -> Option<Self> {
         let mut parts = id.split('/');
         let kind = parts.next()?;
         let kind = VaultObjectKind::ALL.into_iter().find(|known| known.name() == kind)?;
         let name = parts.next()?.parse().ok()?;
-        let rest = parts.next().is_none_or(|place| place.parse::<u32>().is_ok());
+        let rest = parts.next().is_none_or(|index| index.parse::<u32>().is_ok());
         (rest && parts.next().is_none()).then_some(Self { kind, name })
     }
 }

@@ -1,4 +1,4 @@
-//! The gate before the Key Vault provider: judges what is asked for, and keeps the trail.
+//! A provider that checks the policy before each fetch and writes the audit trail.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::policy::access::{SharedIdentity, VaultAccess, VaultObjectName};
 use crate::policy::{NodePolicy, PolicyVerdict, ReloadablePolicy};
 use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 
-/// What becomes of a read that no rule allows.
+/// The treatment of a read that no rule allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PolicyMode {
-    /// It is recorded, and read, as upstream does.
+    /// Records the read and allows it, as upstream does.
     #[default]
     Audit,
-    /// It is recorded, and denied before anything is asked for.
+    /// Records the read and denies it before any request.
     Enforce,
 }
 
-/// A Key Vault provider that a policy stands before, and an audit trail behind.
+/// Checks the node policy before a Key Vault provider, and records each read in the audit trail.
 ///
-/// Everybody who is served by the provider goes through it: the node's own volumes, and the
-/// callers of `azure.sock`. A volume is one unit: one object that no rule allows denies it all.
+/// Every caller of the provider goes through it: the node's own volumes and the callers of `azure.sock`. A
+/// volume is one unit: a single object that no rule allows denies the whole volume.
 #[derive(Debug)]
 pub struct PolicyCheckedProvider {
     inner: Arc<dyn Provider>,
@@ -36,7 +36,7 @@ pub struct PolicyCheckedProvider {
 }
 
 impl PolicyCheckedProvider {
-    /// Stands before `inner`.
+    /// Wraps `inner`.
     pub const fn new(
         inner: Arc<dyn Provider>,
         policy: Arc<ReloadablePolicy>,
@@ -46,19 +46,19 @@ impl PolicyCheckedProvider {
         Self { inner, policy, mode, audit, metrics: None }
     }
 
-    /// The same, and what the policy says is counted.
+    /// Counts the decisions of the policy.
     #[must_use]
     pub fn with_metrics(self, metrics: NodeMetrics) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
-    fn record_decisions(&self, asked: &PolicyCheck) {
+    fn record_decisions(&self, check: &PolicyCheck) {
         let unmatched = match self.mode {
             PolicyMode::Audit => PolicyDecision::Audited,
             PolicyMode::Enforce => PolicyDecision::Denied,
         };
         let Some(metrics) = &self.metrics else { return };
-        for read in &asked.reads {
+        for read in &check.reads {
             match read.verdict {
                 AuditVerdict::Allowed { .. } => {
                     metrics.record_policy_decision(PolicyDecision::Allowed)
@@ -76,37 +76,36 @@ impl Provider for PolicyCheckedProvider {
         &self,
         request: &ProviderRequest<'_>,
     ) -> Result<ProviderResponse, ProviderError> {
-        // Parameters that cannot be read name nothing that could be judged or read. The provider
-        // says what is wrong with them. It reads them again, and cannot read them otherwise: the
-        // seam carries the class, and not what one provider makes of it.
+        // Invalid parameters name no objects that could be checked or read. The provider parses the class
+        // again and returns the error; it cannot get another result from the same class.
         let Ok(parameters) = request.class.parse_parameters() else {
             return self.inner.fetch(request).await;
         };
-        let asked = PolicyCheck::new(request, &parameters, &self.policy.current());
-        self.record_decisions(&asked);
-        if self.mode == PolicyMode::Enforce && !asked.unmatched_reads().is_empty() {
-            for read in asked.unmatched_reads() {
+        let check = PolicyCheck::new(request, &parameters, &self.policy.current());
+        self.record_decisions(&check);
+        if self.mode == PolicyMode::Enforce && !check.unmatched_reads().is_empty() {
+            for read in check.unmatched_reads() {
                 if self.audit.record(AuditEvent::Denied(read.clone())) {
-                    let said = format!("{} of {}", read.object, read.vault);
-                    tracing::info!(pod = %request.pod, "no policy rule allows {said}: denied");
+                    let read_text = format!("{} of {}", read.object, read.vault);
+                    tracing::info!(pod = %request.pod, "no policy rule allows {read_text}: denied");
                 }
             }
-            return Err(asked.denial_error());
+            return Err(check.denial_error());
         }
         let filled = self.inner.fetch(request).await;
         match &filled {
-            Ok(filling) => {
-                for read in asked.served_reads(filling) {
+            Ok(response) => {
+                for read in check.served_reads(response) {
                     let unmatched = read.verdict == AuditVerdict::Unmatched;
-                    let said = format!("{} of {}", read.object, read.vault);
+                    let read_text = format!("{} of {}", read.object, read.vault);
                     if self.audit.record(AuditEvent::Read(read)) && unmatched {
-                        tracing::info!(pod = %request.pod, "no policy rule allows {said}");
+                        tracing::info!(pod = %request.pod, "no policy rule allows {read_text}");
                     }
                 }
             }
-            Err(refusal) => {
-                let outcome = refusal.code.name();
-                for read in &asked.reads {
+            Err(error) => {
+                let outcome = error.code.name();
+                for read in &check.reads {
                     let (read, outcome) = (read.clone(), outcome.to_owned());
                     self.audit.record(AuditEvent::Refused { read, outcome });
                 }
@@ -116,7 +115,7 @@ impl Provider for PolicyCheckedProvider {
     }
 }
 
-/// What a volume asks for, judged.
+/// The objects of a request, with the verdict of the policy on each.
 struct PolicyCheck {
     reads: Vec<ObjectRead>,
 }
@@ -145,19 +144,19 @@ impl PolicyCheck {
         self.reads.iter().filter(|read| read.verdict == AuditVerdict::Unmatched).collect()
     }
 
-    /// Names everything that is missing at once.
+    /// Returns an error that names every denied object.
     fn denial_error(&self) -> ProviderError {
         let unmatched = self.unmatched_reads();
         let objects: Vec<_> = unmatched.iter().map(|read| format!("`{}`", read.object)).collect();
         let Some(first) = unmatched.first() else {
-            return ProviderError::new(OutcomeCode::PolicyDenied, "the policy denies it");
+            return ProviderError::new(OutcomeCode::PolicyDenied, "the node's policy denies the read");
         };
         let identity = first.identity.as_deref().unwrap_or_default();
         ProviderError::new(
             OutcomeCode::PolicyDenied,
             format!(
                 "no rule of the node's policy lets namespace `{}` with SecretProviderClass `{}` read \
-                 {} of vault `{}` through the shared identity `{identity}`; the vault was not asked",
+                 {} of vault `{}` through the shared identity `{identity}`; no request was sent to the vault",
                 first.by.namespace,
                 first.by.class,
                 objects.join(", "),
@@ -166,20 +165,20 @@ impl PolicyCheck {
         )
     }
 
-    /// One read for each version that was given. A version of an object that was not asked for by
-    /// its name is none of ours to explain, and is recorded all the same.
-    fn served_reads(&self, filling: &ProviderResponse) -> Vec<ObjectRead> {
-        let stale = filling.stale.is_some();
+    /// Returns one read for each returned version. A version of an object that was not requested by name is
+    /// recorded as well.
+    fn served_reads(&self, response: &ProviderResponse) -> Vec<ObjectRead> {
+        let stale = response.stale.is_some();
         let of = |id: &str| {
             let object = VaultObjectName::parse(id)?.to_string();
             let known = self.reads.iter().find(|read| read.object.eq_ignore_ascii_case(&object))?;
             Some(known.clone())
         };
-        let versions = filling.versions.iter();
+        let versions = response.versions.iter();
         versions
             .filter_map(|given| {
                 let read = of(&given.id).or_else(|| {
-                    tracing::error!(id = given.id, "a version was given that nobody asked for");
+                    tracing::error!(id = given.id, "the provider returned a version that was not requested");
                     let first = self.reads.first()?.clone();
                     Some(ObjectRead { object: given.id.clone(), ..first })
                 })?;
@@ -230,7 +229,7 @@ fn object_read(
     }
 }
 
-/// The name of the mode, and the identity as the trail writes it.
+/// Returns the name of the mode, and the identity as the audit trail writes it.
 fn describe_identity(mode: &IdentityMode) -> (&'static str, Option<String>) {
     match mode {
         IdentityMode::ManagedIdentity { .. } => {

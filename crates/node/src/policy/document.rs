@@ -1,7 +1,7 @@
-//! The policy file: read strictly, every problem at once, and written.
+//! Parses and serializes the policy file. Parsing is strict and reports every problem together.
 //!
-//! A field that is not known is a problem. A policy with a misspelt word means something else than
-//! its author thinks, and is better refused than obeyed.
+//! An unknown field is an error: a policy with a misspelt field would have another meaning than its author
+//! intended.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -14,18 +14,18 @@ use crate::policy::error::{PolicyProblem, PolicyProblems};
 use crate::policy::pattern::{IdentityPattern, NameKind, NamePattern, ObjectPattern};
 use crate::policy::rule::{PolicyRule, VaultGrant};
 
-/// `apiVersion` of a policy.
+/// The `apiVersion` of a policy.
 const API_VERSION: &str = "lanyard.dev/v1alpha1";
-/// `kind` of a policy.
+/// The `kind` of a policy.
 const KIND: &str = "NodePolicy";
-/// The longest name of a rule.
+/// The maximum length of a rule name.
 const MAX_RULE_NAME: usize = 63;
 
 impl NodePolicy {
-    /// Reads a policy in YAML or JSON.
+    /// Parses a policy in YAML or JSON.
     ///
     /// # Errors
-    /// Every problem of every field, with its path.
+    /// Returns every problem, each with the path of its field.
     pub fn parse(text: &str) -> Result<Self, PolicyProblems> {
         let value: Value = serde_saphyr::from_str(text).map_err(|error| {
             let reason = format!("this is not YAML: {error}");
@@ -36,7 +36,7 @@ impl NodePolicy {
         if problems.is_empty() { Ok(Self { rules }) } else { Err(PolicyProblems(problems)) }
     }
 
-    /// The policy as a document that [`NodePolicy::parse`] reads.
+    /// Returns the policy as a document that [`NodePolicy::parse`] accepts.
     pub fn to_document(&self) -> impl Serialize + use<> {
         PolicyDocument {
             api_version: API_VERSION,
@@ -93,7 +93,7 @@ fn to_strings<T: ToString>(items: &[T]) -> Vec<String> {
     items.iter().map(ToString::to_string).collect()
 }
 
-/// Walks the document; what cannot be read becomes a problem and is passed over.
+/// Walks the document. An invalid part is recorded as a problem and skipped.
 struct PolicyDocumentParser<'a> {
     problems: &'a mut Vec<PolicyProblem>,
 }
@@ -109,11 +109,11 @@ impl PolicyDocumentParser<'_> {
         let mut names = BTreeSet::new();
         let mut rules = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            let place = format!("rules[{index}]");
-            if let Some(rule) = self.parse_rule(&place, item) {
+            let path = format!("rules[{index}]");
+            if let Some(rule) = self.parse_rule(&path, item) {
                 if !names.insert(rule.name.clone()) {
-                    let reason = format!("another rule is called `{}` already", rule.name);
-                    self.add_problem(format!("{place}.name"), reason);
+                    let reason = format!("another rule has the name `{}`", rule.name);
+                    self.add_problem(format!("{path}.name"), reason);
                 }
                 rules.push(rule);
             }
@@ -121,10 +121,10 @@ impl PolicyDocumentParser<'_> {
         rules
     }
 
-    fn parse_rule(&mut self, place: &str, value: &Value) -> Option<PolicyRule> {
+    fn parse_rule(&mut self, path: &str, value: &Value) -> Option<PolicyRule> {
         let known = ["name", "namespaces", "classes", "identities", "vaults"];
-        let fields = self.expect_mapping(place, value, &known)?;
-        let at = |field: &str| format!("{place}.{field}");
+        let fields = self.expect_mapping(path, value, &known)?;
+        let at = |field: &str| format!("{path}.{field}");
         let name = self.parse_rule_name(at("name"), fields.get("name"));
         let namespaces =
             self.parse_patterns(&at("namespaces"), fields.get("namespaces"), NameKind::Namespace);
@@ -145,23 +145,23 @@ impl PolicyDocumentParser<'_> {
         })
     }
 
-    fn parse_vaults(&mut self, place: &str, value: Option<&Value>) -> Option<Vec<VaultGrant>> {
-        let items = self.expect_list(place, value, false)?;
+    fn parse_vaults(&mut self, path: &str, value: Option<&Value>) -> Option<Vec<VaultGrant>> {
+        let items = self.expect_list(path, value, false)?;
         let mut grants = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            let place = format!("{place}[{index}]");
-            let Some(fields) = self.expect_mapping(&place, item, &["name", "objects"]) else {
+            let path = format!("{path}[{index}]");
+            let Some(fields) = self.expect_mapping(&path, item, &["name", "objects"]) else {
                 continue;
             };
-            let name = self.expect_text(format!("{place}.name"), fields.get("name"));
+            let name = self.expect_text(format!("{path}.name"), fields.get("name"));
             let name = name.and_then(|text| {
                 self.record_error(
-                    format!("{place}.name"),
+                    format!("{path}.name"),
                     NamePattern::parse(text, NameKind::Vault),
                 )
             });
             let objects = self.parse_items(
-                &format!("{place}.objects"),
+                &format!("{path}.objects"),
                 fields.get("objects"),
                 str::parse::<ObjectPattern>,
             );
@@ -174,39 +174,39 @@ impl PolicyDocumentParser<'_> {
 
     fn parse_patterns(
         &mut self,
-        place: &str,
+        path: &str,
         value: Option<&Value>,
         kind: NameKind,
     ) -> Option<Vec<NamePattern>> {
-        self.parse_items(place, value, |text| NamePattern::parse(text, kind))
+        self.parse_items(path, value, |text| NamePattern::parse(text, kind))
     }
 
-    /// A list of texts, each read by `read`. An empty list would be a rule for nothing.
+    /// Parses a list of strings with `read`. An empty list is an error, because the rule would never match.
     fn parse_items<T>(
         &mut self,
-        place: &str,
+        path: &str,
         value: Option<&Value>,
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {
-        let items = self.expect_list(place, value, false)?;
+        let items = self.expect_list(path, value, false)?;
         let mut all = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            let place = format!("{place}[{index}]");
-            if let Some(text) = self.expect_text(place.clone(), Some(item)) {
-                all.extend(self.record_error(place, read(text)));
+            let path = format!("{path}[{index}]");
+            if let Some(text) = self.expect_text(path.clone(), Some(item)) {
+                all.extend(self.record_error(path, read(text)));
             }
         }
         Some(all)
     }
 
-    fn parse_rule_name(&mut self, place: String, value: Option<&Value>) -> Option<String> {
-        let text = self.expect_text(place.clone(), value)?;
+    fn parse_rule_name(&mut self, path: String, value: Option<&Value>) -> Option<String> {
+        let text = self.expect_text(path.clone(), value)?;
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
         if (1..=MAX_RULE_NAME).contains(&text.len()) && text.chars().all(plain) {
             return Some(text.to_owned());
         }
         let rule = format!("1 to {MAX_RULE_NAME} letters, digits, `-`, `.` and `_`");
-        self.add_problem(place, format!("`{text}` is not a name of {rule}"));
+        self.add_problem(path, format!("`{text}` is not a name of {rule}"));
         None
     }
 
@@ -220,67 +220,67 @@ impl PolicyDocumentParser<'_> {
 
     fn expect_mapping<'v>(
         &mut self,
-        place: &str,
+        path: &str,
         value: &'v Value,
         known: &[&str],
     ) -> Option<&'v Map<String, Value>> {
         let Value::Object(fields) = value else {
             self.add_problem(
-                place.to_owned(),
+                path.to_owned(),
                 format!("it is {} and not a mapping", json_type_name(value)),
             );
             return None;
         };
         for field in fields.keys().filter(|field| !known.contains(&field.as_str())) {
-            let place = if place.is_empty() { field.clone() } else { format!("{place}.{field}") };
-            self.add_problem(place, format!("there is no such field; known: {}", known.join(", ")));
+            let path = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
+            self.add_problem(path, format!("unknown field; known: {}", known.join(", ")));
         }
         Some(fields)
     }
 
     fn expect_list<'v>(
         &mut self,
-        place: &str,
+        path: &str,
         value: Option<&'v Value>,
         may_be_empty: bool,
     ) -> Option<&'v [Value]> {
         match value {
             Some(Value::Array(items)) if may_be_empty || !items.is_empty() => Some(items),
             Some(Value::Array(_)) => {
-                self.add_problem(place.to_owned(), "the list is empty".to_owned());
+                self.add_problem(path.to_owned(), "the list is empty".to_owned());
                 None
             }
             Some(value) => {
                 self.add_problem(
-                    place.to_owned(),
+                    path.to_owned(),
                     format!("it is {} and not a list", json_type_name(value)),
                 );
                 None
             }
             None => {
-                self.add_problem(place.to_owned(), "it is missing".to_owned());
+                self.add_problem(path.to_owned(), "it is missing".to_owned());
                 None
             }
         }
     }
 
-    fn expect_text<'v>(&mut self, place: String, value: Option<&'v Value>) -> Option<&'v str> {
+    fn expect_text<'v>(&mut self, path: String, value: Option<&'v Value>) -> Option<&'v str> {
         match value {
             Some(Value::String(text)) => Some(text),
             Some(value) => {
                 let kind = json_type_name(value);
-                self.add_problem(place, format!("it is {kind} and not a text; put it in quotes"));
+                self.add_problem(path, format!("it is {kind} and not a text; put it in quotes"));
                 None
             }
             None => {
-                self.add_problem(place, "it is missing".to_owned());
+                self.add_problem(path, "it is missing".to_owned());
                 None
             }
         }
     }
 
-    fn record_error<T>(&mut self, place: String, read: Result<T, String>) -> Option<T> {
-        read.map_err(|reason| self.add_problem(place, reason)).ok()
+    fn record_error<T>(&mut self, path: String, read: Result<T, String>) -> Option<T> {
+        read.map_err(|reason| self.add_problem(path, reason)).ok()
     }
 
     fn add_problem(&mut self, field: String, reason: String) {
@@ -291,7 +291,7 @@ impl PolicyDocumentParser<'_> {
 const fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
-        Value::Bool(_) => "a truth value",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
         Value::String(_) => "a text",
         Value::Array(_) => "a list",

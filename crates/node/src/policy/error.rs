@@ -1,24 +1,24 @@
-//! What can be wrong with a policy file.
+//! Errors of policy files.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// One thing that is wrong with a policy, and where.
+/// One problem of a policy, and its field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{reason}", if field.is_empty() { String::new() } else { format!("`{field}`: ") })]
 pub struct PolicyProblem {
-    /// The path of the field, as `rules[2].vaults[0].name`; empty for the file as a whole.
+    /// The path of the field, such as `rules[2].vaults[0].name`; empty for the whole file.
     pub field: String,
-    /// What is wrong there.
+    /// The problem.
     pub reason: String,
 }
 
-/// Everything that is wrong with a policy; never empty.
+/// Every problem of a policy; never empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct PolicyProblems(pub(crate) Vec<PolicyProblem>);
 
 impl PolicyProblems {
-    /// The problems, in the order of the file.
+    /// Returns the problems in the order of the file.
     pub fn problems(&self) -> &[PolicyProblem] {
         &self.0
     }
@@ -31,33 +31,33 @@ impl fmt::Display for PolicyProblems {
     }
 }
 
-/// A policy file cannot be used.
+/// A policy file cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// The file could not be read.
-    #[error("the policy {} could not be read", path.display())]
+    #[error("could not read the policy {}", path.display())]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         #[source]
         source: std::io::Error,
     },
-    /// The file is larger than a policy may be.
+    /// The file exceeds the size limit of a policy.
     #[error("the policy {} is larger than {limit} bytes", path.display())]
     TooLarge {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The most that is read.
+        /// The size limit, in bytes.
         limit: u64,
     },
-    /// What the file says is no policy.
-    #[error("the policy {} is refused: {problems}", path.display())]
+    /// The file is not a valid policy.
+    #[error("invalid policy {}: {problems}", path.display())]
     Invalid {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Everything that is wrong with it.
+        /// Every problem of the file.
         problems: PolicyProblems,
     },
 }
@@ -67,7 +67,7 @@ impl PolicyError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Read { .. } => "check the path, and that the node plugin may read it",
-            Self::TooLarge { .. } => "join rules with patterns (`*`)",
+            Self::TooLarge { .. } => "merge rules with patterns (`*`)",
             Self::Invalid { .. } => {
                 "correct the fields that the message names; `lanyard node policy suggest` writes a \
                  policy that can be read"

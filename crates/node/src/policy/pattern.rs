@@ -1,4 +1,4 @@
-//! Patterns of names: `*` stands for any text, everything else for itself.
+//! Patterns of names: `*` matches any text, every other character itself.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use lanyard_vocabulary::EntraClientId;
 
 use crate::policy::access::SharedIdentity;
 
-/// A pattern of names in which `*` stands for any text, the empty one too.
+/// A pattern of names in which `*` matches any text, including the empty text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NamePattern(String);
 
 impl NamePattern {
-    /// Reads a pattern whose plain characters are of `kind`.
+    /// Parses a pattern whose literal characters must be valid for `kind`.
     pub(crate) fn parse(text: &str, kind: NameKind) -> Result<Self, String> {
         let (rule, longest, others) = kind.rule();
         let fits = |c: char| c == '*' || kind.allows_char(c) || others.contains(c);
@@ -26,17 +26,17 @@ impl NamePattern {
         Err(format!("`{text}` is not a pattern of {rule}, with `*` for any text"))
     }
 
-    /// The pattern of one name, which has no `*` in it.
+    /// Returns a pattern that matches one name. The name must not contain `*`.
     pub(crate) const fn literal(name: String) -> Self {
         Self(name)
     }
 
-    /// Whether a name fits. Time is linear in both lengths for each `*`, never exponential.
+    /// Returns whether a name matches. The time is linear in both lengths for each `*`, never exponential.
     pub(crate) fn matches(&self, name: &str) -> bool {
         wildcard_match(self.0.as_bytes(), name.as_bytes(), |one, other| one == other)
     }
 
-    /// [`NamePattern::fits`] for names that Azure compares without case.
+    /// Like [`NamePattern::matches`], for names that Azure compares without case.
     pub(crate) fn matches_ignoring_case(&self, name: &str) -> bool {
         wildcard_match(self.0.as_bytes(), name.as_bytes(), |one, other| {
             one.eq_ignore_ascii_case(&other)
@@ -50,21 +50,22 @@ impl fmt::Display for NamePattern {
     }
 }
 
-/// What a pattern is a pattern of.
+/// The kind of name that a pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameKind {
     /// A Kubernetes namespace (RFC 1123 label).
     Namespace,
-    /// A SecretProviderClass (RFC 1123 subdomain), or nothing: a caller that names no class.
+    /// A SecretProviderClass (RFC 1123 subdomain), or the empty name of a caller without a class.
     Class,
-    /// A vault.
+    /// A Key Vault.
     Vault,
-    /// An object of a vault.
+    /// An object of a Key Vault.
     Object,
 }
 
 impl NameKind {
-    /// The rule in words, the longest text, the characters beside those of [`NameKind::takes`].
+    /// Returns the rule in words, the maximum length, and the characters in addition to those of
+    /// [`NameKind::allows_char`].
     const fn rule(self) -> (&'static str, usize, &'static str) {
         match self {
             Self::Namespace => ("at most 63 lower-case letters, digits and `-`", 63, "-"),
@@ -86,7 +87,7 @@ impl NameKind {
     }
 }
 
-/// A pattern of objects: `<kind>/<name>`, where either may be `*`.
+/// A pattern of objects: `<kind>/<name>`, where either part may be `*`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ObjectPattern {
     kind: Option<VaultObjectKind>,
@@ -94,12 +95,12 @@ pub(crate) struct ObjectPattern {
 }
 
 impl ObjectPattern {
-    /// The one object of this kind and name.
+    /// Returns a pattern that matches one object.
     pub(crate) fn exactly(kind: VaultObjectKind, name: &str) -> Self {
         Self { kind: Some(kind), name: NamePattern(name.to_owned()) }
     }
 
-    /// Whether an object fits. Vaults compare names without case.
+    /// Returns whether an object matches. Key Vault compares names without case.
     pub(crate) fn matches(&self, kind: VaultObjectKind, name: &str) -> bool {
         self.kind.is_none_or(|wanted| wanted == kind) && self.name.matches_ignoring_case(name)
     }
@@ -128,17 +129,17 @@ impl fmt::Display for ObjectPattern {
     }
 }
 
-/// Which identity a rule is about.
+/// A pattern of shared identities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum IdentityPattern {
-    /// `*`: any that the node has.
+    /// `*`: every identity of the node.
     Any,
-    /// One of them.
+    /// One identity.
     Exactly(SharedIdentity),
 }
 
 impl IdentityPattern {
-    /// Whether an identity fits.
+    /// Returns whether an identity matches.
     pub(crate) fn matches(self, identity: SharedIdentity) -> bool {
         match self {
             Self::Any => true,
@@ -174,7 +175,8 @@ impl fmt::Display for IdentityPattern {
     }
 }
 
-/// Matches by remembering the last `*` alone: an earlier one never has to be reconsidered.
+/// Matches in linear time per `*` by backtracking only to the last one: an earlier `*` never has to be
+/// reconsidered.
 fn wildcard_match(pattern: &[u8], name: &[u8], same: fn(u8, u8) -> bool) -> bool {
     let (mut at, mut read) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -259,7 +261,7 @@ mod tests {
         }
     }
 
-    /// The same question, answered by trying every way: slow and obviously right.
+    /// A reference implementation with full backtracking: slow and obviously correct.
     fn naive_match(pattern: &[u8], name: &[u8]) -> bool {
         match (pattern.first(), name.first()) {
             (None, None) => true,

@@ -1,4 +1,4 @@
-//! The policy in use, followed through changes of its file.
+//! The policy in use, reloaded when its file changes.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,17 +14,17 @@ use crate::audit::{AuditEvent, AuditTrail};
 use crate::policy::NodePolicy;
 use crate::policy::error::{PolicyError, PolicyProblem, PolicyProblems};
 
-/// The largest policy that is read: some ten thousand rules.
+/// The maximum size of a policy file: some ten thousand rules.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
-/// How often the file is looked at. A projected `ConfigMap` follows its source within a minute or
-/// two, so this adds little.
+/// How often the file is checked. A projected `ConfigMap` follows its source within a minute or two, so this
+/// adds little delay.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often it is told that the file is not the policy in use.
+/// How often the node repeats the warning that the file is not the policy in use.
 const WARNING_INTERVAL: Duration = Duration::from_hours(1);
 
-/// Keeps the policy in use. A file that becomes unreadable changes nothing: the last good policy
-/// stays, and that is said.
+/// Holds the policy in use and reloads it from its file. If the file becomes invalid, the last good policy
+/// stays in use and the error is reported.
 #[derive(Debug)]
 pub struct ReloadablePolicy {
     path: Option<PathBuf>,
@@ -34,41 +34,41 @@ pub struct ReloadablePolicy {
 #[derive(Debug)]
 struct State {
     policy: Arc<NodePolicy>,
-    /// The SHA-256 of the file that was looked at last.
+    /// The SHA-256 of the last file that was checked.
     last_digest: Option<String>,
-    /// Why the file is not the policy in use.
+    /// The reason why the file is not the policy in use.
     load_error: Option<String>,
 }
 
-/// What a look at the file came to.
+/// The result of a reload.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PolicyReload {
-    /// It is what it was.
+    /// The file is unchanged.
     Unchanged,
-    /// It is another good policy, which is now in use.
+    /// The file changed; its policy is now in use.
     Replaced {
         /// The SHA-256 of the file, hexadecimal.
         digest: String,
-        /// How many rules it has.
+        /// The number of rules.
         rules: usize,
     },
-    /// It cannot be used; the last good policy stays.
+    /// The file is invalid; the last good policy stays in use.
     Rejected(PolicyError),
 }
 
 impl ReloadablePolicy {
-    /// No file: no rule, so nothing is allowed by a rule.
+    /// Creates a policy without a file and without rules, which allows no access.
     pub fn without_file() -> Self {
         let state = State { policy: Arc::default(), last_digest: None, load_error: None };
         Self { path: None, state: RwLock::new(state) }
     }
 
-    /// The policy of a file.
+    /// Loads the policy from a file.
     ///
     /// # Errors
-    /// If the file cannot be read or is no policy: nobody should start with another policy than
-    /// the one that was meant.
+    /// Returns an error if the file cannot be read or is invalid: the node must not start with another policy
+    /// than the intended one.
     pub fn load(path: &Path) -> Result<Self, PolicyError> {
         let text = read_policy_file(path)?;
         let policy = parse_policy(path, &text)?;
@@ -80,44 +80,44 @@ impl ReloadablePolicy {
         Ok(Self { path: Some(path.to_owned()), state: RwLock::new(state) })
     }
 
-    /// The policy in use.
+    /// Returns the policy in use.
     pub fn current(&self) -> Arc<NodePolicy> {
         Arc::clone(&self.state.read().policy)
     }
 
-    /// Why the file that is there is not the policy in use, while that is so.
+    /// Returns the reason why the file is not the policy in use, while it is not.
     pub fn load_error(&self) -> Option<String> {
         self.state.read().load_error.clone()
     }
 
-    /// What that means for the node, for people.
+    /// Returns the load error and its consequence for the node, as text for users.
     pub fn warning(&self) -> Option<String> {
         let problem = self.load_error()?;
         Some(format!(
-            "{problem}; the policy that was in use before is still in use, and the next start on \
+            "{problem}; the previous policy is still in use, and the next start on \
              this node will fail"
         ))
     }
 
-    /// Looks at the file again. The same bad file is reported once.
+    /// Checks the file again. An unchanged invalid file is reported once.
     pub fn reload(&self) -> PolicyReload {
         let Some(path) = &self.path else { return PolicyReload::Unchanged };
         let read = read_policy_file(path);
-        let seen = match &read {
+        let digest_text = match &read {
             Ok(text) => sha256_hex(text),
             Err(error) => error.to_string(),
         };
         let mut state = self.state.write();
-        if state.last_digest.as_ref() == Some(&seen) {
+        if state.last_digest.as_ref() == Some(&digest_text) {
             return PolicyReload::Unchanged;
         }
-        state.last_digest = Some(seen.clone());
+        state.last_digest = Some(digest_text.clone());
         match read.and_then(|text| parse_policy(path, &text)) {
             Ok(policy) => {
                 let rules = policy.len();
                 state.policy = Arc::new(policy);
                 state.load_error = None;
-                PolicyReload::Replaced { digest: seen, rules }
+                PolicyReload::Replaced { digest: digest_text, rules }
             }
             Err(error) => {
                 state.load_error = Some(error.to_string());
@@ -126,33 +126,33 @@ impl ReloadablePolicy {
         }
     }
 
-    /// Looks at the file again and again until this is dropped, and says what changed.
+    /// Checks the file periodically until the future is dropped, and logs and audits changes.
     pub async fn watch_file(self: Arc<Self>, clock: SharedClock, audit: AuditTrail) {
         if self.path.is_none() {
             return;
         }
-        let mut told_at = None;
+        let mut warned_at = None;
         loop {
             clock.sleep(POLL_INTERVAL).await;
-            let keeper = Arc::clone(&self);
-            match tokio::task::spawn_blocking(move || keeper.reload()).await {
+            let policy = Arc::clone(&self);
+            match tokio::task::spawn_blocking(move || policy.reload()).await {
                 Ok(outcome) => Self::log_reload(outcome, &audit),
-                Err(error) => tracing::error!(%error, "the policy file was not looked at"),
+                Err(error) => tracing::error!(%error, "could not check the policy file"),
             }
-            self.repeat_warning(clock.monotonic(), &mut told_at);
+            self.repeat_warning(clock.monotonic(), &mut warned_at);
         }
     }
 
-    /// A bad file is harmless until this process ends; that has to be known before it does.
-    fn repeat_warning(&self, now: Duration, told_at: &mut Option<Duration>) {
+    /// An invalid file has no effect until this process restarts, so the warning must appear before that.
+    fn repeat_warning(&self, now: Duration, warned_at: &mut Option<Duration>) {
         let Some(warning) = self.warning() else {
-            *told_at = None;
+            *warned_at = None;
             return;
         };
-        // The first time is told with what changed.
-        let since = *told_at.get_or_insert(now);
+        // `log_reload` has reported the first failure.
+        let since = *warned_at.get_or_insert(now);
         if now.saturating_sub(since) >= WARNING_INTERVAL {
-            *told_at = Some(now);
+            *warned_at = Some(now);
             tracing::error!("{warning}");
         }
     }
@@ -169,7 +169,7 @@ impl ReloadablePolicy {
                 tracing::error!(
                     hint = error.hint(),
                     cause,
-                    "{error}; the policy that was in use before stays in use",
+                    "{error}; the previous policy stays in use",
                 );
                 audit.record(AuditEvent::PolicyKept { problem: error.to_string() });
             }

@@ -1,34 +1,34 @@
-//! Rules: who may read what.
+//! The rules of a policy.
 
 use crate::policy::access::VaultAccess;
 use crate::policy::pattern::{IdentityPattern, NamePattern, ObjectPattern};
 
-/// Lets the pods of some namespaces read some objects of some vaults.
+/// Allows the pods of some namespaces to read some objects of some vaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PolicyRule {
-    /// How the audit trail names it.
+    /// The name of the rule in the audit trail.
     pub(crate) name: String,
-    /// Of which namespaces.
+    /// The namespaces.
     pub(crate) namespaces: Vec<NamePattern>,
-    /// Through which classes; none written means any.
+    /// The SecretProviderClasses; `None` matches every class.
     pub(crate) classes: Option<Vec<NamePattern>>,
-    /// Through which identities; none written means any that the node has.
+    /// The identities; `None` matches every identity of the node.
     pub(crate) identities: Option<Vec<IdentityPattern>>,
-    /// What.
+    /// The vaults and their objects.
     pub(crate) vaults: Vec<VaultGrant>,
 }
 
-/// Objects of a vault.
+/// Allows some objects of some vaults.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct VaultGrant {
-    /// Of which vaults.
+    /// The vaults.
     pub(crate) name: NamePattern,
-    /// Which objects.
+    /// The objects.
     pub(crate) objects: Vec<ObjectPattern>,
 }
 
 impl PolicyRule {
-    /// Whether the rule lets this access through.
+    /// Returns whether the rule allows this access.
     pub(crate) fn allows(&self, access: &VaultAccess) -> bool {
         self.namespaces.iter().any(|pattern| pattern.matches(&access.namespace))
             && self.matches_class(&access.class)

@@ -1,8 +1,7 @@
-//! The policy that matches what was observed.
+//! Suggests a policy from the observed reads.
 //!
-//! It allows what the trail says was read through shared identities, and nothing else: every
-//! pattern is a plain name. Rules are joined only where the product of their parts is exactly what
-//! was seen.
+//! The policy allows the reads through shared identities that the audit trail records, and no others: every
+//! pattern is a plain name. Rules are merged only if the product of their parts equals the observed reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,29 +14,29 @@ use crate::policy::access::{SharedIdentity, VaultAccess, VaultObjectName};
 use crate::policy::pattern::{IdentityPattern, NameKind, NamePattern, ObjectPattern};
 use crate::policy::rule::{PolicyRule, VaultGrant};
 
-/// What an audit trail says was read through shared identities.
+/// The reads through shared identities that an audit trail records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedReads {
     accesses: BTreeSet<VaultAccess>,
-    /// Lines that are no records of a trail, by their numbers from 1.
+    /// The numbers of the lines that are not audit records, from 1.
     unreadable: Vec<usize>,
     lines: usize,
 }
 
-/// A policy, and what it was made of.
+/// A suggested policy, and the number of reads behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicySuggestion {
     /// The policy.
     pub policy: NodePolicy,
-    /// How many distinct reads it allows.
+    /// The number of distinct reads that the policy allows.
     pub accesses: usize,
-    /// The numbers of the lines that could not be read, from 1 over all files.
+    /// The numbers of the lines that could not be parsed, from 1 over all files.
     pub unreadable: Vec<usize>,
 }
 
 impl ObservedReads {
-    /// Adds the lines of a trail. Events other than reads add nothing, and neither do reads that
-    /// Azure alone judged.
+    /// Adds the lines of an audit trail. Events other than reads are ignored, and so are reads that Azure
+    /// alone authorizes.
     pub fn add_lines<'a>(&mut self, lines: impl IntoIterator<Item = &'a str>) {
         for line in lines {
             self.lines += 1;
@@ -51,17 +50,17 @@ impl ObservedReads {
         }
     }
 
-    /// Whether no read through a shared identity was seen.
+    /// Returns whether no read through a shared identity was observed.
     pub fn is_empty(&self) -> bool {
         self.accesses.is_empty()
     }
 
-    /// What was read.
+    /// Returns the observed reads.
     pub const fn accesses(&self) -> &BTreeSet<VaultAccess> {
         &self.accesses
     }
 
-    /// The smallest policy of plain names that this knows to build.
+    /// Builds the smallest policy of plain names that the merge finds.
     pub fn suggest(self) -> PolicySuggestion {
         let accesses = self.accesses.len();
         let policy = NodePolicy { rules: build_rules(self.accesses) };
@@ -75,13 +74,13 @@ impl FromIterator<VaultAccess> for ObservedReads {
     }
 }
 
-/// A line is not a record of a trail.
+/// The line is not an audit record.
 struct NotAuditRecord;
 
-/// The read that a line records, if it records one through a shared identity.
+/// Returns the read of a line, if it records one through a shared identity.
 fn parse_line(line: &str) -> Result<Option<VaultAccess>, NotAuditRecord> {
     let value: Value = serde_json::from_str(line).map_err(|_error| NotAuditRecord)?;
-    // Newer versions may write events that this one does not know.
+    // Newer versions may write events that this version does not know.
     if value.get("event").and_then(Value::as_str).ok_or(NotAuditRecord)? != "read" {
         return Ok(None);
     }
@@ -95,7 +94,7 @@ fn parse_line(line: &str) -> Result<Option<VaultAccess>, NotAuditRecord> {
 }
 
 fn access_from_read(read: ObjectRead) -> Option<VaultAccess> {
-    // A name that is no name would become a pattern when it is written.
+    // An invalid name would become a pattern in the written policy.
     NamePattern::parse(&read.by.namespace, NameKind::Namespace).ok()?;
     NamePattern::parse(&read.by.class, NameKind::Class).ok()?;
     let plain = |text: &str| !text.contains('*');
@@ -111,27 +110,26 @@ fn access_from_read(read: ObjectRead) -> Option<VaultAccess> {
     })
 }
 
-/// What may be read: vaults and their objects. Vaults and objects compare without case, so one
-/// spelling stands for all.
+/// The vaults and their objects. Both compare without case, so one spelling stands for all.
 type ObservedGrants = BTreeMap<String, BTreeSet<ObjectPattern>>;
 
-/// Joins what was read into rules, part by part. Joining is exact: only parts with equal rests are
-/// joined, so a rule's product is made of nothing but what was seen.
+/// Merges the reads into rules, part by part. Merging is exact: only parts whose other parts are equal are
+/// merged, so that the product of a rule contains observed reads only.
 fn build_rules(accesses: BTreeSet<VaultAccess>) -> Vec<PolicyRule> {
-    let mut seen: BTreeMap<(String, SharedIdentity, String), ObservedGrants> = BTreeMap::new();
+    let mut grants_by_subject: BTreeMap<(String, SharedIdentity, String), ObservedGrants> = BTreeMap::new();
     for access in accesses {
         let object = ObjectPattern::exactly(
             access.object.kind,
             &access.object.name.as_str().to_ascii_lowercase(),
         );
-        seen.entry((access.namespace, access.identity, access.class))
+        grants_by_subject.entry((access.namespace, access.identity, access.class))
             .or_default()
             .entry(access.vault.as_str().to_ascii_lowercase())
             .or_default()
             .insert(object);
     }
     let by_class = group_parts(
-        seen.into_iter()
+        grants_by_subject.into_iter()
             .map(|((namespace, identity, class), grants)| (class, (namespace, identity, grants))),
     );
     let by_identity =
@@ -162,7 +160,7 @@ fn build_rules(accesses: BTreeSet<VaultAccess>) -> Vec<PolicyRule> {
         .collect()
 }
 
-/// Collects the parts that have the same rest.
+/// Groups the parts whose other parts are equal.
 fn group_parts<P: Ord, R: Ord>(pairs: impl Iterator<Item = (P, R)>) -> BTreeMap<R, BTreeSet<P>> {
     let mut joined: BTreeMap<R, BTreeSet<P>> = BTreeMap::new();
     for (part, rest) in pairs {

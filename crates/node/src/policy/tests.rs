@@ -1,4 +1,4 @@
-//! Policies: what they say, what they refuse, and what they are made of.
+//! Tests of policies: evaluation, parsing, reload and suggestion.
 
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ fn first_rule_matching_every_field_allows() {
 #[test]
 fn policy_without_rules_allows_nothing() {
     let policy = NodePolicy::default();
-    let asked = access("ocm-1", "disk", client_identity(), "hcp-1/secret/disk");
-    assert_eq!(policy.evaluate(&asked), PolicyVerdict::Unmatched);
+    let request = access("ocm-1", "disk", client_identity(), "hcp-1/secret/disk");
+    assert_eq!(policy.evaluate(&request), PolicyVerdict::Unmatched);
 }
 
 #[test]
@@ -83,7 +83,7 @@ rules:
     namespace: [x]
     namespaces: [UPPER, 'x y']
     classes: any
-    identities: [somebody]
+    identities: [unknown]
     vaults: [{objects: ['secret/*']}, kv]
   - name: twice
     namespaces: [x]
@@ -153,7 +153,7 @@ fn changed_file_is_loaded_and_broken_file_keeps_the_last_good_policy() {
         "{warning}"
     );
     assert_eq!(keeper.current(), before);
-    assert!(matches!(keeper.reload(), PolicyReload::Unchanged), "the same bad file is told once");
+    assert!(matches!(keeper.reload(), PolicyReload::Unchanged), "an unchanged bad file is reported once");
 
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(keeper.reload(), PolicyReload::Rejected(PolicyError::Read { .. })));
@@ -166,7 +166,7 @@ fn changed_file_is_loaded_and_broken_file_keeps_the_last_good_policy() {
 
     std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
     assert!(matches!(keeper.reload(), PolicyReload::Rejected(PolicyError::TooLarge { .. })));
-    assert!(ReloadablePolicy::load(&path).is_err(), "nobody starts with a bad policy");
+    assert!(ReloadablePolicy::load(&path).is_err(), "loading a bad policy fails");
 }
 
 #[test]

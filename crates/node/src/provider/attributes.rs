@@ -1,8 +1,8 @@
-//! What a volume's own attributes may say beside its class.
+//! Volume attributes that may add to the parameters of a class.
 //!
-//! Upstream lays all attributes of the volume over the parameters of the class, so whoever writes a
-//! pod chooses the vault and the identity, whatever the class says. Here the class has the word, and
-//! a volume adds only who it is for. [`PodOverrides::PermissionRestored`] is upstream's way.
+//! Upstream overrides the parameters of the class with all attributes of the volume, so the author of a pod
+//! chooses the vault and the identity regardless of the class. Here the class decides, and the volume only
+//! adds the identity of the pod. [`PodOverrides::Allowed`] restores upstream's behaviour.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,15 +18,15 @@ use crate::volume_attribute::{
 /// Whether the attributes of a volume override the parameters of its class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PodOverrides {
-    /// They do not.
+    /// They do not override the class.
     #[default]
     Refused,
-    /// They do, as upstream: for clusters whose pods depend on it.
+    /// They override the class, as upstream does, for clusters whose pods depend on it.
     Allowed,
 }
 
 impl PodOverrides {
-    /// The class as it is for a volume with these attributes.
+    /// Returns the class as it applies to a volume with these attributes.
     pub fn apply_to<'a>(
         self,
         class: &'a SecretProviderClass,
@@ -43,21 +43,22 @@ impl PodOverrides {
     }
 }
 
-/// The attributes that another provider is told, without tokens: the parameters of the class and
-/// who the volume is for. What the class says in the kubelet's name is nobody's word.
+/// Returns the attributes for an external provider, without tokens: the parameters of the class and the
+/// identity of the pod. Parameters of the class with the kubelet's prefix are dropped, because the kubelet
+/// does not vouch for them.
 pub(crate) fn provider_attributes(
     class: &SecretProviderClass,
     pod: &VolumePod,
     attributes: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let parameters = class.spec.parameters.iter().flatten();
-    let mut told: BTreeMap<String, String> = parameters
+    let mut merged: BTreeMap<String, String> = parameters
         .filter(|(key, _)| !key.starts_with(KUBELET_PREFIX))
         .map(|(key, text)| (key.clone(), text.clone()))
         .collect();
     for key in [CLASS, EPHEMERAL] {
         if let Some(text) = attributes.get(key) {
-            told.insert(key.to_owned(), text.clone());
+            merged.insert(key.to_owned(), text.clone());
         }
     }
     let pod = [
@@ -66,8 +67,8 @@ pub(crate) fn provider_attributes(
         (POD_UID, &pod.uid),
         (SERVICE_ACCOUNT, &pod.service_account),
     ];
-    told.extend(pod.map(|(key, text)| (key.to_owned(), text.clone())));
-    told
+    merged.extend(pod.map(|(key, text)| (key.to_owned(), text.clone())));
+    merged
 }
 
 #[cfg(test)]
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn pod_identity_attributes_come_from_the_kubelet_only() {
-        let told = provider_attributes(&class(), &pod(), &map(ATTRIBUTES));
+        let merged = provider_attributes(&class(), &pod(), &map(ATTRIBUTES));
         let expected = map(&[
             ("keyvaultName", "of-the-class"),
             (CLASS, "c"),
@@ -125,6 +126,6 @@ mod tests {
             (POD_UID, "u"),
             (SERVICE_ACCOUNT, "s"),
         ]);
-        assert_eq!(told, expected);
+        assert_eq!(merged, expected);
     }
 }

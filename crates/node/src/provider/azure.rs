@@ -1,4 +1,4 @@
-//! The Key Vault provider in this process: what [`NodeVaults`] reads, as the fillings of volumes.
+//! The built-in Key Vault provider: converts the objects read by [`NodeVaults`] into provider responses.
 
 mod error_mapping;
 mod serve_stale;
@@ -25,20 +25,20 @@ use crate::provider::{
 };
 use crate::rotation::{IntervalBounds, PollInterval, RotationPolicy, shortest_wait};
 
-/// How volumes share what was read.
+/// Settings of an [`AzureProvider`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AzureProviderSettings {
-    /// How often volumes are looked at whose class says nothing else.
+    /// The poll interval of volumes whose class sets none.
     pub interval: PollInterval,
-    /// Between which intervals a class may choose.
+    /// The bounds of the interval that a class may set.
     pub bounds: IntervalBounds,
-    /// How old a value may be that a starting pod is given: so that a hundred pods which start
-    /// together cost one read.
+    /// The maximum age of a cached value for a starting pod, so that a hundred pods that start together cause
+    /// one read.
     pub mount_max_age: Duration,
 }
 
 impl Default for AzureProviderSettings {
-    /// Two minutes, as upstream, and ten seconds for mounts.
+    /// The poll interval of upstream, two minutes, and ten seconds for mounts.
     fn default() -> Self {
         Self {
             interval: PollInterval::DEFAULT,
@@ -48,10 +48,10 @@ impl Default for AzureProviderSettings {
     }
 }
 
-/// The Key Vault provider.
+/// The built-in Key Vault provider.
 ///
-/// A class opts in to what is served while the vault is not there by the annotation
-/// `lanyard.dev/serve-stale: <duration>`: no older than that.
+/// A class opts in to responses from the cache during a vault outage with the annotation
+/// `lanyard.dev/serve-stale: <duration>`, the maximum age of such a response.
 #[derive(Debug)]
 pub struct AzureProvider {
     vaults: Arc<NodeVaults>,
@@ -59,18 +59,18 @@ pub struct AzureProvider {
 }
 
 impl AzureProvider {
-    /// A provider that reads from `vaults`.
+    /// Creates a provider that reads from `vaults`.
     pub const fn new(vaults: Arc<NodeVaults>, settings: AzureProviderSettings) -> Self {
         Self { vaults, settings }
     }
 
-    /// How new what is read has to be, and who waits for it.
+    /// Returns the maximum age of a cached value for this request, and its priority.
     ///
-    /// A look at a mounted volume takes what another volume read within the interval, so that all
-    /// volumes together cost one read for each object and interval. The price: a change reaches the
-    /// last of the volumes that share an object within about two intervals (2.1 at most), and a
-    /// volume that shares it with none within one (1.1). What tells of its own renewal is read more often around it,
-    /// as often as the volumes are looked at.
+    /// A poll of a mounted volume accepts what another volume read within the interval, so that all volumes
+    /// together cause one read per object and interval. The cost: a change reaches the last of the volumes
+    /// that share an object within about two intervals (at most 2.1), and a volume with an unshared object
+    /// within one (1.1). An object that carries its renewal time is read more often around that time, as
+    /// often as the volumes are polled.
     fn freshness(&self, request: &ProviderRequest<'_>) -> Freshness {
         match request.urgency {
             Urgency::Mount => {
@@ -93,9 +93,10 @@ impl AzureProvider {
     }
 }
 
-/// A little less than the interval, which no wait is shorter than: a volume that is looked at again
-/// after its own interval is never given what it has, only what another has read since. The rest is
-/// for what lies between the beginning of a look and that of its read.
+/// The maximum age of a shared read, as a fraction of the interval. It is slightly below 1, and no wait is
+/// shorter than the interval: a volume that polls again after its own interval never receives its own last
+/// read, only newer reads of other volumes. The margin covers the time between the start of a poll and the
+/// start of its read.
 const MAX_AGE_FRACTION: f64 = 0.98;
 
 #[async_trait]
@@ -107,11 +108,11 @@ impl Provider for AzureProvider {
         let parameters = request.class.parse_parameters().map_err(|problems| {
             let hints = problems.problems().iter().filter_map(ParameterProblem::hint);
             let hint = hints.collect::<Vec<_>>().join("; ");
-            let refusal = ProviderError::new(
+            let invalid = ProviderError::new(
                 OutcomeCode::SecretProviderClassInvalid,
                 format_error_chain(&problems),
             );
-            if hint.is_empty() { refusal } else { refusal.with_hint(hint) }
+            if hint.is_empty() { invalid } else { invalid.with_hint(hint) }
         })?;
         let order = VolumeReadRequest {
             parameters: &parameters,
@@ -121,7 +122,7 @@ impl Provider for AzureProvider {
             serve_stale: ServeStaleLimit::parse(request.class)?.map(ServeStaleLimit::max_age),
             memory: request.memory,
         };
-        // A future of the vault's clients is large.
+        // The future of the vault clients is large.
         let reading =
             Box::pin(self.vaults.fetch(&order)).await.map_err(|error| provider_error(&error))?;
         provider_response(&parameters, reading)
@@ -132,15 +133,14 @@ fn provider_response(
     parameters: &ProviderParameters,
     reading: VolumeReadResult,
 ) -> Result<ProviderResponse, ProviderError> {
-    let (mut versions, mut stamps) = (BTreeMap::new(), BTreeMap::new());
+    let (mut versions, mut timestamps) = (BTreeMap::new(), BTreeMap::new());
     let mut files = Vec::with_capacity(reading.files.len());
     for file in reading.files {
         let id = file.object.as_str().to_owned();
         versions.insert(id.clone(), file.version.to_string());
-        // A secret may be mounted twice, and in two encodings: what is a credential in one of them
-        // is one.
+        // A secret may be mounted twice, in two encodings: it is a credential if one of them is.
         let found = object_timestamps(&file);
-        let known = stamps.entry(id.clone()).or_insert(found);
+        let known = timestamps.entry(id.clone()).or_insert(found);
         if found.is_credential {
             *known = found;
         }
@@ -152,7 +152,7 @@ fn provider_response(
     });
     tracing::debug!(vault = %parameters.vault_name, files = files.len(), "vault read");
     let versions = versions.into_iter().map(|(id, version)| ProviderObjectVersion { id, version });
-    Ok(ProviderResponse { files, versions: versions.collect(), timestamps: stamps, stale })
+    Ok(ProviderResponse { files, versions: versions.collect(), timestamps, stale })
 }
 
 fn provider_file(id: String, file: MountedFile) -> Result<ProviderFile, ProviderError> {
@@ -165,11 +165,11 @@ fn provider_file(id: String, file: MountedFile) -> Result<ProviderFile, Provider
     Ok(ProviderFile { path, mode, content: file.content, object: Some(id) })
 }
 
-/// What is known about the times of an object: from the credential itself if it is one, else from
-/// what the vault tells.
+/// Returns the timestamps of an object: from the credential document if it is one, otherwise from the vault's
+/// attributes.
 fn object_timestamps(file: &MountedFile) -> ObjectTimestamps {
     let attributes = &file.attributes;
-    let told = ObjectTimestamps {
+    let vault_times = ObjectTimestamps {
         created: attributes.created,
         not_before: attributes.not_before,
         not_after: attributes.expires,
@@ -177,18 +177,18 @@ fn object_timestamps(file: &MountedFile) -> ObjectTimestamps {
         is_credential: false,
     };
     let content = file.content.expose();
-    // Cheap to tell apart: a document is one JSON object.
+    // A cheap check: a credential document is one JSON object.
     if content.trim_ascii_start().first() != Some(&b'{') {
-        return told;
+        return vault_times;
     }
-    // The problems of what is none quote nothing, and are of no interest.
-    let Ok(document) = CredentialDocument::parse(content) else { return told };
-    let stamps = document.timestamps();
+    // The parse error of other content quotes nothing and is not reported.
+    let Ok(document) = CredentialDocument::parse(content) else { return vault_times };
+    let timestamps = document.timestamps();
     ObjectTimestamps {
-        created: told.created,
-        not_before: Some(stamps.not_before),
-        not_after: stamps.not_after.or(told.not_after),
-        renew_after: stamps.renew_after.or(told.renew_after),
+        created: vault_times.created,
+        not_before: Some(timestamps.not_before),
+        not_after: timestamps.not_after.or(vault_times.not_after),
+        renew_after: timestamps.renew_after.or(vault_times.renew_after),
         is_credential: true,
     }
 }

@@ -3,26 +3,26 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of a provider: what its socket is called, without `.sock`.
+/// The name of a provider: the name of its socket without `.sock`.
 ///
-/// The rule is that of the Secrets Store CSI driver, without the empty name that it lets pass. It
-/// keeps the name one component of a path.
+/// The rule is that of the Secrets Store CSI driver, except that the empty name is invalid. A valid name is a
+/// single path component.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProviderName(String);
 
-/// A text is not the name of a provider.
+/// The text is not a valid provider name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not the name of a provider: 1 to {LONGEST} letters, digits, `_` and `-`")]
+#[error("{text:?} is not the name of a provider: 1 to {MAX_NAME_LENGTH} letters, digits, `_` and `-`")]
 pub struct ParseProviderNameError {
-    /// The text as it came, cut where it is far too long.
+    /// The text, truncated if it is far too long.
     pub text: String,
 }
 
-/// The longest name.
-const LONGEST: usize = 30;
+/// The maximum length of a name.
+const MAX_NAME_LENGTH: usize = 30;
 
 impl ProviderName {
-    /// The name as text.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -33,10 +33,10 @@ impl FromStr for ProviderName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        if (1..=LONGEST).contains(&text.len()) && text.chars().all(plain) {
+        if (1..=MAX_NAME_LENGTH).contains(&text.len()) && text.chars().all(plain) {
             return Ok(Self(text.to_owned()));
         }
-        Err(ParseProviderNameError { text: text.chars().take(2 * LONGEST).collect() })
+        Err(ParseProviderNameError { text: text.chars().take(2 * MAX_NAME_LENGTH).collect() })
     }
 }
 

@@ -1,13 +1,13 @@
-//! `azure.sock`: our Key Vault provider for other people's drivers, and for the Secret sync
+//! The `azure.sock` server: offers the built-in Key Vault provider to other drivers and to the Secret sync
 //! controller.
 //!
 //! Upstream drivers (v1.5.6, v1.6.0) and `secrets-store-sync-controller` call the provider protocol
-//! `v1alpha1`. The requests differ little: the controller sends the path `/mnt/secrets-store`, names
-//! itself as the pod, and always `{}` as secrets.
+//! `v1alpha1`. Their requests differ little: the controller sends the path `/mnt/secrets-store`, its own pod
+//! as the pod, and always `{}` as secrets.
 //!
-//! What a caller says about the pod is believed: the socket is open to root alone. A driver lays the
-//! volume's attributes over the class before it calls, so here nobody can tell the class's word from
-//! the pod's; the policy judges what is asked for all the same.
+//! The server trusts the caller's statements about the pod: only root can open the socket. A driver merges
+//! the volume's attributes into the class before it calls, so the server cannot distinguish the parameters of
+//! the class from those of the pod; the policy still checks every object that is read.
 
 mod mount_request;
 #[cfg(test)]
@@ -37,20 +37,20 @@ use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse
 
 pub(crate) use mount_request::ParsedMountRequest;
 
-/// The name that `Version` gives.
+/// The runtime name in the response of `Version`.
 const RUNTIME: &str = "lanyard";
 
-/// How many filled volumes are remembered: many times as many as a node has.
+/// The number of served volumes that are remembered: many times the volumes of a node.
 const MAX_SERVED_VOLUMES: usize = 4096;
 
-/// How long ago a volume must have been filled for a driver to be only looking. One that could not
-/// write what it was given asks again sooner, and a pod waits for it.
+/// The minimum time since the last response for a request to count as a poll. A driver that failed to write
+/// the response repeats the request sooner, while a pod waits for it.
 const ROTATION_AFTER: Duration = Duration::from_mins(1);
 
 /// How long a read waits for memory. Drivers give up after two minutes.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Answers the provider protocol out of a provider of this process.
+/// Serves the provider protocol with a provider of this process.
 pub struct ProviderServer {
     provider: Arc<dyn Provider>,
     clock: SharedClock,
@@ -59,32 +59,33 @@ pub struct ProviderServer {
 }
 
 impl ProviderServer {
-    /// Serves this provider; behind the policy, if there is one. What it reads counts in `memory`.
+    /// Creates a server for this provider, which includes the policy check, if there is one. Reads are
+    /// charged to `memory`.
     pub fn new(provider: Arc<dyn Provider>, memory: MemoryAccount, clock: SharedClock) -> Self {
         Self { provider, clock, memory, served_volumes: Mutex::default() }
     }
 
-    /// Fills, with room for the message and for what is sent of it.
+    /// Fetches a response and reserves memory for the message and its encoded copy.
     async fn fetch_with_reservation(
         &self,
         request: &ProviderRequest<'_>,
     ) -> Result<ProviderResponse, ProviderError> {
-        let filling = self.provider.fetch(request).await?;
-        let content = filling.files.iter().map(|file| byte_length(file.content.len()));
-        let room = content.fold(0, u64::saturating_add).saturating_mul(2);
+        let fetched = self.provider.fetch(request).await?;
+        let content = fetched.files.iter().map(|file| byte_length(file.content.len()));
+        let reservation = content.fold(0, u64::saturating_add).saturating_mul(2);
         request
             .memory
-            .reserve_read_memory(room)
+            .reserve_read_memory(reservation)
             .await
             .map_err(ProviderError::from_memory_exhausted)?;
-        Ok(filling)
+        Ok(fetched)
     }
 }
 
-/// The volumes that were filled and when last, by what tells them apart. Whoever asks for one of
-/// them again after a while has what it needs and is only looking: its read stands behind those of
-/// pods that start. The oldest is forgotten first; it is taken for a start then, which costs no more
-/// than its turn.
+/// The served volumes and the time of their last response, keyed by a digest. A volume that is requested
+/// again after a while is already mounted and is polled: its read has a lower priority than the reads of
+/// starting pods. The oldest entry is evicted first; its next request counts as a mount, which only affects
+/// the priority.
 #[derive(Default)]
 struct ServedVolumes {
     last_served: HashMap<[u8; 32], Duration>,
@@ -121,7 +122,7 @@ impl fmt::Debug for ProviderServer {
 
 #[tonic::async_trait]
 impl CsiDriverProvider for ProviderServer {
-    /// Says the version of the protocol whatever the caller's is, as upstream providers do.
+    /// Returns the protocol version regardless of the caller's version, as upstream providers do.
     async fn version(
         &self,
         _request: Request<VersionRequest>,
@@ -137,42 +138,43 @@ impl CsiDriverProvider for ProviderServer {
         &self,
         request: Request<MountRequest>,
     ) -> Result<Response<MountResponse>, Status> {
-        let ask = ParsedMountRequest::parse(request.into_inner()).map_err(|problem| {
+        let parsed = ParsedMountRequest::parse(request.into_inner()).map_err(|problem| {
             grpc_status(
                 &ProviderError::new(OutcomeCode::InvalidRequest, problem.to_string()).with_hint(
-                    "see the driver: kubelets give it pod name and namespace (`podInfoOnMount`)",
+                    "check the driver: the kubelet passes pod name and namespace with `podInfoOnMount: true`",
                 ),
             )
         })?;
-        let volume = ask.volume_digest();
+        let volume = parsed.volume_digest();
         let now = self.clock.monotonic();
         let was_filled =
             volume.is_some_and(|volume| self.served_volumes.lock().was_served_before(&volume, now));
-        let urgency = ask.urgency(was_filled);
+        let urgency = parsed.urgency(was_filled);
         let memory = self.memory.fetch_memory(urgency, MEMORY_TIMEOUT, &self.clock);
-        match self.fetch_with_reservation(&ask.provider_request(urgency, &memory)).await {
-            Ok(filling) => {
+        match self.fetch_with_reservation(&parsed.provider_request(urgency, &memory)).await {
+            Ok(fetched) => {
                 if let Some(volume) = volume {
                     self.served_volumes.lock().insert(volume, self.clock.monotonic());
                 }
-                let mut response = Response::new(mount_response(filling, ask.permission));
+                let mut response = Response::new(mount_response(fetched, parsed.permission));
                 response.extensions_mut().insert(memory);
                 Ok(response)
             }
-            Err(refusal) => {
+            Err(error) => {
                 tracing::warn!(
-                    pod = %ask.pod,
-                    code = %refusal.code,
-                    hint = refusal.hint,
-                    "a mount through the provider's socket failed: {refusal}"
+                    pod = %parsed.pod,
+                    code = %error.code,
+                    hint = error.hint,
+                    "a mount through the provider's socket failed: {error}"
                 );
-                Err(grpc_status(&refusal))
+                Err(grpc_status(&error))
             }
         }
     }
 }
 
-/// Keeps the memory of an answer, which [`ProviderServer`] attaches to it, until it is encoded and sent.
+/// Holds the memory reservation of a response, which [`ProviderServer`] attaches to it, until the response is
+/// encoded and sent.
 pub(crate) async fn hold_memory_until_sent(
     mut response: http::Response<Body>,
 ) -> http::Response<Body> {
@@ -185,8 +187,8 @@ pub(crate) async fn hold_memory_until_sent(
     })
 }
 
-/// The answer; a file without a mode of its own gets that of the request.
-fn mount_response(filling: ProviderResponse, permission: u32) -> MountResponse {
+/// Builds the response. A file without a mode gets the mode of the request.
+fn mount_response(fetched: ProviderResponse, permission: u32) -> MountResponse {
     let file = |file: crate::provider::ProviderFile| File {
         path: file.path.as_str().to_owned(),
         mode: i32::try_from(file.mode.unwrap_or(permission)).unwrap_or_default(),
@@ -197,9 +199,9 @@ fn mount_response(filling: ProviderResponse, permission: u32) -> MountResponse {
         version: object.version,
     };
     MountResponse {
-        object_version: filling.versions.into_iter().map(version).collect(),
+        object_version: fetched.versions.into_iter().map(version).collect(),
         error: None,
-        files: filling.files.into_iter().map(file).collect(),
+        files: fetched.files.into_iter().map(file).collect(),
     }
 }
 
@@ -207,24 +209,23 @@ fn byte_length(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// The status for a driver that is not ours. Upstream's provider calls everything `Unknown`; these
-/// are chosen for what drivers and kubelets make of them.
-fn grpc_status(refusal: &ProviderError) -> Status {
-    let heals = match refusal.code.recovery_mode() {
-        RecoveryMode::Never => " (this does not heal by itself)",
+/// Returns the status for another driver. Upstream's provider returns `Unknown` for every error; these codes
+/// are chosen by how drivers and kubelets react to them.
+fn grpc_status(error: &ProviderError) -> Status {
+    let recovery_note = match error.code.recovery_mode() {
+        RecoveryMode::Never => " (this does not recover by itself)",
         RecoveryMode::ByItself => "",
     };
-    let text = format!("{}: {refusal}{heals}; hint: {}", refusal.code, refusal.hint);
-    Status::new(grpc_code(refusal), text)
+    let text = format!("{}: {error}{recovery_note}; hint: {}", error.code, error.hint);
+    Status::new(grpc_code(error), text)
 }
 
-/// A driver asks again at once on `Unavailable`, so what throttles or lacks memory must not be called
-/// that.
-const fn grpc_code(refusal: &ProviderError) -> Code {
-    match refusal.retry {
+/// A driver retries immediately on `Unavailable`, so throttling and lack of memory must not map to it.
+const fn grpc_code(error: &ProviderError) -> Code {
+    match error.retry {
         RetryClass::Throttled { .. } => Code::ResourceExhausted,
         RetryClass::Denied => Code::PermissionDenied,
-        RetryClass::Invalid => match refusal.code {
+        RetryClass::Invalid => match error.code {
             OutcomeCode::PolicyDenied => Code::PermissionDenied,
             OutcomeCode::ObjectNotFound => Code::NotFound,
             OutcomeCode::InvalidRequest | OutcomeCode::SecretProviderClassInvalid => {
@@ -233,7 +234,7 @@ const fn grpc_code(refusal: &ProviderError) -> Code {
             _ => Code::FailedPrecondition,
         },
         // Retry classes that are added later count as transient.
-        _ => match refusal.code {
+        _ => match error.code {
             OutcomeCode::VolumeMemoryExhausted => Code::ResourceExhausted,
             _ => Code::Unavailable,
         },

@@ -1,4 +1,4 @@
-//! Which provider fills a volume.
+//! Selects the provider of a volume.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::provider::attributes::PodOverrides;
 use crate::provider::socket::SocketProviders;
 use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 
-/// Chooses the provider that `spec.provider` of the class names: `azure` in this process, every
-/// other one by its socket.
+/// Selects the provider that `spec.provider` of the class names: `azure` in this process, every other
+/// provider by its socket.
 pub struct ProviderRegistry {
     azure: Option<Arc<dyn Provider>>,
     socket_providers: Arc<SocketProviders>,
@@ -20,7 +20,7 @@ pub struct ProviderRegistry {
 }
 
 impl ProviderRegistry {
-    /// A registry. Without an `azure` of its own it looks for the socket of that name too, so that
+    /// Creates a registry. Without a built-in `azure` provider, it looks for the socket `azure.sock`, so that
     /// the upstream provider can stay while the driver changes.
     pub const fn new(
         azure: Option<Arc<dyn Provider>>,
@@ -54,7 +54,7 @@ impl Provider for ProviderRegistry {
             return Err(ProviderError::new(
                 OutcomeCode::SecretProviderClassInvalid,
                 format!(
-                    "SecretProviderClass {}/{} does not say {}",
+                    "SecretProviderClass {}/{} does not set {}",
                     metadata.namespace.as_deref().unwrap_or_default(),
                     metadata.name.as_deref().unwrap_or_default(),
                     missing.join(" and "),
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::provider::{SocketProviderSettings, Urgency};
 
-    /// Remembers the vaults that it was asked for.
+    /// Records the vaults that were requested.
     #[derive(Debug, Default)]
     struct FakeAzureProvider(Mutex<Vec<String>>);
 

@@ -1,19 +1,18 @@
-//! Other people's providers, each asked over its socket.
+//! External providers, called over their sockets.
 //!
-//! The client of the provider protocol `v1alpha1`, with the rules of the Secrets Store CSI driver
-//! v1.6.0: sockets `<directory>/<name>.sock`, connections made at the first use and kept, calls that
-//! wait for a provider that is starting, three attempts where it is unavailable, a limit to the size
-//! of an answer. Different here:
+//! The client of the provider protocol `v1alpha1`, with the rules of the Secrets Store CSI driver v1.6.0:
+//! sockets `<directory>/<name>.sock`, connections opened at the first use and kept, calls that wait for a
+//! starting provider, three attempts if it is unavailable, a size limit of responses. The differences:
 //!
 //! | | upstream | here |
 //! |---|---|---|
-//! | who may listen | anybody | root, in directories of root |
+//! | who may listen | any user | root, in directories of root |
 //! | how long a call waits for a listener | until the kubelet gives up (2 min) | 10 s, then the outcome says why |
-//! | memory for an answer | what comes | taken from the node's before it is asked for |
-//! | an answer with versions and without files | success, and an empty volume | an error |
-//! | file mode 0 | a file that nobody may read | the mode of the volume |
-//! | hostile paths, modes and ids | found one by one while writing | all told before anything is written |
-//! | volume attributes | override the class | do not ([`PodOverrides`](super::PodOverrides)) |
+//! | memory of a response | unlimited | reserved on the node before the call |
+//! | a response with versions and without files | success, and an empty volume | an error |
+//! | file mode 0 | an unreadable file | the mode of the volume |
+//! | hostile paths, modes and ids | found one by one while writing | all reported before anything is written |
+//! | volume attributes | override the class | do not override it ([`PodOverrides`](super::PodOverrides)) |
 
 mod call_error;
 mod connection;
@@ -40,33 +39,33 @@ use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse
 pub(crate) use message::parse_response;
 use message::{content_size, mount_request};
 
-/// The version of the protocol.
+/// The version of the provider protocol.
 pub(crate) const PROTOCOL: &str = "v1alpha1";
 
-/// How often an unavailable provider is asked.
+/// The maximum number of attempts while a provider is unavailable.
 const MAX_ATTEMPTS: u32 = 3;
-/// The pause after the first attempt; each later one is a tenth longer.
+/// The pause after the first attempt; each later pause is a tenth longer.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
+/// The maximum pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long a call may take in all. Less than the publisher waits for a filling (100 s), so that
-/// whoever looks is told which provider it was.
+/// The deadline of a call with all attempts. It is below the publisher's fetch deadline (100 s), so that the
+/// error names the provider.
 const CALL_DEADLINE: Duration = Duration::from_secs(90);
-/// How long a provider may take at least, however long the wait for memory was (90 s at most).
+/// The minimum time that a provider gets, however long the wait for memory was (at most 90 s).
 const SHORTEST_CALL: Duration = Duration::from_secs(8);
-/// The largest answer for which memory is taken at first, in bytes.
+/// The initial limit of a response for which memory is reserved, in bytes.
 const INITIAL_RESPONSE_LIMIT: usize = 256 << 10;
-/// How much larger an answer may be each time that one was too large.
+/// The factor by which the limit grows after a response was too large.
 const RESPONSE_LIMIT_FACTOR: usize = 4;
-/// How long a health check may take.
+/// The deadline of a health check.
 const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Where other providers are found, and what they may send.
+/// Settings of [`SocketProviders`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketProviderSettings {
-    /// The directories with their sockets, in the order in which they are searched.
+    /// The directories with provider sockets, in search order.
     pub directories: Vec<PathBuf>,
-    /// `--max-call-recv-msg-size`: the largest answer, in bytes.
+    /// `--max-call-recv-msg-size`: the maximum size of a response, in bytes.
     pub max_response_bytes: usize,
 }
 
@@ -79,7 +78,7 @@ impl Default for SocketProviderSettings {
     }
 }
 
-/// The providers that listen on this node.
+/// Calls the external providers of this node.
 #[derive(Debug)]
 pub struct SocketProviders {
     settings: SocketProviderSettings,
@@ -88,13 +87,13 @@ pub struct SocketProviders {
 }
 
 impl SocketProviders {
-    /// Providers with these settings. Nothing is connected yet.
+    /// Creates a client with these settings. It connects at the first use.
     pub const fn new(settings: SocketProviderSettings, clock: SharedClock) -> Self {
         Self { settings, clock, channels: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Asks every provider that was asked before whether it is there, again and again, and logs
-    /// what it says (`--provider-health-check`). Ends never.
+    /// Checks the health of every connected provider at this interval and logs the result
+    /// (`--provider-health-check`). Never returns.
     pub async fn watch_health(&self, interval: Duration) {
         loop {
             self.clock.sleep(interval).await;
@@ -102,7 +101,7 @@ impl SocketProviders {
         }
     }
 
-    /// One round of [`SocketProviders::watch_health`]: the providers that did not answer.
+    /// Runs one round of [`SocketProviders::watch_health`] and returns the providers that did not answer.
     pub(crate) async fn check_health(&self) -> Vec<ProviderName> {
         let connected: Vec<_> = {
             let connected = self.channels.lock();
@@ -111,15 +110,15 @@ impl SocketProviders {
         let mut failed = Vec::new();
         for (name, channel) in connected {
             let mut client = CsiDriverProviderClient::new(channel);
-            let asked = client.version(VersionRequest { version: PROTOCOL.to_owned() });
+            let outcome = client.version(VersionRequest { version: PROTOCOL.to_owned() });
             let answer = tokio::select! {
-                answer = asked => answer.map_err(|status| status.code().description()),
+                answer = outcome => answer.map_err(|status| status.code().description()),
                 () = self.clock.sleep(HEALTH_DEADLINE) => Err("no answer within five seconds"),
             };
             match answer {
-                Ok(_) => tracing::debug!(provider = %name, "the provider is there"),
+                Ok(_) => tracing::debug!(provider = %name, "the provider is healthy"),
                 Err(reason) => {
-                    tracing::warn!(provider = %name, reason, "the provider is not well");
+                    tracing::warn!(provider = %name, reason, "the provider is unhealthy");
                     failed.push(name);
                 }
             }
@@ -127,7 +126,7 @@ impl SocketProviders {
         failed
     }
 
-    /// Asks a provider, waiting for one that starts and again where it is unavailable.
+    /// Calls a provider: waits for a starting one, and retries while it is unavailable.
     async fn mount_with_retries(
         &self,
         name: &ProviderName,
@@ -154,8 +153,8 @@ impl SocketProviders {
         }
     }
 
-    /// The answer of a provider, with memory for it. Most answers are small, so that is tried first: a
-    /// provider that does not answer is to keep little of the node's memory from others.
+    /// Calls a provider with a memory reservation for the response. Most responses are small, so a small
+    /// limit is tried first: a provider that does not answer should occupy little of the node's memory.
     async fn mount_with_reservation(
         &self,
         name: &ProviderName,
@@ -164,30 +163,30 @@ impl SocketProviders {
     ) -> Result<MountResponse, ProviderError> {
         let largest = self.settings.max_response_bytes;
         let mut limit = largest.min(INITIAL_RESPONSE_LIMIT);
-        let began = self.clock.monotonic();
+        let started = self.clock.monotonic();
         loop {
-            let room = reservation_bytes(limit);
+            let reservation = reservation_bytes(limit);
             request
                 .memory
-                .reserve_read_memory(room)
+                .reserve_read_memory(reservation)
                 .await
                 .map_err(ProviderError::from_memory_exhausted)?;
-            // Not before: the provider is not to blame for the wait for memory.
-            let passed = self.clock.monotonic().saturating_sub(began);
+            // The deadline starts here: the provider is not responsible for the wait for memory.
+            let passed = self.clock.monotonic().saturating_sub(started);
             let after = time_left(passed);
-            let asked = tokio::select! {
-                asked = self.mount_with_retries(name, message, limit) => asked,
+            let outcome = tokio::select! {
+                outcome = self.mount_with_retries(name, message, limit) => outcome,
                 () = self.clock.sleep(after) => Err(call_error::ProviderCallError::DeadlineExceeded { after }),
             };
-            match asked {
+            match outcome {
                 Ok(answer) => {
                     request
                         .memory
-                        .finish_read(room, u64::try_from(content_size(&answer)).unwrap_or(room));
+                        .finish_read(reservation, u64::try_from(content_size(&answer)).unwrap_or(reservation));
                     return Ok(answer);
                 }
                 Err(error) if limit < largest && error.is_too_large() => {
-                    request.memory.finish_read(room, 0);
+                    request.memory.finish_read(reservation, 0);
                     limit = next_response_limit(limit, request.memory.max_read_reservation())
                         .min(largest);
                 }
@@ -204,21 +203,22 @@ impl SocketProviders {
     }
 }
 
-/// How long the provider may take after `passed`, part of which was a wait for memory.
+/// Returns the time left for the provider after `passed`, which includes a wait for memory.
 fn time_left(passed: Duration) -> Duration {
     let least = SHORTEST_CALL.min((CALL_DEADLINE + SHORTEST_CALL).saturating_sub(passed));
     CALL_DEADLINE.saturating_sub(passed).max(least)
 }
 
-/// The limit of an answer after `limit` was too small, where one read may take `memory` bytes. If
-/// memory for a larger answer can never be had, there is no limit: asking for that says why.
+/// Returns the next response limit after `limit` was too small, where one read may reserve `memory` bytes. If
+/// the memory for a larger response can never be available, there is no limit: reserving it returns an error
+/// with the reason.
 fn next_response_limit(limit: usize, memory: u64) -> usize {
     let most = usize::try_from(memory / 2).unwrap_or(usize::MAX);
     let next = limit.saturating_mul(RESPONSE_LIMIT_FACTOR).min(most);
     if next > limit { next } else { usize::MAX }
 }
 
-/// The memory that an answer takes: the message, and its content beside it.
+/// Returns the memory that a response needs: the message and a copy of its content.
 fn reservation_bytes(answer: usize) -> u64 {
     u64::try_from(answer).unwrap_or(u64::MAX).saturating_mul(2)
 }

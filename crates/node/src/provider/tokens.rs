@@ -1,6 +1,6 @@
-//! The tokens of a pod and its other secrets, as JSON travels between drivers and providers.
+//! The JSON form of a pod's tokens and secrets in the provider protocol.
 //!
-//! Nothing here repeats what it reads: a text that is not JSON may still be a token.
+//! Errors never quote the input: text that is not JSON may still be a token.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use serde::Deserialize;
 
 use crate::wire_token::{ServiceAccountTokenJson, ZeroizedText};
 
-/// Writes the tokens as the kubelet does; nothing where there is none.
+/// Serializes the tokens as the kubelet does; `None` if there are none.
 pub(crate) fn tokens_to_json(tokens: &ServiceAccountTokens) -> Option<String> {
     let written: BTreeMap<&str, ServiceAccountTokenJson> =
         tokens.0.iter().map(|(audience, token)| (audience.as_str(), token.into())).collect();
     if written.is_empty() { None } else { serde_json::to_string(&written).ok() }
 }
 
-/// Writes the other secrets.
+/// Serializes the node publish secrets.
 pub(crate) fn secrets_to_json(secrets: &PublishSecrets) -> String {
     let written: BTreeMap<&str, ZeroizedText> =
         secrets.0.iter().map(|(key, secret)| (key.as_str(), secret.as_ref().into())).collect();
     serde_json::to_string(&written).unwrap_or_else(|_error| "{}".to_owned())
 }
 
-/// Reads tokens: as leniently as upstream providers, where an order is strict. An empty text has
-/// none. The error says where the text breaks off and no more.
+/// Parses tokens as leniently as upstream providers do; the kubelet's requests are parsed strictly. An empty
+/// text has no tokens. The error has the position only.
 pub(crate) fn parse_tokens(text: &str) -> Result<ServiceAccountTokens, InvalidJsonError> {
     if text.is_empty() {
         return Ok(ServiceAccountTokens::default());
@@ -34,28 +34,28 @@ pub(crate) fn parse_tokens(text: &str) -> Result<ServiceAccountTokens, InvalidJs
     Ok(ServiceAccountTokens(tokens.collect()))
 }
 
-/// Reads a JSON object of texts, or `null`.
+/// Parses a JSON object of strings, or `null`.
 pub(crate) fn parse_secrets(text: &str) -> Result<PublishSecrets, InvalidJsonError> {
     let written: Option<BTreeMap<String, ZeroizedText>> = parse_json(text)?;
     let secrets = written.unwrap_or_default().into_iter();
     Ok(PublishSecrets(secrets.map(|(key, text)| (key, text.into())).collect()))
 }
 
-/// Reads JSON, and repeats nothing of it in the error.
+/// Parses JSON without quoting the input in the error.
 pub(crate) fn parse_json<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, InvalidJsonError> {
     serde_json::from_str(text)
         .map_err(|error| InvalidJsonError { line: error.line(), column: error.column() })
 }
 
-/// A text is not the JSON that belongs there.
+/// The text is not the expected JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is not the JSON that belongs there, at line {line}, column {column}")]
+#[error("not the expected JSON at line {line}, column {column}")]
 pub(crate) struct InvalidJsonError {
     line: usize,
     column: usize,
 }
 
-/// Takes out of a text everything that the pod brought as a secret.
+/// Replaces every secret of the pod in a text.
 pub(crate) fn redact(text: &str, proofs: &PodCredentials) -> String {
     let tokens = proofs.tokens.0.values().map(|token| &token.token);
     let secrets = tokens.chain(proofs.secrets.0.values());
@@ -70,7 +70,7 @@ pub(crate) fn redact(text: &str, proofs: &PodCredentials) -> String {
     lanyard_credential::reply::excerpt_text(&text)
 }
 
-/// Shorter secrets would take words out of every message.
+/// Shorter secrets would redact parts of every message.
 const MIN_REDACTED_LENGTH: usize = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What can be wrong with a publish request.
+//! Errors of publish and unpublish requests.
 
 use std::path::PathBuf;
 
@@ -7,83 +7,82 @@ use lanyard_vocabulary::OutcomeCode;
 use super::tokens::ParseTokensError;
 use crate::volume_attribute::{CLASS, POD_NAME};
 
-/// A request of the kubelet that cannot be served, with everything that is wrong with it.
+/// An invalid request of the kubelet, with all its problems.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the request is refused: {}", join_problems(problems))]
+#[error("invalid request: {}", join_problems(problems))]
 pub struct InvalidPublishRequest {
-    /// Everything that is wrong.
+    /// Every problem of the request.
     pub problems: Vec<PublishRequestProblem>,
 }
 
 impl InvalidPublishRequest {
-    /// The stable code.
+    /// The stable outcome code.
     pub const fn code(&self) -> OutcomeCode {
         OutcomeCode::InvalidRequest
     }
 
-    /// What to do next: that of the first problem.
+    /// Suggests what to do next: the hint of the first problem.
     pub fn hint(&self) -> &'static str {
         self.problems.first().map_or_else(|| self.code().hint(), PublishRequestProblem::hint)
     }
 }
 
-/// One thing that is wrong with a request. Each names its field; none shows a value that may be
-/// secret.
+/// One problem of a request. Each names its field; none shows a value that may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishRequestProblem {
-    /// A field that has to be there is not.
+    /// A required field is missing.
     #[error("`{field}` is missing")]
     MissingField {
-        /// The field.
+        /// The name of the field.
         field: &'static str,
     },
-    /// The id cannot be one.
+    /// The volume id is too long or has invalid characters.
     #[error("`volume_id` is longer than 128 bytes or has characters that an id does not have")]
     InvalidVolumeId,
-    /// The volume is to be a block device.
-    #[error("`volume_capability` wants a block device, and the volume holds files")]
+    /// The request asks for a block device.
+    #[error("`volume_capability` requests a block device, but the volume holds files")]
     BlockDevice,
-    /// The group is not one.
+    /// The `fsGroup` is not a group id.
     #[error("`volume_capability.mount.volume_mount_group` is `{text}`, not a decimal group id")]
     InvalidGroup {
-        /// What came, shortened.
+        /// The received text, shortened.
         text: String,
     },
-    /// The volume may be written to.
+    /// The request does not set `readonly`.
     #[error("`readonly` is not true")]
     NotReadOnly,
-    /// An attribute that has to be there is not.
+    /// A required attribute is missing.
     #[error("`volume_context` has no `{key}`")]
     MissingAttribute {
-        /// Its key.
+        /// The key of the attribute.
         key: &'static str,
     },
-    /// An attribute is no name of an object.
-    #[error("`volume_context` gives `{key}` a value that is no name of a Kubernetes object")]
+    /// The value of an attribute is not a valid Kubernetes object name.
+    #[error("`volume_context` gives `{key}` a value that is not a valid Kubernetes object name")]
     InvalidObjectName {
-        /// Its key.
+        /// The key of the attribute.
         key: &'static str,
     },
-    /// The tokens cannot be read.
+    /// The ServiceAccount tokens cannot be parsed.
     #[error("`{field}` has ServiceAccount tokens that cannot be read: {problem}")]
     InvalidTokens {
-        /// The field.
+        /// The name of the field.
         field: &'static str,
-        /// Why not.
+        /// The parse error.
         problem: ParseTokensError,
     },
-    /// The target is not an absolute path in its shortest form.
+    /// The target path is not absolute or not normalized.
     #[error("`target_path` is not an absolute path without `.`, `..`, `//` and a trailing `/`")]
     TargetNotNormalized,
-    /// The target is not the kubelet's.
+    /// The target path is outside the kubelet's directory.
     #[error("`target_path` does not lie below the kubelet's directory {}", kubelet_dir.display())]
     TargetOutsideKubelet {
         /// The kubelet's directory.
         kubelet_dir: PathBuf,
     },
-    /// The target is another pod's.
-    #[error("`target_path` lies in the directory of another pod than the one that is named")]
+    /// The target path is in the directory of another pod.
+    #[error("`target_path` lies in the directory of another pod than the one in `volume_context`")]
     TargetOfAnotherPod,
 }
 
@@ -105,7 +104,7 @@ impl PublishRequestProblem {
             Self::TargetOutsideKubelet { .. } => {
                 "start the node plugin with the kubelet's `--root-dir` as its `--kubelet-dir`"
             }
-            Self::InvalidTokens { .. } => "see `tokenRequests` of the CSIDriver object",
+            Self::InvalidTokens { .. } => "check `tokenRequests` of the CSIDriver object",
             _ => OutcomeCode::InvalidRequest.hint(),
         }
     }

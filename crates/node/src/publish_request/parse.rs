@@ -1,4 +1,4 @@
-//! From the kubelet's request to an order: every rule at once, nothing echoed.
+//! Parses the kubelet's requests. All problems are reported together, and no received value is echoed.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -14,7 +14,7 @@ use super::target::target_problem;
 use super::tokens::parse_tokens;
 use crate::volume_attribute::{CLASS, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, TOKENS};
 
-/// What a request is held against.
+/// Parses publish and unpublish requests and validates them.
 #[derive(Debug, Clone)]
 pub struct VolumeRequestParser {
     kubelet_dir: PathBuf,
@@ -23,7 +23,7 @@ pub struct VolumeRequestParser {
 }
 
 impl VolumeRequestParser {
-    /// The rules of a node whose kubelet lives in `kubelet_dir`: every target lies below it.
+    /// Creates the parser of a node. Every target path must be below `kubelet_dir`.
     pub fn new(kubelet_dir: impl Into<PathBuf>) -> Self {
         Self {
             kubelet_dir: kubelet_dir.into(),
@@ -32,7 +32,7 @@ impl VolumeRequestParser {
         }
     }
 
-    /// The same rules for csi-sanity, which publishes writable volumes only.
+    /// If `writable`, accepts writable volumes: csi-sanity publishes no others.
     #[cfg(feature = "sanity")]
     pub(crate) fn with_writable(self, writable: bool) -> Self {
         Self { writable, ..self }
@@ -49,12 +49,11 @@ impl VolumeRequestParser {
         false
     }
 
-    /// The order of a publish request.
+    /// Parses a publish request.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with the request, each problem with its field and none with a
-    /// value that may be secret.
+    /// Returns every problem of the request. Each names its field; none contains a value that may be secret.
     pub fn parse_publish(
         &self,
         mut request: NodePublishVolumeRequest,
@@ -88,11 +87,11 @@ impl VolumeRequestParser {
         }
     }
 
-    /// The volume and the target of an unpublish request.
+    /// Parses an unpublish request into its volume id and target path.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with the request.
+    /// Returns every problem of the request.
     pub fn parse_unpublish(
         &self,
         volume: String,
@@ -119,7 +118,7 @@ impl VolumeRequestParser {
     }
 }
 
-/// The pod's `fsGroup`, from the capability of the volume.
+/// Returns the pod's `fsGroup` from the volume capability.
 fn parse_mount_group(
     capability: Option<VolumeCapability>,
     problems: &mut Vec<PublishRequestProblem>,
@@ -140,8 +139,8 @@ fn parse_mount_group(
     }
 }
 
-/// A group id as the kubelet writes it: decimal digits. The highest number means "no group" to
-/// the system (chown(2)).
+/// Parses a group id in the kubelet's format, decimal digits. The largest value means "no group" to the
+/// system (chown(2)) and is rejected.
 fn parse_group(text: &str, problems: &mut Vec<PublishRequestProblem>) -> Option<u32> {
     if text.is_empty() {
         return None;
@@ -165,12 +164,12 @@ fn checked_volume_id(id: String, problems: &mut Vec<PublishRequestProblem>) -> S
     id
 }
 
-/// Ids reach logs and markers: no control characters, no blanks, nothing that parts a path.
+/// Volume ids are written to logs and markers: no control characters, blanks or path separators.
 const fn is_id_character(it: char) -> bool {
     it.is_ascii_graphic() && it != '/' && it != '\\'
 }
 
-/// The tokens, from where this kubelet puts them. They leave both maps: what remains are the
+/// Removes the tokens from both maps and returns them, preferring the secrets. The remaining entries are the
 /// pod's own secrets and attributes.
 fn take_tokens(
     secrets: &mut BTreeMap<String, String>,
@@ -194,7 +193,7 @@ fn take_tokens(
     })
 }
 
-/// The pod and its class, where everything that names them is there.
+/// Returns the pod and the class name if every attribute that identifies them is present.
 fn pod_and_class(
     attributes: &BTreeMap<String, String>,
     problems: &mut Vec<PublishRequestProblem>,
@@ -224,8 +223,8 @@ fn pod_and_class(
     Some((VolumePod { namespace, name, uid, service_account }, class?))
 }
 
-/// Whether a text can be the name of an object of the Kubernetes API (RFC 1123 subdomain), and so
-/// a part of an address of the API and of a file name.
+/// Returns whether a text is a valid object name of the Kubernetes API (RFC 1123 subdomain), and so safe in
+/// an API path and a file name.
 fn is_object_name(text: &str) -> bool {
     let inner = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
     text.len() <= MAX_OBJECT_NAME
@@ -234,7 +233,7 @@ fn is_object_name(text: &str) -> bool {
         && text.bytes().next_back().is_some_and(inner)
 }
 
-/// The longest field of a CSI message, in bytes, where it says nothing else (CSI v1, "size limits").
+/// The default size limit of a string field in a CSI message, in bytes (CSI v1, "size limits").
 const MAX_VOLUME_ID: usize = 128;
 const MAX_OBJECT_NAME: usize = 253;
 const MAX_SHOWN_CHARS: usize = 32;

@@ -1,4 +1,4 @@
-//! Where a volume may be mounted.
+//! Validation of target paths.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
@@ -6,11 +6,11 @@ use std::path::{Component, Path};
 use super::error::PublishRequestProblem;
 use crate::target_path::{TargetPathError, parse_target_below};
 
-/// What is wrong with a target, by its text alone.
+/// Returns the problem of a target path, judged by its text alone.
 ///
-/// The kubelet's targets are `<kubelet>/pods/<uid>/volumes/kubernetes.io~csi/<volume>/mount`. One
-/// that lies below `pods` has to be in the directory of the pod that is named: a forged request
-/// must not reach into another pod (compare CVE-2020-8568).
+/// The kubelet's target paths have the form `<kubelet>/pods/<uid>/volumes/kubernetes.io~csi/<volume>/mount`.
+/// A path below `pods` must be in the directory of the pod named in the request: a forged request must not
+/// reach into another pod (compare CVE-2020-8568).
 pub(super) fn target_problem(
     target: &Path,
     kubelet_dir: &Path,

@@ -25,7 +25,7 @@ fn tokens(token: &str) -> String {
     format!(r#"{{"api://AzureADTokenExchange":{entry},"":{entry}}}"#)
 }
 
-/// What kubelet 1.36 sends for a pod with an `fsGroup`.
+/// A request of kubelet 1.36 for a pod with an `fsGroup`.
 fn request() -> NodePublishVolumeRequest {
     let context = [
         (CLASS, "disk"),
@@ -67,35 +67,35 @@ fn rejection_texts(request: NodePublishVolumeRequest) -> Vec<String> {
 fn kubelet_publish_request_is_parsed() {
     let mut request = request();
     request.secrets.insert("clientid".to_owned(), MARKER.to_owned());
-    let order = parser().parse_publish(request).unwrap();
-    assert_eq!(order.volume_id, "csi-0f3a");
-    assert_eq!(order.target, Path::new(&target()));
-    assert_eq!(order.pod.to_string(), "clusters-a/controller-0");
-    assert_eq!((order.pod.uid.as_str(), order.pod.service_account.as_str()), (UID, "controller"));
-    assert_eq!((order.class_name.as_str(), order.group), ("disk", Some(2000)));
-    assert_eq!(order.attributes.len(), 6);
-    let tokens = &order.proofs.tokens.0;
+    let parsed = parser().parse_publish(request).unwrap();
+    assert_eq!(parsed.volume_id, "csi-0f3a");
+    assert_eq!(parsed.target, Path::new(&target()));
+    assert_eq!(parsed.pod.to_string(), "clusters-a/controller-0");
+    assert_eq!((parsed.pod.uid.as_str(), parsed.pod.service_account.as_str()), (UID, "controller"));
+    assert_eq!((parsed.class_name.as_str(), parsed.group), ("disk", Some(2000)));
+    assert_eq!(parsed.attributes.len(), 6);
+    let tokens = &parsed.proofs.tokens.0;
     let audiences: Vec<_> = tokens.keys().map(String::as_str).collect();
     assert_eq!(audiences, ["", "api://AzureADTokenExchange"]);
     let token = &tokens[""];
     assert_eq!(token.token.expose(), MARKER.as_bytes());
     assert_eq!(token.expires.to_string(), "2026-11-21T12:00:00Z");
-    let secrets: Vec<_> = order.proofs.secrets.0.keys().map(String::as_str).collect();
+    let secrets: Vec<_> = parsed.proofs.secrets.0.keys().map(String::as_str).collect();
     assert_eq!(secrets, ["clientid"]);
-    assert!(!format!("{order:?}").contains(MARKER));
+    assert!(!format!("{parsed:?}").contains(MARKER));
 }
 
 #[test]
 fn tokens_in_secrets_take_precedence_and_are_removed_from_both_maps() {
     let mut request = request();
     request.volume_context.insert(TOKENS.to_owned(), tokens("from-context"));
-    let order = parser().parse_publish(request.clone()).unwrap();
-    assert_eq!(order.proofs.tokens.0[""].token.expose(), MARKER.as_bytes());
-    assert!(!order.attributes.contains_key(TOKENS));
+    let parsed = parser().parse_publish(request.clone()).unwrap();
+    assert_eq!(parsed.proofs.tokens.0[""].token.expose(), MARKER.as_bytes());
+    assert!(!parsed.attributes.contains_key(TOKENS));
     request.secrets.clear();
-    let order = parser().parse_publish(request).unwrap();
-    assert_eq!(order.proofs.tokens.0[""].token.expose(), b"from-context");
-    assert!(!order.attributes.contains_key(TOKENS) && order.proofs.secrets.0.is_empty());
+    let parsed = parser().parse_publish(request).unwrap();
+    assert_eq!(parsed.proofs.tokens.0[""].token.expose(), b"from-context");
+    assert!(!parsed.attributes.contains_key(TOKENS) && parsed.proofs.secrets.0.is_empty());
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn all_request_problems_are_reported_together() {
         "`secrets` has ServiceAccount tokens that cannot be read: not an object of `token` and \
          `expirationTimestamp` by audience at line 1, column 20",
         "`volume_context` has no `secretProviderClass`",
-        "`volume_context` gives `csi.storage.k8s.io/pod.name` a value that is no name of a \
-         Kubernetes object",
+        "`volume_context` gives `csi.storage.k8s.io/pod.name` a value that is not a valid \
+         Kubernetes object name",
         "`target_path` is not an absolute path without `.`, `..`, `//` and a trailing `/`",
     ];
     assert_eq!(rejection_texts(request), expected);
@@ -137,7 +137,7 @@ fn a_block_device_is_refused() {
     request.volume_capability = Some(VolumeCapability { access_type, access_mode: None });
     assert_eq!(
         rejection_texts(request),
-        ["`volume_capability` wants a block device, and the volume holds files"]
+        ["`volume_capability` requests a block device, but the volume holds files"]
     );
 }
 
@@ -184,7 +184,7 @@ fn a_target_lies_below_the_kubelets_directory_and_in_its_own_pod() {
         let mut request = request();
         request.target_path.clone_from(&path);
         match (parser().parse_publish(request), expected) {
-            (Ok(order), None) => assert_eq!(order.target, Path::new(&path)),
+            (Ok(parsed), None) => assert_eq!(parsed.target, Path::new(&path)),
             (Err(error), Some(text)) => assert!(error.to_string().contains(text), "{error}"),
             (parsed, expected) => panic!("{path}: {parsed:?}, not {expected:?}"),
         }
@@ -234,8 +234,8 @@ proptest! {
         let text = format!("/var/lib/kubelet{path}");
         let mut request = request();
         request.target_path = text;
-        if let Ok(order) = parser().parse_publish(request) {
-            let below = order.target.strip_prefix("/var/lib/kubelet").unwrap();
+        if let Ok(parsed) = parser().parse_publish(request) {
+            let below = parsed.target.strip_prefix("/var/lib/kubelet").unwrap();
             let normal = |it| matches!(it, std::path::Component::Normal(_));
             prop_assert!(below.components().count() > 0 && below.components().all(normal));
         }

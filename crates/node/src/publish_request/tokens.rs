@@ -1,4 +1,4 @@
-//! The ServiceAccount tokens that the kubelet hands over, as JSON.
+//! Parses the ServiceAccount tokens that the kubelet passes as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::error::Category;
 
 use crate::wire_token::ServiceAccountTokenJson;
 
-/// Why tokens cannot be read. Where and of what kind, never what stands there.
+/// The tokens cannot be parsed. The error has the position and the kind of problem, never the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseTokensError {
@@ -37,10 +37,10 @@ pub enum ParseTokensError {
     Empty,
 }
 
-/// Reads the JSON object `{audience: {token, expirationTimestamp}}`. Fields that a newer kubelet
-/// may add are left alone; an audience that is there twice is refused.
+/// Parses the JSON object `{audience: {token, expirationTimestamp}}`. Ignores unknown fields, which a newer
+/// kubelet may add; rejects duplicate audiences.
 pub(super) fn parse_tokens(text: &str) -> Result<ServiceAccountTokens, ParseTokensError> {
-    // The text of serde's error quotes what it read.
+    // serde's error text quotes the input.
     let TokensByAudience(tokens) = serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         match error.classify() {
@@ -78,7 +78,7 @@ impl<'de> Visitor<'de> for TokensByAudienceVisitor {
         let mut tokens = BTreeMap::new();
         while let Some((audience, token)) = map.next_entry()? {
             if tokens.insert(audience, token).is_some() {
-                return Err(serde::de::Error::custom("an audience is there twice"));
+                return Err(serde::de::Error::custom("duplicate audience"));
             }
         }
         Ok(TokensByAudience(tokens))

@@ -1,4 +1,4 @@
-//! What the publisher does to the disk. All of it blocks.
+//! The blocking file system and mount operations of the publisher.
 
 use lanyard_api::objects::MAX_FILES;
 use lanyard_clock::SharedClock;
@@ -24,28 +24,28 @@ use crate::rotation::PollHistory;
 use crate::volume::{AtomicVolume, PublishOutcome, VolumeChange};
 use crate::volume_step::VolumeStep;
 
-/// What the disk work needs to know.
+/// The settings and shared services of the mount operations.
 #[derive(Debug, Clone)]
 pub(super) struct PublishContext {
     pub(super) shared_clock: SharedClock,
     pub(super) fail_point: FailPoint,
     pub(super) driver_name: String,
-    /// How many bytes the files of one volume may have together.
+    /// The maximum total size of the files of one volume, in bytes.
     pub(super) content_limit: u64,
-    /// Whether a volume is filled before it is mounted, where the kernel can.
+    /// Whether a volume is written before it is mounted, if the kernel supports it.
     pub(super) staged_mounts: bool,
-    /// Where it stands that an older credential was taken.
+    /// The audit trail. It records accepted older credentials.
     pub(super) audit: AuditTrail,
 }
 
-/// What a look at a place came to.
+/// The outcome of inspecting a target.
 #[derive(Debug)]
 pub(super) struct TargetInspection {
     pub(super) plan: PublishPlan,
     pub(super) existing: Option<ExistingMount>,
 }
 
-/// A mount that stands at a place already.
+/// A tmpfs that is mounted at a target already.
 #[derive(Debug)]
 pub(super) struct ExistingMount {
     mount_id: MountId,
@@ -54,37 +54,38 @@ pub(super) struct ExistingMount {
 }
 
 impl ExistingMount {
-    /// The mounted volume; nothing is known about what it holds unless there is a marker.
+    /// The mounted volume, or `None` if there is neither a marker nor a publish request.
     pub(super) fn into_mounted_volume(
         self,
-        desk: &PublishContext,
-        place: MountTarget,
-        order: Option<PublishRequest>,
+        context: &PublishContext,
+        target: MountTarget,
+        request: Option<PublishRequest>,
     ) -> Option<MountedVolume> {
         let Self { mount_id: id, mut volume, marker } = self;
-        let mount = TmpfsMount::adopted(place.path());
-        // Another driver goes on with its own volumes until the kubelet orders them from us.
-        if marker.is_none() && order.is_some() {
-            desk.fail_point.reach_step(VolumeStep::HardenMount);
+        let mount = TmpfsMount::adopted(target.path());
+        // The other driver keeps operating on its volume until the kubelet requests the volume from
+        // this driver.
+        if marker.is_none() && request.is_some() {
+            context.fail_point.reach_step(VolumeStep::HardenMount);
             if let Err(error) = mount.harden() {
                 let error = format_error_chain(&error);
-                tracing::warn!(error, "a volume of another driver keeps its options");
+                tracing::warn!(error, "could not set the mount options of an adopted volume");
             }
         }
         volume.set_mount(mount);
-        let now = desk.shared_clock.now();
-        let shown = volume.current_generation().ok().flatten();
-        let shown = shown.map(|shown| shown.as_str().to_owned()).unwrap_or_default();
-        let marker = match (marker, &order) {
-            (Some(marker), _) if marker.generation == shown => marker,
+        let now = context.shared_clock.now();
+        let visible = volume.current_generation().ok().flatten();
+        let visible = visible.map(|visible| visible.as_str().to_owned()).unwrap_or_default();
+        let marker = match (marker, &request) {
+            (Some(marker), _) if marker.generation == visible => marker,
             (Some(marker), _) => marker.into_uncertified(),
-            (None, Some(order)) => VolumeMarker::uncertified_for(order, now),
+            (None, Some(request)) => VolumeMarker::uncertified_for(request, now),
             (None, None) => return None,
         };
-        let is_other = order.as_ref().is_some_and(|order| !marker.matches_request(order));
+        let is_other = request.as_ref().is_some_and(|request| !marker.matches_request(request));
         let record = marker.poll_record.clone().filter(|_| !is_other);
-        let mut mounted = MountedVolume::new(place, id, volume, marker, order);
-        mounted.visible_generation = shown;
+        let mut mounted = MountedVolume::new(target, id, volume, marker, request);
+        mounted.visible_generation = visible;
         if record.is_some() {
             mounted.history = PollHistory::restored(record, now);
         }
@@ -92,346 +93,359 @@ impl ExistingMount {
     }
 }
 
-/// Looks at a place and takes away what hides a volume there.
+/// Inspects a target and unmounts empty or unreadable layers that hide a volume.
 pub(super) fn inspect_target(
-    desk: &PublishContext,
-    place: &MountTarget,
+    context: &PublishContext,
+    target: &MountTarget,
 ) -> Result<TargetInspection, PublishFailure> {
     for _ in 0..MAX_MOUNT_LAYERS {
-        let (seen, found) = probe_target(desk, place)?;
-        let plan = plan_publish(seen);
+        let (probe, existing) = probe_target(context, target)?;
+        let plan = plan_publish(probe);
         if plan != PublishPlan::RemoveTopLayer {
-            return Ok(TargetInspection { plan, existing: found });
+            return Ok(TargetInspection { plan, existing });
         }
-        drop(found);
-        tracing::warn!(target_path = %place.path().display(), ?seen, "a useless mount is removed");
-        place.unmount_layer().map_err(|error| target_failure(&error.into()))?;
+        drop(existing);
+        tracing::warn!(target_path = %target.path().display(), ?probe, "unmounting an empty or unreadable mount");
+        target.unmount_layer().map_err(|error| target_failure(&error.into()))?;
     }
-    let message = format!("more than {MAX_MOUNT_LAYERS} mounts lie on {}", place.path().display());
+    let message =
+        format!("more than {MAX_MOUNT_LAYERS} mounts are stacked on {}", target.path().display());
     Err(PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message))
 }
 
-/// Looks at a place and changes nothing.
+/// Inspects a target without changing it.
 pub(super) fn inspect_target_read_only(
-    desk: &PublishContext,
-    place: &MountTarget,
+    context: &PublishContext,
+    target: &MountTarget,
 ) -> Result<TargetInspection, PublishFailure> {
-    let (seen, found) = probe_target(desk, place)?;
-    Ok(TargetInspection { plan: plan_publish(seen), existing: found })
+    let (probe, existing) = probe_target(context, target)?;
+    Ok(TargetInspection { plan: plan_publish(probe), existing })
 }
 
 fn probe_target(
-    desk: &PublishContext,
-    place: &MountTarget,
+    context: &PublishContext,
+    target: &MountTarget,
 ) -> Result<(MountProbe, Option<ExistingMount>), PublishFailure> {
-    let standing = place.state(&desk.fail_point).map_err(|error| target_failure(&error.into()))?;
-    Ok(match standing {
+    let state = target.state(&context.fail_point).map_err(|error| target_failure(&error.into()))?;
+    Ok(match state {
         TargetState::Absent | TargetState::Directory => (MountProbe::Unmounted, None),
         TargetState::Symlink => (MountProbe::Symlink, None),
         TargetState::File => (MountProbe::File, None),
         TargetState::DeadMount => (MountProbe::Unreadable, None),
         TargetState::Mounted { in_memory: false, .. } => (MountProbe::NotTmpfs, None),
         TargetState::Mounted { root, id, layers, in_memory: true } => {
-            let found =
-                open_existing_mount(desk, root, id).map_err(|error| target_failure(&error))?;
-            let content = read_mount_content(&found).map_err(|error| target_failure(&error))?;
-            (MountProbe::Tmpfs { layers, content }, Some(found))
+            let existing =
+                open_existing_mount(context, root, id).map_err(|error| target_failure(&error))?;
+            let content = read_mount_content(&existing).map_err(|error| target_failure(&error))?;
+            (MountProbe::Tmpfs { layers, content }, Some(existing))
         }
     })
 }
 
 fn open_existing_mount(
-    desk: &PublishContext,
+    context: &PublishContext,
     root: OpenDirectory,
     id: MountId,
 ) -> Result<ExistingMount, PublishError> {
-    let volume = AtomicVolume::in_directory(root, desk.clock());
-    let note = volume.load_marker()?;
-    let marker = note.and_then(|note| match VolumeMarker::parse(&note, &desk.driver_name) {
+    let volume = AtomicVolume::in_directory(root, context.clock());
+    let marker_json = volume.load_marker()?;
+    let marker = marker_json.and_then(|marker_json| match VolumeMarker::parse(&marker_json, &context.driver_name) {
         Ok(marker) => Some(marker),
         Err(error) => {
-            tracing::warn!(dir = %volume.dir().display(), error = format_error_chain(&error), "no marker");
+            tracing::warn!(dir = %volume.dir().display(), error = format_error_chain(&error), "ignoring an invalid volume marker");
             None
         }
     });
     Ok(ExistingMount { mount_id: id, volume, marker })
 }
 
-fn read_mount_content(found: &ExistingMount) -> Result<MountContent, PublishError> {
-    let is_whole = found.volume.has_all_links()? == Some(true);
-    let current = found.volume.current_generation()?.filter(|_| is_whole);
-    let seen = current.as_ref().map(VolumeGeneration::as_str);
-    Ok(classify_content(found.volume.has_no_content()?, seen, found.marker.as_ref()))
+fn read_mount_content(existing: &ExistingMount) -> Result<MountContent, PublishError> {
+    let is_whole = existing.volume.has_all_links()? == Some(true);
+    let current = existing.volume.current_generation()?.filter(|_| is_whole);
+    let visible = current.as_ref().map(VolumeGeneration::as_str);
+    Ok(classify_content(existing.volume.has_no_content()?, visible, existing.marker.as_ref()))
 }
 
-/// Makes a volume, fills it and mounts it on its place once it is whole.
+/// Creates a volume, writes its first content and mounts it at the target once it is complete.
 pub(super) fn mount_new_volume(
-    desk: &PublishContext,
-    place: MountTarget,
-    order: PublishRequest,
-    supply: FetchedResponse,
-    allowance: &dyn MemoryBudget,
+    context: &PublishContext,
+    target: MountTarget,
+    request: PublishRequest,
+    fetched: FetchedResponse,
+    budget: &dyn MemoryBudget,
 ) -> Result<MountedVolume, PublishFailure> {
-    let (filling, contents) = supply.into_first_content();
-    desk.check_size(&filling)?;
-    claim_mount_memory(&place, &filling, allowance)?;
-    desk.fail_point.reach_step(VolumeStep::MakeTarget);
-    let target = place.create().map_err(|error| target_failure(&error.into()))?;
-    ensure_not_mounted(&place)?;
-    desk.fail_point.reach_step(VolumeStep::MakeMount);
-    let lengths = filling.files.iter().map(|file| byte_count(file.content.len()));
-    let shape = TmpfsOptions::with_capacity_for(lengths, order.group);
-    let staged = if desk.staged_mounts {
-        DetachedMount::create(place.path(), shape).map_err(|error| mount_failure(&error.into()))?
+    let (response, contents) = fetched.into_first_content();
+    context.check_size(&response)?;
+    claim_mount_memory(&target, &response, budget)?;
+    context.fail_point.reach_step(VolumeStep::MakeTarget);
+    let target_dir = target.create().map_err(|error| target_failure(&error.into()))?;
+    ensure_not_mounted(&target)?;
+    context.fail_point.reach_step(VolumeStep::MakeMount);
+    let lengths = response.files.iter().map(|file| byte_count(file.content.len()));
+    let options = TmpfsOptions::with_capacity_for(lengths, request.group);
+    let staged = if context.staged_mounts {
+        DetachedMount::create(target.path(), options)
+            .map_err(|error| mount_failure(&error.into()))?
     } else {
         None
     };
     let Some(staged) = staged else {
-        return mount_in_place(desk, place, order, (filling, contents), shape);
+        return mount_in_place(context, target, request, (response, contents), options);
     };
     let root = staged.open().map_err(|error| mount_failure(&error.into()))?;
-    let root = OpenDirectory::from_fd(root, place.path(), desk.fail_point.clone());
-    let mut volume = AtomicVolume::in_directory(root, desk.clock());
-    let noted = write_first_content(desk, &mut volume, &order, (filling, contents))?;
-    ensure_not_mounted(&place)?;
-    desk.fail_point.reach_step(VolumeStep::Attach);
-    let mount = staged.attach(&target).map_err(|error| mount_failure(&error.into()))?;
+    let root = OpenDirectory::from_fd(root, target.path(), context.fail_point.clone());
+    let mut volume = AtomicVolume::in_directory(root, context.clock());
+    let record = write_first_content(context, &mut volume, &request, (response, contents))?;
+    ensure_not_mounted(&target)?;
+    context.fail_point.reach_step(VolumeStep::Attach);
+    let mount = staged.attach(&target_dir).map_err(|error| mount_failure(&error.into()))?;
     volume.set_mount(mount);
-    finish_mount(place, volume, noted, order)
+    finish_mount(target, volume, record, request)
 }
 
-/// What the files of a filling take of the node's memory at most.
-pub(super) fn max_files_size(filling: &ProviderResponse) -> u64 {
+/// The most node memory that the files of a response need in a volume.
+pub(super) fn max_files_size(response: &ProviderResponse) -> u64 {
     let page = byte_count(rustix::param::page_size());
-    let files = filling.files.iter().map(|file| (&file.path, byte_count(file.content.len())));
+    let files = response.files.iter().map(|file| (&file.path, byte_count(file.content.len())));
     max_generation_size(files, page)
 }
 
-/// Asks for the memory of a volume of which nothing is there yet.
+/// Claims the memory of a volume that does not exist yet.
 fn claim_mount_memory(
-    place: &MountTarget,
-    filling: &ProviderResponse,
-    allowance: &dyn MemoryBudget,
+    target: &MountTarget,
+    response: &ProviderResponse,
+    budget: &dyn MemoryBudget,
 ) -> Result<(), PublishFailure> {
-    let needed = max_files_size(filling);
+    let needed = max_files_size(response);
     let purpose = MemoryPurpose::Mount;
     let growth = GrowthRequest { used: 0, used_after_scrub: 0, needed, read_bytes: 0, purpose };
-    allowance.claim(growth).map_err(|source| {
-        write_failure(&PublishError::MemoryLimitExceeded { dir: place.path().to_owned(), source })
+    budget.claim(growth).map_err(|source| {
+        write_failure(&PublishError::MemoryLimitExceeded { dir: target.path().to_owned(), source })
     })
 }
 
-/// Mounts are never stacked: a container sees the one that was topmost when it started. The look
-/// at the place is as old as the question to the source, and another driver may have mounted there.
-fn ensure_not_mounted(place: &MountTarget) -> Result<(), PublishFailure> {
-    if place.mount_id().map_err(|error| target_failure(&error.into()))?.is_none() {
+/// Fails if something is mounted at the target. Mounts are never stacked: a container sees the
+/// mount that was topmost when it started. The target was inspected before the fetch, and another
+/// driver may have mounted there since.
+fn ensure_not_mounted(target: &MountTarget) -> Result<(), PublishFailure> {
+    if target.mount_id().map_err(|error| target_failure(&error.into()))?.is_none() {
         return Ok(());
     }
     let message = format!(
-        "somebody mounted on {} while the source of the volume was asked",
-        place.path().display()
+        "another process mounted on {} while the content was fetched",
+        target.path().display()
     );
     Err(PublishFailure::new(OutcomeCode::FailedToMount, message)
-        .with_hint("see that one CSI driver of this name runs on the node; the kubelet asks again")
+        .with_hint(
+            "check that only one CSI driver with this name runs on the node; the kubelet retries",
+        )
         .into_non_final())
 }
 
-/// The same where a file system must have a place before anything can be written into it. The
-/// volume is seen empty for a moment, and a crash in it leaves it so; the marker tells.
+/// Like `mount_new_volume` where a file system needs a mount point before files can be written into
+/// it. Readers see an empty volume for a moment. After a crash in that moment the volume stays
+/// empty, and the missing marker shows it.
 fn mount_in_place(
-    desk: &PublishContext,
-    place: MountTarget,
-    order: PublishRequest,
-    filling: (ProviderResponse, ContentRecord),
-    shape: TmpfsOptions,
+    context: &PublishContext,
+    target: MountTarget,
+    request: PublishRequest,
+    response: (ProviderResponse, ContentRecord),
+    options: TmpfsOptions,
 ) -> Result<MountedVolume, PublishFailure> {
-    let mount = TmpfsMount::mount_or_adopt_with(place.path(), shape)
+    let mount = TmpfsMount::mount_or_adopt_with(target.path(), options)
         .map_err(|error| mount_failure(&error.into()))?;
-    let filled =
-        AtomicVolume::open_with_fail_point(place.path(), desk.clock(), desk.fail_point.clone())
-            .map_err(|error| mount_failure(&error))
-            .and_then(|mut volume| {
-                let noted = write_first_content(desk, &mut volume, &order, filling)?;
-                Ok((volume, noted))
-            });
-    // Dropped before it is kept, the mount goes away again.
-    let (mut volume, noted) = filled?;
+    let filled = AtomicVolume::open_with_fail_point(
+        target.path(),
+        context.clock(),
+        context.fail_point.clone(),
+    )
+    .map_err(|error| mount_failure(&error))
+    .and_then(|mut volume| {
+        let record = write_first_content(context, &mut volume, &request, response)?;
+        Ok((volume, record))
+    });
+    // If `mount` is dropped before `persist`, it unmounts.
+    let (mut volume, record) = filled?;
     let mut mount = mount;
     mount.persist();
     volume.set_mount(mount);
-    desk.fail_point.reach_step(VolumeStep::Attach);
-    finish_mount(place, volume, noted, order)
+    context.fail_point.reach_step(VolumeStep::Attach);
+    finish_mount(target, volume, record, request)
 }
 
 fn finish_mount(
-    place: MountTarget,
+    target: MountTarget,
     volume: AtomicVolume,
     (marker, clock): (VolumeMarker, PollHistory),
-    order: PublishRequest,
+    request: PublishRequest,
 ) -> Result<MountedVolume, PublishFailure> {
     let lost = |message: String| PublishFailure::new(OutcomeCode::FailedToMount, message);
-    let id = place.mount_id().map_err(|error| target_failure(&error.into()))?;
-    let id = id.ok_or_else(|| lost(format!("{} is no mount", place.path().display())))?;
-    let mut mounted = MountedVolume::new(place, id, volume, marker, Some(order));
+    let id = target.mount_id().map_err(|error| target_failure(&error.into()))?;
+    let id = id.ok_or_else(|| lost(format!("{} is not a mount point", target.path().display())))?;
+    let mut mounted = MountedVolume::new(target, id, volume, marker, Some(request));
     mounted.history = clock;
     Ok(mounted)
 }
 
-/// What became of a mounted volume that was given its next content.
+/// The outcome of an update of a mounted volume.
 #[derive(Debug)]
 pub(super) struct ContentUpdate {
     pub(super) published: PublishOutcome,
-    /// Why older credentials were not taken.
+    /// Why older credentials were rejected.
     pub(super) older_rejection: Option<String>,
 }
 
-/// Gives a mounted volume its next content.
+/// Writes the next content into a mounted volume.
 pub(super) fn update_content(
-    desk: &PublishContext,
+    context: &PublishContext,
     mounted: &mut MountedVolume,
-    supply: FetchedResponse,
-    allowance: &dyn MemoryBudget,
+    fetched: FetchedResponse,
+    budget: &dyn MemoryBudget,
 ) -> Result<ContentUpdate, PublishFailure> {
-    let (filling, contents) = supply.without_older_credentials(mounted)?;
-    desk.check_size(&filling)?;
-    let order = mounted.request.clone();
-    let shape = TmpfsOptions::with_capacity_for([], order.group);
+    let (response, contents) = fetched.without_older_credentials(mounted)?;
+    context.check_size(&response)?;
+    let request = mounted.request.clone();
+    let options = TmpfsOptions::with_capacity_for([], request.group);
     mounted
         .volume
-        .apply_root_attributes(shape.mode(), order.group)
+        .apply_root_attributes(options.mode(), request.group)
         .map_err(|error| write_failure(&error))?;
-    let mut published = write_payload(&mut mounted.volume, &order, filling, Some(allowance))
+    let mut published = write_payload(&mut mounted.volume, &request, response, Some(budget))
         .inspect_err(|_| mounted.recheck_generation())?;
     if std::mem::take(&mut mounted.has_unreported_swap) {
         published.change = VolumeChange::Content;
     }
-    let refusal = contents.older_rejection.clone();
-    // Readers see it from now on, whatever becomes of the note.
+    let older_rejection = contents.older_rejection.clone();
+    // Readers see the content from now on, even if the marker write fails.
     for older in &contents.accepted_older {
-        let by = ReadRequester::new(&order.pod, &order.class_name);
+        let by = ReadRequester::new(&request.pod, &request.class_name);
         let (object, version) = (older.id.clone(), older.version.clone());
-        desk.audit.record(AuditEvent::OlderAccepted { by, object, version });
+        context.audit.record(AuditEvent::OlderAccepted { by, object, version });
     }
     published.generation.as_str().clone_into(&mut mounted.visible_generation);
-    contents.apply_to(&order, &published, &mut mounted.marker, &mut mounted.history);
+    contents.apply_to(&request, &published, &mut mounted.marker, &mut mounted.history);
     mounted.has_unreported_swap = published.change == VolumeChange::Content;
-    write_marker(desk, &mounted.volume, &mounted.marker)?;
+    write_marker(context, &mounted.volume, &mounted.marker)?;
     mounted.has_unreported_swap = false;
-    Ok(ContentUpdate { published, older_rejection: refusal })
+    Ok(ContentUpdate { published, older_rejection })
 }
 
 fn write_first_content(
-    desk: &PublishContext,
+    context: &PublishContext,
     volume: &mut AtomicVolume,
-    order: &PublishRequest,
-    (filling, contents): (ProviderResponse, ContentRecord),
+    request: &PublishRequest,
+    (response, contents): (ProviderResponse, ContentRecord),
 ) -> Result<(VolumeMarker, PollHistory), PublishFailure> {
-    // Its room was claimed before the mount was made.
-    let published = write_payload(volume, order, filling, None)?;
-    let mut marker = VolumeMarker::uncertified_for(order, desk.shared_clock.now());
+    // `claim_mount_memory` claimed the memory before the mount was created.
+    let published = write_payload(volume, request, response, None)?;
+    let mut marker = VolumeMarker::uncertified_for(request, context.shared_clock.now());
     let mut clock = PollHistory::default();
-    contents.apply_to(order, &published, &mut marker, &mut clock);
-    write_marker(desk, volume, &marker)?;
+    contents.apply_to(request, &published, &mut marker, &mut clock);
+    write_marker(context, volume, &marker)?;
     Ok((marker, clock))
 }
 
 fn write_payload(
     volume: &mut AtomicVolume,
-    order: &PublishRequest,
-    filling: ProviderResponse,
-    allowance: Option<&dyn MemoryBudget>,
+    request: &PublishRequest,
+    response: ProviderResponse,
+    budget: Option<&dyn MemoryBudget>,
 ) -> Result<PublishOutcome, PublishFailure> {
     volume
-        .publish_with_budget(&filling.file_entries(order.group), allowance)
+        .publish_with_budget(&response.file_entries(request.group), budget)
         .map_err(|error| write_failure(&error))
 }
 
-/// Notes beside the files what is known about them.
+/// Writes the marker into the volume.
 pub(super) fn write_marker(
-    desk: &PublishContext,
+    context: &PublishContext,
     volume: &AtomicVolume,
     marker: &VolumeMarker,
 ) -> Result<(), PublishFailure> {
-    let text = marker.to_json(&desk.driver_name).map_err(|error| {
+    let text = marker.to_json(&context.driver_name).map_err(|error| {
         PublishFailure::new(OutcomeCode::FileWriteError, format_error_chain(&error))
     })?;
     volume.write_marker(&text).map_err(|error| write_failure(&error))
 }
 
-/// Takes away whatever of ours is at a place. What is not ours stays, and so does the directory
-/// that holds it.
+/// Unmounts and removes the volume at a target. Files of other programs stay, and so does a
+/// directory that contains them.
 pub(super) fn remove_volume(
-    desk: &PublishContext,
-    place: &MountTarget,
+    context: &PublishContext,
+    target: &MountTarget,
 ) -> Result<(), PublishFailure> {
     for layer in 0..MAX_MOUNT_LAYERS {
-        let standing = match place.state(&desk.fail_point) {
-            Ok(standing) => standing,
+        let state = match target.state(&context.fail_point) {
+            Ok(state) => state,
             Err(error) => return Err(target_failure(&error.into()).with_grpc_code(Code::Internal)),
         };
-        match standing {
+        match state {
             TargetState::Absent => return Ok(()),
-            // The kubelet removes what is left of its directory itself; nobody follows a link.
+            // The kubelet removes what remains of its directory. No call follows a link.
             TargetState::Symlink | TargetState::File => {
-                let target = place.path().display();
-                tracing::warn!(%target, "no volume stands here; what does was left alone");
+                let target = target.path().display();
+                tracing::warn!(%target, "the target is a symbolic link or a file; leaving it in place");
                 return Ok(());
             }
             TargetState::Directory => {
-                return remove_target_directory(desk, place, layer > 0);
+                return remove_target_directory(context, target, layer > 0);
             }
             TargetState::DeadMount | TargetState::Mounted { in_memory: false, .. } => {
-                desk.fail_point.reach_step(VolumeStep::Unmount);
-                place.unmount_layer().map_err(|error| {
+                context.fail_point.reach_step(VolumeStep::Unmount);
+                target.unmount_layer().map_err(|error| {
                     target_failure(&error.into()).with_grpc_code(Code::Internal)
                 })?;
             }
             TargetState::Mounted { root, in_memory: true, .. } => {
-                // The memory goes with the mount; emptying is for those who hold it open.
-                if let Err(error) = AtomicVolume::in_directory(root, desk.clock()).remove_content()
+                // The unmount frees the memory. Truncating the files is for processes that have
+                // them open.
+                if let Err(error) =
+                    AtomicVolume::in_directory(root, context.clock()).remove_content()
                 {
-                    let (target, error) = (place.path().display(), format_error_chain(&error));
-                    tracing::warn!(%target, error, "a volume is unmounted without being emptied");
+                    let (target, error) = (target.path().display(), format_error_chain(&error));
+                    tracing::warn!(%target, error, "could not truncate the volume's files; unmounting it anyway");
                 }
-                desk.fail_point.reach_step(VolumeStep::Unmount);
-                place.unmount_layer().map_err(|error| {
+                context.fail_point.reach_step(VolumeStep::Unmount);
+                target.unmount_layer().map_err(|error| {
                     target_failure(&error.into()).with_grpc_code(Code::Internal)
                 })?;
             }
         }
     }
-    let message = format!("more than {MAX_MOUNT_LAYERS} mounts lie on {}", place.path().display());
+    let message =
+        format!("more than {MAX_MOUNT_LAYERS} mounts are stacked on {}", target.path().display());
     Err(PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message)
         .with_grpc_code(Code::Internal))
 }
 
-/// Nothing is mounted (any more): what is ours in the directory goes, then the directory.
+/// Removes the files of this driver from the directory, which has no mount (any more), then the
+/// directory.
 fn remove_target_directory(
-    desk: &PublishContext,
-    place: &MountTarget,
+    context: &PublishContext,
+    target: &MountTarget,
     was_mounted: bool,
 ) -> Result<(), PublishFailure> {
     let empty = || -> Result<(), PublishError> {
-        if !was_mounted && let Some(root) = place.open_directory(&desk.fail_point)? {
-            AtomicVolume::in_directory(root, desk.clock()).remove_content()?;
+        if !was_mounted && let Some(root) = target.open_directory(&context.fail_point)? {
+            AtomicVolume::in_directory(root, context.clock()).remove_content()?;
         }
-        desk.fail_point.reach_step(VolumeStep::RemoveTarget);
-        Ok(place.remove_if_empty()?)
+        context.fail_point.reach_step(VolumeStep::RemoveTarget);
+        Ok(target.remove_if_empty()?)
     };
     empty().map_err(|error| target_failure(&error).with_grpc_code(Code::Internal))
 }
 
 impl PublishContext {
-    fn check_size(&self, filling: &ProviderResponse) -> Result<(), PublishFailure> {
-        let lengths = filling.files.iter().map(|file| byte_count(file.content.len()));
+    fn check_size(&self, response: &ProviderResponse) -> Result<(), PublishFailure> {
+        let lengths = response.files.iter().map(|file| byte_count(file.content.len()));
         let bytes = lengths.fold(0, u64::saturating_add);
-        let (files, limit) = (filling.files.len(), self.content_limit);
+        let (files, limit) = (response.files.len(), self.content_limit);
         let message = if bytes > limit {
             format!(
-                "the {files} files have {bytes} bytes together, and a volume takes {limit} at most"
+                "the {files} files have {bytes} bytes in total, and the limit of a volume is {limit}"
             )
         } else if files > MAX_FILES {
-            format!("there are {files} files, and a volume takes {MAX_FILES} at most")
+            format!("there are {files} files, and the limit of a volume is {MAX_FILES}")
         } else {
             return Ok(());
         };
@@ -460,5 +474,5 @@ fn byte_count(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Nobody stacks more mounts on one place in good faith.
+/// A legitimate target never has more stacked mounts.
 const MAX_MOUNT_LAYERS: usize = 64;

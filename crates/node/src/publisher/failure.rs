@@ -1,4 +1,4 @@
-//! What the kubelet is told when a volume could not be published.
+//! The failure of a publish or unpublish and its gRPC status for the kubelet.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,49 +13,50 @@ use crate::classes::ClassError;
 use crate::error::PublishError;
 use crate::provider::ProviderError;
 
-/// A volume could not be published, or not be taken away.
+/// A volume could not be published or unpublished.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct PublishFailure {
-    /// The stable code.
+    /// The stable outcome code.
     pub code: OutcomeCode,
-    /// What was tried and what came back, causes included; no secrets.
+    /// What failed and why, with the error chain; contains no secrets.
     pub message: String,
     /// What to do next.
     pub hint: String,
-    /// What the kubelet makes of it. It keeps the directory of a volume that failed with
-    /// `UNAVAILABLE` and will ask to unpublish it; it removes that of any other at once and never
-    /// asks. It asks again in either case.
+    /// The gRPC code for the kubelet. The kubelet keeps the directory of a volume that failed with
+    /// a non-final code such as `UNAVAILABLE` and unpublishes it later; after any other code it
+    /// removes the directory at once and never unpublishes. It retries in either case.
     pub grpc: Code,
-    /// Whether and when the same may succeed.
+    /// Whether and when a retry may succeed.
     pub retry: RetryClass,
-    /// For how long nobody asks the source, where it was not asked for this: see [`ProviderError`].
+    /// How long the provider suppresses requests for this source, if it answered without a request:
+    /// see [`ProviderError`].
     pub suppressed_for: Option<Duration>,
-    /// The provider that the class names, as it is written there; nothing where no class was found.
+    /// The provider that the class names, as written there; `None` if no class was found.
     pub provider: Option<Arc<str>>,
 }
 
 impl PublishFailure {
-    /// What a person reads in the pod's events: what was tried, what came back, what to do next,
-    /// and whether waiting helps.
+    /// The message for the pod's events: what failed, why, what to do next, and whether waiting
+    /// helps.
     pub fn status_message(&self) -> String {
         let mut text = format!("{}: {}", self.code, self.message);
         if !self.hint.is_empty() {
-            // Writing into a string does not fail.
+            // Writing into a string never fails.
             let _infallible = write!(text, "; hint: {}", self.hint);
         }
         if self.code.recovery_mode() == RecoveryMode::Never || self.retry == RetryClass::Invalid {
-            text.push_str("; it will not heal by itself, though the kubelet asks again");
+            text.push_str("; it does not recover by itself: fix the cause; the kubelet retries");
         }
         text
     }
 
-    /// The same as the status of a call.
+    /// The gRPC status of this failure.
     pub fn status(&self) -> tonic::Status {
         tonic::Status::new(self.grpc, self.status_message())
     }
 
-    /// Says for whom it was.
+    /// Adds the pod and its class to the message.
     pub(super) fn with_pod_context(mut self, pod: &VolumePod, class: &str) -> Self {
         self.message = format!(
             "could not publish the volume of pod {pod} from SecretProviderClass {}/{class}: {}",
@@ -64,29 +65,28 @@ impl PublishFailure {
         self
     }
 
-    /// The same where something stays mounted: the kubelet must not forget the volume.
+    /// Replaces a final gRPC code with `UNAVAILABLE`, for a volume that stays mounted: the kubelet
+    /// must not forget it.
     pub(crate) fn into_non_final(self) -> Self {
         if self.is_final() { self.with_grpc_code(Code::Unavailable) } else { self }
     }
 
-    /// Whether the kubelet forgets the volume and never unpublishes it (Kubernetes 1.36,
-    /// `pkg/volume/csi/csi_client.go`).
+    /// Whether the kubelet forgets the volume and never unpublishes it after this code (Kubernetes
+    /// 1.36, `pkg/volume/csi/csi_client.go`).
     pub(super) fn is_final(&self) -> bool {
         !NON_FINAL_CODES.contains(&self.grpc)
     }
 
-    /// Whether nothing is wrong but that the volume was wanted away while it was being made.
+    /// Whether an unpublish of the same volume cancelled the publish; no other error occurred.
     pub(crate) fn is_aborted_by_unpublish(&self) -> bool {
         self.grpc == Code::Aborted
     }
 
-    /// The same, told to the kubelet with another code.
     pub(super) fn with_grpc_code(mut self, grpc: Code) -> Self {
         self.grpc = grpc;
         self
     }
 
-    /// The same with a better hint.
     pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
@@ -96,10 +96,10 @@ impl PublishFailure {
         ProviderError::new(code, message).into()
     }
 
-    /// One of the node's own making: the code says where, the error what.
+    /// Converts an error of the volume or the mount; `code` names the step that failed.
     pub(super) fn from_publish_error(code: OutcomeCode, error: &PublishError) -> Self {
         let failure = match error {
-            // The class asks for files that cannot lie beside one another.
+            // The class asks for file paths that conflict with one another.
             PublishError::InvalidPayload { .. } => {
                 Self::new(OutcomeCode::SecretProviderClassInvalid, format_error_chain(error))
             }
@@ -120,30 +120,28 @@ impl PublishFailure {
         }
     }
 
-    pub(super) fn from_obstacle(obstacle: TargetObstacle, place: &std::path::Path) -> Self {
-        let what = match obstacle {
-            TargetObstacle::Symlink => "a symbolic link stands in its place or on the way to it",
-            TargetObstacle::File => "a file stands in its place",
-            TargetObstacle::NotTmpfs => {
-                "a file system that is not in memory is mounted in its place"
-            }
+    pub(super) fn from_obstacle(obstacle: TargetObstacle, target: &std::path::Path) -> Self {
+        let problem = match obstacle {
+            TargetObstacle::Symlink => "the target path contains a symbolic link",
+            TargetObstacle::File => "the target is a file",
+            TargetObstacle::NotTmpfs => "a file system other than tmpfs is mounted on the target",
         };
-        let message = format!("{what}: {}", place.display());
+        let message = format!("{problem}: {}", target.display());
         let failure = Self::new(OutcomeCode::FailedToEnsureMountPoint, message);
         Self { retry: RetryClass::Invalid, ..failure }
             .with_grpc_code(Code::FailedPrecondition)
             .with_hint(
-                "look at it on the node, and remove it if nobody needs it: the kubelet's \
-                 directory belongs to the kubelet alone",
+                "inspect it on the node, and remove it if it is unused: only the kubelet may \
+                 write to its directory",
             )
     }
 }
 
 impl From<ProviderError> for PublishFailure {
-    fn from(refusal: ProviderError) -> Self {
-        let ProviderError { code, message, hint, retry, suppressed_for: turned_away } = refusal;
+    fn from(error: ProviderError) -> Self {
+        let ProviderError { code, message, hint, retry, suppressed_for } = error;
         let grpc = grpc_code(code, retry);
-        Self { code, message, hint, grpc, retry, suppressed_for: turned_away, provider: None }
+        Self { code, message, hint, grpc, retry, suppressed_for, provider: None }
     }
 }
 
@@ -153,7 +151,7 @@ impl From<ClassError> for PublishFailure {
     }
 }
 
-/// The codes after which the kubelet keeps the directory of the volume.
+/// The gRPC codes after which the kubelet keeps the directory of the volume.
 const NON_FINAL_CODES: [Code; 5] = [
     Code::Cancelled,
     Code::DeadlineExceeded,
@@ -162,8 +160,9 @@ const NON_FINAL_CODES: [Code; 5] = [
     Code::Aborted,
 ];
 
-/// What the kubelet is told. Who has to change something is told so; what may pass is
-/// `UNAVAILABLE`, so that the kubelet keeps the volume in mind; `INTERNAL` is trouble of this node.
+/// The gRPC code of an outcome. Outcomes that need a change of configuration get a final code,
+/// transient ones `UNAVAILABLE` so that the kubelet keeps the volume, and failures of this node
+/// `INTERNAL`.
 const fn grpc_code(code: OutcomeCode, retry: RetryClass) -> Code {
     use OutcomeCode as Outcome;
     match code {
@@ -184,9 +183,10 @@ const fn grpc_code(code: OutcomeCode, retry: RetryClass) -> Code {
         Outcome::FailedToEnsureMountPoint | Outcome::FailedToMount | Outcome::FileWriteError => {
             Code::Internal
         }
-        // As on the kubelet's side of gRPC: not final, and a pod that goes may make room.
+        // The kubelet's gRPC client uses this code as well. It is not final: another pod that ends
+        // may free memory.
         Outcome::VolumeMemoryExhausted => Code::ResourceExhausted,
-        // What another provider says about itself is all that is known about it.
+        // The retry class of another provider's error is all the information there is.
         Outcome::ProviderError => match retry {
             RetryClass::Invalid => Code::FailedPrecondition,
             RetryClass::Denied => Code::PermissionDenied,
@@ -210,7 +210,7 @@ mod tests {
                 assert_ne!(failure.grpc, Code::Internal, "{code}");
             }
             let text = failure.status_message();
-            assert_eq!(text.contains("will not heal"), never, "{text}");
+            assert_eq!(text.contains("does not recover"), never, "{text}");
             assert!(text.contains(code.name()) && text.contains(code.hint()), "{text}");
         }
     }
@@ -230,7 +230,7 @@ mod tests {
         ] {
             assert_eq!((failure.grpc, failure.retry), (grpc, RetryClass::Invalid), "{failure}");
             let text = failure.status_message();
-            assert!(text.contains("it will not heal by itself"), "{text}");
+            assert!(text.contains("it does not recover by itself"), "{text}");
         }
     }
 

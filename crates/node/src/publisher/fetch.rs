@@ -1,4 +1,4 @@
-//! From an order to what its volume shall hold.
+//! Fetches the content of a requested volume.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,69 +14,68 @@ use crate::rotation::RotationPolicy;
 use crate::volume_step::VolumeStep;
 
 impl PublishEngine {
-    /// Asks for the class and then the provider, for as long as it may take and nobody wants the
-    /// volume away.
+    /// Reads the class and asks its provider for the content. Ends early at the fetch timeout or
+    /// when `unpublished` resolves.
     pub(super) async fn fetch(
         &self,
-        left: impl Future<Output = ()> + Send,
-        order: &PublishRequest,
+        unpublished: impl Future<Output = ()> + Send,
+        publish_request: &PublishRequest,
         urgency: Urgency,
         mounted: &[ProviderObjectVersion],
     ) -> Result<FetchedResponse, PublishFailure> {
-        let began = self.parts.clock.now();
+        let started_at = self.parts.clock.now();
         self.context.fail_point.reach_step(VolumeStep::Fetch);
-        let deadline = self.settings.fetch_timeout;
+        let timeout = self.settings.fetch_timeout;
         let named = OnceLock::new();
-        let (patience, clock) = (deadline.mul_f64(MEMORY_WAIT_FRACTION), &self.parts.clock);
-        let memory = self.settings.memory.fetch_memory(urgency, patience, clock);
-        let asked = async {
-            let class = self.parts.classes.class(&order.pod.namespace, &order.class_name).await?;
+        let (max_wait, clock) = (timeout.mul_f64(MEMORY_WAIT_FRACTION), &self.parts.clock);
+        let memory = self.settings.memory.fetch_memory(urgency, max_wait, clock);
+        let fetched = async {
+            let class = self
+                .parts
+                .classes
+                .class(&publish_request.pod.namespace, &publish_request.class_name)
+                .await?;
             let provider: Arc<str> = class.spec.provider.as_deref().unwrap_or_default().into();
             let provider = named.get_or_init(|| provider);
-            let target = order.target.to_string_lossy();
+            let target = publish_request.target.to_string_lossy();
             let request = ProviderRequest {
                 class: &class,
-                pod: &order.pod,
-                attributes: &order.attributes,
-                proofs: &order.proofs,
+                pod: &publish_request.pod,
+                attributes: &publish_request.attributes,
+                proofs: &publish_request.proofs,
                 target: &target,
                 urgency,
                 mounted,
                 memory: &memory,
             };
-            let filling = self.parts.provider.fetch(&request).await?;
-            // What is mounted already takes no more room.
-            if filling.versions != mounted {
-                memory.reserve_files(max_files_size(&filling)).await;
+            let response = self.parts.provider.fetch(&request).await?;
+            // Content that is mounted already needs no further memory.
+            if response.versions != mounted {
+                memory.reserve_files(max_files_size(&response)).await;
             }
-            let wishes = RotationPolicy::parse(&class, self.settings.interval_bounds);
+            let policy = RotationPolicy::parse(&class, self.settings.interval_bounds);
             let (provider, memory) = (Arc::clone(provider), memory.clone());
-            Ok(FetchedResponse {
-                response: filling,
-                policy: wishes,
-                started_at: began,
-                provider,
-                memory,
-            })
+            Ok(FetchedResponse { response, policy, started_at, provider, memory })
         };
-        let asked: Result<FetchedResponse, PublishFailure> = tokio::select! {
-            asked = asked => asked,
-            () = left => Err(unpublished_during_fetch()),
-            () = self.parts.clock.sleep(deadline) => Err(PublishFailure::new(
+        let fetched: Result<FetchedResponse, PublishFailure> = tokio::select! {
+            fetched = fetched => fetched,
+            () = unpublished => Err(unpublished_during_fetch()),
+            () = self.parts.clock.sleep(timeout) => Err(PublishFailure::new(
                 OutcomeCode::ProviderUnavailable,
-                format!("neither class nor provider gave a whole answer in {} s", deadline.as_secs()),
+                format!("the class and its provider did not return the content within {} s", timeout.as_secs()),
             )),
         };
-        asked.map_err(|failure| PublishFailure { provider: named.get().cloned(), ..failure })
+        fetched.map_err(|failure| PublishFailure { provider: named.get().cloned(), ..failure })
     }
 }
 
-/// The part of its deadline for which a fill waits for memory, so that it can say that there was none.
+/// The fraction of the fetch timeout for which a fetch waits for memory. The rest leaves time to
+/// report that no memory was free.
 const MEMORY_WAIT_FRACTION: f64 = 0.9;
 
 fn unpublished_during_fetch() -> PublishFailure {
-    let message = "the volume was to be taken away before the provider had answered";
+    let message = "the kubelet unpublished the volume before the provider answered";
     PublishFailure::new(OutcomeCode::ProviderUnavailable, message)
-        .with_hint("nothing has to be done: the pod is gone")
+        .with_hint("no action is needed: the pod is gone")
         .with_grpc_code(tonic::Code::Aborted)
 }

@@ -1,4 +1,4 @@
-//! What a provider gave, judged beside what is mounted.
+//! A provider's response, checked against the mounted content.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,44 +20,45 @@ use crate::publish_request::PublishRequest;
 use crate::rotation::{OlderVersion, PollHistory, RotationPolicy};
 use crate::volume::{AtomicVolume, PublishOutcome, VolumeChange};
 
-/// What a volume is filled with, and what its class wishes.
+/// A provider's response with the rotation policy of its class.
 #[derive(Debug)]
 pub(super) struct FetchedResponse {
     pub(super) response: ProviderResponse,
     pub(super) policy: RotationPolicy,
-    /// When the provider was asked: content is as old as the question.
+    /// When the request started. The content counts as read at this time.
     pub(super) started_at: Timestamp,
-    /// Who filled it, as the class names it.
+    /// The provider, as named in the class.
     pub(super) provider: Arc<str>,
-    /// What the filling holds of the node's memory.
+    /// The node memory that the response reserves.
     pub(super) memory: FetchMemory,
 }
 
-/// What is noted of a supply once it is written: everything but the content.
+/// What the marker and the poll history record about a response once it is written: everything but
+/// the content.
 #[derive(Debug)]
 pub(super) struct ContentRecord {
     objects: Vec<MountedObject>,
     stale: Option<StaleResponse>,
-    /// What is wrong though the volume was filled.
+    /// An error although the volume was written, for example content from the cache.
     last_error: Option<VolumeLastError>,
     policy: RotationPolicy,
     started_at: Timestamp,
     pub(super) accepted_older: Vec<OlderVersion>,
-    /// Why older credentials were not taken.
+    /// Why older credentials were rejected.
     pub(super) older_rejection: Option<String>,
 }
 
 impl FetchedResponse {
-    /// Splits a first supply, beside which nothing is mounted.
+    /// Splits the first response of a volume, when nothing is mounted yet.
     pub(super) fn into_first_content(self) -> (ProviderResponse, ContentRecord) {
         self.split_with_check(OlderCredentialCheck::default())
     }
 
-    /// Keeps credentials from going back in time.
+    /// Splits the response after replacing older credentials with the mounted ones.
     ///
     /// # Errors
     ///
-    /// Where what is mounted of an object cannot be kept beside the rest.
+    /// Fails if the mounted files of a rejected object conflict with the rest of the response.
     pub(super) fn without_older_credentials(
         mut self,
         mounted: &MountedVolume,
@@ -70,106 +71,105 @@ impl FetchedResponse {
                 (mounted.marker.versions(), mounted.marker.timestamps_by_object())
             };
         let accepts = |older: &OlderVersion| mounted.history.may_accept_older(older, &self.policy);
-        let judgement = find_older_credentials(&versions, &stamps, &self.response, accepts);
-        restore_mounted_objects(&mut self.response, &judgement.refused, &stamps, load).map_err(
+        let check = find_older_credentials(&versions, &stamps, &self.response, accepts);
+        restore_mounted_objects(&mut self.response, &check.refused, &stamps, load).map_err(
             |error| {
-                let reasons: Vec<_> = judgement.refused.iter().map(ToString::to_string).collect();
+                let reasons: Vec<_> = check.refused.iter().map(ToString::to_string).collect();
                 let message = format!("{}: {}", reasons.join("; "), format_error_chain(&error));
                 PublishFailure::new(OutcomeCode::CredentialOlder, message)
             },
         )?;
-        for accepted in &judgement.accepted {
+        for accepted in &check.accepted {
             tracing::info!(
                 pod = %mounted.marker.pod,
                 older = %accepted.older_version(),
                 mounted = accepted.mounted_version,
-                "an older credential is taken because its class says so"
+                "accepted an older credential because its class allows it"
             );
         }
-        Ok(self.split_with_check(judgement))
+        Ok(self.split_with_check(check))
     }
 
-    fn split_with_check(
-        self,
-        judgement: OlderCredentialCheck,
-    ) -> (ProviderResponse, ContentRecord) {
-        let Self { response: filling, policy: wishes, started_at: began, provider: _, memory: _ } =
-            self;
+    fn split_with_check(self, check: OlderCredentialCheck) -> (ProviderResponse, ContentRecord) {
+        let Self { response, policy, started_at, provider: _, memory: _ } = self;
         let stamps = |version: &ProviderObjectVersion| {
-            filling.timestamps.get(&version.id).copied().unwrap_or_default()
+            response.timestamps.get(&version.id).copied().unwrap_or_default()
         };
         let object = |version: &ProviderObjectVersion| MountedObject {
             version: version.clone(),
             timestamps: stamps(version),
         };
-        let mut objects: Vec<_> = filling.versions.iter().map(object).collect();
+        let mut objects: Vec<_> = response.versions.iter().map(object).collect();
         objects.sort_by(|one, other| one.version.cmp(&other.version));
-        let refusals = judgement.refused.iter().map(|older| {
+        let refusals = check.refused.iter().map(|older| {
             format!("{}: {older}; hint: {}", OutcomeCode::CredentialOlder, older.hint())
         });
         let refusals: Vec<_> = refusals.collect();
         let contents = ContentRecord {
             objects,
-            stale: filling.stale.clone(),
-            last_error: last_error_of(filling.stale.as_ref(), &judgement.refused, began),
-            policy: wishes,
-            started_at: began,
-            accepted_older: judgement.accepted.iter().map(OlderCredential::older_version).collect(),
+            stale: response.stale.clone(),
+            last_error: last_error_of(response.stale.as_ref(), &check.refused, started_at),
+            policy,
+            started_at,
+            accepted_older: check.accepted.iter().map(OlderCredential::older_version).collect(),
             older_rejection: (!refusals.is_empty()).then(|| refusals.join("\n")),
         };
-        (filling, contents)
+        (response, contents)
     }
 }
 
 impl ContentRecord {
-    /// Notes that a volume holds this now.
+    /// Records in `marker` and `history` that the volume has this content.
     pub(super) fn apply_to(
         self,
-        order: &PublishRequest,
+        request: &PublishRequest,
         published: &PublishOutcome,
         marker: &mut VolumeMarker,
-        clock: &mut PollHistory,
+        history: &mut PollHistory,
     ) {
         let Self {
             objects,
             stale,
-            last_error: trouble,
-            policy: wishes,
-            started_at: began,
-            accepted_older: accepted,
+            last_error,
+            policy,
+            started_at,
+            accepted_older,
             older_rejection: _,
         } = self;
-        // Of the past, content is there, but the source was not read.
+        // With stale content there are files, but the provider was not read.
         match stale.as_ref().map(|stale| stale.fetch_error.suppressed_for) {
-            Some(Some(pause)) => clock.record_suppressed(began, pause),
-            Some(None) => clock.record_failure(began, lanyard_keyvault::RetryClass::Transient),
-            None => clock.record_success(began, &wishes, accepted),
+            Some(Some(pause)) => history.record_suppressed(started_at, pause),
+            Some(None) => {
+                history.record_failure(started_at, lanyard_keyvault::RetryClass::Transient)
+            }
+            None => history.record_success(started_at, &policy, accepted_older),
         }
-        marker.set_last_error(trouble);
+        marker.set_last_error(last_error);
         let is_new = published.change == VolumeChange::Content;
         *marker = VolumeMarker {
             generation: published.generation.as_str().to_owned(),
             objects,
-            content_changed: if is_new { began } else { marker.content_changed },
-            poll_record: clock.record().cloned(),
+            content_changed: if is_new { started_at } else { marker.content_changed },
+            poll_record: history.record().cloned(),
             last_error: marker.last_error.take(),
             stale_since: stale.map(|stale| stale.since),
-            ..VolumeMarker::uncertified_for(order, began)
+            ..VolumeMarker::uncertified_for(request, started_at)
         };
     }
 }
 
-/// What is wrong with a volume that was filled: it was from the cache, or older credentials were not
-/// taken.
+/// The error of a volume that was written: stale content from the cache, or rejected older
+/// credentials.
 fn last_error_of(
     stale: Option<&StaleResponse>,
     refused: &[OlderCredential],
-    began: Timestamp,
+    started_at: Timestamp,
 ) -> Option<VolumeLastError> {
     if let Some(StaleResponse { since, fetch_error: instead_of }) = stale {
         return Some(VolumeLastError::served_stale(*since, instead_of.code, &instead_of.message));
     }
     let reasons: Vec<_> = refused.iter().map(ToString::to_string).collect();
-    (!reasons.is_empty())
-        .then(|| VolumeLastError::new(OutcomeCode::CredentialOlder, began, &reasons.join("; ")))
+    (!reasons.is_empty()).then(|| {
+        VolumeLastError::new(OutcomeCode::CredentialOlder, started_at, &reasons.join("; "))
+    })
 }

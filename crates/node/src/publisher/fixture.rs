@@ -1,4 +1,4 @@
-//! What the tests of the publisher share: a node of its own on real memory file systems.
+//! The shared test fixture of the publisher: a node on real tmpfs mounts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub(super) fn marker_with_generation(generation: &str) -> VolumeMarker {
     VolumeMarker { generation: generation.to_owned(), ..blank }
 }
 
-/// A provider that gives what it is told to give, and lets nobody through while its gate is shut.
+/// A provider that returns scripted responses and blocks requests while its gate is closed.
 #[derive(Debug)]
 pub(super) struct ScriptedProvider {
     response: Mutex<ScriptedResponse>,
@@ -91,7 +91,7 @@ impl ScriptedProvider {
         };
     }
 
-    /// From now on a credential document, which begins to be valid then.
+    /// Responds with a credential document from now on, with these timestamps.
     pub(super) fn set_credential(&self, text: &str, version: &str, not_before: Timestamp) {
         self.set_files(&[("cert", text)], version);
         self.set_timestamps(ObjectTimestamps {
@@ -105,7 +105,7 @@ impl ScriptedProvider {
         self.response.lock().timestamps = stamps;
     }
 
-    /// What it gives is from the cache since then, because the vault is not reached.
+    /// Responds with cached content since then, because the vault is unreachable.
     pub(super) fn set_stale_since(&self, since: Option<Timestamp>) {
         let instead_of =
             || ProviderError::new(OutcomeCode::VaultUnavailable, "no way to the vault");
@@ -121,7 +121,7 @@ impl ScriptedProvider {
         self.response.lock().error = None;
     }
 
-    /// Lets nobody through until [`Self::open`].
+    /// Blocks requests until [`Self::open_gate`].
     pub(super) async fn close_gate(&self) {
         self.gate.acquire_many(GATE_PERMITS).await.unwrap().forget();
     }
@@ -147,8 +147,8 @@ impl Provider for ScriptedProvider {
         self.urgencies.lock().push(request.urgency);
         let _through = self.gate.acquire().await.unwrap();
         let answer = self.response.lock().clone();
-        if let Some(refusal) = answer.error {
-            return Err(refusal);
+        if let Some(error) = answer.error {
+            return Err(error);
         }
         let id = "secret/one".to_owned();
         let file = |(path, text): &(String, String)| ProviderFile {
@@ -166,7 +166,7 @@ impl Provider for ScriptedProvider {
     }
 }
 
-/// Remembers what it is told.
+/// A reporter that records events and polls.
 #[derive(Debug, Default)]
 pub(super) struct RecordingReporter {
     pub(super) reports: Mutex<Vec<VolumeReport>>,
@@ -186,7 +186,7 @@ impl RecordingReporter {
 impl Reporter for RecordingReporter {
     async fn report_status(&self, report: &VolumeReport) -> Result<(), StatusReportError> {
         if self.fails_status_writes.load(Ordering::SeqCst) {
-            return Err(StatusReportError { message: "nobody answers".to_owned() });
+            return Err(StatusReportError { message: "no response".to_owned() });
         }
         self.reports.lock().push(report.clone());
         Ok(())
@@ -205,7 +205,7 @@ impl Reporter for RecordingReporter {
     }
 }
 
-/// A kubelet's directory, a provider and a listener. Whatever is mounted in it goes with it.
+/// A kubelet's directory, a provider and a reporter. Dropping it unmounts its mounts.
 #[derive(Debug)]
 pub(super) struct PublisherFixture {
     pub(super) dir: TempDir,
@@ -216,7 +216,7 @@ pub(super) struct PublisherFixture {
 }
 
 impl PublisherFixture {
-    /// A node whose volumes are mounted, which takes a privilege.
+    /// A node that mounts volumes, which needs a privilege.
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let probe = TmpfsMount::mount_or_adopt(dir.path(), 1 << 20).and_then(TmpfsMount::unmount);
@@ -257,7 +257,7 @@ impl PublisherFixture {
         self.start_with_annotations(settings, &[])
     }
 
-    /// The same where the class has annotations.
+    /// Sets the class with annotations.
     pub(super) fn start_with_annotations(
         &self,
         settings: PublisherSettings,
@@ -282,7 +282,7 @@ impl PublisherFixture {
         self.dir.path().join(below)
     }
 
-    /// What the kubelet makes before it calls: everything but the target itself.
+    /// Creates what the kubelet creates before it calls: the parents of the target.
     pub(super) fn prepare_target(&self, volume: &str) -> PathBuf {
         let target = self.target_path(volume);
         std::fs::create_dir_all(target.parent().unwrap()).unwrap();
@@ -295,22 +295,22 @@ impl PublisherFixture {
         MountTable::load().unwrap().layer_count(&real)
     }
 
-    /// Shuts the provider, and begins a publish that waits for it.
+    /// Closes the gate of the provider and starts a publish that waits for it.
     pub(super) async fn start_blocked_publish(
         &self,
         publisher: &Publisher,
         target: &Path,
     ) -> JoinHandle<Result<(), PublishFailure>> {
         self.provider.close_gate().await;
-        let (publisher, order) = (publisher.clone(), publish_request(target));
-        let call = tokio::spawn(async move { publisher.publish(order).await });
+        let (publisher, request) = (publisher.clone(), publish_request(target));
+        let call = tokio::spawn(async move { publisher.publish(request).await });
         while self.provider.request_count() == 0 {
             tokio::task::yield_now().await;
         }
         call
     }
 
-    /// Time passes until a volume that is well is due again.
+    /// Advances the clock until a healthy volume is due again.
     pub(super) fn advance_to_next_poll(&self) {
         self.clock.advance(Duration::from_mins(3));
     }

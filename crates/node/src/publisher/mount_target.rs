@@ -1,7 +1,7 @@
-//! The place of a volume below the kubelet's directory, and what is done to it.
+//! The target of a volume below the kubelet's directory, and the system calls on it.
 //!
-//! No call follows a symbolic link below the kubelet's directory: what is planted there leads a
-//! privileged process nowhere.
+//! No call follows a symbolic link below the kubelet's directory, so a link planted there cannot
+//! redirect the privileged process.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::mount::{MountOperation, TmpfsMountError};
 use crate::mount_table::MountTable;
 use crate::target_path::parse_target_below;
 
-/// Where a volume is, or shall be.
+/// The target path of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MountTarget {
     kubelet_dir: PathBuf,
@@ -26,39 +26,37 @@ pub(crate) struct MountTarget {
     path: PathBuf,
 }
 
-/// What tells one mount from another, for as long as it is mounted.
+/// The kernel's id of a mount, unique while it is mounted (`stx_mnt_id`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MountId(u64);
 
-/// What stands at a place, seen from outside.
+/// The state of a target in the file system.
 #[derive(Debug)]
 pub(crate) enum TargetState {
-    /// Nothing.
     Absent,
-    /// A directory of the file system around it.
+    /// A directory on which nothing is mounted.
     Directory,
-    /// A symbolic link, or one on the way.
+    /// The target or a directory above it is a symbolic link.
     Symlink,
-    /// Something that is no directory.
+    /// The target is not a directory.
     File,
     /// A mount that cannot be read.
     DeadMount,
-    /// A mount.
+    /// A readable mount.
     Mounted {
-        /// Its root.
+        /// The root directory of the mount.
         root: OpenDirectory,
-        /// Which one it is.
+        /// The id of the topmost mount.
         id: MountId,
-        /// How many lie on one another.
+        /// The number of mounts that are stacked at the target.
         layers: usize,
-        /// Whether it is in memory.
+        /// Whether the file system is a tmpfs.
         in_memory: bool,
     },
 }
 
 impl MountTarget {
-    /// The place that `target` names; nothing where it is not below `kubelet_dir` or not in its
-    /// shortest form.
+    /// Parses a target path. Returns `None` if it is not below `kubelet_dir` or not normalized.
     pub(crate) fn parse(kubelet_dir: &Path, target: &Path) -> Option<Self> {
         let below = parse_target_below(kubelet_dir, target).ok()?;
         Some(Self {
@@ -72,7 +70,7 @@ impl MountTarget {
         &self.path
     }
 
-    /// The mount that is seen at the place, if one is. Two calls of the system.
+    /// The id of the mount at the target, if one is mounted. Costs two system calls.
     pub(crate) fn mount_id(&self) -> Result<Option<MountId>, VolumeDiskError> {
         match self.open_target(OFlags::PATH | OFlags::DIRECTORY) {
             Ok(handle) => self.mount_id_of(&handle),
@@ -81,7 +79,7 @@ impl MountTarget {
         }
     }
 
-    /// Whether something may be mounted at the place: what cannot be looked at may.
+    /// Whether something may be mounted at the target; `true` if the target cannot be read.
     pub(crate) fn may_be_mounted(&self) -> bool {
         !matches!(self.mount_id(), Ok(None))
     }
@@ -94,17 +92,17 @@ impl MountTarget {
         Ok(is_root.then_some(MountId(stat.stx_mnt_id)))
     }
 
-    /// What stands at the place.
-    pub(crate) fn state(&self, fuse: &FailPoint) -> Result<TargetState, VolumeDiskError> {
-        match self.read_state(fuse) {
+    /// Reads the state of the target.
+    pub(crate) fn state(&self, fail_point: &FailPoint) -> Result<TargetState, VolumeDiskError> {
+        match self.read_state(fail_point) {
             Err(error) if is_dead_mount_error(&error) && self.layers()? > 0 => {
                 Ok(TargetState::DeadMount)
             }
-            looked => looked,
+            state => state,
         }
     }
 
-    fn read_state(&self, fuse: &FailPoint) -> Result<TargetState, VolumeDiskError> {
+    fn read_state(&self, fail_point: &FailPoint) -> Result<TargetState, VolumeDiskError> {
         let handle = match self.open_target(OFlags::PATH) {
             Ok(handle) => handle,
             Err(Errno::NOENT) => return Ok(TargetState::Absent),
@@ -124,14 +122,14 @@ impl MountTarget {
             fs::fstatfs(&handle).map_err(|errno| self.disk_error_at(DiskOperation::Read, errno))?;
         let root = self
             .open_target(OFlags::RDONLY | OFlags::DIRECTORY)
-            .map(|file| OpenDirectory::from_fd(file, &self.path, fuse.clone()))
+            .map(|file| OpenDirectory::from_fd(file, &self.path, fail_point.clone()))
             .map_err(|errno| self.disk_error_at(DiskOperation::Open, errno))?;
         root.list()?;
         let in_memory = kind.f_type == crate::mount::TMPFS_MAGIC;
         Ok(TargetState::Mounted { root, id, layers: self.layers()?.max(1), in_memory })
     }
 
-    /// Makes the directory and those above it that are missing, and opens it.
+    /// Creates the target directory and its missing parents, and opens it.
     pub(crate) fn create(&self) -> Result<OwnedFd, VolumeDiskError> {
         let mut folder = self
             .open_kubelet_dir()
@@ -149,7 +147,7 @@ impl MountTarget {
         Ok(folder)
     }
 
-    /// Takes the topmost mount away; whoever has it open reads on.
+    /// Unmounts the topmost mount lazily: processes that have files open keep them.
     pub(crate) fn unmount_layer(&self) -> Result<(), TmpfsMountError> {
         match unmount(&self.path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH) {
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
@@ -161,19 +159,20 @@ impl MountTarget {
         }
     }
 
-    /// The directory at the place, if there is one.
+    /// Opens the target directory, if it exists.
     pub(crate) fn open_directory(
         &self,
-        fuse: &FailPoint,
+        fail_point: &FailPoint,
     ) -> Result<Option<OpenDirectory>, VolumeDiskError> {
         match self.open_target(OFlags::RDONLY | OFlags::DIRECTORY) {
-            Ok(file) => Ok(Some(OpenDirectory::from_fd(file, &self.path, fuse.clone()))),
+            Ok(file) => Ok(Some(OpenDirectory::from_fd(file, &self.path, fail_point.clone()))),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(self.disk_error_at(DiskOperation::Open, errno)),
         }
     }
 
-    /// Removes the directory unless something is in it; one that is gone is fine.
+    /// Removes the target directory unless it contains something. A missing directory is not an
+    /// error.
     pub(crate) fn remove_if_empty(&self) -> Result<(), VolumeDiskError> {
         let removed = || {
             let root = self.open_kubelet_dir()?;
@@ -190,7 +189,7 @@ impl MountTarget {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(Errno::NOTEMPTY) => {
                 let target = self.path.display();
-                tracing::warn!(%target, "the directory holds what is not ours, and stays");
+                tracing::warn!(%target, "keeping the target directory: it contains files of another program");
                 Ok(())
             }
             Err(errno) => Err(self.disk_error_at(DiskOperation::Remove, errno)),
@@ -198,7 +197,8 @@ impl MountTarget {
     }
 
     fn layers(&self) -> Result<usize, VolumeDiskError> {
-        // The table knows no link on the way to the kubelet's directory.
+        // The mount table has resolved paths, so links in the path of the kubelet's directory are
+        // resolved first.
         let path = match std::fs::canonicalize(&self.kubelet_dir) {
             Ok(dir) => dir.join(&self.relative_path),
             Err(_) => self.path.clone(),
@@ -226,9 +226,9 @@ impl MountTarget {
     }
 }
 
-/// Whether the kernel opens paths without following links and tells a mount from what it lies on
-/// (Linux 5.8: openat2(2), and `STATX_MNT_ID` and `STATX_ATTR_MOUNT_ROOT` of statx(2)). A
-/// directory that is not there cannot tell, and passes.
+/// Whether the kernel can open paths without following links and can distinguish a mount from the
+/// directory below it (Linux 5.8: openat2(2), and `STATX_MNT_ID` and `STATX_ATTR_MOUNT_ROOT` of
+/// statx(2)). Returns `true` if `dir` does not exist.
 pub(crate) fn has_required_kernel_features(dir: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(root) = fs::open(dir, flags, Mode::empty()) else { return true };
@@ -241,7 +241,7 @@ pub(crate) fn has_required_kernel_features(dir: &Path) -> bool {
         })
 }
 
-/// Whether a failure is that of a file system that nobody serves any more.
+/// Whether an error means that the server of the file system is gone.
 fn is_dead_mount_error(error: &VolumeDiskError) -> bool {
     [Errno::NOTCONN, Errno::STALE, Errno::IO, Errno::HOSTDOWN, Errno::CONNABORTED, Errno::TIMEDOUT]
         .iter()
@@ -251,7 +251,7 @@ fn is_dead_mount_error(error: &VolumeDiskError) -> bool {
 const NO_FOLLOW_FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
 const RESOLVE_FLAGS: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
-/// As the kubelet makes the directories above.
+/// The mode with which the kubelet creates the parent directories.
 const DIRECTORY_MODE: u32 = 0o750;
 
 #[cfg(test)]

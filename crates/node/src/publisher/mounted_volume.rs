@@ -1,4 +1,4 @@
-//! A mounted volume, as this process knows it.
+//! A mounted volume and its state in this process.
 
 use std::sync::Arc;
 
@@ -18,7 +18,6 @@ use crate::reporter::VolumeReport;
 use crate::rotation::PollHistory;
 use crate::volume::AtomicVolume;
 
-/// A mounted volume.
 #[derive(Debug)]
 pub(super) struct MountedVolume {
     pub(super) target: MountTarget,
@@ -27,32 +26,33 @@ pub(super) struct MountedVolume {
     pub(super) marker: VolumeMarker,
     /// The generation that readers see, whether the marker certifies it or not.
     pub(super) visible_generation: String,
-    /// What the kubelet asked for last, or what the marker says that it asked an earlier process
-    /// for; then without any proof.
+    /// The last publish request of the kubelet, or the request that the marker restores from an
+    /// earlier process, which has no pod tokens.
     pub(super) request: PublishRequest,
     pub(super) has_kubelet_request: bool,
     pub(super) history: PollHistory,
-    /// Whether readers see new content of which nobody was told: what followed the swap failed.
+    /// Whether readers see new content that is not reported yet, because a step after the swap
+    /// failed.
     pub(super) has_unreported_swap: bool,
-    /// Who filled it, as its class names it.
+    /// The provider, as named in the class.
     pub(super) provider: Option<Arc<str>>,
-    /// Whether the pod status may say something else.
+    /// Whether the pod status may be out of date.
     pub(super) report_pending: bool,
     pub(super) report_failed: bool,
 }
 
 impl MountedVolume {
-    /// A volume that this process has filled, or found as another left it.
+    /// A volume that this process has written or adopted.
     pub(super) fn new(
         target: MountTarget,
         mount_id: MountId,
         volume: AtomicVolume,
         marker: VolumeMarker,
-        order: Option<PublishRequest>,
+        request: Option<PublishRequest>,
     ) -> Self {
         let visible_generation = marker.generation.clone();
-        let has_kubelet_request = order.is_some();
-        let request = order.unwrap_or_else(|| marker.to_request(&target));
+        let has_kubelet_request = request.is_some();
+        let request = request.unwrap_or_else(|| marker.to_request(&target));
         Self {
             target,
             mount_id,
@@ -69,38 +69,38 @@ impl MountedVolume {
         }
     }
 
-    /// Whether the mount is the one that was looked at, and shows what it showed then. A few calls
-    /// of the system, none of which reads content.
+    /// Whether the target still has this mount and shows the same generation. Costs a few system
+    /// calls and reads no content.
     pub(super) fn is_intact(&self) -> bool {
         self.target.mount_id().is_ok_and(|id| id == Some(self.mount_id))
             && self.volume.shows_generation(&self.visible_generation).unwrap_or(false)
     }
 
-    /// A publish into the volume failed, perhaps after its swap: what readers see now may not be
-    /// what the marker says.
+    /// Reads the visible generation after a failed publish, which may have failed after its swap.
+    /// If it changed, the marker no longer certifies the content.
     pub(super) fn recheck_generation(&mut self) {
-        let Ok(Some(shown)) = self.volume.current_generation() else { return };
-        if shown.as_str() != self.visible_generation {
-            shown.as_str().clone_into(&mut self.visible_generation);
+        let Ok(Some(visible)) = self.volume.current_generation() else { return };
+        if visible.as_str() != self.visible_generation {
+            visible.as_str().clone_into(&mut self.visible_generation);
             self.marker = self.marker.clone().into_uncertified();
             self.has_unreported_swap = true;
         }
     }
 
-    /// Whether the marker says what readers see.
+    /// Whether the marker certifies the visible generation.
     pub(super) fn is_certified(&self) -> bool {
         !self.marker.generation.is_empty()
     }
 
-    /// Takes a new order for the volume. One for something else makes it due at once.
-    pub(super) fn update_request(&mut self, order: PublishRequest) {
-        if self.request.class_name != order.class_name
-            || self.request.attributes != order.attributes
-            || self.request.group != order.group
+    /// Stores a new publish request. If it asks for other content, a poll is due at once.
+    pub(super) fn update_request(&mut self, request: PublishRequest) {
+        if self.request.class_name != request.class_name
+            || self.request.attributes != request.attributes
+            || self.request.group != request.group
         {
             self.history = PollHistory::default();
         }
-        self.request = order;
+        self.request = request;
         self.has_kubelet_request = true;
     }
 
@@ -119,60 +119,64 @@ impl MountedVolume {
             history: self.history.clone(),
             last_error: self.marker.last_error.clone(),
             stale_since: self.marker.stale_since,
-            // An open tmpfs always says it.
+            // `statfs` of an open tmpfs does not fail.
             memory: self.volume.usage().map_or(0, |usage| usage.used),
             proofs: self.has_kubelet_request.then(|| self.request.proofs.clone()),
         }
     }
 
     pub(super) fn to_report(&self) -> VolumeReport {
-        let trouble = self.marker.last_error.as_ref();
+        let error = self.marker.last_error.as_ref();
         VolumeReport {
             pod: self.marker.pod.clone(),
             class_name: self.marker.class_name.clone(),
             target: self.target.path().to_owned(),
             objects: self.marker.versions(),
             facts: VolumeStatusReport {
-                last_good_hop: last_good_hop(trouble).map(|hop| hop.name().to_owned()),
-                outcome: trouble.map(|trouble| trouble.code.name().to_owned()),
-                cause: trouble.and_then(|it| it.cause).map(|cause| cause.name().to_owned()),
-                since: trouble.map(|trouble| trouble.since),
-                message: trouble.map(|it| it.message.clone()).filter(|it| !it.is_empty()),
+                last_good_hop: last_good_hop(error).map(|hop| hop.name().to_owned()),
+                outcome: error.map(|error| error.code.name().to_owned()),
+                cause: error.and_then(|it| it.cause).map(|cause| cause.name().to_owned()),
+                since: error.map(|error| error.since),
+                message: error.map(|it| it.message.clone()).filter(|it| !it.is_empty()),
                 objects: self.marker.objects.iter().map(object_facts).collect(),
             },
         }
     }
 
-    /// The source could not be read, or what it gave was not taken. Says whether that is news.
+    /// Records a failed poll. Returns whether the error code is new.
     ///
-    /// As long as the source of a volume that was filled from the cache cannot be read, that is
-    /// what is wrong with it; that it was tried again is no news.
-    pub(super) fn record_failure(&mut self, failure: &PublishFailure, began: Timestamp) -> bool {
+    /// While the content comes from the cache, an outage of the source keeps the `served_stale`
+    /// error, so a repeated failure is not new.
+    pub(super) fn record_failure(
+        &mut self,
+        failure: &PublishFailure,
+        started_at: Timestamp,
+    ) -> bool {
         match failure.suppressed_for {
-            Some(pause) => self.history.record_suppressed(began, pause),
-            None => self.history.record_failure(began, failure.retry),
+            Some(pause) => self.history.record_suppressed(started_at, pause),
+            None => self.history.record_failure(started_at, failure.retry),
         }
         let PublishFailure { code, message, .. } = failure;
         let is_outage =
             code.recovery_mode() == RecoveryMode::ByItself && code.hop() <= Hop::VaultRead;
-        let trouble = match self.marker.stale_since.filter(|_| is_outage) {
+        let error = match self.marker.stale_since.filter(|_| is_outage) {
             Some(since) => VolumeLastError::served_stale(since, *code, message),
-            None => VolumeLastError::new(*code, began, message),
+            None => VolumeLastError::new(*code, started_at, message),
         };
-        self.marker.set_last_error(Some(trouble))
+        self.marker.set_last_error(Some(error))
     }
 }
 
 impl VolumeMarker {
-    /// A marker that certifies nothing: of a volume that is being made or taken over.
-    pub(super) fn uncertified_for(order: &PublishRequest, now: Timestamp) -> Self {
+    /// A marker that certifies no generation, for a volume that is being written or adopted.
+    pub(super) fn uncertified_for(request: &PublishRequest, now: Timestamp) -> Self {
         Self {
             generation: String::new(),
-            volume_id: order.volume_id.clone(),
-            pod: order.pod.clone(),
-            class_name: order.class_name.clone(),
-            attributes: order.attributes.clone(),
-            group: order.group,
+            volume_id: request.volume_id.clone(),
+            pod: request.pod.clone(),
+            class_name: request.class_name.clone(),
+            attributes: request.attributes.clone(),
+            group: request.group,
             objects: Vec::new(),
             content_changed: now,
             poll_record: None,
@@ -181,28 +185,28 @@ impl VolumeMarker {
         }
     }
 
-    /// The same where readers see another generation than the one that it certifies: what it says
-    /// of the content does not hold, and only the files can say what does.
+    /// Clears the content fields of the marker, because readers see another generation than the one
+    /// that it certifies.
     pub(super) fn into_uncertified(self) -> Self {
         Self { generation: String::new(), objects: Vec::new(), poll_record: None, ..self }
     }
 
-    /// Says what is wrong. Trouble of the same code goes on as it began: since when it is so and
-    /// why does not change with each look. Gives whether it is news.
-    pub(super) fn set_last_error(&mut self, trouble: Option<VolumeLastError>) -> bool {
-        let code = |trouble: &Option<VolumeLastError>| trouble.as_ref().map(|trouble| trouble.code);
-        let is_news = code(&self.last_error) != code(&trouble);
-        if is_news {
-            self.last_error = trouble;
+    /// Sets the last error. An error with the same code keeps its start time and message. Returns
+    /// whether the code changed.
+    pub(super) fn set_last_error(&mut self, error: Option<VolumeLastError>) -> bool {
+        let code = |error: &Option<VolumeLastError>| error.as_ref().map(|error| error.code);
+        let is_new = code(&self.last_error) != code(&error);
+        if is_new {
+            self.last_error = error;
         }
-        is_news
+        is_new
     }
 
-    /// What the kubelet asked for, without any proof.
-    fn to_request(&self, place: &MountTarget) -> PublishRequest {
+    /// The publish request that the marker records, without pod tokens.
+    fn to_request(&self, target: &MountTarget) -> PublishRequest {
         PublishRequest {
             volume_id: self.volume_id.clone(),
-            target: place.path().to_owned(),
+            target: target.path().to_owned(),
             pod: self.pod.clone(),
             class_name: self.class_name.clone(),
             attributes: self.attributes.clone(),
@@ -212,10 +216,10 @@ impl VolumeMarker {
     }
 }
 
-/// The hop before the one that is in trouble; the file, where none is.
-fn last_good_hop(trouble: Option<&VolumeLastError>) -> Option<Hop> {
-    let Some(trouble) = trouble else { return Some(Hop::File) };
-    Hop::ALL.into_iter().take_while(|hop| *hop < trouble.hop()).last()
+/// The hop before the one that failed; [`Hop::File`] if none failed.
+fn last_good_hop(error: Option<&VolumeLastError>) -> Option<Hop> {
+    let Some(error) = error else { return Some(Hop::File) };
+    Hop::ALL.into_iter().take_while(|hop| *hop < error.hop()).last()
 }
 
 fn object_facts(object: &MountedObject) -> ObjectStatusReport {

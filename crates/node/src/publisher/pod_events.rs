@@ -1,4 +1,4 @@
-//! Telling people, once.
+//! Emits pod events and pod status for failures and recoveries, each once.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use crate::publish_request::PublishRequest;
 use crate::reporter::{PodEvent, PodEventKind};
 use crate::volume_step::VolumeStep;
 
-/// The failures of volumes that are not mounted, by target. The kubelet never unpublishes a volume
-/// whose first publish failed for good, so what it does not ask for any more is forgotten in time.
+/// The last failures of volumes that are not mounted, by target. The kubelet never unpublishes a
+/// volume whose first publish failed for good, so entries expire after [`FAILURE_RETENTION`].
 #[derive(Debug, Default)]
 pub(super) struct PublishFailureHistory(Mutex<HashMap<PathBuf, RecordedPublishFailure>>);
 
@@ -28,7 +28,7 @@ struct RecordedPublishFailure {
 }
 
 impl PublishFailureHistory {
-    /// Whether this failure is another than the last one.
+    /// Records a failure. Returns whether its code differs from the last one.
     fn record_if_new(&self, target: &Path, code: OutcomeCode, now: Duration) -> bool {
         let mut all = self.0.lock();
         all.retain(|_, failed| now.saturating_sub(failed.last_seen) < FAILURE_RETENTION);
@@ -42,49 +42,51 @@ impl PublishFailureHistory {
 }
 
 impl PublishEngine {
-    /// A volume could not be mounted. Who calls logs it.
-    pub(super) fn emit_failure_event(&self, order: &PublishRequest, failure: &PublishFailure) {
+    /// Emits an event for a failed mount, unless the last failure had the same code. The caller
+    /// logs it.
+    pub(super) fn emit_failure_event(&self, request: &PublishRequest, failure: &PublishFailure) {
         if failure.is_aborted_by_unpublish() {
             return;
         }
         if self.failure_history.record_if_new(
-            &order.target,
+            &request.target,
             failure.code,
             self.parts.clock.monotonic(),
         ) {
             let kind = PodEventKind::Failed(failure.code);
-            self.emit_event(&order.pod, kind, failure.status_message());
+            self.emit_event(&request.pod, kind, failure.status_message());
         }
     }
 
-    /// A volume is mounted: says what it holds, and that what kept it from that is over.
-    pub(super) async fn report_first_publish(&self, turn: &mut VolumeLockGuard) {
-        let Some(mounted) = turn.volume_mut() else { return };
+    /// Reports a newly mounted volume: its status, and the recovery from the last failure if there
+    /// was one.
+    pub(super) async fn report_first_publish(&self, guard: &mut VolumeLockGuard) {
+        let Some(mounted) = guard.volume_mut() else { return };
         let pod = mounted.marker.pod.clone();
-        let trouble = mounted.marker.last_error.clone();
+        let error = mounted.marker.last_error.clone();
         if let Some(was) = self.failure_history.forget(mounted.target.path()) {
-            let message = format!("{was} is over: the volume is mounted");
+            let message = format!("{was} is resolved: the volume is mounted");
             self.emit_event(&pod, PodEventKind::Recovered(was), message);
         }
-        if let Some(trouble) = trouble {
-            self.emit_event(&pod, PodEventKind::Failed(trouble.code), last_error_message(&trouble));
+        if let Some(error) = error {
+            self.emit_event(&pod, PodEventKind::Failed(error.code), last_error_message(&error));
         }
-        self.report_status(turn).await;
+        self.report_status(guard).await;
     }
 
-    /// Makes the pod status say what the volume holds.
-    pub(super) async fn report_status(&self, turn: &mut VolumeLockGuard) {
-        let Some(mounted) = turn.volume_mut() else { return };
+    /// Writes the state of the volume into the pod status.
+    pub(super) async fn report_status(&self, guard: &mut VolumeLockGuard) {
+        let Some(mounted) = guard.volume_mut() else { return };
         self.context.fail_point.reach_step(VolumeStep::Report);
         let report = mounted.to_report();
         let pod = mounted.marker.pod.clone();
-        let deadline = self.settings.report_timeout;
+        let timeout = self.settings.report_timeout;
         let reported = tokio::select! {
             reported = self.parts.reporter.report_status(&report) => {
                 reported.map_err(|error| format_error_chain(&error))
             }
-            () = self.parts.clock.sleep(deadline) => {
-                Err(format!("the status was not written in {} s", deadline.as_secs()))
+            () = self.parts.clock.sleep(timeout) => {
+                Err(format!("the status write did not finish within {} s", timeout.as_secs()))
             }
         };
         mounted.report_pending = reported.is_err();
@@ -96,7 +98,7 @@ impl PublishEngine {
                 self.emit_event(&pod, PodEventKind::Failed(code), message);
             }
             Ok(()) if had_failed => {
-                self.emit_event(&pod, PodEventKind::Recovered(code), format!("{code} is over"));
+                self.emit_event(&pod, PodEventKind::Recovered(code), format!("{code} is resolved"));
             }
             _ => {}
         }
@@ -111,10 +113,10 @@ impl PublishEngine {
     }
 }
 
-/// What people read of trouble for which there is no failure: what it means, since when it is so and
-/// why, and what to do next.
-pub(super) fn last_error_message(trouble: &VolumeLastError) -> String {
-    let VolumeLastError { code, since, cause, message } = trouble;
+/// The message of an error that has no [`PublishFailure`]: its meaning, since when and why it
+/// persists, and what to do next.
+pub(super) fn last_error_message(error: &VolumeLastError) -> String {
+    let VolumeLastError { code, since, cause, message } = error;
     let OutcomeCodeDetails { name, meaning, hint, .. } = code.text();
     let cause = cause.map(|cause| format!("{cause}: ")).unwrap_or_default();
     format!("{name}: {meaning} Since {since}: {cause}{message}; hint: {hint}")

@@ -1,63 +1,63 @@
-//! What to do about a volume, from what stands at its place. Pure.
+//! Plans a publish from the state of the target. Pure functions.
 
 use crate::marker::VolumeMarker;
 
-/// What stands at the place of a volume.
+/// The state of a target, as probed before a publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MountProbe {
-    /// Nothing, or a directory in which nothing is mounted.
+    /// The target is absent, or a directory on which nothing is mounted.
     Unmounted,
-    /// A symbolic link, or one on the way.
+    /// The target or a directory above it is a symbolic link.
     Symlink,
-    /// Something that is no directory.
+    /// The target is a file.
     File,
     /// A mount that cannot be read.
     Unreadable,
-    /// A mount that is not in memory.
+    /// A mount that is not a tmpfs.
     NotTmpfs,
     /// A tmpfs.
     Tmpfs {
-        /// How many mounts lie on one another.
+        /// The number of mounts that are stacked at the target.
         layers: usize,
-        /// What is in the topmost.
+        /// The content of the topmost mount.
         content: MountContent,
     },
 }
 
-/// What is in a mounted volume.
+/// The content of a mounted volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MountContent {
-    /// Nothing that anybody could read.
+    /// No readable file.
     Empty,
-    /// Files of somebody else, or our layout with something missing.
+    /// Files of another program, or this layout with a missing part.
     Foreign,
-    /// `..data` leads to a generation, and all its names lead into it, but no marker certifies it: it is the work of another
-    /// driver, or the process died between the swap and the marker.
+    /// `..data` points to a generation and all links of the volume lead into it, but no marker
+    /// certifies it: another driver wrote it, or the process died between the swap and the marker.
     Uncertified,
-    /// The same, and the marker certifies the generation.
+    /// Like `Uncertified`, and the marker certifies the generation.
     Certified,
 }
 
-/// What to do.
+/// The action of a publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PublishPlan {
-    /// Fill a volume and mount it once it is whole.
+    /// Write a volume and mount it once it is complete.
     Mount,
-    /// Take the topmost mount away, which is of no use to anybody, and look again.
+    /// Unmount the topmost mount, which is unusable, and probe the target again.
     RemoveTopLayer,
-    /// Fill the volume that is mounted. Nobody was told yet that it is whole, so errors are told.
+    /// Fill the mounted volume. No publish has succeeded for it yet, so the kubelet sees errors.
     FillExisting,
-    /// The volume is whole. A pod may be running on it: it is never unmounted, and errors are
-    /// masked.
+    /// Keep the mounted volume, which is complete. A pod may use it: it is never unmounted, and the
+    /// kubelet does not see refresh errors.
     KeepMounted {
-        /// Whether it is known what it holds. If not, it is looked at now, whatever the time.
+        /// Whether the marker certifies the content. If not, a refresh is due at once.
         certified: bool,
     },
-    /// Touch nothing.
+    /// Change nothing and fail.
     Refuse(TargetObstacle),
 }
 
-/// What stands in the place of a volume.
+/// What blocks the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TargetObstacle {
     Symlink,
@@ -65,27 +65,27 @@ pub(super) enum TargetObstacle {
     NotTmpfs,
 }
 
-/// What is in a volume, by the generation that readers see in it, whole, and its marker.
+/// Classifies content by the complete generation that readers see and by the marker.
 pub(super) fn classify_content(
-    blank: bool,
-    seen: Option<&str>,
+    is_empty: bool,
+    visible: Option<&str>,
     marker: Option<&VolumeMarker>,
 ) -> MountContent {
-    match (seen, marker) {
-        (Some(seen), Some(marker)) if marker.generation == seen => MountContent::Certified,
+    match (visible, marker) {
+        (Some(visible), Some(marker)) if marker.generation == visible => MountContent::Certified,
         (Some(_), _) => MountContent::Uncertified,
-        (None, _) if blank => MountContent::Empty,
+        (None, _) if is_empty => MountContent::Empty,
         (None, _) => MountContent::Foreign,
     }
 }
 
-/// Decides.
+/// Plans a publish.
 ///
-/// A container sees the mount that was topmost when it started, for as long as it lives. So a mount
-/// in which something can be read is never taken away; one that is blank or dead above another is,
-/// because nobody can use it and it hides what is below.
-pub(super) const fn plan_publish(seen: MountProbe) -> PublishPlan {
-    match seen {
+/// A container sees the mount that was topmost when it started for as long as it runs. So a mount
+/// with readable content is never unmounted. An unreadable mount, or an empty one above another,
+/// is: no pod can use it, and it hides the mount below.
+pub(super) const fn plan_publish(probe: MountProbe) -> PublishPlan {
+    match probe {
         MountProbe::Unmounted => PublishPlan::Mount,
         MountProbe::Symlink => PublishPlan::Refuse(TargetObstacle::Symlink),
         MountProbe::File => PublishPlan::Refuse(TargetObstacle::File),
@@ -126,13 +126,13 @@ mod tests {
             MountProbe::Unreadable,
             MountProbe::NotTmpfs,
         ];
-        for seen in unmounted {
+        for probe in unmounted {
             assert!(
                 !matches!(
-                    plan_publish(seen),
+                    plan_publish(probe),
                     PublishPlan::KeepMounted { .. } | PublishPlan::FillExisting
                 ),
-                "{seen:?}"
+                "{probe:?}"
             );
         }
         for (layers, content) in [1, 2, 3].iter().flat_map(|n| ALL_CONTENTS.map(|c| (*n, c))) {
@@ -162,12 +162,12 @@ mod tests {
 
     #[test]
     fn symlink_file_or_foreign_mount_at_target_is_refused() {
-        for (seen, obstacle) in [
+        for (probe, obstacle) in [
             (MountProbe::Symlink, TargetObstacle::Symlink),
             (MountProbe::File, TargetObstacle::File),
             (MountProbe::NotTmpfs, TargetObstacle::NotTmpfs),
         ] {
-            assert_eq!(plan_publish(seen), PublishPlan::Refuse(obstacle));
+            assert_eq!(plan_publish(probe), PublishPlan::Refuse(obstacle));
         }
     }
 

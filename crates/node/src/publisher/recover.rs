@@ -1,4 +1,4 @@
-//! Going on with the volumes of an earlier process.
+//! Adopts the volumes of an earlier process.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +12,13 @@ use crate::error::PublishError;
 use crate::mount_table::MountTable;
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 
-/// What an earlier process left.
+/// The outcome of [`Publisher::recover`](super::Publisher::recover).
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct RecoveryOutcome {
-    /// How many volumes are whole and known.
+    /// The number of adopted volumes.
     pub volumes: usize,
-    /// Where something is mounted that could not be looked at, and why.
+    /// The mount points that could not be inspected, with the reason.
     pub problems: Vec<(PathBuf, PublishFailure)>,
 }
 
@@ -26,12 +26,9 @@ impl PublishEngine {
     pub(super) async fn recover(&self) -> Result<RecoveryOutcome, PublishFailure> {
         let kubelet_dir = self.settings.kubelet_dir.clone();
         if !run_blocking(move || has_required_kernel_features(&kubelet_dir)).await? {
-            let message =
-                "the kernel cannot tell mounts from what they lie on, or openat2 is denied";
+            let message = "the kernel does not report mount ids, or the sandbox denies openat2";
             return Err(PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message)
-                .with_hint(
-                    "run Linux 5.8 or newer, with a seccomp profile that lets openat2 pass",
-                ));
+                .with_hint("run Linux 5.8 or newer, with a seccomp profile that allows openat2"));
         }
         let kubelet_dir = self.settings.kubelet_dir.clone();
         let points = move || find_volume_mounts(&kubelet_dir);
@@ -40,20 +37,20 @@ impl PublishEngine {
         })?;
         let mut recovered = RecoveryOutcome::default();
         for point in points {
-            let Some(place) = MountTarget::parse(&self.settings.kubelet_dir, &point) else {
+            let Some(target) = MountTarget::parse(&self.settings.kubelet_dir, &point) else {
                 continue;
             };
-            let mut turn = self.locks.lock(&point).await;
-            let desk = self.context.clone();
-            match run_blocking(move || recover_volume(&desk, place)).await? {
+            let mut guard = self.locks.lock(&point).await;
+            let context = self.context.clone();
+            match run_blocking(move || recover_volume(&context, target)).await? {
                 Ok(Some(mounted)) => {
                     recovered.volumes = recovered.volumes.saturating_add(1);
-                    *turn.volume_mut() = Some(mounted);
+                    *guard.volume_mut() = Some(mounted);
                 }
                 Ok(None) => {}
                 Err(failure) => {
                     let error = format_error_chain(&failure);
-                    tracing::warn!(target_path = %point.display(), error, "not taken over");
+                    tracing::warn!(target_path = %point.display(), error, "could not adopt a mounted volume");
                     recovered.problems.push((point, failure));
                 }
             }
@@ -63,35 +60,36 @@ impl PublishEngine {
             tracing::warn!(
                 memory,
                 limit,
-                "the volumes of an earlier process hold more memory than volumes may: they stay, \
-                 and neither take new content nor leave room for more",
+                "the adopted volumes exceed the memory limit: they stay mounted but \
+                 cannot be updated, and new volumes cannot be mounted",
             );
         }
         tracing::info!(
             memory,
             volumes = recovered.volumes,
             problems = recovered.problems.len(),
-            "looked for the volumes of an earlier process"
+            "adopted the volumes of an earlier process"
         );
         Ok(recovered)
     }
 }
 
-/// The volume at a place, if its marker says that it is one of this driver.
+/// Adopts the volume at a target if its marker names this driver.
 fn recover_volume(
-    desk: &PublishContext,
-    place: MountTarget,
+    context: &PublishContext,
+    target: MountTarget,
 ) -> Result<Option<MountedVolume>, PublishFailure> {
-    let survey = disk::inspect_target_read_only(desk, &place)?;
-    let (PublishPlan::KeepMounted { .. }, Some(found)) = (survey.plan, survey.existing) else {
+    let inspection = disk::inspect_target_read_only(context, &target)?;
+    let (PublishPlan::KeepMounted { .. }, Some(existing)) = (inspection.plan, inspection.existing)
+    else {
         return Ok(None);
     };
-    Ok(found.into_mounted_volume(desk, place, None))
+    Ok(existing.into_mounted_volume(context, target, None))
 }
 
-/// Where volumes may be mounted, named as the kubelet names them.
+/// The tmpfs mount points of CSI volumes, as the kubelet spells their paths.
 fn find_volume_mounts(kubelet_dir: &Path) -> Result<Vec<PathBuf>, PublishError> {
-    // The table knows no link on the way to the kubelet's directory.
+    // The mount table has resolved paths.
     let real = std::fs::canonicalize(kubelet_dir).unwrap_or_else(|_| kubelet_dir.to_owned());
     let points = MountTable::load()?.tmpfs_mounts_below(&real);
     let below = points.iter().filter_map(|point| point.strip_prefix(&real).ok());

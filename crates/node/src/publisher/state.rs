@@ -1,4 +1,4 @@
-//! What rotation and status know about a mounted volume.
+//! The state of a mounted volume, for rotation and status.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,42 +9,40 @@ use lanyard_keyvault::{PodCredentials, VolumePod};
 use crate::marker::{MountedObject, VolumeLastError};
 use crate::rotation::{PollHistory, RotatingVolume};
 
-/// What is known about a mounted volume. A copy: it does not change under its reader.
+/// A snapshot of a mounted volume.
 #[derive(Debug, Clone)]
 pub struct VolumeState {
-    /// The id of the volume.
+    /// The CSI volume id.
     pub volume_id: String,
-    /// Where it is mounted.
+    /// The path at which the volume is mounted.
     pub target: PathBuf,
-    /// Whose it is.
+    /// The pod that uses the volume.
     pub pod: VolumePod,
-    /// Its class, in the pod's namespace.
+    /// The name of the SecretProviderClass, in the pod's namespace.
     pub class_name: String,
-    /// Who filled it, as the class names it; nothing where that was done for an earlier process.
+    /// The provider, as named in the class; `None` if an earlier process fetched the content.
     pub provider: Option<Arc<str>>,
     /// The number of the generation that readers see.
     pub generation: u64,
-    /// What it holds, sorted by id.
+    /// The objects in the volume, sorted by id.
     pub objects: Vec<MountedObject>,
-    /// When its content changed last.
+    /// When the content changed last.
     pub content_changed: Timestamp,
-    /// When its source was asked, and how that went. It is new where nobody knows what the volume
-    /// holds: it was taken over from another driver, a crash fell into a publish, or the pod asks
-    /// for something else than what is mounted.
+    /// The polls of the volume and their outcomes. It is empty if the content is unknown: the
+    /// volume was adopted from another driver, the process crashed during a publish, or the pod
+    /// requests other content than is mounted.
     pub history: PollHistory,
-    /// What is wrong with it, while something is.
+    /// The current error of the volume, if there is one.
     pub last_error: Option<VolumeLastError>,
-    /// Since when the cache of the node answers in the place of the vault, while it does.
+    /// Since when the content comes from the node's cache instead of the vault, while it does.
     pub stale_since: Option<Timestamp>,
-    /// What its file system holds, in bytes: retired generations and what belongs to the layout
-    /// included.
+    /// The memory of its file system, in bytes, retired generations and layout files included.
     pub memory: u64,
-    /// What the kubelet brought last; nothing where that was to an earlier process.
+    /// The pod tokens of the last publish request; `None` if an earlier process received it.
     pub proofs: Option<PodCredentials>,
 }
 
 impl VolumeState {
-    /// The same for rotation.
     pub(super) fn to_rotating_volume(&self) -> RotatingVolume {
         let stamps = |object: &MountedObject| (object.version.id.clone(), object.timestamps);
         RotatingVolume {

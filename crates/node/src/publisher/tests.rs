@@ -54,7 +54,7 @@ async fn only_the_pod_group_can_read_the_volume() {
     let target = node.prepare_target("v");
     let publisher = node.start();
     let grouped = |group| PublishRequest { group: Some(group), ..publish_request(&target) };
-    // In a user namespace there may be no other group than one's own.
+    // A user namespace may have only the caller's own group.
     let probe = std::os::unix::fs::chown(node.dir.path(), None, Some(4242));
     let own = rustix::process::getegid().as_raw();
     let [first, second] = if probe.is_ok() { [4242, 4243] } else { [own, own] };
@@ -98,7 +98,7 @@ async fn failed_first_publish_leaves_nothing_mounted_and_emits_one_event() {
         assert_eq!((failure.code, failure.grpc), (OutcomeCode::ObjectNotFound, Code::NotFound));
         let text = failure.status_message();
         assert!(text.contains("pod ns/pod") && text.contains("ns/class"), "{text}");
-        assert!(text.contains("the vault said no") && text.contains("will not heal"), "{text}");
+        assert!(text.contains("the vault said no") && text.contains("does not recover"), "{text}");
         assert_eq!(node.mount_layers(&target), 0);
     }
     assert_eq!(node.reporter.event_kinds(), [PodEventKind::Failed(OutcomeCode::ObjectNotFound)]);
@@ -154,20 +154,20 @@ async fn files_that_cannot_be_mounted_together_are_refused_with_their_reason() {
     let failure = publisher.publish(publish_request(&target)).await.unwrap_err();
     let code = OutcomeCode::SecretProviderClassInvalid;
     assert_eq!((failure.code, failure.grpc), (code, Code::InvalidArgument));
-    assert!(failure.status_message().contains("will not heal by itself"), "{failure}");
+    assert!(failure.status_message().contains("does not recover by itself"), "{failure}");
     node.provider.set_files(&[("a", "1"), ("a/b", "2")], "v1");
     let failure = publisher.publish(publish_request(&target)).await.unwrap_err();
-    assert!(failure.message.contains("`a/b` lies under `a`"), "{failure}");
+    assert!(failure.message.contains("`a/b` is below `a`"), "{failure}");
     let large = "x".repeat(33 * 1024 * 1024);
     node.provider.set_files(&[("large", &large)], "v1");
     let failure = publisher.publish(publish_request(&target)).await.unwrap_err();
-    assert!(failure.message.contains("33554432 at most"), "{failure}");
+    assert!(failure.message.contains("limit of a volume is 33554432"), "{failure}");
     assert_eq!((failure.code, failure.grpc), (code, Code::InvalidArgument));
     let names: Vec<_> = (0..5000).map(|number| number.to_string()).collect();
     let many: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
     node.provider.set_files(&many, "v1");
     let failure = publisher.publish(publish_request(&target)).await.unwrap_err();
-    assert!(failure.message.contains("4096 at most"), "{failure}");
+    assert!(failure.message.contains("limit of a volume is 4096"), "{failure}");
     assert_eq!(node.mount_layers(&target), 0);
 }
 
@@ -183,11 +183,15 @@ async fn unpublish_takes_everything_away_and_can_be_repeated() {
         publisher.unpublish("csi-1", &target).await.unwrap();
         assert!(!target.exists());
         assert_eq!((node.mount_layers(&target), publisher.states().len()), (0, 0));
-        assert_eq!(publisher.engine.locks.count(), 0, "nothing is remembered of what is gone");
+        assert_eq!(
+            publisher.engine.locks.count(),
+            0,
+            "the lock of an unpublished volume is removed"
+        );
     }
-    assert_eq!(open.metadata().unwrap().len(), 0, "content is emptied, whoever has it open");
+    assert_eq!(open.metadata().unwrap().len(), 0, "unpublish truncates files that are open");
     assert_eq!(*node.reporter.forgotten.lock(), [target.clone(), target.clone()]);
-    // The same volume may come back.
+    // A volume with the same id may be published again.
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!(read_file(&target, "cert"), "one");
 }
@@ -210,8 +214,8 @@ async fn new_process_recovers_mounted_volumes() {
     assert_eq!((&taken.objects, taken.content_changed), (&state.objects, state.content_changed));
     assert!(taken.proofs.is_none() && state.proofs.is_some());
     second.publish(publish_request(&target)).await.unwrap();
-    assert_eq!(node.provider.request_count(), 1, "what was checked a moment ago is not due");
-    // The status of the last process may not have been written.
+    assert_eq!(node.provider.request_count(), 1, "a volume that was polled just now is not due");
+    // The last process may have failed to write the status.
     assert_eq!(node.reporter.reports.lock().len(), 2);
     second.unpublish("csi-1", &target).await.unwrap();
     assert!(!target.exists());
@@ -239,7 +243,7 @@ async fn volume_is_filled_again_after_a_reboot() {
     assert_eq!(publisher.recover().await.unwrap().volumes, 0);
     node.provider.fail_with(OutcomeCode::VaultUnavailable);
     let failure = publisher.publish(publish_request(&target)).await.unwrap_err();
-    assert_eq!(failure.grpc, Code::Unavailable, "an empty directory is no volume");
+    assert_eq!(failure.grpc, Code::Unavailable, "an empty directory is not a volume");
     node.provider.clear_failure();
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!((node.mount_layers(&target), read_file(&target, "cert").as_str()), (1, "one"));

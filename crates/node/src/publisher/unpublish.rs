@@ -1,4 +1,4 @@
-//! Taking a volume away.
+//! Unpublishes a volume.
 
 use std::path::Path;
 
@@ -9,22 +9,26 @@ use super::{PublishEngine, disk, run_blocking};
 impl PublishEngine {
     pub(super) async fn unpublish(
         &self,
-        mut turn: VolumeLockGuard,
+        mut guard: VolumeLockGuard,
         volume_id: &str,
         target: &Path,
     ) -> Result<(), PublishFailure> {
-        let place = self.parse_target(target)?;
-        // What is open of it keeps a mount busy.
-        let known = turn.volume_mut().take();
+        let mount_target = self.parse_target(target)?;
+        // An open file keeps the mount busy.
+        let known = guard.volume_mut().take();
         if let Some(known) = &known
             && known.marker.volume_id != volume_id
         {
             let mounted = &known.marker.volume_id;
-            tracing::warn!(volume_id, mounted, "another volume is mounted here; the target counts");
+            tracing::warn!(
+                volume_id,
+                mounted,
+                "the target has a volume with another id; unpublishing by target path"
+            );
         }
         drop(known);
-        let desk = self.context.clone();
-        run_blocking(move || disk::remove_volume(&desk, &place)).await??;
+        let context = self.context.clone();
+        run_blocking(move || disk::remove_volume(&context, &mount_target)).await??;
         self.forget_failure(target);
         self.parts.reporter.forget_volume(target);
         Ok(())

@@ -1,5 +1,5 @@
-//! One lane per target: what concerns one volume happens one after the other, what concerns
-//! different ones at the same time.
+//! One lock per target: operations on one volume run one after the other, operations on different
+//! volumes run concurrently.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,47 +13,47 @@ use super::state::VolumeState;
 use crate::memory::{FetchMemory, MemoryAccount, VolumeMemory};
 use crate::memory_limit::{GrowthRequest, MemoryBudget, MemoryLimitError};
 
-/// The lanes of all targets that something is known about.
+/// The locks of all targets that are in use or mounted.
 #[derive(Debug, Clone)]
 pub(super) struct VolumeLocks {
     entries: Arc<Mutex<HashMap<PathBuf, VolumeLockEntry>>>,
     memory: MemoryAccount,
 }
 
-/// A lane, and how many hold it.
+/// A lock and the number of its handles.
 #[derive(Debug)]
 struct VolumeLockEntry {
     lock: Arc<VolumeLock>,
     holders: usize,
 }
 
-/// The lane of one target.
+/// The lock of one target.
 #[derive(Debug)]
 pub(super) struct VolumeLock {
     volume: Arc<tokio::sync::Mutex<Option<MountedVolume>>>,
-    /// What was known when the last turn ended.
+    /// The state of the volume when the last guard was dropped.
     state: RwLock<Option<Arc<VolumeState>>>,
-    /// What the volume held when the last turn ended, and from the moment on that the present one
-    /// was allowed to write, what it may come to hold.
+    /// The memory of the volume when the last guard was dropped. Once the current operation has
+    /// claimed memory for a write, the most that the volume may use after it.
     memory: VolumeMemory,
-    /// How many want to take the volume away.
+    /// The number of unpublish calls that wait for this lock or hold it.
     pending_unpublishes: watch::Sender<usize>,
 }
 
-/// The right to do something about a target. Nobody else does anything about it meanwhile.
+/// Exclusive access to a target. No other operation on the target runs meanwhile.
 #[derive(Debug)]
 pub(super) struct VolumeLockGuard {
-    // Dropped in this order: whoever is next has the lane before it may be forgotten.
+    // Fields drop in this order: the next waiter gets the lock before its entry may be removed.
     volume: OwnedMutexGuard<Option<MountedVolume>>,
     handle: VolumeLockHandle,
 }
 
-/// The wish to take the volume of a lane away, while it lasts.
+/// Announces an unpublish of the target until it is dropped.
 #[derive(Debug)]
 pub(super) struct UnpublishIntent(VolumeLockHandle);
 
-/// A lane, as somebody holds it who has a turn, waits for one or wants the volume away. The last
-/// one of them forgets it, unless something is mounted.
+/// A reference to a lock, held by each guard, waiter and unpublish intent. Dropping the last one
+/// removes the lock unless a volume is mounted.
 #[derive(Debug)]
 struct VolumeLockHandle {
     locks: VolumeLocks,
@@ -62,26 +62,26 @@ struct VolumeLockHandle {
 }
 
 impl VolumeLocks {
-    /// No lanes yet, for volumes in this memory.
     pub(super) fn new(memory: MemoryAccount) -> Self {
         Self { entries: Arc::default(), memory }
     }
 
-    /// Waits until it is one's turn. Who stops waiting takes none.
+    /// Waits for the lock of a target. A future that is dropped while it waits does not take the
+    /// lock.
     pub(super) async fn lock(&self, target: &Path) -> VolumeLockGuard {
-        let held = self.handle(target);
-        let mounted = Arc::clone(&held.lock.volume).lock_owned().await;
-        VolumeLockGuard { volume: mounted, handle: held }
+        let handle = self.handle(target);
+        let mounted = Arc::clone(&handle.lock.volume).lock_owned().await;
+        VolumeLockGuard { volume: mounted, handle }
     }
 
-    /// Says that the volume is to go: a source that is being asked for it is not waited for.
+    /// Announces an unpublish, which cancels a fetch that is in progress for the volume.
     pub(super) fn begin_unpublish(&self, target: &Path) -> UnpublishIntent {
-        let held = self.handle(target);
-        held.lock.pending_unpublishes.send_modify(|count| *count = count.saturating_add(1));
-        UnpublishIntent(held)
+        let handle = self.handle(target);
+        handle.lock.pending_unpublishes.send_modify(|count| *count = count.saturating_add(1));
+        UnpublishIntent(handle)
     }
 
-    /// What is known about every mounted volume, sorted by target.
+    /// The states of all mounted volumes, sorted by target.
     pub(super) fn states(&self) -> Vec<Arc<VolumeState>> {
         let entries = self.entries.lock();
         let states = entries.values().filter_map(|entry| entry.lock.state.read().clone());
@@ -100,11 +100,11 @@ impl VolumeLocks {
         let new = || VolumeLockEntry { lock: Arc::new(VolumeLock::new(&self.memory)), holders: 0 };
         let entry = entries.entry(target.to_owned()).or_insert_with(new);
         entry.holders = entry.holders.saturating_add(1);
-        let lane = Arc::clone(&entry.lock);
-        VolumeLockHandle { locks: self.clone(), target: target.to_owned(), lock: lane }
+        let lock = Arc::clone(&entry.lock);
+        VolumeLockHandle { locks: self.clone(), target: target.to_owned(), lock }
     }
 
-    /// How many lanes there are, those of volumes that are not mounted included.
+    /// The number of locks, those of unmounted volumes included.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.entries.lock().len()
@@ -127,11 +127,11 @@ impl VolumeLockGuard {
         &mut self.volume
     }
 
-    /// Comes back when somebody wants to take the volume away while the turn lasts.
+    /// Resolves when an unpublish is announced while this guard is held.
     pub(super) fn unpublish_requested(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut leaving = self.handle.lock.pending_unpublishes.subscribe();
+        let mut pending = self.handle.lock.pending_unpublishes.subscribe();
         async move {
-            if leaving.wait_for(|count| *count > 0).await.is_err() {
+            if pending.wait_for(|count| *count > 0).await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
@@ -139,13 +139,13 @@ impl VolumeLockGuard {
 }
 
 impl VolumeLockGuard {
-    /// The account of the volume, for as long as the turn lasts, with what was read for it.
-    pub(super) fn memory_budget(&self, fill: FetchMemory) -> VolumeMemoryBudget {
-        VolumeMemoryBudget { lock: Arc::clone(&self.handle.lock), fetch_memory: fill }
+    /// The memory budget of the volume, with the memory that `fetch_memory` has reserved.
+    pub(super) fn memory_budget(&self, fetch_memory: FetchMemory) -> VolumeMemoryBudget {
+        VolumeMemoryBudget { lock: Arc::clone(&self.handle.lock), fetch_memory }
     }
 }
 
-/// One volume among all that share the memory of the node.
+/// The memory of one volume within the node's memory account.
 #[derive(Debug)]
 pub(super) struct VolumeMemoryBudget {
     lock: Arc<VolumeLock>,
@@ -190,68 +190,68 @@ mod tests {
 
     #[tokio::test]
     async fn lock_of_an_unmounted_volume_is_removed_by_the_last_waiter() {
-        let lanes = VolumeLocks::new(MemoryAccount::new(1 << 20));
+        let locks = VolumeLocks::new(MemoryAccount::new(1 << 20));
         let target = Path::new("/a");
-        let first = lanes.lock(target).await;
-        let second = lanes.lock(target);
+        let first = locks.lock(target).await;
+        let second = locks.lock(target);
         tokio::pin!(second);
         assert!(futures::poll!(&mut second).is_pending());
         drop(first);
-        assert_eq!(lanes.count(), 1);
+        assert_eq!(locks.count(), 1);
         drop(second.await);
-        assert_eq!(lanes.count(), 0);
+        assert_eq!(locks.count(), 0);
     }
 
     #[tokio::test]
     async fn cancelled_waiter_does_not_acquire_the_lock() {
-        let lanes = VolumeLocks::new(MemoryAccount::new(1 << 20));
+        let locks = VolumeLocks::new(MemoryAccount::new(1 << 20));
         let target = Path::new("/a");
-        let first = lanes.lock(target).await;
+        let first = locks.lock(target).await;
         {
-            let second = lanes.lock(target);
+            let second = locks.lock(target);
             tokio::pin!(second);
             assert!(futures::poll!(&mut second).is_pending());
         }
         drop(first);
-        drop(lanes.lock(target).await);
-        assert_eq!(lanes.count(), 0);
+        drop(locks.lock(target).await);
+        assert_eq!(locks.count(), 0);
     }
 
     #[tokio::test]
     async fn cancelled_last_waiter_removes_the_lock() {
-        let lanes = VolumeLocks::new(MemoryAccount::new(1 << 20));
+        let locks = VolumeLocks::new(MemoryAccount::new(1 << 20));
         let target = Path::new("/a");
-        let first = lanes.lock(target).await;
-        let mut second = Box::pin(lanes.lock(target));
+        let first = locks.lock(target).await;
+        let mut second = Box::pin(locks.lock(target));
         assert!(futures::poll!(&mut second).is_pending());
         drop(first);
-        assert_eq!(lanes.count(), 1);
+        assert_eq!(locks.count(), 1);
         drop(second);
-        assert_eq!(lanes.count(), 0);
+        assert_eq!(locks.count(), 0);
     }
 
     #[tokio::test]
     async fn unpublish_intent_removes_the_lock_after_the_guard_was_dropped() {
-        let lanes = VolumeLocks::new(MemoryAccount::new(1 << 20));
+        let locks = VolumeLocks::new(MemoryAccount::new(1 << 20));
         let target = Path::new("/a");
-        let leaving = lanes.begin_unpublish(target);
-        drop(lanes.lock(target).await);
-        assert_eq!(lanes.count(), 1);
-        drop(leaving);
-        assert_eq!(lanes.count(), 0);
+        let intent = locks.begin_unpublish(target);
+        drop(locks.lock(target).await);
+        assert_eq!(locks.count(), 1);
+        drop(intent);
+        assert_eq!(locks.count(), 0);
     }
 
     #[tokio::test]
     async fn lock_guard_is_notified_of_a_pending_unpublish() {
-        let lanes = VolumeLocks::new(MemoryAccount::new(1 << 20));
+        let locks = VolumeLocks::new(MemoryAccount::new(1 << 20));
         let target = Path::new("/a");
-        let turn = lanes.lock(target).await;
-        let left = turn.unpublish_requested();
-        tokio::pin!(left);
-        assert!(futures::poll!(&mut left).is_pending());
-        let leaving = lanes.begin_unpublish(target);
-        left.await;
-        drop(leaving);
-        assert!(futures::poll!(Box::pin(turn.unpublish_requested())).is_pending());
+        let guard = locks.lock(target).await;
+        let unpublished = guard.unpublish_requested();
+        tokio::pin!(unpublished);
+        assert!(futures::poll!(&mut unpublished).is_pending());
+        let intent = locks.begin_unpublish(target);
+        unpublished.await;
+        drop(intent);
+        assert!(futures::poll!(Box::pin(guard.unpublish_requested())).is_pending());
     }
 }

@@ -1,4 +1,4 @@
-//! How long to wait after failures.
+//! The back-off after failed polls.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use lanyard_keyvault::RetryClass;
 use super::interval::PollInterval;
 use super::poll_wait::{MIN_GAP, min_wait};
 
-/// How long after the `failures`-th failure in a row the next look is due, jitter apart.
+/// The wait between the `failures`-th failure in a row and the next poll, without jitter.
 ///
-/// Waits double up to the interval, so that a vault that comes back is not met by everybody at
-/// once, and yet every volume has looked again within `1.2` intervals. What does not heal by
-/// itself begins at the floor: somebody has to change something first. A pause that the service
-/// asked for is kept in any case.
+/// Waits double up to the interval, so that volumes do not all hit a recovering vault at once, and
+/// yet every volume polls again within `1.2` intervals. Errors that do not recover by themselves
+/// start at the minimum wait, because they need a change first. A pause that the service asked for
+/// always applies.
 pub(super) fn backoff_after_failures(
     interval: PollInterval,
     failures: u32,
@@ -22,7 +22,7 @@ pub(super) fn backoff_after_failures(
     let (first, asked) = match retry {
         RetryClass::Invalid | RetryClass::Denied => (min_wait(interval), None),
         RetryClass::Throttled { after } => (MIN_GAP, after),
-        // Transient; a class that is not known may be.
+        // Transient. Unknown retry classes are treated as transient.
         _ => (MIN_GAP, None),
     };
     let doublings = failures.saturating_sub(1).min(MAX_DOUBLINGS);
@@ -30,7 +30,7 @@ pub(super) fn backoff_after_failures(
     backoff.max(asked.unwrap_or_default())
 }
 
-/// Ten seconds become a week and more.
+/// Ten seconds doubled 16 times exceed a week.
 const MAX_DOUBLINGS: u32 = 16;
 
 #[cfg(test)]

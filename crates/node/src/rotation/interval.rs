@@ -1,4 +1,4 @@
-//! How often a volume is looked at.
+//! The poll interval of a volume.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use lanyard_vocabulary::parse_go_duration;
 use serde::{Deserialize, Serialize};
 
-/// The longest time between two looks at a healthy volume, jitter apart.
+/// The longest time between two polls of a healthy volume, without jitter.
 ///
-/// Written as Go writes a duration (`time.ParseDuration`), as the flag `--rotation-poll-interval`
-/// of the Secrets Store CSI driver is: `2m`, `1h30m`, `90s`, `1.5h`.
+/// The format is Go's duration format (`time.ParseDuration`), as in the Secrets Store CSI driver's
+/// `--rotation-poll-interval` flag: `2m`, `1h30m`, `90s`, `1.5h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PollInterval(Duration);
@@ -19,22 +19,22 @@ impl PollInterval {
     /// The default of the Secrets Store CSI driver.
     pub const DEFAULT: Self = Self(Duration::from_mins(2));
 
-    /// The time.
+    /// The interval as a [`Duration`].
     pub const fn duration(self) -> Duration {
         self.0
     }
 
-    /// Reads an interval that somebody may choose within `bounds` only.
+    /// Parses an interval and checks that it is within `bounds`.
     pub fn parse_within(text: &str, bounds: IntervalBounds) -> Result<Self, ParseIntervalError> {
-        let refused = |problem| ParseIntervalError { text: text.to_owned(), problem };
+        let invalid = |problem| ParseIntervalError { text: text.to_owned(), problem };
         let duration =
-            parse_go_duration(text.trim()).ok_or_else(|| refused(IntervalProblem::Malformed))?;
-        let IntervalBounds { min: least, max: most } = bounds;
-        if duration < least.0 {
-            return Err(refused(IntervalProblem::TooShort { min: least }));
+            parse_go_duration(text.trim()).ok_or_else(|| invalid(IntervalProblem::Malformed))?;
+        let IntervalBounds { min, max } = bounds;
+        if duration < min.0 {
+            return Err(invalid(IntervalProblem::TooShort { min }));
         }
-        if duration > most.0 {
-            return Err(refused(IntervalProblem::TooLong { max: most }));
+        if duration > max.0 {
+            return Err(invalid(IntervalProblem::TooLong { max }));
         }
         Ok(Self(duration))
     }
@@ -49,8 +49,8 @@ impl Default for PollInterval {
 impl FromStr for PollInterval {
     type Err = ParseIntervalError;
 
-    /// Reads an interval of the node's owner, who may choose more freely than the author of a
-    /// class: from a second to a week.
+    /// Parses an interval of the node's administrator, who may choose from one second to one week:
+    /// more than the author of a class.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::parse_within(text, IntervalBounds::NODE)
     }
@@ -80,10 +80,10 @@ impl fmt::Display for PollInterval {
     }
 }
 
-/// Between which intervals somebody may choose.
+/// The bounds of an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntervalBounds {
-    /// The shortest one.
+    /// The shortest allowed interval.
     pub min: PollInterval,
     /// The longest one.
     pub max: PollInterval,
@@ -95,8 +95,8 @@ impl IntervalBounds {
         max: PollInterval(Duration::from_hours(168)),
     };
 
-    /// What the author of a class may choose: not so often that one tenant exhausts a vault that
-    /// others use too, nor so rarely that a revoked certificate stays for days.
+    /// The bounds for authors of classes. A shorter interval would let one tenant exhaust a vault
+    /// that others share; a longer one would keep a revoked certificate for days.
     pub const CLASS: Self = Self {
         min: PollInterval(Duration::from_secs(30)),
         max: PollInterval(Duration::from_hours(24)),
@@ -109,44 +109,44 @@ impl Default for IntervalBounds {
     }
 }
 
-/// A text is not an interval that may be chosen.
+/// The error for text that is not an allowed interval.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} {problem}")]
 pub struct ParseIntervalError {
-    /// The text as it came.
+    /// The rejected text.
     pub text: String,
-    /// What is wrong with it.
+    /// The rule that it violates.
     pub problem: IntervalProblem,
 }
 
 impl ParseIntervalError {
-    /// What to do next.
+    /// How to fix the error.
     pub const fn hint(&self) -> &'static str {
         match self.problem {
             IntervalProblem::Malformed => "write a duration such as `90s`, `5m` or `1h30m`",
             IntervalProblem::TooShort { .. } => {
-                "choose a longer interval; a single look at once \
-                 is had by changing the annotation `lanyard.dev/refresh`"
+                "choose a longer interval; to poll once immediately, \
+                 change the annotation `lanyard.dev/refresh`"
             }
             IntervalProblem::TooLong { .. } => "choose a shorter interval",
         }
     }
 }
 
-/// What is wrong with an interval.
+/// The rule that an interval violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IntervalProblem {
-    /// It is not of Go's form.
+    /// It is not a Go duration.
     Malformed,
-    /// It is shorter than it may be.
+    /// It is below the minimum.
     TooShort {
-        /// The shortest one.
+        /// The shortest allowed interval.
         min: PollInterval,
     },
-    /// It is longer than it may be.
+    /// It is above the maximum.
     TooLong {
-        /// The longest one.
+        /// The longest allowed interval.
         max: PollInterval,
     },
 }
@@ -155,8 +155,8 @@ impl fmt::Display for IntervalProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed => formatter.write_str("is not a duration"),
-            Self::TooShort { min: least } => write!(formatter, "is shorter than {least}"),
-            Self::TooLong { max: most } => write!(formatter, "is longer than {most}"),
+            Self::TooShort { min } => write!(formatter, "is shorter than {min}"),
+            Self::TooLong { max } => write!(formatter, "is longer than {max}"),
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Variation without randomness.
+//! Deterministic jitter.
 
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 
-/// A number that looks random and can be drawn again: from a digest of what it is for, of the
-/// volume, and of the time that the wait counts from.
+/// A pseudo-random number that is reproducible: a digest of its purpose, the volume and the time
+/// from which the wait counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DeterministicJitter(u64);
 
@@ -19,13 +19,13 @@ impl DeterministicJitter {
         Self(u64::from_be_bytes(first))
     }
 
-    /// A time in `[0, range)`, every one as likely as the other.
+    /// A uniformly distributed time in `[0, range)`.
     pub(super) fn offset_within(self, range: Duration) -> Duration {
         let nanos = (range.as_nanos().saturating_mul(u128::from(self.0))) >> 64;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// `wait`, up to this part of it longer.
+    /// `wait`, lengthened by up to one `part`-th of it.
     pub(super) fn lengthen(self, wait: Duration, part: u32) -> Duration {
         wait.saturating_add(self.offset_within(wait / part))
     }
@@ -47,7 +47,7 @@ mod tests {
             let seconds = draw.offset_within(range).as_secs();
             tenths[usize::try_from(seconds / 10).unwrap()] += 1;
         }
-        // Five standard deviations of a fair draw.
+        // Five standard deviations of a uniform distribution.
         assert!(tenths.iter().all(|count| (53..=147).contains(count)), "{tenths:?}");
     }
 

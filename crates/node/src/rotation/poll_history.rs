@@ -1,4 +1,4 @@
-//! What is remembered about the looks at one volume.
+//! The polls of one volume.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,33 +10,34 @@ use serde::{Deserialize, Serialize};
 use super::interval::PollInterval;
 use super::rotation_policy::{OlderVersion, RefreshRequest, RotationPolicy};
 
-/// The clock of one volume: when it was looked at, how that went, and what the class wished.
+/// The polls of one volume: when it was polled, with which outcome, and what its class requested.
 ///
-/// Whoever fills the volume keeps it: [`PollHistory::began`] before the provider is asked, then
-/// [`PollHistory::record_success`], [`PollHistory::record_failure`] or [`PollHistory::turned_away`].
+/// The caller records each poll with [`PollHistory::record_attempt`], then with
+/// [`PollHistory::record_success`], [`PollHistory::record_failure`] or
+/// [`PollHistory::record_suppressed`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PollHistory {
     record: Option<PollRecord>,
     last_attempt: Option<Timestamp>,
     restored_at: Option<Timestamp>,
     failure_streak: Option<FailureStreak>,
-    /// For how long nobody asks, where the last look was turned away.
+    /// How long polls are suppressed, if the last one was.
     suppressed_for: Option<Duration>,
 }
 
-/// What of a [`PollHistory`] survives the process, in the marker of the volume.
+/// The part of a [`PollHistory`] that the volume's marker stores, so that it survives the process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PollRecord {
-    /// When the provider was last asked with success.
+    /// When the last successful request started.
     pub checked: Timestamp,
-    /// The wish for a refresh that this look has fulfilled.
+    /// The refresh request that this poll served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refreshed: Option<RefreshRequest>,
-    /// The interval that the class asked for.
+    /// The interval that the class set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<PollInterval>,
-    /// The older credentials that were accepted because the class says so; each is accepted once.
+    /// The older credentials that were accepted because the class allows it. Each is accepted once.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub accepted_older: BTreeSet<OlderVersion>,
 }
@@ -56,81 +57,82 @@ impl FailureStreak {
 }
 
 impl PollHistory {
-    /// The clock of a volume that this process has not filled: what its marker says, or nothing
-    /// where it has none, as with a volume that another driver mounted.
+    /// The history of a volume that another process filled. `record` comes from its marker and is
+    /// `None` if it has none, for example because another driver mounted the volume.
     pub fn restored(record: Option<PollRecord>, now: Timestamp) -> Self {
         Self { record, restored_at: Some(now), ..Self::default() }
     }
 
-    /// The provider is about to be asked.
+    /// Records that the provider is about to be asked.
     pub const fn record_attempt(&mut self, now: Timestamp) {
         self.last_attempt = Some(now);
         self.restored_at = None;
         self.suppressed_for = None;
     }
 
-    /// The volume holds what the provider gave, who was asked at `began`: content is as old as
-    /// the question. `accepted` are the older credentials that were let through.
+    /// Records that the volume has the content of a request that started at `started_at`. `accepted` are
+    /// the older credentials that were accepted.
     pub fn record_success(
         &mut self,
-        began: Timestamp,
-        wishes: &RotationPolicy,
+        started_at: Timestamp,
+        policy: &RotationPolicy,
         accepted: impl IntoIterator<Item = OlderVersion>,
     ) {
         let before = self.record.take().map(|record| record.accepted_older).unwrap_or_default();
         let accepted_older =
-            before.into_iter().chain(accepted).filter(|it| wishes.accept_older.contains(it));
+            before.into_iter().chain(accepted).filter(|it| policy.accept_older.contains(it));
         self.record = Some(PollRecord {
-            checked: began,
-            refreshed: wishes.refresh.clone(),
-            interval: wishes.interval,
+            checked: started_at,
+            refreshed: policy.refresh.clone(),
+            interval: policy.interval,
             accepted_older: accepted_older.collect(),
         });
-        self.record_attempt(began);
+        self.record_attempt(started_at);
         self.failure_streak = None;
     }
 
-    /// The volume was not brought up to date.
-    pub fn record_failure(&mut self, began: Timestamp, retry: RetryClass) {
+    /// Records that the volume was not updated.
+    pub fn record_failure(&mut self, started_at: Timestamp, retry: RetryClass) {
         let count = self.failure_streak.map_or(0, |failing| failing.count).saturating_add(1);
         self.failure_streak = Some(FailureStreak { count, retry });
-        self.record_attempt(began);
+        self.record_attempt(started_at);
     }
 
-    /// Nobody was asked, because others have found out that there is no answer, and nobody asks for
-    /// another `pause`. That is no failure of the volume's own.
-    pub const fn record_suppressed(&mut self, began: Timestamp, pause: Duration) {
-        self.record_attempt(began);
+    /// Records a poll that was suppressed, because other requests found the source unavailable;
+    /// none is sent for another `pause`. It does not count as a failure of the volume.
+    pub const fn record_suppressed(&mut self, started_at: Timestamp, pause: Duration) {
+        self.record_attempt(started_at);
         self.suppressed_for = Some(pause);
     }
 
-    /// What is to be written into the marker; nothing before the first success.
+    /// The record for the marker; `None` before the first success.
     pub const fn record(&self) -> Option<&PollRecord> {
         self.record.as_ref()
     }
 
-    /// When the provider was last asked with success.
+    /// When the last successful request started.
     pub fn last_success(&self) -> Option<Timestamp> {
         self.record.as_ref().map(|record| record.checked)
     }
 
-    /// How many times in a row it went wrong.
+    /// The number of failures in a row.
     pub fn failure_count(&self) -> u32 {
         self.failure_streak.map_or(0, |failing| failing.count)
     }
 
-    /// The interval that the class asked for when it was last seen.
+    /// The interval that the class set at the last success.
     pub fn interval(&self) -> Option<PollInterval> {
         self.record.as_ref().and_then(|record| record.interval)
     }
 
-    /// Whether this older credential may be taken: the class says so and it was not done before.
-    pub fn may_accept_older(&self, older: &OlderVersion, wishes: &RotationPolicy) -> bool {
+    /// Whether this older credential may be accepted: the class allows it, and it was not accepted
+    /// before.
+    pub fn may_accept_older(&self, older: &OlderVersion, policy: &RotationPolicy) -> bool {
         let is_used = self.record.as_ref().is_some_and(|it| it.accepted_older.contains(older));
-        wishes.accept_older.contains(older) && !is_used
+        policy.accept_older.contains(older) && !is_used
     }
 
-    /// When anybody last looked, whether it went well or not.
+    /// When the volume was last polled, with or without success.
     pub fn last_attempt(&self) -> Option<Timestamp> {
         self.last_attempt.or_else(|| self.last_success())
     }
@@ -147,8 +149,8 @@ impl PollHistory {
         self.restored_at
     }
 
-    pub(super) fn has_served_refresh(&self, wish: &RefreshRequest) -> bool {
-        self.record.as_ref().is_some_and(|record| record.refreshed.as_ref() == Some(wish))
+    pub(super) fn has_served_refresh(&self, request: &RefreshRequest) -> bool {
+        self.record.as_ref().is_some_and(|record| record.refreshed.as_ref() == Some(request))
     }
 }
 
@@ -177,10 +179,7 @@ mod tests {
         assert!(!clock.may_accept_older(&older, &class), "it was used up");
 
         clock.record_success(at(3), &policy_accepting(&[]), []);
-        assert!(
-            clock.may_accept_older(&older, &class),
-            "the annotation was taken away and set again"
-        );
+        assert!(clock.may_accept_older(&older, &class), "the annotation was removed and set again");
         assert!(!clock.may_accept_older(&"secret/cpo@v2".parse().unwrap(), &class));
     }
 

@@ -1,4 +1,4 @@
-//! How long to wait in health: the longer, the further away the next renewal is.
+//! The wait between polls of a healthy volume. It grows with the distance to the next renewal.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use super::decision::PollReason;
 use super::interval::PollInterval;
 use crate::provider::ObjectTimestamps;
 
-/// How long after a look at `at` the next one is due, jitter apart, and what it is about.
+/// The wait between a poll at `at` and the next one, without jitter, and its reason.
 ///
-/// The interval is a promise, so knowledge of the times only shortens the wait: by a renewal that
-/// is near (before it, because clocks differ; after it, because it may come late), by an expiry
-/// that is near, and most by one that has passed.
+/// The interval is a promise, so object timestamps only shorten the wait: near a renewal (before
+/// it, because clocks differ; after it, because it may be late), near an expiry, and most after an
+/// expiry.
 pub(super) fn healthy_wait(
     interval: PollInterval,
     stamps: impl IntoIterator<Item = ObjectTimestamps>,
@@ -29,13 +29,13 @@ pub(super) fn healthy_wait(
         })
 }
 
-/// The shortest wait in health.
+/// The minimum wait of a healthy volume.
 pub(crate) fn min_wait(interval: PollInterval) -> Duration {
     let interval = interval.duration();
     (interval / 4).max(MIN_WAIT_BOUND).min(interval)
 }
 
-/// Two looks at one volume are never closer than this, whatever the reason.
+/// The minimum time between two polls of a volume, whatever the reason.
 pub(super) fn min_gap(interval: PollInterval) -> Duration {
     let floor = min_wait(interval);
     MIN_GAP.min(floor / 10 * 9)
@@ -60,12 +60,12 @@ fn time_between(one: Timestamp, other: Timestamp) -> Duration {
     one.duration_since(other).unsigned_abs()
 }
 
-/// A moment is approached in steps of an eighth of what is left.
+/// A moment is approached in steps of an eighth of the remaining time.
 const APPROACH_DIVISOR: u32 = 8;
 
 const MIN_WAIT_BOUND: Duration = Duration::from_secs(30);
 
-/// The first pause after a failure too.
+/// Also the first back-off after a failure.
 pub(super) const MIN_GAP: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,24 +1,25 @@
-//! Whether a volume can be looked at without the kubelet.
+//! Decides whether a volume can be polled without the kubelet.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use lanyard_keyvault::PodCredentials;
 
-/// Whether what a pod brought to prove who it is still serves.
+/// Whether the pod tokens of a volume can still be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProofState {
-    /// It does, or nothing is needed.
+    /// The tokens are valid, or the provider needs none.
     Usable,
-    /// It does not: the kubelet's next publish brings a new one.
+    /// The tokens have expired; the kubelet's next publish brings new ones.
     Awaited,
 }
 
-/// Whether a volume with these parameters can be filled with these proofs at `now`.
+/// Whether the content of a volume with these class parameters can be fetched with `proofs` at
+/// `now`.
 ///
-/// A managed identity of the node needs nothing of the pod. Whether another provider needs the
-/// tokens is not known: it is assumed where the kubelet gave some, and `proofs` is nothing for a
-/// volume of an earlier process, whose proofs nobody wrote down.
+/// A managed identity of the node needs no pod token. For other providers it is unknown whether
+/// they need the tokens, so they are assumed to if the kubelet sent some. `proofs` is `None` for a
+/// volume of an earlier process, because tokens are not stored on disk.
 pub fn proof_state(
     provider: Option<&str>,
     parameters: &BTreeMap<String, String>,
@@ -40,7 +41,7 @@ pub fn proof_state(
 
 const AZURE_PROVIDER: &str = "azure";
 
-/// A token must last for the calls that it is presented in.
+/// A token must stay valid for the calls that use it.
 const MIN_TOKEN_VALIDITY: SignedDuration = SignedDuration::from_secs(30);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a SecretProviderClass wishes of rotation: our annotations on it.
+//! The rotation annotations of a SecretProviderClass.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,32 +10,32 @@ use serde::{Deserialize, Serialize};
 
 use super::interval::{IntervalBounds, ParseIntervalError, PollInterval};
 
-/// What the annotations of a class say about rotation. A wish that cannot be read is left out and
-/// told: [`RotationPolicy::problems`].
+/// The rotation settings in the annotations of a class. An invalid annotation is ignored and
+/// reported in [`RotationPolicy::problems`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RotationPolicy {
-    /// [`RotationPolicy::INTERVAL`].
+    /// The value of [`RotationPolicy::INTERVAL`].
     pub interval: Option<PollInterval>,
-    /// [`RotationPolicy::REFRESH`].
+    /// The value of [`RotationPolicy::REFRESH`].
     pub refresh: Option<RefreshRequest>,
-    /// [`RotationPolicy::ACCEPT_OLDER`].
+    /// The value of [`RotationPolicy::ACCEPT_OLDER`].
     pub accept_older: BTreeSet<OlderVersion>,
-    /// What could not be read.
+    /// The invalid annotations.
     pub problems: Vec<AnnotationProblem>,
 }
 
 impl RotationPolicy {
-    /// How often the volumes of the class are looked at; otherwise as often as the node says.
+    /// The poll interval of the volumes of the class. The default is the node's interval.
     pub const INTERVAL: &str = "lanyard.dev/rotation-poll-interval";
 
-    /// Any new value makes the volumes of the class due at once, whatever the interval.
+    /// A new value makes all volumes of the class due at once, whatever the interval.
     pub const REFRESH: &str = "lanyard.dev/refresh";
 
-    /// Credentials that are accepted though they are older than the mounted ones, as a list of
-    /// `<object id>@<version>`, separated by commas. Each is accepted once per volume.
+    /// Credentials that are accepted although they are older than the mounted ones: a
+    /// comma-separated list of `<object id>@<version>`. Each is accepted once per volume.
     pub const ACCEPT_OLDER: &str = "lanyard.dev/accept-older";
 
-    /// Reads the annotations of a class.
+    /// Parses the annotations of a class.
     pub fn parse(class: &SecretProviderClass, bounds: IntervalBounds) -> Self {
         let annotation = |key| class.metadata.annotations.as_ref().and_then(|it| it.get(key));
         let mut problems = Vec::new();
@@ -58,14 +58,13 @@ impl RotationPolicy {
     }
 }
 
-/// The value of the annotation that asks for a refresh, by its fingerprint: a marker remembers
-/// it, however long it is.
+/// The value of the refresh annotation, as a digest of fixed length for the marker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RefreshRequest(String);
 
 impl RefreshRequest {
-    /// The wish of this value; an empty one is none.
+    /// The request for this annotation value; `None` if it is empty.
     pub fn of(value: &str) -> Option<Self> {
         use fmt::Write;
 
@@ -74,7 +73,7 @@ impl RefreshRequest {
         }
         let digest = digest(&SHA256, value.as_bytes());
         let hex = digest.as_ref().iter().take(16).fold(String::new(), |mut hex, byte| {
-            // Writing into a String cannot fail.
+            // Writing into a string never fails.
             let _written = write!(hex, "{byte:02x}");
             hex
         });
@@ -86,13 +85,13 @@ impl RefreshRequest {
     }
 }
 
-/// One version of one object that may be older than the mounted one: `<object id>@<version>`.
+/// A version of an object that may be older than the mounted one: `<object id>@<version>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OlderVersion {
-    /// The id, as in the pod status.
+    /// The object id, as in the pod status.
     pub id: String,
-    /// The version.
+    /// The version of the object.
     pub version: String,
 }
 
@@ -127,33 +126,33 @@ impl fmt::Display for OlderVersion {
     }
 }
 
-/// A text does not name one version of one object.
+/// The error for text that is not `<object id>@<version>`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not of the form `<object id>@<version>`")]
 pub struct ParseOlderVersionError {
-    /// The text as it came.
+    /// The rejected text.
     pub text: String,
 }
 
-/// An annotation of a class cannot be read.
+/// An annotation of a class is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnnotationProblem {
-    /// The interval: the node's own is kept.
+    /// The interval is invalid; the node's interval applies.
     #[error("annotation `{}` is ignored", RotationPolicy::INTERVAL)]
     Interval(#[source] ParseIntervalError),
-    /// An older credential: it is not accepted.
+    /// An older version is invalid; it is not accepted.
     #[error("an entry of annotation `{}` is ignored", RotationPolicy::ACCEPT_OLDER)]
     Older(#[source] ParseOlderVersionError),
 }
 
 impl AnnotationProblem {
-    /// What to do next.
+    /// How to fix the error.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Interval(error) => error.hint(),
             Self::Older(_) => {
-                "name the object and the version as the pod status lists them, such as \
+                "write the object and the version as in the pod status, for example \
                  `secret/cpo@3f2a…`"
             }
         }
@@ -187,30 +186,30 @@ mod tests {
 
     #[test]
     fn every_annotation_is_parsed() {
-        let wishes = parse_annotations(&[
+        let policy = parse_annotations(&[
             (RotationPolicy::INTERVAL, "5m"),
             (RotationPolicy::REFRESH, "2026-11-21"),
             (RotationPolicy::ACCEPT_OLDER, "secret/a@1, secret/b/0@2,"),
         ]);
-        assert_eq!(wishes.interval, Some("5m".parse().unwrap()));
-        assert_eq!(wishes.refresh, RefreshRequest::of("2026-11-21"));
-        assert_ne!(wishes.refresh, RefreshRequest::of("2026-11-22"));
-        let older: Vec<_> = wishes.accept_older.iter().map(ToString::to_string).collect();
+        assert_eq!(policy.interval, Some("5m".parse().unwrap()));
+        assert_eq!(policy.refresh, RefreshRequest::of("2026-11-21"));
+        assert_ne!(policy.refresh, RefreshRequest::of("2026-11-22"));
+        let older: Vec<_> = policy.accept_older.iter().map(ToString::to_string).collect();
         assert_eq!(older, ["secret/a@1", "secret/b/0@2"]);
-        assert_eq!(wishes.problems, []);
+        assert_eq!(policy.problems, []);
     }
 
     #[test]
     fn invalid_annotation_is_reported_and_the_others_are_parsed() {
-        let wishes = parse_annotations(&[
+        let policy = parse_annotations(&[
             (RotationPolicy::INTERVAL, "5"),
             (RotationPolicy::ACCEPT_OLDER, "secret/a,@1,secret/b@,secret/c@3"),
         ]);
-        assert_eq!(wishes.interval, None);
-        assert_eq!(wishes.accept_older.len(), 1);
-        assert_eq!(wishes.problems.len(), 4);
-        assert!(wishes.problems.iter().all(|problem| !problem.hint().is_empty()));
-        let text = wishes.problems[0].to_string();
+        assert_eq!(policy.interval, None);
+        assert_eq!(policy.accept_older.len(), 1);
+        assert_eq!(policy.problems.len(), 4);
+        assert!(policy.problems.iter().all(|problem| !problem.hint().is_empty()));
+        let text = policy.problems[0].to_string();
         assert!(text.contains(RotationPolicy::INTERVAL), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The loop that rotates and scrubs without the kubelet's help: thin.
+//! The loop that rotates and scrubs volumes without the kubelet.
 
 mod event_history;
 mod scheduler;
@@ -26,60 +26,59 @@ use crate::error::PublishError;
 use crate::provider::{ObjectTimestamps, Urgency};
 use crate::reporter::Reporter;
 
-/// The mounted volumes of the node, and what can be done with them: the seam between the loop
-/// and the publisher.
+/// The mounted volumes of the node, as the [`Rotator`] uses them. The publisher implements it.
 #[async_trait]
 pub trait RotatableVolumes: fmt::Debug + Send + Sync {
-    /// The volumes that are mounted and whole now.
+    /// The volumes that are mounted with complete content.
     fn volumes(&self) -> Vec<RotatingVolume>;
 
-    /// Asks the provider for a volume and publishes what it gives. How it went shows in the
-    /// volume's clock; who has to be told is told.
+    /// Fetches the content of a volume and publishes it. The outcome is recorded in the volume's
+    /// [`PollHistory`] and reported as events and status.
     ///
-    /// Nothing is done for a volume that is gone or was looked at meanwhile: `looked` is what its
-    /// clock said.
-    async fn rotate(&self, target: &Path, urgency: Urgency, looked: Option<Timestamp>);
+    /// `last_attempt` is the time of the last poll in the caller's copy of the history. If the volume is
+    /// gone or was polled since, the call does nothing.
+    async fn rotate(&self, target: &Path, urgency: Urgency, last_attempt: Option<Timestamp>);
 
-    /// Scrubs the retired generations of a volume; returns when to do it again. A volume that is
-    /// gone needs it no more.
+    /// Scrubs the retired generations of a volume. Returns when to scrub again, or `None` if the
+    /// volume is not mounted any more or needs no further scrub.
     async fn scrub(&self, target: &Path) -> Result<Option<Timestamp>, PublishError>;
 }
 
-/// A mounted volume, as far as the loop has to know it.
+/// A mounted volume, as the [`Rotator`] sees it.
 #[derive(Debug, Clone)]
 pub struct RotatingVolume {
-    /// Its id.
+    /// The CSI volume id.
     pub volume_id: String,
-    /// Where it is mounted.
+    /// The path at which the volume is mounted.
     pub target: PathBuf,
-    /// Whose it is.
+    /// The pod that uses the volume.
     pub pod: VolumePod,
-    /// Its class, in the pod's namespace.
+    /// The name of the SecretProviderClass, in the pod's namespace.
     pub class_name: String,
-    /// What is remembered about the looks at it.
+    /// The polls of the volume.
     pub history: PollHistory,
-    /// What is known about the times of each object that it holds.
+    /// The timestamps of each mounted object, by object id.
     pub timestamps: BTreeMap<String, ObjectTimestamps>,
-    /// What the kubelet brought last; nothing where that was to an earlier process.
+    /// The pod tokens of the last publish request; `None` if an earlier process received it.
     pub proofs: Option<PodCredentials>,
     /// The number of the generation that readers see.
     pub generation: u64,
 }
 
-/// How a [`Rotator`] works.
+/// The settings of a [`Rotator`].
 #[derive(Debug, Clone, Copy)]
 pub struct RotatorSettings {
-    /// How often a volume is looked at whose class does not say it; nothing where the node does
-    /// not rotate. It scrubs all the same.
+    /// The poll interval of volumes whose class does not set one; `None` if the node does not
+    /// rotate. Scrubbing runs in either case.
     pub interval: Option<PollInterval>,
-    /// Between which intervals a class may choose.
+    /// The bounds of the interval that a class may set.
     pub interval_bounds: IntervalBounds,
-    /// How many volumes are rotated at once. Publishes of the kubelet do not count.
+    /// The maximum number of concurrent rotations. Publishes of the kubelet do not count.
     pub max_concurrent: NonZeroUsize,
 }
 
 impl RotatorSettings {
-    /// How many volumes are rotated at once unless it is said otherwise.
+    /// The default of [`RotatorSettings::max_concurrent`].
     pub const DEFAULT_MAX_CONCURRENT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
 }
 
@@ -93,7 +92,7 @@ impl Default for RotatorSettings {
     }
 }
 
-/// Rotates every mounted volume when it is due, and scrubs what has retired.
+/// Polls every mounted volume when it is due, and scrubs retired generations.
 #[derive(Debug)]
 pub struct Rotator {
     volumes: Arc<dyn RotatableVolumes>,
@@ -104,7 +103,7 @@ pub struct Rotator {
 }
 
 impl Rotator {
-    /// A rotator of these volumes.
+    /// Creates a rotator. It does nothing until [`Rotator::run`].
     pub fn new(
         volumes: Arc<dyn RotatableVolumes>,
         classes: Arc<dyn ClassSource>,
@@ -115,56 +114,60 @@ impl Rotator {
         Self { volumes, classes, reporter, clock, settings }
     }
 
-    /// Works until `stop` is ready. What has begun then is brought to its end; nothing new is.
+    /// Runs until `stop` resolves, then waits for the tasks that have started and starts no new
+    /// ones.
     ///
-    /// Dropping the future ends it at once, which loses no volume: the publisher finishes or
-    /// undoes what it is at.
+    /// Dropping the future stops the loop at once. No volume is lost: the publisher finishes the
+    /// operations that it has started.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         let mut stop = std::pin::pin!(stop);
-        let mut rounds = RotationScheduler::new(self.settings);
+        let mut scheduler = RotationScheduler::new(self.settings);
         let mut running = JoinSet::new();
         loop {
-            self.poll_classes(&mut rounds).await;
+            self.poll_classes(&mut scheduler).await;
             let now = self.clock.now();
-            for notice in rounds.plan_tasks(now, self.volumes.volumes()) {
-                self.reporter.emit_event(notice);
+            for event in scheduler.plan_tasks(now, self.volumes.volumes()) {
+                self.reporter.emit_event(event);
             }
-            for task in rounds.start_tasks() {
+            for task in scheduler.start_tasks() {
                 running.spawn(run_task(Arc::clone(&self.volumes), task));
             }
             tokio::select! {
                 () = &mut stop => break,
-                () = self.clock.sleep(rounds.sleep_duration(self.clock.now())) => {}
-                Some(done) = running.join_next() => rounds.finish_task(done.ok(), self.clock.now()),
+                () = self.clock.sleep(scheduler.sleep_duration(self.clock.now())) => {}
+                Some(done) = running.join_next() => scheduler.finish_task(done.ok(), self.clock.now()),
             }
         }
         while let Some(done) = running.join_next().await {
-            rounds.finish_task(done.ok(), self.clock.now());
+            scheduler.finish_task(done.ok(), self.clock.now());
         }
     }
 
-    /// Looks which wishes the classes in use carry now. A source that does not answer leaves
-    /// those that were seen last.
-    async fn poll_classes(&self, rounds: &mut RotationScheduler) {
+    /// Reads the rotation policy of the classes in use. If a class cannot be read in time, its last
+    /// policy stays.
+    async fn poll_classes(&self, scheduler: &mut RotationScheduler) {
         let now = self.clock.now();
-        let wanted = rounds.classes_to_poll(now, &self.volumes.volumes());
-        let answers = wanted.iter().map(|(namespace, name)| async move {
+        let keys = scheduler.classes_to_poll(now, &self.volumes.volumes());
+        let reads = keys.iter().map(|(namespace, name)| async move {
             (namespace, name, self.classes.class(namespace, name).await)
         });
-        let mut answers: FuturesUnordered<_> = answers.collect();
-        let mut patience = self.clock.sleep(CLASS_READ_TIMEOUT);
+        let mut reads: FuturesUnordered<_> = reads.collect();
+        let mut timeout = self.clock.sleep(CLASS_READ_TIMEOUT);
         loop {
             let answer = tokio::select! {
-                answer = answers.next() => answer,
-                () = &mut patience => None,
+                answer = reads.next() => answer,
+                () = &mut timeout => None,
             };
             match answer {
                 Some((namespace, name, Ok(class))) => {
-                    rounds.record_class(now, namespace, name, &class)
+                    scheduler.record_class(now, namespace, name, &class)
                 }
                 Some((_, _, Err(error))) => {
                     let error: &dyn std::error::Error = &error;
-                    tracing::debug!(error, "the wishes of the class stay as they were seen last");
+                    tracing::debug!(
+                        error,
+                        "could not read the class; keeping its last rotation policy"
+                    );
                 }
                 None => return,
             }
@@ -174,21 +177,21 @@ impl Rotator {
 
 async fn run_task(volumes: Arc<dyn RotatableVolumes>, task: RotationTask) -> RotationTaskOutcome {
     match task {
-        RotationTask::Rotate { target, urgency, looked } => {
-            volumes.rotate(&target, urgency, looked).await;
+        RotationTask::Rotate { target, urgency, last_attempt } => {
+            volumes.rotate(&target, urgency, last_attempt).await;
             RotationTaskOutcome::Rotated { target }
         }
         RotationTask::Scrub { target } => {
-            let again = volumes.scrub(&target).await.map_err(|error| {
+            let next_scrub = volumes.scrub(&target).await.map_err(|error| {
                 let error: &dyn std::error::Error = &error;
                 tracing::warn!(error, target = %target.display(), "could not scrub a volume");
             });
-            RotationTaskOutcome::Scrubbed { target, next_scrub: again }
+            RotationTaskOutcome::Scrubbed { target, next_scrub }
         }
     }
 }
 
-/// How long the classes may take to be found: the source has them in memory, or is in trouble.
+/// The time limit for reading the classes. The source normally has them in memory.
 const CLASS_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What ends a node other than its supervisor.
+//! Errors that stop the node plugin's server.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,27 @@ use tokio::task::JoinError;
 
 use crate::registration::RegistrationRejectedError;
 
-/// A node could not go on serving.
+/// The node plugin cannot continue to serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeServeError {
     /// A socket can never be bound.
     #[error("could not serve on a socket")]
     Socket(#[from] SocketError),
-    /// The server on a socket ended.
+    /// The server of a socket ended unexpectedly.
     #[error("the server on {} ended", path.display())]
     ServerEnded {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// Why, where it was said.
+        /// The cause, if known.
         #[source]
         source: Option<tonic::transport::Error>,
     },
-    /// The kubelet did not take the driver.
+    /// The kubelet rejected the driver.
     #[error("the driver is not registered")]
     RegistrationRejected(#[source] RegistrationRejectedError),
-    /// A part of the process broke.
-    #[error("a part of the process broke")]
+    /// A task of the server panicked.
+    #[error("a task of the server failed")]
     TaskFailed(#[from] JoinError),
 }
 
@@ -38,7 +38,7 @@ impl NodeServeError {
             Self::Socket(error) => error.hint(),
             Self::RegistrationRejected(refused) => refused.hint(),
             Self::ServerEnded { .. } | Self::TaskFailed(_) => {
-                "start the node plugin again, and report this with its log"
+                "restart the node plugin, and report this error with its log"
             }
         }
     }

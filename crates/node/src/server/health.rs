@@ -1,4 +1,4 @@
-//! Health, for those who ask over gRPC (`grpc.health.v1`) and for the liveness page.
+//! Health of the process, for gRPC clients (`grpc.health.v1`) and for the liveness probe.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::server::HealthReporter;
 
-/// Tells whoever asks whether every gate but that of the registration is open. Never returns.
+/// Sets the gRPC health status to whether every gate except the registration's is open. Never returns.
 pub(super) async fn report_health(reporter: HealthReporter, registration: &ReadinessGate) {
     loop {
         reporter.set_service_status("", ServingStatus::NotServing).await;
@@ -20,9 +20,9 @@ pub(super) async fn report_health(reporter: HealthReporter, registration: &Readi
     }
 }
 
-/// Whether the process answers calls on its own socket, be it ready or not: a process that is not
-/// ready does not become so by being started again. While `gate` is closed the socket is not
-/// there, or is another process's, and `/readyz` says why. Needs a tokio runtime.
+/// Creates a liveness probe that checks whether the process answers calls on its own socket, ready or not: a
+/// restart does not make an unready process ready. While `gate` is closed, the socket does not exist or
+/// belongs to another process, `/readyz` reports the reason, and the probe succeeds. Needs a tokio runtime.
 pub(super) fn liveness(
     socket: &Path,
     gate: ReadinessGate,
@@ -61,7 +61,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH));
         let readiness = Readiness::default();
-        let gate = readiness.add_gate("csi socket", "somebody else listens there");
+        let gate = readiness.add_gate("csi socket", "another process listens on the socket");
         let socket = dir.path().join("csi.sock");
         let liveness = liveness(&socket, gate.clone(), Duration::from_secs(5), clock);
         let routes = health_routes("/healthz", liveness, readiness, ReadinessWarnings::default());

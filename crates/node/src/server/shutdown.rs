@@ -1,19 +1,19 @@
-//! The end of parts of the process, in order.
+//! Shutdown signals, which stop parts of the process in order.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Begins the end of a part. Dropping it begins it as well, and leaves no time.
+/// Triggers the shutdown of a part. Dropping the trigger starts the shutdown with no time to drain.
 #[derive(Debug, Default)]
 pub(super) struct ShutdownTrigger(watch::Sender<Option<Duration>>);
 
-/// Sees the end begin.
+/// Receives the signal of a [`ShutdownTrigger`].
 #[derive(Debug, Clone)]
 pub(super) struct ShutdownSignal(watch::Receiver<Option<Duration>>);
 
 impl ShutdownTrigger {
-    /// What is at work may go on until the monotonic clock says `deadline`.
+    /// Starts the shutdown. Running work may continue until the monotonic clock reaches `deadline`.
     pub(super) fn trigger(&self, deadline: Duration) {
         self.0.send_replace(Some(deadline));
     }
@@ -24,12 +24,11 @@ impl ShutdownTrigger {
 }
 
 impl ShutdownSignal {
-    /// Returns when the end has begun, and says when it is to be reached. Nothing is lost if it is
-    /// dropped.
+    /// Waits for the start of the shutdown and returns its deadline. Cancel safe.
     pub(super) async fn wait(&self) -> Duration {
-        let mut ending = self.0.clone();
-        // Without anybody who could begin the end, it has begun.
-        let begun = ending.wait_for(Option::is_some).await;
-        begun.ok().and_then(|deadline| *deadline).unwrap_or_default()
+        let mut signal = self.0.clone();
+        // A dropped trigger counts as a shutdown without time to drain.
+        let started = signal.wait_for(Option::is_some).await;
+        started.ok().and_then(|deadline| *deadline).unwrap_or_default()
     }
 }

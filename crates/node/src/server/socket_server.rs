@@ -1,4 +1,4 @@
-//! A socket that is kept in place.
+//! A server that keeps its socket in place.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,14 +19,14 @@ use super::shutdown::ShutdownSignal;
 use crate::csi::GrpcMetricsLayer;
 use crate::metrics::NodeMetrics;
 
-/// Serves on a socket, and makes it anew when somebody removes it or its directory: a kubelet that
-/// is set up again does.
+/// Serves one socket, and recreates it when the socket or its directory is removed, as a kubelet does when it
+/// is set up again.
 #[derive(Debug)]
 pub(super) struct SocketServer {
     pub(super) path: PathBuf,
-    /// Closed while nobody can come in.
+    /// Closed while clients cannot connect.
     pub(super) gate: ReadinessGate,
-    /// Whether the gate is open as soon as the socket listens.
+    /// Whether the gate opens as soon as the socket listens.
     pub(super) opens_gate: bool,
     pub(super) shutdown: ShutdownSignal,
     pub(super) metrics: NodeMetrics,
@@ -36,7 +36,7 @@ pub(super) struct SocketServer {
 type ServerTask = JoinHandle<Result<(), tonic::transport::Error>>;
 
 impl SocketServer {
-    /// Serves until the end begins, and then until the calls in flight are answered.
+    /// Serves until the shutdown starts, then drains the calls in flight.
     pub(super) async fn serve_until_shutdown(self, routes: Routes) -> Result<(), NodeServeError> {
         while let Some((incoming, file)) = self.bind_with_retry().await? {
             let (close, mut serving) = self.spawn_server(incoming, routes.clone());
@@ -51,22 +51,22 @@ impl SocketServer {
             let reason =
                 if ended.is_some() { "the process ends" } else { "the socket was removed" };
             self.gate.close(reason);
-            // Nobody new comes in; who is in is served.
+            // Stop accepting connections; open connections are still served.
             drop(file);
             drop(close);
             if let Some(deadline) = ended {
                 return self.drain(serving, deadline).await;
             }
-            tracing::warn!(socket = %self.path.display(), "the socket was removed and is made again");
+            tracing::warn!(socket = %self.path.display(), "the socket was removed; creating it again");
         }
         Ok(())
     }
 
-    /// The socket, as soon as it can be had; nothing if the end comes first.
+    /// Binds the socket, retrying until it succeeds. Returns `None` if the shutdown starts first.
     async fn bind_with_retry(
         &self,
     ) -> Result<Option<(IncomingConnections, SocketFile)>, NodeServeError> {
-        let mut told = None;
+        let mut reported = None;
         loop {
             match PrivateSocket::bind(&self.path) {
                 Ok(socket) => {
@@ -75,10 +75,10 @@ impl SocketServer {
                 }
                 Err(error) if error.is_transient() => {
                     let reason = format_error_chain(&error);
-                    if told.as_ref() != Some(&reason) {
+                    if reported.as_ref() != Some(&reason) {
                         tracing::warn!(hint = error.hint(), "{reason}; trying again");
                         self.gate.close(reason.clone());
-                        told = Some(reason);
+                        reported = Some(reason);
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -125,7 +125,7 @@ impl SocketServer {
             }
             () = self.clock.sleep(left) => {
                 let (socket, waited) = (self.path.display(), left);
-                tracing::warn!(%socket, ?waited, "calls in flight are left unanswered");
+                tracing::warn!(%socket, ?waited, "the drain deadline passed: closing the socket with calls in flight");
                 serving.abort();
                 Ok(())
             }
@@ -137,8 +137,8 @@ impl SocketServer {
     }
 }
 
-/// Rests after a connection that could not be taken, if the next one cannot be either: without
-/// descriptors or memory the call fails again at once, and the server asks again at once.
+/// Pauses after an accept error if the next accept fails as well: without file descriptors or memory the call
+/// fails again immediately, and the server would retry in a busy loop.
 fn pause_on_accept_error<T>(
     incoming: impl Stream<Item = io::Result<T>>,
     clock: SharedClock,
@@ -149,7 +149,7 @@ fn pause_on_accept_error<T>(
             let problem = accepted.as_ref().err();
             let problem = problem.filter(|it| it.kind() != io::ErrorKind::ConnectionAborted);
             if let Some(reason) = problem.map(ToString::to_string) {
-                tracing::warn!(reason, "no connection can be taken now");
+                tracing::warn!(reason, "could not accept a connection");
                 clock.sleep(ACCEPT_ERROR_PAUSE).await;
             }
             accepted
@@ -157,14 +157,14 @@ fn pause_on_accept_error<T>(
     })
 }
 
-/// How long nobody is let in after that.
+/// The pause after repeated accept errors.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_secs(1);
 
-/// How soon a lost socket is noticed, and a taken one tried again.
+/// How often the server checks for a removed socket, and retries to bind an occupied one.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Calls at once on one connection. The kubelet makes one connection for each call; an upstream
-/// driver has one for all.
+/// The maximum number of concurrent calls per connection. The kubelet opens one connection per call; an
+/// upstream driver uses one connection for all calls.
 const MAX_CONCURRENT_STREAMS: u32 = 512;
 
 #[cfg(test)]
@@ -184,7 +184,7 @@ mod tests {
         let aborted = || Err(io::Error::from(io::ErrorKind::ConnectionAborted));
         let incoming = futures::stream::iter([aborted(), none_left(), Ok(1)]);
         let mut incoming = Box::pin(pause_on_accept_error(incoming, Arc::new(clock.clone())));
-        assert!(futures::poll!(incoming.next()).is_ready(), "that concerned one client");
+        assert!(futures::poll!(incoming.next()).is_ready(), "a single accept error causes no pause");
         for _ in 0..3 {
             assert!(futures::poll!(incoming.next()).is_pending());
         }
@@ -198,9 +198,9 @@ mod tests {
         let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
         let shared: SharedClock = Arc::new(clock.clone());
         let end = ShutdownTrigger::default();
-        let door = SocketServer {
+        let server = SocketServer {
             path: PathBuf::from("csi.sock"),
-            gate: Readiness::default().add_gate("csi socket", "does not listen yet"),
+            gate: Readiness::default().add_gate("csi socket", "not listening yet"),
             opens_gate: true,
             shutdown: end.subscribe(),
             metrics: NodeMetrics::new(SharedClock::clone(&shared)),
@@ -208,11 +208,11 @@ mod tests {
         };
         let deadline = clock.monotonic() + Duration::from_secs(20);
         end.trigger(deadline);
-        // Another socket took most of the time.
+        // Draining another socket used up most of the time.
         clock.advance(Duration::from_secs(15));
-        let told = door.shutdown.wait().await;
-        assert_eq!(told, deadline);
-        let mut draining = Box::pin(door.drain(tokio::spawn(std::future::pending()), told));
+        let reported = server.shutdown.wait().await;
+        assert_eq!(reported, deadline);
+        let mut draining = Box::pin(server.drain(tokio::spawn(std::future::pending()), reported));
         assert!(futures::poll!(&mut draining).is_pending());
         clock.advance(Duration::from_secs(5));
         draining.await.unwrap();

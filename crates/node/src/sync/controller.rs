@@ -1,4 +1,4 @@
-//! The controller: what happens when, and who is told.
+//! The controller of the Secret synchronization: scheduling, reconciles and reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,13 +26,13 @@ use crate::kubernetes::{KubeClassCache, node_label_value};
 use crate::reporter::{PodEvent, PodEventKind, Reporter};
 use crate::rotation::PollInterval;
 
-/// Keeps Secrets in step with the files that are mounted on this node.
+/// Synchronizes Secrets with the files that are mounted on this node.
 ///
-/// A Secret is applied on the server, so labels, annotations, keys and owners of others stay; it
-/// is written only where it says something else. It is not removed here: it goes with the last of
-/// its owners.
+/// A Secret is written with server-side apply, so labels, annotations, keys and owners of other field
+/// managers stay. It is written only if it differs. The controller never deletes a Secret: garbage collection
+/// does, with the last of its owners.
 ///
-/// A few volumes are looked at at once, so that one that takes long keeps none of the others
+/// Several volumes are reconciled concurrently, so that a slow one does not delay the others.
 /// waiting.
 #[derive(Debug)]
 pub struct SecretSync {
@@ -43,36 +43,35 @@ pub struct SecretSync {
     health: SecretSyncHealth,
 }
 
-/// Where the volumes are.
+/// Settings of a [`SecretSync`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretSyncSettings {
     /// The name of this node.
     pub node: String,
-    /// The name of the driver: volumes of others are not read.
+    /// The name of the driver. Volumes of other drivers are not read.
     pub driver: String,
-    /// The kubelet's directory.
+    /// The kubelet's root directory.
     pub kubelet_directory: PathBuf,
-    /// How often volumes are looked at whose class does not say it.
+    /// The poll interval of volumes whose class sets none.
     pub interval: PollInterval,
 }
 
-/// A pod status of this node.
+/// A pod status of this node, with the state of its reports.
 #[derive(Debug)]
 struct WatchedPodStatus {
     status: SecretProviderClassPodStatus,
-    /// Whether somebody was told that it does not work.
+    /// Whether a failure was reported that has not recovered yet.
     failure_reported: bool,
-    /// Which of its Secrets stand back behind the newer volume of another node, and since when.
+    /// The skipped Secrets, which another node wrote from newer content, and since when they are skipped.
     skipped_secrets: BTreeMap<String, Duration>,
 }
 
-/// A look that has ended.
+/// A finished reconcile.
 type FinishedSecretSync =
     (SecretSyncAttempt, SecretProviderClassPodStatus, Result<SecretSyncOutcome, SecretSyncError>);
 
 impl SecretSync {
-    /// The controller of a node. Nothing happens until it runs. What does not work is told to
-    /// `reporter`.
+    /// Creates the controller of a node. It does nothing until it runs. It reports failures to `reporter`.
     pub fn new(
         api: NodeKubernetesApi,
         classes: Arc<KubeClassCache>,
@@ -89,32 +88,31 @@ impl SecretSync {
         }
     }
 
-    /// What keeps it from hearing of pods that start, for who tells how the node is.
+    /// Returns the health of the pod status watch, for readiness pages and metrics.
     pub fn health(&self) -> SecretSyncHealth {
         self.health.clone()
     }
 
-    /// Runs for ever. Dropping the future stops it; what is half done is found and finished by the
-    /// next run.
+    /// Runs forever. Dropping the future stops it; the next run completes unfinished work.
     pub async fn run(mut self) {
         let (api, watch) = (self.worker.api.clone(), self.pod_status_watch());
-        let (tell, mut told) = mpsc::unbounded_channel();
-        // Nobody hears it any more only where this ends.
-        let take = move |seen| tell.send(seen).unwrap_or_default();
-        let mut following = std::pin::pin!(watch.follow(&api, take));
+        let (sender, mut updates) = mpsc::unbounded_channel();
+        // The receiver is dropped only when this future ends.
+        let forward = move |update| sender.send(update).unwrap_or_default();
+        let mut following = std::pin::pin!(watch.follow(&api, forward));
         let mut changes = self.worker.classes.changes();
         let mut listed = None;
         let mut running = FuturesUnordered::new();
         loop {
             while running.len() < MAX_CONCURRENT_RECONCILES
-                && let Some(look) = self.start_next_reconcile()
+                && let Some(attempt) = self.start_next_reconcile()
             {
-                running.push(look);
+                running.push(attempt);
             }
             let has_room = running.len() < MAX_CONCURRENT_RECONCILES;
             tokio::select! {
                 () = &mut following => return,
-                Some(seen) = told.recv() => self.handle_watch_event(seen, &mut listed),
+                Some(update) = updates.recv() => self.handle_watch_event(update, &mut listed),
                 change = changes.recv() => match change {
                     Ok(change) => self.schedule_matching(|status| {
                         let class = status.status.secret_provider_class_name.as_deref();
@@ -124,13 +122,13 @@ impl SecretSync {
                     Err(RecvError::Lagged(_)) => self.schedule_matching(|_| true),
                     Err(RecvError::Closed) => return,
                 },
-                Some((look, status, outcome)) = running.next() => self.finish_reconcile(&look, &status, outcome),
+                Some((attempt, status, outcome)) = running.next() => self.finish_reconcile(&attempt, &status, outcome),
                 () = self.sleep_until(self.schedule.next_due()), if has_room => {}
             }
         }
     }
 
-    /// The pod statuses of this node.
+    /// Returns a watch of the pod statuses of this node.
     fn pod_status_watch(&self) -> ResourceWatch {
         let label = node_label_value(&self.worker.settings.node);
         let selector = format!("{}={label}", SecretProviderClassPodStatus::NODE_NAME_LABEL);
@@ -138,7 +136,8 @@ impl SecretSync {
         ResourceWatch { resource, namespace: None, labels: Some(selector), fields: None }
     }
 
-    /// `listed` are those that a list has told until now; nothing where none is under way.
+    /// Handles a watch event. `listed` are the statuses received in the list so far; `None` while no list is
+    /// in progress.
     fn handle_watch_event(
         &mut self,
         seen: WatchUpdate,
@@ -177,21 +176,21 @@ impl SecretSync {
 
     fn track_pod_status(&mut self, mut status: SecretProviderClassPodStatus) {
         let Some(key) = status_key(&status.metadata) else { return };
-        // What is told besides changes nothing here.
+        // Changes of these two fields do not affect the synchronization.
         status.metadata.managed_fields = None;
         status.metadata.resource_version = None;
         status.metadata.generation = None;
         status.metadata.annotations = None;
-        let (told, stood_back) = match self.pod_statuses.get_mut(&key) {
-            Some(followed) if followed.status == status => return,
-            Some(followed) => {
-                (followed.failure_reported, std::mem::take(&mut followed.skipped_secrets))
+        let (failure_reported, skipped_secrets) = match self.pod_statuses.get_mut(&key) {
+            Some(tracked) if tracked.status == status => return,
+            Some(tracked) => {
+                (tracked.failure_reported, std::mem::take(&mut tracked.skipped_secrets))
             }
             None => (false, BTreeMap::new()),
         };
         self.pod_statuses.insert(
             key.clone(),
-            WatchedPodStatus { status, failure_reported: told, skipped_secrets: stood_back },
+            WatchedPodStatus { status, failure_reported, skipped_secrets },
         );
         self.schedule.schedule_now(key, self.now());
     }
@@ -199,15 +198,15 @@ impl SecretSync {
     fn forget_pod_status(&mut self, key: &PodStatusKey) {
         self.pod_statuses.remove(key);
         self.schedule.remove(key);
-        let followed = &self.pod_statuses;
+        let tracked = &self.pod_statuses;
         let secrets = &self.worker.secrets;
-        secrets.retain_namespaces(|namespace| followed.keys().any(|(it, _)| it == namespace));
+        secrets.retain_namespaces(|namespace| tracked.keys().any(|(it, _)| it == namespace));
     }
 
     fn schedule_matching(&mut self, which: impl Fn(&SecretProviderClassPodStatus) -> bool) {
         let now = self.now();
-        for (key, followed) in &self.pod_statuses {
-            if which(&followed.status) {
+        for (key, tracked) in &self.pod_statuses {
+            if which(&tracked.status) {
                 self.schedule.schedule_now(key.clone(), now);
             }
         }
@@ -217,7 +216,7 @@ impl SecretSync {
         self.worker.api.clock().monotonic()
     }
 
-    /// Ready at that time; never where there is none.
+    /// Sleeps until that time; forever if there is none.
     async fn sleep_until(&self, due: Option<Duration>) {
         match due {
             Some(due) => self.worker.api.clock().sleep(due.saturating_sub(self.now())).await,
@@ -225,39 +224,39 @@ impl SecretSync {
         }
     }
 
-    /// Begins to look at the volume that is due for longest.
+    /// Starts the reconcile of the volume that has been due the longest.
     fn start_next_reconcile(&mut self) -> Option<BoxFuture<'static, FinishedSecretSync>> {
-        let look = self.schedule.start_due(self.now())?;
-        let status = self.pod_statuses.get(&look.key)?.status.clone();
+        let attempt = self.schedule.start_due(self.now())?;
+        let status = self.pod_statuses.get(&attempt.key)?.status.clone();
         let worker = Arc::clone(&self.worker);
         Some(Box::pin(async move {
-            let outcome = worker.reconcile(&look.key.0, &status).await;
-            (look, status, outcome)
+            let outcome = worker.reconcile(&attempt.key.0, &status).await;
+            (attempt, status, outcome)
         }))
     }
 
     fn finish_reconcile(
         &mut self,
-        look: &SecretSyncAttempt,
+        attempt: &SecretSyncAttempt,
         status: &SecretProviderClassPodStatus,
         outcome: Result<SecretSyncOutcome, SecretSyncError>,
     ) {
         let (now, chance) = (self.now(), fastrand::f64());
         match outcome {
             Ok(done) => {
-                self.schedule.record_success(look, now, chance);
-                self.record_outcome(&look.key, status, done);
+                self.schedule.record_success(attempt, now, chance);
+                self.record_outcome(&attempt.key, status, done);
             }
             Err(error) if error.is_expected() => {
-                tracing::debug!(namespace = %look.key.0, status = %look.key.1, "{error}");
-                self.schedule.record_failure(look, now, chance);
+                tracing::debug!(namespace = %attempt.key.0, status = %attempt.key.1, "{error}");
+                self.schedule.record_failure(attempt, now, chance);
             }
             Err(error) => {
-                let failures = self.schedule.record_failure(look, now, chance);
-                // What may pass by itself is nobody's business at once.
+                let failures = self.schedule.record_failure(attempt, now, chance);
+                // A transient failure is not reported at once.
                 if !error.is_transient() || failures >= FAILURES_BEFORE_REPORT {
                     let message = format!("{}; {}", format_error_chain(&error), error.hint());
-                    self.report_failure(&look.key, status, message);
+                    self.report_failure(&attempt.key, status, message);
                 }
             }
         }
@@ -270,15 +269,15 @@ impl SecretSync {
         done: SecretSyncOutcome,
     ) {
         let now = self.now();
-        let Some(followed) = self.pod_statuses.get_mut(key) else { return };
-        let SecretSyncOutcome::Reconciled { secrets, report_skipped_after: patience } = done else {
-            // A class that wants no Secrets any more has mended nothing.
-            followed.failure_reported = false;
-            followed.skipped_secrets.clear();
+        let Some(tracked) = self.pod_statuses.get_mut(key) else { return };
+        let SecretSyncOutcome::Reconciled { secrets, report_skipped_after: report_after } = done else {
+            // Removing `secretObjects` from the class is not a recovery.
+            tracked.failure_reported = false;
+            tracked.skipped_secrets.clear();
             return;
         };
-        let before = std::mem::take(&mut followed.skipped_secrets);
-        let is_in_step = secrets.iter().all(|(_, ensured)| *ensured == SecretApplyOutcome::InSync);
+        let before = std::mem::take(&mut tracked.skipped_secrets);
+        let is_in_sync = secrets.iter().all(|(_, ensured)| *ensured == SecretApplyOutcome::InSync);
         let mut messages = Vec::new();
         for (secret, ensured) in secrets {
             match ensured {
@@ -291,30 +290,30 @@ impl SecretSync {
                     let message = skipped_older_message(&secret, written);
                     let (namespace, name) = key;
                     tracing::info!(%namespace, status = %name, "{message}");
-                    if now.saturating_sub(since) > patience {
-                        messages.push(format!("{message}; see why this volume is not rotated"));
+                    if now.saturating_sub(since) > report_after {
+                        messages.push(format!("{message}; check why this volume is not rotated"));
                     }
-                    followed.skipped_secrets.insert(secret, since);
+                    tracked.skipped_secrets.insert(secret, since);
                 }
             }
         }
         if !messages.is_empty() {
             self.report_failure(key, status, messages.join("; "));
-        } else if is_in_step && std::mem::take(&mut followed.failure_reported) {
-            let message = "the Secrets of the volume are in step with it again".to_owned();
+        } else if is_in_sync && std::mem::take(&mut tracked.failure_reported) {
+            let message = "the Secrets of the volume are in sync again".to_owned();
             self.emit_event(status, PodEventKind::Recovered(OutcomeCode::SecretNotSynced), message);
         }
     }
 
-    /// Tells it as often as it is found: that becomes one event that lives on.
+    /// Emits the failure at every occurrence; the recorder folds repetitions into one event.
     fn report_failure(
         &mut self,
         key: &PodStatusKey,
         status: &SecretProviderClassPodStatus,
         message: String,
     ) {
-        let Some(followed) = self.pod_statuses.get_mut(key) else { return };
-        followed.failure_reported = true;
+        let Some(tracked) = self.pod_statuses.get_mut(key) else { return };
+        tracked.failure_reported = true;
         self.emit_event(status, PodEventKind::Failed(OutcomeCode::SecretNotSynced), message);
     }
 
@@ -337,16 +336,15 @@ impl SecretSync {
 
 fn overwritten_class_message(secret: &str, class: &str) -> String {
     format!(
-        "Secret `{secret}` was the one of SecretProviderClass `{class}` and says now what this \
-         class wants: where both name it they undo each other; give one of them another \
-         `secretName`"
+        "Secret `{secret}` of SecretProviderClass `{class}` was overwritten for this class: while \
+         both classes name it, they revert each other; change the `secretName` in one of them"
     )
 }
 
 fn skipped_older_message(secret: &str, written: Timestamp) -> String {
     format!(
-        "Secret `{secret}` was written from a newer volume of another node at {written}, and this \
-         volume was not confirmed by its source since: the Secret is left as it is"
+        "Secret `{secret}` was not written: another node wrote newer content at {written}, and the \
+         source has not confirmed the content of this volume since"
     )
 }
 
@@ -354,9 +352,9 @@ fn status_key(metadata: &ObjectMeta) -> Option<PodStatusKey> {
     Some((metadata.namespace.clone()?, metadata.name.clone()?))
 }
 
-/// How many volumes are looked at at once.
+/// The maximum number of concurrent reconciles.
 const MAX_CONCURRENT_RECONCILES: usize = 4;
-/// After how many tries something that may pass by itself is told.
+/// The number of attempts before a transient failure is reported.
 const FAILURES_BEFORE_REPORT: u32 = 3;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a Secret shall say. Pure.
+//! Builds the desired Secrets. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +11,7 @@ use lanyard_keyvault::{
 use super::mounted_files::{MAX_SECRET_BYTES, MountedFiles};
 use crate::file_path::{FilePath, ParseFilePathError};
 
-/// A Secret as the class and the mounted files want it.
+/// The desired state of a Secret, from the class and the mounted files.
 #[derive(Debug)]
 pub(super) struct DesiredSecret {
     pub(super) name: String,
@@ -21,7 +21,7 @@ pub(super) struct DesiredSecret {
     pub(super) data: BTreeMap<String, SharedSecretBytes>,
 }
 
-/// Why a Secret cannot be made: everything that is wrong with it.
+/// All problems of one entry of `secretObjects`.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", join_messages(problems))]
 pub(super) struct InvalidSecretObjectError {
@@ -34,7 +34,7 @@ impl InvalidSecretObjectError {
         let hint = |problem: &SecretObjectProblem| match problem {
             SecretObjectProblem::InvalidTlsFile { cause, .. } => cause.hint(),
             SecretObjectProblem::FileNotFound { .. } => {
-                "let `objectName` name a file of the volume: the alias or the name of an object, \
+                "set `objectName` to a file of the volume: the alias or the name of an object, \
                  with `/<index>` in a history"
             }
             _ => "correct `secretObjects` of the class",
@@ -43,43 +43,43 @@ impl InvalidSecretObjectError {
     }
 }
 
-/// One thing that keeps a Secret from being made.
+/// One problem of an entry of `secretObjects`.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SecretObjectProblem {
     #[error("`{field}` is missing")]
     MissingField { field: String },
-    #[error("`secretName` is no name of a Secret")]
+    #[error("`secretName` is not a valid Secret name")]
     InvalidName,
-    #[error("`{field}` is no key of a Secret: letters, digits, `-`, `_` and `.`")]
+    #[error("`{field}` is not a valid Secret key: letters, digits, `-`, `_` and `.`")]
     InvalidKey { field: String },
-    #[error("the key `{key}` is there twice")]
+    #[error("duplicate key `{key}`")]
     DuplicateKey { key: String },
     #[error(
         "a Secret of type {TLS} has the keys `{CERTIFICATE_KEY}` and `{PRIVATE_KEY}`, not `{key}`"
     )]
     UnexpectedTlsKey { key: String },
-    #[error("`{field}` is no path in a volume")]
+    #[error("`{field}` is not a valid path in a volume")]
     InvalidPath {
         field: String,
         #[source]
         source: ParseFilePathError,
     },
-    #[error("there is no file `{path}` in the volume")]
+    #[error("file `{path}` not found in the volume")]
     FileNotFound { path: FilePath },
-    #[error("the file `{path}` gives no `{key}`: {cause}")]
+    #[error("file `{path}` has no `{key}`: {cause}")]
     InvalidTlsFile { path: FilePath, key: String, cause: TlsSecretError },
-    #[error("its values have {size} bytes together, and a Secret holds 1 MiB at most")]
+    #[error("the values have {size} bytes in total, above the Secret limit of 1 MiB")]
     TooLarge { size: usize },
 }
 
-/// The files that a Secret is made from, as far as they are named well.
+/// Returns the valid file paths that an entry of `secretObjects` references.
 pub(super) fn referenced_files(object: &SecretObject) -> impl Iterator<Item = FilePath> {
     object.data.iter().filter_map(|data| data.object_name.as_ref()?.trim().parse().ok())
 }
 
-/// The Secret of an entry of `secretObjects`.
+/// Builds the desired Secret of an entry of `secretObjects`.
 ///
-/// The type is taken as it is written. Upstream makes any type but the ones it knows `Opaque`.
+/// The type is used as written. Upstream replaces every type that it does not know by `Opaque`.
 pub(super) fn desired_secret(
     object: &SecretObject,
     mounted: &MountedFiles,
@@ -184,7 +184,7 @@ fn secret_value(
     part.map_err(|cause| SecretObjectProblem::InvalidTlsFile { path, key, cause })
 }
 
-/// RFC 1123: the name also becomes part of a URL.
+/// RFC 1123 subdomain: the name also becomes part of a URL.
 fn is_subdomain(name: &str) -> bool {
     let is_label = |label: &str| {
         let edge =
@@ -205,7 +205,7 @@ fn join_messages(problems: &[impl fmt::Display]) -> String {
     texts.join("; ")
 }
 
-/// The label of every Secret that follows a volume.
+/// The label of every Secret that is synchronized with a volume.
 pub(super) const MANAGED_LABEL: &str = "secrets-store.csi.k8s.io/managed";
 const TLS: &str = "kubernetes.io/tls";
 const CERTIFICATE_KEY: &str = "tls.crt";
@@ -278,12 +278,12 @@ mod tests {
         assert_eq!(
             problems(json!({"secretName": "../x", "type": "Opaque", "data": data}), &[("f", "1")]),
             [
-                "`secretName` is no name of a Secret",
-                "`data[0].key` is no key of a Secret: letters, digits, `-`, `_` and `.`",
+                "`secretName` is not a valid Secret name",
+                "`data[0].key` is not a valid Secret key: letters, digits, `-`, `_` and `.`",
                 "`data[1].key` is missing",
-                "`data[1].objectName` is no path in a volume",
-                "there is no file `absent` in the volume",
-                "the key `twice` is there twice",
+                "`data[1].objectName` is not a valid path in a volume",
+                "file `absent` not found in the volume",
+                "duplicate key `twice`",
             ]
         );
     }
@@ -313,7 +313,7 @@ mod tests {
         let tls = json!({"secretName": "s", "type": TLS, "data": data});
         let found = problems(tls, &[("f", "planted-secret")]);
         assert_eq!(found.len(), 2);
-        assert!(found[0].starts_with("the file `f` gives no `tls.crt`: it is neither PEM"));
+        assert!(found[0].starts_with("file `f` has no `tls.crt`: it is neither PEM"));
         assert!(found[1].contains("not `ca.crt`"));
         assert!(!found.concat().contains("planted"));
     }
@@ -326,7 +326,7 @@ mod tests {
         let found = problems(secret, &[("f", &large)]);
         assert_eq!(
             found,
-            ["its values have 1200000 bytes together, and a Secret holds 1 MiB at most"]
+            ["the values have 1200000 bytes in total, above the Secret limit of 1 MiB"]
         );
     }
 

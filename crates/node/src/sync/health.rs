@@ -1,4 +1,4 @@
-//! Why nobody hears here of pods that start.
+//! Health of the pod status watch, on which the Secret synchronization depends.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use lanyard_kubernetes::ApiError;
 use parking_lot::Mutex;
 
-/// Why the Secrets of pods that start are not synchronized, while they are not: the pod statuses of
-/// the node cannot be followed, because the API refuses it. Clones share it.
+/// The failure of the pod status watch, if there is one: the API rejects the watch, so the Secrets of
+/// starting pods are not synchronized. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct SecretSyncHealth(Arc<Mutex<Option<PodStatusWatchFailure>>>);
 
@@ -18,21 +18,21 @@ struct PodStatusWatchFailure {
 }
 
 impl SecretSyncHealth {
-    /// What is amiss, since when, and what to do next; nothing while all is well.
+    /// Returns the failure, its start and what to do next, or `None` while the watch works.
     pub fn warning(&self) -> Option<String> {
         let refused = self.0.lock();
         let PodStatusWatchFailure { error, since } = refused.as_ref()?;
-        Some(format!("since {since} pods that start get none: {error}; {}", error.hint()))
+        Some(format!("starting pods have received none since {since}: {error}; {}", error.hint()))
     }
 
-    /// Whether something is amiss.
+    /// Returns whether the watch is failing.
     pub fn is_failing(&self) -> bool {
         self.0.lock().is_some()
     }
 
-    /// The statuses could not be followed at `now`, and so many times in a row they were refused.
+    /// Records that the API rejected the watch at `now`, for the `refusals`th time in a row.
     pub(super) fn record_failure(&self, error: ApiError, refusals: u32, now: Timestamp) {
-        // A server that begins may refuse for a moment what it serves.
+        // A starting API server may reject requests for a moment.
         if refusals < REFUSALS_BEFORE_REPORT {
             return;
         }
@@ -43,15 +43,15 @@ impl SecretSyncHealth {
         }
     }
 
-    /// All statuses are known again, and followed from here on.
+    /// Records that a list succeeded and the watch continues from it.
     pub(super) fn record_recovery(&self) {
         if self.0.lock().take().is_some() {
-            tracing::info!("the Secrets of pods that start are synchronized again");
+            tracing::info!("the Secrets of starting pods are synchronized again");
         }
     }
 }
 
 const CONSEQUENCE: &str =
-    "the Kubernetes API refuses the pod statuses of this node: pods that start get no Secrets";
-/// After how many refusals in a row it is told: half a minute, as the pauses grow.
+    "the Kubernetes API rejects the watch of the pod statuses of this node: starting pods get no Secrets";
+/// The number of rejections in a row before the failure is reported: half a minute with the growing back-off.
 const REFUSALS_BEFORE_REPORT: u32 = 8;

@@ -18,53 +18,53 @@ use crate::marker::VolumeMarker;
 use crate::rotation::PollInterval;
 use crate::volume::{MARKER_PATH, MAX_MARKER_BYTES};
 
-/// What a volume holds: one whole generation.
+/// The files of a volume, all of one generation.
 #[derive(Debug)]
 pub(super) struct MountedFiles {
-    /// The files that were asked for and are there.
+    /// The requested files that exist.
     pub(super) files: BTreeMap<FilePath, SharedSecretBytes>,
-    /// How new they are.
+    /// The age of their content.
     pub(super) age: ContentAge,
 }
 
-/// The volume whose files are read.
+/// The location of the volume to read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MountedVolumeLocation<'a> {
-    /// The kubelet's directory.
+    /// The kubelet's root directory.
     pub(super) kubelet_directory: &'a Path,
-    /// The volume, below that.
+    /// The path of the volume, relative to that directory.
     pub(super) volume_path: &'a Path,
-    /// The driver whose volume it is.
+    /// The name of the driver that owns the volume.
     pub(super) driver: &'a str,
-    /// How often the node looks at volumes whose class does not say it.
+    /// The poll interval of volumes whose class sets none.
     pub(super) default_interval: PollInterval,
 }
 
 /// The files of a volume could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MountedFilesError {
-    /// A call failed.
+    /// A system call failed.
     #[error("could not read {}", path.display())]
     ReadFailed {
-        /// What was to be read.
+        /// The path that was read.
         path: PathBuf,
-        /// What came back.
+        /// The error of the system call.
         #[source]
         source: std::io::Error,
     },
-    /// There is a directory, and no memory file system on it: not a volume of ours.
+    /// The directory exists but is not on a tmpfs: not a volume of this driver.
     #[error("{} is not mounted", path.display())]
     NotMounted {
         /// The directory.
         path: PathBuf,
     },
-    /// There is something else under the name.
+    /// The path is not a regular file.
     #[error("{} is not a regular file", path.display())]
     NotRegularFile {
         /// The path.
         path: PathBuf,
     },
-    /// It cannot be in a Secret.
+    /// The file is larger than a Secret.
     #[error("{} is larger than a Secret may be", path.display())]
     TooLarge {
         /// The file.
@@ -72,10 +72,10 @@ pub(super) enum MountedFilesError {
     },
 }
 
-/// Reads files of a volume. Files that are not there are left out.
+/// Reads files of a volume. Missing files are left out.
 ///
-/// Nothing planted leads out: below the kubelet's directory no link is followed but `..data`, and
-/// that only to a directory in the volume. All files are of one generation.
+/// Planted symlinks cannot redirect the read: below the kubelet's directory only `..data` is followed, and
+/// only to a directory within the volume. All files belong to one generation.
 pub(super) fn load_mounted_files(
     source: MountedVolumeLocation<'_>,
     names: &[FilePath],
@@ -105,7 +105,7 @@ pub(super) fn load_mounted_files(
         }
     }
     let marker = load_marker(&root, source.driver);
-    // Only what was written for these files tells of them: they may be changing just now.
+    // Only a marker of the generation that was read describes these files; the volume may be changing now.
     let marker = marker.filter(|it| it.generation.as_bytes() == shown.as_bytes());
     let age = marker.map_or_else(
         || {
@@ -118,13 +118,13 @@ pub(super) fn load_mounted_files(
     Ok(MountedFiles { files, age })
 }
 
-/// How new the content is that a marker tells of.
+/// Returns the age of the content that a marker describes.
 fn content_age(marker: &VolumeMarker, interval: PollInterval) -> ContentAge {
-    // In an outage content is as old as its last reading, however new the volume is.
+    // During an outage, the content is as old as its last read from the source, however new the volume is.
     let since = marker
         .stale_since
         .map_or(marker.content_changed, |since| since.min(marker.content_changed));
-    // While something is wrong, the source may hold something else than the volume.
+    // After a failed poll, the source may hold other content than the volume.
     let is_good = marker.last_error.is_none() && marker.stale_since.is_none();
     let check = marker.poll_record.as_ref().filter(|_| is_good);
     let lag = check.and_then(|check| check.interval).unwrap_or(interval).duration();
@@ -135,7 +135,7 @@ fn content_age(marker: &VolumeMarker, interval: PollInterval) -> ContentAge {
     }
 }
 
-/// The marker of a volume of ours; nothing where another driver filled it.
+/// Reads the marker of a volume of this driver; `None` if another driver wrote the volume.
 fn load_marker(root: &OwnedFd, driver: &str) -> Option<VolumeMarker> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let opened = fs::openat2(root, MARKER_PATH, flags, Mode::empty(), RESOLVE_NO_LINKS).ok()?;
@@ -168,7 +168,7 @@ fn load_file(
     if length > MAX_SECRET_BYTES {
         return Err(too_large());
     }
-    // A generation never changes, so what is there at first is all there is.
+    // A generation is immutable, so the length at open is the whole length.
     let mut content = Zeroizing::new(vec![0; length]);
     file.read_exact(&mut content).map_err(failed)?;
     Ok(Some(SharedSecretBytes::from(std::mem::take(&mut *content))))
@@ -176,15 +176,15 @@ fn load_file(
 
 const DATA_LINK: &str = "..data";
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// No link at all.
+/// Follows no symlink at all.
 const RESOLVE_NO_LINKS: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
-/// A link that stays in the volume.
+/// Follows symlinks that stay within the volume.
 const RESOLVE_WITHIN_VOLUME: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS).union(ResolveFlags::NO_XDEV);
 /// `TMPFS_MAGIC` (statfs(2)).
 const TMPFS_MAGIC: fs::FsWord = 0x0102_1994;
-/// What the API takes for all values of a Secret together.
+/// The API's limit for all values of one Secret together.
 pub(super) const MAX_SECRET_BYTES: usize = 1024 * 1024;
 
 #[cfg(test)]
@@ -208,7 +208,7 @@ mod tests {
         names.iter().map(|name| name.parse().unwrap()).collect()
     }
 
-    /// A kubelet's directory on a memory file system, with one volume.
+    /// A kubelet directory on a tmpfs, with one volume.
     fn kubelet_with_volume() -> (TempDir, AtomicVolume, ManualClock) {
         let kubelet = tempfile::tempdir_in("/dev/shm").unwrap();
         let target = kubelet.path().join(VOLUME);
@@ -243,7 +243,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// The marker of a volume whose content was new at second 100, and looked at at second 500.
+    /// The marker of a volume whose content dates from second 100 and was polled at second 500.
     fn marker(generation: &str, change: impl FnOnce(&mut VolumeMarker)) -> Vec<u8> {
         let text = json!({
             "format": 1,
@@ -281,8 +281,8 @@ mod tests {
         assert_eq!(age(marker(generation, |_| ())), healthy);
         let stale = age(marker(generation, |it| it.stale_since = Some(at(50))));
         assert_eq!((stale.fetched_at, stale.confirmed_at), (at(50), None));
-        let trouble = VolumeLastError::new(OutcomeCode::CredentialOlder, at(500), "");
-        let kept = age(marker(generation, |it| it.last_error = Some(trouble)));
+        let last_error = VolumeLastError::new(OutcomeCode::CredentialOlder, at(500), "");
+        let kept = age(marker(generation, |it| it.last_error = Some(last_error)));
         assert_eq!((kept.fetched_at, kept.confirmed_at), (at(100), None));
         assert_eq!(age(marker("..2026_11_21_12_00_00.7", |_| ())), written);
         assert_eq!(age(b"{}".to_vec()), written);

@@ -1,15 +1,15 @@
-//! Who owns a Secret. Pure.
+//! Owner references of Secrets. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use lanyard_api::SecretProviderClassPodStatus;
 
 use super::partial_pod::PartialPod;
 
-/// Who shall own the Secrets of a volume: the owners of the pod, so that they outlive it as long as
-/// its ReplicaSet does; the pod status where the pod has none.
+/// Returns the desired owners of the Secrets of a volume: the owners of the pod, so that the Secrets live as
+/// long as its ReplicaSet; the pod status if the pod has no owner.
 ///
-/// None of them is told to be the controller: an object has one at most, and several pods share
-/// a Secret.
+/// None of them is marked as the controller: an object has at most one controller, and several pods share a
+/// Secret.
 pub(super) fn desired_owners(
     pod: &PartialPod,
     status: &SecretProviderClassPodStatus,
@@ -36,7 +36,7 @@ pub(super) fn desired_owners(
     owner.into_iter().collect()
 }
 
-/// The owners that are missing. Who else owns the Secret is none of our business.
+/// Returns the missing owner references. Other owners of the Secret are left untouched.
 pub(super) fn missing_owners(
     existing: &[OwnerReference],
     desired: &[OwnerReference],

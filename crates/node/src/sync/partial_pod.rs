@@ -1,11 +1,11 @@
-//! As much of a Pod as the synchronization reads.
+//! The part of a Pod that the synchronization reads.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-/// A Pod, without what nobody here reads.
+/// A Pod without the fields that the synchronization does not read.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub(super) struct PartialPod {
     #[serde(default)]

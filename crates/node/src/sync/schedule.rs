@@ -1,24 +1,24 @@
-//! What is looked at when. Pure.
+//! Schedules reconciles. Pure.
 
 use lanyard_kubernetes::backoff;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A pod status: its namespace and its name.
+/// The namespace and name of a pod status.
 pub(super) type PodStatusKey = (String, String);
 
-/// When each pod status is looked at again.
+/// The time of the next reconcile of each pod status.
 #[derive(Debug, Default)]
 pub(super) struct SecretSyncSchedule {
     items: BTreeMap<PodStatusKey, ScheduledPodStatus>,
     last_attempt_id: u64,
 }
 
-/// A look that has begun.
+/// A running reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SecretSyncAttempt {
     pub(super) key: PodStatusKey,
-    /// Tells it from one at another status of the same name.
+    /// Distinguishes it from a reconcile of an earlier status with the same name.
     id: u64,
 }
 
@@ -26,14 +26,14 @@ pub(super) struct SecretSyncAttempt {
 struct ScheduledPodStatus {
     due: Duration,
     failures: u32,
-    /// The look that has begun and not ended.
+    /// The running reconcile, if there is one.
     running_attempt: Option<u64>,
-    /// Whether something changed since that began.
+    /// Whether something changed since the reconcile started.
     changed_since_start: bool,
 }
 
 impl SecretSyncSchedule {
-    /// Something changed: it is looked at at once, or as soon as the look has ended that has begun.
+    /// Schedules a reconcile after a change: now, or as soon as the running reconcile has finished.
     pub(super) fn schedule_now(&mut self, key: PodStatusKey, now: Duration) {
         let item = self.items.entry(key).or_default();
         item.due = now;
@@ -41,17 +41,17 @@ impl SecretSyncSchedule {
         item.changed_since_start = true;
     }
 
-    /// There is nothing to look at any more.
+    /// Removes a pod status.
     pub(super) fn remove(&mut self, key: &PodStatusKey) {
         self.items.remove(key);
     }
 
-    /// When the next one is due.
+    /// Returns when the next reconcile is due.
     pub(super) fn next_due(&self) -> Option<Duration> {
         self.idle().map(|(_, item)| item.due).min()
     }
 
-    /// Begins a look at the one that is due for longest. None is looked at twice at once.
+    /// Starts the reconcile that has been due the longest. A pod status has at most one running reconcile.
     pub(super) fn start_due(&mut self, now: Duration) -> Option<SecretSyncAttempt> {
         let due = self.idle().filter(|(_, item)| item.due <= now);
         let key = due.min_by_key(|(_, item)| item.due)?.0.clone();
@@ -62,25 +62,25 @@ impl SecretSyncSchedule {
         Some(SecretSyncAttempt { key, id: self.last_attempt_id })
     }
 
-    /// All is well: it is looked at again in five minutes, as upstream does, in case somebody
-    /// changed the Secret.
-    pub(super) fn record_success(&mut self, look: &SecretSyncAttempt, now: Duration, chance: f64) {
-        let Some(item) = self.finish_attempt(look) else { return };
+    /// Records a success: the next reconcile is in five minutes, as upstream, in case another client changed
+    /// the Secret.
+    pub(super) fn record_success(&mut self, attempt: &SecretSyncAttempt, now: Duration, chance: f64) {
+        let Some(item) = self.finish_attempt(attempt) else { return };
         item.failures = 0;
         if !item.changed_since_start {
             item.due = now + backoff(1, RECONCILE_INTERVAL, RECONCILE_INTERVAL, chance / 4.0);
         }
     }
 
-    /// It did not work: it is tried again after five seconds, then ever more rarely. Returns how
-    /// often it failed in a row.
+    /// Records a failure: the next attempt is in five seconds, with a growing back-off. Returns the number of
+    /// failures in a row.
     pub(super) fn record_failure(
         &mut self,
-        look: &SecretSyncAttempt,
+        attempt: &SecretSyncAttempt,
         now: Duration,
         chance: f64,
     ) -> u32 {
-        let Some(item) = self.finish_attempt(look) else { return 0 };
+        let Some(item) = self.finish_attempt(attempt) else { return 0 };
         item.failures = item.failures.saturating_add(1);
         if !item.changed_since_start {
             item.due = now + backoff(item.failures, FIRST_RETRY, RECONCILE_INTERVAL, chance);
@@ -92,9 +92,9 @@ impl SecretSyncSchedule {
         self.items.iter().filter(|(_, item)| item.running_attempt.is_none())
     }
 
-    fn finish_attempt(&mut self, look: &SecretSyncAttempt) -> Option<&mut ScheduledPodStatus> {
+    fn finish_attempt(&mut self, attempt: &SecretSyncAttempt) -> Option<&mut ScheduledPodStatus> {
         let item =
-            self.items.get_mut(&look.key).filter(|item| item.running_attempt == Some(look.id))?;
+            self.items.get_mut(&attempt.key).filter(|item| item.running_attempt == Some(attempt.id))?;
         item.running_attempt = None;
         Some(item)
     }
@@ -136,8 +136,8 @@ mod tests {
         let mut now = Duration::ZERO;
         let mut pauses = Vec::new();
         for _ in 0..9 {
-            let look = schedule.start_due(now).unwrap();
-            schedule.record_failure(&look, now, 0.0);
+            let attempt = schedule.start_due(now).unwrap();
+            schedule.record_failure(&attempt, now, 0.0);
             let due = schedule.next_due().unwrap();
             pauses.push(due.saturating_sub(now).as_secs());
             now = due;
@@ -145,18 +145,18 @@ mod tests {
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
         schedule.schedule_now(key("a"), SECOND);
         assert_eq!(schedule.next_due(), Some(SECOND));
-        let look = schedule.start_due(SECOND).unwrap();
-        assert_eq!(schedule.record_failure(&look, SECOND, 0.0), 1);
+        let attempt = schedule.start_due(SECOND).unwrap();
+        assert_eq!(schedule.record_failure(&attempt, SECOND, 0.0), 1);
     }
 
     #[test]
     fn change_during_a_reconcile_requeues_the_status() {
         let mut schedule = SecretSyncSchedule::default();
         schedule.schedule_now(key("a"), SECOND);
-        let look = schedule.start_due(SECOND).unwrap();
+        let attempt = schedule.start_due(SECOND).unwrap();
         schedule.schedule_now(key("a"), 2 * SECOND);
-        assert_eq!(schedule.start_due(2 * SECOND), None, "one look at a time");
-        schedule.record_success(&look, 3 * SECOND, 0.0);
+        assert_eq!(schedule.start_due(2 * SECOND), None, "one reconcile at a time");
+        schedule.record_success(&attempt, 3 * SECOND, 0.0);
         assert_eq!(schedule.next_due(), Some(2 * SECOND));
     }
 
@@ -164,12 +164,12 @@ mod tests {
     fn attempt_of_a_removed_status_does_not_affect_its_successor() {
         let mut schedule = SecretSyncSchedule::default();
         schedule.schedule_now(key("a"), SECOND);
-        let look = schedule.start_due(SECOND).unwrap();
+        let attempt = schedule.start_due(SECOND).unwrap();
         schedule.remove(&key("a"));
-        assert_eq!(schedule.record_failure(&look, SECOND, 0.5), 0);
+        assert_eq!(schedule.record_failure(&attempt, SECOND, 0.5), 0);
         assert_eq!(schedule.next_due(), None);
         schedule.schedule_now(key("a"), 2 * SECOND);
-        schedule.record_success(&look, 2 * SECOND, 0.0);
+        schedule.record_success(&attempt, 2 * SECOND, 0.0);
         assert_eq!(schedule.next_due(), Some(2 * SECOND));
     }
 }

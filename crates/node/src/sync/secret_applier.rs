@@ -1,4 +1,4 @@
-//! Secrets in the Kubernetes API.
+//! Reads and applies Secrets in the Kubernetes API.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -27,41 +27,41 @@ use crate::kubernetes::FIELD_MANAGER;
 use crate::kubernetes::NodeKubernetesApi;
 use crate::kubernetes::digest::sha256_of_parts;
 
-/// The Secrets that this node keeps in step.
+/// Applies the Secrets of this node.
 ///
-/// Answers never carry values but where a Secret is compared: a client logs answers that it cannot
-/// read, so that one reading is parsed here.
+/// Responses contain values only where a Secret is compared. The client logs responses that it cannot parse,
+/// so that one response is parsed here.
 #[derive(Debug)]
 pub(super) struct SecretApplier {
     api: NodeKubernetesApi,
-    /// What was found or made, so that an unchanged Secret costs one read of its metadata.
+    /// The known resource version of each Secret, so that an unchanged Secret costs one read of its metadata.
     applied: Mutex<HashMap<(String, String), AppliedSecretVersion>>,
 }
 
-/// For whom a Secret is kept, and how new that is.
+/// The source of a Secret: namespace, class and age of the content.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SecretSyncSource<'a> {
     /// The namespace of the volume and of the Secret.
     pub(super) namespace: &'a str,
-    /// The class that wants the Secret.
+    /// The class with the `secretObjects` entry.
     pub(super) class: &'a str,
-    /// How new the content of the volume is.
+    /// The age of the content of the volume.
     pub(super) age: &'a ContentAge,
 }
 
-/// What became of a Secret.
+/// The outcome of one Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SecretApplyOutcome {
-    /// It says what it should.
+    /// The Secret is in sync.
     InSync,
-    /// It says what it should, and said what another class wants before.
+    /// The Secret is in sync, and had the content of another class before.
     OverwroteClass {
-        /// That class.
+        /// The overwritten class.
         class: String,
     },
-    /// It was left alone: another node wrote it from a newer volume.
+    /// The Secret was skipped: another node wrote it from a newer volume.
     SkippedOlder {
-        /// How new that is.
+        /// The age of the content in the Secret.
         content_since: Timestamp,
     },
 }
@@ -72,20 +72,20 @@ struct AppliedSecretVersion {
     fingerprint: [u8; 32],
 }
 
-/// A Secret could not be kept in step.
+/// A Secret could not be applied.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SecretApplyError {
-    /// The API said no, or nothing.
+    /// The API returned an error or no response.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The type of a Secret cannot be changed.
-    #[error("the Secret {namespace}/{name} is there with another type than {wanted}")]
+    /// The type of a Secret is immutable and differs.
+    #[error("Secret {namespace}/{name} exists with another type than {wanted}")]
     TypeMismatch {
-        /// Its namespace.
+        /// The namespace of the Secret.
         namespace: String,
-        /// Its name.
+        /// The name of the Secret.
         name: String,
-        /// The type that the class wants.
+        /// The type that the class requires.
         wanted: String,
     },
 }
@@ -116,7 +116,7 @@ impl SecretApplier {
         Self { api, applied: Mutex::default() }
     }
 
-    /// Makes a Secret say what it should and be owned by whom it should, at least.
+    /// Applies a Secret and adds its missing owners.
     pub(super) async fn ensure_secret(
         &self,
         cause: SecretSyncSource<'_>,
@@ -151,8 +151,8 @@ impl SecretApplier {
         Ok(ensured)
     }
 
-    /// Brings a Secret in step and to its owners. From whom it is taken goes to `taken`, where it
-    /// outlives a conflict that comes after the Secret was written.
+    /// Applies a Secret and its owners. Stores the overwritten class in `taken`, so that it survives a
+    /// conflict after the Secret was written.
     async fn apply_with_owners(
         &self,
         cause: SecretSyncSource<'_>,
@@ -184,8 +184,8 @@ impl SecretApplier {
         Ok((self.add_owners(namespace, name, &metadata, &missing).await?, ensured))
     }
 
-    /// Reads a Secret and writes it where it has to say something else. Who writes it in between
-    /// makes this a conflict: what was decided about what is no longer there is void.
+    /// Reads a Secret and writes it if it differs. A concurrent write of another client causes a conflict,
+    /// which invalidates the decision.
     async fn apply_if_changed(
         &self,
         cause: SecretSyncSource<'_>,
@@ -222,7 +222,7 @@ impl SecretApplier {
         }
     }
 
-    /// A Secret that was found or left as it should be now.
+    /// Records the resource version of a Secret that is up to date now.
     fn applied_version(
         &self,
         key: &(String, String),
@@ -231,7 +231,7 @@ impl SecretApplier {
         self.applied.lock().get(key).filter(|it| it.fingerprint == *fingerprint).cloned()
     }
 
-    /// Forgets what is known of the Secrets of a namespace that nobody follows any more.
+    /// Drops the known versions of Secrets in namespaces without a pod status.
     pub(super) fn retain_namespaces(&self, namespaces: impl Fn(&str) -> bool) {
         self.applied.lock().retain(|(namespace, _), _| namespaces(namespace));
     }
@@ -256,7 +256,7 @@ impl SecretApplier {
 
     async fn fetch_secret(&self, namespace: &str, name: &str) -> Result<ExistingSecret, ApiError> {
         let action = format!("read Secret {namespace}/{name}");
-        // Both are names of objects: nothing in them ends a segment of a path.
+        // Both are Kubernetes object names and contain no path separators.
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
         let read = async || {
             let request = http::Request::get(&path).body(Vec::new());
@@ -274,8 +274,8 @@ impl SecretApplier {
         }
     }
 
-    /// Applies a Secret in the place of the one that was read, and of no other: where none was,
-    /// only if there is none still.
+    /// Applies a Secret only in place of the version that was read; if there was none, only if there still is
+    /// none.
     async fn apply_secret(
         &self,
         (namespace, class): (&str, &str),
@@ -311,7 +311,7 @@ impl SecretApplier {
         self.api.call(ApiRetryPolicy::STANDARD, action, apply).await.map(|partial| partial.metadata)
     }
 
-    /// Adds owners and leaves those that are there: lists of owners merge by uid on the server.
+    /// Adds owners and keeps existing ones: the API server merges lists of owners by uid.
     async fn add_owners(
         &self,
         namespace: &str,
@@ -319,7 +319,7 @@ impl SecretApplier {
         existing: &ObjectMeta,
         missing: &[OwnerReference],
     ) -> Result<ObjectMeta, ApiError> {
-        // With the uid, a Secret that was removed and made anew meanwhile is a conflict.
+        // With the uid, a Secret that was deleted and recreated in the meantime causes a conflict.
         let patch = Patch::Strategic(json!({
             "metadata": {"uid": existing.uid, "ownerReferences": missing},
         }));
@@ -332,7 +332,7 @@ impl SecretApplier {
     }
 }
 
-/// A Secret that was read, if there is one. Its values are wiped when it goes.
+/// The Secret that was read, if it exists. Its values are zeroized on drop.
 struct ExistingSecret(Option<Secret>);
 
 impl ExistingSecret {
@@ -348,7 +348,7 @@ impl Drop for ExistingSecret {
     }
 }
 
-/// What we say about a Secret, and nothing else.
+/// The fields of a Secret that this field manager applies.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AppliedSecret<'a> {
@@ -360,7 +360,7 @@ struct AppliedSecret<'a> {
     data: SecretValues<'a>,
 }
 
-/// The values of a Secret; in JSON as base64, in the debug form not at all.
+/// The values of a Secret: base64 in JSON, omitted from the debug form.
 struct SecretValues<'a>(&'a BTreeMap<String, SharedSecretBytes>);
 
 impl Serialize for SecretValues<'_> {
@@ -390,12 +390,11 @@ fn secret_fingerprint(desired: &DesiredSecret, owners: &[OwnerReference]) -> [u8
     sha256_of_parts(texts.chain(desired.data.values().map(SharedSecretBytes::expose)))
 }
 
-/// A version that no Secret has: etcd counts every write, and its first ones are not ours. A server
-/// makes what is applied with it where nothing is, and answers with a conflict where something is.
-/// To create it instead would give its fields to the manager's updates, which no later apply takes
-/// away again.
+/// A resource version that no Secret has: etcd counts every write, and its first ones are not Secrets. With
+/// it, an apply creates the object if it does not exist, and conflicts if it does. A create would instead
+/// assign the fields to an update by the manager, which no later apply removes.
 const ABSENT_RESOURCE_VERSION: &str = "1";
-/// How often what was decided may be void before somebody is told.
+/// The number of conflicts after which an error is returned.
 const MAX_CONFLICT_RETRIES: u32 = 3;
 
 #[cfg(test)]

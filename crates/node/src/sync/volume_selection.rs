@@ -1,9 +1,8 @@
-//! Which volume a pod status is about. Pure.
+//! Selects the volume that a pod status refers to. Pure.
 //!
-//! Whoever may write a pod status may write any path into it, and files that are read become
-//! Secrets that others may read (CVE-2020-8568). So a path is never taken from there: it is made
-//! from the pod that the API server vouches for, and the status only says which of the pod's
-//! volumes it means.
+//! A client that may write a pod status can write any path into it, and the files that are read become
+//! Secrets that others may read (CVE-2020-8568). Therefore the path is never taken from the status: it is
+//! built from the pod, which the API server vouches for. The status only selects one of the pod's volumes.
 
 use std::path::{Path, PathBuf};
 
@@ -12,34 +11,34 @@ use lanyard_api::SecretProviderClassPodStatus;
 use super::partial_pod::{PartialPod, PartialPodVolume};
 use crate::volume_attribute::CLASS;
 
-/// Where the volumes of our driver are on this node.
+/// The location of the volumes of this driver on the node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DriverVolumesLocation<'a> {
-    /// The kubelet's directory.
+    /// The kubelet's root directory.
     pub(super) kubelet_directory: &'a Path,
     /// The name of the driver.
     pub(super) driver: &'a str,
 }
 
-/// Why a pod status is not acted upon.
+/// A pod status is not processed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SelectVolumeError {
-    /// The pod is of no more use.
-    #[error("the pod is ending")]
+    /// The pod is terminating.
+    #[error("the pod is terminating")]
     PodTerminating,
-    /// The pod of that name is another one.
+    /// The pod of that name is a newer one.
     #[error("the pod status is of an earlier pod of the same name")]
     PodReplaced,
-    /// The pod has no such volume, or the path was tampered with.
+    /// The pod has no such volume, or the path in the status was tampered with.
     #[error("the pod has no volume of this driver and class at the path of the pod status")]
     NoSuchVolume,
 }
 
-/// The volume of the pod that the pod status is about, below the kubelet's directory.
+/// Returns the path of the volume that the pod status refers to, relative to the kubelet's directory.
 pub(super) fn select_volume(
     status: &SecretProviderClassPodStatus,
     pod: &PartialPod,
-    place: DriverVolumesLocation<'_>,
+    location: DriverVolumesLocation<'_>,
 ) -> Result<PathBuf, SelectVolumeError> {
     let uid = pod.metadata.uid.as_deref().ok_or(SelectVolumeError::PodReplaced)?;
     let mut owners = status.metadata.owner_references.iter().flatten();
@@ -51,12 +50,12 @@ pub(super) fn select_volume(
         return Err(SelectVolumeError::PodTerminating);
     }
     let class = status.status.secret_provider_class_name.as_deref();
-    let told = status.status.target_path.as_deref().map(Path::new);
+    let stated = status.status.target_path.as_deref().map(Path::new);
     let is_of_class = |volume: &&PartialPodVolume| {
         volume.csi.as_ref().is_some_and(|csi| {
             let attributes = csi.volume_attributes.as_ref();
             let named = attributes.and_then(|it| it.get(CLASS));
-            csi.driver == place.driver && class.is_some() && named.map(String::as_str) == class
+            csi.driver == location.driver && class.is_some() && named.map(String::as_str) == class
         })
     };
     pod.spec
@@ -64,11 +63,11 @@ pub(super) fn select_volume(
         .iter()
         .filter(is_of_class)
         .filter_map(|volume| volume_path(uid, &volume.name))
-        .find(|path| told == Some(&place.kubelet_directory.join(path)))
+        .find(|path| stated == Some(&location.kubelet_directory.join(path)))
         .ok_or(SelectVolumeError::NoSuchVolume)
 }
 
-/// Where the kubelet has a volume published, below its directory.
+/// Returns the path at which the kubelet publishes a volume, relative to its directory.
 fn volume_path(uid: &str, volume: &str) -> Option<PathBuf> {
     let is_component =
         |text: &str| !text.is_empty() && text != "." && text != ".." && !text.contains('/');
@@ -121,11 +120,11 @@ mod tests {
         status: &SecretProviderClassPodStatus,
         pod: &PartialPod,
     ) -> Result<PathBuf, SelectVolumeError> {
-        let place = DriverVolumesLocation {
+        let location = DriverVolumesLocation {
             kubelet_directory: Path::new("/var/lib/kubelet"),
             driver: "secrets-store.csi.k8s.io",
         };
-        select_volume(status, pod, place)
+        select_volume(status, pod, location)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One look at one volume: from its pod status to its Secrets.
+//! One reconcile of one volume: from its pod status to its Secrets.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::classes::{ClassError, ClassSource};
 use crate::kubernetes::KubeClassCache;
 use crate::kubernetes::NodeKubernetesApi;
 
-/// What looks at one volume.
+/// Reconciles the Secrets of one volume.
 #[derive(Debug)]
 pub(super) struct SecretSyncWorker {
     pub(super) api: NodeKubernetesApi,
@@ -33,16 +33,16 @@ pub(super) struct SecretSyncWorker {
     pub(super) secrets: SecretApplier,
 }
 
-/// What a look at a volume came to.
+/// The outcome of a reconcile.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SecretSyncOutcome {
-    /// Its class wants no Secrets.
+    /// The class has no `secretObjects`.
     NoSecretObjects,
-    /// None of its Secrets failed.
+    /// No Secret failed.
     Reconciled {
-        /// What became of each, by name.
+        /// The outcome of each Secret, by name.
         secrets: Vec<(String, SecretApplyOutcome)>,
-        /// After how long it is strange that one stands back.
+        /// How long a Secret may be skipped before this is reported.
         report_skipped_after: Duration,
     },
 }
@@ -57,8 +57,7 @@ impl SecretSyncWorker {
         Self { api, classes, settings, secrets }
     }
 
-    /// Makes every Secret of a volume say what its files say. One that cannot be made keeps none
-    /// of the others from it.
+    /// Applies every Secret of a volume. A failing Secret does not prevent the others.
     pub(super) async fn reconcile(
         &self,
         namespace: &str,
@@ -70,11 +69,11 @@ impl SecretSyncWorker {
             return Ok(SecretSyncOutcome::NoSecretObjects);
         }
         let pod = self.fetch_pod(namespace, status).await?;
-        let place = DriverVolumesLocation {
+        let location = DriverVolumesLocation {
             kubelet_directory: &self.settings.kubelet_directory,
             driver: &self.settings.driver,
         };
-        let volume = select_volume(status, &pod, place)?;
+        let volume = select_volume(status, &pod, location)?;
         let mounted = self.load_volume_files(volume, &class).await?;
         let owners = desired_owners(&pod, status);
         let cause = SecretSyncSource { namespace, class: name, age: &mounted.age };
@@ -150,18 +149,18 @@ impl SecretSyncWorker {
         });
         match read.await {
             Ok(read) => Ok(read?),
-            // The runtime ends, and this task with it.
+            // The runtime is shutting down, and this task with it.
             Err(_ended) => Err(SecretSyncError::PodNotFound),
         }
     }
 }
 
-/// The Secrets of a volume are not in step with it.
+/// The Secrets of a volume could not be synchronized.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SecretSyncError {
     #[error(transparent)]
     Class(#[from] ClassError),
-    #[error("the pod is gone")]
+    #[error("the pod no longer exists")]
     PodNotFound,
     #[error(transparent)]
     ReadPod(ApiError),
@@ -169,7 +168,7 @@ pub(super) enum SecretSyncError {
     SelectVolume(#[from] SelectVolumeError),
     #[error(transparent)]
     ReadVolume(#[from] MountedFilesError),
-    #[error("could not make Secret `{secret}`: {problems}")]
+    #[error("could not build Secret `{secret}`: {problems}")]
     InvalidSecretObject { secret: String, problems: InvalidSecretObjectError },
     #[error(transparent)]
     ApplySecret(#[from] SecretApplyError),
@@ -180,16 +179,16 @@ impl SecretSyncError {
         match self {
             Self::Class(error) => error.hint(),
             Self::ReadPod(error) => error.hint(),
-            Self::ReadVolume(_) => "see whether the volume is mounted and the node has memory",
+            Self::ReadVolume(_) => "check that the volume is mounted and that the node has free memory",
             Self::InvalidSecretObject { problems, .. } => problems.hint(),
             Self::ApplySecret(error) => error.hint(),
             Self::PodNotFound | Self::SelectVolume(_) => {
-                "nothing: the pod status goes with its pod"
+                "no action needed: the pod status is deleted with its pod"
             }
         }
     }
 
-    /// Whether it only means that there is nothing to do any more, or not yet.
+    /// Returns whether the error only means that there is nothing to do any more, or nothing to do yet.
     pub(super) const fn is_expected(&self) -> bool {
         matches!(self, Self::PodNotFound | Self::SelectVolume(_))
     }
@@ -208,6 +207,5 @@ impl SecretSyncError {
     }
 }
 
-/// How much longer than two intervals another node's Secret may be newer: the next look at it, and
-/// some time.
+/// How much longer than two poll intervals a Secret may be skipped: the next reconcile and a margin.
 const SKIPPED_REPORT_MARGIN: Duration = Duration::from_mins(10);

@@ -1,4 +1,4 @@
-//! Whether a Secret has to be written. Pure.
+//! Decides whether a Secret has to be written. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,56 +10,58 @@ use serde_json::Value;
 
 use super::desired::DesiredSecret;
 
-/// What to do about a Secret.
+/// The decision about one Secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretWriteDecision {
-    /// It says what it should.
+    /// The Secret is up to date.
     UpToDate,
-    /// It has to be made, or to say something else.
+    /// The Secret must be created or changed.
     Apply {
-        /// What it shall say about how new it is.
+        /// The value of the `content-since` annotation to write.
         content_since: Timestamp,
     },
-    /// Another node of ours wrote it from a newer volume. This one follows in its time.
+    /// The Secret was written by another node from a newer volume. This node writes it once its volume is
+    /// newer.
     NewerContentExists {
-        /// How new what is written is.
+        /// The age of the content in the Secret.
         content_since: Timestamp,
     },
-    /// Its type cannot be changed.
+    /// The type of the Secret differs and is immutable.
     TypeMismatch,
 }
 
-/// How new what a volume holds is.
+/// The age of the content of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ContentAge {
-    /// When the source was asked that gave it first.
+    /// When the source first returned this content.
     pub(super) fetched_at: Timestamp,
-    /// When the source was asked last, and gave the same.
+    /// When the source last returned the same content.
     pub(super) confirmed_at: Option<Timestamp>,
-    /// How much older than the question an answer may be: volumes share what they read.
+    /// The maximum age of a read at its use: volumes share reads.
     pub(super) max_read_age: Duration,
 }
 
 impl ContentAge {
-    /// Nothing is known but when the volume was written.
+    /// Creates the age of a volume of which only the time of its last write is known.
     pub(super) const fn from_write_time(fetched_at: Timestamp) -> Self {
         Self { fetched_at, confirmed_at: None, max_read_age: Duration::ZERO }
     }
 
-    /// Whether the source certainly held it still after `written`: then when it was asked.
+    /// Returns the time of the last confirmation if the source certainly still held the content after
+    /// `written`.
     fn confirmed_after(&self, written: Timestamp) -> Option<Timestamp> {
         self.confirmed_at
-            .filter(|asked| asked.saturating_sub(self.max_read_age).is_ok_and(|at| at > written))
+            .filter(|confirmed| confirmed.saturating_sub(self.max_read_age).is_ok_and(|at| at > written))
     }
 }
 
-/// What to do about a Secret, given what the volume says and how new that is.
+/// Decides whether to write a Secret, from the files of the volume and their age.
 ///
-/// Pods on many nodes share a Secret, and rotate at different times: were each node to restore
-/// what it has mounted, they would undo each other's work until the last has rotated. So each
-/// writes down how new its content is, and who has something older stands back, until the source
-/// has confirmed it later than that. When a volume was mounted says nothing: it may have been
-/// filled from the sealed cache of an outage.
+/// Pods on many nodes share a Secret and rotate at different times. If each node restored its own mounted
+/// content, the nodes would revert each other until the last one has rotated. Therefore each node records the
+/// age of the content that it writes, and a node with older content skips the write until its source has
+/// confirmed that content at a later time. The time of the mount is not used: the volume may have been filled
+/// from the sealed cache during an outage.
 pub(super) fn decide_secret_write(
     existing: Option<&Secret>,
     desired: &DesiredSecret,
@@ -67,7 +69,7 @@ pub(super) fn decide_secret_write(
     now: Timestamp,
     manager: &str,
 ) -> SecretWriteDecision {
-    // The clock may have been ahead when the volume was filled.
+    // The clock may have been ahead when the volume was written.
     let since = age.fetched_at.min(now);
     let Some(existing) = existing else {
         return SecretWriteDecision::Apply { content_since: since };
@@ -81,7 +83,8 @@ pub(super) fn decide_secret_write(
     if same_data && has_same_metadata(existing, desired, &owned) {
         return SecretWriteDecision::UpToDate;
     }
-    // Only what one of us wrote is anybody's newer volume; other hands are overruled.
+    // Only a write of this field manager counts as newer content. Changes by other field managers are
+    // overwritten.
     let ours_alone = desired.data.keys().all(|key| owned.data.contains(key))
         && owned.annotations.contains(CONTENT_SINCE);
     let written = content_since_of(existing, now).filter(|written| ours_alone && *written > since);
@@ -89,14 +92,14 @@ pub(super) fn decide_secret_write(
         None => SecretWriteDecision::Apply { content_since: since },
         Some(written) if same_data => SecretWriteDecision::Apply { content_since: written },
         Some(written) => match age.confirmed_after(written) {
-            Some(asked) => SecretWriteDecision::Apply { content_since: asked.min(now) },
+            Some(confirmed) => SecretWriteDecision::Apply { content_since: confirmed.min(now) },
             None => SecretWriteDecision::NewerContentExists { content_since: written },
         },
     }
 }
 
-/// How new a Secret says that it is. A stamp of the future is one of a clock that was ahead, and
-/// would keep everybody else from the Secret until then.
+/// Returns the `content-since` time of a Secret. A time in the future comes from a clock that was ahead; it
+/// would block all other nodes until then and is ignored.
 fn content_since_of(secret: &Secret, now: Timestamp) -> Option<Timestamp> {
     let stamp: Timestamp =
         secret.metadata.annotations.as_ref()?.get(CONTENT_SINCE)?.parse().ok()?;
@@ -104,7 +107,8 @@ fn content_since_of(secret: &Secret, now: Timestamp) -> Option<Timestamp> {
     (stamp <= latest).then_some(stamp)
 }
 
-/// The class whose Secret this becomes another class's: each undoes what the other writes, for ever.
+/// Returns the class whose Secret this write overwrites. Two classes that name one Secret would revert each
+/// other forever.
 pub(super) fn overwritten_class(
     existing: Option<&Secret>,
     desired: &DesiredSecret,
@@ -148,7 +152,7 @@ fn has_same_metadata(existing: &Secret, desired: &DesiredSecret, owned: &Applied
         })
 }
 
-/// The fields of a Secret that a manager applied.
+/// The fields of a Secret that one field manager applied.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct AppliedFields {
     data: BTreeSet<String>,
@@ -156,7 +160,7 @@ struct AppliedFields {
     annotations: BTreeSet<String>,
 }
 
-/// Reads the managed fields (structured-merge-diff, `fieldsV1`: `f:` before each name).
+/// Parses the managed fields (structured-merge-diff, `fieldsV1`: each name has the prefix `f:`).
 fn fields_applied_by(entries: Option<&[ManagedFieldsEntry]>, manager: &str) -> AppliedFields {
     let is_ours = |entry: &&ManagedFieldsEntry| {
         entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply")
@@ -176,16 +180,16 @@ fn fields_applied_by(entries: Option<&[ManagedFieldsEntry]>, manager: &str) -> A
     }
 }
 
-/// The annotation with the time at which the source was asked that gave what a Secret says.
+/// The annotation with the time at which the source returned the content of a Secret.
 pub(super) const CONTENT_SINCE: &str = "lanyard.dev/content-since";
 
-/// The annotation with the class that a Secret was written for last.
+/// The annotation with the class for which a Secret was last written.
 pub(super) const CLASS_ANNOTATION: &str = "lanyard.dev/secret-provider-class";
 
-/// What no class says itself.
+/// The annotations that the synchronization itself sets.
 const OWN_ANNOTATIONS: [&str; 2] = [CONTENT_SINCE, CLASS_ANNOTATION];
 
-/// By how much the clocks of two nodes may differ.
+/// The maximum difference between the clocks of two nodes.
 const MAX_CLOCK_SKEW: Duration = Duration::from_mins(5);
 
 #[cfg(test)]
@@ -208,7 +212,7 @@ mod tests {
         }
     }
 
-    /// The Secret as we would have applied it at second 100, from `desired("new")`.
+    /// The Secret of `desired("new")` as applied at second 100, with `change`.
     fn applied_secret(change: impl FnOnce(&mut Value)) -> Secret {
         let mut secret = json!({
             "metadata": {
@@ -243,7 +247,7 @@ mod tests {
         SecretWriteDecision::Apply { content_since: at(second) }
     }
 
-    /// Judges at second 1,000.
+    /// Decides at second 1,000.
     fn decide_with_age(
         existing: &Secret,
         desired: &DesiredSecret,
@@ -308,7 +312,7 @@ mod tests {
             SecretWriteDecision::NewerContentExists { content_since: at(1_300) }
         );
         assert_eq!(decide_at(&stamped(1_301), &newer, 50), apply(50));
-        assert_eq!(decide_at(&stamped(100), &newer, 5_000), apply(1_000), "ours was ahead");
+        assert_eq!(decide_at(&stamped(100), &newer, 5_000), apply(1_000), "the clock of this node was ahead");
         let foreign = applied_secret(|secret| {
             secret["metadata"]["managedFields"][1]["fieldsV1"]["f:metadata"]["f:annotations"] =
                 json!({"f:note": {}});

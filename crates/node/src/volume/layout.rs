@@ -1,4 +1,4 @@
-//! How a volume stands on disk, and the walks over it.
+//! The layout of a volume on disk, and functions that walk it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,7 @@ use crate::generation::{VolumeGeneration, VolumeGenerations};
 use crate::payload::FileEntry;
 use crate::volume_links::{DATA_LINK, LinkChanges, REPLACED_LINK_TMP, link_target};
 
-/// A volume as it stands on disk.
+/// The entries of a volume's directory.
 #[derive(Debug)]
 pub(super) struct VolumeLayout {
     pub(super) entries: BTreeMap<OsString, DirectoryEntryKind>,
@@ -17,22 +17,19 @@ pub(super) struct VolumeLayout {
 
 impl VolumeLayout {
     pub(super) fn of(directory: &OpenDirectory) -> Result<Self, VolumeDiskError> {
-        let occupants: BTreeMap<_, _> = directory.list()?.into_iter().collect();
-        let generations: Vec<VolumeGeneration> = occupants
+        let entries: BTreeMap<_, _> = directory.list()?.into_iter().collect();
+        let generations: Vec<VolumeGeneration> = entries
             .iter()
-            .filter(|(_, occupant)| **occupant == DirectoryEntryKind::Directory)
+            .filter(|(_, kind)| **kind == DirectoryEntryKind::Directory)
             .filter_map(|(name, _)| name.to_str()?.parse().ok())
             .collect();
-        let current = match occupants.get(OsStr::new(DATA_LINK)) {
+        let current = match entries.get(OsStr::new(DATA_LINK)) {
             Some(DirectoryEntryKind::Symlink(target)) => {
                 generations.iter().find(|generation| *target == generation.as_str()).cloned()
             }
             _ => None,
         };
-        Ok(Self {
-            entries: occupants,
-            generations: VolumeGenerations::classify(generations, current),
-        })
+        Ok(Self { entries, generations: VolumeGenerations::classify(generations, current) })
     }
 }
 
@@ -62,8 +59,8 @@ fn find_or_create(folder: &OpenDirectory, name: &str) -> Result<OpenDirectory, V
 }
 
 pub(super) fn sync_tree(folder: &OpenDirectory) -> Result<(), VolumeDiskError> {
-    for (name, occupant) in folder.list()? {
-        if occupant == DirectoryEntryKind::Directory {
+    for (name, kind) in folder.list()? {
+        if kind == DirectoryEntryKind::Directory {
             sync_tree(&folder.open_child(&name)?)?;
         }
     }
@@ -89,8 +86,8 @@ pub(super) fn replace_and_remove_links(
         directory.create_symlink(REPLACED_LINK_TMP.as_ref(), &link_target(name))?;
         if *is_directory {
             directory.exchange_entries(REPLACED_LINK_TMP.as_ref(), name)?;
-            // What another writer left may be open: its readers were promised no grace, and get
-            // the whole of what they opened.
+            // Another writer's files may be open. That writer's readers have no grace period, so
+            // their content stays.
             directory.remove_keeping_content(REPLACED_LINK_TMP.as_ref())?;
         } else {
             directory.rename(REPLACED_LINK_TMP.as_ref(), name)?;
@@ -102,7 +99,7 @@ pub(super) fn replace_and_remove_links(
 pub(super) type FileVisitor<'a> =
     dyn FnMut(&OpenDirectory, &OsStr) -> Result<(), VolumeDiskError> + 'a;
 
-/// Visits every file of a generation, whatever becomes of the others; the first failure is told.
+/// Visits every file of a generation, even after a failure. Returns the first error.
 pub(super) fn visit_files(
     directory: &OpenDirectory,
     generation: &VolumeGeneration,
@@ -119,8 +116,8 @@ fn visit_files_below(
     visit: &mut FileVisitor<'_>,
 ) -> Result<(), VolumeDiskError> {
     let mut outcome = Ok(());
-    for (name, occupant) in folder.list()? {
-        let visited = match occupant {
+    for (name, kind) in folder.list()? {
+        let visited = match kind {
             DirectoryEntryKind::File => visit(folder, &name),
             DirectoryEntryKind::Directory => {
                 folder.open_child(&name).and_then(|child| visit_files_below(&child, visit))

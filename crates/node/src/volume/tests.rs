@@ -21,7 +21,7 @@ type TestFiles<'a> = &'a [(&'a str, &'a str)];
 impl VolumeFixture {
     fn new() -> Self {
         let start = "2026-11-21T12:00:00Z".parse().unwrap();
-        // In memory where possible: flushing to a disk a thousand times takes long.
+        // In memory if possible: a thousand flushes to a disk take long.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         Self { dir, clock: ManualClock::starting_at(start) }
     }
@@ -30,16 +30,20 @@ impl VolumeFixture {
         self.open_with_fail_point(FailPoint::default())
     }
 
-    fn open_with_fail_point(&self, fuse: FailPoint) -> AtomicVolume {
-        AtomicVolume::open_with_fail_point(self.dir.path(), Arc::new(self.clock.clone()), fuse)
-            .unwrap()
+    fn open_with_fail_point(&self, fail_point: FailPoint) -> AtomicVolume {
+        AtomicVolume::open_with_fail_point(
+            self.dir.path(),
+            Arc::new(self.clock.clone()),
+            fail_point,
+        )
+        .unwrap()
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// What a reader sees, by path; directories of the layout itself left out.
+    /// The files that a reader sees, by path, without the directories of the layout.
     fn visible_files(&self) -> BTreeMap<String, String> {
         let mut seen = BTreeMap::new();
         for entry in fs::read_dir(self.dir.path()).unwrap() {
@@ -72,7 +76,7 @@ fn read_files(path: &Path, name: &str, seen: &mut BTreeMap<String, String>) {
         Ok(_) => {
             seen.insert(name.to_owned(), fs::read_to_string(path).unwrap());
         }
-        // A link that was made before the swap, or outlived one, leads nowhere.
+        // A link that was created before the swap, or outlived one, is dangling.
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
     }
 }
@@ -131,7 +135,7 @@ fn equal_content_writes_nothing_at_all() {
     volume.publish(&file_entries(FIRST_FILES)).unwrap();
     volume.publish(&file_entries(SECOND_FILES)).unwrap();
 
-    // A fuse of no call: the first call that would change the disk fails the publish.
+    // The first call that changes the disk fails the publish.
     let mut volume = AtomicVolume {
         directory: OpenDirectory::open(world.dir.path(), FailPoint::failing_after(0)).unwrap(),
         ..volume
@@ -153,7 +157,7 @@ fn a_change_of_mode_alone_is_applied_in_place() {
     files[1].mode = 0o440;
     let second = volume.publish(&files).unwrap();
     let as_root = rustix::process::geteuid().is_root();
-    // Who is not root cannot read a file of mode 0 back, and has to write it anew.
+    // A process that is not root cannot read a file of mode 0 back, so it writes it again.
     assert_eq!(
         second.change,
         if as_root { VolumeChange::Attributes } else { VolumeChange::Content }
@@ -171,7 +175,7 @@ fn a_group_is_given_and_taken_back() {
     let world = VolumeFixture::new();
     let mut volume = world.open();
     let own = rustix::process::getegid().as_raw();
-    // In a user namespace there may be no other group than one's own.
+    // A user namespace may have only the caller's own group.
     let probe = world.path("probe");
     fs::write(&probe, "").unwrap();
     let group = if chown(&probe, None, Some(4242)).is_ok() { 4242 } else { own };
@@ -236,14 +240,14 @@ fn rejected_payload_changes_nothing_and_reports_every_problem() {
     volume.publish(&file_entries(FIRST_FILES)).unwrap();
     let error = volume.publish(&file_entries(&[("a", "1"), ("a", "2"), ("a/b", "3")])).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("`a` is there twice") && text.contains("`a/b` lies under `a`"), "{text}");
+    assert!(text.contains("`a` appears twice") && text.contains("`a/b` is below `a`"), "{text}");
     assert!(error.hint().is_some() && !error.is_transient());
     assert!(matches!(volume.publish(&[]), Err(PublishError::InvalidPayload { .. })));
     assert_eq!(world.visible_files(), expected_files(FIRST_FILES));
 }
 
-/// Runs `act` with a crash before the first changing call, then the second, and so on until it
-/// is never reached; gives how many crashes there were.
+/// Runs `act` with a crash before the first changing call, then the second, and so on until no
+/// crash is reached. Returns the number of crashes.
 fn crash_at_every_call(
     mut act: impl FnMut(&VolumeFixture, AtomicVolume) -> bool,
     check: impl Fn(&VolumeFixture, usize),
@@ -253,15 +257,15 @@ fn crash_at_every_call(
         let mut volume = world.open();
         volume.publish(&file_entries(&[("cert", "zero"), ("gone", "z")])).unwrap();
         volume.publish(&file_entries(FIRST_FILES)).unwrap();
-        let fuse = FailPoint::failing_after(crash);
-        let done = act(&world, world.open_with_fail_point(fuse.clone()));
+        let fail_point = FailPoint::failing_after(crash);
+        let done = act(&world, world.open_with_fail_point(fail_point.clone()));
         check(&world, crash);
         if done {
             return crash;
         }
-        assert!(fuse.is_exhausted());
+        assert!(fail_point.is_exhausted());
     }
-    unreachable!("the fuse is longer than any publish")
+    unreachable!("the fail point was reached in every publish")
 }
 
 #[test]
@@ -281,7 +285,7 @@ fn crash_at_any_step_shows_one_whole_generation_and_the_next_publish_repairs() {
             let (layout, tops): (Vec<_>, Vec<_>) =
                 names.iter().partition(|name| name.starts_with(".."));
             assert_eq!(tops, links, "crash {crash}");
-            // Two that were current before, the new one, and `..data`: nothing was left over.
+            // Two generations that were current, the new one, and `..data`: no leftovers.
             assert_eq!(layout.len(), 4, "crash {crash}: {layout:?}");
         },
     );
@@ -310,7 +314,7 @@ fn a_crash_at_any_step_of_the_first_publish_shows_nothing_or_everything() {
             .is_ok();
         let mut seen = world.visible_files();
         if world.open().current_generation().unwrap().is_some() {
-            // A directory that stood in the way is replaced after the swap.
+            // A directory that blocks a link is replaced after the swap.
             seen.retain(|path, _| !path.starts_with("tls"));
             assert_eq!(seen, expected_files(&[("cert", "one"), ("old", "x")]), "crash {crash}");
         } else {
@@ -395,7 +399,7 @@ fn failing_retired_file_does_not_stop_notification_of_other_watchers() {
     volume.publish(&file_entries(FIRST_FILES)).unwrap();
     volume.publish(&file_entries(SECOND_FILES)).unwrap();
     let [first, second] = [1, 2].map(|n| world.path(&format!("..2026_11_21_12_00_00.{n}")));
-    // A socket, which nobody can open, where a file was.
+    // A socket, which cannot be opened, replaces a file.
     fs::remove_file(first.join("cert")).unwrap();
     std::os::unix::net::UnixListener::bind(first.join("cert")).unwrap();
     let others = ["old", "tls/key", "tls/deep/ca"].map(|name| first.join(name));
@@ -412,7 +416,7 @@ fn failing_retired_file_does_not_stop_notification_of_other_watchers() {
     for path in others {
         assert!(fs::metadata(&path).unwrap().modified().unwrap() > long_ago, "{}", path.display());
     }
-    // Somebody was not told, so the next publish tells again.
+    // A watch was not triggered, so the next publish triggers all again.
     assert!(volume.publish(&file_entries(FIRST_FILES)).is_err());
     fs::remove_file(first.join("cert")).unwrap();
     assert_eq!(volume.publish(&file_entries(FIRST_FILES)).unwrap().change, VolumeChange::Nothing);
@@ -510,7 +514,7 @@ fn a_link_planted_in_a_generation_is_not_followed() {
     assert_eq!(fs::read_to_string(outside.path().join("key")).unwrap(), "precious");
 }
 
-/// A set of files in which nothing conflicts: each of these paths has its own top.
+/// A set of files without conflicts: each path has its own top-level name.
 fn any_test_files() -> impl Strategy<Value = BTreeMap<&'static str, String>> {
     let path = prop::sample::select(vec!["a", "b/x", "b/y", "c/d/e", "f"]);
     prop::collection::btree_map(path, "[a-z]{0,3}", 1..5)
@@ -525,8 +529,8 @@ proptest! {
         let mut before = BTreeMap::new();
         for (files, crash) in steps {
             let pairs: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-            let fuse = crash.map_or_else(FailPoint::default, FailPoint::failing_after);
-            let done = world.open_with_fail_point(fuse).publish(&file_entries(&pairs)).is_ok();
+            let fail_point = crash.map_or_else(FailPoint::default, FailPoint::failing_after);
+            let done = world.open_with_fail_point(fail_point).publish(&file_entries(&pairs)).is_ok();
             let seen = world.visible_files();
             let after = expected_files(&pairs);
             prop_assert!(seen == after || (!done && seen == before), "{:?}", seen);

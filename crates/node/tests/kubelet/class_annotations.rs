@@ -1,4 +1,4 @@
-//! What the annotations of a class do to mounted volumes.
+//! Tests of class annotations and their effect on mounted volumes.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn a_new_value_of_the_refresh_annotation_brings_the_new_version_within_sec
     scene.advance_in_steps(Duration::from_mins(5), Duration::from_secs(10)).await;
     scene.restart_plugin().await;
     scene.advance_in_steps(Duration::from_mins(5), Duration::from_secs(10)).await;
-    assert_eq!(scene.vault.fetch_count(), 20, "the wish is fulfilled once, across a restart");
+    assert_eq!(scene.vault.fetch_count(), 20, "the refresh happens once, across a restart");
     scene.stop().await;
 }
 
@@ -51,15 +51,15 @@ async fn an_older_credential_is_refused_until_the_class_accepts_exactly_that_ver
     scene.advance(Duration::ZERO).await;
     assert_eq!(scene.content(&key), "pod-1 holds 5");
 
-    // The vault is rolled back. Its versions count their `not_before` too.
+    // The vault is rolled back. The version number is also the `not_before` of the credential.
     scene.vault.set_version("3");
     scene.annotate(RotationPolicy::REFRESH, "a");
     scene.advance_in_steps(Duration::from_secs(20), Duration::from_secs(1)).await;
     assert_eq!(scene.content(&key), "pod-1 holds 5");
     let refused = PodEventKind::Failed(OutcomeCode::CredentialOlder);
-    let told = scene.event_messages(refused);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("lanyard.dev/accept-older: \"secret/credential@3\""), "{told:?}");
+    let messages = scene.event_messages(refused);
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(messages[0].contains("lanyard.dev/accept-older: \"secret/credential@3\""), "{messages:?}");
 
     scene.annotate(RotationPolicy::ACCEPT_OLDER, "secret/credential@4");
     scene.annotate(RotationPolicy::REFRESH, "b");
@@ -82,7 +82,7 @@ async fn an_older_credential_is_refused_until_the_class_accepts_exactly_that_ver
         assert!(accepted[0].contains(part), "{part} is not in {}", accepted[0]);
     }
 
-    // Newer is taken, and the same roll-back again is not: it was accepted once.
+    // A newer credential is accepted. The same roll-back is rejected again, because it was accepted once.
     scene.vault.set_version("6");
     scene.annotate(RotationPolicy::REFRESH, "d");
     scene.advance_in_steps(Duration::from_secs(20), Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! A node, its kubelet and its vault in virtual time.
+//! A node with its kubelet and its vault, in virtual time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,12 +32,12 @@ use tokio::task::JoinHandle;
 
 const DRIVER: &str = "secrets-store.csi.k8s.io";
 
-/// How the node and its class are.
+/// The configuration of the node and its class.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KubeletFixtureSettings {
     pub(crate) requires_republish: bool,
     pub(crate) interval: &'static str,
-    /// Whether the class reads as the node's identity, which needs nothing of the pod.
+    /// Whether the class reads with the node's identity, which needs no tokens of the pod.
     pub(crate) managed: bool,
     pub(crate) audience: Option<&'static str>,
 }
@@ -48,8 +48,8 @@ impl Default for KubeletFixtureSettings {
     }
 }
 
-/// Gives every pod a file of its own that tells the version, which is a number; a credential is
-/// valid from so many seconds on.
+/// Returns a file per pod that contains the version, a number; a credential's `not_before` is that number in
+/// seconds.
 #[derive(Debug)]
 pub(crate) struct FakeCredentialProvider {
     clock: ManualClock,
@@ -68,7 +68,7 @@ impl FakeCredentialProvider {
         *self.failing.lock() = fails;
     }
 
-    /// How often anybody asked.
+    /// The number of fetches.
     pub(crate) fn fetch_count(&self) -> usize {
         self.fetches.load(Ordering::SeqCst)
     }
@@ -93,7 +93,7 @@ impl Provider for FakeCredentialProvider {
         }
         let (id, version) = ("secret/credential".to_owned(), self.version.lock().clone());
         let not_before = Timestamp::from_second(version.parse().unwrap()).unwrap();
-        let stamps = ObjectTimestamps {
+        let timestamps = ObjectTimestamps {
             not_before: Some(not_before),
             is_credential: true,
             ..ObjectTimestamps::default()
@@ -106,13 +106,13 @@ impl Provider for FakeCredentialProvider {
                 object: Some(id.clone()),
             }],
             versions: vec![ProviderObjectVersion { id: id.clone(), version }],
-            timestamps: BTreeMap::from([(id, stamps)]),
+            timestamps: BTreeMap::from([(id, timestamps)]),
             stale: None,
         })
     }
 }
 
-/// One class, whose annotations change.
+/// A source of one class with changing annotations.
 #[derive(Debug)]
 struct MutableClassSource(Mutex<SecretProviderClass>);
 
@@ -136,14 +136,14 @@ impl Reporter for FakeEventReporter {
         Ok(())
     }
 
-    fn emit_event(&self, notice: PodEvent) {
-        self.0.lock().push(notice);
+    fn emit_event(&self, event: PodEvent) {
+        self.0.lock().push(event);
     }
 
     fn forget_volume(&self, _target: &Path) {}
 }
 
-/// A publisher of whose work it is known whether it is done.
+/// A publisher that counts its running tasks.
 #[derive(Debug)]
 struct TrackedVolumes {
     publisher: Publisher,
@@ -170,7 +170,7 @@ impl RotatableVolumes for TrackedVolumes {
     }
 }
 
-/// The plugin: ends with its process in a real node.
+/// The running plugin; on a real node, it ends with its process.
 struct RunningPlugin {
     volumes: Arc<TrackedVolumes>,
     server: JoinHandle<Result<(), NodeServeError>>,
@@ -191,7 +191,7 @@ pub(crate) struct KubeletFixture {
 }
 
 impl KubeletFixture {
-    /// A node whose plugin serves, and whose kubelet has not looked for it yet.
+    /// Starts a node whose plugin serves, before its kubelet has discovered it.
     pub(crate) fn start(settings: KubeletFixtureSettings) -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("plugins_registry")).unwrap();
@@ -214,7 +214,7 @@ impl KubeletFixture {
         });
         let class =
             Arc::new(MutableClassSource(Mutex::new(secret_provider_class(settings.managed))));
-        let ears = Arc::default();
+        let fake_reporter = Arc::default();
         let sink = AuditSink::File(root.path().join("audit.jsonl"));
         let audit = AuditTrail::open(&sink, Arc::new(clock.clone())).unwrap();
         let mut scene = Self {
@@ -223,7 +223,7 @@ impl KubeletFixture {
             kubelet,
             vault,
             class,
-            reporter: ears,
+            reporter: fake_reporter,
             audit,
             settings,
             plugin: None,
@@ -286,7 +286,7 @@ impl KubeletFixture {
         let (end_server, server_ended) = oneshot::channel::<()>();
         let recovering = Arc::clone(&watched);
         let rotator = tokio::spawn(async move {
-            // It counts as work: time stands still until every volume was looked at.
+            // Recovery counts as a running task: the clock stands still until every volume was recovered.
             let recovered = publisher.recover().await;
             recovering.running_tasks.fetch_sub(1, Ordering::SeqCst);
             recovered.unwrap();
@@ -298,7 +298,7 @@ impl KubeletFixture {
             Some(RunningPlugin { volumes: watched, server, rotator, shutdown_senders: ends });
     }
 
-    /// Lets the kubelet find the plugin.
+    /// Waits until the kubelet has discovered the plugin.
     pub(crate) async fn wait_for_registration(&self) {
         for _ in 0..100_000 {
             self.kubelet.tick().await;
@@ -330,7 +330,7 @@ impl KubeletFixture {
         annotations.insert(key.to_owned(), value.to_owned());
     }
 
-    /// Lets time pass at once, and what is due be done.
+    /// Advances the clock at once, and runs everything that is due.
     pub(crate) async fn advance(&self, time: Duration) -> Vec<KubeletEvent> {
         self.clock.advance(time);
         let events = self.kubelet.tick().await;
@@ -338,7 +338,7 @@ impl KubeletFixture {
         events
     }
 
-    /// Lets time pass in steps.
+    /// Advances the clock in steps.
     pub(crate) async fn advance_in_steps(
         &self,
         time: Duration,
@@ -352,14 +352,14 @@ impl KubeletFixture {
         events
     }
 
-    /// Waits until the plugin is at rest. Its disk work is done by other threads, so nothing but
-    /// its own word tells.
+    /// Waits until the plugin is idle. Other threads do its disk work, so only its own task counter shows
+    /// that it is idle.
     async fn wait_until_idle(&self) {
         let Some(plugin) = &self.plugin else { return };
         let mut calm = 0;
         while calm < 20 {
-            // A turn for every task that was woken, and one through the pool of those threads:
-            // either alone may be over before the other had one.
+            // A yield for every woken task, and one pass through the blocking thread pool: either alone may
+            // finish before the other has run.
             tokio::task::yield_now().await;
             tokio::task::spawn_blocking(|| ()).await.unwrap();
             let is_calm = plugin.volumes.running_tasks.load(Ordering::SeqCst) == 0;
@@ -367,14 +367,14 @@ impl KubeletFixture {
         }
     }
 
-    /// Ends the plugin and starts it again, as an upgrade does.
+    /// Stops the plugin and starts it again, as an upgrade does.
     pub(crate) async fn restart_plugin(&mut self) {
         self.stop_plugin().await;
         self.start_plugin();
         self.wait_for_registration().await;
     }
 
-    /// Ends everything, as a reboot does: directories stay and mounts do not.
+    /// Stops everything, as a reboot does: directories stay and mounts do not.
     pub(crate) async fn reboot(&mut self) {
         self.stop_plugin().await;
         for target in self.mounted_below_root() {
@@ -408,11 +408,11 @@ impl KubeletFixture {
     }
 
     pub(crate) fn event_messages(&self, kind: PodEventKind) -> Vec<String> {
-        let ears = self.reporter.0.lock();
-        ears.iter().filter(|it| it.kind == kind).map(|it| it.message.clone()).collect()
+        let fake_reporter = self.reporter.0.lock();
+        fake_reporter.iter().filter(|it| it.kind == kind).map(|it| it.message.clone()).collect()
     }
 
-    /// The lines of the audit trail.
+    /// Returns the lines of the audit trail.
     pub(crate) fn audit_log(&self) -> String {
         self.audit.flush();
         std::fs::read_to_string(self.root.path().join("audit.jsonl")).unwrap()
@@ -440,7 +440,7 @@ impl KubeletFixture {
 }
 
 impl Drop for KubeletFixture {
-    /// A test that failed leaves no mounts behind.
+    /// Unmounts everything, so that a failed test leaves no mounts behind.
     fn drop(&mut self) {
         for target in self.mounted_below_root() {
             let _left = rustix::mount::unmount(target.as_str(), UnmountFlags::DETACH);

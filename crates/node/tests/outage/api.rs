@@ -1,4 +1,4 @@
-//! As much of the Kubernetes API as reports and events need, in memory.
+//! The part of the Kubernetes API that reports and events need, in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// Objects by the path at which the API serves them, and who wrote what. Clones share it.
+/// Objects by their API path, and the paths of the writes. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FakeStatusApi(Arc<Mutex<FakeApiObjects>>);
 
 #[derive(Debug, Default)]
 struct FakeApiObjects {
     objects: BTreeMap<String, Value>,
-    /// The paths that were written to.
+    /// The paths of all writes.
     writes: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl FakeStatusApi {
         kube::Client::new(service, "default")
     }
 
-    /// What stands in the annotation of the pod status of a volume, as it was written.
+    /// Returns the facts in the annotation of a pod status.
     pub(crate) fn volume_facts(&self, pod: &str, class: &str) -> Value {
         let path = format!("{STATUSES}/{pod}-{NAMESPACE}-{class}");
         let objects = self.0.lock();
@@ -60,7 +60,7 @@ impl FakeStatusApi {
         serde_json::from_str(text.unwrap()).unwrap()
     }
 
-    /// Every event about a pod, in the order in which they came.
+    /// Returns every event about a pod, in the order of arrival.
     pub(crate) fn events(&self, pod: &str) -> Vec<RecordedEvent> {
         let objects = self.0.lock();
         let events = objects.objects.iter().filter(|(path, _)| path.starts_with(EVENTS));
@@ -69,15 +69,15 @@ impl FakeStatusApi {
             events.filter(|event| event["involvedObject"]["name"] == pod).collect();
         events.sort_by_key(|event| event["firstTimestamp"].as_str());
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let told = |event: &&Value| RecordedEvent {
+        let recorded = |event: &&Value| RecordedEvent {
             kind: text(&event["type"]),
             reason: text(&event["reason"]),
             message: text(&event["message"]),
         };
-        events.iter().map(told).collect()
+        events.iter().map(recorded).collect()
     }
 
-    /// How many pod statuses were written since the last time that somebody asked.
+    /// Returns the number of pod status writes since the last call.
     pub(crate) fn take_status_writes(&self) -> usize {
         let writes = std::mem::take(&mut self.0.lock().writes);
         writes.iter().filter(|path| path.starts_with(STATUSES)).count()
@@ -105,7 +105,7 @@ impl FakeApiObjects {
                 self.objects.insert(format!("{path}/{name}"), body.clone());
                 (201, body)
             }
-            // Nobody else applies, so that what is not applied any more goes.
+            // There is no other field manager, so an apply replaces the whole object.
             ("PATCH", "application/apply-patch+yaml") => {
                 self.objects.insert(path.to_owned(), body.clone());
                 (200, body)
@@ -117,7 +117,7 @@ impl FakeApiObjects {
                 }
                 (200, object.clone())
             }
-            _ => panic!("{method} {path} as {media_type} is nothing that this API knows"),
+            _ => panic!("{method} {path} as {media_type} is not supported by the fake API"),
         }
     }
 }

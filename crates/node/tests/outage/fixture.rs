@@ -1,4 +1,4 @@
-//! A node in virtual time: its publisher, rotator, provider and reporter, on real memory file systems.
+//! A node in virtual time: its publisher, rotator, provider and reporter, on real tmpfs mounts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::api::{FakeStatusApi, NAMESPACE};
 
 pub(crate) const VAULT: &str = "kv1";
 
-/// A class of some objects, and whether it opts in to content of the past.
+/// A class of some objects, and the serve-stale limit it opts in to, if any.
 #[derive(Debug)]
 pub(crate) struct OutageClass {
     pub(crate) name: String,
@@ -34,7 +34,7 @@ pub(crate) struct OutageClass {
     pub(crate) serve_stale: Option<&'static str>,
 }
 
-/// A node. Whatever is mounted on it goes with it.
+/// A node. Dropping it unmounts its volumes.
 #[derive(Debug)]
 pub(crate) struct OutageFixture {
     pub(crate) azure: FakeAzure,
@@ -45,7 +45,7 @@ pub(crate) struct OutageFixture {
 }
 
 impl OutageFixture {
-    /// A node that rotates what is mounted, for as long as the test runs.
+    /// Starts a node that rotates its volumes until the end of the test.
     pub(crate) fn start(classes: &[OutageClass]) -> Self {
         let (azure, api) = (FakeAzure::new(), FakeStatusApi::default());
         let dir = tempfile::tempdir().unwrap();
@@ -90,29 +90,29 @@ impl OutageFixture {
         Self { azure, api, publisher, page, dir }
     }
 
-    /// What the kubelet does for a new pod: publish until it is done, ever more seldom. Says how
-    /// long it took.
+    /// Publishes the volume of a new pod as the kubelet does: repeatedly, with a growing back-off, until it
+    /// succeeds. Returns the elapsed time.
     pub(crate) fn start_mount(&self, pod: &str, class: &str) -> JoinHandle<Duration> {
         let (publisher, clock) = (self.publisher.clone(), self.azure.shared_clock());
-        let order = self.publish_request(pod, class);
-        tokio::spawn(publish_until_success(publisher, clock, order))
+        let request = self.publish_request(pod, class);
+        tokio::spawn(publish_until_success(publisher, clock, request))
     }
 
-    /// The same, to the end.
+    /// Publishes the volume of a new pod until it succeeds, advancing the clock.
     pub(crate) async fn mount(&self, pod: &str, class: &str) -> Duration {
         let mounting = self.start_mount(pod, class);
         self.drive_to_completion(mounting).await
     }
 
-    /// One publish.
+    /// Calls publish once.
     pub(crate) async fn publish(&self, pod: &str, class: &str) -> Result<(), PublishFailure> {
-        let (publisher, order) = (self.publisher.clone(), self.publish_request(pod, class));
-        self.drive_to_completion(tokio::spawn(async move { publisher.publish(order).await })).await
+        let (publisher, request) = (self.publisher.clone(), self.publish_request(pod, class));
+        self.drive_to_completion(tokio::spawn(async move { publisher.publish(request).await })).await
     }
 
     fn publish_request(&self, pod: &str, class: &str) -> PublishRequest {
         let target = self.target(pod);
-        // What the kubelet makes before it calls: everything but the target itself.
+        // The kubelet creates the parent directory of the target before the call.
         std::fs::create_dir_all(target.parent().unwrap()).unwrap();
         PublishRequest {
             volume_id: format!("csi-{pod}"),
@@ -134,7 +134,7 @@ impl OutageFixture {
         self.dir.path().join(format!("pods/uid-{pod}/volumes/kubernetes.io~csi/v/mount"))
     }
 
-    /// What a pod reads: its files by name. Nothing where nothing is mounted.
+    /// Returns the files of a pod by name; empty if the volume is not mounted.
     pub(crate) fn read_files(&self, pod: &str) -> BTreeMap<String, String> {
         let Ok(entries) = std::fs::read_dir(self.target(pod)) else { return BTreeMap::new() };
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -143,19 +143,19 @@ impl OutageFixture {
         seen.map(|path| (name(&path), std::fs::read_to_string(&path).unwrap())).collect()
     }
 
-    /// The generation that a pod reads.
+    /// Returns the generation that a pod reads.
     pub(crate) fn generation(&self, pod: &str) -> PathBuf {
         std::fs::read_link(self.target(pod).join("..data")).unwrap()
     }
 
-    /// The number that stands behind a metric with these labels; nothing where it is not counted.
+    /// Returns the value of a metric with these labels, or `None` if it is absent.
     pub(crate) fn metric(&self, name: &str) -> Option<f64> {
         let page = self.page.render();
         let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.map(|number| number.parse().unwrap())
     }
 
-    /// Runs work to its end, moving the clock whenever everything waits.
+    /// Runs a task to its end, advancing the clock whenever every task waits.
     async fn drive_to_completion<T>(&self, work: JoinHandle<T>) -> T {
         loop {
             run_until_idle().await;
@@ -168,7 +168,7 @@ impl OutageFixture {
         }
     }
 
-    /// Moves the clock on by `duration`, from one sleeper to the next.
+    /// Advances the clock by `duration`, from one sleeper to the next.
     pub(crate) async fn advance(&self, duration: Duration) {
         let clock = self.azure.clock();
         let end = clock.monotonic().saturating_add(duration);
@@ -198,11 +198,11 @@ impl Drop for OutageFixture {
 async fn publish_until_success(
     publisher: Publisher,
     clock: SharedClock,
-    order: PublishRequest,
+    request: PublishRequest,
 ) -> Duration {
     let began = clock.monotonic();
     let mut pause = Duration::from_millis(500);
-    while publisher.publish(order.clone()).await.is_err() {
+    while publisher.publish(request.clone()).await.is_err() {
         clock.sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(122));
     }
@@ -222,17 +222,17 @@ fn secret_provider_class(class: &OutageClass) -> SecretProviderClass {
     let mut object = SecretProviderClass::default();
     object.metadata.name = Some(class.name.clone());
     object.metadata.namespace = Some(NAMESPACE.to_owned());
-    let wish = class.serve_stale.map(|age| own(("lanyard.dev/serve-stale", age)));
-    object.metadata.annotations = Some(wish.into_iter().collect());
+    let annotation = class.serve_stale.map(|age| own(("lanyard.dev/serve-stale", age)));
+    object.metadata.annotations = Some(annotation.into_iter().collect());
     object.spec.provider = Some("azure".to_owned());
     object.spec.parameters = Some(parameters.map(own).into());
     object
 }
 
-/// Lets every task run until it waits for the time.
+/// Runs every task until it waits for the clock.
 ///
-/// What blocks runs on one thread, one after the other ([`runtime`]): when what is asked of it last
-/// has been done, so has everything before.
+/// Blocking calls run on one thread, one after the other ([`runtime`]): when the latest one has finished, so
+/// have all earlier ones.
 async fn run_until_idle() {
     for _ in 0..MAX_BLOCKING_CALLS {
         for _ in 0..YIELDS_PER_BLOCKING_CALL {
@@ -242,12 +242,12 @@ async fn run_until_idle() {
     }
 }
 
-/// A runtime on which [`Node`] knows when everything waits.
+/// A runtime on which [`OutageFixture`] knows when every task waits.
 pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build()
 }
 
-/// More turns of the runtime than anything takes between two calls that block.
+/// More yields than any task needs between two blocking calls.
 const YIELDS_PER_BLOCKING_CALL: usize = 64;
-/// More calls that block than anything makes before it waits for the time.
+/// More blocking calls than any task makes before it waits for the clock.
 const MAX_BLOCKING_CALLS: usize = 16;

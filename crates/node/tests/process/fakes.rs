@@ -1,4 +1,4 @@
-//! A node to talk to.
+//! A node with real sockets and a fake vault.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,10 +34,10 @@ pub(crate) const DRIVER: &str = "secrets-store.csi.k8s.io";
 pub(crate) const UID: &str = "6f1d1c1e-93c2-4a6e-8b3a-0f5a3f3e2d11";
 pub(crate) const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
 
-/// What every secret of these tests holds.
+/// The content of every secret in these tests.
 pub(crate) const MARKER: &str = "planted-4711-marker";
 
-/// Gives one file, as long as it is told to.
+/// Returns one file, while its gate is open.
 #[derive(Debug)]
 pub(crate) struct GatedProvider {
     path: FilePath,
@@ -54,11 +54,11 @@ impl Provider for GatedProvider {
         _request: &ProviderRequest<'_>,
     ) -> Result<ProviderResponse, ProviderError> {
         *self.waiting_requests.lock() += 1;
-        // The gate is never closed.
+        // The semaphore is never closed.
         let _through = self.gate.acquire().await.ok();
         *self.waiting_requests.lock() -= 1;
-        if let Some(refusal) = self.error.lock().clone() {
-            return Err(refusal);
+        if let Some(error) = self.error.lock().clone() {
+            return Err(error);
         }
         let (id, version) = ("secret/credential".to_owned(), self.version.lock().clone());
         Ok(ProviderResponse {
@@ -87,7 +87,7 @@ pub(crate) struct NodeProcessFixture {
 }
 
 impl NodeProcessFixture {
-    /// A node whose classes are not there yet.
+    /// Starts a node whose classes are not ready.
     pub(crate) fn start() -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("plugins_registry")).unwrap();
@@ -144,11 +144,11 @@ impl NodeProcessFixture {
         Self { root, clock, vault, readiness, classes_gate, page, shutdown, server }
     }
 
-    /// A node that is registered.
+    /// Starts a node and registers it.
     pub(crate) async fn start_registered() -> Self {
         let node = Self::start();
         node.classes_gate.open();
-        node.wait_until("the registration socket is there", || node.registration_socket().exists())
+        node.wait_until("the registration socket exists", || node.registration_socket().exists())
             .await;
         node
     }
@@ -172,7 +172,7 @@ impl NodeProcessFixture {
         IdentityClient::new(channel_to_socket(&self.csi_socket()))
     }
 
-    /// A client on a connection of its own, as each of the kubelet's calls has one.
+    /// Returns a client with its own connection, as each call of the kubelet has.
     pub(crate) fn node_client(&self) -> NodeClient<Channel> {
         NodeClient::new(channel_to_socket(&self.csi_socket()))
     }
@@ -188,7 +188,7 @@ impl NodeProcessFixture {
         self.node_client().node_unpublish_volume(request).await.map(drop)
     }
 
-    /// Lets time pass until it is so.
+    /// Advances the clock until the condition is true.
     pub(crate) async fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
         for _ in 0..100_000 {
             if is_so() {
@@ -197,7 +197,7 @@ impl NodeProcessFixture {
             self.clock.advance(Duration::from_millis(10));
             tokio::task::yield_now().await;
         }
-        panic!("it never happened: {what}; not ready: {:?}", self.readiness.problems());
+        panic!("timed out waiting until {what}; not ready: {:?}", self.readiness.problems());
     }
 
     pub(crate) fn begin_shutdown(&mut self) {

@@ -1,5 +1,5 @@
-//! Secrets in every place of a request and of a volume, and none of them in anything that a person
-//! or a program reads elsewhere.
+//! Puts secrets into every part of a request and of a volume, and checks that none of them appears in logs,
+//! errors or responses.
 
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};
@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::fakes::{MARKER, NodeProcessFixture, TOKENS, forbidden_error, publish_request, tokens};
 
-/// Everything that this process logs, of every crate, at `TRACE`.
+/// Captures everything that this process logs, of every crate, at `TRACE`.
 #[derive(Debug, Clone, Default)]
 struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
@@ -115,12 +115,12 @@ async fn no_secret_reaches_a_status_a_log_or_a_metric() {
         }
     }
     for text in &texts {
-        assert_clean("what is printed or answered", text);
+        assert_clean("an error or a response", text);
     }
     assert_clean("the metrics", &node.page.render());
     node.shut_down().await;
     let log = String::from_utf8_lossy(&log.0.lock()).into_owned();
     assert_clean("the log", &log);
-    let told = log.contains(OutcomeCode::VaultForbidden.name()) && log.contains("TRACE h2");
-    assert!(told, "the log was not kept");
+    let is_captured = log.contains(OutcomeCode::VaultForbidden.name()) && log.contains("TRACE h2");
+    assert!(is_captured, "the log was not kept");
 }

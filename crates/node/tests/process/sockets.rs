@@ -1,4 +1,4 @@
-//! The sockets: when they appear, what they answer, when they go.
+//! Tests of the sockets: creation, responses and removal.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -19,7 +19,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::fakes::{DRIVER, NodeProcessFixture};
 
-/// What the kubelet does with a socket in its registry.
+/// Registers the driver as the kubelet does when it finds a socket in its registry.
 async fn register(node: &NodeProcessFixture, answer: Result<(), &str>) -> PluginInfo {
     let mut client = RegistrationClient::new(channel_to_socket(&node.registration_socket()));
     let info = client.get_info(InfoRequest {}).await.unwrap().into_inner();
@@ -34,17 +34,17 @@ async fn register(node: &NodeProcessFixture, answer: Result<(), &str>) -> Plugin
 #[tokio::test]
 async fn driver_is_registered_only_once_it_is_ready() {
     let node = NodeProcessFixture::start();
-    node.wait_until("the CSI socket is there", || node.csi_socket().exists()).await;
+    node.wait_until("the CSI socket exists", || node.csi_socket().exists()).await;
     let mut identity = node.identity_client();
     let ready = identity.probe(ProbeRequest {}).await.unwrap().into_inner().ready;
     assert_eq!(ready, Some(false));
     assert!(!node.registration_socket().exists());
     node.classes_gate.open();
-    node.wait_until("the registration socket is there", || node.registration_socket().exists())
+    node.wait_until("the registration socket exists", || node.registration_socket().exists())
         .await;
     let ready = identity.probe(ProbeRequest {}).await.unwrap().into_inner().ready;
     assert_eq!(ready, Some(true));
-    assert!(!node.readiness.is_ready(), "the kubelet did not come yet");
+    assert!(!node.readiness.is_ready(), "the kubelet has not registered the driver");
     let info = register(&node, Ok(())).await;
     assert_eq!((info.r#type.as_str(), info.name.as_str()), ("CSIPlugin", DRIVER));
     assert_eq!(info.endpoint, node.csi_socket().display().to_string());
@@ -54,7 +54,7 @@ async fn driver_is_registered_only_once_it_is_ready() {
         let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o600, "{}", socket.display());
     }
-    // What was ready once stays registered: it says itself what is amiss.
+    // A driver that was ready once stays registered and reports its problems itself.
     node.classes_gate.close("the API server went away");
     assert!(node.registration_socket().exists());
     node.shut_down().await;
@@ -82,9 +82,9 @@ async fn driver_reports_its_name_and_only_supported_capabilities() {
 #[tokio::test]
 async fn both_sockets_serve_health_and_one_the_provider_protocol() {
     let node = NodeProcessFixture::start();
-    node.wait_until("the CSI socket is there", || node.csi_socket().exists()).await;
+    node.wait_until("the CSI socket exists", || node.csi_socket().exists()).await;
     let provider_socket = node.root.path().join("azure.sock");
-    node.wait_until("the provider socket is there", || provider_socket.exists()).await;
+    node.wait_until("the provider socket exists", || provider_socket.exists()).await;
     let request = || HealthCheckRequest { service: String::new() };
     for (socket, open) in [(node.csi_socket(), false), (provider_socket.clone(), true)] {
         let mut client = HealthClient::new(channel_to_socket(&socket));
@@ -141,7 +141,7 @@ async fn shutdown_answers_in_flight_calls_and_accepts_no_new_ones() {
     let target = node.target("a");
     let (mut kubelet, request) = (node.node_client(), crate::fakes::publish_request(&target));
     let call = tokio::spawn(async move { kubelet.node_publish_volume(request).await });
-    node.wait_until("the vault is asked", || *node.vault.waiting_requests.lock() == 1).await;
+    node.wait_until("the vault receives the request", || *node.vault.waiting_requests.lock() == 1).await;
     node.begin_shutdown();
     for socket in [node.registration_socket(), node.csi_socket()] {
         node.wait_until("the sockets are gone", || !socket.exists()).await;

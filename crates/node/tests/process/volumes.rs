@@ -1,4 +1,4 @@
-//! Volumes through the sockets.
+//! Tests of volumes through the sockets.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn provider_error_status_has_code_cause_and_hint() {
         "VaultForbidden: could not publish the volume of pod tenant/controller-0",
         "could not read `credential`: HTTP 403",
         "hint: assign `Key Vault Secrets User`",
-        "it will not heal by itself",
+        "it does not recover by itself",
     ] {
         assert!(status.message().contains(part), "{part} is not in {}", status.message());
     }
@@ -94,7 +94,7 @@ async fn a_callers_deadline_is_kept() {
     let node = NodeProcessFixture::start_registered().await;
     node.vault.gate.forget_permits(1000);
     let mut call = tonic::Request::new(publish_request(&node.target("a")));
-    // The deadline travels as `grpc-timeout` and is the server's to keep; it is real time.
+    // The client sends the deadline as `grpc-timeout`, and the server enforces it in real time.
     call.metadata_mut().insert("grpc-timeout", "20m".parse().unwrap());
     let status = node.node_client().node_publish_volume(call).await.unwrap_err();
     let ended = [Code::DeadlineExceeded, Code::Cancelled].contains(&status.code());
@@ -112,7 +112,7 @@ async fn an_invalid_request_is_refused_with_all_of_its_problems() {
     invalid.volume_context.remove("secretProviderClass");
     let status = node.node_client().node_publish_volume(invalid).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
-    for part in ["`secretProviderClass`", "`target_path`", "it will not heal by itself"] {
+    for part in ["`secretProviderClass`", "`target_path`", "it does not recover by itself"] {
         assert!(status.message().contains(part), "{part} is not in {}", status.message());
     }
     assert!(status.message().contains("`readonly` is not true"));

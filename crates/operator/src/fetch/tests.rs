@@ -14,11 +14,11 @@ const CONTROL_PLANE_NAMESPACE: &str = "clusters-harbour";
 const LABEL: &str = "app.kubernetes.io%2Fmanaged-by%3Dlanyard";
 const FIELD: &str = "metadata.name%3Dclusters-harbour";
 
-/// An API server with two maps and a namespace, which serves no control planes now.
-fn fake_api(asked: &Arc<Mutex<Vec<String>>>) -> KubernetesApi {
-    let asked = Arc::clone(asked);
+/// An API server with two ConfigMaps and a Namespace, whose HostedControlPlanes cannot be listed.
+fn fake_api(requests: &Arc<Mutex<Vec<String>>>) -> KubernetesApi {
+    let requests = Arc::clone(requests);
     let service = tower::service_fn(move |request: http::Request<Body>| {
-        asked.lock().push(request.uri().to_string());
+        requests.lock().push(request.uri().to_string());
         let (status, answer) = fake_response(&request.uri().to_string());
         let body = Body::from(serde_json::to_vec(&answer).unwrap());
         let answer = http::Response::builder().status(status).body(body).unwrap();
@@ -34,7 +34,7 @@ fn fake_response(uri: &str) -> (u16, Value) {
     };
     if uri.contains("/configmaps?") && uri.contains(LABEL) && !uri.contains("fieldSelector") {
         let list = json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {},
-            "items": [map("a"), map("b"), map("nobody-asked")]});
+            "items": [map("a"), map("b"), map("not-requested")]});
         (200, list)
     } else if uri.starts_with("/api/v1/namespaces?") && uri.contains(FIELD) && uri.contains(LABEL) {
         let namespace = json!({"metadata": {"name": CONTROL_PLANE_NAMESPACE, "uid": "n", "resourceVersion": "3"}});
@@ -60,7 +60,7 @@ fn object_key(kind: OwnedKind, name: &str) -> ObjectKey {
 
 #[tokio::test]
 async fn objects_of_one_kind_use_one_list_and_failures_are_isolated() {
-    let asked = Arc::default();
+    let requests = Arc::default();
     let stores =
         WatchStores::new(&[], ComparisonScope::LedClusters(LeaseTerms::permanent(manual_clock())));
     let keys = [
@@ -70,16 +70,16 @@ async fn objects_of_one_kind_use_one_list_and_failures_are_isolated() {
         object_key(OwnedKind::HostedControlPlane, "harbour"),
         object_key(OwnedKind::Namespace, CONTROL_PLANE_NAMESPACE),
     ];
-    let found = fetch_objects(&fake_api(&asked), &stores, keys.to_vec()).await;
-    let there: Vec<_> = found.objects.keys().map(|key| key.name.as_str()).collect();
-    assert_eq!(there, [CONTROL_PLANE_NAMESPACE, "a", "b"]);
+    let found = fetch_objects(&fake_api(&requests), &stores, keys.to_vec()).await;
+    let existing: Vec<_> = found.objects.keys().map(|key| key.name.as_str()).collect();
+    assert_eq!(existing, [CONTROL_PLANE_NAMESPACE, "a", "b"]);
     assert_eq!(
         found.unread,
         BTreeSet::from([object_key(OwnedKind::HostedControlPlane, "harbour")])
     );
     assert!(found.errors[0].to_string().contains("webhook"), "{:?}", found.errors);
-    assert_eq!(asked.lock().len(), 3, "{:?}", asked.lock());
-    // What nobody asked for is left to the watch, which wakes whom it concerns.
+    assert_eq!(requests.lock().len(), 3, "{:?}", requests.lock());
+    // Objects that were not requested are left to the watch.
     let known = stores.objects_to_compare(CONTROL_PLANE_NAMESPACE, &DesiredDigests::new());
-    assert_eq!(known.observed.keys().map(|key| &*key.name).collect::<Vec<_>>(), there);
+    assert_eq!(known.observed.keys().map(|key| &*key.name).collect::<Vec<_>>(), existing);
 }

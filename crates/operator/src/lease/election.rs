@@ -1,99 +1,99 @@
-//! Who leads which shard. Pure.
+//! Decides which replica leads which shard. Pure.
 //!
-//! A lease is free when nobody holds it, and when its record has not changed for as long as it
-//! lasts: what counts is the time since *this* process saw the last change, so clocks of machines
-//! are never compared. A holder counts its own time from before it asked for the renewal, so it
-//! stops before anybody else may begin.
+//! A lease is free if it has no holder, or if its record has not changed for the duration of the lease.
+//! That time counts from when *this* process observed the last change, so the clocks of machines are never
+//! compared. A holder counts its own term from before its renewal request, so it stops before another
+//! replica may start.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a Lease says.
+/// The relevant fields of a Lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LeaseRecord {
-    /// `holderIdentity`; nothing where it was released.
+    /// `holderIdentity`; `None` if the lease was released.
     pub(crate) holder: Option<String>,
     /// `leaseDurationSeconds`.
     pub(crate) duration: Duration,
-    /// `metadata.resourceVersion`: every renewal has another one.
+    /// `metadata.resourceVersion`, which changes with every renewal.
     pub(crate) version: String,
 }
 
-/// A record, and when this process saw it first.
+/// A lease record, and when this process observed it first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObservedLease {
     pub(crate) record: LeaseRecord,
     first_observed: Duration,
 }
 
-/// What this process saw of all leases.
+/// The observed leases, by name.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedLeases(BTreeMap<String, ObservedLease>);
 
-/// What to do about the shards.
+/// An action on a shard's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LeaseAction {
-    /// It is ours: say that we are still there.
+    /// Renew a lease that this replica holds.
     Renew(u32),
-    /// It is ours and another replica has too little: stop writing, then let it go.
+    /// Release a lease beyond this replica's share: stop the writes first.
     Release(u32),
-    /// It is nobody's: try to take it.
+    /// Try to acquire a free lease.
     Acquire(u32),
 }
 
-/// What the decision is made from.
+/// The inputs of the decision.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ElectionInputs<'a> {
-    /// Our identity.
+    /// The identity of this replica.
     pub(crate) identity: &'a str,
-    /// How many shards there are.
+    /// The number of shards.
     pub(crate) shards: u32,
-    /// How many replicas live, with this one.
+    /// The number of live replicas, this one included.
     pub(crate) replicas: u32,
-    /// Whether replicas that divide the clusters into another number of shards hold some.
+    /// Whether replicas with another number of shards hold leases.
     pub(crate) is_resharding: bool,
-    /// The time on this process' clock.
+    /// The current time on this process's clock.
     pub(crate) now: Duration,
 }
 
 impl ObservedLeases {
-    /// Takes in what all leases say now.
+    /// Records the listed leases.
     pub(crate) fn observe_all(&mut self, records: BTreeMap<String, LeaseRecord>, now: Duration) {
         let before = std::mem::take(&mut self.0);
         let kept = |name: &String, record: &LeaseRecord| {
             before.get(name).filter(|it| it.record == *record).map(|it| it.first_observed)
         };
-        let sighting = |(name, record): (String, LeaseRecord)| {
-            let seen = kept(&name, &record).unwrap_or(now);
-            (name, ObservedLease { record, first_observed: seen })
+        let to_observed = |(name, record): (String, LeaseRecord)| {
+            let first_observed = kept(&name, &record).unwrap_or(now);
+            (name, ObservedLease { record, first_observed })
         };
-        self.0 = records.into_iter().map(sighting).collect();
+        self.0 = records.into_iter().map(to_observed).collect();
     }
 
-    /// Takes in what one lease says, as the answer to a write told it.
+    /// Records one lease from the response to a write.
     pub(crate) fn observe(&mut self, name: String, record: LeaseRecord, now: Duration) {
         self.0.insert(name, ObservedLease { record, first_observed: now });
     }
 
-    /// The last look at one lease.
+    /// The last observed record of a lease.
     pub(crate) fn latest_record(&self, name: &str) -> Option<&LeaseRecord> {
         self.0.get(name).map(|it| &it.record)
     }
 
-    /// Who holds a lease, as far as can be told.
+    /// The current holder of a lease, as far as this process knows.
     fn current_holder(&self, name: &str, now: Duration) -> Option<&str> {
-        let sighting = self.0.get(name)?;
-        let lasts = now.saturating_sub(sighting.first_observed) <= sighting.record.duration;
-        sighting.record.holder.as_deref().filter(|_| lasts)
+        let lease = self.0.get(name)?;
+        let is_valid = now.saturating_sub(lease.first_observed) <= lease.record.duration;
+        lease.record.holder.as_deref().filter(|_| is_valid)
     }
 
-    /// The leases of these names that somebody holds.
+    /// The held leases whose names have this prefix.
     pub(crate) fn held_leases(&self, prefix: &str, now: Duration) -> Vec<&str> {
         let named = self.0.keys().filter(|name| name.starts_with(prefix));
         named.map(String::as_str).filter(|name| self.current_holder(name, now).is_some()).collect()
     }
 
-    /// The leases of these names that nobody has held for this long.
+    /// The leases with this prefix that have had no holder for this long.
     pub(crate) fn abandoned_leases(
         &self,
         prefix: &str,
@@ -107,30 +107,30 @@ impl ObservedLeases {
     }
 }
 
-/// What to do. Each replica has its share and no more, as long as the others live. Where clusters are
-/// divided otherwise, too, a free shard may have a cluster in it that is led: nothing is taken.
+/// Plans the actions of one round. Each replica holds at most its share while the others are live. While
+/// replicas with another shard count hold leases, a cluster of a free shard may still be led: this
+/// replica then acquires nothing.
 pub(crate) fn plan_lease_actions(
-    sightings: &ObservedLeases,
+    leases: &ObservedLeases,
     lease_of: impl Fn(u32) -> String,
-    situation: ElectionInputs<'_>,
+    inputs: ElectionInputs<'_>,
 ) -> Vec<LeaseAction> {
-    let ElectionInputs { identity: me, shards, replicas, is_resharding: has_rivals, now } =
-        situation;
+    let ElectionInputs { identity, shards, replicas, is_resharding, now } = inputs;
     let share = shards.div_ceil(replicas.max(1));
-    let (mut acts, mut held) = (Vec::new(), 0);
-    let holder = |shard: u32| sightings.current_holder(&lease_of(shard), now);
-    for shard in (0..shards).filter(|shard| holder(*shard) == Some(me)) {
+    let (mut actions, mut held) = (Vec::new(), 0);
+    let holder = |shard: u32| leases.current_holder(&lease_of(shard), now);
+    for shard in (0..shards).filter(|shard| holder(*shard) == Some(identity)) {
         held += 1;
-        acts.push(if held > share {
+        actions.push(if held > share {
             LeaseAction::Release(shard)
         } else {
             LeaseAction::Renew(shard)
         });
     }
-    let free = (0..shards).filter(|shard| !has_rivals && holder(*shard).is_none());
-    let room = usize::try_from(share.saturating_sub(held)).unwrap_or_default();
-    acts.extend(free.take(room).map(LeaseAction::Acquire));
-    acts
+    let free = (0..shards).filter(|shard| !is_resharding && holder(*shard).is_none());
+    let capacity = usize::try_from(share.saturating_sub(held)).unwrap_or_default();
+    actions.extend(free.take(capacity).map(LeaseAction::Acquire));
+    actions
 }
 
 #[cfg(test)]
@@ -152,19 +152,19 @@ mod tests {
     }
 
     fn observed_leases(holders: &[Option<&str>], now: Duration) -> ObservedLeases {
-        let mut sightings = ObservedLeases::default();
+        let mut leases = ObservedLeases::default();
         let records = (0..)
             .zip(holders)
             .map(|(shard, holder)| (shard_lease_name(shard), lease_record(*holder, 1)));
-        sightings.observe_all(records.collect(), now);
-        sightings
+        leases.observe_all(records.collect(), now);
+        leases
     }
 
     fn planned_actions(holders: &[Option<&str>], replicas: u32) -> Vec<LeaseAction> {
         let shards = u32::try_from(holders.len()).unwrap();
-        let situation =
+        let inputs =
             ElectionInputs { identity: "me", shards, replicas, is_resharding: false, now: SECOND };
-        plan_lease_actions(&observed_leases(holders, SECOND), shard_lease_name, situation)
+        plan_lease_actions(&observed_leases(holders, SECOND), shard_lease_name, inputs)
     }
 
     #[test]
@@ -192,16 +192,11 @@ mod tests {
 
     #[test]
     fn no_shard_is_acquired_while_resharding() {
-        let sightings = observed_leases(&[Some("me"), None, Some("me")], SECOND);
-        let decide = |replicas, has_rivals| {
-            let situation = ElectionInputs {
-                identity: "me",
-                shards: 3,
-                replicas,
-                is_resharding: has_rivals,
-                now: SECOND,
-            };
-            plan_lease_actions(&sightings, shard_lease_name, situation)
+        let leases = observed_leases(&[Some("me"), None, Some("me")], SECOND);
+        let decide = |replicas, is_resharding| {
+            let inputs =
+                ElectionInputs { identity: "me", shards: 3, replicas, is_resharding, now: SECOND };
+            plan_lease_actions(&leases, shard_lease_name, inputs)
         };
         let renewed = [LeaseAction::Renew(0), LeaseAction::Renew(2)];
         assert_eq!(decide(1, true), renewed);
@@ -211,42 +206,42 @@ mod tests {
 
     #[test]
     fn unrenewed_lease_is_free_after_full_duration() {
-        let mut sightings = observed_leases(&[Some("other")], SECOND);
-        let decide = |sightings: &ObservedLeases, now| {
-            let situation = ElectionInputs {
+        let mut leases = observed_leases(&[Some("other")], SECOND);
+        let decide = |leases: &ObservedLeases, now| {
+            let inputs = ElectionInputs {
                 identity: "me",
                 shards: 1,
                 replicas: 1,
                 is_resharding: false,
                 now,
             };
-            plan_lease_actions(sightings, shard_lease_name, situation)
+            plan_lease_actions(leases, shard_lease_name, inputs)
         };
-        assert_eq!(decide(&sightings, SECOND + LEASE_DURATION), []);
-        assert_eq!(decide(&sightings, SECOND + LEASE_DURATION + SECOND), [LeaseAction::Acquire(0)]);
-        // A renewal begins the time anew.
+        assert_eq!(decide(&leases, SECOND + LEASE_DURATION), []);
+        assert_eq!(decide(&leases, SECOND + LEASE_DURATION + SECOND), [LeaseAction::Acquire(0)]);
+        // A renewal restarts the duration.
         let renewed = BTreeMap::from([(shard_lease_name(0), lease_record(Some("other"), 2))]);
-        sightings.observe_all(renewed.clone(), 10 * SECOND);
-        sightings.observe_all(renewed, 20 * SECOND);
-        assert_eq!(decide(&sightings, 25 * SECOND), []);
-        assert_eq!(decide(&sightings, 26 * SECOND), [LeaseAction::Acquire(0)]);
+        leases.observe_all(renewed.clone(), 10 * SECOND);
+        leases.observe_all(renewed, 20 * SECOND);
+        assert_eq!(decide(&leases, 25 * SECOND), []);
+        assert_eq!(decide(&leases, 26 * SECOND), [LeaseAction::Acquire(0)]);
     }
 
     #[test]
     fn leases_of_gone_replicas_expire_then_are_abandoned() {
-        let sightings = observed_leases(&[Some("a"), Some("b"), None], SECOND);
-        assert_eq!(sightings.held_leases("shard-", SECOND).len(), 2);
-        assert_eq!(sightings.held_leases("shard-", SECOND + LEASE_DURATION + SECOND).len(), 0);
+        let leases = observed_leases(&[Some("a"), Some("b"), None], SECOND);
+        assert_eq!(leases.held_leases("shard-", SECOND).len(), 2);
+        assert_eq!(leases.held_leases("shard-", SECOND + LEASE_DURATION + SECOND).len(), 0);
         let hour = Duration::from_hours(1);
         assert!(
-            sightings.abandoned_leases("shard-", hour, SECOND + LEASE_DURATION + SECOND).is_empty()
+            leases.abandoned_leases("shard-", hour, SECOND + LEASE_DURATION + SECOND).is_empty()
         );
-        assert_eq!(sightings.abandoned_leases("shard-", hour, 2 * hour).len(), 3);
+        assert_eq!(leases.abandoned_leases("shard-", hour, 2 * hour).len(), 3);
     }
 
     proptest! {
-        /// Replicas that look one after the other, each at what is really there, come to rest with
-        /// every shard held once and nobody holding more than a share.
+        /// Replicas that act one after the other on the current leases converge: every shard is held once,
+        /// and no replica holds more than its share.
         #[test]
         fn replicas_converge_with_every_shard_held(shards in 1..9_u32, replicas in 1..5_u32) {
             let mut holders: Vec<Option<String>> = vec![None; usize::try_from(shards).unwrap()];
@@ -258,12 +253,12 @@ mod tests {
                 prop_assert!(rounds < 10);
                 for replica in 0..replicas {
                     let me = format!("r{replica}");
-                    let shown: Vec<_> = holders.iter().map(Option::as_deref).collect();
-                    let sightings = observed_leases(&shown, SECOND);
-                    let situation =
+                    let current: Vec<_> = holders.iter().map(Option::as_deref).collect();
+                    let leases = observed_leases(&current, SECOND);
+                    let inputs =
                         ElectionInputs { identity: &me, shards, replicas, is_resharding: false, now: SECOND };
-                    for act in plan_lease_actions(&sightings, shard_lease_name, situation) {
-                        let (shard, holder) = match act {
+                    for action in plan_lease_actions(&leases, shard_lease_name, inputs) {
+                        let (shard, holder) = match action {
                             LeaseAction::Renew(_) => continue,
                             LeaseAction::Release(shard) => (shard, None),
                             LeaseAction::Acquire(shard) => (shard, Some(me.clone())),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::*;
 
-/// What an API server does for leases: versions, and refusal of changes to older ones.
+/// A fake API server for leases with resource versions and conflicts.
 #[derive(Debug, Default)]
 struct FakeLeaseServer {
     leases: BTreeMap<String, Value>,
@@ -66,15 +66,15 @@ fn conflict_response() -> (StatusCode, Value) {
     (StatusCode::CONFLICT, status)
 }
 
-/// Leases at one server, and replicas whose requests come in an order of chance.
+/// Replicas that share a fake server, with a random order of requests.
 #[derive(Clone)]
 struct LeaseElectionFixture {
     server: Arc<Mutex<FakeLeaseServer>>,
     clock: ManualClock,
     rng: Arc<Mutex<fastrand::Rng>>,
-    /// Whether time passes while requests are on their way.
+    /// Whether time passes during requests.
     is_slow: bool,
-    /// The lease whose renewal stays on its way.
+    /// The lease whose renewal is delayed.
     blocked_renewal: Arc<Mutex<Option<&'static str>>>,
 }
 
@@ -86,10 +86,10 @@ impl LeaseElectionFixture {
     }
 
     fn candidate(&self, identity: &str, shards: u32) -> LeaseCandidate {
-        let stage = self.clone();
+        let fixture = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
-            let stage = stage.clone();
-            async move { Ok::<_, Infallible>(stage.serve(request).await) }
+            let fixture = fixture.clone();
+            async move { Ok::<_, Infallible>(fixture.serve(request).await) }
         });
         let clock: SharedClock = Arc::new(self.clock.clone());
         let api = KubernetesApi::from_client(
@@ -121,7 +121,7 @@ impl LeaseElectionFixture {
         Response::builder().status(status).body(body).unwrap()
     }
 
-    /// The way takes a while, in which others may go on.
+    /// Delays a request, so that other tasks can run.
     async fn delay_request(&self) {
         let turns = self.rng.lock().u32(0..6);
         for _ in 0..turns {
@@ -134,21 +134,21 @@ impl LeaseElectionFixture {
 
 #[tokio::test]
 async fn new_shard_count_waits_for_old_leases() {
-    let stage = LeaseElectionFixture::new(1, false);
-    let (mut old, mut new) = (stage.candidate("old", 2), stage.candidate("new", 3));
+    let fixture = LeaseElectionFixture::new(1, false);
+    let (mut old, mut new) = (fixture.candidate("old", 2), fixture.candidate("new", 3));
     assert!(old.run_election_round().await);
     for _ in 0..3 {
-        stage.clock.advance(LEASE_DURATION / 3);
+        fixture.clock.advance(LEASE_DURATION / 3);
         assert!(old.run_election_round().await && new.run_election_round().await);
         assert_eq!((old.lease_terms.led_count(), new.lease_terms.led_count()), (2, 0));
     }
-    // The other one counts for no share: its part would be nobody's.
-    assert_eq!(stage.server.lock().shard_holders().len(), 2);
+    // A replica with another shard count does not reduce the share; its shards would stay unheld.
+    assert_eq!(fixture.server.lock().shard_holders().len(), 2);
     old.run(std::future::ready(())).await;
     assert!(new.run_election_round().await);
     assert_eq!(new.lease_terms.led_count(), 3);
     let expected = [0, 1, 2].map(|shard| (format!("lanyard.prod-shard-{shard}-of-3"), "new"));
-    let server = stage.server.lock();
+    let server = fixture.server.lock();
     assert_eq!(
         server.shard_holders(),
         expected.each_ref().map(|(name, holder)| (&**name, *holder))
@@ -157,55 +157,55 @@ async fn new_shard_count_waits_for_old_leases() {
 
 #[tokio::test]
 async fn resharding_waits_until_leases_of_dead_replica_expire() {
-    let stage = LeaseElectionFixture::new(1, false);
-    let (mut old, mut new) = (stage.candidate("old", 2), stage.candidate("new", 3));
+    let fixture = LeaseElectionFixture::new(1, false);
+    let (mut old, mut new) = (fixture.candidate("old", 2), fixture.candidate("new", 3));
     old.run_election_round().await;
     new.run_election_round().await;
     drop(old);
-    stage.clock.advance(LEASE_DURATION);
+    fixture.clock.advance(LEASE_DURATION);
     new.run_election_round().await;
     assert_eq!(new.lease_terms.led_count(), 0);
-    stage.clock.advance(Duration::from_millis(1));
+    fixture.clock.advance(Duration::from_millis(1));
     new.run_election_round().await;
     assert_eq!(new.lease_terms.led_count(), 3);
-    // What it left is swept later, and nothing of our own.
-    stage.clock.advance(ABANDONED_LEASE_RETENTION + LEASE_DURATION);
+    // The old leases are deleted later, and none of its own.
+    fixture.clock.advance(ABANDONED_LEASE_RETENTION + LEASE_DURATION);
     new.run_election_round().await;
     new.run_election_round().await;
-    let server = stage.server.lock();
+    let server = fixture.server.lock();
     assert!(server.leases.keys().all(|name| name.contains("-of-3")), "{:?}", server.leases);
     assert_eq!(new.lease_terms.led_count(), 3);
 }
 
 #[tokio::test]
 async fn late_renewal_does_not_lead_after_takeover() {
-    let stage = LeaseElectionFixture::new(1, false);
-    let (mut old, mut new) = (stage.candidate("old", 1), stage.candidate("new", 2));
+    let fixture = LeaseElectionFixture::new(1, false);
+    let (mut old, mut new) = (fixture.candidate("old", 1), fixture.candidate("new", 2));
     old.run_election_round().await;
     new.run_election_round().await;
-    stage.clock.advance(Duration::from_secs(14));
-    *stage.blocked_renewal.lock() = Some("lanyard.prod-shard-0-of-1");
+    fixture.clock.advance(Duration::from_secs(14));
+    *fixture.blocked_renewal.lock() = Some("lanyard.prod-shard-0-of-1");
     let take_over = async {
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
-        stage.clock.advance(Duration::from_secs(2));
+        fixture.clock.advance(Duration::from_secs(2));
         new.run_election_round().await;
         assert_eq!(new.lease_terms.led_count(), 2);
-        *stage.blocked_renewal.lock() = None;
+        *fixture.blocked_renewal.lock() = None;
     };
     tokio::join!(old.run_election_round(), take_over);
-    assert_eq!(stage.server.lock().shard_holders().len(), 2, "what came too late was given back");
+    assert_eq!(fixture.server.lock().shard_holders().len(), 2, "the late renewal was released");
     assert_eq!((old.lease_terms.led_count(), new.lease_terms.led_count()), (0, 2));
 }
 
 #[tokio::test]
 async fn replicas_with_different_shard_counts_never_lead_together() {
-    let mut contests = 0;
+    let mut conflicts = 0;
     for seed in 0..300 {
-        let stage = LeaseElectionFixture::new(seed, true);
-        let mut two = stage.candidate("two", 2);
-        let mut three = stage.candidate("three", 3);
+        let fixture = LeaseElectionFixture::new(seed, true);
+        let mut two = fixture.candidate("two", 2);
+        let mut three = fixture.candidate("three", 3);
         let is_alone =
             |two: &LeaseTerms, three: &LeaseTerms| two.led_count() == 0 || three.led_count() == 0;
         let (of_two, of_three) = (two.lease_terms.clone(), three.lease_terms.clone());
@@ -216,11 +216,11 @@ async fn replicas_with_different_shard_counts_never_lead_together() {
             }
         };
         tokio::join!(two.run_election_round(), three.run_election_round(), watch());
-        contests += u32::from(of_two.led_count() + of_three.led_count() == 0);
-        // A lease that runs out while its renewal is on the way is renewed too late.
+        conflicts += u32::from(of_two.led_count() + of_three.led_count() == 0);
+        // A lease that expires during its renewal is renewed too late.
         for _ in 0..6 {
-            stage.clock.advance(
-                stage
+            fixture.clock.advance(
+                fixture
                     .rng
                     .lock()
                     .choice([LEASE_DURATION / 3, LEASE_DURATION, 2 * LEASE_DURATION])
@@ -231,16 +231,16 @@ async fn replicas_with_different_shard_counts_never_lead_together() {
         drop(three);
         let mut has_led = false;
         for _ in 0..12 {
-            stage.clock.advance(LEASE_DURATION / 3);
+            fixture.clock.advance(LEASE_DURATION / 3);
             two.run_election_round().await;
             has_led |= of_two.led_count() > 0;
         }
-        assert!(has_led, "seed {seed}: who is left leads in the end");
+        assert!(has_led, "seed {seed}: the remaining replica leads in the end");
     }
-    assert!(contests > 0, "both took at the same time and gave way");
+    assert!(conflicts > 0, "both acquired at the same time and released");
 }
 
 const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// One of so many ways is slow, and takes so long.
+/// One of this many requests is slow, and takes this long.
 const SLOW_REQUEST_ODDS: u32 = 20;
 const JUST_BELOW_TIMEOUT: Duration = Duration::from_millis(3_900);

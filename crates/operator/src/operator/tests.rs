@@ -8,12 +8,12 @@ use lanyard_kubernetes::WatchUpdate;
 use super::*;
 use crate::lease::LeaseSettings;
 
-/// An operator of one shard of which nothing is led, at an API that never answers.
+/// An operator with one shard that it does not lead, and an API server that never answers.
 fn operator_without_api(clock: &ManualClock) -> Operator {
     operator_with_api(clock, std::future::pending)
 }
 
-/// The same, at an API whose answers are these futures.
+/// An operator like that, with an API server that answers with these futures.
 fn operator_with_api<F>(
     clock: &ManualClock,
     answer: impl Fn() -> F + Clone + Send + Sync + 'static,
@@ -41,14 +41,14 @@ async fn shard_won_during_dequeue_requeues_cluster() {
     let operator = operator_without_api(&clock);
     let key = ClusterKey::of("clusters", "harbour");
     operator.queue.enqueue(&key, ReconcileTrigger::SpecChanged);
-    let (_, turn) = operator.queue.take_next().await;
-    // Nobody looks at what another replica leads.
-    operator.reconcile_cluster(&key, turn).await;
+    let (_, reconcile_id) = operator.queue.take_next().await;
+    // A cluster that another replica leads is not reconciled.
+    operator.reconcile_cluster(&key, reconcile_id).await;
     assert_eq!(operator.queue.due_count(), 0);
     operator.queue.enqueue(&key, ReconcileTrigger::SpecChanged);
     let (taken, _) = operator.queue.take_next().await;
-    // The worker saw no fence; now the shard is won, and its wake comes while the worker still has
-    // the cluster.
+    // The worker got no fencing token. Now the shard is acquired, and triggers the cluster while the
+    // worker still has it.
     operator.lease_terms.lead_until(0, clock.monotonic() + Duration::from_secs(15));
     operator.queue.enqueue(&key, ReconcileTrigger::SpecChanged);
     operator.dequeue_if_not_leader(&taken);
@@ -70,11 +70,11 @@ async fn losing_the_lease_forgets_cluster_memory() {
     operator.forget_lost_shards(&mut before);
     remember();
     operator.forget_lost_shards(&mut before);
-    assert!(remembered(), "it is led as before");
+    assert!(remembered(), "the shard is still led");
     operator.lease_terms.stop_leading(0);
     operator.forget_lost_shards(&mut before);
     assert!(!remembered());
-    // A look that was on its way ends later than the leadership.
+    // A reconciliation that was running ends after the lease.
     remember();
     lead();
     operator.forget_lost_shards(&mut before);
@@ -86,25 +86,25 @@ async fn panicking_reconcile_keeps_worker_and_backs_off() {
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
     let operator = operator_with_api(&clock, || async { panic!("a defect") });
     let (key, seen) = watched_example();
-    let mut telling = ListProgress::default();
+    let mut list_progress = ListProgress::default();
     let stores = &operator.context.stores;
     drop(stores.apply_watch_update(
         WatchedKind::HostedClusters,
         seen,
-        &mut telling,
+        &mut list_progress,
         Duration::ZERO,
     ));
     operator.lease_terms.lead_until(0, clock.monotonic() + Duration::from_hours(1));
     operator.queue.enqueue(&key, ReconcileTrigger::SpecChanged);
-    let (taken, turn) = operator.queue.take_next().await;
-    operator.reconcile_cluster(&taken, turn).await;
+    let (taken, reconcile_id) = operator.queue.take_next().await;
+    operator.reconcile_cluster(&taken, reconcile_id).await;
     let mut next = std::pin::pin!(operator.queue.take_next());
-    assert!(futures::poll!(&mut next).is_pending(), "not at once");
+    assert!(futures::poll!(&mut next).is_pending(), "not immediately");
     clock.advance(Duration::from_mins(1));
     assert_eq!(next.await.0, key);
 }
 
-/// The example, as a watch tells of it.
+/// The example cluster as a watch update.
 fn watched_example() -> (ClusterKey, WatchUpdate) {
     let example = include_str!("../../../../examples/hostedcluster.yaml");
     let example = lanyard_api::HostedCluster::parse_yaml(example).unwrap();
@@ -117,7 +117,7 @@ fn watched_example() -> (ClusterKey, WatchUpdate) {
 #[tokio::test]
 async fn operator_exits_when_a_task_panics() {
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
-    // Whoever watches panics.
+    // Every watch panics.
     let operator = operator_with_api(&clock, || async { panic!("a defect") });
     operator.run(std::future::pending()).await;
 }

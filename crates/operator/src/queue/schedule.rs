@@ -1,4 +1,4 @@
-//! When each cluster is looked at. Pure.
+//! The schedule of reconciliations. Pure.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -6,47 +6,47 @@ use std::time::Duration;
 
 use lanyard_kubernetes::backoff;
 
-/// When each of many things is looked at next. None is looked at twice at once, and who is due for
-/// longest comes first.
+/// Schedules reconciliations of many keys. No key runs twice at the same time, and the key that has been
+/// due longest runs first.
 #[derive(Debug)]
 pub(crate) struct ReconcileSchedule<K> {
     items: HashMap<K, ScheduleEntry>,
-    /// Those that nobody looks at, by the time at which they are due.
+    /// The keys that are not running, by due time.
     idle: BTreeSet<(Duration, u64, K)>,
     last_sequence: u64,
 }
 
-/// Why something is looked at sooner than planned.
+/// Why a key is reconciled sooner than planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReconcileTrigger {
-    /// What was asked for changed: at once, and what failed before is forgotten.
+    /// The spec changed: reconcile immediately and reset the failure back-off.
     SpecChanged,
-    /// Something around it changed: at once, unless the last look failed, or there were many of late.
-    /// Then some time after that, so that who changes it again and again does not keep everybody
-    /// busy, and what cannot be written does not hide what is told meanwhile.
+    /// A related object changed: reconcile immediately, unless the last reconciliation failed or there
+    /// were many recently. Then a delay applies, so that a client that keeps changing an object does not
+    /// keep the workers busy, while a failing write does not suppress status reports.
     RelatedChanged,
 }
 
-/// When to look again after a look.
+/// When to reconcile again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Requeue {
-    /// At once: there is more to do.
+    /// Immediately: there is more to do.
     Now,
-    /// All is well: after this long, more or less.
+    /// Success: after this delay, with jitter.
     After(Duration),
-    /// All is well, and something changes by itself then.
+    /// Success, with a known change after this delay.
     At(Duration),
-    /// It failed and may pass by itself: after 1 s, then ever later, to 10 s.
+    /// A transient failure: after 1 s, with exponential back-off up to 10 s.
     RetrySoon,
-    /// The API asked to be left alone for this long.
+    /// The API server asked for this delay.
     RetryAfter(Duration),
-    /// It failed and somebody has to do something: after 30 s, then ever later, to 10 min.
+    /// A failure that needs an administrator: after 30 s, with exponential back-off up to 10 min.
     RetrySlowly,
-    /// It cannot work until the wish changes: a long time, only in case that was missed.
+    /// Nothing to do until the spec changes: after an hour, in case a watch missed the change.
     OnChange,
 }
 
-/// A look that has begun.
+/// The id of a running reconciliation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReconcileId(u64);
 
@@ -55,12 +55,12 @@ struct ScheduleEntry {
     due: Duration,
     sequence: u64,
     failures: u32,
-    /// What changes around it does not bring it up sooner than this.
+    /// A related change does not trigger a reconciliation before this time.
     not_before: Duration,
-    /// When as many looks were due as were begun, at the pace of [`RECONCILE_SPACING`].
+    /// The end of the started reconciliations at the pace of [`RECONCILE_SPACING`].
     paced_until: Duration,
     running: Option<ReconcileId>,
-    /// What came while somebody was looking.
+    /// The trigger that arrived during the running reconciliation.
     pending_trigger: Option<ReconcileTrigger>,
 }
 
@@ -71,8 +71,8 @@ impl<K> Default for ReconcileSchedule<K> {
 }
 
 impl<K: Clone + Eq + Hash + Ord> ReconcileSchedule<K> {
-    /// Something changed.
-    pub(crate) fn trigger(&mut self, key: &K, wake: ReconcileTrigger, now: Duration) {
+    /// Reconciles the key sooner because of a trigger.
+    pub(crate) fn trigger(&mut self, key: &K, trigger: ReconcileTrigger, now: Duration) {
         let tick = self.next_sequence();
         let Some(item) = self.items.get_mut(key) else {
             self.items.insert(key.clone(), ScheduleEntry::new(now, tick));
@@ -81,11 +81,11 @@ impl<K: Clone + Eq + Hash + Ord> ReconcileSchedule<K> {
         };
         if item.running.is_some() {
             if item.pending_trigger != Some(ReconcileTrigger::SpecChanged) {
-                item.pending_trigger = Some(wake);
+                item.pending_trigger = Some(trigger);
             }
             return;
         }
-        let soonest = match wake {
+        let soonest = match trigger {
             ReconcileTrigger::SpecChanged => {
                 item.failures = 0;
                 now
@@ -97,48 +97,49 @@ impl<K: Clone + Eq + Hash + Ord> ReconcileSchedule<K> {
         }
     }
 
-    /// There is nothing to look at any more.
+    /// Removes a key.
     pub(crate) fn remove(&mut self, key: &K) {
         if let Some(item) = self.items.remove(key) {
             self.idle.remove(&(item.due, item.sequence, key.clone()));
         }
     }
 
-    /// Begins a look at the one that is due for longest.
+    /// Starts the reconciliation of the key that has been due longest.
     pub(crate) fn start_next(&mut self, now: Duration) -> Option<(K, ReconcileId)> {
         let first = self.idle.first().filter(|(due, ..)| *due <= now)?.clone();
         self.idle.remove(&first);
         let (.., key) = first;
-        let turn = ReconcileId(self.next_sequence());
+        let reconcile_id = ReconcileId(self.next_sequence());
         let item = self.items.get_mut(&key)?;
-        (item.running, item.pending_trigger) = (Some(turn), None);
+        (item.running, item.pending_trigger) = (Some(reconcile_id), None);
         item.paced_until = item.paced_until.max(now).saturating_add(RECONCILE_SPACING);
-        Some((key, turn))
+        Some((key, reconcile_id))
     }
 
-    /// Ends a look; `chance` (0 to 1) spreads those that ended at one time. Returns how often it
-    /// failed in a row.
+    /// Ends a reconciliation and schedules the next one; `chance` (0 to 1) adds jitter. Returns the number
+    /// of consecutive failures.
     pub(crate) fn finish(
         &mut self,
         key: &K,
-        turn: ReconcileId,
-        again: Requeue,
+        reconcile_id: ReconcileId,
+        requeue: Requeue,
         now: Duration,
         chance: f64,
     ) -> u32 {
-        let Some(item) = self.items.get_mut(key).filter(|item| item.running == Some(turn)) else {
+        let Some(item) = self.items.get_mut(key).filter(|item| item.running == Some(reconcile_id))
+        else {
             return 0;
         };
         item.running = None;
-        let failed = !matches!(again, Requeue::Now | Requeue::After(_) | Requeue::At(_));
+        let failed = !matches!(requeue, Requeue::Now | Requeue::After(_) | Requeue::At(_));
         item.failures = if failed { item.failures.saturating_add(1) } else { 0 };
-        let mut due = now.saturating_add(requeue_delay(again, item.failures, chance));
+        let mut due = now.saturating_add(requeue_delay(requeue, item.failures, chance));
         let failures = item.failures;
-        item.not_before = match again {
+        item.not_before = match requeue {
             _ if !failed => {
                 now.max(item.paced_until.saturating_sub(RECONCILE_SPACING * UNSPACED_RECONCILES))
             }
-            // Whatever changes: this was asked for.
+            // A requested delay applies whatever changes.
             Requeue::RetryAfter(_) => due,
             _ => due.min(now.saturating_add(RELATED_CHANGE_DELAY)),
         };
@@ -155,7 +156,8 @@ impl<K: Clone + Eq + Hash + Ord> ReconcileSchedule<K> {
         failures
     }
 
-    /// Looks at one then, if not sooner. What an API asked for is obeyed all the same.
+    /// Moves the next reconciliation to this time, if it is later. A delay that the API server asked for
+    /// still applies.
     pub(crate) fn requeue_by(&mut self, key: &K, then: Duration) {
         let Some(item) = self.items.get(key).filter(|item| item.running.is_none()) else { return };
         let soonest = then.max(item.not_before);
@@ -164,12 +166,12 @@ impl<K: Clone + Eq + Hash + Ord> ReconcileSchedule<K> {
         }
     }
 
-    /// When the next one is due.
+    /// When the next key is due.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.idle.first().map(|(due, ..)| *due)
     }
 
-    /// How many are due and wait for somebody to look.
+    /// The number of due keys.
     pub(crate) fn due_count(&self, now: Duration) -> usize {
         self.idle.iter().take_while(|(due, ..)| *due <= now).count()
     }
@@ -203,31 +205,31 @@ impl ScheduleEntry {
     }
 }
 
-fn requeue_delay(again: Requeue, failures: u32, chance: f64) -> Duration {
-    match again {
+fn requeue_delay(requeue: Requeue, failures: u32, chance: f64) -> Duration {
+    match requeue {
         Requeue::Now => Duration::ZERO,
         Requeue::At(pause) => pause.max(MIN_AT_DELAY),
         Requeue::After(pause) => backoff(1, pause, pause, chance / 4.0),
         Requeue::RetrySoon => backoff(failures, MIN_SOON_DELAY, MAX_SOON_DELAY, chance),
-        // Never sooner than was asked, and not all at one time.
+        // Never sooner than requested, with jitter added.
         Requeue::RetryAfter(pause) => pause.mul_f64(1.0 + chance.clamp(0.0, 1.0) / 4.0),
         Requeue::RetrySlowly => backoff(failures, MIN_SLOW_DELAY, MAX_SLOW_DELAY, chance),
         Requeue::OnChange => backoff(1, ON_CHANGE_RECHECK, ON_CHANGE_RECHECK, chance / 4.0),
     }
 }
 
-/// How many looks at one thing are made without a pause because of what is around it, and the pace
-/// beyond.
+/// The number of reconciliations of one key that related changes may trigger without a delay, and the
+/// spacing beyond.
 const UNSPACED_RECONCILES: u32 = 20;
 const RECONCILE_SPACING: Duration = Duration::from_millis(500);
-/// A time that is given in whole seconds is over when the next one begins.
+/// Status times are whole seconds, so a time has passed only when the next second begins.
 const MIN_AT_DELAY: Duration = Duration::from_secs(1);
-/// The reference's limits for a failed look.
+/// The back-off limits of HyperShift's controllers.
 const MIN_SOON_DELAY: Duration = Duration::from_secs(1);
 const MAX_SOON_DELAY: Duration = Duration::from_secs(10);
 const MIN_SLOW_DELAY: Duration = Duration::from_secs(30);
 const MAX_SLOW_DELAY: Duration = Duration::from_mins(10);
-/// How long after a failed look what changes around it is looked at.
+/// The delay of a related change after a failed reconciliation.
 const RELATED_CHANGE_DELAY: Duration = Duration::from_secs(5);
 const ON_CHANGE_RECHECK: Duration = Duration::from_hours(1);
 

@@ -1,4 +1,4 @@
-//! The HostedClusters, as far as they matter here.
+//! The cache of HostedClusters.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -11,39 +11,39 @@ use super::objects::is_older_version;
 use super::parse::{TypeMismatch, parse_typed};
 use crate::queue::ReconcileTrigger;
 
-/// A HostedCluster, as far as it matters here.
+/// A cached HostedCluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CachedCluster {
-    /// Without what others tell about it, and without finalizers.
+    /// The object as JSON, without finalizers and without the status except `secretEncryption`.
     content: Box<[u8]>,
-    /// The conditions that are ours.
+    /// The operator's own conditions.
     pub(crate) conditions: Vec<Condition>,
     pub(crate) uid: String,
     /// `metadata.resourceVersion`.
     resource_version: String,
-    /// The last version whose content is known to be this one.
+    /// The latest resource version that is known to have this content.
     pub(crate) content_version: String,
     pub(crate) generation: Option<i64>,
     pub(crate) created_at: Option<Timestamp>,
     pub(crate) is_deleting: bool,
-    /// Whether somebody said that its end waits for nobody.
+    /// Whether a user forces the deletion, so that it waits for no dependents.
     pub(crate) is_deletion_forced: bool,
     pub(crate) finalizers: Vec<String>,
 }
 
-/// A HostedCluster whose fields have other types than the API says.
+/// A HostedCluster whose fields do not have the types of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnreadableCluster {
-    /// Where: a path in the object.
+    /// The path of the field in the object.
     pub(crate) field: String,
     pub(crate) problem: String,
-    /// `spec.platform.type`, where that is a text.
+    /// `spec.platform.type`, if it is a string.
     pub(crate) platform_type: Option<String>,
 }
 
 impl CachedCluster {
-    /// Keeps what matters of a HostedCluster; `ours` are the types of our conditions.
-    pub(crate) fn of(mut object: DynamicObject, ours: &[&str]) -> Self {
+    /// Caches a HostedCluster; `condition_types` are the types of the operator's conditions.
+    pub(crate) fn of(mut object: DynamicObject, condition_types: &[&str]) -> Self {
         let metadata = &mut object.metadata;
         metadata.managed_fields = None;
         let resource_version = metadata.resource_version.take().unwrap_or_default();
@@ -54,7 +54,7 @@ impl CachedCluster {
         let forced = annotations.and_then(|all| all.get(FORCE_ANNOTATION));
         let is_deletion_forced = forced.is_some_and(|value| value == "true");
         let finalizers = metadata.finalizers.take().unwrap_or_default();
-        let conditions = conditions_of(&object.data, ours);
+        let conditions = conditions_of(&object.data, condition_types);
         if let Some(data) = object.data.as_object_mut() {
             let status = data.remove("status").unwrap_or_default();
             if let Some(encryption) = status.get("secretEncryption") {
@@ -77,7 +77,7 @@ impl CachedCluster {
         }
     }
 
-    /// The HostedCluster as a typed object.
+    /// Parses the content.
     pub(crate) fn parse(&self) -> Result<HostedCluster, UnreadableCluster> {
         let mut reader = serde_json::Deserializer::from_slice(&self.content);
         parse_typed(&mut reader).map_err(|TypeMismatch { field, problem }| {
@@ -87,20 +87,20 @@ impl CachedCluster {
         })
     }
 
-    /// Whether this is the same HostedCluster, which asks for the same.
+    /// Whether both are the same HostedCluster with the same content.
     pub(crate) fn has_same_spec(&self, other: &Self) -> bool {
         self.uid == other.uid && self.content == other.content
     }
 
-    /// Whether an answer to a write told more of this cluster already.
+    /// Whether a write response with a newer version of this cluster is already cached.
     pub(crate) fn is_older_than(&self, known: &Self) -> bool {
         self.uid == known.uid && is_older_version(&self.resource_version, &known.resource_version)
     }
 
-    /// Takes in what the answer to a write of ours told. What others changed meanwhile comes with the
-    /// watch, as news.
-    pub(crate) fn merge_written_status(&mut self, answer: DynamicObject, ours: &[&str]) {
-        let answer = Self::of(answer, ours);
+    /// Stores the conditions and the version from the response to a write of the operator. Changes by others
+    /// arrive with the watch, which triggers a reconciliation.
+    pub(crate) fn merge_written_status(&mut self, answer: DynamicObject, condition_types: &[&str]) {
+        let answer = Self::of(answer, condition_types);
         if answer.content == self.content {
             self.content_version.clone_from(&answer.resource_version);
         }
@@ -110,15 +110,15 @@ impl CachedCluster {
         }
     }
 
-    /// Takes in what the answer told when this finalizer was added, unless somebody changed something
-    /// else meanwhile: that comes with the watch, as news.
+    /// Stores the response to the write that added this finalizer, unless another client changed something
+    /// meanwhile: then the watch delivers the object and triggers a reconciliation.
     pub(crate) fn merge_finalizer(
         &mut self,
         answer: DynamicObject,
         finalizer: &str,
-        ours: &[&str],
+        condition_types: &[&str],
     ) {
-        let answer = Self::of(answer, ours);
+        let answer = Self::of(answer, condition_types);
         let others = |it: &&String| *it != finalizer;
         let is_alone = answer.content == self.content
             && answer.is_deleting == self.is_deleting
@@ -129,7 +129,7 @@ impl CachedCluster {
         }
     }
 
-    /// What this means for a cluster that was known like that.
+    /// The trigger that this update causes; `None` if nothing relevant changed.
     pub(crate) fn reconcile_trigger(&self, before: Option<&Self>) -> Option<ReconcileTrigger> {
         let Some(before) = before else { return Some(ReconcileTrigger::SpecChanged) };
         let is_wished_anew = self.content != before.content
@@ -143,11 +143,11 @@ impl CachedCluster {
 }
 
 /// The conditions of these types.
-fn conditions_of(data: &Value, ours: &[&str]) -> Vec<Condition> {
+fn conditions_of(data: &Value, condition_types: &[&str]) -> Vec<Condition> {
     let conditions = data.pointer("/status/conditions").and_then(Value::as_array);
     let is_ours = |condition: &&Value| {
         let kind = condition.get("type").and_then(Value::as_str);
-        kind.is_some_and(|kind| ours.contains(&kind))
+        kind.is_some_and(|kind| condition_types.contains(&kind))
     };
     let conditions = conditions.into_iter().flatten().filter(is_ours);
     conditions.filter_map(|it| serde_json::from_value(it.clone()).ok()).collect()
@@ -180,16 +180,19 @@ mod tests {
     fn only_spec_and_own_conditions_trigger_reconcile() {
         let before = cluster_with(|_| ());
         assert_eq!(before.reconcile_trigger(None), Some(ReconcileTrigger::SpecChanged));
-        let told = cluster_with(|it| {
+        let status_only = cluster_with(|it| {
             it["metadata"]["resourceVersion"] = json!("2");
             it["status"]["conditions"][0]["status"] = json!("False");
             it["status"]["version"] = json!({"history": []});
         });
-        assert_eq!(told.reconcile_trigger(Some(&before)), None);
+        assert_eq!(status_only.reconcile_trigger(Some(&before)), None);
         let ours = cluster_with(|it| it["status"]["conditions"][1]["status"] = json!("False"));
         assert_eq!(ours.reconcile_trigger(Some(&before)), Some(ReconcileTrigger::RelatedChanged));
-        let wished = cluster_with(|it| it["spec"]["infraID"] = json!("other"));
-        assert_eq!(wished.reconcile_trigger(Some(&before)), Some(ReconcileTrigger::SpecChanged));
+        let spec_change = cluster_with(|it| it["spec"]["infraID"] = json!("other"));
+        assert_eq!(
+            spec_change.reconcile_trigger(Some(&before)),
+            Some(ReconcileTrigger::SpecChanged)
+        );
         let key = cluster_with(|it| it["status"]["secretEncryption"] = json!({"activeKey": {}}));
         assert_eq!(key.reconcile_trigger(Some(&before)), Some(ReconcileTrigger::SpecChanged));
     }
@@ -246,12 +249,16 @@ mod tests {
         for (change, is_taken_in) in cases {
             let mut cluster = known();
             cluster.merge_finalizer(answer(change), "ours/one", &[]);
-            let told = CachedCluster::of(answer(change), &[]);
-            assert_eq!(told.reconcile_trigger(Some(&cluster)).is_none(), is_taken_in, "{told:?}");
+            let watched = CachedCluster::of(answer(change), &[]);
+            assert_eq!(
+                watched.reconcile_trigger(Some(&cluster)).is_none(),
+                is_taken_in,
+                "{watched:?}"
+            );
             let version = if is_taken_in { "2" } else { "1" };
             assert_eq!(cluster.content_version, version);
             assert_eq!(cluster.finalizers.len(), if is_taken_in { 2 } else { 1 });
-            assert!(cluster.has_same_spec(&known()), "a finalizer is no wish");
+            assert!(cluster.has_same_spec(&known()), "a finalizer is not part of the spec");
         }
     }
 
@@ -262,7 +269,7 @@ mod tests {
         assert_eq!(unreadable.field, "spec.platform");
         assert!(unreadable.problem.starts_with("expected struct"), "{}", unreadable.problem);
         assert!(!format!("{unreadable:?}").contains("planted"), "{unreadable:?}");
-        // Its end can be forced all the same.
+        // The deletion can be forced nevertheless.
         let force = |value: &str| {
             cluster_with(|it| {
                 it["spec"]["platform"] = json!("planted");

@@ -1,4 +1,4 @@
-//! Whether a kind can be relied on.
+//! The state of a watched kind.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use lanyard_kubernetes::ApiError;
 
 use crate::watched_kinds::WatchedKind;
 
-/// Whether a kind can be relied on.
+/// The state of a watched kind.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum KindState {
-    /// It is not listed yet.
+    /// Not listed yet.
     #[default]
     Unlisted,
-    /// It was listed, and is followed.
+    /// Listed and watched.
     Listed,
-    /// It was listed, and is refused by now: what is known of it stays, and grows old.
+    /// Listed once and refused now: the cached objects stay and may be outdated.
     Stale(ApiError),
-    /// It is not served, or not to us; or nobody could list it for long.
+    /// Not served, not allowed, or not listable for a long time.
     Unusable(ApiError),
 }
 
-/// Whether everything else goes on without a kind that was not listed yet.
+/// Whether the operator continues without a kind that was not listed yet.
 ///
-/// What is refused stays refused until somebody does something. Any other failure may pass by
-/// itself, and is waited for; but not for ever where other kinds are listed meanwhile
-/// (`failing_for`): the webhook that converts objects of another operator may be away for days.
+/// A refusal lasts until an administrator acts. Any other failure may pass by itself, so the operator
+/// waits, unless other kinds were listed meanwhile (`failing_for`): the conversion webhook of another
+/// operator may be unavailable for days.
 pub(super) fn is_unusable(kind: WatchedKind, error: &ApiError, failing_for: Duration) -> bool {
     error.refusal_status().is_some() || (!kind.is_required() && failing_for >= LIST_FAILURE_TIMEOUT)
 }
 
-/// How long a list may fail while others do not.
+/// How long a list may fail while other kinds can be listed.
 const LIST_FAILURE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
@@ -55,15 +55,15 @@ mod tests {
         let short = LIST_FAILURE_TIMEOUT.saturating_sub(Duration::from_millis(1));
         let none = Duration::ZERO;
         let cases = [
-            // Refused: at once, whatever it is.
+            // Refusals count immediately for all kinds.
             (optional, 403, none, true),
             (WatchedKind::HostedClusters, 404, none, true),
-            // A webhook that is away.
+            // An unavailable webhook.
             (optional, 500, none, false),
             (optional, 500, short, false),
             (optional, 500, long, true),
             (WatchedKind::PodStatuses, 500, long, true),
-            // Nothing can be done without these.
+            // Required kinds.
             (WatchedKind::HostedClusters, 500, long, false),
             (WatchedKind::Identities, 500, long, false),
         ];

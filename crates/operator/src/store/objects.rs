@@ -1,4 +1,4 @@
-//! What is known of the objects of one control plane.
+//! The cache of one control plane's objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,9 +10,10 @@ use serde_json::Value;
 
 use crate::namespace_owner::OwnershipMarks;
 
-/// The objects of one control plane. What was found to be as it should be is kept as a digest
-/// alone: the same content need not be compared twice, and other content comes with the watch. So is
-/// what nobody here compares.
+/// The cached objects of one control plane.
+///
+/// For an object in sync, and for one that this process does not compare, the cache keeps only a digest:
+/// unchanged content need not be compared again, and the watch delivers changed content.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectCache(BTreeMap<ObjectKey, CachedObject>);
 
@@ -20,34 +21,34 @@ pub(crate) struct ObjectCache(BTreeMap<ObjectKey, CachedObject>);
 struct CachedObject {
     uid: String,
     version: String,
-    /// Whether one of our field managers has a field of it.
+    /// Whether one of the operator's field managers owns a field of it.
     is_written_here: bool,
-    /// Whose it is, of a namespace alone.
+    /// The owner of a Namespace; `None` for other kinds.
     ownership_marks: Option<Box<OwnershipMarks>>,
-    /// Of the content without what changes all the time.
+    /// The digest of the content without status and volatile metadata.
     digest: u64,
     content: Option<Box<[u8]>>,
-    /// Who else wrote it last.
+    /// The field manager that wrote it last and is not the operator's.
     other_writer: Option<Box<str>>,
-    /// The digest of what was desired when this content was found to be so.
+    /// The digest of the desired object that this content matched.
     in_sync_digest: Option<u64>,
 }
 
-/// What a comparison is made from.
+/// The input of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectsToCompare {
-    /// Objects with their content.
+    /// Objects with cached content.
     pub(crate) observed: BTreeMap<ObjectKey, ObservedObject>,
-    /// Objects whose content is not known any more.
+    /// Objects whose content must be fetched.
     pub(crate) without_content: Vec<ObjectKey>,
-    /// Objects that are as they should be.
+    /// Objects in sync.
     pub(crate) in_sync: BTreeSet<ObjectKey>,
 }
 
-/// The digests of what is desired, by object.
+/// The digests of the desired objects, by key.
 pub(crate) type DesiredDigests = BTreeMap<ObjectKey, u64>;
 
-/// The digests of what is desired: an object that two write has one.
+/// The digests of the desired objects; an object with two writers has one digest.
 pub(crate) fn desired_digests(desired: &[DesiredObject]) -> DesiredDigests {
     let mut hashers: BTreeMap<&ObjectKey, DefaultHasher> = BTreeMap::new();
     for object in desired {
@@ -59,27 +60,37 @@ pub(crate) fn desired_digests(desired: &[DesiredObject]) -> DesiredDigests {
 }
 
 impl ObjectCache {
-    /// Takes in an object as it is now, with its content where that is of use. Tells whether
-    /// anything about it is new.
-    pub(crate) fn observe(&mut self, key: ObjectKey, object: DynamicObject, keeps: bool) -> bool {
-        // What we write comes twice: as the answer and with the watch.
+    /// Caches the current version of an object, with its content if `keeps` is set. Returns whether the
+    /// content changed.
+    pub(crate) fn observe(
+        &mut self,
+        key: ObjectKey,
+        object: DynamicObject,
+        keeps_content: bool,
+    ) -> bool {
+        // A write of the operator arrives twice: as the response and from the watch.
         if self.0.get(&key).is_some_and(|stored| stored.is_same_version(&object)) {
             return false;
         }
-        self.insert_or_update(key, object, keeps, false)
+        self.insert_or_update(key, object, keeps_content, false)
     }
 
-    /// Takes in an object that was read because its content was not known. It is now, until it is
-    /// settled again: the next look does not read it once more.
-    pub(crate) fn store_fetched(&mut self, key: ObjectKey, object: DynamicObject, keeps: bool) {
-        self.insert_or_update(key, object, keeps, keeps);
+    /// Caches an object that was fetched for its content. The content stays until the object is in sync, so
+    /// the next reconciliation does not fetch it again.
+    pub(crate) fn store_fetched(
+        &mut self,
+        key: ObjectKey,
+        object: DynamicObject,
+        keeps_content: bool,
+    ) {
+        self.insert_or_update(key, object, keeps_content, keeps_content);
     }
 
     fn insert_or_update(
         &mut self,
         key: ObjectKey,
         mut object: DynamicObject,
-        keeps: bool,
+        keeps_content: bool,
         keeps_known: bool,
     ) -> bool {
         let managed_fields = object.metadata.managed_fields.take().unwrap_or_default();
@@ -108,11 +119,11 @@ impl ObjectCache {
                 false
             }
             _ => {
-                let content = keeps.then(|| content.into_boxed_slice());
-                // Who was there before has no field any more that we took back.
+                let content = keeps_content.then(|| content.into_boxed_slice());
+                // After the operator reverts a change, the other manager owns no field any more.
                 let before = self.0.get_mut(&key).and_then(|stored| stored.other_writer.take());
-                let rival = last_other_manager(&managed_fields).or(before);
-                let settled = None;
+                let other_writer = last_other_manager(&managed_fields).or(before);
+                let in_sync_digest = None;
                 let stored = CachedObject {
                     uid,
                     version,
@@ -120,8 +131,8 @@ impl ObjectCache {
                     ownership_marks: marks,
                     digest,
                     content,
-                    other_writer: rival,
-                    in_sync_digest: settled,
+                    other_writer,
+                    in_sync_digest,
                 };
                 self.0.insert(key, stored);
                 true
@@ -129,43 +140,44 @@ impl ObjectCache {
         }
     }
 
-    /// An object is gone. Tells whether it was known.
+    /// Removes an object. Returns whether it was cached.
     pub(crate) fn forget(&mut self, key: &ObjectKey) -> bool {
         self.0.remove(key).is_some()
     }
 
-    /// Nobody here compares these objects now.
+    /// Drops the content of all objects, because this process no longer compares them.
     pub(crate) fn forget_content(&mut self) {
         self.0.values_mut().for_each(|stored| stored.content = None);
     }
 
-    /// What has to be compared with what is desired.
-    pub(crate) fn objects_to_compare(&self, wished: &DesiredDigests) -> ObjectsToCompare {
-        let mut unsettled = ObjectsToCompare::default();
+    /// The objects to compare with the desired ones.
+    pub(crate) fn objects_to_compare(&self, desired_digests: &DesiredDigests) -> ObjectsToCompare {
+        let mut to_compare = ObjectsToCompare::default();
         for (key, stored) in &self.0 {
-            if stored.in_sync_digest.is_some() && stored.in_sync_digest == wished.get(key).copied()
+            if stored.in_sync_digest.is_some()
+                && stored.in_sync_digest == desired_digests.get(key).copied()
             {
-                unsettled.in_sync.insert(key.clone());
+                to_compare.in_sync.insert(key.clone());
                 continue;
             }
             match stored.to_observed() {
                 Some(observed) => {
-                    unsettled.observed.insert(key.clone(), observed);
+                    to_compare.observed.insert(key.clone(), observed);
                 }
-                None => unsettled.without_content.push(key.clone()),
+                None => to_compare.without_content.push(key.clone()),
             }
         }
-        unsettled
+        to_compare
     }
 
-    /// Objects were found to be as they should be: those in this version.
-    pub(crate) fn mark_in_sync(&mut self, key: &ObjectKey, version: &str, wished: u64) {
+    /// Records that this version of an object matches the desired object.
+    pub(crate) fn mark_in_sync(&mut self, key: &ObjectKey, version: &str, desired_digests: u64) {
         if let Some(stored) = self.0.get_mut(key).filter(|stored| stored.version == version) {
-            (stored.in_sync_digest, stored.content) = (Some(wished), None);
+            (stored.in_sync_digest, stored.content) = (Some(desired_digests), None);
         }
     }
 
-    /// What a namespace says about whose it is.
+    /// The ownership marks of a Namespace.
     pub(crate) fn ownership_marks(&self, key: &ObjectKey) -> Option<&OwnershipMarks> {
         self.0.get(key)?.ownership_marks.as_deref()
     }
@@ -175,7 +187,7 @@ impl ObjectCache {
         self.0.get(key).map(|stored| stored.uid.as_str())
     }
 
-    /// Who else wrote an object last.
+    /// The field manager that wrote an object last and is not the operator's.
     pub(crate) fn other_writer(&self, key: &ObjectKey) -> Option<&str> {
         self.0.get(key)?.other_writer.as_deref()
     }
@@ -185,14 +197,14 @@ impl ObjectCache {
         self.0.keys()
     }
 
-    /// How many bytes of content are kept.
+    /// The size of the cached content, in bytes.
     pub(crate) fn content_bytes(&self) -> usize {
         self.0.values().filter_map(|stored| stored.content.as_ref()).map(|it| it.len()).sum()
     }
 }
 
 impl CachedObject {
-    /// Whether this is the very version of an object that is known.
+    /// Whether the cache has exactly this version of the object.
     fn is_same_version(&self, object: &DynamicObject) -> bool {
         object.metadata.uid.as_deref() == Some(&self.uid)
             && object.metadata.resource_version.as_deref() == Some(&self.version)
@@ -207,7 +219,7 @@ impl CachedObject {
     }
 }
 
-/// The field manager that wrote something else than the status last, and is none of ours.
+/// The foreign field manager with the latest write to anything but the status.
 fn last_other_manager(managed_fields: &[ManagedFieldsEntry]) -> Option<Box<str>> {
     let others = managed_fields.iter().filter(|entry| {
         let is_ours = entry.manager.as_deref().is_some_and(ObjectWriter::is_our_field_manager);
@@ -217,7 +229,7 @@ fn last_other_manager(managed_fields: &[ManagedFieldsEntry]) -> Option<Box<str>>
     last.manager.as_deref().map(Box::from)
 }
 
-/// Versions of one object grow; one that is no number may be anything.
+/// Compares resource versions of one object as numbers; `false` if one of them is not a number.
 pub(super) fn is_older_version(version: &str, than: &str) -> bool {
     match (version.parse::<u64>(), than.parse::<u64>()) {
         (Ok(version), Ok(than)) => version < than,
@@ -267,16 +279,19 @@ mod tests {
     fn content_is_dropped_once_in_sync() {
         let mut objects = ObjectCache::default();
         assert!(objects.observe(config_map_key(), config_map("1", "a"), true));
-        let wished = DesiredDigests::from([(config_map_key(), 7)]);
-        let observed =
-            objects.objects_to_compare(&wished).observed.remove(&config_map_key()).unwrap();
+        let desired_digests = DesiredDigests::from([(config_map_key(), 7)]);
+        let observed = objects
+            .objects_to_compare(&desired_digests)
+            .observed
+            .remove(&config_map_key())
+            .unwrap();
         assert_eq!(observed.resource_version, "1");
         assert!(observed.value.pointer("/metadata/managedFields").is_none());
         assert!(observed.value.get("status").is_none());
         objects.mark_in_sync(&config_map_key(), "1", 7);
         assert_eq!(objects.content_bytes(), 0);
-        assert!(objects.objects_to_compare(&wished).in_sync.contains(&config_map_key()));
-        // Another wish needs the content again.
+        assert!(objects.objects_to_compare(&desired_digests).in_sync.contains(&config_map_key()));
+        // A changed desired object requires the content again.
         let other = DesiredDigests::from([(config_map_key(), 8)]);
         assert_eq!(objects.objects_to_compare(&other).without_content, [config_map_key()]);
         assert_eq!(
@@ -318,7 +333,7 @@ mod tests {
         objects.mark_in_sync(&config_map_key(), "2", 7);
         let nothing_wished = DesiredDigests::new();
         assert_eq!(objects.objects_to_compare(&nothing_wished).without_content, [config_map_key()]);
-        // Older than what the watch told meanwhile.
+        // Older than the watched version.
         objects.store_fetched(config_map_key(), config_map("1", "a"), true);
         assert_eq!(objects.objects_to_compare(&nothing_wished).without_content, [config_map_key()]);
         objects.store_fetched(config_map_key(), config_map("2", "a"), true);
@@ -327,7 +342,7 @@ mod tests {
         );
         objects.mark_in_sync(&config_map_key(), "2", 8);
         assert_eq!(objects.content_bytes(), 0);
-        // What nobody here compares is not kept.
+        // Content is not kept for objects that this process does not compare.
         objects.store_fetched(config_map_key(), config_map("2", "a"), false);
         assert_eq!(objects.content_bytes(), 0);
     }
@@ -364,7 +379,7 @@ mod tests {
             .remove(&config_map_key())
             .unwrap();
         assert_eq!(observed.value["data"]["k"], "new");
-        // What was found meanwhile counts for the version that was compared alone.
+        // An in-sync result applies only to the compared version.
         objects.observe(config_map_key(), config_map("11", "newer"), true);
         objects.mark_in_sync(&config_map_key(), "10", 7);
         assert!(
@@ -387,7 +402,7 @@ mod tests {
         );
         objects.observe(config_map_key(), config_map("3", "b"), true);
         assert!(objects.content_bytes() > 0);
-        // What was found to be so stays found, whoever compares.
+        // An in-sync result stays valid without content.
         objects.mark_in_sync(&config_map_key(), "3", 7);
         objects.forget_content();
         assert!(

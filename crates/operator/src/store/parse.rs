@@ -1,9 +1,9 @@
-//! Objects as their types say, and what is told of those that are not: where, and what was expected.
-//! Never what is there: who reads a condition or a log may not be allowed to read the object.
+//! Parses objects and reports type mismatches: the field and the expected type, never the value. A
+//! reader of a condition or a log may not be allowed to read the object.
 
 use serde::de::{DeserializeOwned, Deserializer};
 
-/// An object has a field of another type than the API says.
+/// A field of an object does not have the type of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TypeMismatch {
     /// The path of the field, such as `spec.platform`.
@@ -11,7 +11,7 @@ pub(crate) struct TypeMismatch {
     pub(crate) problem: String,
 }
 
-/// Reads an object.
+/// Parses an object.
 pub(crate) fn parse_typed<'de, T, D>(reader: D) -> Result<T, TypeMismatch>
 where
     T: DeserializeOwned,
@@ -23,14 +23,14 @@ where
     })
 }
 
-/// The part of a problem that is about the type. What comes before it quotes the value.
+/// The part of a parse error about the expected type. The part before it quotes the value.
 fn describe_without_value(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
     match text.rsplit_once(", expected ") {
         Some((_, expected)) => format!("expected {expected}"),
         None if text.starts_with(MISSING_FIELD_PREFIX) => text.to_owned(),
-        None => "the value is not what the API takes".to_owned(),
+        None => "the value does not match the type of the API".to_owned(),
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
         Good,
     }
 
-    /// A type with words of its own for what is wrong.
+    /// A type with a custom parse error.
     #[derive(Debug, Default)]
     struct CustomErrorField;
 
@@ -83,7 +83,7 @@ mod tests {
             (json!({"count": "planted"}), "inner[0].count", "expected u8"),
             (json!({"count": "planted, expected planted"}), "inner[0].count", "expected u8"),
             (json!({"count": 1, "word": "planted"}), "inner[0].word", "expected `Good`"),
-            (json!({"count": 1, "own": "planted"}), "inner[0].own", "not what the API takes"),
+            (json!({"count": 1, "own": "planted"}), "inner[0].own", "does not match the type"),
             (json!({"word": "Good"}), "inner[0]", "missing field `count`"),
         ];
         for (inner, field, problem) in cases {

@@ -29,14 +29,14 @@ fn list_kind(
     kind: WatchedKind,
     objects: impl IntoIterator<Item = WatchUpdate>,
 ) -> DirtyKeys {
-    let mut telling = ListProgress::default();
+    let mut list_progress = ListProgress::default();
     let all =
         [WatchUpdate::ListStarted].into_iter().chain(objects).chain([WatchUpdate::ListCompleted]);
-    all.flat_map(|seen| stores.apply_watch_update(kind, seen, &mut telling, Duration::ZERO))
+    all.flat_map(|seen| stores.apply_watch_update(kind, seen, &mut list_progress, Duration::ZERO))
         .collect()
 }
 
-/// Two names whose shards of two are the first and the second.
+/// Two names, of which the first is in shard 0 of two, the second in shard 1.
 fn cluster_names_by_shard() -> [String; 2] {
     [0, 1].map(|shard| {
         let names = (0..).map(|number| format!("c{number}"));
@@ -49,14 +49,14 @@ fn cluster_names_by_shard() -> [String; 2] {
 fn content_of_clusters_led_elsewhere_is_dropped() {
     let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
     let shared: SharedClock = Arc::new(clock.clone());
-    let tenures = LeaseTerms::without_shards(2, shared);
-    let stores = WatchStores::new(&[], ComparisonScope::LedClusters(tenures.clone()));
+    let lease_terms = LeaseTerms::without_shards(2, shared);
+    let stores = WatchStores::new(&[], ComparisonScope::LedClusters(lease_terms.clone()));
     let [one, other] = cluster_names_by_shard();
-    // Before anybody leads, and before anybody knows whose a namespace is, all of it may be needed.
+    // Before the first election, and before the clusters are listed, all content may be needed.
     list_kind(
         &stores,
         CONFIG_MAPS,
-        [config_map_update(&one), config_map_update(&other), config_map_update("nobodys")],
+        [config_map_update(&one), config_map_update(&other), config_map_update("unowned")],
     );
     let all = stores.content_bytes();
     list_kind(
@@ -65,20 +65,23 @@ fn content_of_clusters_led_elsewhere_is_dropped() {
         [hosted_cluster_update(&one), hosted_cluster_update(&other)],
     );
     let (of_clusters, each) = (stores.content_bytes(), all / 3);
-    assert!(of_clusters > each && of_clusters < all, "what is of no cluster is of no use");
-    tenures.lead_until(0, clock.monotonic() + Duration::from_secs(15));
-    tenures.mark_election_complete();
+    assert!(of_clusters > each && of_clusters < all, "objects without a cluster keep no content");
+    lease_terms.lead_until(0, clock.monotonic() + Duration::from_secs(15));
+    lease_terms.mark_election_complete();
     stores.drop_unneeded_content();
     let of_one = stores.content_bytes();
     assert!(of_one > 0 && of_one < of_clusters);
-    // Nor is what comes later; the uid is known all the same.
+    // The same applies to later updates; the uid is still cached.
     list_kind(&stores, CONFIG_MAPS, [config_map_update(&one), config_map_update(&other)]);
     assert_eq!(stores.content_bytes(), of_one);
-    let room = format!("clusters-{other}");
-    let key = object_key(OwnedKind::ConfigMap, &room, "m".to_owned());
-    assert_eq!(stores.uid(&room, &key).as_deref(), Some("m"));
-    assert_eq!(stores.objects_to_compare(&room, &DesiredDigests::new()).without_content, [key]);
-    // A cluster that is gone leaves nothing to be compared.
+    let namespace = format!("clusters-{other}");
+    let key = object_key(OwnedKind::ConfigMap, &namespace, "m".to_owned());
+    assert_eq!(stores.uid(&namespace, &key).as_deref(), Some("m"));
+    assert_eq!(
+        stores.objects_to_compare(&namespace, &DesiredDigests::new()).without_content,
+        [key]
+    );
+    // Nothing is compared for a deleted cluster.
     list_kind(&stores, HOSTED_CLUSTERS, [hosted_cluster_update(&other)]);
     assert_eq!(stores.content_bytes(), 0);
 }
@@ -100,36 +103,40 @@ fn private_router_is_named_service_with_cluster_ip() {
     const ROUTERS: WatchedKind = WatchedKind::PrivateRouters;
     let stores = WatchStores::new(&[], ComparisonScope::Nothing);
     list_kind(&stores, HOSTED_CLUSTERS, [hosted_cluster_update("harbour")]);
-    let mut telling = ListProgress::default();
-    let mut see = |name: &str, address: &str| {
+    let mut list_progress = ListProgress::default();
+    let mut apply_service = |name: &str, address: &str| {
         let mut service = object("v1", "Service", "clusters-harbour", name);
         service.data = json!({"spec": {"clusterIP": address}});
         stores
             .apply_watch_update(
                 ROUTERS,
                 WatchUpdate::Applied(Box::new(service)),
-                &mut telling,
+                &mut list_progress,
                 Duration::ZERO,
             )
             .len()
     };
     let known = || stores.private_router("clusters-harbour").map(|address| address.to_string());
 
-    assert_eq!((see("private-router", "None"), known()), (0, None));
-    assert_eq!((see("another-router", "172.30.0.7"), known()), (0, None));
-    assert_eq!(see("private-router", "172.30.0.100"), 1, "the cluster is looked at");
+    assert_eq!((apply_service("private-router", "None"), known()), (0, None));
+    assert_eq!((apply_service("another-router", "172.30.0.7"), known()), (0, None));
+    assert_eq!(apply_service("private-router", "172.30.0.100"), 1, "the cluster is enqueued");
     assert_eq!(known().as_deref(), Some("172.30.0.100"));
-    assert_eq!(see("private-router", "172.30.0.100"), 0, "it is no news");
-    assert_eq!(see("private-router", "fd00::1"), 1);
+    assert_eq!(
+        apply_service("private-router", "172.30.0.100"),
+        0,
+        "an unchanged address triggers nothing"
+    );
+    assert_eq!(apply_service("private-router", "fd00::1"), 1);
     assert_eq!(known().as_deref(), Some("fd00::1"));
 
-    // A list that does not name it any more takes it away as its deletion does.
+    // A list without the Service has the same effect as its deletion.
     list_kind(&stores, ROUTERS, []);
     assert_eq!(known(), None);
 }
 
-/// What a watch tells of a HostedCluster or of its identities that has this version and a condition of
-/// this status.
+/// A HostedCluster or its HostedClusterIdentities with this version, and with a condition of this
+/// status.
 fn object_with_condition(
     api_version: &str,
     kind: &str,
@@ -147,39 +154,40 @@ fn object_with_condition(
 #[test]
 fn older_watch_update_after_write_wakes_nothing() {
     let stores = WatchStores::new(&["Ours"], ComparisonScope::Nothing);
-    let mut telling = ListProgress::default();
-    let mut see = |kind, object: &DynamicObject| {
+    let mut list_progress = ListProgress::default();
+    let mut apply_update = |kind, object: &DynamicObject| {
         let seen = WatchUpdate::Applied(Box::new(object.clone()));
-        stores.apply_watch_update(kind, seen, &mut telling, Duration::ZERO).len()
+        stores.apply_watch_update(kind, seen, &mut list_progress, Duration::ZERO).len()
     };
     let key = ClusterKey::of("clusters", "harbour");
     let of_cluster = |version: &str, status: &str| {
         use lanyard_api::HostedCluster;
         object_with_condition(HostedCluster::API_VERSION, HostedCluster::KIND, version, status)
     };
-    assert_eq!(see(HOSTED_CLUSTERS, &of_cluster("9", "False")), 1);
+    assert_eq!(apply_update(HOSTED_CLUSTERS, &of_cluster("9", "False")), 1);
     stores.store_conditions(&key, of_cluster("11", "True"));
-    assert_eq!(see(HOSTED_CLUSTERS, &of_cluster("10", "False")), 0);
+    assert_eq!(apply_update(HOSTED_CLUSTERS, &of_cluster("10", "False")), 0);
     assert_eq!(stores.cluster(&key).unwrap().conditions[0].status, "True");
-    assert_eq!(see(HOSTED_CLUSTERS, &of_cluster("11", "True")), 0);
-    assert_eq!(see(HOSTED_CLUSTERS, &of_cluster("12", "False")), 1);
+    assert_eq!(apply_update(HOSTED_CLUSTERS, &of_cluster("11", "True")), 0);
+    assert_eq!(apply_update(HOSTED_CLUSTERS, &of_cluster("12", "False")), 1);
 
     let of_identities = |version: &str, status: &str| {
         let (api_version, kind) =
             (HostedClusterIdentities::API_VERSION, HostedClusterIdentities::KIND);
         object_with_condition(api_version, kind, version, status)
     };
-    let told = |version: &str, status: &str| parse_object(&of_identities(version, status)).unwrap();
+    let parsed_identities =
+        |version: &str, status: &str| parse_object(&of_identities(version, status)).unwrap();
     let known = || stores.identities(&key).unwrap().status.unwrap().conditions[0].status.clone();
-    stores.store_identities(&key, told("11", "True"));
-    assert_eq!(see(WatchedKind::Identities, &of_identities("10", "False")), 0);
+    stores.store_identities(&key, parsed_identities("11", "True"));
+    assert_eq!(apply_update(WatchedKind::Identities, &of_identities("10", "False")), 0);
     assert_eq!(known(), "True");
-    assert_eq!(see(WatchedKind::Identities, &of_identities("12", "False")), 1);
+    assert_eq!(apply_update(WatchedKind::Identities, &of_identities("12", "False")), 1);
     assert_eq!(known(), "False");
-    // One that was made anew begins with any version.
+    // A recreated object may have any version.
     let mut other = of_identities("3", "True");
     other.metadata.uid = Some("other".to_owned());
-    assert_eq!(see(WatchedKind::Identities, &other), 1);
+    assert_eq!(apply_update(WatchedKind::Identities, &other), 1);
 }
 
 #[test]
@@ -187,9 +195,9 @@ fn listed_objects_are_compared_without_fetching() {
     let clock: SharedClock = Arc::new(ManualClock::starting_at(Timestamp::UNIX_EPOCH));
     let stores = WatchStores::new(&[], ComparisonScope::LedClusters(LeaseTerms::permanent(clock)));
     list_kind(&stores, CONFIG_MAPS, [config_map_update("harbour")]);
-    let unsettled = stores.objects_to_compare("clusters-harbour", &DesiredDigests::new());
-    assert_eq!(unsettled.without_content, []);
-    assert_eq!(unsettled.observed.len(), 1);
+    let to_compare = stores.objects_to_compare("clusters-harbour", &DesiredDigests::new());
+    assert_eq!(to_compare.without_content, []);
+    assert_eq!(to_compare.observed.len(), 1);
 }
 
 fn forbidden_error() -> ApiError {
@@ -205,28 +213,31 @@ fn forbidden_error() -> ApiError {
 #[test]
 fn listed_kind_becomes_stale_after_repeated_refusals() {
     let stores = WatchStores::new(&[], ComparisonScope::Nothing);
-    let mut telling = ListProgress::default();
+    let mut list_progress = ListProgress::default();
     list_kind(&stores, HOSTED_CLUSTERS, [hosted_cluster_update("harbour")]);
     list_kind(&stores, CONFIG_MAPS, [config_map_update("harbour")]);
-    let mut broken = |refusals| {
+    let mut fail_watch = |refusals| {
         stores
             .apply_watch_update(
                 CONFIG_MAPS,
                 WatchUpdate::Failed(forbidden_error(), refusals),
-                &mut telling,
+                &mut list_progress,
                 Duration::ZERO,
             )
             .len()
     };
-    assert_eq!([0, 1, 7].map(&mut broken), [0; 3]);
-    assert!(matches!(stores.kind_state(CONFIG_MAPS), KindState::Listed), "a moment is nothing");
-    assert_eq!((broken(8), broken(9)), (1, 0), "the cluster is told once");
+    assert_eq!([0, 1, 7].map(&mut fail_watch), [0; 3]);
+    assert!(
+        matches!(stores.kind_state(CONFIG_MAPS), KindState::Listed),
+        "a few refusals change nothing"
+    );
+    assert_eq!((fail_watch(8), fail_watch(9)), (1, 0), "the cluster is enqueued once");
     assert!(matches!(stores.kind_state(CONFIG_MAPS), KindState::Stale(_)));
     assert_eq!(stores.object_names("clusters-harbour", OwnedKind::ConfigMap).len(), 1);
     assert_eq!(
         list_kind(&stores, CONFIG_MAPS, [config_map_update("harbour")]).len(),
         1,
-        "and that it is good again"
+        "the cluster is enqueued again"
     );
     assert!(matches!(stores.kind_state(CONFIG_MAPS), KindState::Listed));
 }
@@ -234,15 +245,15 @@ fn listed_kind_becomes_stale_after_repeated_refusals() {
 #[test]
 fn unlisted_kind_is_unusable_after_first_refusal() {
     let stores = WatchStores::new(&[], ComparisonScope::Nothing);
-    let mut telling = ListProgress::default();
+    let mut list_progress = ListProgress::default();
     list_kind(&stores, HOSTED_CLUSTERS, [hosted_cluster_update("harbour")]);
-    let away = ApiError::Unreached { action: "watch".to_owned(), problem: "reset".to_owned() };
+    let unreached = ApiError::Unreached { action: "watch".to_owned(), problem: "reset".to_owned() };
     assert_eq!(
         stores
             .apply_watch_update(
                 CONFIG_MAPS,
-                WatchUpdate::Failed(away, 0),
-                &mut telling,
+                WatchUpdate::Failed(unreached, 0),
+                &mut list_progress,
                 Duration::ZERO
             )
             .len(),
@@ -250,39 +261,39 @@ fn unlisted_kind_is_unusable_after_first_refusal() {
     );
     assert!(
         matches!(stores.kind_state(CONFIG_MAPS), KindState::Unlisted),
-        "an API that is away refuses nothing"
+        "a connection error is not a refusal"
     );
     assert_eq!(
         stores
             .apply_watch_update(
                 CONFIG_MAPS,
                 WatchUpdate::Failed(forbidden_error(), 1),
-                &mut telling,
+                &mut list_progress,
                 Duration::ZERO
             )
             .len(),
         1
     );
     assert!(matches!(stores.kind_state(CONFIG_MAPS), KindState::Unusable(_)));
-    // What a server that begins says instead is not told for what it was before.
-    let told = |stores: &WatchStores| match stores.kind_state(CONFIG_MAPS) {
+    // A starting server's errors do not replace the first error.
+    let state_error = |stores: &WatchStores| match stores.kind_state(CONFIG_MAPS) {
         KindState::Unusable(error) => error.to_string(),
         _ => String::new(),
     };
-    let before = told(&stores);
+    let before = state_error(&stores);
     let other = || ApiError::NotServed { action: "watch".to_owned(), message: "no".to_owned() };
     stores.apply_watch_update(
         CONFIG_MAPS,
         WatchUpdate::Failed(other(), 1),
-        &mut telling,
+        &mut list_progress,
         Duration::ZERO,
     );
-    assert_eq!(told(&stores), before);
+    assert_eq!(state_error(&stores), before);
     stores.apply_watch_update(
         CONFIG_MAPS,
         WatchUpdate::Failed(other(), 8),
-        &mut telling,
+        &mut list_progress,
         Duration::ZERO,
     );
-    assert_ne!(told(&stores), before);
+    assert_ne!(state_error(&stores), before);
 }

@@ -1,4 +1,4 @@
-//! What the API has, and what it answers where nothing misbehaves.
+//! The state of the fake API and its responses without fault injection.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::fixture::IDENTITIES;
 use crate::management_api::InjectedResponse;
 use crate::request_path::{RequestPath, RequestVerb};
 
-/// What there is, and who watches it.
+/// The objects of the fake API, its history, watches and received requests.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) version: u64,
     /// The objects by collection, namespace and name.
     pub(crate) objects: BTreeMap<ObjectLocation, Value>,
     pub(crate) history: Vec<WatchedObjectChange>,
-    /// No watch can begin before this version.
+    /// The oldest version from which a watch can start.
     pub(crate) oldest: u64,
     pub(crate) watches: Vec<OpenWatch>,
     pub(crate) requests: Vec<ReceivedRequest>,
     pub(crate) response_rule: Option<ResponseRule>,
-    /// How long each write takes; no time where nothing is said.
+    /// The delay of each write.
     pub(crate) write_delay: Option<Duration>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) type ResponseRule = Box<dyn Fn(&ReceivedRequest) -> Option<InjectedRe
 pub(crate) type BodyFrame = hyper::body::Frame<Bytes>;
 pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Clone)]
 pub(crate) struct WatchedObjectChange {
     pub(crate) version: u64,
@@ -49,30 +49,30 @@ pub(crate) struct OpenWatch {
     pub(crate) labels: Option<String>,
     pub(crate) name_filter: Option<String>,
     pub(crate) events: mpsc::UnboundedSender<Result<BodyFrame, std::io::Error>>,
-    /// It tells nothing any more, and does not end either.
+    /// Whether it sends no events and does not end.
     pub(crate) is_silent: bool,
 }
 
-/// Something that was asked.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) verb: RequestVerb,
     pub(crate) path: RequestPath,
-    /// The version of the object that it is meant for, where it says that.
+    /// The `resourceVersion` in the body, if any.
     pub(crate) expected_version: Option<String>,
 }
 
 impl State {
     pub(crate) fn respond(
         &mut self,
-        asked: &ReceivedRequest,
+        request: &ReceivedRequest,
         method: &Method,
         body: Value,
         now: jiff::Timestamp,
     ) -> Response<ResponseBody> {
-        let path = &asked.path;
+        let path = &request.path;
         let place = location(&path.collection, &path.namespace, &path.name);
-        match asked.verb {
+        match request.verb {
             RequestVerb::List => json_response(200, &self.list(path)),
             RequestVerb::Watch => self.watch(path),
             RequestVerb::Get => match self.objects.get(&place) {
@@ -104,7 +104,7 @@ impl State {
                 let code = if before.is_some() { 200 } else { 201 };
                 let mut object = before.cloned().unwrap_or_else(|| json!({}));
                 if path.collection == IDENTITIES && path.subresource.is_some() {
-                    // It has one writer: what is applied no more is there no more.
+                    // The status has a single writer, so fields that it no longer applies are removed.
                     object["status"] = json!({});
                 }
                 apply_merge(&mut object, body);
@@ -166,11 +166,11 @@ impl State {
     pub(crate) fn watch(&mut self, path: &RequestPath) -> Response<ResponseBody> {
         let since = path.version.unwrap_or_default();
         if since < self.oldest {
-            // As kube-apiserver does: the refusal is an event.
+            // Like kube-apiserver: the error is sent as an event.
             let object = failure_status(410, &json!({"reason": "Expired"}));
             return json_response(200, &json!({"type": "ERROR", "object": object}));
         }
-        let (events, told) = mpsc::unbounded();
+        let (events, receiver) = mpsc::unbounded();
         let (collection, labels) = (path.collection.clone(), path.labels.clone());
         let only = path.name_filter.clone();
         let watch = OpenWatch { collection, labels, name_filter: only, events, is_silent: false };
@@ -179,10 +179,10 @@ impl State {
             .filter(|it| it.version > since)
             .for_each(|change| watch.send_change(change));
         self.watches.push(watch);
-        Response::new(StreamBody::new(told).boxed_unsync())
+        Response::new(StreamBody::new(receiver).boxed_unsync())
     }
 
-    /// Writes an object; one that says nothing new stays as it is.
+    /// Writes an object; a write without a change does nothing.
     pub(crate) fn write(
         &mut self,
         place: ObjectLocation,
@@ -271,13 +271,13 @@ fn matches_selector(object: &Value, selector: Option<&str>) -> bool {
     }
 }
 
-/// Whether an object is the one that a uid and a version name, as far as they do.
+/// Whether an object has the uid and the version of the preconditions, as far as they are set.
 fn matches_preconditions(object: &Value, named: &Value) -> bool {
     let is_same = |key: &str| named[key].is_null() || named[key] == object["metadata"][key];
     is_same("uid") && is_same("resourceVersion")
 }
 
-/// What an apply does here: maps are merged, conditions are merged by type, all else is replaced.
+/// Applies a patch: merges maps, merges conditions by type, and replaces everything else.
 fn apply_merge(object: &mut Value, patch: Value) {
     match (object, patch) {
         (Value::Object(object), Value::Object(patch)) => {

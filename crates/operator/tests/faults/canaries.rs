@@ -1,5 +1,5 @@
-//! The nine canaries of a cluster, which somebody else runs: their pods, what nodes tell of what these
-//! mount, and the facts that they tell.
+//! The nine canaries of a cluster, created by another controller: their pods, the node's status of their
+//! volumes, and their reports.
 
 use jiff::Timestamp;
 use lanyard_api::canary_report::{CanaryProbeReport, HopFailure, LoadedCredential};
@@ -12,10 +12,10 @@ use crate::management_api::FakeManagementApi;
 
 const PODS: &str = "pods";
 const POD_STATUSES: &str = "secretproviderclasspodstatuses";
-/// What a canary tells of a service that throttles.
+/// The reason that a canary reports for a throttled service.
 pub(crate) const TOO_MANY_REQUESTS: &str = "TooManyRequests";
 
-/// The canaries of a cluster run, which somebody else has made with their classes.
+/// Creates the SecretProviderClasses and the canaries of a cluster.
 pub(crate) fn put_classes_and_canaries(server: &FakeManagementApi, number: usize) {
     for component in Component::ALL {
         let class = class_name(component);
@@ -27,7 +27,7 @@ pub(crate) fn put_classes_and_canaries(server: &FakeManagementApi, number: usize
     put_canary_pods(server, number);
 }
 
-/// The canaries of a cluster run, and each has proven its identity.
+/// Creates the canaries of a cluster; each has proven its identity.
 pub(crate) fn put_canary_pods(server: &FakeManagementApi, number: usize) {
     for component in Component::ALL {
         server.put_externally(PODS, pod(number, component));
@@ -37,12 +37,12 @@ pub(crate) fn put_canary_pods(server: &FakeManagementApi, number: usize) {
     }
 }
 
-/// The components whose identities ask Azure Resource Manager: that of the key asks a vault.
+/// The components whose canaries call Azure Resource Manager: all except the KMS, which calls a vault.
 pub(crate) fn arm_components() -> impl Iterator<Item = Component> {
     Component::ALL.into_iter().filter(|component| *component != Component::Kms)
 }
 
-/// A canary tells that it is throttled since then, or is no more.
+/// Sets since when a canary is throttled; `None` ends the throttling.
 pub(crate) fn set_throttled(
     server: &FakeManagementApi,
     number: usize,
@@ -58,7 +58,7 @@ pub(crate) fn set_throttled(
     );
 }
 
-/// As a canary tells them that has proven its identity.
+/// The report of a canary that has proven its identity.
 fn canary_facts(component: Component, throttled: Option<Timestamp>) -> Value {
     let time = |text: &str| Some(text.parse().unwrap());
     let failure = |since| HopFailure {
@@ -72,7 +72,7 @@ fn canary_facts(component: Component, throttled: Option<Timestamp>) -> Value {
         name: name.to_owned(),
         good: true,
         reason: throttled.map_or("AsExpected", |_| TOO_MANY_REQUESTS).to_owned(),
-        message: throttled.map_or("all is well", |_| "nobody may ask now").to_owned(),
+        message: throttled.map_or("all is well", |_| "the probe was throttled").to_owned(),
         hint: String::new(),
         since: "2026-11-21T11:00:00Z".parse().unwrap(),
     };
@@ -150,7 +150,7 @@ fn pod_status(number: usize, component: Component, mounted: Component) -> Value 
     })
 }
 
-/// The components whose credentials are mounted where this one's canary runs.
+/// The components whose credentials are mounted into the canary pod of this component.
 fn components_mounted_with(component: Component) -> impl Iterator<Item = Component> {
     let deployment = component.consumers()[0].deployment;
     Component::ALL.into_iter().filter(move |mounted| {

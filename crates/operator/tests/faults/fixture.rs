@@ -1,4 +1,4 @@
-//! An operator that runs in virtual time, and the clusters that it looks after.
+//! An operator that runs in virtual time, with the fake API and the clusters of a test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) const MINUTE: Duration = Duration::from_mins(1);
 
 const EXAMPLE: &str = include_str!("../../../../examples/hostedcluster.yaml");
 
-/// An operator, and the API that it works at.
+/// An operator and its fake API.
 pub(crate) struct OperatorFixture {
     pub(crate) server: FakeManagementApi,
     pub(crate) clock: ManualClock,
@@ -35,12 +35,12 @@ pub(crate) struct OperatorFixture {
 }
 
 impl OperatorFixture {
-    /// An operator at an API that `prepare` has prepared.
+    /// Starts an operator; `prepare` sets up the fake API before.
     pub(crate) fn start(role: OperatorRole, prepare: impl FnOnce(&FakeManagementApi)) -> Self {
         Self::start_with_templates(role, WorkloadTemplates::default(), prepare)
     }
 
-    /// The same with templates of its own.
+    /// Starts an operator with these workload templates.
     pub(crate) fn start_with_templates(
         role: OperatorRole,
         templates: WorkloadTemplates,
@@ -65,7 +65,7 @@ impl OperatorFixture {
         Self { server, clock, settings, operator }
     }
 
-    /// What another operator would do about each cluster, and whether it can.
+    /// The plan of each cluster, and whether it is applicable.
     pub(crate) async fn plan_all(&self) -> Vec<(String, bool)> {
         let operator =
             Operator::new(self.server.api(), self.settings.clone(), &Readiness::default());
@@ -73,28 +73,28 @@ impl OperatorFixture {
         plans.map(|plan| (plan.to_string(), plan.is_applicable)).collect()
     }
 
-    /// One with so many clusters that have everything.
+    /// Starts an operator with this number of clusters, and waits until all objects are applied.
     pub(crate) async fn start_converged(clusters: usize) -> Self {
-        let stage = Self::start(OperatorRole::All, |server| {
+        let fixture = Self::start(OperatorRole::All, |server| {
             (0..clusters)
                 .for_each(|number| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(number)));
         });
-        let made = || (0..clusters).all(|number| is_fully_applied(&stage.server, number));
-        stage.advance_until("everything is made", 30 * SECOND, made).await;
-        stage.run_until_idle().await;
-        stage.server.clear_requests();
-        stage.advance(30 * SECOND).await;
-        let written = stage.server.describe_requests(|asked| asked.verb.is_write());
-        assert!(written.is_empty(), "it is settled at once: {written:?}");
-        stage
+        let made = || (0..clusters).all(|number| is_fully_applied(&fixture.server, number));
+        fixture.advance_until("all objects exist", 30 * SECOND, made).await;
+        fixture.run_until_idle().await;
+        fixture.server.clear_requests();
+        fixture.advance(30 * SECOND).await;
+        let written = fixture.server.describe_requests(|request| request.verb.is_write());
+        assert!(written.is_empty(), "the clusters are in sync: {written:?}");
+        fixture
     }
 
-    /// Lets every task run until it waits. Who asks without end, and never waits, fails here.
+    /// Runs all tasks until they wait. Fails if a task keeps sending requests without a delay.
     pub(crate) async fn run_until_idle(&self) {
-        let (_, asked) = self.server.activity();
+        let (_, requests_before) = self.server.activity();
         let mut before = None;
         while before != Some(self.server.activity()) {
-            let at_once = self.server.activity().1.saturating_sub(asked);
+            let at_once = self.server.activity().1.saturating_sub(requests_before);
             assert!(at_once <= MAX_REQUESTS_AT_ONCE, "{at_once} requests without a pause");
             before = Some(self.server.activity());
             for _ in 0..YIELDS_PER_REQUEST {
@@ -103,7 +103,7 @@ impl OperatorFixture {
         }
     }
 
-    /// Lets so much time pass.
+    /// Lets this time pass.
     pub(crate) async fn advance(&self, duration: Duration) {
         let end = self.clock.monotonic() + duration;
         loop {
@@ -116,7 +116,7 @@ impl OperatorFixture {
         }
     }
 
-    /// Lets time pass until something is so, and says how much did.
+    /// Lets time pass until the condition holds; returns the time that passed.
     pub(crate) async fn advance_until(
         &self,
         what: &str,
@@ -153,7 +153,7 @@ pub(crate) fn control_plane_namespace(number: usize) -> String {
     format!("{NAMESPACE}-{}", cluster_name(number))
 }
 
-/// The example under another name; its secrets have names of their own.
+/// The example under another name, which also changes the names of its secrets.
 pub(crate) fn hosted_cluster(number: usize) -> Value {
     thread_local! {
         static JSON: String = serde_saphyr::from_str::<Value>(EXAMPLE).unwrap().to_string();
@@ -162,52 +162,52 @@ pub(crate) fn hosted_cluster(number: usize) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The vault's secret with the credential of a component.
+/// The name of the vault secret with the credential of a component.
 pub(crate) fn secret_name(number: usize, component: Component) -> String {
     format!("{}-{}", cluster_name(number), component.definition().secret_suffix)
 }
 
-/// Whether a cluster has everything and is told of.
+/// Whether a cluster has all objects and a reported status.
 pub(crate) fn is_fully_applied(server: &FakeManagementApi, number: usize) -> bool {
-    let room = control_plane_namespace(number);
-    server.object_count(SECRET_PROVIDER_CLASSES, &room) == 9
-        && server.object_count("deployments", &room) >= 9
+    let namespace = control_plane_namespace(number);
+    server.object_count(SECRET_PROVIDER_CLASSES, &namespace) == 9
+        && server.object_count("deployments", &namespace) >= 9
         && is_status_reported(server, number)
 }
 
-/// Whether it is told how the identities of a cluster are.
+/// Whether the status of a cluster's identities is reported.
 pub(crate) fn is_status_reported(server: &FakeManagementApi, number: usize) -> bool {
-    let told = server.object(IDENTITIES, NAMESPACE, &cluster_name(number)).unwrap_or_default();
-    told["status"]["identities"].as_array().is_some_and(|all| all.len() == 9)
+    let report = server.object(IDENTITIES, NAMESPACE, &cluster_name(number)).unwrap_or_default();
+    report["status"]["identities"].as_array().is_some_and(|all| all.len() == 9)
 }
 
-/// A write about a cluster: about it, or in the namespace of its control plane.
+/// A write that concerns a cluster, or an object in the namespace of its control plane.
 pub(crate) fn is_write_for(number: usize) -> impl Fn(&ReceivedRequest) -> bool {
-    move |asked| asked.verb.is_write() && concerns_cluster(asked, number)
+    move |request| request.verb.is_write() && concerns_cluster(request, number)
 }
 
-pub(crate) fn concerns_cluster(asked: &ReceivedRequest, number: usize) -> bool {
-    let path = &asked.path;
-    // An event is named after its cluster.
+pub(crate) fn concerns_cluster(request: &ReceivedRequest, number: usize) -> bool {
+    let path = &request.path;
+    // The name of an event starts with that of its cluster.
     let named = path.name.split('-').next().filter(|_| path.namespace == NAMESPACE);
     path.namespace == control_plane_namespace(number)
         || path.name == control_plane_namespace(number)
         || named == Some(cluster_name(number).as_str())
 }
 
-/// A list of everything of a kind, as a watch begins with. One namespace's objects are listed before
-/// something is made in it.
-pub(crate) fn is_full_list(asked: &ReceivedRequest) -> bool {
-    let path = &asked.path;
+/// A list of all objects of a kind, with which a watch starts. The list of a single namespace before its
+/// creation does not count.
+pub(crate) fn is_full_list(request: &ReceivedRequest) -> bool {
+    let path = &request.path;
     let is_of_one = path.collection == "namespaces" && path.name_filter.is_some();
-    asked.verb == RequestVerb::List && path.namespace.is_empty() && !is_of_one
+    request.verb == RequestVerb::List && path.namespace.is_empty() && !is_of_one
 }
 
 pub(crate) fn has_verb(verb: RequestVerb) -> impl Fn(&ReceivedRequest) -> bool {
-    move |asked| asked.verb == verb
+    move |request| request.verb == verb
 }
 
-/// The vault that a class of a cluster names.
+/// The vault in a SecretProviderClass of a cluster.
 pub(crate) fn class_vault(server: &FakeManagementApi, number: usize, class: &str) -> Value {
     let class = server
         .object(SECRET_PROVIDER_CLASSES, &control_plane_namespace(number), class)
@@ -215,7 +215,7 @@ pub(crate) fn class_vault(server: &FakeManagementApi, number: usize, class: &str
     class["spec"]["parameters"]["keyvaultName"].clone()
 }
 
-/// Somebody else changes which vault a class of a cluster names.
+/// Changes the vault in a SecretProviderClass as another client.
 pub(crate) fn change_vault_externally(
     server: &FakeManagementApi,
     number: usize,
@@ -230,7 +230,7 @@ pub(crate) fn change_vault_externally(
     );
 }
 
-/// More than a thousand clusters take that are made at one time.
+/// More requests than the creation of a thousand clusters needs.
 const MAX_REQUESTS_AT_ONCE: usize = 200_000;
-/// More than a request takes, through all the tasks on its way.
+/// More yields than a request needs through all tasks.
 const YIELDS_PER_REQUEST: usize = 60;

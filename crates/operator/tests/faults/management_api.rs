@@ -1,7 +1,7 @@
-//! A Kubernetes API in memory, as far as the operator asks for one, which can be made to misbehave.
+//! An in-memory fake of the Kubernetes API for the operator's requests, with fault injection.
 //!
-//! It is no judge of how an API server answers: `cargo xtask conformance operator` has a real one.
-//! It is for what a real one does not do at one's bidding, and for hours that pass in a moment.
+//! It does not show how an API server answers; `cargo xtask conformance operator` runs a real one. It
+//! injects faults that a real one does not produce on demand, and lets hours pass in virtual time.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,31 +23,31 @@ use crate::api_state::{
 };
 use crate::request_path::{RequestPath, RequestVerb};
 
-/// The API. Clones share it.
+/// The fake API. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct FakeManagementApi {
     state: Arc<Mutex<State>>,
     clock: ManualClock,
 }
 
-/// What is answered instead.
+/// An injected response.
 #[derive(Debug, Clone)]
 pub(crate) enum InjectedResponse {
-    /// A status.
+    /// A `Status` with this HTTP code and these fields.
     Status(u16, Value),
-    /// A watch that ends at once.
+    /// A watch that ends immediately.
     WatchEnd,
-    /// A watch that is told an error at once, and ends.
+    /// A watch that sends an error event and ends.
     WatchError(u16, &'static str),
 }
 
 impl InjectedResponse {
-    /// A refusal without details.
+    /// An error status without details.
     pub(crate) fn error_status(code: u16, reason: &str) -> Self {
         Self::Status(code, json!({"reason": reason}))
     }
 
-    /// The refusal of an apply, because another manager holds a field.
+    /// The conflict of an apply, because another manager owns a field.
     pub(crate) fn field_conflict(manager: &str, field: &str) -> Self {
         let message = format!("conflict with \"{manager}\" using v1");
         let cause = json!({"reason": "FieldManagerConflict", "message": message, "field": field});
@@ -71,7 +71,7 @@ impl FakeManagementApi {
         KubernetesApi::from_client(Client::new(service, "default"), clock)
     }
 
-    /// From now on some of what is asked is answered otherwise.
+    /// Injects the responses that `rule` returns.
     pub(crate) fn inject(
         &self,
         rule: impl Fn(&ReceivedRequest) -> Option<InjectedResponse> + Send + 'static,
@@ -79,22 +79,22 @@ impl FakeManagementApi {
         self.state.lock().response_rule = Some(Box::new(rule));
     }
 
-    /// All is answered as it should be.
+    /// Ends the injection.
     pub(crate) fn clear_injection(&self) {
         self.state.lock().response_rule = None;
     }
 
-    /// From now on each write takes so long.
+    /// Delays each write by this time.
     pub(crate) fn delay_writes(&self, each: Duration) {
         self.state.lock().write_delay = Some(each);
     }
 
-    /// The version of now.
+    /// The current resource version.
     pub(crate) fn version(&self) -> u64 {
         self.state.lock().version
     }
 
-    /// What the objects of a collection came to with each change after a version.
+    /// The objects of a collection after each change that followed a version.
     pub(crate) fn object_changes(&self, collection: &str, after: u64) -> Vec<Value> {
         let state = self.state.lock();
         let of =
@@ -102,32 +102,34 @@ impl FakeManagementApi {
         of.map(|change| change.object.clone()).collect()
     }
 
-    /// How often something like this was asked.
+    /// The number of matching requests.
     pub(crate) fn count_requests(&self, is_so: impl Fn(&ReceivedRequest) -> bool) -> usize {
-        self.state.lock().requests.iter().filter(|asked| is_so(asked)).count()
+        self.state.lock().requests.iter().filter(|request| is_so(request)).count()
     }
 
-    /// What was asked, if it is like this, in words.
+    /// Descriptions of the matching requests.
     pub(crate) fn describe_requests(
         &self,
         is_so: impl Fn(&ReceivedRequest) -> bool,
     ) -> Vec<String> {
         let state = self.state.lock();
-        let told = state.requests.iter().filter(|asked| is_so(asked));
-        told.map(|ReceivedRequest { verb, path, .. }| {
-            let RequestPath { collection, namespace, name, field_manager: manager, .. } = path;
-            let sub = path.subresource.as_ref().map(|sub| format!("/{sub}")).unwrap_or_default();
-            format!("{verb:?} {collection}{sub} {namespace}/{name} as {manager:?}")
-        })
-        .collect()
+        let matching = state.requests.iter().filter(|request| is_so(request));
+        matching
+            .map(|ReceivedRequest { verb, path, .. }| {
+                let RequestPath { collection, namespace, name, field_manager: manager, .. } = path;
+                let sub =
+                    path.subresource.as_ref().map(|sub| format!("/{sub}")).unwrap_or_default();
+                format!("{verb:?} {collection}{sub} {namespace}/{name} as {manager:?}")
+            })
+            .collect()
     }
 
-    /// Forgets what was asked.
+    /// Forgets the received requests.
     pub(crate) fn clear_requests(&self) {
         self.state.lock().requests.clear();
     }
 
-    /// An object, by the end of its path.
+    /// An object, by collection, namespace and name.
     pub(crate) fn object(&self, collection: &str, namespace: &str, name: &str) -> Option<Value> {
         let state = self.state.lock();
         state.objects.get(&location(collection, namespace, name)).cloned()
@@ -139,12 +141,12 @@ impl FakeManagementApi {
         state.objects_in(collection, namespace).map(|(_, object)| object.clone()).collect()
     }
 
-    /// How many objects of a collection there are in a namespace.
+    /// The number of objects of a collection in a namespace.
     pub(crate) fn object_count(&self, collection: &str, namespace: &str) -> usize {
         self.state.lock().objects_in(collection, namespace).count()
     }
 
-    /// Somebody else makes an object, or makes it otherwise.
+    /// Creates or replaces an object as another client.
     pub(crate) fn put_externally(&self, collection: &str, object: Value) {
         let metadata = &object["metadata"];
         let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
@@ -152,7 +154,7 @@ impl FakeManagementApi {
         self.state.lock().write(place, object, None, self.clock.now());
     }
 
-    /// Somebody else changes an object.
+    /// Changes an object as another client.
     pub(crate) fn change_externally(
         &self,
         (collection, namespace, name): (&str, &str, &str),
@@ -165,7 +167,7 @@ impl FakeManagementApi {
         state.write(place, object, Some(("meddler", None)), self.clock.now());
     }
 
-    /// Somebody else takes an object away.
+    /// Deletes an object as another client.
     pub(crate) fn delete_externally(&self, collection: &str, namespace: &str, name: &str) {
         let mut state = self.state.lock();
         let place = location(collection, namespace, name);
@@ -181,7 +183,7 @@ impl FakeManagementApi {
         }
     }
 
-    /// The versions before now are known no more.
+    /// Compacts the history: earlier versions expire.
     pub(crate) fn compact(&self) {
         let mut state = self.state.lock();
         state.version += 1;
@@ -189,12 +191,12 @@ impl FakeManagementApi {
         state.history.clear();
     }
 
-    /// All watches end without a word.
+    /// Ends all watches without an event.
     pub(crate) fn close_watches(&self) {
         self.state.lock().watches.clear();
     }
 
-    /// All watches break in the middle of a line.
+    /// Breaks all watches in the middle of a line.
     pub(crate) fn break_watches(&self) {
         let mut state = self.state.lock();
         for watch in state.watches.drain(..) {
@@ -205,12 +207,12 @@ impl FakeManagementApi {
         }
     }
 
-    /// All watches that are open now tell nothing any more, and do not end.
+    /// Silences all open watches: they send no events and do not end.
     pub(crate) fn silence_watches(&self) {
         self.state.lock().watches.iter_mut().for_each(|watch| watch.is_silent = true);
     }
 
-    /// All watches are told an error, and end.
+    /// Sends an error event to all watches and ends them.
     pub(crate) fn fail_watches(&self, code: u16, reason: &str) {
         let mut state = self.state.lock();
         let event = watch_error_event(code, reason);
@@ -219,7 +221,7 @@ impl FakeManagementApi {
         }
     }
 
-    /// All watches are told the version of now.
+    /// Sends a bookmark with the current version to all watches.
     pub(crate) fn send_bookmarks(&self) {
         let state = self.state.lock();
         let metadata = json!({"resourceVersion": state.version.to_string()});
@@ -228,14 +230,14 @@ impl FakeManagementApi {
         state.watches.iter().for_each(|watch| watch.send(&event));
     }
 
-    /// How many watches are open.
+    /// The number of open watches.
     pub(crate) fn open_watch_count(&self) -> usize {
         let mut state = self.state.lock();
         state.watches.retain(|watch| !watch.events.is_closed());
         state.watches.iter().filter(|watch| !watch.is_silent).count()
     }
 
-    /// How much was asked: it grows while somebody asks.
+    /// The version and the number of requests; both grow while the operator is active.
     pub(crate) fn activity(&self) -> (u64, usize) {
         let state = self.state.lock();
         (state.version, state.requests.len())
@@ -251,14 +253,14 @@ impl FakeManagementApi {
             body["metadata"]["name"].as_str().unwrap_or_default().clone_into(&mut path.name);
         }
         let meant = body["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-        let asked = ReceivedRequest { verb, path, expected_version: meant };
+        let request = ReceivedRequest { verb, path, expected_version: meant };
         let pause = self.state.lock().write_delay.filter(|_| verb.is_write());
         if let Some(pause) = pause {
             self.clock.sleep(pause).await;
         }
         let mut state = self.state.lock();
-        let instead = state.response_rule.as_ref().and_then(|rule| rule(&asked));
-        state.requests.push(asked.clone());
+        let instead = state.response_rule.as_ref().and_then(|rule| rule(&request));
+        state.requests.push(request.clone());
         match instead {
             Some(InjectedResponse::Status(code, more)) => {
                 json_response(code, &failure_status(code, &more))
@@ -267,12 +269,12 @@ impl FakeManagementApi {
             Some(InjectedResponse::WatchError(code, reason)) => {
                 json_response(200, &watch_error_event(code, reason))
             }
-            None => state.respond(&asked, &parts.method, body, self.clock.now()),
+            None => state.respond(&request, &parts.method, body, self.clock.now()),
         }
     }
 }
 
-/// The event of a watch that tells an error.
+/// The error event of a watch.
 fn watch_error_event(code: u16, reason: &str) -> Value {
     json!({"type": "ERROR", "object": failure_status(code, &json!({"reason": reason}))})
 }

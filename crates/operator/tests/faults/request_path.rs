@@ -1,27 +1,27 @@
-//! What a request to the API is about.
+//! Parses the path and the query of a request.
 
 use http::{Method, Uri};
 
-/// The path of a request, in parts.
+/// The relevant parts of a request's path and query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestPath {
-    /// The plural of the kind.
+    /// The plural name of the resource.
     pub(crate) collection: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// `status`, and the like.
+    /// For example `status`.
     pub(crate) subresource: Option<String>,
     pub(crate) labels: Option<String>,
-    /// The one name that is asked for.
+    /// The name in the field selector.
     pub(crate) name_filter: Option<String>,
-    /// The field manager that writes.
+    /// The field manager of a write.
     pub(crate) field_manager: String,
-    /// From which version on is watched.
+    /// The version to watch from.
     pub(crate) version: Option<u64>,
     is_watch: bool,
 }
 
-/// What is asked for.
+/// The verb of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestVerb {
     List,

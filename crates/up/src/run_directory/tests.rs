@@ -11,7 +11,7 @@ fn test_consumer() -> &'static Consumer {
     &Component::Disk.consumers()[0]
 }
 
-/// A published volume, and the path of its file.
+/// Publishes a volume, and returns it with the path of its file.
 fn publish_test_volume(run: &RunDirectory) -> (OpenVolume, PathBuf) {
     let mut open = run.open_volume(test_consumer()).unwrap();
     let entry = FileEntry::new("secret".parse().unwrap(), b"planted", 0o600);
@@ -21,7 +21,7 @@ fn publish_test_volume(run: &RunDirectory) -> (OpenVolume, PathBuf) {
     (open, file)
 }
 
-/// Ends a run as SIGKILL would: nothing is unmounted, and the lock is free.
+/// Ends a run as SIGKILL would: its volumes stay mounted and its lock is released.
 fn abandon_run(mut run: RunDirectory) {
     run.volume_paths.lock().clear();
     run.chosen = None;
@@ -65,7 +65,7 @@ fn next_run_removes_volumes_of_a_killed_run() {
 }
 
 #[test]
-fn a_run_that_was_killed_while_it_created_its_directory_leaves_nothing() {
+fn run_killed_during_directory_creation_leaves_no_files() {
     let (place, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (above, chosen) = (outside.path().join("new"), outside.path().join("new").join("volumes"));
     for created in [outside.path(), &above, &chosen] {
@@ -80,7 +80,7 @@ fn a_run_that_was_killed_while_it_created_its_directory_leaves_nothing() {
 }
 
 #[test]
-fn a_living_run_is_not_removed() {
+fn running_run_is_not_removed() {
     let place = tempfile::tempdir().unwrap();
     let run = create_run(place.path(), None);
     let (_open, file) = publish_test_volume(&run);
@@ -109,7 +109,7 @@ fn files_of_the_user_stay_in_a_chosen_directory() {
 }
 
 #[test]
-fn a_chosen_directory_is_used_by_one_run_at_a_time() {
+fn chosen_directory_is_locked_by_one_run() {
     let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let first = create_run(place.path(), Some(chosen.path()));
     let second =
@@ -120,14 +120,15 @@ fn a_chosen_directory_is_used_by_one_run_at_a_time() {
 }
 
 #[test]
-fn removing_a_killed_run_leaves_the_volumes_of_a_run_with_the_same_directory() {
+fn removing_a_killed_run_keeps_volumes_of_a_running_one() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let chosen = tempfile::tempdir().unwrap();
     let killed = create_run(first.path(), Some(chosen.path()));
     let (open, left) = publish_test_volume(&killed);
     drop(open);
     abandon_run(killed);
-    // The second run does not find the private directory of the killed one.
+    // The second run uses another temporary directory, so it does not find the private directory of the
+    // killed run.
     let living = create_run(second.path(), Some(chosen.path()));
     assert!(!left.exists(), "the next run in the directory removes the volumes");
     let (_open, file) = publish_test_volume(&living);
@@ -139,7 +140,7 @@ fn removing_a_killed_run_leaves_the_volumes_of_a_run_with_the_same_directory() {
 }
 
 #[test]
-fn a_run_is_refused_where_volumes_of_a_killed_one_cannot_be_removed() {
+fn leftover_volumes_that_cannot_be_removed_prevent_a_run() {
     let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let run = create_run(place.path(), Some(chosen.path()));
     let (open, file) = publish_test_volume(&run);
@@ -214,7 +215,7 @@ fn no_volume_is_opened_or_removed_behind_a_link() {
     assert!(file_names(place.path()).is_empty());
 }
 
-/// Runs a command of mount(8) for `target`.
+/// Runs a mount(8) command on `target`.
 fn run_mount_command(arguments: &[&str], target: &Path) {
     let mut command = std::process::Command::new(arguments[0]);
     assert!(command.args(&arguments[1..]).arg(target).status().unwrap().success());
@@ -225,7 +226,7 @@ fn volume_that_cannot_be_removed_does_not_block_other_removals() {
     let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let run = create_run(place.path(), Some(chosen.path()));
     let (open, file) = publish_test_volume(&run);
-    // Where the process may not mount, no volume can be covered by another file system.
+    // A process that may not mount cannot cover a volume with another file system.
     if !open.is_tmpfs {
         return;
     }

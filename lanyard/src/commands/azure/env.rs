@@ -1,4 +1,4 @@
-//! `lanyard azure env`: the exports for a running local Azure.
+//! `lanyard azure env`: prints the environment variables for a running local Azure.
 
 use std::path::PathBuf;
 
@@ -7,21 +7,20 @@ use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
-/// Print the exports that send other people's clients to the running local Azure
+/// Print the exports that send the requests of Azure clients to the running local Azure
 ///
-/// Use it as `eval "$(lanyard azure env)"`. The Azure CLI, the Azure SDKs and curl then reach the
-/// local Azure under the real public names, and nothing else on the network.
+/// Use it as `eval "$(lanyard azure env)"`. The Azure CLI, the Azure SDKs and curl then reach the local Azure
+/// under the real public names, and no other host on the network.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The state directory of the local Azure, if it was started with one
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// The form of the exports; `table` prints shell lines
+    /// The format of the exports; `table` prints shell lines
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: CliOutputFormat,
 }
 
-/// Prints the exports.
 pub(crate) fn run(args: &Args, environment: &ProcessEnvironment) -> CommandResult {
     let directory = session::session_directory(args.state.as_deref(), environment);
     let exports = ServeSession::load(&directory)?.exports();

@@ -1,10 +1,10 @@
-//! The ledger of requests as a table.
+//! Prints the request log as a table.
 
 use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 use lanyard_emulator::RequestLogEntry;
 
-/// A row per request, and what the local Azure lacks.
+/// Formats one row per request, and the number of requests for unimplemented operations.
 pub(super) fn request_log_table(entries: &[RequestLogEntry]) -> String {
     if entries.is_empty() {
         return "no request reached the local Azure".to_owned();

@@ -1,4 +1,4 @@
-//! `lanyard azure run -- CMD`: a command inside a local Azure of its own.
+//! `lanyard azure run -- CMD`: runs a command against its own local Azure.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -15,19 +15,19 @@ use crate::output;
 use crate::settings::ProcessEnvironment;
 use crate::signals::{TerminationSignal, TerminationSignals};
 
-/// Run a command inside a local Azure of its own, and print what it asked for
+/// Run a command against its own local Azure, and print the request log
 ///
-/// Starts a local Azure on a free port, runs the command with the exports of `lanyard azure env`,
-/// prints the ledger of requests to standard error, and ends with the command's exit code.
+/// Starts a local Azure on a free port, runs the command with the exports of `lanyard azure env`, prints the
+/// request log to standard error, and exits with the command's exit code.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The HostedCluster whose world is seeded [default: the built-in example]
+    /// The HostedCluster for which the local Azure is seeded [default: the built-in example]
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Keep the world in this directory, and go on from there the next time
+    /// Keep the state of the local Azure in this directory and load it from there at the next start
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Do not print the ledger
+    /// Do not print the request log
     #[arg(long)]
     no_ledger: bool,
     /// The command and its arguments
@@ -35,7 +35,6 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Runs the command.
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let start = start_azure::StartAzureOptions {
@@ -67,7 +66,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
             .with_hint("check the name of the command and PATH")
     })?;
     let status = wait_for_child(&mut child, &mut signals).await.map_err(|error| {
-        CommandError::unavailable(format!("lost sight of `{}`", program.display()))
+        CommandError::unavailable(format!("could not wait for `{}`", program.display()))
             .with_cause(&error)
     })?;
 
@@ -78,8 +77,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     Ok(CommandExit::ChildProcess(shell_exit_code(status)))
 }
 
-/// Waits for the child, which decides how to end. What a terminal sends reaches it as well, because
-/// it is in our group; what a supervisor sends to us alone is passed on.
+/// Waits for the child process. The terminal sends its signals to the whole process group, so the child
+/// receives them as well; a signal that a supervisor sends only to this process is forwarded to the child.
 async fn wait_for_child(
     child: &mut Child,
     signals: &mut TerminationSignals,

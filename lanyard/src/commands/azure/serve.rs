@@ -1,4 +1,4 @@
-//! `lanyard azure serve`: a local Azure until interrupted.
+//! `lanyard azure serve`: serves a local Azure until interrupted.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,30 +12,30 @@ use crate::signals::TerminationSignals;
 
 /// Serve the local Azure until interrupted
 ///
-/// One port answers as an intercepting proxy for the Azure names, as the instance metadata
-/// service, and as the control API. Point clients at it with `eval "$(lanyard azure env)"`.
+/// One port serves an intercepting proxy for the Azure host names, the instance metadata service, and the
+/// control API. Point clients at it with `eval "$(lanyard azure env)"`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The address to listen on; port 0 takes a free one
+    /// The address to listen on; port 0 selects a free port
     #[arg(long, default_value = "127.0.0.1:7750", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Allow an address that other machines can reach. Whoever reaches it can mint tokens
+    /// Allow an address that other machines can reach. Every client that can connect can request tokens
     #[arg(long)]
     allow_remote: bool,
-    /// Keep the world in this directory, across restarts and crashes
+    /// Keep the state in this directory, across restarts and crashes
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// The HostedCluster whose world is seeded [default: the built-in example]
+    /// The HostedCluster for which the local Azure is seeded [default: the built-in example]
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Sign the certificates of the Azure names with this certificate authority (PEM), instead of a
-    /// generated one
+    /// Sign the certificates of the Azure names with this certificate authority (PEM), instead of a generated
+    /// one
     #[arg(long, value_name = "FILE", requires = "ca_key")]
     ca_cert: Option<PathBuf>,
     /// The private key of `--ca-cert` (PEM)
     #[arg(long, value_name = "FILE", requires = "ca_cert")]
     ca_key: Option<PathBuf>,
-    /// The form of the address that is printed once the port answers
+    /// The format of the address, which is printed once the port accepts connections
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: CliOutputFormat,
 }
@@ -59,18 +59,18 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         emulator.ca_pem(),
         &environment,
     )?;
-    let told = output::print_stdout(&match args.output {
+    let printed = output::print_stdout(&match args.output {
         CliOutputFormat::Table => startup_message(&session, &args),
         // One line, so that a program can wait for it.
         CliOutputFormat::Json => serde_json::to_string(&session).unwrap_or_default(),
         CliOutputFormat::Yaml => output::serialize_document(&session, CliOutputFormat::Yaml),
     });
-    if told.is_ok() {
+    if printed.is_ok() {
         signals.wait().await;
     }
     session.remove_descriptor();
     emulator.shutdown().await;
-    told.map(|()| CommandExit::Success)
+    printed.map(|()| CommandExit::Success)
 }
 
 fn startup_message(session: &ServeSession, args: &Args) -> String {

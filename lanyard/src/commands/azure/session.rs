@@ -1,5 +1,5 @@
-//! What a running `lanyard azure serve` leaves on disk for `lanyard azure env` and for clients: its
-//! address, and where the certificates to trust are.
+//! The descriptor file that a running `lanyard azure serve` writes for `lanyard azure env` and for clients:
+//! its address and the paths of the certificates to trust.
 
 use std::fs;
 use std::io;
@@ -18,20 +18,21 @@ use crate::settings::ProcessEnvironment;
 pub(crate) struct ServeSession {
     /// The address of the proxy, of IMDS and of the control API.
     pub(crate) address: SocketAddr,
-    /// The proxy as a URL.
+    /// The URL of the proxy.
     pub(crate) proxy: String,
-    /// The control API.
+    /// The URL of the control API.
     pub(crate) control: String,
-    /// The local CA in PEM.
+    /// The path of the local CA certificate, in PEM.
     pub(crate) ca_file: PathBuf,
-    /// The system's roots and the local CA in PEM.
+    /// The path of the system's roots and the local CA certificate, in PEM.
     pub(crate) ca_bundle: PathBuf,
-    /// The process that serves it.
+    /// The process ID of the server.
     pub(crate) process: u32,
 }
 
 impl ServeSession {
-    /// Announces a local Azure in `directory`. One directory holds one: a second is refused.
+    /// Writes the descriptor of a local Azure into `directory`. Returns an error if the directory belongs to
+    /// another running local Azure.
     pub(crate) fn write_descriptor(
         directory: &Path,
         address: SocketAddr,
@@ -43,8 +44,8 @@ impl ServeSession {
                 .with_cause(&error)
                 .with_hint("choose a directory of your own with --state")
         })?;
-        // The caller holds its port, so a descriptor with the same address is that of a process
-        // that was killed.
+        // The caller has bound its port, so a descriptor with the same address is left over from a killed
+        // process.
         let address = connectable_address(address);
         if let Ok(running) = Self::load(directory)
             && running.address != address
@@ -72,7 +73,7 @@ impl ServeSession {
         Ok(session)
     }
 
-    /// Reads the session of the local Azure that runs with this directory.
+    /// Reads the descriptor of the local Azure that runs with this directory.
     pub(crate) fn load(directory: &Path) -> Result<Self, CommandError> {
         let path = descriptor_path(directory);
         let none = |error: &dyn std::error::Error| {
@@ -82,36 +83,36 @@ impl ServeSession {
                     "start one with `lanyard azure serve`, with the same --state if it has one",
                 )
         };
-        // Whoever could write the descriptor could send our requests, tokens and all, to himself.
+        // A user who can write the descriptor could redirect this client's requests, including its tokens.
         ensure_owned_directory(directory).map_err(|error| none(&error))?;
         let text = fs::read(&path).map_err(|error| none(&error))?;
         let session: Self = serde_json::from_slice(&text).map_err(|error| none(&error))?;
-        // A descriptor outlives a killed process; a connection does not.
+        // The descriptor of a killed process remains, so check that its port accepts a connection.
         std::net::TcpStream::connect(session.address).map_err(|error| none(&error))?;
         Ok(session)
     }
 
-    /// Takes the announcement back; the certificates stay for clients that still run.
+    /// Removes the descriptor. The certificates stay for clients that are still running.
     pub(crate) fn remove_descriptor(&self) {
         let Some(directory) = self.ca_file.parent() else { return };
         let path = descriptor_path(directory);
-        let ours = fs::read(&path)
+        let is_own = fs::read(&path)
             .ok()
             .and_then(|text| serde_json::from_slice::<Self>(&text).ok())
             .is_some_and(|session| session.process == self.process);
-        if ours && let Err(error) = fs::remove_file(path) {
-            tracing::debug!(%error, "the announcement of the local Azure was gone already");
+        if is_own && let Err(error) = fs::remove_file(path) {
+            tracing::debug!(%error, "could not remove the descriptor of the local Azure");
         }
     }
 
-    /// The variables for clients.
+    /// The environment variables for clients.
     pub(crate) fn exports(&self) -> ShellExports {
         let directory = self.ca_file.parent().unwrap_or(Path::new("."));
         ShellExports::new(self.address, &TrustFiles::in_directory(directory))
     }
 }
 
-/// The directory of the session: the state's, or one per user that the machine forgets.
+/// The directory of the session: the state directory, or a temporary directory per user.
 pub(crate) fn session_directory(state: Option<&Path>, environment: &ProcessEnvironment) -> PathBuf {
     match (state, &environment.runtime_directory) {
         (Some(state), _) => state.to_owned(),
@@ -123,8 +124,8 @@ pub(crate) fn session_directory(state: Option<&Path>, environment: &ProcessEnvir
     }
 }
 
-/// Makes the directory if it is not there, and refuses one that others can write: in a shared
-/// temporary directory its name can be guessed.
+/// Creates the directory if it is missing, and refuses a directory that other users can write to: in a shared
+/// temporary directory, other users can guess its name.
 fn ensure_owned_directory(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let metadata = fs::symlink_metadata(directory)?;
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_session_of_a_killed_process_on_the_same_port_is_replaced() {
+    fn session_of_killed_process_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_write_or_that_is_a_link_is_refused() {
+    fn session_directory_must_be_private_and_no_link() {
         let parent = tempfile::tempdir().unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let open = parent.path().join("open");

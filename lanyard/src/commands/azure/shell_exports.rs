@@ -1,5 +1,5 @@
-//! The variables that send other people's clients to the local Azure, and the files that they
-//! point at.
+//! The environment variables that send the requests of Azure clients to the local Azure, and the files to
+//! which they point.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,27 +11,27 @@ use serde::Serialize;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
-/// The certificates that clients have to trust.
+/// The files with the certificates that clients must trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TrustFiles {
-    /// The local CA alone, in PEM.
+    /// The local CA certificate alone, in PEM.
     pub(crate) local_ca: PathBuf,
-    /// The system's roots and the local CA, so that a shell still trusts both, in PEM.
+    /// The system's roots and the local CA certificate in PEM, so that a shell trusts both.
     pub(crate) bundle: PathBuf,
-    /// A profile for the Azure CLI of its own.
+    /// A separate configuration directory for the Azure CLI.
     azure_config: PathBuf,
 }
 
-/// Variables for a shell or a child process.
+/// Environment variables for a shell or a child process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ShellExports {
-    /// What is set.
+    /// The variables to set.
     set: Vec<(&'static str, String)>,
-    /// What is taken away: it would lead clients past the local Azure, or real tokens into it.
+    /// The variables to unset, because they would send clients past the local Azure, or real tokens to it.
     unset: &'static [&'static str],
 }
 
-/// Variables that choose another way to a token or to a service.
+/// Variables that select another token source or another endpoint.
 const CONFLICTING_VARIABLES: &[&str] = &[
     "ALL_PROXY",
     "all_proxy",
@@ -44,7 +44,7 @@ const CONFLICTING_VARIABLES: &[&str] = &[
     "MSI_SECRET",
 ];
 
-/// Where the Debian, Fedora, openSUSE and Alpine families keep the system's roots.
+/// The paths of the system's roots on Debian, Fedora, openSUSE and Alpine distributions.
 const SYSTEM_ROOTS: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -53,7 +53,7 @@ const SYSTEM_ROOTS: [&str; 4] = [
 ];
 
 impl TrustFiles {
-    /// The files that [`TrustFiles::write`] wrote into `directory`.
+    /// The paths of the files that [`TrustFiles::write`] wrote into `directory`.
     pub(super) fn in_directory(directory: &Path) -> Self {
         Self {
             local_ca: directory.join("ca.pem"),
@@ -62,7 +62,7 @@ impl TrustFiles {
         }
     }
 
-    /// Writes the files into `directory`, which has to be our own.
+    /// Writes the files into `directory`, which the user must own.
     pub(crate) fn write(
         directory: &Path,
         ca_pem: &str,
@@ -88,10 +88,11 @@ impl ShellExports {
         let proxy = format!("http://{}", connectable_address(address));
         let bundle = files.bundle.display().to_string();
         let set = vec![
-            // Go, Python, Rust, .NET and the Azure CLI read the upper-case names, curl the lower.
+            // Go, Python, Rust, .NET and the Azure CLI read the upper-case names, curl reads the lower-case
+            // names.
             ("HTTPS_PROXY", proxy.clone()),
             ("https_proxy", proxy.clone()),
-            // Carries requests for 169.254.169.254, so that IMDS clients find us.
+            // Routes requests for 169.254.169.254 to the local Azure, so that IMDS clients reach it.
             ("HTTP_PROXY", proxy.clone()),
             ("http_proxy", proxy.clone()),
             ("NO_PROXY", "127.0.0.1,localhost,::1".to_owned()),
@@ -100,7 +101,7 @@ impl ShellExports {
             ("REQUESTS_CA_BUNDLE", bundle.clone()),
             ("CURL_CA_BUNDLE", bundle),
             ("NODE_EXTRA_CA_CERTS", files.local_ca.display().to_string()),
-            // The clients that refuse to ask IMDS through a proxy, ours among them.
+            // For clients that never send IMDS requests through a proxy, such as lanyard.
             ("AZURE_POD_IDENTITY_AUTHORITY_HOST", proxy.clone()),
             ("AZURE_CONFIG_DIR", files.azure_config.display().to_string()),
             ("AZURE_CORE_COLLECT_TELEMETRY", "false".to_owned()),
@@ -109,17 +110,17 @@ impl ShellExports {
         Self { set, unset: CONFLICTING_VARIABLES }
     }
 
-    /// What is set, in order.
+    /// The variables to set, in order.
     pub(crate) fn variables_to_set(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.set.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// What is taken away.
+    /// The variables to unset.
     pub(crate) const fn variables_to_unset(&self) -> &'static [&'static str] {
         self.unset
     }
 
-    /// As lines for `eval`.
+    /// Formats the variables as lines for `eval`.
     pub(crate) fn to_shell(&self) -> String {
         let line = |(name, value)| format!("export {name}={}\n", shell_quoted(value));
         let lines: Vec<_> = self.variables_to_set().map(line).collect();
@@ -127,7 +128,7 @@ impl ShellExports {
     }
 }
 
-/// An address that a client can connect to: nobody connects to `0.0.0.0`.
+/// Replaces an unspecified address such as `0.0.0.0` by the loopback address, to which clients can connect.
 pub(super) fn connectable_address(address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         return SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port());
@@ -149,7 +150,8 @@ fn system_roots(environment: &ProcessEnvironment) -> Vec<u8> {
     roots
 }
 
-/// Readers see the old file or the new one, never a part; an existing link is not followed.
+/// Replaces a file atomically: readers see the old or the new content. An existing symbolic link is not
+/// followed.
 pub(super) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bundle_keeps_the_roots_that_were_trusted_before() {
+    fn ca_bundle_keeps_system_roots() {
         let directory = tempfile::tempdir().unwrap();
         let roots = directory.path().join("roots.pem");
         fs::write(&roots, "ROOTS").unwrap();

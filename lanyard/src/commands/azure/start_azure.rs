@@ -1,4 +1,4 @@
-//! Starting a local Azure whose world fits a HostedCluster.
+//! Starts a local Azure that is seeded for a HostedCluster.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,31 +9,29 @@ use lanyard_emulator::Emulator;
 use crate::commands::hosted_cluster;
 use crate::exit::CommandError;
 
-/// How to start.
+/// The options for starting a local Azure.
 #[derive(Debug)]
 pub(super) struct StartAzureOptions<'a> {
-    /// The HostedCluster; nothing for the example.
+    /// The HostedCluster; `None` for the built-in example.
     pub(super) file: Option<&'a Path>,
-    /// The state directory; nothing for memory.
+    /// The state directory; `None` for state in memory.
     pub(super) state: Option<&'a Path>,
     /// The address to listen on.
     pub(super) listen: SocketAddr,
-    /// Whether other machines may reach it.
+    /// Whether an address that other machines can reach is allowed.
     pub(super) allow_remote: bool,
-    /// The certificate authority; nothing for one that the local Azure generates or has saved.
+    /// The certificate authority; `None` for a generated or saved one.
     pub(super) authority: Option<CertificateAuthorityFiles<'a>>,
 }
 
-/// The files of a certificate authority, PEM.
+/// The PEM files of a certificate authority.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CertificateAuthorityFiles<'a> {
-    /// The certificate.
     pub(super) certificate: &'a Path,
-    /// Its private key.
     pub(super) key: &'a Path,
 }
 
-/// Starts it: once this returns, the port answers.
+/// Starts the local Azure, and returns when its port accepts connections.
 pub(super) async fn start_local_azure(
     start: &StartAzureOptions<'_>,
 ) -> Result<Emulator, CommandError> {
@@ -43,7 +41,7 @@ pub(super) async fn start_local_azure(
         .clock(SystemClock::shared())
         .listen(start.listen)
         .allow_remote(start.allow_remote);
-    // A world on disk is taken as it is, unless the person names the cluster that it must fit.
+    // An existing state is used unchanged, unless the user names a HostedCluster that it must match.
     builder = if start.file.is_some() { builder.seed(plan) } else { builder.seed_if_new(plan) };
     if let Some(directory) = start.state {
         builder = builder.state_dir(directory);
@@ -56,20 +54,20 @@ pub(super) async fn start_local_azure(
     }
     builder.start().await.map_err(|error| {
         let message = "the local Azure did not start";
-        let refused = if error.is_invalid_plan() || error.is_invalid_authority() {
+        let command_error = if error.is_invalid_plan() || error.is_invalid_authority() {
             CommandError::invalid_input(message)
         } else {
             CommandError::unavailable(message)
         };
-        let refused = refused.with_cause(&error);
+        let command_error = command_error.with_cause(&error);
         match error.hint() {
-            Some(hint) => refused.with_hint(hint),
-            None => refused,
+            Some(hint) => command_error.with_hint(hint),
+            None => command_error,
         }
     })
 }
 
-/// A file of the certificate authority.
+/// Reads a file of the certificate authority.
 fn read_authority_file(path: &Path) -> Result<String, CommandError> {
     std::fs::read_to_string(path).map_err(|error| {
         CommandError::invalid_input(format!("{} cannot be read", path.display()))

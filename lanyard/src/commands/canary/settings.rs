@@ -1,4 +1,4 @@
-//! What the flags of a canary come to, all problems at once.
+//! Converts the flags of a canary into settings, and reports all problems together.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{Args, CanaryProbeArg, CanaryProbeArgs, CredentialFileArgs};
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
-/// The settings that the flags, and the environment variable that they name, give.
+/// Validates the flags, and the environment variable that they name, and converts them into settings.
 pub(super) fn resolve_settings(args: &Args) -> Result<CanarySettings, CommandError> {
     let Some(endpoints) = args.cloud.endpoints() else {
         let message = format!("--cloud: {} has no fixed endpoints", args.cloud);
@@ -50,10 +50,10 @@ pub(super) fn resolve_settings(args: &Args) -> Result<CanarySettings, CommandErr
     })
 }
 
-/// No service is to be asked more often by something that only looks.
+/// Limits the request rate of canaries.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Exactly one of them is given: clap sees to it.
+/// Exactly one of the flags is set, which clap enforces.
 fn credential_place(args: &CredentialFileArgs) -> CredentialFileLocation {
     if let Some(name) = &args.credential_file_from_env {
         let value = ProcessEnvironment::read_variable(name);

@@ -31,7 +31,7 @@ fn exactly_one_credential_file_flag_is_required() {
     let CredentialFileLocation::Variable { name, value } =
         place(&["--credential-file-from-env=LANYARD_TEST_OF_A_VARIABLE_THAT_IS_NOT_SET"])
     else {
-        panic!("it is a variable");
+        panic!("expected a variable");
     };
     assert_eq!(name, "LANYARD_TEST_OF_A_VARIABLE_THAT_IS_NOT_SET");
     assert_eq!(value, None);
@@ -89,8 +89,8 @@ fn all_flag_problems_are_reported_together() {
     ])
     .unwrap_err()
     .to_string();
-    for told in [
-        "--call: a canary makes GET and HEAD requests only, and no DELETE",
+    for problem in [
+        "--call: a canary makes only GET and HEAD requests, not DELETE",
         "--probe network: give --vnet-id",
         "--probe network: give --security-group-id",
         "--probe network: give --resource-group-id",
@@ -98,7 +98,7 @@ fn all_flag_problems_are_reported_together() {
         "--interval: give 1 s or more",
         "hint:",
     ] {
-        assert!(refused.contains(told), "{told} is not in\n{refused}");
+        assert!(refused.contains(problem), "{problem} is not in\n{refused}");
     }
 }
 
@@ -140,7 +140,7 @@ fn canary_arguments_rendered_by_the_operator_parse() {
             let line = std::iter::once("lanyard".to_owned()).chain(words);
             let cli = crate::cli::Cli::try_parse_from(line).unwrap();
             let crate::cli::CliCommand::Canary(args) = cli.command else {
-                panic!("{:?} is no canary", object.key);
+                panic!("{:?} is not a canary", object.key);
             };
             let settings = settings::resolve_settings(&args).unwrap();
             assert!(settings.call.is_some(), "{}", args.component);

@@ -1,4 +1,4 @@
-//! `lanyard credential check`: what is in a credential file, and whether it works.
+//! `lanyard credential check`: inspects a credential file and tests the credential.
 
 mod text;
 
@@ -22,11 +22,11 @@ use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
-/// Say what is in a credential file, and whether it works
+/// Inspect a credential file and test the credential
 ///
-/// Looks into the file (never showing the secret): which keys it has, whether key and certificate
-/// belong together, when it expires and has to be renewed. Then asks Entra for a token, and with
-/// --call makes one GET request with it. Every failure comes with its next step.
+/// Inspects the file (never showing the secret): its keys, whether the private key belongs to the
+/// certificate, when it expires and when it should be renewed. Then requests a token from Entra, and with
+/// --call makes one GET request with it. Every failure has a hint with the next step.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The mounted credential file
@@ -36,15 +36,15 @@ pub(crate) struct Args {
     /// <https://management.azure.com/subscriptions/ID/resourceGroups?api-version=2021-04-01>
     #[arg(long, value_name = "URL")]
     call: Option<Url>,
-    /// Look into the file only: ask nobody
+    /// Inspect the file only, without network requests
     #[arg(long, conflicts_with = "call")]
     offline: bool,
-    /// The form of the findings
+    /// The output format of the findings
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: CliOutputFormat,
 }
 
-/// What the check came to.
+/// The result of the check.
 #[derive(Debug, Serialize)]
 struct CredentialCheck {
     file: PathBuf,
@@ -54,19 +54,18 @@ struct CredentialCheck {
     ok: bool,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 enum CredentialCheckStep {
-    /// It was granted.
+    /// The request succeeded.
     Good { detail: String },
-    /// It was refused or got no answer.
+    /// The request was refused or got no response.
     Failed { detail: String, next_step: String },
-    /// Nobody asked for it, or an earlier step failed.
+    /// The request was not made: it was not requested, or an earlier step failed.
     NotTried { reason: &'static str },
 }
 
-/// Checks the file.
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let clock = SystemClock::shared();
     let bytes = std::fs::read(&args.file).map_err(|error| {
@@ -77,7 +76,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let scope = match &args.call {
         None => None,
         Some(url) => Some(AuthenticatedClient::scope_of(url).ok_or_else(|| {
-            CommandError::invalid_input(format!("--call: {} is no host of Azure", url_host(url)))
+            CommandError::invalid_input(format!("--call: {} is not an Azure host", url_host(url)))
                 .with_hint("give a URL of Azure Resource Manager or of a vault")
         })?),
     };
@@ -109,7 +108,7 @@ fn url_host(url: &Url) -> &str {
     url.host_str().unwrap_or_default()
 }
 
-/// Asks Entra, and then the service that is to be called.
+/// Requests a token from Entra, and then calls the given URL.
 async fn request_token_and_call(
     file: &Path,
     target: Option<(&Url, &str)>,

@@ -1,4 +1,4 @@
-//! HostedClusterIdentities from a file, as `kubectl get -o yaml` and `-o json` print them.
+//! Reads HostedClusterIdentities from a file in the formats of `kubectl get -o yaml` and `-o json`.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::exit::CommandError;
 
-/// The identities in a file, or of standard input.
+/// Loads the identities of a file or of standard input.
 pub(super) fn load_file(path: &Path) -> Result<Vec<HostedClusterIdentities>, CommandError> {
     let (name, text) = if path == Path::new("-") {
         let mut text = String::new();
@@ -28,21 +28,21 @@ pub(super) fn load_file(path: &Path) -> Result<Vec<HostedClusterIdentities>, Com
     })?;
     parse(documents).map_err(|problems| {
         let problems = problems.join("\n");
-        let message = format!("--input: {name} holds what cannot be used\n\n{problems}");
+        let message = format!("--input: {name} contains invalid objects\n\n{problems}");
         CommandError::invalid_input(message).with_hint(INPUT_HINT)
     })
 }
 
-/// The objects of all documents and lists, or every problem at its place.
+/// Parses the objects of all documents and lists, or returns every problem with its position.
 fn parse(documents: Vec<Value>) -> Result<Vec<HostedClusterIdentities>, Vec<String>> {
     if documents.iter().all(Value::is_null) {
-        // What a command says that failed at the other end of a pipe.
-        return Err(vec!["there is nothing in it".to_owned()]);
+        // For example the output of a command that failed at the other end of a pipe.
+        return Err(vec!["the input is empty".to_owned()]);
     }
     let mut found = Vec::new();
     let mut problems = Vec::new();
     for (place, document) in (1..).zip(documents) {
-        // An empty document stands where `---` begins or ends a file.
+        // A `---` at the start or end of a file produces an empty document.
         if document.is_null() {
             continue;
         }
@@ -62,7 +62,7 @@ fn expand_lists(place: String, document: Value) -> Vec<(String, Value)> {
         Value::Object(mut list) if is_list => {
             let items = match list.remove("items") {
                 Some(Value::Array(items)) => items,
-                // What is no list is one object that is told.
+                // A value that is not a list is treated as one object, so that its problem is reported.
                 other => return vec![(format!("{place}, items"), other.unwrap_or_default())],
             };
             let placed = items.into_iter().enumerate();
@@ -104,7 +104,7 @@ mod tests {
     const ONE_OBJECT: &str = "kind: HostedClusterIdentities\nmetadata: {name: one}\n";
 
     #[test]
-    fn an_object_documents_and_lists_are_read_as_kubectl_prints_them() {
+    fn kubectl_objects_documents_and_lists_are_parsed() {
         assert_eq!(read_names(ONE_OBJECT), Ok(vec!["one".to_owned()]));
         assert_eq!(read_names(&format!("---\n{ONE_OBJECT}---\n{ONE_OBJECT}")).unwrap().len(), 2);
         let json = r#"{"kind": "HostedClusterIdentities", "metadata": {"name": "one"}}"#;
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn empty_input_is_refused() {
         for text in ["", "\n", "---\n", "# nothing\n", "null\n---\n"] {
-            assert_eq!(read_names(text).unwrap_err(), ["there is nothing in it"], "{text:?}");
+            assert_eq!(read_names(text).unwrap_err(), ["the input is empty"], "{text:?}");
         }
     }
 

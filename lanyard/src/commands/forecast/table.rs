@@ -1,4 +1,4 @@
-//! A forecast as a timeline for people.
+//! Formats a forecast as a timeline for people.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,26 @@ use comfy_table::presets::NOTHING;
 use jiff::{SignedDuration, Timestamp};
 use lanyard_desired::forecast::{RenewalMilestone, RenewalState, TimelineEntry};
 
-/// The moments that lie ahead, in their order; below what needs somebody, and the sum.
+/// Formats the upcoming moments in chronological order, then the identities that need action, then a summary.
 ///
-/// Identities of one cluster that come to the same at the same minute share a line.
+/// Identities of one cluster with the same milestone in the same minute share a line.
 pub(super) fn render(entries: &[TimelineEntry], now: Timestamp) -> String {
     let mut sections = Vec::new();
     let moments = upcoming_moments(entries, now);
     if !moments.is_empty() {
         sections.push(timeline_table(&moments, now));
     }
-    let told = entries.iter().filter(|it| it.forecast.verdict.requires_action() || it.is_unknown());
-    let told: Vec<_> = told.map(entry_line).collect();
-    if !told.is_empty() {
-        sections.push(told.join("\n"));
+    let alarming =
+        entries.iter().filter(|it| it.forecast.verdict.requires_action() || it.is_unknown());
+    let lines: Vec<_> = alarming.map(entry_line).collect();
+    if !lines.is_empty() {
+        sections.push(lines.join("\n"));
     }
     sections.push(summary_line(entries, now));
     sections.join("\n\n")
 }
 
-/// When what happens in which cluster.
+/// The time, milestone, namespace and cluster of a timeline row.
 type TimelineRowKey<'a> = (Timestamp, RenewalMilestone, &'a str, &'a str);
 
 fn upcoming_moments(
@@ -80,17 +81,16 @@ fn summary_line(entries: &[TimelineEntry], now: Timestamp) -> String {
     format!("{} identities at {}: {}", entries.len(), format_minute(now), counts.join(", "))
 }
 
-/// The minute in which a moment lies.
 fn truncate_to_minute(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second() - at.as_second().rem_euclid(60)).unwrap_or(at)
 }
 
-/// To the minute, in UTC.
+/// Formats a time to the minute, in UTC.
 fn format_minute(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%MZ").to_string()
 }
 
-/// In the two largest units, as one tells the time until a date.
+/// Formats a duration in its two largest units.
 fn time_until(time: SignedDuration) -> String {
     let minutes = time.as_mins().max(0);
     let (days, hours, minutes) = (minutes / 1_440, minutes / 60 % 24, minutes % 60);

@@ -1,4 +1,4 @@
-//! The identities as a table, in the manner of `kubectl get`.
+//! Formats the identities as a table, in the style of `kubectl get`.
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
@@ -17,7 +17,7 @@ const HEADER: [&str; 8] = [
     "REASON",
 ];
 
-/// A row for each identity, and below what is to be said about those that are not ready.
+/// Formats a row for each identity, and below the table the messages of those that are not ready.
 pub(super) fn render(rows: &[IdentityRow<'_>]) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
@@ -30,8 +30,8 @@ pub(super) fn render(rows: &[IdentityRow<'_>]) -> String {
     }
     let lines: Vec<_> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
     let mut text = lines.join("\n");
-    let unwell = rows.iter().filter(|row| !row.identity.message.is_empty());
-    for (index, row) in unwell.enumerate() {
+    let with_message = rows.iter().filter(|row| !row.identity.message.is_empty());
+    for (index, row) in with_message.enumerate() {
         text.push_str(if index == 0 { "\n\n" } else { "\n" });
         text.push_str(&message_line(row));
     }
@@ -62,12 +62,12 @@ fn placeholder() -> String {
     "-".to_owned()
 }
 
-/// Versions of vaults are 32 digits; people compare the first ones.
+/// Vault versions have 32 digits; the first 8 are enough to compare them.
 fn short_version(version: &str) -> String {
     version.chars().take(8).collect()
 }
 
-/// To the minute, in UTC.
+/// Formats a time to the minute, in UTC.
 fn format_minute(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%MZ").to_string()
 }

@@ -1,13 +1,13 @@
-//! Flags with one dash, as Go's `flag` takes them.
+//! Accepts flags with a single dash, as Go's `flag` package does.
 
 use std::ffi::{OsStr, OsString};
 
-/// The command that takes them.
+/// The command whose flags may have a single dash.
 const KMS_COMMAND: &str = "kms";
 
-/// The arguments of the process, with two dashes where the KMS plugin's have one: `-key-name=x`
-/// becomes `--key-name=x`. Arguments of other commands stay as they are, and so does everything
-/// after `--`.
+/// Returns the arguments of the process, with a second dash for single-dash flags of the KMS plugin:
+/// `-key-name=x` becomes `--key-name=x`. Arguments of other commands and all arguments after `--` are
+/// unchanged.
 pub(crate) fn normalize_single_dash_flags(
     arguments: impl Iterator<Item = OsString>,
 ) -> Vec<OsString> {
@@ -25,18 +25,18 @@ pub(crate) fn normalize_single_dash_flags(
     all
 }
 
-/// Where the command stands: behind the flags of all commands, and behind their values.
+/// The index of the command, after the global flags and their values.
 fn command_index(all: &[OsString]) -> Option<usize> {
     let is_flag = |it: &OsString| it.as_encoded_bytes().starts_with(b"-");
     let is_value = |at: usize| GLOBAL_FLAGS_WITH_VALUES.iter().any(|flag| all[at - 1] == *flag);
     (1..all.len()).find(|at| !is_flag(&all[*at]) && !is_value(*at))
 }
 
-/// The flags of all commands that take the next argument for their value.
+/// The global flags whose value is the next argument.
 const GLOBAL_FLAGS_WITH_VALUES: [&str; 2] = ["--log", "--log-format"];
 
-/// Whether it is a flag of more than one letter behind one dash. The value of a flag that begins so
-/// would be taken for one: Go reads it as the value, so it has to be written as `--flag=-value`.
+/// Whether the argument is a single dash with a name of more than one letter. A flag value of this form would
+/// be mistaken for a flag, so users must write it as `--flag=-value`; Go accepts it as a separate argument.
 fn is_single_dash_flag(argument: &OsStr) -> bool {
     let bytes = argument.as_encoded_bytes();
     let name = bytes.split(|byte| *byte == b'=').next().unwrap_or_default();

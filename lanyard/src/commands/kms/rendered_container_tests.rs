@@ -1,4 +1,4 @@
-//! What is rendered for the plugin is what the plugin takes.
+//! Tests that the plugin accepts the arguments and the configuration that the operator renders for it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::cli::{Cli, CliCommand};
 
 const EXAMPLE: &str = include_str!("../../../../examples/hostedcluster.yaml");
 
-/// The pod of the API server's place, with everything beside it.
+/// The rendered pod of the API server, with the Secret of its KMS configuration.
 struct RenderedApiServerPod {
     pod: Value,
     secret: Value,
@@ -58,7 +58,7 @@ impl RenderedApiServerPod {
         containers.iter().filter(runs_it).map(|it| RenderedKmsContainer::parse(self, it)).collect()
     }
 
-    /// The volume behind a path of a container, and the path in it.
+    /// The volume that contains a path of a container, and the path within the volume.
     fn volume_at_path(&self, container: &Value, path: &Path) -> (Value, PathBuf) {
         let place = |mount: &Value| Some(PathBuf::from(mount["mountPath"].as_str()?));
         let mounts = container["volumeMounts"].as_array().unwrap();
@@ -71,7 +71,7 @@ impl RenderedApiServerPod {
     }
 }
 
-/// A sidecar whose arguments our command line has taken.
+/// A sidecar whose arguments the command line parser accepted.
 struct RenderedKmsContainer<'a> {
     rendered: &'a RenderedApiServerPod,
     container: &'a Value,
@@ -90,7 +90,7 @@ impl<'a> RenderedKmsContainer<'a> {
         Self { rendered, container, args, settings }
     }
 
-    /// The configuration file, as the volume shows it.
+    /// The configuration file, read from the volume.
     fn read_configuration(&self) -> KmsConfiguration {
         let path = &self.args.run.key.config_file_path;
         let (volume, name) = self.rendered.volume_at_path(self.container, path);
@@ -107,7 +107,8 @@ impl<'a> RenderedKmsContainer<'a> {
         PinnedKey::new(endpoints, *kind, vault.clone(), key.clone(), version.clone())
     }
 
-    /// Fails unless volumes hold what the plugin opens, and the probe asks where it answers.
+    /// Asserts that volumes contain the files that the plugin opens, and that the probe uses the plugin's
+    /// health address.
     fn assert_volumes_and_probe_match(&self) {
         let VaultIdentity::CredentialFile(file) = self.read_configuration().identity else {
             panic!("{:?}", self.read_configuration())

@@ -1,4 +1,4 @@
-//! The plugin, put together.
+//! Assembles and runs the KMS plugin.
 
 use std::future::Future;
 use std::path::Path;
@@ -32,7 +32,7 @@ use crate::output;
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 
-/// Serves until a supervisor asks for the end.
+/// Serves until a termination signal.
 pub(super) async fn run(args: KmsArgs, environment: ProcessEnvironment) -> CommandResult {
     if args.version.0 {
         output::print_stdout(&version_json())?;
@@ -42,7 +42,7 @@ pub(super) async fn run(args: KmsArgs, environment: ProcessEnvironment) -> Comma
     let mut signals = TerminationSignals::listen()?;
     warn_ignored_flags(&args);
     let clock = SystemClock::shared();
-    let pages = KmsHttpEndpoints::bind(&settings).await?;
+    let endpoints = KmsHttpEndpoints::bind(&settings).await?;
     let metrics = KmsMetrics::default();
     let plugin = build_plugin(&args, &settings, environment, &metrics, &clock).await?;
     tracing::info!(
@@ -67,14 +67,21 @@ pub(super) async fn run(args: KmsArgs, environment: ProcessEnvironment) -> Comma
         drain: args.socket.drain_timeout.0,
         clock: Arc::clone(&clock),
     };
-    let asked = async {
-        let asked = signals.wait().await;
-        tracing::info!(?asked, "ending");
+    let stop_requested = async {
+        let stop_requested = signals.wait().await;
+        tracing::info!(?stop_requested, "ending");
     };
-    serve_until_stopped(server, pages, (health, &args.http.healthz_path), &metrics, asked).await
+    serve_until_stopped(
+        server,
+        endpoints,
+        (health, &args.http.healthz_path),
+        &metrics,
+        stop_requested,
+    )
+    .await
 }
 
-/// As the other plugins print it.
+/// The version in the JSON format of the upstream plugins.
 fn version_json() -> String {
     let version = env!("CARGO_PKG_VERSION");
     serde_json::json!({ "BuildVersion": version, "GitCommit": "", "BuildDate": "" }).to_string()
@@ -108,14 +115,15 @@ async fn build_plugin(
         settings.version.clone(),
     );
     let transport = kms_transport(&environment, clock)?;
-    let ways = identity_transports(&transport, environment, clock)?;
-    let credential = lanyard_kms::build_credential(configuration, ways).await.map_err(|error| {
-        let told = CommandError::invalid_input(format_error_chain(&error));
-        match error.hint() {
-            Some(hint) => told.with_hint(hint),
-            None => told,
-        }
-    })?;
+    let transports = identity_transports(&transport, environment, clock)?;
+    let credential =
+        lanyard_kms::build_credential(configuration, transports).await.map_err(|error| {
+            let message = CommandError::invalid_input(format_error_chain(&error));
+            match error.hint() {
+                Some(hint) => message.with_hint(hint),
+                None => message,
+            }
+        })?;
     let vault = KeyVaultKeyClient::new(&key, credential, &transport);
     Ok(KmsPlugin::new(KmsPluginParts {
         key,
@@ -139,8 +147,9 @@ fn load_configuration(path: &Path) -> Result<KmsConfiguration, CommandError> {
     })
 }
 
-/// The plugin repeats requests itself: it knows how long the API server waits. For the same reason a
-/// request waits its turn for a moment only, and a vault that fails is looked at again soon.
+/// The transport does not retry, because the plugin retries by itself, within the API server's timeout. For
+/// the same reason, requests wait only shortly for the rate limiter, and the circuit breaker of a failing
+/// vault half-opens soon.
 fn kms_transport(
     environment: &ProcessEnvironment,
     clock: &SharedClock,
@@ -161,8 +170,8 @@ fn kms_transport(
     azure_transport::build_transport(&settings, clock)
 }
 
-/// The plugin has its vault almost to itself, which takes 400 operations in a second; an API server that
-/// starts with many seeds to read asks for all of them at once.
+/// A vault allows 400 operations per second, and the plugin is almost its only client. A starting API server
+/// with many seeds requests all of them at once.
 const VAULT_RATE: RequestRate = RequestRate { per_second: 200, burst: 512 };
 
 fn identity_transports(
@@ -196,7 +205,7 @@ fn identity_transports(
     })
 }
 
-/// The pages for monitoring systems and for probes.
+/// The HTTP endpoints for monitoring systems and probes.
 struct KmsHttpEndpoints {
     metrics: Option<BoundListener>,
     health: Option<BoundListener>,
@@ -216,15 +225,15 @@ impl KmsHttpEndpoints {
     }
 }
 
-/// Serves socket and pages until the end is asked for. Without one of them the process would look
-/// alive and do half its work, so it ends. The end is the socket's: a page that somebody is slow to
-/// ask for or to read holds it up no longer than [`HTTP_SHUTDOWN_TIMEOUT`].
+/// Serves the socket and the HTTP endpoints until shutdown is requested. Ends the process if one of them
+/// fails, because a partially working process would look alive. The socket determines the end: slow HTTP
+/// connections delay it by at most [`HTTP_SHUTDOWN_TIMEOUT`].
 async fn serve_until_stopped(
     server: KmsServer,
-    pages: KmsHttpEndpoints,
+    endpoints: KmsHttpEndpoints,
     (health, health_path): (KmsHealthEndpoints, &str),
     metrics: &KmsMetrics,
-    asked: impl Future<Output = ()>,
+    stop_requested: impl Future<Output = ()>,
 ) -> CommandResult {
     let (end, _) = watch::channel(false);
     let ended = || {
@@ -232,17 +241,17 @@ async fn serve_until_stopped(
         async move { drop(end.wait_for(|ended| *ended).await) }
     };
     let clock = Arc::clone(&server.clock);
-    let rest = HTTP_SHUTDOWN_TIMEOUT.min(server.drain);
+    let timeout = HTTP_SHUTDOWN_TIMEOUT.min(server.drain);
     let (mut socket, mut served) = (KmsTasks::new(), KmsTasks::new());
-    let pages = [
-        ("the metrics page", pages.metrics, metrics_routes(metrics_page(metrics))),
-        ("the health pages", pages.health, health.routes(health_path)),
+    let endpoints = [
+        ("the metrics endpoint", endpoints.metrics, metrics_routes(metrics_page(metrics))),
+        ("the health endpoints", endpoints.health, health.routes(health_path)),
     ];
-    for (part, listening, routes) in pages {
+    for (task, listening, routes) in endpoints {
         let Some(listening) = listening else { continue };
-        tracing::info!(address = %listening.address(), "serving {part}");
+        tracing::info!(address = %listening.address(), "serving {task}");
         let serving = listening.serve(routes, Arc::clone(&clock), ended());
-        let broken = move |error| CommandError::unavailable(part).with_cause(&error);
+        let broken = move |error| CommandError::unavailable(task).with_cause(&error);
         served.spawn(async move { serving.await.map_err(broken) });
     }
     let serving = server.run(ended());
@@ -252,46 +261,46 @@ async fn serve_until_stopped(
             CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
         })
     });
-    let early = |part| {
-        let early = || CommandError::unavailable("a part of the process ended by itself");
-        task_result(part).and_then(|()| Err(early()))
+    let unexpected_end = |task| {
+        let error = || CommandError::unavailable("a task of the process ended unexpectedly");
+        task_result(task).and_then(|()| Err(error()))
     };
     let first = tokio::select! {
-        () = asked => Ok(()),
-        Some(part) = socket.join_next() => early(part),
-        Some(part) = served.join_next() => early(part),
+        () = stop_requested => Ok(()),
+        Some(task) = socket.join_next() => unexpected_end(task),
+        Some(task) = served.join_next() => unexpected_end(task),
     };
     end.send_replace(true);
     let outcome = first.and(join_all_tasks(&mut socket).await);
-    let pages = tokio::select! {
+    let http_result = tokio::select! {
         biased;
         ended = join_all_tasks(&mut served) => ended,
-        () = clock.sleep(rest) => {
-            tracing::info!(waited = ?rest, "connections to the pages are broken off");
+        () = clock.sleep(timeout) => {
+            tracing::info!(waited = ?timeout, "closing the remaining HTTP connections");
             Ok(())
         }
     };
-    outcome.and(pages).map(|()| CommandExit::Success)
+    outcome.and(http_result).map(|()| CommandExit::Success)
 }
 
-/// How long connections to the pages may last when the socket is gone.
+/// How long HTTP connections may continue after the socket has closed.
 const HTTP_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A part of the process, until it ends.
+/// The tasks of the process.
 type KmsTasks = JoinSet<Result<(), CommandError>>;
 
-/// The outcome of all parts, when all have ended.
-async fn join_all_tasks(parts: &mut KmsTasks) -> Result<(), CommandError> {
+/// Waits for all tasks and returns the first error.
+async fn join_all_tasks(tasks: &mut KmsTasks) -> Result<(), CommandError> {
     let mut outcome = Ok(());
-    while let Some(part) = parts.join_next().await {
-        outcome = outcome.and(task_result(part));
+    while let Some(task) = tasks.join_next().await {
+        outcome = outcome.and(task_result(task));
     }
     outcome
 }
 
-fn task_result(part: Result<Result<(), CommandError>, JoinError>) -> Result<(), CommandError> {
-    part.unwrap_or_else(|error| {
-        Err(CommandError::unavailable("a part of the process broke off").with_cause(&error))
+fn task_result(task: Result<Result<(), CommandError>, JoinError>) -> Result<(), CommandError> {
+    task.unwrap_or_else(|error| {
+        Err(CommandError::unavailable("a task of the process panicked").with_cause(&error))
     })
 }
 

@@ -1,4 +1,4 @@
-//! From flags to settings. What is wrong with them is told at once.
+//! Converts the flags into settings, and reports all problems together.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use lanyard_vocabulary::{KeyVersion, ParseIdentifierError, SecretName, VaultName
 use super::flags::{IgnoredKmsArgs, KmsArgs, KmsHttpArgs, KmsKeyArgs};
 use crate::exit::CommandError;
 
-/// What the flags come to.
+/// The settings of the KMS plugin.
 #[derive(Debug)]
 pub(super) struct KmsSettings {
     pub(super) vault_kind: VaultKind,
@@ -24,7 +24,7 @@ pub(super) struct KmsSettings {
 }
 
 impl KmsSettings {
-    /// The settings of these flags.
+    /// Validates the flags and converts them into settings.
     pub(super) fn resolve(args: &KmsArgs) -> Result<Self, CommandError> {
         let mut problems = Vec::new();
         let KmsKeyArgs { keyvault_name, key_name, key_version, managed_hsm, .. } = &args.key;
@@ -61,7 +61,7 @@ impl KmsSettings {
     }
 }
 
-/// A name of the key, without the blanks and quotes that manifests put around it.
+/// Parses a name of the key, after removing the blanks and quotes that manifests put around it.
 fn parse_required_name<T>(flag: &str, given: Option<&str>, problems: &mut Vec<String>) -> Option<T>
 where
     T: FromStr<Err = ParseIdentifierError>,
@@ -80,8 +80,8 @@ fn trim_quotes(text: &str) -> &str {
     text.trim().trim_matches('"').trim()
 }
 
-/// The path of a `unix://` address. The API server also knows names without a file; a plugin
-/// without a file could not keep others away.
+/// Parses the path of a `unix://` address. Abstract socket names, which the API server also supports, are
+/// refused: the plugin could not restrict access to them.
 fn parse_socket_path(text: &str, problems: &mut Vec<String>) -> Option<PathBuf> {
     let path = text.strip_prefix("unix://").filter(|path| !path.is_empty());
     let is_file =
@@ -93,7 +93,7 @@ fn parse_socket_path(text: &str, problems: &mut Vec<String>) -> Option<PathBuf> 
     found
 }
 
-/// The other plugins take a port.
+/// Parses the metrics address. The upstream plugins accept only a port.
 fn parse_metrics_address(text: &str, problems: &mut Vec<String>) -> Option<ListenAddress> {
     let text = text.trim();
     let port = text.parse::<u16>().ok().filter(|port| *port != 0);
@@ -107,9 +107,11 @@ fn parse_metrics_address(text: &str, problems: &mut Vec<String>) -> Option<Liste
 
 fn check_health_path(args: &KmsHttpArgs, problems: &mut Vec<String>) {
     let path = &args.healthz_path;
-    let named = |it: char| it.is_ascii_alphanumeric() || "/-_.".contains(it);
-    if !path.starts_with('/') || path == LIVE_PATH || !path.chars().all(named) {
-        problems.push(format!("--healthz-path `{path}` is no path of a page of its own"));
+    let is_allowed = |it: char| it.is_ascii_alphanumeric() || "/-_.".contains(it);
+    if !path.starts_with('/') || path == LIVE_PATH || !path.chars().all(is_allowed) {
+        problems.push(format!(
+            "--healthz-path `{path}` is not a valid path, or another endpoint uses it"
+        ));
     }
 }
 
@@ -171,7 +173,7 @@ mod tests {
 
     #[test]
     fn all_flag_problems_are_reported_together() {
-        let told = resolve_line(
+        let message = resolve_line(
             "--key-name=a_b --key-version= --listen-addr=tcp://1 --metrics-addr=x \
              --healthz-path=/livez --proxy-mode --metrics-backend=stackdriver",
         )
@@ -186,15 +188,16 @@ mod tests {
             "--proxy-mode would send",
             "--metrics-backend `stackdriver`",
         ] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(message.contains(part), "{part}: {message}");
         }
     }
 
     #[test]
-    fn addresses_without_a_file_of_their_own_are_refused() {
+    fn socket_addresses_without_a_file_are_refused() {
         for address in ["unix://", "unix:///", "unix:///@abstract", "unix://opt/x", "/opt/x", ""] {
-            let told = resolve_line(&format!("{KEY_FLAGS} --listen-addr={address}")).unwrap_err();
-            assert!(told.contains(&format!("invalid endpoint: {address}")), "{told}");
+            let message =
+                resolve_line(&format!("{KEY_FLAGS} --listen-addr={address}")).unwrap_err();
+            assert!(message.contains(&format!("invalid endpoint: {address}")), "{message}");
         }
         assert!(resolve_line(&format!("{KEY_FLAGS} -v=256")).is_err());
         assert!(resolve_line(&format!("{KEY_FLAGS} --managed-hsm=maybe")).is_err());

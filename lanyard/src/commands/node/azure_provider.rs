@@ -1,4 +1,4 @@
-//! The Key Vault provider of this process: how it reaches Azure, and what stands before it.
+//! Builds the Key Vault provider of this process: its transports, caches, policy and audit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ use crate::commands::azure_transport;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
-/// Who looks at what the provider does.
+/// The policy, audit trail and metrics that wrap the provider.
 pub(super) struct ProviderHooks<'a> {
     pub(super) policy: &'a Arc<ReloadablePolicy>,
     pub(super) audit: &'a AuditTrail,
     pub(super) metrics: &'a NodeMetrics,
 }
 
-/// The provider behind its policy.
+/// Builds the provider and wraps it with the policy.
 pub(super) fn build_provider(
     args: &NodeArgs,
     environment: &ProcessEnvironment,
-    before: &ProviderHooks<'_>,
+    hooks: &ProviderHooks<'_>,
     (memory, clock): (&MemoryAccount, &SharedClock),
 ) -> Result<Arc<dyn Provider>, CommandError> {
     let certificates = CertificateOptions {
@@ -51,9 +51,9 @@ pub(super) fn build_provider(
         cache_retention: interval.duration(),
         max_content_bytes: args.volumes.volume_content.bytes(),
     };
-    let ways = vault_transports(&args.key_vault, environment, before.metrics, clock)?;
+    let transports = vault_transports(&args.key_vault, environment, hooks.metrics, clock)?;
     let stale = open_stale_cache(&args.key_vault, clock)?;
-    let vaults = NodeVaults::new(settings, ways, Some(stale), SharedClock::clone(clock));
+    let vaults = NodeVaults::new(settings, transports, Some(stale), SharedClock::clone(clock));
     let vaults = share_node_memory(memory, vaults);
     let settings = AzureProviderSettings { interval, ..AzureProviderSettings::default() };
     let provider = AzureProvider::new(vaults, settings);
@@ -61,13 +61,13 @@ pub(super) fn build_provider(
         PolicyModeArg::Audit => PolicyMode::Audit,
         PolicyModeArg::Enforce => PolicyMode::Enforce,
     };
-    let policy = Arc::clone(before.policy);
-    let guarded =
-        PolicyCheckedProvider::new(Arc::new(provider), policy, mode, before.audit.clone());
-    Ok(Arc::new(guarded.with_metrics(before.metrics.clone())))
+    let policy = Arc::clone(hooks.policy);
+    let guarded = PolicyCheckedProvider::new(Arc::new(provider), policy, mode, hooks.audit.clone());
+    Ok(Arc::new(guarded.with_metrics(hooks.metrics.clone())))
 }
 
-/// Counts what the vaults cache in the memory of the node, and evicts it where volumes need that.
+/// Accounts the caches of the vault clients in the node's memory account, and evicts them when volumes need
+/// the memory.
 fn share_node_memory(memory: &MemoryAccount, vaults: NodeVaults) -> Arc<NodeVaults> {
     let reads: Arc<dyn CacheMemory> = Arc::new(memory.cache_memory());
     let vaults = Arc::new(vaults.with_cache_memory(&reads, Arc::new(memory.cache_memory())));
@@ -114,7 +114,7 @@ fn vault_transports(
     })
 }
 
-/// Charts give an empty text for none.
+/// Parses the user agent suffix. Charts pass an empty text to omit it.
 fn parse_user_agent(args: &KeyVaultArgs) -> Result<Option<UserAgentSuffix>, CommandError> {
     let text = args.custom_user_agent.as_deref().unwrap_or_default().trim();
     if text.is_empty() {

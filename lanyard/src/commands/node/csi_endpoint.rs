@@ -1,10 +1,10 @@
-//! The value of the driver's flag `--endpoint`.
+//! The value of the flag `--endpoint`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// `unix://PATH`, as the driver's `--endpoint` is written: a path without its slash gets one.
+/// An endpoint `unix://PATH` in the syntax of the upstream driver, which adds a missing leading slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CsiEndpoint(PathBuf);
 

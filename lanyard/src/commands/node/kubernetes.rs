@@ -1,4 +1,5 @@
-//! Where classes come from and who is told: the Kubernetes API, or a file and nobody.
+//! The Kubernetes integration of the node plugin: classes and reports through the Kubernetes API, or classes
+//! from a file without reports.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,17 +22,17 @@ use crate::commands::cluster_access;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
-/// The node's side of the Kubernetes API.
+/// The Kubernetes integration of the node plugin.
 pub(super) struct NodeKubernetes {
     pub(super) classes: Arc<dyn ClassSource>,
     pub(super) reporter: Arc<dyn Reporter>,
-    /// Keeps Secrets in step, where that is wished.
+    /// Synchronizes Secrets, if it is enabled.
     pub(super) sync: Option<SecretSync>,
-    /// Opens the gate of the API, where there is one.
+    /// The API client and the readiness gate that it opens, if there is an API.
     pub(super) api: Option<(NodeKubernetesApi, ReadinessGate)>,
 }
 
-/// What the API's side needs of the rest.
+/// The dependencies of [`NodeKubernetes::open`].
 pub(super) struct KubernetesOpenContext<'a> {
     pub(super) environment: &'a ProcessEnvironment,
     pub(super) readiness: &'a Readiness,
@@ -39,27 +40,27 @@ pub(super) struct KubernetesOpenContext<'a> {
 }
 
 impl NodeKubernetes {
-    /// Opens the API, without asking it anything yet.
+    /// Creates the API client without sending a request.
     pub(super) async fn open(
         args: &NodeArgs,
         settings: &NodeSettings,
-        around: &KubernetesOpenContext<'_>,
+        context: &KubernetesOpenContext<'_>,
         clock: &SharedClock,
     ) -> Result<Self, CommandError> {
         if let Some(path) = &args.kubernetes.classes {
             let classes = Arc::new(load_classes(path)?);
             return Ok(Self { classes, reporter: Arc::new(NoopReporter), sync: None, api: None });
         }
-        let access = require_api_access(&args.kubernetes, around.environment)?;
+        let access = require_api_access(&args.kubernetes, context.environment)?;
         let api = KubernetesApi::connect(&access, USER_AGENT, SharedClock::clone(clock)).await;
         let api = api.map_err(|error| {
             CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
         })?;
-        let api = NodeKubernetesApi::new(api).with_metrics(around.metrics.clone());
+        let api = NodeKubernetesApi::new(api).with_metrics(context.metrics.clone());
         let node = &settings.server.node_id;
         let classes = Arc::new(KubeClassCache::new(api.clone(), KubeClassCacheSettings::default()));
         let events = PodEventQueue::start(api.clone(), node);
-        around.metrics.watch_events(events.clone());
+        context.metrics.watch_events(events.clone());
         let reporter =
             KubeReporter::new(api.clone(), node, events, KubeReporterSettings::default());
         let reporter: Arc<dyn Reporter> = Arc::new(reporter);
@@ -70,17 +71,19 @@ impl NodeKubernetes {
                 kubelet_directory: settings.server.kubelet_dir.clone(),
                 interval: settings.rotator.interval.unwrap_or_default(),
             };
-            let reporter = count_notices_only(&reporter, around.metrics);
+            let reporter = count_notices_only(&reporter, context.metrics);
             let sync = SecretSync::new(api.clone(), Arc::clone(&classes), reporter, settings);
-            around.metrics.watch_sync(sync.health());
+            context.metrics.watch_sync(sync.health());
             sync
         });
-        let gate = around.readiness.add_gate("kubernetes", "the API server was not asked yet");
+        let gate = context
+            .readiness
+            .add_gate("kubernetes", "no request to the API server has succeeded yet");
         Ok(Self { classes, reporter, sync, api: Some((api, gate)) })
     }
 }
 
-/// Counts what is told by somebody whose failures show nowhere else.
+/// A reporter that only counts notices, for sources whose failures have no other report.
 pub(super) fn count_notices_only(
     reporter: &Arc<dyn Reporter>,
     metrics: &NodeMetrics,
@@ -88,7 +91,8 @@ pub(super) fn count_notices_only(
     Arc::new(MeteredReporter::counting_every_failure(Arc::clone(reporter), metrics.clone()))
 }
 
-/// Opens the gate as soon as the API gives classes. It stays open: mounted volumes do without it.
+/// Opens the readiness gate after the first successful list of classes. The gate stays open, because mounted
+/// volumes do not need the API.
 pub(super) async fn wait_for_api(api: NodeKubernetesApi, gate: ReadinessGate, clock: SharedClock) {
     let mut pause = FIRST_RETRY_PAUSE;
     while let Err(error) = api.probe().await {
@@ -107,7 +111,7 @@ fn require_api_access(
 ) -> Result<ApiAccess, CommandError> {
     let access = cluster_access::api_access(args.kubeconfig.as_deref(), environment)?;
     access.ok_or_else(|| {
-        CommandError::invalid_input("there is no way to the Kubernetes API")
+        CommandError::invalid_input("cannot connect to the Kubernetes API")
             .with_hint("give --kubeconfig outside of a cluster, or --classes to do without one")
     })
 }

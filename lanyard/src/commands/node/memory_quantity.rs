@@ -1,9 +1,9 @@
-//! Amounts of memory as Kubernetes writes them.
+//! Amounts of memory in the notation of Kubernetes.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An amount of memory of at least a byte: a whole quantity of Kubernetes, such as `64Mi`, `2G` or
+/// An amount of memory of at least one byte: an integer Kubernetes quantity such as `64Mi`, `2G` or
 /// `67108864`. Fractions and exponents are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MemoryQuantity(u64);
@@ -13,7 +13,6 @@ impl MemoryQuantity {
         self.0
     }
 
-    /// Half of it.
     pub(super) const fn half(self) -> Self {
         Self(self.0.div_ceil(2))
     }
@@ -23,17 +22,17 @@ impl FromStr for MemoryQuantity {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refused = "give bytes, such as 64Mi or 67108864";
+        let message = "give bytes, such as 64Mi or 67108864";
         let digits = text.len() - text.trim_start_matches(|it: char| it.is_ascii_digit()).len();
         let (number, suffix) = text.split_at(digits);
         let factor =
             UNIT_SUFFIXES.iter().find(|(name, _)| *name == suffix).map(|(_, factor)| factor);
         let bytes = factor.and_then(|factor| number.parse::<u64>().ok()?.checked_mul(*factor));
-        bytes.filter(|bytes| *bytes > 0).map(Self).ok_or(refused)
+        bytes.filter(|bytes| *bytes > 0).map(Self).ok_or(message)
     }
 }
 
-/// In the largest binary unit that tells it exactly.
+/// Formats the amount in the largest binary unit that represents it exactly.
 impl fmt::Display for MemoryQuantity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let binary =
@@ -61,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_as_kubernetes_reads_them() {
+    fn quantities_are_parsed_like_kubernetes() {
         let cases = [
             ("1", Some(1)),
             ("134217728", Some(128 << 20)),

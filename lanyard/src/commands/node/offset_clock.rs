@@ -1,11 +1,11 @@
-//! A clock that is ahead, for the crash matrix: what a process does an hour later is seen at once.
+//! A clock with an offset, for the crash tests: they check what a process does an hour later without waiting.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_clock::{Clock, SharedClock, SleepFuture};
 
-/// A clock whose wall time is ahead of another's. Nothing takes longer or shorter on it.
+/// A clock whose wall time is ahead of another clock. Monotonic time and sleeps are unchanged.
 #[derive(Debug)]
 pub(super) struct OffsetClock {
     pub(super) clock: SharedClock,

@@ -1,4 +1,4 @@
-//! `lanyard node policy`: policies for the identities that a node's pods share.
+//! `lanyard node policy`: policies for the identities that the pods of a node share.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,39 +9,39 @@ use lanyard_node::policy::ObservedReads;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 
-/// The commands about policies.
+/// The subcommands of `lanyard node policy`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum PolicyCommand {
     Suggest(SuggestPolicyArgs),
 }
 
-/// Write the policy that allows what was read, and nothing else
+/// Write the policy that allows exactly the recorded reads
 ///
-/// Reads audit trails (`lanyard node --audit-file`), which record every read through an identity
-/// that the whole node shares, and writes the smallest policy of plain names that allows them.
-/// The lines of a log between them are passed over, so `kubectl logs` of a node plugin will do.
-/// Look at it before you enforce it: it allows what should not have been read, too, and what is
-/// read once a month only if the trails are that long.
+/// Reads audit trails (`lanyard node --audit-file`), which record every read through an identity that the
+/// whole node shares, and writes the smallest policy without patterns that allows them. Log lines between the
+/// records are skipped, so the output of `kubectl logs` of a node plugin is a valid input. Review the policy
+/// before you enforce it: it also allows reads that should not have happened, and it covers a monthly read
+/// only if the trails are long enough.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SuggestPolicyArgs {
     /// The audit trails, oldest first; `-` reads standard input
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     from: Vec<PathBuf>,
-    /// The form of the policy
+    /// The output format of the policy
     #[arg(long, short, value_enum, default_value = "yaml", value_name = "FORMAT")]
     output: PolicyFormat,
 }
 
-/// The form of a policy.
+/// The output format of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum PolicyFormat {
-    /// YAML, as `--policy-file` reads it.
+    /// YAML, as `--policy-file` reads it
     Yaml,
-    /// JSON, which `--policy-file` reads too.
+    /// JSON, which `--policy-file` reads too
     Json,
 }
 
-/// Runs a command about policies.
+/// Runs a subcommand of `lanyard node policy`.
 pub(crate) fn run(command: &PolicyCommand) -> CommandResult {
     match command {
         PolicyCommand::Suggest(args) => suggest_policy(args),
@@ -63,7 +63,7 @@ fn suggest_policy(args: &SuggestPolicyArgs) -> CommandResult {
     }
     if observed.is_empty() {
         return Err(CommandError::invalid_input(
-            "the trails hold no read through a shared identity",
+            "the trails contain no read through a shared identity",
         )
         .with_hint(
             "let the node run with `--audit-file` and `--policy-mode audit` while pods start",
@@ -72,7 +72,7 @@ fn suggest_policy(args: &SuggestPolicyArgs) -> CommandResult {
     let suggestion = observed.suggest();
     if !suggestion.unreadable.is_empty() {
         output::print_stderr(&format!(
-            "warning: {} lines are no records and were passed over, the first is line {}",
+            "warning: skipped {} lines that are not records; the first is line {}",
             suggestion.unreadable.len(),
             suggestion.unreadable[0],
         ));
@@ -90,12 +90,12 @@ fn suggest_policy(args: &SuggestPolicyArgs) -> CommandResult {
     Ok(CommandExit::Success)
 }
 
-/// What is of a trail in a text. A container's log holds both what the plugin wrote to standard
-/// output and what it logged.
+/// The audit records in a text. A container's log contains both the records that the plugin wrote to standard
+/// output and its log lines.
 struct AuditTrailText<'a>(Vec<&'a str>);
 
 impl<'a> AuditTrailText<'a> {
-    /// Every line keeps its number; of those of the log nothing else is kept.
+    /// Replaces log lines by empty lines, so that records keep their line numbers.
     fn of(text: &'a str) -> Self {
         Self(text.lines().map(|line| if is_trail_line(line) { line } else { "" }).collect())
     }
@@ -104,13 +104,13 @@ impl<'a> AuditTrailText<'a> {
         self.0.iter().copied()
     }
 
-    /// Checks the chain, which begins anew with each process.
+    /// Verifies the hash chain, which restarts with each process.
     fn verify(&self) -> Result<(), ChainBreak> {
-        verify_chain(self.lines().filter(|line| !line.is_empty())).map(drop).map_err(|broken| {
+        verify_chain(self.lines().filter(|line| !line.is_empty())).map(drop).map_err(|error| {
             let places = self.0.iter().zip(1_u64..).filter(|(line, _)| !line.is_empty());
-            let before = usize::try_from(broken.line).unwrap_or(usize::MAX).saturating_sub(1);
+            let before = usize::try_from(error.line).unwrap_or(usize::MAX).saturating_sub(1);
             let place = places.map(|(_, number)| number).nth(before);
-            ChainBreak { line: place.unwrap_or(broken.line), ..broken }
+            ChainBreak { line: place.unwrap_or(error.line), ..error }
         })
     }
 }
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// What a process that records so many lines adds to a container's log.
+    /// The container log of a process that writes `lines` audit records.
     fn container_log(lines: usize) -> String {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.jsonl");

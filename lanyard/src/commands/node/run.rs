@@ -1,4 +1,4 @@
-//! The node plugin, put together.
+//! Assembles and runs the node plugin.
 
 use std::io;
 use std::path::Path;
@@ -31,33 +31,32 @@ use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 
-/// Serves until a supervisor asks for the end.
+/// Serves until a termination signal.
 pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> CommandResult {
     let settings = NodeSettings::resolve(&args)?;
     let mut signals = TerminationSignals::listen()?;
     warn_about_flags(&args, &settings);
-    let clock = clock(&environment)?;
+    let clock = build_clock(&environment)?;
     let readiness = Readiness::default();
     let metrics = NodeMetrics::new(SharedClock::clone(&clock));
-    let mut beside = SupervisedTasks::default();
-    let pages = tokio::select! {
-        pages = NodeHttpEndpoints::bind(&args, &settings, &clock) => pages?,
+    let mut tasks = SupervisedTasks::default();
+    let http_endpoints = tokio::select! {
+        http_endpoints = NodeHttpEndpoints::bind(&args, &settings, &clock) => http_endpoints?,
         _ = signals.wait() => return Ok(CommandExit::Success),
     };
 
-    let surroundings = KubernetesOpenContext {
+    let open_context = KubernetesOpenContext {
         environment: &environment,
         readiness: &readiness,
         metrics: &metrics,
     };
-    let cluster = NodeKubernetes::open(&args, &settings, &surroundings, &clock).await?;
+    let cluster = NodeKubernetes::open(&args, &settings, &open_context, &clock).await?;
     let (policy, audit) = open_policy_and_audit(&args.policy, &metrics, &clock)?;
-    let before =
-        azure_provider::ProviderHooks { policy: &policy, audit: &audit, metrics: &metrics };
+    let hooks = azure_provider::ProviderHooks { policy: &policy, audit: &audit, metrics: &metrics };
     let publisher_settings =
         PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };
     let memory = publisher_settings.memory.clone();
-    let azure = built_in_provider(&args, &environment, &before, (&memory, &clock))?;
+    let azure = built_in_provider(&args, &environment, &hooks, (&memory, &clock))?;
     let sockets =
         Arc::new(SocketProviders::new(socket_settings(&args.providers), Arc::clone(&clock)));
     let registry =
@@ -73,7 +72,7 @@ pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> Comm
     let served = args.providers.provider_socket.clone().zip(azure);
     let provider =
         served.map(|(path, it)| (path, ProviderServer::new(it, memory, Arc::clone(&clock))));
-    let claimed = settings.volume_writer_lock_file();
+    let lock_file = settings.volume_writer_lock_file();
     let drain = settings.server.drain;
     let parts = NodePluginServerParts {
         publisher: publisher.clone(),
@@ -85,19 +84,19 @@ pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> Comm
     let server = build_server(settings.server, parts, &environment);
     let liveness = server.liveness(settings.health_timeout);
     let health = (liveness, settings.health_path.as_str());
-    let remarks = health_warnings(&policy, settings.memory_warning, cluster.sync.as_ref());
-    let ready = (readiness.clone(), remarks);
-    pages.spawn_servers(&mut beside, health, ready, &metrics, &clock);
+    let warnings = health_warnings(&policy, settings.memory_warning, cluster.sync.as_ref());
+    let readiness_page = (readiness.clone(), warnings);
+    http_endpoints.spawn_servers(&mut tasks, health, readiness_page, &metrics, &clock);
 
-    let gate = readiness.add_gate("volumes", "not looked at yet");
+    let gate = readiness.add_gate("volumes", "not recovered yet");
     tokio::select! {
-        claim = VolumeWriterLock::acquire(&claimed, &gate, &clock) => claim.hold_until_exit(),
+        lock = VolumeWriterLock::acquire(&lock_file, &gate, &clock) => lock.hold_until_exit(),
         _ = signals.wait() => {
-            beside.shut_down(drain, &clock).await;
+            tasks.shut_down(drain, &clock).await;
             audit.flush();
             return Ok(CommandExit::Success);
         }
-        part = beside.next_failure() => return Err(part.into_command_error()),
+        failure = tasks.next_failure() => return Err(failure.into_command_error()),
     }
     recover_volumes(&publisher).await?;
     let rotator = Rotator::new(
@@ -107,24 +106,25 @@ pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> Comm
         Arc::clone(&clock),
         settings.rotator,
     );
-    beside.spawn("the rotation", rotator.run(beside.shutdown_signal()));
-    spawn_kubernetes_tasks(&mut beside, cluster.api, cluster.sync, &clock);
-    spawn_provider_health_checks(&mut beside, &args.providers, sockets);
+    tasks.spawn("the rotation", rotator.run(tasks.shutdown_signal()));
+    spawn_kubernetes_tasks(&mut tasks, cluster.api, cluster.sync, &clock);
+    spawn_provider_health_checks(&mut tasks, &args.providers, sockets);
     if args.policy.policy_file.is_some() {
-        spawn_policy_watch(&mut beside, policy, &audit, &clock);
+        spawn_policy_watch(&mut tasks, policy, &audit, &clock);
     }
-    let ended = serve_until_stopped(server, signals, beside, (drain, &clock)).await;
-    // It blocks until the last lines are written, and nothing else is to be done here.
+    let ended = serve_until_stopped(server, signals, tasks, (drain, &clock)).await;
+    // Blocks until the last records are written; no other work is left at this point.
     audit.flush();
     ended
 }
 
-/// The server of the CSI socket. Builds with the feature `sanity` can add the controller for csi-sanity.
+/// Builds the server of the CSI socket. Builds with the feature `sanity` can add the controller service for
+/// csi-sanity.
 #[cfg_attr(
     not(feature = "sanity"),
     expect(
         unused_variables,
-        reason = "only the controller for csi-sanity is switched by a variable"
+        reason = "only the controller service for csi-sanity reads the environment"
     )
 )]
 fn build_server(
@@ -138,113 +138,113 @@ fn build_server(
     server
 }
 
-/// Our own provider, unless another one has its socket.
+/// Builds the built-in provider, unless another process serves the provider `azure`.
 fn built_in_provider(
     args: &NodeArgs,
     environment: &ProcessEnvironment,
-    before: &azure_provider::ProviderHooks<'_>,
+    hooks: &azure_provider::ProviderHooks<'_>,
     (memory, clock): (&MemoryAccount, &SharedClock),
 ) -> Result<Option<Arc<dyn Provider>>, CommandError> {
     match args.providers.azure_provider {
         AzureProviderKind::Socket => Ok(None),
         AzureProviderKind::BuiltIn => {
-            azure_provider::build_provider(args, environment, before, (memory, clock)).map(Some)
+            azure_provider::build_provider(args, environment, hooks, (memory, clock)).map(Some)
         }
     }
 }
 
-/// Tells what is odd about the flags though they can be obeyed.
+/// Logs warnings about flags that are valid but have no effect or an unexpected one.
 fn warn_about_flags(args: &NodeArgs, settings: &NodeSettings) {
     for flag in args.ignored.given_flags() {
         tracing::warn!(flag, "this flag has no effect here");
     }
-    if let Some(remark) = &settings.memory_warning {
-        tracing::warn!("{remark}");
+    if let Some(warning) = &settings.memory_warning {
+        tracing::warn!("{warning}");
     }
 }
 
-/// Serves until the end is asked for or a part broke. From then on everything together may take
-/// `drain`: what is at work on a volume then is found by the next process.
+/// Serves until a termination signal or the failure of a task. The shutdown may take `drain` in total; the
+/// next process recovers volumes whose operations did not complete.
 async fn serve_until_stopped(
     server: NodePluginServer,
     mut signals: TerminationSignals,
-    mut beside: SupervisedTasks,
+    mut tasks: SupervisedTasks,
     (drain, clock): (Duration, &SharedClock),
 ) -> CommandResult {
-    let (mut broken, mut began) = (None, None);
+    let (mut failed_task, mut began) = (None, None);
     let end = async {
         tokio::select! {
             end = signals.wait() => tracing::info!(?end, "ending; mounted volumes stay"),
-            part = beside.next_failure() => {
-                let error: &dyn std::error::Error = &part;
-                tracing::error!(error, "ending, so that the process is started anew");
-                broken = Some(part);
+            failure = tasks.next_failure() => {
+                let error: &dyn std::error::Error = &failure;
+                tracing::error!(error, "ending, so that the kubelet restarts the process");
+                failed_task = Some(failure);
             }
         }
         began = Some(clock.monotonic());
     };
     let outcome = server.run(end).await;
     let spent = began.map(|began| clock.monotonic().saturating_sub(began)).unwrap_or_default();
-    beside.shut_down(drain.saturating_sub(spent).max(MINIMUM_SHUTDOWN_TIME), clock).await;
+    tasks.shut_down(drain.saturating_sub(spent).max(MINIMUM_SHUTDOWN_TIME), clock).await;
     outcome.map_err(|error| {
         CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
     })?;
     if began.is_none() {
-        broken = Some(SupervisedTaskError::Stopped { part: "what serves the sockets" });
+        failed_task = Some(SupervisedTaskError::Stopped { task: "the socket server" });
     }
-    broken.map_or(Ok(CommandExit::Success), |part| Err(part.into_command_error()))
+    failed_task.map_or(Ok(CommandExit::Success), |failure| Err(failure.into_command_error()))
 }
 
-/// What the parts beside the sockets may take to end when the calls in flight took all the time.
+/// The minimum time for the tasks to shut down if the running calls used up the drain time.
 const MINIMUM_SHUTDOWN_TIME: Duration = Duration::from_secs(2);
 
-/// Opens the gate of the API as soon as it answers, and keeps Secrets in step.
+/// Starts the tasks that open the API's readiness gate and synchronize Secrets.
 fn spawn_kubernetes_tasks(
-    beside: &mut SupervisedTasks,
+    tasks: &mut SupervisedTasks,
     api: Option<(NodeKubernetesApi, ReadinessGate)>,
     sync: Option<SecretSync>,
     clock: &SharedClock,
 ) {
     if let Some((api, gate)) = api {
         let reached = kubernetes::wait_for_api(api, gate, Arc::clone(clock));
-        beside.spawn_once("the first question to the Kubernetes API", reached);
+        tasks.spawn_once("the first request to the Kubernetes API", reached);
     }
     if let Some(sync) = sync {
-        beside.spawn_cancellable("the synchronization of Secrets", sync.run());
+        tasks.spawn_cancellable("the synchronization of Secrets", sync.run());
     }
 }
 
 fn spawn_policy_watch(
-    beside: &mut SupervisedTasks,
+    tasks: &mut SupervisedTasks,
     policy: Arc<ReloadablePolicy>,
     audit: &AuditTrail,
     clock: &SharedClock,
 ) {
     let following = policy.watch_file(Arc::clone(clock), audit.clone());
-    beside.spawn_cancellable("the watch of the policy file", following);
+    tasks.spawn_cancellable("the watch of the policy file", following);
 }
 
 fn spawn_provider_health_checks(
-    beside: &mut SupervisedTasks,
+    tasks: &mut SupervisedTasks,
     args: &ProviderArgs,
     sockets: Arc<SocketProviders>,
 ) {
     if args.provider_health_check.0 {
         let interval = args.provider_health_check_interval.0;
         let watching = async move { sockets.watch_health(interval).await };
-        beside.spawn_cancellable("the health check of the providers", watching);
+        tasks.spawn_cancellable("the health check of the providers", watching);
     }
 }
 
-/// The pages for monitoring systems and for the kubelet's probes.
+/// The HTTP endpoints for monitoring systems and for the kubelet's probes.
 struct NodeHttpEndpoints {
     metrics: Option<BoundListener>,
     health: Option<BoundListener>,
 }
 
 impl NodeHttpEndpoints {
-    /// Binds the pages, as soon as nobody else has their ports: on the network of the host the
-    /// process before this one has them until it has answered its last call.
+    /// Binds the ports, and waits while they are in use: in the host network, the previous process uses them
+    /// until it has completed its last call.
     async fn bind(
         args: &NodeArgs,
         settings: &NodeSettings,
@@ -258,11 +258,11 @@ impl NodeHttpEndpoints {
         address: ListenAddress,
         clock: &SharedClock,
     ) -> Result<Option<BoundListener>, CommandError> {
-        let mut is_told = false;
+        let mut is_logged = false;
         loop {
             match BoundListener::bind(address).await {
                 Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => {
-                    if !std::mem::replace(&mut is_told, true) {
+                    if !std::mem::replace(&mut is_logged, true) {
                         tracing::warn!(
                             hint = error.hint(),
                             "{}; trying again",
@@ -283,9 +283,9 @@ impl NodeHttpEndpoints {
 
     fn spawn_servers(
         self,
-        beside: &mut SupervisedTasks,
+        tasks: &mut SupervisedTasks,
         (liveness, path): (LivenessProbe, &str),
-        (readiness, remarks): (Readiness, ReadinessWarnings),
+        (readiness, warnings): (Readiness, ReadinessWarnings),
         metrics: &NodeMetrics,
         clock: &SharedClock,
     ) {
@@ -294,23 +294,23 @@ impl NodeHttpEndpoints {
             ProcessMetrics.register(registry);
             BuildInfo { version: env!("CARGO_PKG_VERSION") }.register(registry);
         });
-        let health = health_routes(path, liveness, readiness, remarks);
-        let pages = [
-            ("the metrics page", self.metrics, metrics_routes(page)),
-            ("the health page", self.health, health),
+        let health = health_routes(path, liveness, readiness, warnings);
+        let endpoints = [
+            ("the metrics endpoint", self.metrics, metrics_routes(page)),
+            ("the health endpoint", self.health, health),
         ];
-        for (part, listening, routes) in pages {
+        for (name, listening, routes) in endpoints {
             let Some(listening) = listening else { continue };
-            tracing::info!(address = %listening.address(), "serving {part}");
-            beside.spawn_fallible(
-                part,
-                listening.serve(routes, Arc::clone(clock), beside.shutdown_signal()),
+            tracing::info!(address = %listening.address(), "serving {name}");
+            tasks.spawn_fallible(
+                name,
+                listening.serve(routes, Arc::clone(clock), tasks.shutdown_signal()),
             );
         }
     }
 }
 
-/// How soon it is noticed that a port is free.
+/// How often binding a port in use is retried.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 fn open_policy_and_audit(
@@ -340,7 +340,7 @@ fn open_policy_and_audit(
     Ok((keeper, audit))
 }
 
-/// What is amiss though volumes are served.
+/// The sources of warnings that do not affect readiness.
 fn health_warnings(
     policy: &Arc<ReloadablePolicy>,
     memory: Option<String>,
@@ -355,7 +355,7 @@ fn health_warnings(
         })
 }
 
-/// The additional directories are searched first, as upstream does.
+/// Sets the socket directories. Additional directories are searched first, as upstream does.
 fn socket_settings(args: &ProviderArgs) -> SocketProviderSettings {
     let mut directories = args.additional_provider_volume_paths.clone();
     directories.retain(|directory| !directory.as_os_str().is_empty());
@@ -368,13 +368,13 @@ const fn pod_overrides(args: &ProviderArgs) -> PodOverrides {
 }
 
 #[cfg(not(feature = "crash-points"))]
-#[expect(clippy::unnecessary_wraps, reason = "what is added for the crash matrix can be misspelt")]
-fn clock(_environment: &ProcessEnvironment) -> Result<SharedClock, CommandError> {
+#[expect(clippy::unnecessary_wraps, reason = "the variant for crash tests can fail")]
+fn build_clock(_environment: &ProcessEnvironment) -> Result<SharedClock, CommandError> {
     Ok(SystemClock::shared())
 }
 
 #[cfg(feature = "crash-points")]
-fn clock(environment: &ProcessEnvironment) -> Result<SharedClock, CommandError> {
+fn build_clock(environment: &ProcessEnvironment) -> Result<SharedClock, CommandError> {
     let Some(seconds) = &environment.clock_ahead else { return Ok(SystemClock::shared()) };
     let seconds = seconds.parse().map_err(|error: std::num::ParseIntError| {
         CommandError::invalid_input("LANYARD_CLOCK_AHEAD").with_cause(&error)
@@ -385,7 +385,7 @@ fn clock(environment: &ProcessEnvironment) -> Result<SharedClock, CommandError> 
 
 #[cfg_attr(
     not(feature = "crash-points"),
-    expect(clippy::unnecessary_wraps, unused_variables, reason = "a crash point can be misspelt")
+    expect(clippy::unnecessary_wraps, unused_variables, reason = "parsing a crash point can fail")
 )]
 fn publisher_settings(
     settings: &NodeSettings,
@@ -413,7 +413,7 @@ fn publisher_settings(
     Ok(publisher)
 }
 
-/// Goes on with what an earlier process mounted.
+/// Recovers the volumes that an earlier process mounted.
 async fn recover_volumes(publisher: &Publisher) -> Result<(), CommandError> {
     let recovered = publisher
         .recover()
@@ -422,7 +422,7 @@ async fn recover_volumes(publisher: &Publisher) -> Result<(), CommandError> {
     for (target, failure) in &recovered.problems {
         tracing::warn!(target_path = %target.display(), code = %failure.code, "{failure}");
     }
-    tracing::info!(volumes = recovered.volumes, "went on with mounted volumes");
+    tracing::info!(volumes = recovered.volumes, "recovered mounted volumes");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! From flags to settings. What is wrong with them is told at once.
+//! Converts the flags into settings, and reports all problems together.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,44 +12,44 @@ use super::flags::{AzureProviderKind, NodeArgs, VolumeArgs};
 use super::memory_quantity::MemoryQuantity;
 use crate::exit::CommandError;
 
-/// What the flags come to.
+/// The settings of the node plugin.
 #[derive(Debug)]
 pub(super) struct NodeSettings {
     pub(super) server: NodePluginServerSettings,
     pub(super) rotator: RotatorSettings,
-    /// How many bytes the files of one volume may have together.
+    /// The limit for the total size of the files of one volume, in bytes.
     pub(super) volume_content_limit: u64,
-    /// How much memory all volumes may hold together; nothing where that is left to the default.
+    /// The memory limit of all volumes together, in bytes; `None` for the default.
     pub(super) volumes_memory_limit: Option<u64>,
-    /// Why that is not what was asked for, if it is not.
+    /// A warning if the limit differs from the flag.
     pub(super) memory_warning: Option<String>,
-    /// Where the health pages are.
+    /// The address of the health endpoints.
     pub(super) health_address: ListenAddress,
     pub(super) health_path: String,
     pub(super) health_timeout: Duration,
 }
 
 impl NodeSettings {
-    /// The file whose lock says which process has the volumes of the driver: beside the socket,
-    /// in the directory that every process of the driver shares with the kubelet.
+    /// The lock file of the process that writes the driver's volumes. It is next to the socket, in the
+    /// directory that every process of the driver shares with the kubelet.
     pub(super) fn volume_writer_lock_file(&self) -> PathBuf {
         self.server.csi_socket.with_file_name(format!("{}.lock", self.server.driver.as_str()))
     }
 
-    /// The settings of these flags.
+    /// Validates the flags and converts them into settings.
     pub(super) fn resolve(args: &NodeArgs) -> Result<Self, CommandError> {
         let problems = flag_problems(args);
         if !problems.is_empty() {
             return Err(CommandError::invalid_input(problems.join("; "))
                 .with_hint("`lanyard node --help` lists every flag with its default"));
         }
-        let (volumes_memory_limit, memory_remark) = volumes_memory_limit(&args.volumes);
+        let (volumes_memory_limit, memory_warning) = volumes_memory_limit(&args.volumes);
         Ok(Self {
             server: server_settings(args),
             rotator: rotator_settings(args),
             volume_content_limit: args.volumes.volume_content.bytes(),
             volumes_memory_limit,
-            memory_warning: memory_remark,
+            memory_warning,
             health_address: match args.http.healthz_port {
                 0 => ListenAddress::Off,
                 port => ListenAddress::Single(SocketAddr::new(args.http.healthz_addr, port)),
@@ -77,7 +77,7 @@ fn flag_problems(args: &NodeArgs) -> Vec<String> {
         ("--registration-dir", args.driver.registration_dir.as_ref()),
         ("--kubelet-registration-path", args.driver.kubelet_registration_path.as_ref()),
     ];
-    // An empty one is none.
+    // An empty path counts as unset.
     let more =
         more.chain(optional).filter(|(_, path)| path.is_some_and(|it| !it.as_os_str().is_empty()));
     for (flag, path) in directories.into_iter().chain(more) {
@@ -89,14 +89,16 @@ fn flag_problems(args: &NodeArgs) -> Vec<String> {
         problems.push("--endpoint is not an absolute path without `.` and `..`".to_owned());
     }
     let path = &args.http.healthz_path;
-    let named = |it: char| it.is_ascii_alphanumeric() || "/-_.".contains(it);
-    if !path.starts_with('/') || path == "/readyz" || !path.chars().all(named) {
-        problems.push(format!("--healthz-path `{path}` is no path of a page of its own"));
+    let is_allowed = |it: char| it.is_ascii_alphanumeric() || "/-_.".contains(it);
+    if !path.starts_with('/') || path == "/readyz" || !path.chars().all(is_allowed) {
+        problems.push(format!(
+            "--healthz-path `{path}` is not a valid path, or another endpoint uses it"
+        ));
     }
     let external = args.providers.azure_provider == AzureProviderKind::Socket;
     if external && args.providers.provider_socket.is_some() {
         problems.push(
-            "--provider-socket serves our provider, and there is none with \
+            "--provider-socket serves the built-in provider, which is disabled with \
                        --azure-provider socket"
                 .to_owned(),
         );
@@ -104,7 +106,7 @@ fn flag_problems(args: &NodeArgs) -> Vec<String> {
     problems
 }
 
-/// Targets are compared by their text.
+/// Whether the path is absolute and normalized. Target paths are compared as text.
 fn is_normalized_absolute(path: &Path) -> bool {
     use std::path::Component;
     path.is_absolute()
@@ -119,32 +121,32 @@ fn server_settings(args: &NodeArgs) -> NodePluginServerSettings {
         .clone()
         .unwrap_or_else(|| driver.kubelet_dir.join("plugins_registry"));
     let endpoint = driver.kubelet_registration_path.clone().unwrap_or_else(|| csi_socket.clone());
-    let is_ours = !directory.as_os_str().is_empty();
+    let is_registered = !directory.as_os_str().is_empty();
     NodePluginServerSettings {
         driver: driver.drivername.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         node_id: driver.nodeid.clone().unwrap_or_default(),
         kubelet_dir: driver.kubelet_dir.components().collect::<PathBuf>(),
         csi_socket,
-        registration: is_ours.then_some(RegistrationSettings { directory, endpoint }),
+        registration: is_registered.then_some(RegistrationSettings { directory, endpoint }),
         drain: driver.drain_timeout.0,
     }
 }
 
-/// Half of the container's memory is the process's own: what it has read and not written yet, its
-/// caches, and the kernel's buffers. Who asks for volumes as large as the container gets that half
-/// too, and is told: a node on which no pod starts would be worse.
+/// The process itself needs half of the container's memory: for content that it has read and not yet written,
+/// for its caches, and for the kernel's buffers. If the flag leaves no memory for the process, the limit is
+/// reduced to that half with a warning, because otherwise no pod would start on the node.
 fn volumes_memory_limit(args: &VolumeArgs) -> (Option<u64>, Option<String>) {
     let half = args.container_memory.map(MemoryQuantity::half);
     if let Some((own, whole)) = args.volumes_memory.zip(args.container_memory)
         && own >= whole
     {
         let half = whole.half();
-        let remark = format!(
+        let warning = format!(
             "--volumes-memory-limit {own} leaves nothing of --container-memory-limit {whole} to the \
-             process itself: {half} is taken instead; give the container more, or the volumes less"
+             process itself: using {half} instead; raise the container limit or lower the volumes limit"
         );
-        return (Some(half.bytes()), Some(remark));
+        return (Some(half.bytes()), Some(warning));
     }
     (args.volumes_memory.or(half).map(MemoryQuantity::bytes), None)
 }

@@ -1,5 +1,5 @@
-//! What runs beside the sockets. Without one of these parts the process would look alive and do half
-//! its work: so where one ends that should go on, the process does.
+//! The tasks that run next to the socket server. If a long-running task ends, the process ends, because a
+//! partially working process would look alive.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -13,7 +13,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::exit::CommandError;
 
-/// The parts that run beside the sockets, until they are closed.
+/// The supervised tasks, until their shutdown.
 #[derive(Debug, Default)]
 pub(super) struct SupervisedTasks {
     tasks: JoinSet<io::Result<TaskCompletion>>,
@@ -21,41 +21,41 @@ pub(super) struct SupervisedTasks {
     shutdown: watch::Sender<bool>,
 }
 
-/// What it means that a part came to its end.
+/// How a task completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TaskCompletion {
-    /// It had no more to do.
+    /// The task had no more work.
     Finished,
-    /// It should have gone on, unless everything ends.
+    /// The task ended, which is an error unless the process is shutting down.
     Stopped,
 }
 
-/// Ready when the end begins.
+/// Resolves when the shutdown begins.
 pub(super) type TaskShutdownSignal = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A part ended that should have gone on.
+/// A long-running task ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SupervisedTaskError {
-    /// It came to its end without saying why.
-    #[error("{part} ended by itself")]
+    /// The task ended without an error.
+    #[error("{task} ended unexpectedly")]
     Stopped {
-        /// Its name.
-        part: &'static str,
+        /// The name of the task.
+        task: &'static str,
     },
-    /// It could not go on.
-    #[error("{part} could not go on")]
+    /// The task returned an error.
+    #[error("{task} failed")]
     Failed {
-        /// Its name.
-        part: &'static str,
-        /// Why.
+        /// The name of the task.
+        task: &'static str,
+        /// The error of the task.
         #[source]
         source: io::Error,
     },
-    /// It panicked.
-    #[error("{part} broke off")]
+    /// The task panicked.
+    #[error("{task} panicked")]
     Panicked {
-        /// Its name.
-        part: &'static str,
+        /// The name of the task.
+        task: &'static str,
         /// The panic, without its payload.
         #[source]
         source: JoinError,
@@ -63,71 +63,71 @@ pub(super) enum SupervisedTaskError {
 }
 
 impl SupervisedTaskError {
-    /// The same for the person who reads how the process ended.
+    /// Converts the error for the command's output.
     pub(super) fn into_command_error(self) -> CommandError {
-        CommandError::unavailable("the process cannot do its work without all of its parts")
+        CommandError::unavailable("the process cannot run without all of its tasks")
             .with_cause(&self)
             .with_hint(
-                "nothing is lost: mounted volumes stay, and the next start goes on with them; if \
-                 it comes again, see what the log says before it",
+                "nothing is lost: mounted volumes stay, and the next start recovers them; if the \
+                 error repeats, see the log lines before it",
             )
     }
 }
 
 impl SupervisedTasks {
-    /// Ready when the end begins.
+    /// Returns a future that resolves when the shutdown begins.
     pub(super) fn shutdown_signal(&self) -> TaskShutdownSignal {
         let mut end = self.shutdown.subscribe();
         Box::pin(async move { drop(end.wait_for(|ended| *ended).await) })
     }
 
-    /// Runs what goes on until it is told to end.
+    /// Starts a long-running task, which must end on its own at shutdown.
     pub(super) fn spawn(
         &mut self,
-        part: &'static str,
+        task: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        self.add(part, async move {
+        self.add(task, async move {
             work.await;
             Ok(TaskCompletion::Stopped)
         });
     }
 
-    /// The same where it may fail.
+    /// Starts a long-running task that may fail.
     pub(super) fn spawn_fallible(
         &mut self,
-        part: &'static str,
+        task: &'static str,
         work: impl Future<Output = io::Result<()>> + Send + 'static,
     ) {
-        self.add(part, async move { work.await.map(|()| TaskCompletion::Stopped) });
+        self.add(task, async move { work.await.map(|()| TaskCompletion::Stopped) });
     }
 
-    /// Runs what goes on for ever and can be dropped at any moment.
+    /// Starts a long-running task that is dropped at shutdown.
     pub(super) fn spawn_cancellable(
         &mut self,
-        part: &'static str,
+        task: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        self.add_cancellable(part, work, TaskCompletion::Stopped);
+        self.add_cancellable(task, work, TaskCompletion::Stopped);
     }
 
-    /// Runs what has to be done once, and can be dropped at any moment.
+    /// Starts a one-time task that is dropped at shutdown.
     pub(super) fn spawn_once(
         &mut self,
-        part: &'static str,
+        task: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        self.add_cancellable(part, work, TaskCompletion::Finished);
+        self.add_cancellable(task, work, TaskCompletion::Finished);
     }
 
     fn add_cancellable(
         &mut self,
-        part: &'static str,
+        task: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
         course: TaskCompletion,
     ) {
         let ended = self.shutdown_signal();
-        self.add(part, async move {
+        self.add(task, async move {
             tokio::select! {
                 () = work => {}
                 () = ended => {}
@@ -138,18 +138,18 @@ impl SupervisedTasks {
 
     fn add(
         &mut self,
-        part: &'static str,
+        task: &'static str,
         work: impl Future<Output = io::Result<TaskCompletion>> + Send + 'static,
     ) {
         let id = self.tasks.spawn(work).id();
-        self.task_names.insert(id, part);
+        self.task_names.insert(id, task);
     }
 
-    /// Returns when a part ended that should have gone on.
+    /// Returns when a long-running task has ended.
     pub(super) async fn next_failure(&mut self) -> SupervisedTaskError {
         while let Some(ended) = self.tasks.join_next_with_id().await {
-            if let Some(broken) = self.task_failure(ended) {
-                return broken;
+            if let Some(failure) = self.task_failure(ended) {
+                return failure;
             }
         }
         std::future::pending().await
@@ -159,31 +159,31 @@ impl SupervisedTasks {
         &mut self,
         ended: Result<(Id, io::Result<TaskCompletion>), JoinError>,
     ) -> Option<SupervisedTaskError> {
-        let mut part = |id| self.task_names.remove(&id).unwrap_or("a part without a name");
+        let mut task = |id| self.task_names.remove(&id).unwrap_or("an unnamed task");
         match ended {
             Ok((id, Ok(TaskCompletion::Finished))) => {
-                part(id);
+                task(id);
                 None
             }
             Ok((id, Ok(TaskCompletion::Stopped))) => {
-                Some(SupervisedTaskError::Stopped { part: part(id) })
+                Some(SupervisedTaskError::Stopped { task: task(id) })
             }
-            Ok((id, Err(source))) => Some(SupervisedTaskError::Failed { part: part(id), source }),
-            Err(source) => Some(SupervisedTaskError::Panicked { part: part(source.id()), source }),
+            Ok((id, Err(source))) => Some(SupervisedTaskError::Failed { task: task(id), source }),
+            Err(source) => Some(SupervisedTaskError::Panicked { task: task(source.id()), source }),
         }
     }
 
-    /// Ends the parts; what has not ended by itself after `limit` is dropped.
+    /// Shuts the tasks down, and drops tasks that have not ended after `limit`.
     pub(super) async fn shut_down(mut self, limit: Duration, clock: &SharedClock) {
         self.shutdown.send_replace(true);
         let ended = async {
             while let Some(ended) = self.tasks.join_next_with_id().await {
                 match self.task_failure(ended) {
-                    // What everything does now.
+                    // Expected during a shutdown.
                     None | Some(SupervisedTaskError::Stopped { .. }) => {}
-                    Some(broken) => {
-                        let error: &dyn std::error::Error = &broken;
-                        tracing::error!(error, "while the process ended");
+                    Some(failure) => {
+                        let error: &dyn std::error::Error = &failure;
+                        tracing::error!(error, "a task failed during shutdown");
                     }
                 }
             }
@@ -191,7 +191,10 @@ impl SupervisedTasks {
         tokio::select! {
             () = ended => {}
             () = clock.sleep(limit) => {
-                tracing::warn!(?limit, "what is still at work is left; the next process finds it");
+                tracing::warn!(
+                    ?limit,
+                    "tasks did not end in time; the next start recovers their volumes"
+                );
             }
         }
     }
@@ -204,21 +207,21 @@ mod tests {
 
     use super::*;
 
-    /// Parts that go on, beside which one is tried.
+    /// A set of tasks that keep running, to which a test adds its own.
     fn running_tasks() -> SupervisedTasks {
-        let mut beside = SupervisedTasks::default();
-        let ended = beside.shutdown_signal();
-        beside.spawn("a page", ended);
-        beside.spawn_cancellable("a watch", std::future::pending());
-        beside
+        let mut tasks = SupervisedTasks::default();
+        let ended = tasks.shutdown_signal();
+        tasks.spawn("an endpoint", ended);
+        tasks.spawn_cancellable("a watch", std::future::pending());
+        tasks
     }
 
-    /// What broke, if anything does before long.
-    async fn poll_failure(beside: &mut SupervisedTasks) -> Option<SupervisedTaskError> {
+    /// The first failure, if there is one within a few polls.
+    async fn poll_failure(tasks: &mut SupervisedTasks) -> Option<SupervisedTaskError> {
         for _ in 0..16 {
             tokio::select! {
                 biased;
-                part = beside.next_failure() => return Some(part),
+                task = tasks.next_failure() => return Some(task),
                 () = tokio::task::yield_now() => {}
             }
         }
@@ -227,52 +230,55 @@ mod tests {
 
     #[tokio::test]
     async fn task_that_stops_by_itself_is_named() {
-        let mut beside = running_tasks();
-        beside.spawn("the rotation", async {});
+        let mut tasks = running_tasks();
+        tasks.spawn("the rotation", async {});
         assert_eq!(
-            poll_failure(&mut beside).await.unwrap().to_string(),
-            "the rotation ended by itself"
+            poll_failure(&mut tasks).await.unwrap().to_string(),
+            "the rotation ended unexpectedly"
         );
-        let mut beside = running_tasks();
-        beside.spawn_cancellable("the synchronization", async {});
-        let error = poll_failure(&mut beside).await.unwrap().into_command_error().to_string();
-        assert!(error.contains("parts: the synchronization ended by itself\n\nhint: "), "{error}");
+        let mut tasks = running_tasks();
+        tasks.spawn_cancellable("the synchronization", async {});
+        let error = poll_failure(&mut tasks).await.unwrap().into_command_error().to_string();
+        assert!(
+            error.contains("tasks: the synchronization ended unexpectedly\n\nhint: "),
+            "{error}"
+        );
     }
 
     #[tokio::test]
     async fn failed_task_is_named_with_its_error() {
-        let mut beside = running_tasks();
-        beside.spawn_fallible("the metrics page", async {
+        let mut tasks = running_tasks();
+        tasks.spawn_fallible("the metrics endpoint", async {
             Err(io::Error::other("no more descriptors"))
         });
-        let text = format_error_chain(&poll_failure(&mut beside).await.unwrap());
-        assert_eq!(text, "the metrics page could not go on: no more descriptors");
+        let text = format_error_chain(&poll_failure(&mut tasks).await.unwrap());
+        assert_eq!(text, "the metrics endpoint failed: no more descriptors");
     }
 
     #[tokio::test]
     async fn panicked_task_is_named_without_its_payload() {
         for is_once in [false, true] {
-            let mut beside = running_tasks();
+            let mut tasks = running_tasks();
             let work = async { panic!("planted-4711-marker") };
             if is_once {
-                beside.spawn_once("the rotation", work);
+                tasks.spawn_once("the rotation", work);
             } else {
-                beside.spawn_cancellable("the rotation", work);
+                tasks.spawn_cancellable("the rotation", work);
             }
-            let broken = poll_failure(&mut beside).await.unwrap();
+            let failure = poll_failure(&mut tasks).await.unwrap();
             assert!(
-                matches!(broken, SupervisedTaskError::Panicked { part: "the rotation", .. }),
-                "{broken}"
+                matches!(failure, SupervisedTaskError::Panicked { task: "the rotation", .. }),
+                "{failure}"
             );
         }
     }
 
     #[tokio::test]
     async fn finished_one_time_task_is_no_failure() {
-        let mut beside = running_tasks();
-        beside.spawn_once("the first answer", async {});
-        assert!(poll_failure(&mut beside).await.is_none());
-        assert_eq!(beside.task_names.len(), 2, "what is done is forgotten");
-        beside.shut_down(Duration::from_mins(1), &SystemClock::shared()).await;
+        let mut tasks = running_tasks();
+        tasks.spawn_once("the first answer", async {});
+        assert!(poll_failure(&mut tasks).await.is_none());
+        assert_eq!(tasks.task_names.len(), 2, "the finished task is removed");
+        tasks.shut_down(Duration::from_mins(1), &SystemClock::shared()).await;
     }
 }

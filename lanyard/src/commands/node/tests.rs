@@ -9,7 +9,7 @@ pub(super) fn parse_node_args(arguments: &[&str]) -> Result<NodeArgs, clap::Erro
     command.try_get_matches_from(arguments).and_then(|it| NodeArgs::from_arg_matches(&it))
 }
 
-/// What the charts of the driver (v1.6.0) and of the provider (v1.8.2) write.
+/// The flags that the charts of the driver (v1.6.0) and of the provider (v1.8.2) set.
 const UPSTREAM_FLAGS: [&str; 24] = [
     "--endpoint=unix:///csi/csi.sock",
     "--nodeid=node-1",
@@ -76,12 +76,12 @@ fn volumes_get_half_of_the_container_memory_by_default() {
     assert_eq!(limits(&[container]), (Some(64 << 20), None));
     assert_eq!(limits(&[container, volumes]), (Some(100 << 20), None));
     assert_eq!(limits(&[volumes]), (Some(100 << 20), None));
-    let (limit, remark) = limits(&["--container-memory-limit=100Mi", volumes]);
+    let (limit, warning) = limits(&["--container-memory-limit=100Mi", volumes]);
     assert_eq!(limit, Some(50 << 20));
-    let remark = remark.unwrap();
+    let warning = warning.unwrap();
     assert!(
-        remark.contains("100Mi leaves nothing") && remark.contains("50Mi is taken"),
-        "{remark}"
+        warning.contains("100Mi leaves nothing") && warning.contains("using 50Mi"),
+        "{warning}"
     );
 }
 
@@ -123,7 +123,7 @@ fn paths_must_be_absolute_and_normalized() {
 }
 
 #[test]
-fn flags_that_contradict_each_other_are_refused() {
+fn conflicting_flags_are_refused() {
     for flags in [
         ["--classes=a", "--kubeconfig=b"],
         ["--stale-cache-dir=/a", "--nodeid=n"],
@@ -155,7 +155,7 @@ fn command_lines_of_the_chart_are_accepted() {
         let words: Vec<&str> =
             words.as_array().unwrap().iter().filter_map(serde_json::Value::as_str).collect();
         assert_eq!(words[0], "node", "{name}");
-        // The kubelet puts the limit in bytes in its place.
+        // The kubelet replaces the variable by the limit in bytes.
         let words: Vec<_> =
             words.iter().map(|it| it.replace("$(CONTAINER_MEMORY_LIMIT)", "536870912")).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();

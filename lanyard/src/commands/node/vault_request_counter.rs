@@ -1,4 +1,4 @@
-//! Counting what vaults are asked and how they answer, request by request.
+//! Counts every request to a vault and its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use lanyard_clock::SharedClock;
 use lanyard_node::{NodeMetrics, ReadKind};
 use lanyard_vocabulary::OutcomeCode;
 
-/// A client whose requests to vaults are counted; others pass.
+/// An HTTP client that counts requests to vaults and passes on all requests.
 #[derive(Debug)]
 pub(super) struct VaultRequestCounter {
     inner: Arc<dyn HttpClient>,
@@ -41,14 +41,14 @@ impl HttpClient for VaultRequestCounter {
             return self.inner.execute_request(request).await;
         };
         let start = self.clock.monotonic();
-        let answer = self.inner.execute_request(request).await;
+        let response = self.inner.execute_request(request).await;
         let took = self.clock.monotonic().saturating_sub(start);
-        self.record_request(kind, took, answer.as_ref().ok().map(AsyncRawResponse::status));
-        answer
+        self.record_request(kind, took, response.as_ref().ok().map(AsyncRawResponse::status));
+        response
     }
 }
 
-/// What a vault is asked for: the collection is the first part of the path (Key Vault REST).
+/// The kind of a vault read. The collection is the first segment of the path (Key Vault REST API).
 fn read_kind(url: &Url) -> Option<ReadKind> {
     match url.path_segments()?.next()? {
         "secrets" => Some(ReadKind::Secret),
@@ -58,7 +58,7 @@ fn read_kind(url: &Url) -> Option<ReadKind> {
     }
 }
 
-/// The code of an answer; of none, where the vault was not reached.
+/// The outcome code of a response status; `None` if the vault was not reached.
 fn outcome_of_status(status: Option<StatusCode>) -> Result<(), OutcomeCode> {
     match status.map(u16::from) {
         Some(200..=299) => Ok(()),

@@ -1,4 +1,4 @@
-//! One process at a time writes the volumes of a driver.
+//! A file lock that lets one process at a time write the volumes of a driver.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -9,36 +9,36 @@ use lanyard_telemetry::ReadinessGate;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
-/// The right to write the volumes, until it is dropped or the process ends, however it does.
+/// The right to write the volumes. It is released on drop and by the kernel when the process ends.
 ///
-/// Two processes that publish into one volume take each other's unfinished generations away. One
-/// that is told to end goes on for a while without its sockets, and its successor starts meanwhile.
+/// Two processes that publish into one volume would remove each other's unfinished generations. This can
+/// happen on an update: a terminating process continues for a while without its sockets, while its successor
+/// starts.
 #[derive(Debug)]
 pub(super) struct VolumeWriterLock {
     _lock: OwnedFd,
 }
 
 impl VolumeWriterLock {
-    /// Keeps it until the process ends: work on a volume that blocks goes on after everything else
-    /// has ended, and the next process must not write beside it. So it is leaked on purpose; the
-    /// kernel gives it back.
+    /// Keeps the lock until the process ends, by leaking it: blocking work on a volume may continue after all
+    /// tasks have ended, and the next process must not write at the same time. The kernel releases the lock.
     pub(super) fn hold_until_exit(self) {
         let _until_the_end: &'static mut Self = Box::leak(Box::new(self));
     }
 
-    /// Waits until no other process has it, and says why it waits.
+    /// Waits until no other process holds the lock, and logs the reason for waiting.
     pub(super) async fn acquire(path: &Path, gate: &ReadinessGate, clock: &SharedClock) -> Self {
-        let mut told = None;
+        let mut logged_reason = None;
         loop {
             match try_lock_file(path) {
                 Ok(lock) => {
                     gate.open();
                     return Self { _lock: lock };
                 }
-                Err(reason) if told.as_ref() != Some(&reason) => {
+                Err(reason) if logged_reason.as_ref() != Some(&reason) => {
                     tracing::warn!("{reason}; trying again");
                     gate.close(reason.clone());
-                    told = Some(reason);
+                    logged_reason = Some(reason);
                 }
                 Err(_) => {}
             }
@@ -55,13 +55,13 @@ fn try_lock_file(path: &Path) -> Result<OwnedFd, String> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(Errno::WOULDBLOCK) => {
-            Err(format!("another process has the volumes: it holds {}", path.display()))
+            Err(format!("another process writes the volumes: it holds {}", path.display()))
         }
         Err(errno) => Err(failed(errno)),
     }
 }
 
-/// How soon the end of the other process is noticed.
+/// How often locking is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("driver.lock");
         let readiness = Readiness::default();
-        let gate = readiness.add_gate("volumes", "not looked at yet");
+        let gate = readiness.add_gate("volumes", "not recovered yet");
         let clock: SharedClock = SystemClock::shared();
         let first = VolumeWriterLock::acquire(&path, &gate, &clock).await;
         assert!(gate.is_open());
@@ -90,7 +90,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let reason = readiness.problems()[0].reason.clone();
-        assert!(reason.contains("another process has the volumes"), "{reason}");
+        assert!(reason.contains("another process writes the volumes"), "{reason}");
         drop(first);
         let _second = second.await.unwrap();
         assert!(readiness.is_ready());

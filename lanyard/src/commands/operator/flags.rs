@@ -11,19 +11,19 @@ use crate::commands::go_duration::GoDuration;
 use crate::commands::rotation_timing::RotationTimingArgs;
 use crate::commands::workloads::WorkloadArgs;
 
-/// Everything that `lanyard operator` can be told.
+/// The flags of `lanyard operator`.
 #[derive(Debug, clap::Args)]
 pub(super) struct OperatorArgs {
-    /// What the operator writes
+    /// Which objects the operator writes
     #[arg(long, value_enum, default_value = "all", value_name = "ROLE")]
     pub(super) role: OperatorRoleArg,
-    /// Print what would be done about every HostedCluster, write nothing, and end
+    /// Print the planned changes for every HostedCluster, write nothing, and exit
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// How to reach the Kubernetes API [default: as a pod]
+    /// The kubeconfig file for the Kubernetes API [default: the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// How many clusters are looked at at once
+    /// The number of clusters that are reconciled concurrently
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000), value_name = "NUMBER")]
     pub(super) workers: u16,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(super) struct OperatorArgs {
     pub(super) workloads: WorkloadArgs,
     #[command(flatten)]
     pub(super) replicas: ReplicaArgs,
-    /// Where /metrics, /healthz and /readyz are served; `0` is nowhere
+    /// The address of /metrics, /healthz and /readyz; `0` disables them
     #[arg(
         long,
         default_value = ":8080",
@@ -46,12 +46,12 @@ pub(super) struct OperatorArgs {
     pub(super) logs: OperatorLogArgs,
 }
 
-/// What the operator writes.
+/// Which objects the operator writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum OperatorRoleArg {
-    /// Everything that brings identities to their components, and how they are.
+    /// Everything that delivers identities to their components, and their status
     All,
-    /// How they are, and nothing else: HyperShift does the rest.
+    /// The status of the identities only; HyperShift manages all other objects
     IdentityOnly,
 }
 
@@ -61,12 +61,12 @@ pub(super) struct ManagementClusterArgs {
     /// The managed identity with which the nodes of the management cluster read the vaults
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
     pub(super) vault_reader: Option<EntraClientId>,
-    /// What this management cluster is. HostedClusters of managed Azure are refused where it is
-    /// something else than ARO-HCP [default: nobody said it, and each HostedCluster decides]
+    /// The managed service of this management cluster. HostedClusters on managed Azure are refused if it is
+    /// not ARO-HCP [default: unset, each HostedCluster decides]
     #[arg(long, env = "MANAGED_SERVICE", value_name = "NAME")]
     pub(super) managed_service: Option<String>,
-    /// Whether mounted volumes follow the vault: the rotation of the driver. Where they do not, pods
-    /// are started anew when a credential takes another way
+    /// Whether the driver rotates mounted volumes when the vault changes. Without rotation, the operator
+    /// restarts pods when the source of a credential changes
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub(super) rotation: GoBool,
 }
@@ -74,19 +74,19 @@ pub(super) struct ManagementClusterArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Replicas")]
 pub(super) struct ReplicaArgs {
-    /// Share the clusters with other replicas by leases; false is for a single one
+    /// Distribute the clusters to replicas by leases; false for a single replica
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub(super) leader_elect: GoBool,
-    /// Into how many parts the clusters are divided; the same for all replicas, which share them
+    /// The number of shards into which the clusters are divided; must be equal for all replicas
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64), value_name = "NUMBER")]
     pub(super) shards: u32,
-    /// How long a part belongs to a replica that is gone
+    /// How long a shard stays assigned to a replica that is gone
     #[arg(long, default_value = "15s", value_name = "DURATION")]
     pub(super) lease_duration: GoDuration,
-    /// What the names of the leases begin with
+    /// The name prefix of the leases
     #[arg(long, default_value = "lanyard-operator", value_name = "NAME")]
     pub(super) lease_name: String,
-    /// Where the leases are
+    /// The namespace of the leases
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     pub(super) lease_namespace: Option<String>,
     /// The name of this replica in leases and events
@@ -100,13 +100,13 @@ pub(super) struct OperatorLogArgs {
     /// Log one JSON object per line (the same as --log-format json)
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub(super) log_format_json: GoBool,
-    /// How much is logged where --log does not say it: 0 to 5
+    /// The log verbosity if --log is not set: 0 to 5
     #[arg(short = 'v', long = "v", default_value_t = 0, value_name = "LEVEL")]
     pub(super) verbosity: u8,
 }
 
 impl OperatorLogArgs {
-    /// The filter for a verbosity of klog's.
+    /// The log filter for a klog verbosity.
     pub(super) const fn log_filter(&self) -> &'static str {
         match self.verbosity {
             0 | 1 => "info",

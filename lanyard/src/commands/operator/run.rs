@@ -1,4 +1,4 @@
-//! The operator, put together.
+//! Assembles and runs the operator.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::output;
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 
-/// Works until a supervisor asks for the end.
+/// Runs until a termination signal.
 pub(super) async fn run(args: OperatorArgs, environment: ProcessEnvironment) -> CommandResult {
     let settings = settings::resolve_settings(&args, fastrand::u32(..))?;
     let mut signals = TerminationSignals::listen()?;
@@ -41,7 +41,7 @@ pub(super) async fn run(args: OperatorArgs, environment: ProcessEnvironment) -> 
         return tokio::select! {
             outcome = print_plans(operator, &readiness, &clock) => outcome,
             _ = signals.wait() => {
-                output::print_stderr("ended before everything was listed: nothing was compared");
+                output::print_stderr("interrupted while listing objects: nothing was compared");
                 Ok(CommandExit::Failed)
             }
         };
@@ -49,18 +49,18 @@ pub(super) async fn run(args: OperatorArgs, environment: ProcessEnvironment) -> 
     let listening = BoundListener::bind(args.metrics_addr).await.map_err(|error| {
         CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
     })?;
-    let pages = serve_http(listening, &operator, &readiness, &clock);
+    let http_server = serve_http(listening, &operator, &readiness, &clock);
     let (stop, stopped) = oneshot::channel::<()>();
     let mut work = std::pin::pin!(operator.run(async { drop(stopped.await) }));
     tokio::select! {
         () = &mut work => {
-            let error = CommandError::unavailable("the operator ended by itself");
-            return Err(error.with_hint("report this defect"));
+            let error = CommandError::unavailable("the operator ended unexpectedly");
+            return Err(error.with_hint("report this bug"));
         }
-        served = pages => return served,
+        served = http_server => return served,
         end = signals.wait() => tracing::info!(?end, "ending"),
     }
-    // It fails only where the operator is over already.
+    // Sending fails only if the operator has already ended.
     stop.send(()).ok();
     work.await;
     Ok(CommandExit::Success)
@@ -73,7 +73,7 @@ async fn connect(
 ) -> Result<KubernetesApi, CommandError> {
     let access = cluster_access::api_access(args.kubeconfig.as_deref(), environment)?;
     let Some(access) = access else {
-        return Err(CommandError::invalid_input("there is no way to the Kubernetes API")
+        return Err(CommandError::invalid_input("cannot connect to the Kubernetes API")
             .with_hint("give --kubeconfig outside of a cluster"));
     };
     let agent = UserAgent::from_static(concat!("lanyard-operator/", env!("CARGO_PKG_VERSION")));
@@ -82,7 +82,7 @@ async fn connect(
     })
 }
 
-/// Prints what would be done about every cluster.
+/// Prints the planned changes for every cluster.
 async fn print_plans(
     operator: Operator,
     readiness: &Readiness,
@@ -92,21 +92,23 @@ async fn print_plans(
         plans = operator.plan() => plans,
         () = clock.sleep(LIST_TIMEOUT) => {
             let problems = readiness.problems();
-            let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
-            return Err(CommandError::unavailable(told.join("; "))
-                .with_hint("see that the CRDs of the chart are installed and may be listed"));
+            let reasons: Vec<_> = problems.iter().map(ToString::to_string).collect();
+            return Err(CommandError::unavailable(reasons.join("; "))
+                .with_hint(
+                    "check that the CRDs of the chart are installed, and that the operator may list them",
+                ));
         }
     };
     let is_good = plans.iter().all(|plan| plan.is_applicable);
     if plans.is_empty() {
-        output::print_stderr("there is no HostedCluster");
+        output::print_stderr("there are no HostedClusters");
     }
     let texts: Vec<_> = plans.iter().map(ToString::to_string).collect();
     output::print_stdout(&texts.join("\n"))?;
     Ok(if is_good { CommandExit::Success } else { CommandExit::Failed })
 }
 
-/// Serves the pages; never ends where there are none.
+/// Serves the HTTP endpoints; waits forever if they are disabled.
 fn serve_http(
     listening: Option<BoundListener>,
     operator: &Operator,
@@ -129,10 +131,10 @@ fn serve_http(
         tracing::info!(address = %listening.address(), "serving metrics and health");
         let served = listening.serve(routes, clock, std::future::pending()).await;
         let error = served.err().map(|error| format_error_chain(&error)).unwrap_or_default();
-        Err(CommandError::unavailable(format!("the pages could not go on: {error}")))
+        Err(CommandError::unavailable(format!("the metrics and health server failed: {error}")))
     }
 }
 
 const LIVENESS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long everything may take to be listed, where somebody waits for the answer.
+/// The time limit for the initial lists of a dry run.
 const LIST_TIMEOUT: Duration = Duration::from_mins(1);

@@ -1,4 +1,4 @@
-//! From flags to settings. What is wrong with them is told at once.
+//! Converts the flags into settings, and reports all problems together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use lanyard_operator::{LeaseSettings, OperatorRole, OperatorSettings};
 use super::flags::{OperatorArgs, OperatorRoleArg, ReplicaArgs};
 use crate::exit::CommandError;
 
-/// The settings of these flags; `chance` tells this process from all others of its name.
+/// Validates the flags and converts them into settings. `chance` is a random number that makes the replica's
+/// identity unique.
 pub(super) fn resolve_settings(
     args: &OperatorArgs,
     chance: u32,
@@ -78,26 +79,28 @@ fn lease_settings(args: &ReplicaArgs, chance: u32) -> Result<Option<LeaseSetting
     }))
 }
 
-/// Part of a name, with no dot in it: what is no letter, digit or `-` is left out.
+/// The lease identity of this replica: the pod name without characters other than letters, digits and `-`,
+/// and a random suffix. It contains no dot.
 fn lease_identity(pod_name: &str, chance: u32) -> String {
-    let named = |it: &char| it.is_ascii_lowercase() || it.is_ascii_digit() || *it == '-';
-    let kept: String = pod_name.chars().filter(named).take(MAX_IDENTITY_LENGTH).collect();
-    let kept = kept.trim_matches('-');
-    if kept.is_empty() { format!("operator-{chance:08x}") } else { format!("{kept}-{chance:08x}") }
+    let is_allowed = |it: &char| it.is_ascii_lowercase() || it.is_ascii_digit() || *it == '-';
+    let name: String = pod_name.chars().filter(is_allowed).take(MAX_IDENTITY_LENGTH).collect();
+    let name = name.trim_matches('-');
+    if name.is_empty() { format!("operator-{chance:08x}") } else { format!("{name}-{chance:08x}") }
 }
 
 fn is_dns_subdomain(text: &str) -> bool {
-    let named = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
+    let is_allowed = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
     let is_label = |label: &str| {
-        label.starts_with(named)
-            && label.ends_with(named)
+        label.starts_with(is_allowed)
+            && label.ends_with(is_allowed)
             && label.chars().all(|it| named(it) || it == '-')
     };
     text.len() <= MAX_LEASE_NAME_LENGTH && text.split('.').all(is_label)
 }
 
-/// Less leaves no room for a renewal that fails once.
+/// A shorter duration leaves no time to retry a failed renewal.
 const MIN_LEASE_DURATION: Duration = Duration::from_secs(6);
-/// With a number or an identity behind it it is still a name, and by itself the value of a label.
+/// A lease name with a shard number or identity appended is still a valid name, and the name alone is a valid
+/// label value.
 const MAX_LEASE_NAME_LENGTH: usize = 63;
 const MAX_IDENTITY_LENGTH: usize = 150;

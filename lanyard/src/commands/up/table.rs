@@ -1,5 +1,5 @@
-//! The report of `lanyard up` as a table: a row per component, a column per hop. It is Markdown,
-//! so that it can be pasted into an issue.
+//! Formats the report of `lanyard up` as a table: a row per component, a column per hop. The table is
+//! Markdown, so that users can paste it into an issue.
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
@@ -10,7 +10,7 @@ const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
-/// The whole report for people. No meaning is carried by colour alone.
+/// Formats the whole report. Colour never carries meaning alone.
 pub(super) fn render_report(report: &ScenarioReport, colour: bool) -> String {
     let paint = |text: &str, code: &str| {
         if colour { format!("{code}{text}{PLAIN}") } else { text.to_owned() }
@@ -30,7 +30,7 @@ pub(super) fn render_report(report: &ScenarioReport, colour: bool) -> String {
     text
 }
 
-/// What the reader threads saw while files were swapped under them.
+/// Formats the results of the reader threads.
 pub(super) fn reader_summary(readers: ReaderCounts) -> String {
     format!(
         "{} reader threads made {} reads during the rotation: {} torn, {} missing",
@@ -84,7 +84,7 @@ fn rotation_table(report: &ScenarioReport) -> String {
     format!("{table}\n\n{failures}")
 }
 
-/// Why a rotation failed, and what to do next.
+/// Formats the failure of a rotation with its hint.
 pub(super) fn rotation_failure_text(component: Component, failure: &ScenarioFailure) -> String {
     format!("{component}: rotation failed: {}\n  hint: {}\n\n", failure.detail, failure.hint)
 }

@@ -1,4 +1,4 @@
-//! The CA and the namespaces of the chart of the local Azure.
+//! Trials of the CA and the namespaces of the local Azure's chart.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use serde_json::{Value, json};
 use super::{ChartSuiteFixture, failed_with_causes, trial};
 use crate::helm::{Helm, LanyardChart};
 
-/// The namespace of the control plane of the program's example.
+/// The control plane namespace of the chart's default HostedCluster.
 const CONTROL_PLANE_NAMESPACE: &str = "clusters-harbour";
-/// The name of the Secret and of every `ConfigMap` with the CA.
+/// The name of the Secret and of every ConfigMap with the CA.
 const CA_OBJECT_NAME: &str = "conformance-azure-lanyard-azure-ca";
 
-pub(super) fn trials(stage: &Arc<ChartSuiteFixture>) -> Vec<Trial> {
+pub(super) fn trials(fixture: &Arc<ChartSuiteFixture>) -> Vec<Trial> {
     vec![
-        trial("chart::upgrade_keeps_the_generated_ca", stage, |stage| {
-            stage.upgrade_keeps_generated_ca()
+        trial("chart::upgrade_keeps_the_generated_ca", fixture, |fixture| {
+            fixture.upgrade_keeps_generated_ca()
         }),
-        trial("chart::existing_control_plane_namespace_gets_only_the_ca", stage, |it| {
+        trial("chart::existing_control_plane_namespace_gets_only_the_ca", fixture, |it| {
             it.existing_namespace_gets_only_ca()
         }),
     ]
 }
 
-/// The namespaces of rendered objects beside that of the release.
+/// The namespaces of rendered objects, except that of the release.
 pub(super) fn rendered_namespaces(chart: LanyardChart, rendered: &str) -> BTreeSet<String> {
     if chart != LanyardChart::Azure {
         return BTreeSet::new();
@@ -68,7 +68,7 @@ impl ChartSuiteFixture {
             .kubectl
             .get_json(&["namespace", CONTROL_PLANE_NAMESPACE])
             .map_err(failed_with_causes)?;
-        // The operator applies this label with a value of its own.
+        // The operator applies this label with its own value.
         if !namespace["metadata"]["labels"]["app.kubernetes.io/managed-by"].is_null() {
             return Err(format!("Helm holds a label of the operator: {namespace}").into());
         }
@@ -92,7 +92,7 @@ impl ChartSuiteFixture {
         kubectl.delete(&["namespace", CONTROL_PLANE_NAMESPACE]).map_err(failed_with_causes)
     }
 
-    /// The certificate that a namespace has.
+    /// The CA certificate in a namespace.
     fn read_ca_certificate(&self, namespace: &str) -> Result<String, Failed> {
         let read = self.suite_cluster.kubectl.get_json(&[
             "configmap",

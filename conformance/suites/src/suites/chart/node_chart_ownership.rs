@@ -1,4 +1,5 @@
-//! Objects that another manager owns are named and left as they are.
+//! Trials of the node chart with objects of another owner. The chart names the owner and leaves the objects
+//! unchanged.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::helm::{HelmError, LanyardChart};
 const DRIVER: &str = "secrets-store.csi.k8s.io";
 const CLASS_DEFINITION: &str = "secretproviderclasses.secrets-store.csi.x-k8s.io";
 
-/// Marks that managers leave on objects, and what a refusal must call them.
+/// Metadata by which owners mark objects, and how the error must name the owner.
 const FOREIGN_OWNERS: [(&str, &str, &str); 4] = [
     (
         "the_addon_manager",
@@ -32,26 +33,28 @@ const FOREIGN_OWNERS: [(&str, &str, &str); 4] = [
     ("a_kubectl_user", "{}", "the field manager kubectl-client-side-apply"),
 ];
 
-pub(super) fn trials(stage: &Arc<ChartSuiteFixture>) -> Vec<Trial> {
+pub(super) fn trials(fixture: &Arc<ChartSuiteFixture>) -> Vec<Trial> {
     let mut trials: Vec<Trial> = FOREIGN_OWNERS
         .into_iter()
         .map(|(name, metadata, owner)| {
             let name = format!("chart::install_refuses_a_driver_owned_by_{name}");
-            trial(&name, stage, move |stage| stage.install_refuses_foreign_driver(metadata, owner))
+            trial(&name, fixture, move |fixture| {
+                fixture.install_refuses_foreign_driver(metadata, owner)
+            })
         })
         .collect();
     trials.extend([
-        trial("chart::install_refuses_crds_of_another_manager", stage, |stage| {
-            stage.install_refuses_foreign_crds()
+        trial("chart::install_refuses_crds_of_another_manager", fixture, |fixture| {
+            fixture.install_refuses_foreign_crds()
         }),
-        trial("chart::install_can_keep_a_foreign_csi_driver_object", stage, |stage| {
-            stage.install_leaves_foreign_driver()
+        trial("chart::install_can_keep_a_foreign_csi_driver_object", fixture, |fixture| {
+            fixture.install_leaves_foreign_driver()
         }),
-        trial("chart::install_coexists_with_another_driver", stage, |stage| {
-            stage.install_beside_foreign_driver()
+        trial("chart::install_coexists_with_another_driver", fixture, |fixture| {
+            fixture.install_beside_foreign_driver()
         }),
-        trial("chart::upgrade_changes_release_objects_and_keeps_crds", stage, |stage| {
-            stage.upgrade_leaves_crds()
+        trial("chart::upgrade_changes_release_objects_and_keeps_crds", fixture, |fixture| {
+            fixture.upgrade_leaves_crds()
         }),
     ]);
     trials
@@ -72,18 +75,18 @@ fn csi_driver_manifest(metadata: &str) -> Result<Value, Failed> {
     }))
 }
 
-/// Expects that Helm refused, and said all of this.
+/// Expects that Helm failed with an error that contains all parts.
 pub(super) fn expect_helm_refusal(
     installed: Result<(), HelmError>,
     parts: &[&str],
 ) -> Result<(), Failed> {
-    let refusal = match installed {
-        Ok(()) => return Err("Helm installed it".into()),
+    let error = match installed {
+        Ok(()) => return Err("Helm installed the chart".into()),
         Err(error) => error.to_string(),
     };
-    match parts.iter().find(|part| !refusal.contains(**part)) {
+    match parts.iter().find(|part| !error.contains(**part)) {
         None => Ok(()),
-        Some(part) => Err(format!("the refusal does not say `{part}`: {refusal}").into()),
+        Some(part) => Err(format!("the error does not say `{part}`: {error}").into()),
     }
 }
 
@@ -179,7 +182,7 @@ impl ChartSuiteFixture {
         self.resource_version("crd", CLASS_DEFINITION).map(drop)
     }
 
-    /// Nothing of an earlier case is there.
+    /// Removes the objects of earlier trials.
     fn remove_installed_objects(&self) -> Result<(), Failed> {
         self.node_helm.uninstall().map_err(failed_with_causes)?;
         let kubectl = &self.suite_cluster.kubectl;
@@ -206,6 +209,6 @@ impl ChartSuiteFixture {
         if self.resource_version(kind, name)? == *before {
             return Ok(());
         }
-        Err(format!("{kind} {name} was written to").into())
+        Err(format!("{kind} {name} was changed").into())
     }
 }

@@ -1,6 +1,7 @@
-//! What another manager owns is named by the chart of the operator, and left as it is.
+//! Trials of the operator chart with objects of another owner. The chart names the owner and leaves the
+//! objects unchanged.
 //!
-//! The cases are the life of the definitions, in this order: an API server takes its time to delete one.
+//! The trials are the lifecycle of the CRDs, in order, because deleting a CRD takes time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,19 +19,19 @@ const IDENTITIES_DEFINITION: &str = "hostedclusteridentities.lanyard.dev";
 /// The role of all canaries.
 const CANARY_ROLE: &str = "lanyard-canary";
 
-pub(super) fn trials(stage: &Arc<ChartSuiteFixture>) -> Vec<Trial> {
+pub(super) fn trials(fixture: &Arc<ChartSuiteFixture>) -> Vec<Trial> {
     vec![
-        trial("chart::uninstalling_the_operator_keeps_the_crds", stage, |stage| {
-            stage.uninstall_keeps_definitions()
+        trial("chart::uninstalling_the_operator_keeps_the_crds", fixture, |fixture| {
+            fixture.uninstall_keeps_definitions()
         }),
-        trial("chart::install_refuses_and_names_hypershift_crds", stage, |stage| {
-            stage.install_refuses_hypershift_definitions()
+        trial("chart::install_refuses_and_names_hypershift_crds", fixture, |fixture| {
+            fixture.install_refuses_hypershift_definitions()
         }),
-        trial("chart::install_with_hypershift_leaves_its_crds_unchanged", stage, |stage| {
-            stage.install_leaves_hypershift_definitions()
+        trial("chart::install_with_hypershift_leaves_its_crds_unchanged", fixture, |fixture| {
+            fixture.install_leaves_hypershift_definitions()
         }),
-        trial("chart::installing_a_second_operator_is_refused", stage, |stage| {
-            stage.install_refuses_second_operator()
+        trial("chart::installing_a_second_operator_is_refused", fixture, |fixture| {
+            fixture.install_refuses_second_operator()
         }),
     ]
 }
@@ -95,7 +96,7 @@ impl ChartSuiteFixture {
         self.operator_helm.uninstall().map_err(failed_with_causes)?;
         self.expect_unchanged("clusterrole", CANARY_ROLE, &before)?;
         kubectl.delete(&["clusterrole", CANARY_ROLE]).map_err(failed_with_causes)?;
-        // It is the only one now, and stays what it is when it is upgraded.
+        // Now the release is the only one, and an upgrade keeps its objects.
         self.operator_helm.install(&values, &["--set", beside]).map_err(failed_with_causes)?;
         self.operator_helm
             .upgrade(&values, &["--set", &format!("{beside},workers=7")])
@@ -103,13 +104,13 @@ impl ChartSuiteFixture {
         self.operator_helm.uninstall().map_err(failed_with_causes)
     }
 
-    /// Makes the definitions of HyperShift those of its own release, and returns their versions.
+    /// Assigns the HyperShift CRDs to a release of HyperShift, and returns their resource versions.
     fn mark_definitions_as_hypershift(&self) -> Result<Vec<Value>, Failed> {
         self.suite_cluster
             .kubectl
             .run(&["apply", "--filename", &self.operator_helm.crd_directory()])
             .map_err(failed_with_causes)?;
-        // Ours is handed over to our release.
+        // Assigns lanyard's CRD to the release of the operator.
         self.set_helm_release(
             "crd",
             IDENTITIES_DEFINITION,
@@ -123,7 +124,7 @@ impl ChartSuiteFixture {
         HYPERSHIFT_DEFINITIONS.into_iter().map(given).collect()
     }
 
-    /// Makes an object that of a release, by the marks that Helm goes by.
+    /// Assigns an object to a Helm release by the metadata that Helm checks.
     fn set_helm_release(
         &self,
         kind: &str,

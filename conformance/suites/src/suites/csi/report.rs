@@ -1,4 +1,4 @@
-//! The report that csi-sanity leaves, in the JSON of its test framework (Ginkgo v2).
+//! Parses the report of csi-sanity, the JSON report of Ginkgo v2.
 
 use serde::Deserialize;
 
@@ -34,8 +34,7 @@ struct GinkgoFailure {
     message: String,
 }
 
-/// The specs that ran. What was skipped, before or while it ran, did not. A set-up around the
-/// specs counts when it failed.
+/// The specs that ran. Skipped specs are omitted; a setup node is listed if it failed.
 pub(super) fn parse_report(report: &[u8]) -> serde_json::Result<Vec<SanitySpec>> {
     let reports: Vec<GinkgoReport> = serde_json::from_slice(report)?;
     let specs = reports.into_iter().flat_map(|report| report.spec_reports);

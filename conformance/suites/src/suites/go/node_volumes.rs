@@ -1,5 +1,4 @@
-//! Volumes of the real node plugin: a process of its own, on memory file systems, driven as the
-//! kubelet drives it.
+//! Trials with volumes of the real node plugin: a process with tmpfs volumes and a fake kubelet.
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +22,7 @@ use crate::node_plugin_process::NodePluginProcess;
 
 type NodeVolumeCase = fn(&GoSuiteFixture, &LocalAzureTarget) -> Result<(), Failed>;
 
-pub(super) fn trials(stage: &Arc<GoSuiteFixture>) -> Vec<Trial> {
+pub(super) fn trials(fixture: &Arc<GoSuiteFixture>) -> Vec<Trial> {
     let cases: [(&str, NodeVolumeCase); 2] = [
         (
             "go::client_on_a_pod_volume_reloads_a_hundred_rotations_across_a_plugin_restart",
@@ -38,31 +37,31 @@ pub(super) fn trials(stage: &Arc<GoSuiteFixture>) -> Vec<Trial> {
     cases
         .into_iter()
         .map(|(name, case)| {
-            let stage = Arc::clone(stage);
-            let run = move || stage.local().and_then(|local| case(&stage, local));
-            // Mounting needs root; a case that is left out is counted as such.
+            let fixture = Arc::clone(fixture);
+            let run = move || fixture.local().and_then(|local| case(&fixture, local));
+            // Mounting needs root. Without it the trial is reported as ignored.
             Trial::test(name, run).with_ignored_flag(!is_root)
         })
         .collect()
 }
 
-/// One process on the first generation of a pod's file; a hundred rotations, and a plugin that is
-/// killed and started again half-way.
+/// Runs a client that opens the first generation of a pod's file, through a hundred rotations and a restart
+/// of the plugin after half of them.
 fn rotations_across_plugin_restart(
-    stage: &GoSuiteFixture,
+    fixture: &GoSuiteFixture,
     local: &LocalAzureTarget,
 ) -> Result<(), Failed> {
     let clock = SystemClock::shared();
-    let component = stage.largest_plain_component(local)?;
-    let (mut node, file) = start_node_with_pods(stage, local, component, 1)?;
+    let component = fixture.largest_plain_component(local)?;
+    let (mut node, file) = start_node_with_pods(fixture, local, component, 1)?;
     let link = generation_link(&file);
     let first = CredentialSummary::load(&file)?;
     let shown = file.display().to_string();
-    let mut witness = stage
+    let mut client = fixture
         .program
         .start_watching(&[("file", &shown), ("watch", "true")])
         .map_err(failed_with_causes)?;
-    wait_for_certificate(&mut witness, &first.thumbprint, START_TIMEOUT)?;
+    wait_for_certificate(&mut client, &first.thumbprint, START_TIMEOUT)?;
 
     let mut slowest = Duration::ZERO;
     for number in 1..=ROTATION_COUNT {
@@ -71,16 +70,16 @@ fn rotations_across_plugin_restart(
         }
         let padding = (MAX_CREDENTIAL_SIZE.saturating_sub(first.bytes)) * number / ROTATION_COUNT;
         let before = fs::read_link(&link).map_err(failed_with_causes)?;
-        stage
+        fixture
             .runtime
             .block_on(local.control_api().rotate_credential(component.name(), padding))
             .map_err(failed_with_causes)?;
         let is_swapped = |_: &NodePluginProcess| fs::read_link(&link).is_ok_and(|it| it != before);
-        node.wait_until("the plugin has taken the new version", ROTATION_TIMEOUT, is_swapped)
+        node.wait_until("the plugin has published the new version", ROTATION_TIMEOUT, is_swapped)
             .map_err(failed_with_causes)?;
         let began = clock.monotonic();
         let content = CredentialSummary::load(&file)?;
-        wait_for_certificate(&mut witness, &content.thumbprint, NOTICE_TIMEOUT).map_err(|why| {
+        wait_for_certificate(&mut client, &content.thumbprint, NOTICE_TIMEOUT).map_err(|why| {
             let why = why.message().unwrap_or_default().to_owned();
             format!("rotation {number} ({} bytes): {why}", content.bytes)
         })?;
@@ -89,19 +88,19 @@ fn rotations_across_plugin_restart(
     print_figure(&format!(
         "the slowest of {ROTATION_COUNT} rotations by the plugin was noticed after {slowest:?}"
     ));
-    drop(witness);
+    drop(client);
     delete_pods_and_expect_no_leftovers(&mut node, 1)
 }
 
-/// A hundred pods that start, see a rotation and go.
+/// Mounts the volumes of a hundred pods, rotates them once, and unmounts them.
 fn many_pods_mounted_and_unmounted(
-    stage: &GoSuiteFixture,
+    fixture: &GoSuiteFixture,
     local: &LocalAzureTarget,
 ) -> Result<(), Failed> {
     let clock = SystemClock::shared();
-    let component = stage.largest_plain_component(local)?;
+    let component = fixture.largest_plain_component(local)?;
     let began = clock.monotonic();
-    let (mut node, file) = start_node_with_pods(stage, local, component, PODS)?;
+    let (mut node, file) = start_node_with_pods(fixture, local, component, PODS)?;
     let started = clock.monotonic().saturating_sub(began);
     let mounts = node.mount_points().map_err(failed_with_causes)?.len();
     if mounts != PODS {
@@ -111,7 +110,7 @@ fn many_pods_mounted_and_unmounted(
     let files: Vec<PathBuf> =
         volume_keys(PODS).map(|key| node.kubelet().target_path(&key).join(name)).collect();
     let before = CredentialSummary::load(&file)?.thumbprint;
-    stage
+    fixture
         .runtime
         .block_on(local.control_api().rotate_credential(component.name(), 0))
         .map_err(failed_with_causes)?;
@@ -125,14 +124,14 @@ fn many_pods_mounted_and_unmounted(
     delete_pods_and_expect_no_leftovers(&mut node, PODS)
 }
 
-/// A node whose pods have their volumes, and the file of the first.
+/// Starts a node with mounted pods. Returns it with the file of the first pod.
 fn start_node_with_pods(
-    stage: &GoSuiteFixture,
+    fixture: &GoSuiteFixture,
     local: &LocalAzureTarget,
     component: Component,
     pods: usize,
 ) -> Result<(NodePluginProcess, PathBuf), Failed> {
-    let parameters = &stage.component_credential(component)?.parameters;
+    let parameters = &fixture.component_credential(component)?.parameters;
     let mut class = SecretProviderClass {
         api_version: SecretProviderClass::API_VERSION.to_owned(),
         kind: SecretProviderClass::KIND.to_owned(),
@@ -142,11 +141,11 @@ fn start_node_with_pods(
     class.metadata.name = Some(CLASS.to_owned());
     class.spec.provider = Some(SecretProviderClass::AZURE_PROVIDER.to_owned());
     class.spec.parameters = Some(parameters.to_parameters());
-    let mut environment = stage.azure_target.client_environment();
+    let mut environment = fixture.azure_target.client_environment();
     environment.insert("AZURE_POD_IDENTITY_AUTHORITY_HOST", local.azure.proxy_url().into());
     let program = local.azure.program();
     let mut node =
-        NodePluginProcess::start(program, &class, ROTATION_INTERVAL, environment, &stage.runtime)
+        NodePluginProcess::start(program, &class, ROTATION_INTERVAL, environment, &fixture.runtime)
             .map_err(failed_with_causes)?;
     let keys: Vec<_> = (0..pods).map(|number| node.add_pod(NAMESPACE, CLASS, number)).collect();
     let all_mounted =
@@ -162,7 +161,7 @@ fn volume_keys(pods: usize) -> impl Iterator<Item = VolumeKey> {
     (0..pods).map(|number| VolumeKey::new(format!("uid-{number}"), "credentials"))
 }
 
-/// Deletes the pods; nothing of theirs may stay.
+/// Deletes the pods and expects that no mount is left.
 fn delete_pods_and_expect_no_leftovers(
     node: &mut NodePluginProcess,
     pods: usize,
@@ -176,12 +175,12 @@ fn delete_pods_and_expect_no_leftovers(
     if left.is_empty() { Ok(()) } else { Err(format!("mounts are left: {left:?}").into()) }
 }
 
-/// The link that a swap replaces.
+/// The link that a publish replaces atomically.
 fn generation_link(file: &Path) -> PathBuf {
     file.with_file_name("..data")
 }
 
-/// For whoever follows the figures from run to run.
+/// Prints a figure for comparison between runs.
 fn print_figure(figure: &str) {
     writeln!(std::io::stderr().lock(), "{figure}").unwrap_or_default();
 }
@@ -190,11 +189,11 @@ const PODS: usize = 100;
 const NAMESPACE: &str = "clusters-example";
 const CLASS: &str = "managed-azure";
 
-/// How often the plugin looks for new versions.
+/// How often the plugin checks for new versions.
 const ROTATION_INTERVAL: &str = "1s";
 
-/// How long it may take to find one.
+/// How long the plugin may take to publish a new version.
 const ROTATION_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long all pods may take to start, or to go.
+/// How long all pods may take to be mounted or unmounted.
 const MOUNT_TIMEOUT: Duration = Duration::from_mins(1);

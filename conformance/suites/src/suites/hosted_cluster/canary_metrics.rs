@@ -1,4 +1,4 @@
-//! What canaries tell: their metrics, on loopback.
+//! The metrics of canaries, which listen on loopback.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use libtest_mimic::Failed;
 
 use super::{HostedClusterSuiteFixture, failed_with_causes};
 
-/// What one canary's page says, by the name and the labels of each sample.
+/// The samples of one canary's metrics page, by metric name with labels.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CanaryMetricsPage(BTreeMap<String, f64>);
 
@@ -28,12 +28,12 @@ impl CanaryMetricsPage {
         self.samples(metric).map(|(_, value)| value).sum()
     }
 
-    /// The sample of a metric with this label, or nothing.
+    /// The value of a metric's sample whose labels contain `label`.
     pub(super) fn sample_with_label(&self, metric: &str, label: &str) -> Option<f64> {
         self.samples(metric).find(|(name, _)| name.contains(label)).map(|(_, value)| value)
     }
 
-    /// The labels of a metric that is there once.
+    /// Name and labels of the first sample of a metric.
     pub(super) fn sample_labels(&self, metric: &str) -> Option<&str> {
         self.samples(metric).next().map(|(name, _)| name)
     }
@@ -45,19 +45,19 @@ impl CanaryMetricsPage {
         })
     }
 
-    /// Whether the canary has a token that is taken.
+    /// Whether the canary is authenticated with its token.
     pub(super) fn is_authenticated(&self) -> bool {
         self.sample_sum("lanyard_canary_authenticated") > 0.5
     }
 }
 
-/// The page of a component's canary.
+/// Fetches the metrics of a component's canary.
 pub(super) async fn fetch_canary_metrics(
-    stage: &HostedClusterSuiteFixture,
+    fixture: &HostedClusterSuiteFixture,
     component: Component,
 ) -> Result<CanaryMetricsPage, Failed> {
-    let url = format!("http://127.0.0.1:{}/metrics", stage.ports.canary_port(component));
-    // Loopback needs no proxy, and the environment's must not be asked.
+    let url = format!("http://127.0.0.1:{}/metrics", fixture.ports.canary_port(component));
+    // Loopback needs no proxy, so proxies of the environment are ignored.
     let client = reqwest::Client::builder().no_proxy().build().map_err(failed_with_causes)?;
     let text = client
         .get(url)
@@ -70,21 +70,21 @@ pub(super) async fn fetch_canary_metrics(
     Ok(CanaryMetricsPage::parse(&text))
 }
 
-/// Waits until the pages of all nine are as `is_so` says, and returns them.
+/// Waits until a condition holds for the metrics of all canaries, and returns them.
 pub(super) async fn wait_for_all_canaries(
-    stage: &HostedClusterSuiteFixture,
+    fixture: &HostedClusterSuiteFixture,
     what: &str,
-    patience: Duration,
-    is_so: impl Fn(Component, &CanaryMetricsPage) -> bool,
+    timeout: Duration,
+    condition: impl Fn(Component, &CanaryMetricsPage) -> bool,
 ) -> Result<BTreeMap<Component, CanaryMetricsPage>, Failed> {
     let clock = SystemClock::new();
-    let deadline = clock.monotonic() + patience;
+    let deadline = clock.monotonic() + timeout;
     loop {
         let mut pages = BTreeMap::new();
         let mut missing = Vec::new();
         for component in Component::ALL {
-            match fetch_canary_metrics(stage, component).await {
-                Ok(page) if is_so(component, &page) => {
+            match fetch_canary_metrics(fixture, component).await {
+                Ok(page) if condition(component, &page) => {
                     pages.insert(component, page);
                 }
                 Ok(page) => missing.push(format!("{component}: {page:?}")),
@@ -97,9 +97,10 @@ pub(super) async fn wait_for_all_canaries(
             return Ok(pages);
         }
         if clock.monotonic() > deadline {
-            return Err(
-                stage.failure_with_logs(format!("{what}: not so for {}", missing.join("; ")))
-            );
+            return Err(fixture.failure_with_logs(format!(
+                "condition `{what}` does not hold for {}",
+                missing.join("; ")
+            )));
         }
         clock.sleep(Duration::from_millis(500)).await;
     }

@@ -1,4 +1,4 @@
-//! The three charts on this node, which has no service proxy, no cluster DNS and no registry.
+//! Values for the three charts on a node without service proxy, cluster DNS and registry.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -16,26 +16,26 @@ use super::{
 use crate::helm::HOME_VARIABLES;
 use crate::tutorial::TutorialEnvironment;
 
-/// The section of the page that ends with nine identities.
+/// The section of the page that installs the charts.
 pub(super) const INSTALL_SECTION: &str = "Six commands";
-/// The sections that break and rotate.
+/// The sections that rotate a certificate and remove a role.
 pub(super) const ROTATE_SECTION: &str = "Rotate a certificate";
 pub(super) const REMOVE_ROLE_SECTION: &str = "Remove a role";
-/// The section that removes the hosted cluster, and the one that removes everything else.
+/// The sections that remove the hosted cluster and the charts.
 pub(super) const DELETE_SECTION: &str = "Delete the hosted cluster";
 pub(super) const UNINSTALL_SECTION: &str = "Uninstall the charts";
 
-/// The address of the local Azure behind the port-forward of the page.
+/// The address of the local Azure on the page, which port-forwards to it.
 const FORWARDED_ADDRESS: &str = "127.0.0.1:7750";
 
-/// The ports of this node that are taken.
+/// The ports that the programs on this node use.
 #[derive(Debug)]
 pub(super) struct HostedClusterPorts {
     azure: u16,
     node_metrics: u16,
     node_health: u16,
     operator: u16,
-    /// One for each component, in a row.
+    /// One port for each component, consecutive.
     canaries: [u16; Component::ALL.len()],
 }
 
@@ -47,13 +47,13 @@ impl HostedClusterPorts {
         Ok(Self { azure, node_metrics, node_health, operator, canaries })
     }
 
-    /// Where the canary of a component answers.
+    /// The metrics port of a component's canary.
     pub(super) fn canary_port(&self, component: Component) -> u16 {
         let place = Component::ALL.iter().position(|known| *known == component);
         self.canaries[place.unwrap_or_default()]
     }
 
-    /// Where the pod of the local Azure listens.
+    /// The listen address of the local Azure's pod.
     fn azure_address(&self) -> String {
         format!("127.0.0.1:{}", self.azure)
     }
@@ -64,7 +64,8 @@ impl HostedClusterPorts {
     }
 }
 
-/// What is different here from the cluster that the page describes.
+/// Builds the environment for the page's commands, with the differences from the cluster that the page
+/// describes.
 pub(super) fn build_tutorial_environment(
     parts: &HostedClusterSuiteInputs,
     ports: &HostedClusterPorts,
@@ -89,14 +90,15 @@ pub(super) fn build_tutorial_environment(
     Ok(TutorialEnvironment {
         directory: parts.repository.clone(),
         environment,
-        // The proxy of the environment knows no cluster on loopback.
+        // The proxy of the environment cannot reach a cluster on loopback.
         removed_variables: &["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"],
         chart_values: written.collect::<Result<_, Failed>>()?,
         replacements: vec![(FORWARDED_ADDRESS, ports.azure_address())],
     })
 }
 
-/// A directory with the programs of the page under the names that it calls them by, before all others.
+/// Links the programs of the page into a directory under the names that the page uses. Returns a search path
+/// that begins with it.
 fn build_search_path(parts: &HostedClusterSuiteInputs) -> Result<String, Failed> {
     let directory = parts.suite_cluster.directory().join("programs");
     std::fs::create_dir_all(&directory).map_err(failed_with_causes)?;
@@ -175,7 +177,7 @@ fn operator_values(
     }))
 }
 
-/// An image that the node has, by its name there.
+/// Chart values for an image that was imported into the node.
 fn image_values(name: &str) -> Result<Value, Failed> {
     let (repository, tag) = name.rsplit_once(':').ok_or("the name of an image has no tag")?;
     Ok(json!({ "repository": repository, "tag": tag, "pullPolicy": "Never" }))
@@ -186,9 +188,9 @@ fn api_server_values(parts: &HostedClusterSuiteInputs) -> Value {
     json!({ "host": LocalClusterPlan::LOOPBACK_ADDRESS.to_string(), "port": port })
 }
 
-/// Takes the releases and their namespaces away; the definitions stay.
-pub(super) async fn uninstall_charts(stage: &HostedClusterSuiteFixture) -> Result<(), Failed> {
-    stage.run_tutorial_section(UNINSTALL_SECTION)?;
+/// Uninstalls the releases and expects that only the CRDs remain.
+pub(super) async fn uninstall_charts(fixture: &HostedClusterSuiteFixture) -> Result<(), Failed> {
+    fixture.run_tutorial_section(UNINSTALL_SECTION)?;
     let clock = SystemClock::new();
     let deadline = clock.monotonic() + START_TIMEOUT;
     let everything = [
@@ -198,10 +200,10 @@ pub(super) async fn uninstall_charts(stage: &HostedClusterSuiteFixture) -> Resul
         "--output=name",
     ];
     loop {
-        let left = stage.kubectl().run(&everything).map_err(failed_with_causes)?;
+        let left = fixture.kubectl().run(&everything).map_err(failed_with_causes)?;
         let mut ours: Vec<&str> = left.lines().filter(|name| name.contains("lanyard")).collect();
         let namespaces = ["get", "namespaces", "--output=name"];
-        let namespaces = stage.kubectl().run(&namespaces).map_err(failed_with_causes)?;
+        let namespaces = fixture.kubectl().run(&namespaces).map_err(failed_with_causes)?;
         let is_ours = |line: &&str| {
             let name = line.trim_start_matches("namespace/");
             [RELEASE_NAMESPACE, NAMESPACE, CONTROL_PLANE_NAMESPACE].contains(&name)
@@ -216,7 +218,7 @@ pub(super) async fn uninstall_charts(stage: &HostedClusterSuiteFixture) -> Resul
         clock.sleep(std::time::Duration::from_millis(500)).await;
     }
     let kept = ["get", "crd", "--output=name"];
-    let kept = stage.kubectl().run(&kept).map_err(failed_with_causes)?;
+    let kept = fixture.kubectl().run(&kept).map_err(failed_with_causes)?;
     for name in ["hostedclusters.hypershift.openshift.io", "hostedclusteridentities.lanyard.dev"] {
         if !kept.contains(name) {
             return Err(format!("the definition {name} is gone: {kept}").into());

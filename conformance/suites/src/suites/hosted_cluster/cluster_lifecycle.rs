@@ -1,4 +1,4 @@
-//! What becomes of a hosted cluster and its canaries.
+//! Trials of the hosted cluster's lifecycle and its canaries.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use super::{
 };
 use crate::tutorial::TutorialStep;
 
-/// The first section of the page: at most six commands, the last of which shows nine identities that
-/// work.
-pub(super) async fn check_installation(stage: &HostedClusterSuiteFixture) -> Result<(), Failed> {
-    let commands = stage.tutorial.section_steps(INSTALL_SECTION).map_err(failed_with_causes)?.len();
+/// Checks the installation section: at most six commands, the last of which shows nine granted identities.
+pub(super) async fn check_installation(fixture: &HostedClusterSuiteFixture) -> Result<(), Failed> {
+    let commands =
+        fixture.tutorial.section_steps(INSTALL_SECTION).map_err(failed_with_causes)?.len();
     if commands > 6 {
         return Err(format!("the page has {commands} commands").into());
     }
-    expect_all_granted(stage.install().await?)
+    expect_all_granted(fixture.install().await?)
 }
 
-/// Fails unless the table of `lanyard identities` has a good row for each component.
+/// Fails unless the table of `lanyard identities` shows every component as ready and granted.
 fn expect_all_granted(table: &str) -> Result<(), Failed> {
     let lines: Vec<&str> = table.lines().skip(1).collect();
     if lines.len() != Component::ALL.len() {
@@ -40,8 +40,8 @@ fn expect_all_granted(table: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Waits for nine pods that each have a token and were granted a call.
-pub(super) async fn check_canaries(stage: &HostedClusterSuiteFixture) -> Result<(), Failed> {
+/// Waits until nine pods run whose canaries have a token and a granted call.
+pub(super) async fn check_canaries(fixture: &HostedClusterSuiteFixture) -> Result<(), Failed> {
     let wanted: Vec<&str> = component_deployments().collect();
     let arguments = ["pods", "--namespace", CONTROL_PLANE_NAMESPACE];
     let run = |pods: &Value| {
@@ -49,8 +49,8 @@ pub(super) async fn check_canaries(stage: &HostedClusterSuiteFixture) -> Result<
         wanted.iter().all(|name| names.contains(name))
     };
     let running =
-        stage.kubectl().wait_for_object("nine pods run", START_TIMEOUT, &arguments, run).await;
-    running.map_err(|error| stage.failure_with_logs(error))?;
+        fixture.kubectl().wait_for_object("nine pods run", START_TIMEOUT, &arguments, run).await;
+    running.map_err(|error| fixture.failure_with_logs(error))?;
     let proves = |_, page: &CanaryMetricsPage| {
         page.is_authenticated()
             && page.sample_sum("lanyard_canary_tokens_total") >= 1.0
@@ -59,38 +59,38 @@ pub(super) async fn check_canaries(stage: &HostedClusterSuiteFixture) -> Result<
                 .is_some_and(|n| n >= 1.0)
     };
     wait_for_all_canaries(
-        stage,
+        fixture,
         "every canary has a token and was granted a call",
         PROPAGATION_TIMEOUT,
         proves,
     )
     .await?;
-    expect_kms_plugin_healthy(stage).await
+    expect_kms_plugin_healthy(fixture).await
 }
 
-/// Fails unless the key plugin that stands beside the canary of the API server has its socket, and
-/// its key encrypts and decrypts.
-async fn expect_kms_plugin_healthy(stage: &HostedClusterSuiteFixture) -> Result<(), Failed> {
+/// Expects that the KMS plugin next to the API server's canary is healthy: its socket exists and its key
+/// encrypts and decrypts.
+async fn expect_kms_plugin_healthy(fixture: &HostedClusterSuiteFixture) -> Result<(), Failed> {
     let url = format!("http://127.0.0.1:{KMS_PLUGIN_PORT}/healthz");
-    // Loopback needs no proxy, and the environment's must not be asked.
+    // Loopback needs no proxy, so proxies of the environment are ignored.
     let client = reqwest::Client::builder().no_proxy().build().map_err(failed_with_causes)?;
     let answer = client.get(url).send().await.map_err(failed_with_causes)?;
     let status = answer.status().as_u16();
-    let told = answer.text().await.map_err(failed_with_causes)?;
-    if (status, told.as_str()) == (200, "ok") {
+    let body = answer.text().await.map_err(failed_with_causes)?;
+    if (status, body.as_str()) == (200, "ok") {
         return Ok(());
     }
-    Err(stage.failure_with_logs(format!("the key plugin says {status} {told}")))
+    Err(fixture.failure_with_logs(format!("the KMS plugin returned {status} {body}")))
 }
 
-/// The port of the health pages of the active key's plugin.
+/// The health port of the active key's plugin.
 const KMS_PLUGIN_PORT: u16 = 8787;
 
 fn component_deployments() -> impl Iterator<Item = &'static str> {
     Component::ALL.into_iter().map(|component| component.consumers()[0].deployment)
 }
 
-/// The deployments of which a pod runs and is ready.
+/// The deployments with a running and ready pod.
 fn ready_deployments(pods: &Value) -> Vec<&str> {
     let items = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_ready = |pod: &&Value| {
@@ -105,20 +105,21 @@ fn ready_deployments(pods: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The rows of the one object that says how the identities are.
+/// Waits until a condition holds for the identities in HostedClusterIdentities, and returns them by
+/// component.
 async fn wait_for_identities(
-    stage: &HostedClusterSuiteFixture,
+    fixture: &HostedClusterSuiteFixture,
     what: &str,
-    is_so: impl Fn(&BTreeMap<String, Value>) -> bool,
+    condition: impl Fn(&BTreeMap<String, Value>) -> bool,
 ) -> Result<BTreeMap<String, Value>, Failed> {
     let arguments = ["hostedclusteridentities", CLUSTER_NAME, "--namespace", NAMESPACE];
-    let found = stage
+    let found = fixture
         .kubectl()
         .wait_for_object(what, PROPAGATION_TIMEOUT, &arguments, |object| {
-            is_so(&identities_by_component(object))
+            condition(&identities_by_component(object))
         })
         .await
-        .map_err(|error| stage.failure_with_logs(error))?;
+        .map_err(|error| fixture.failure_with_logs(error))?;
     Ok(identities_by_component(&found))
 }
 
@@ -132,8 +133,10 @@ fn all_ready(rows: &BTreeMap<String, Value>) -> bool {
     rows.len() == Component::ALL.len() && rows.values().all(|row| row["ready"] == "True")
 }
 
-pub(super) async fn check_identity_status(stage: &HostedClusterSuiteFixture) -> Result<(), Failed> {
-    let rows = wait_for_identities(stage, "nine identities are ready", all_ready).await?;
+pub(super) async fn check_identity_status(
+    fixture: &HostedClusterSuiteFixture,
+) -> Result<(), Failed> {
+    let rows = wait_for_identities(fixture, "nine identities are ready", all_ready).await?;
     for (component, row) in &rows {
         for field in ["loadedVersion", "notAfter", "renewAfter", "lastGoodHop", "clientID"] {
             if row[field].is_null() {
@@ -152,33 +155,33 @@ pub(super) async fn check_identity_status(stage: &HostedClusterSuiteFixture) -> 
             conditions.unwrap_or_default().iter().any(holds)
         })
     };
-    let told = stage
+    let validated = fixture
         .kubectl()
         .wait_for_object("both conditions hold", PROPAGATION_TIMEOUT, &arguments, valid)
         .await;
-    told.map(drop).map_err(|error| stage.failure_with_logs(error))
+    validated.map(drop).map_err(|error| fixture.failure_with_logs(error))
 }
 
-/// `kubectl` finds the program under its other name, as people install it.
-pub(super) fn check_kubectl_plugin(stage: &HostedClusterSuiteFixture) -> Result<(), Failed> {
+/// Runs lanyard as a kubectl plugin, as users install it.
+pub(super) fn check_kubectl_plugin(fixture: &HostedClusterSuiteFixture) -> Result<(), Failed> {
     let command = "kubectl lanyard identities -A".to_owned();
     let step = TutorialStep { command, output: Vec::new() };
-    expect_all_granted(&stage.tutorial_environment.run_step(&step).map_err(failed_with_causes)?)
+    expect_all_granted(&fixture.tutorial_environment.run_step(&step).map_err(failed_with_causes)?)
 }
 
 pub(super) async fn rotate_all_certificates(
-    stage: &HostedClusterSuiteFixture,
+    fixture: &HostedClusterSuiteFixture,
 ) -> Result<(), Failed> {
     const CERTIFICATE: &str = "lanyard_canary_credential_info";
     let mut before = BTreeMap::new();
     for component in Component::ALL {
-        let page = fetch_canary_metrics(stage, component).await?;
+        let page = fetch_canary_metrics(fixture, component).await?;
         let certificate = page.sample_labels(CERTIFICATE).map(str::to_owned);
         before.insert(component, certificate.ok_or_else(|| format!("{component}: {page:?}"))?);
     }
-    stage.run_tutorial_section(ROTATE_SECTION)?;
+    fixture.run_tutorial_section(ROTATE_SECTION)?;
     for component in Component::ALL.into_iter().filter(|it| *it != Component::Disk) {
-        stage
+        fixture
             .azure_control
             .rotate_credential(component.name(), 0)
             .await
@@ -190,7 +193,7 @@ pub(super) async fn rotate_all_certificates(
             && page.sample_labels(CERTIFICATE) != before.get(&component).map(String::as_str)
     };
     let pages = wait_for_all_canaries(
-        stage,
+        fixture,
         "every canary has its new certificate",
         PROPAGATION_TIMEOUT,
         is_new,
@@ -203,21 +206,24 @@ pub(super) async fn rotate_all_certificates(
             return Err(format!("{component} was unauthenticated for a while: {page:?}").into());
         }
     }
-    wait_for_identities(stage, "nine identities are ready after the rotation", all_ready).await?;
-    expect_kms_plugin_healthy(stage).await
+    wait_for_identities(fixture, "nine identities are ready after the rotation", all_ready).await?;
+    expect_kms_plugin_healthy(fixture).await
 }
 
-/// Removes the role of one component, as the tutorial does. Azure refuses its canary and no other.
-pub(super) async fn remove_component_role(stage: &HostedClusterSuiteFixture) -> Result<(), Failed> {
+/// Removes the role of one component, as the tutorial does. Azure then denies the calls of this component's
+/// canary only.
+pub(super) async fn remove_component_role(
+    fixture: &HostedClusterSuiteFixture,
+) -> Result<(), Failed> {
     let victim = Component::Disk;
-    stage.run_tutorial_section(REMOVE_ROLE_SECTION)?;
+    fixture.run_tutorial_section(REMOVE_ROLE_SECTION)?;
     let is_named = |rows: &BTreeMap<String, Value>| {
         rows.get(victim.name()).is_some_and(|row| row["ready"] == "False")
     };
-    let rows = wait_for_identities(stage, "the broken identity is named", is_named).await?;
+    let rows = wait_for_identities(fixture, "the broken identity is named", is_named).await?;
     let row = &rows[victim.name()];
     if row["failedHop"] != "granted" || row["message"].as_str().is_none_or(str::is_empty) {
-        return Err(format!("it is not said what is broken: {row}").into());
+        return Err(format!("the row does not name the failure: {row}").into());
     }
     let others = rows.iter().filter(|(component, _)| *component != victim.name());
     let unwell: Vec<_> = others.filter(|(_, row)| row["ready"] != "True").collect();
@@ -227,37 +233,39 @@ pub(super) async fn remove_component_role(stage: &HostedClusterSuiteFixture) -> 
     Ok(())
 }
 
-/// Deletes the HostedCluster, one of whose identities is broken, and waits until all is gone. The
-/// namespace of its control plane stays with the CA: the operator did not create it.
-pub(super) async fn delete_hosted_cluster(stage: &HostedClusterSuiteFixture) -> Result<(), Failed> {
-    stage.run_tutorial_section(DELETE_SECTION)?;
-    // The object about its identities is the garbage collector's, which comes when the owner is gone.
-    let told = format!("hostedclusteridentities/{CLUSTER_NAME}");
-    let wait = ["wait", "--for=delete", &told, "--namespace", NAMESPACE, "--timeout=60s"];
-    stage.kubectl().run(&wait).map_err(|error| stage.failure_with_logs(error))?;
-    // So it is with pod statuses, whose owners are pods.
+/// Deletes the HostedCluster while one of its identities is broken, and waits until its objects are gone. The
+/// namespace of its control plane remains with the CA, because the operator did not create it.
+pub(super) async fn delete_hosted_cluster(
+    fixture: &HostedClusterSuiteFixture,
+) -> Result<(), Failed> {
+    fixture.run_tutorial_section(DELETE_SECTION)?;
+    // The garbage collector deletes HostedClusterIdentities after its owner is gone.
+    let identities = format!("hostedclusteridentities/{CLUSTER_NAME}");
+    let wait = ["wait", "--for=delete", &identities, "--namespace", NAMESPACE, "--timeout=60s"];
+    fixture.kubectl().run(&wait).map_err(|error| fixture.failure_with_logs(error))?;
+    // The garbage collector also deletes pod statuses, whose owners are pods.
     let kinds = "hostedclusters,hostedcontrolplanes,hostedclusteridentities,secretproviderclasses,\
                  secretproviderclasspodstatuses";
     let everything = [kinds, "--all-namespaces"];
     let items = |list: &Value| list["items"].as_array().cloned().unwrap_or_default();
     let is_empty = |list: &Value| items(list).is_empty();
-    let gone = stage
+    let gone = fixture
         .kubectl()
         .wait_for_object("no object is left", START_TIMEOUT, &everything, is_empty)
         .await;
-    gone.map_err(|error| stage.failure_with_logs(error))?;
+    gone.map_err(|error| fixture.failure_with_logs(error))?;
     let kinds = "deployments,replicasets,pods,configmaps,secrets,services,serviceaccounts,\
                  roles,rolebindings";
     let content = [kinds, "--namespace", CONTROL_PLANE_NAMESPACE];
     let own = ["lanyard-azure-ca", "kube-root-ca.crt", "default"];
     let is_own = |it: &Value| it["metadata"]["name"].as_str().is_some_and(|it| own.contains(&it));
     let has_own_only = |list: &Value| items(list).iter().all(is_own);
-    let found = stage
+    let found = fixture
         .kubectl()
         .wait_for_object("nothing is left", START_TIMEOUT, &content, has_own_only)
         .await;
-    found.map_err(|error| stage.failure_with_logs(error))?;
-    let pods = stage.inputs.suite_cluster.cluster.layout().kubelet_directory().join("pods");
+    found.map_err(|error| fixture.failure_with_logs(error))?;
+    let pods = fixture.inputs.suite_cluster.cluster.layout().kubelet_directory().join("pods");
     let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(failed_with_causes)?;
     let is_volume =
         |line: &&str| line.contains("kubernetes.io~csi") && line.contains(&*pods.to_string_lossy());

@@ -1,4 +1,4 @@
-//! What one case runs: a driver, providers, a class and a volume.
+//! The processes, class and volume of one interop case.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,14 +16,14 @@ use crate::driver_processes::{
 };
 use crate::volume::{CsiDriverClient, TestVolume, VolumeFile};
 
-/// The processes of one case, in a place of their own.
+/// The processes of one case, with their sockets in one directory.
 #[derive(Debug)]
 pub(super) struct InteropCaseFixture<'a> {
     suite: &'a InteropSuiteFixture,
     pub(super) fixture_directory: DriverFixtureDirectory,
 }
 
-/// What came of a mount: the files, and what the pod status lists.
+/// The result of a mount: the files, and the objects that the pod status lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MountedContents {
     pub(super) files: BTreeMap<String, VolumeFile>,
@@ -31,11 +31,12 @@ pub(super) struct MountedContents {
 }
 
 impl<'a> InteropCaseFixture<'a> {
-    pub(super) fn new(stage: &'a InteropSuiteFixture, name: &str) -> Result<Self, Failed> {
-        let site = &stage.suite_cluster;
-        let nook = DriverFixtureDirectory::new(site.directory(), name, site.kubectl.kubeconfig())
-            .map_err(failed_with_causes)?;
-        Ok(Self { suite: stage, fixture_directory: nook })
+    pub(super) fn new(suite_fixture: &'a InteropSuiteFixture, name: &str) -> Result<Self, Failed> {
+        let site = &suite_fixture.suite_cluster;
+        let fixture_directory =
+            DriverFixtureDirectory::new(site.directory(), name, site.kubectl.kubeconfig())
+                .map_err(failed_with_causes)?;
+        Ok(Self { suite: suite_fixture, fixture_directory })
     }
 
     pub(super) async fn start_upstream_driver(
@@ -49,7 +50,7 @@ impl<'a> InteropCaseFixture<'a> {
             .map_err(failed_with_causes)
     }
 
-    /// The same for a version that speaks to the API as a pod does, and in no other way.
+    /// Starts a version of the driver that accesses the API only as a pod does.
     pub(super) async fn start_upstream_driver_in_pod(
         &self,
         program: &Path,
@@ -83,7 +84,7 @@ impl<'a> InteropCaseFixture<'a> {
             .map_err(failed_with_causes)
     }
 
-    /// Writes a class and returns a volume of it.
+    /// Creates a class and returns a volume of it.
     pub(super) fn create_class_and_volume(
         &self,
         name: &str,
@@ -92,7 +93,7 @@ impl<'a> InteropCaseFixture<'a> {
         objects: &[&str],
     ) -> Result<TestVolume, Failed> {
         let (mode, inputs) = (class_identity_mode(holder), self.suite.azure.inputs(holder));
-        // A credential of the world that the local Azure can rotate.
+        // `{component}` stands for the vault secret of a component, which the local Azure can rotate.
         let objects: Vec<String> =
             objects.iter().map(|it| it.replace("{component}", &inputs.secret_name)).collect();
         let class =
@@ -104,8 +105,8 @@ impl<'a> InteropCaseFixture<'a> {
         Ok(volume)
     }
 
-    /// Gives a volume a pod of the node that nobody runs: without it, its pod status would be
-    /// collected, and drivers that look for the pod would find none.
+    /// Creates the pod of a volume on the node without a kubelet. Without a pod, its pod status would be
+    /// garbage-collected, and drivers that look up the pod would fail.
     pub(super) fn create_pod(&self, volume: &mut TestVolume) -> Result<(), Failed> {
         let kubectl = &self.suite.suite_cluster.kubectl;
         kubectl.apply(&volume.pod_object()).map_err(failed_with_causes)?;
@@ -117,14 +118,14 @@ impl<'a> InteropCaseFixture<'a> {
         Ok(())
     }
 
-    /// Takes that pod away.
+    /// Deletes the pod of a volume.
     pub(super) fn delete_pod(&self, volume: &TestVolume) -> Result<(), Failed> {
         let arguments =
             ["pod", &volume.pod, "--namespace", NAMESPACE, "--force", "--grace-period=0"];
         self.suite.suite_cluster.kubectl.delete(&arguments).map_err(failed_with_causes)
     }
 
-    /// Publishes a volume and reads what came of it; the volume stays.
+    /// Publishes a volume and reads its contents.
     pub(super) async fn mount_and_read(
         &self,
         plugin: &CsiDriverClient,
@@ -134,7 +135,7 @@ impl<'a> InteropCaseFixture<'a> {
         self.read_contents(volume)
     }
 
-    /// What is in a volume and in its pod status.
+    /// Reads the files of a volume and its pod status.
     pub(super) fn read_contents(&self, volume: &TestVolume) -> Result<MountedContents, Failed> {
         let files = volume.read_files().map_err(failed_with_causes)?;
         let name = volume.pod_status_name();
@@ -144,7 +145,7 @@ impl<'a> InteropCaseFixture<'a> {
         Ok(MountedContents { files, objects: status_objects(&status) })
     }
 
-    /// Unpublishes a volume, and sees that nothing is left of it.
+    /// Unpublishes a volume and expects that its target is gone.
     pub(super) async fn unmount_and_expect_empty(
         &self,
         plugin: &CsiDriverClient,
@@ -152,13 +153,13 @@ impl<'a> InteropCaseFixture<'a> {
     ) -> Result<(), Failed> {
         plugin.unpublish(volume).await.map_err(failed_with_causes)?;
         if volume.target_path().exists() {
-            return Err(format!("{} is still there", volume.target_path().display()).into());
+            return Err(format!("{} still exists", volume.target_path().display()).into());
         }
         Ok(())
     }
 }
 
-/// Gives the volume what the kubelet would bring for it.
+/// Adds the Secret or token that the kubelet would send for this identity mode.
 fn add_identity_proof(
     volume: &mut TestVolume,
     mode: ClassIdentityMode,
@@ -195,7 +196,7 @@ const fn class_identity_mode(holder: SignInMethod) -> ClassIdentityMode {
     match holder {
         SignInMethod::Secret => ClassIdentityMode::ServicePrincipal,
         SignInMethod::ManagedIdentity => ClassIdentityMode::ManagedIdentity,
-        // The guest with a certificate signs in by no mode of a volume.
+        // No identity mode of a volume uses the test client with a certificate.
         SignInMethod::Federated | SignInMethod::Certificate => ClassIdentityMode::WorkloadIdentity,
     }
 }

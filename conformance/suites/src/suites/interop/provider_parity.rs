@@ -1,4 +1,4 @@
-//! One driver of upstream's, two providers: what ours puts into a volume is what upstream's does.
+//! Trials of both providers with upstream's driver: lanyard's provider must fill a volume as upstream's does.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::azure_target::SignInMethod;
 use crate::daemon::Daemon;
 use crate::driver_processes::{DriverRotation, RunningDriver};
 
-/// Objects that both providers are asked for.
+/// Objects that both providers must fetch alike, or both refuse.
 #[derive(Debug, Clone, Copy)]
 struct ParityCase {
     name: &'static str,
@@ -106,12 +106,12 @@ const EQUAL_CASES: [ParityCase; 14] = [
     ),
 ];
 
-/// What both must refuse.
+/// Cases that both providers must refuse.
 const REFUSED_CASES: [ParityCase; 6] = [
     parity_case(
         "a_secret_that_does_not_exist",
         SignInMethod::Secret,
-        &["objectName: nobody\nobjectType: secret"],
+        &["objectName: absent\nobjectType: secret"],
     ),
     parity_case(
         "a_secret_without_a_role",
@@ -140,13 +140,13 @@ const REFUSED_CASES: [ParityCase; 6] = [
     ),
 ];
 
-/// The processes that all cases share.
+/// Processes that all cases share.
 struct ParityProcesses {
     driver: RunningDriver,
     _providers: (Daemon, RunningDriver),
 }
 
-pub(super) fn trials(stage: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
+pub(super) fn trials(fixture: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
     let running = Arc::new(Mutex::new(None));
     let good = EQUAL_CASES.into_iter().map(|case| (case, true));
     let bad = REFUSED_CASES.into_iter().map(|case| (case, false));
@@ -155,17 +155,17 @@ pub(super) fn trials(stage: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
             let running = Arc::clone(&running);
             let verb = if is_good { "is_equal_with" } else { "is_refused_by" };
             let name = format!("interop::{}_{verb}_both_providers", case.name);
-            trial(name, stage, async move |stage| {
-                let stack = stage.case_fixture("parity")?;
+            trial(name, fixture, async move |fixture| {
+                let case_fixture = fixture.case_fixture("parity")?;
                 let mut running = running.lock().await;
                 let running = match &mut *running {
                     Some(running) => running,
-                    none => none.insert(start_processes(stage, &stack).await?),
+                    none => none.insert(start_processes(fixture, &case_fixture).await?),
                 };
                 if is_good {
-                    expect_equal_volumes(&stack, running, case).await
+                    expect_equal_volumes(&case_fixture, running, case).await
                 } else {
-                    expect_refused_by_both(&stack, running, case).await
+                    expect_refused_by_both(&case_fixture, running, case).await
                 }
             })
         })
@@ -173,57 +173,58 @@ pub(super) fn trials(stage: &Arc<InteropSuiteFixture>) -> Vec<Trial> {
 }
 
 async fn start_processes(
-    stage: &InteropSuiteFixture,
-    stack: &InteropCaseFixture<'_>,
+    fixture: &InteropSuiteFixture,
+    case_fixture: &InteropCaseFixture<'_>,
 ) -> Result<ParityProcesses, Failed> {
-    let upstream = stack.start_upstream_provider(UPSTREAM_PROVIDER_NAME).await?;
-    let ours = stack.start_lanyard_node(DriverRotation::Disabled).await?;
-    let driver =
-        stack.start_upstream_driver(&stage.programs.driver_1_6, DriverRotation::Disabled).await?;
+    let upstream = case_fixture.start_upstream_provider(UPSTREAM_PROVIDER_NAME).await?;
+    let ours = case_fixture.start_lanyard_node(DriverRotation::Disabled).await?;
+    let driver = case_fixture
+        .start_upstream_driver(&fixture.programs.driver_1_6, DriverRotation::Disabled)
+        .await?;
     Ok(ParityProcesses { driver, _providers: (upstream, ours) })
 }
 
 async fn expect_equal_volumes(
-    stack: &InteropCaseFixture<'_>,
+    case_fixture: &InteropCaseFixture<'_>,
     running: &ParityProcesses,
     case: ParityCase,
 ) -> Result<(), Failed> {
-    let theirs = mount_and_unmount(stack, running, case, UPSTREAM_PROVIDER_NAME).await?;
-    let ours = mount_and_unmount(stack, running, case, "azure").await?;
+    let theirs = mount_and_unmount(case_fixture, running, case, UPSTREAM_PROVIDER_NAME).await?;
+    let ours = mount_and_unmount(case_fixture, running, case, "azure").await?;
     if theirs.files.is_empty() || theirs.objects.is_empty() {
-        return Err("upstream's provider filled nothing, so nothing was compared".into());
+        return Err("upstream's provider returned no files, so nothing was compared".into());
     }
     expect_equal_contents(&theirs, &ours)
 }
 
 async fn mount_and_unmount(
-    stack: &InteropCaseFixture<'_>,
+    case_fixture: &InteropCaseFixture<'_>,
     running: &ParityProcesses,
     case: ParityCase,
     provider: &str,
 ) -> Result<MountedContents, Failed> {
-    let volume = stack.create_class_and_volume(
+    let volume = case_fixture.create_class_and_volume(
         &test_object_name(case, provider),
         provider,
         case.sign_in,
         case.objects,
     )?;
-    let mounted = stack.mount_and_read(&running.driver.client, &volume).await;
-    let unmounted = stack.unmount_and_expect_empty(&running.driver.client, &volume).await;
+    let mounted = case_fixture.mount_and_read(&running.driver.client, &volume).await;
+    let unmounted = case_fixture.unmount_and_expect_empty(&running.driver.client, &volume).await;
     volume.remove_directory();
     let mounted = mounted.map_err(|error| error_of_provider(provider, &error))?;
     unmounted.map_err(|error| error_of_provider(provider, &error))?;
     Ok(mounted)
 }
 
-/// Refused for what is asked, and not because nobody answers: a plain secret is given afterwards.
+/// Expects that both providers refuse the objects. A plain secret afterwards proves that they still respond.
 async fn expect_refused_by_both(
-    stack: &InteropCaseFixture<'_>,
+    case_fixture: &InteropCaseFixture<'_>,
     running: &ParityProcesses,
     case: ParityCase,
 ) -> Result<(), Failed> {
     for provider in [UPSTREAM_PROVIDER_NAME, "azure"] {
-        let volume = stack.create_class_and_volume(
+        let volume = case_fixture.create_class_and_volume(
             &test_object_name(case, provider),
             provider,
             case.sign_in,
@@ -238,12 +239,12 @@ async fn expect_refused_by_both(
             }
             Err(_) => {}
         }
-        mount_and_unmount(stack, running, PLAIN_SECRET_CASE, provider).await?;
+        mount_and_unmount(case_fixture, running, PLAIN_SECRET_CASE, provider).await?;
     }
     Ok(())
 }
 
-/// What differs, without the values.
+/// Compares two volumes. The error omits file contents.
 fn expect_equal_contents(theirs: &MountedContents, ours: &MountedContents) -> Result<(), Failed> {
     let mut found = Vec::new();
     let names: Vec<_> = theirs.files.keys().collect();
@@ -268,7 +269,7 @@ fn expect_equal_contents(theirs: &MountedContents, ours: &MountedContents) -> Re
     if found.is_empty() {
         Ok(())
     } else {
-        Err(format!("upstream's and ours: {}", found.join("; ")).into())
+        Err(format!("upstream's and lanyard's: {}", found.join("; ")).into())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A real API server that encrypts Secrets with plugins, and the store behind it.
+//! An API server that encrypts Secrets with KMS plugins, and its etcd.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::{KmsSuiteFixture, expect_that};
 use crate::suites::etcd_client::EtcdClient;
 use crate::suites::failed_with_causes;
 
-/// An API server with its store.
+/// An API server with its etcd.
 #[derive(Debug)]
 pub(super) struct EncryptingApiServer {
     plane: ControlPlane,
@@ -29,15 +29,15 @@ pub(super) struct EncryptingApiServer {
 const NAMESPACE: &str = "default";
 
 impl EncryptingApiServer {
-    /// Starts one whose Secrets are encrypted by the first provider, and read by all.
+    /// Starts an API server that encrypts Secrets with the first provider and decrypts with all.
     pub(super) async fn start(
-        stage: &KmsSuiteFixture,
+        fixture: &KmsSuiteFixture,
         providers: &[(&str, &KmsPluginProcess)],
     ) -> Result<Self, Failed> {
         let configuration =
-            stage.directory.join(format!("encryption-{}.json", stage.next_instance_number()));
+            fixture.directory.join(format!("encryption-{}.json", fixture.next_instance_number()));
         write_encryption_configuration(&configuration, providers)?;
-        let programs = &stage.programs;
+        let programs = &fixture.programs;
         let options =
             ControlPlaneOptions::new(programs.etcd.clone(), programs.kube_apiserver.clone())
                 .with_flag("encryption-provider-config", &configuration.display().to_string())
@@ -49,7 +49,7 @@ impl EncryptingApiServer {
         Ok(Self { plane, client, etcd: store, configuration })
     }
 
-    /// Starts the API server anew with other providers; the store stays.
+    /// Restarts the API server with other providers. etcd keeps running.
     pub(super) async fn restart(
         &self,
         providers: &[(&str, &KmsPluginProcess)],
@@ -59,35 +59,35 @@ impl EncryptingApiServer {
         self.plane.start_api_server().await.map_err(failed_with_causes)
     }
 
-    /// Makes a Secret, or writes it anew.
+    /// Creates or updates a Secret.
     pub(super) async fn write_secret(&self, name: &str, value: &str) -> Result<(), Failed> {
         let object = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name },
             "stringData": { "value": value },
         });
         let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{name}");
-        let (status, told) = self.send_request(Method::PUT, &path, Some(&object)).await?;
+        let (status, response) = self.send_request(Method::PUT, &path, Some(&object)).await?;
         if status != 404 {
             return expect_that(status == 200, || {
-                format!("{name} is not written: {status} {told}")
+                format!("{name} could not be updated: {status} {response}")
             });
         }
         let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets");
-        let (status, told) = self.send_request(Method::POST, &path, Some(&object)).await?;
-        expect_that(status == 201, || format!("{name} is not made: {status} {told}"))
+        let (status, response) = self.send_request(Method::POST, &path, Some(&object)).await?;
+        expect_that(status == 201, || format!("{name} could not be created: {status} {response}"))
     }
 
-    /// Fails unless a Secret holds a value.
+    /// Fails unless the Secret has this value.
     pub(super) async fn expect_secret_value(&self, name: &str, value: &str) -> Result<(), Failed> {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{name}");
-        let (status, told) = self.send_request(Method::GET, &path, None).await?;
-        let held = told["data"]["value"].as_str().and_then(|text| STANDARD.decode(text).ok());
+        let (status, response) = self.send_request(Method::GET, &path, None).await?;
+        let held = response["data"]["value"].as_str().and_then(|text| STANDARD.decode(text).ok());
         expect_that(held.as_deref() == Some(value.as_bytes()), || {
-            format!("{name} is not read: {status} {told}")
+            format!("{name} could not be read: {status} {response}")
         })
     }
 
-    /// Fails unless a Secret's bytes in the store are a provider's and hide its value.
+    /// Fails unless etcd stores the Secret with this provider's prefix and without the plaintext.
     pub(super) async fn expect_encrypted_in_etcd(
         &self,
         name: &str,
@@ -104,23 +104,22 @@ impl EncryptingApiServer {
         expect_that(!shows, || format!("{name} is stored in the clear behind its prefix"))
     }
 
-    /// Waits until the API server is ready, or is not, as far as the plugins are concerned, and
-    /// returns what it says.
+    /// Waits until the readiness check of the KMS plugins passes or fails, and returns its message.
     pub(super) async fn wait_for_kms_readiness(
         &self,
         should: bool,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<String, Failed> {
         let clock = SystemClock::new();
-        let deadline = clock.monotonic() + patience;
+        let deadline = clock.monotonic() + timeout;
         loop {
-            let (status, told) = self.get_text("/readyz/kms-providers").await?;
+            let (status, response) = self.get_text("/readyz/kms-providers").await?;
             if (status == 200) == should {
-                return Ok(told);
+                return Ok(response);
             }
             if clock.monotonic() > deadline {
                 let word = if should { "ready" } else { "unready" };
-                return Err(format!("not {word} in {patience:?}: {status} {told}").into());
+                return Err(format!("not {word} in {timeout:?}: {status} {response}").into());
             }
             clock.sleep(Duration::from_millis(250)).await;
         }
@@ -144,8 +143,8 @@ impl EncryptingApiServer {
     }
 
     async fn get_text(&self, path: &str) -> Result<(u16, String), Failed> {
-        let (status, told) = self.send_request(Method::GET, path, None).await?;
-        Ok((status, told.as_str().map_or_else(|| told.to_string(), str::to_owned)))
+        let (status, response) = self.send_request(Method::GET, path, None).await?;
+        Ok((status, response.as_str().map_or_else(|| response.to_string(), str::to_owned)))
     }
 }
 

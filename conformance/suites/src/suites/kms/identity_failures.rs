@@ -1,4 +1,4 @@
-//! The identity goes and comes back.
+//! Trials of identity failures and recovery.
 
 use std::fs;
 use std::sync::Arc;
@@ -14,30 +14,29 @@ use super::{
     expect_that, failed_with_causes, trial,
 };
 
-pub(super) fn trials(stage: &Arc<KmsSuiteFixture>) -> Vec<Trial> {
+pub(super) fn trials(fixture: &Arc<KmsSuiteFixture>) -> Vec<Trial> {
     vec![
-        trial("kms::revoked_permission_is_reported_and_recovers", stage, revoked_permission),
-        trial("kms::deleted_application_is_reported_and_recovers", stage, deleted_application),
-        trial("kms::plugin_waits_for_the_credential_file", stage, late_credential_file),
-        trial("kms::plugin_recovers_from_a_vault_outage", stage, vault_outage),
+        trial("kms::revoked_permission_is_reported_and_recovers", fixture, revoked_permission),
+        trial("kms::deleted_application_is_reported_and_recovers", fixture, deleted_application),
+        trial("kms::plugin_waits_for_the_credential_file", fixture, late_credential_file),
+        trial("kms::plugin_recovers_from_a_vault_outage", fixture, vault_outage),
     ]
 }
 
 const VALUE: &str = "planted-4711-marker";
 
-/// The API server looks every 10 s at a plugin that fails, and our good answer counts for as long;
-/// one that it believes to be good it asks every 60 s, and its health page every 20 s.
+/// The API server probes a failing plugin every 10 s and a healthy one every 60 s, and its health endpoint
+/// every 20 s. The plugin caches a successful status for 10 s.
 const HEALTH_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long a token that was refused may answer for everybody who asks: 30 s and a quarter of that,
-/// and the time to ask anew.
+/// How long a token error may be cached: 30 s plus a quarter, and the time for the next request.
 const TOKEN_ERROR_CACHE_TIME: Duration = Duration::from_secs(40);
 
-/// The refusals of a token after which each is remembered for the longest time: after 1, 2, 4, 8 and
-/// 16 s.
+/// The number of token errors until each is cached for the longest time: the back-off is 1, 2, 4, 8 and 16 s
+/// before.
 const TOKEN_ERRORS_UNTIL_MAX_BACKOFF: usize = 6;
 
-/// The least that those take, where each is remembered for three quarters of its time.
+/// The shortest duration of those back-offs, if each lasts three quarters of its nominal time.
 const MIN_TOKEN_ERROR_BACKOFF: Duration = Duration::from_secs(23);
 
 #[derive(Deserialize)]
@@ -52,10 +51,10 @@ struct SeedComponent {
     client_id: String,
 }
 
-async fn revoked_permission(stage: &KmsSuiteFixture) -> Result<(), Failed> {
-    let control = stage.azure.control_api();
-    let plugin = stage.start_lanyard_plugin("revoked", &stage.key, "openshift").await?;
-    let server = stage.start_api_server(&[("azure-one", &plugin)]).await?;
+async fn revoked_permission(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
+    let control = fixture.azure.control_api();
+    let plugin = fixture.start_lanyard_plugin("revoked", &fixture.key, "openshift").await?;
+    let server = fixture.start_api_server(&[("azure-one", &plugin)]).await?;
     server.write_secret("one", VALUE).await?;
     server.wait_for_kms_readiness(true, Duration::from_secs(5)).await?;
 
@@ -64,19 +63,21 @@ async fn revoked_permission(stage: &KmsSuiteFixture) -> Result<(), Failed> {
     let noticed = server.wait_for_kms_readiness(false, HEALTH_TIMEOUT).await;
     let page = plugin.fetch_health_page("/healthz").await;
     let live = plugin.fetch_health_page("/livez").await;
-    // What was decrypted before is served on.
+    // The API server still decrypts this Secret from its cache.
     let read = server.expect_secret_value("one", VALUE).await;
 
-    stage.grant_key_use(&kms_client_id(stage).await?).await?;
-    let told = noticed?;
-    expect_that(told.contains("the vault forbids it"), || format!("the API server says {told}"))?;
+    fixture.grant_key_use(&kms_client_id(fixture).await?).await?;
+    let message = noticed?;
+    expect_that(message.contains("the vault forbids it"), || format!("/readyz: {message}"))?;
     read?;
-    let (status, told) = page?;
-    expect_that(status == 503, || format!("/healthz says {status} {told}"))?;
+    let (status, message) = page?;
+    expect_that(status == 503, || format!("/healthz returned {status} {message}"))?;
     for part in
         ["failed to encrypt, error: the vault forbids it: 403 ForbiddenByRbac", "Crypto User"]
     {
-        expect_that(told.contains(part), || format!("/healthz does not say {part:?}: {told}"))?;
+        expect_that(message.contains(part), || {
+            format!("/healthz does not contain {part:?}: {message}")
+        })?;
     }
     expect_that(live?.0 == 200, || "/livez fails though the process works".to_owned())?;
 
@@ -88,25 +89,25 @@ async fn revoked_permission(stage: &KmsSuiteFixture) -> Result<(), Failed> {
     server.expect_secret_value("two", VALUE).await
 }
 
-async fn kms_client_id(stage: &KmsSuiteFixture) -> Result<String, Failed> {
-    let world: SeedComponents =
-        stage.azure.control_api().get("world").await.map_err(failed_with_causes)?;
-    let kms = world.components.into_iter().find(|it| it.component == "kms");
-    Ok(kms.ok_or("the world has no kms")?.client_id)
+async fn kms_client_id(fixture: &KmsSuiteFixture) -> Result<String, Failed> {
+    let seed_data: SeedComponents =
+        fixture.azure.control_api().get("world").await.map_err(failed_with_causes)?;
+    let kms = seed_data.components.into_iter().find(|it| it.component == "kms");
+    Ok(kms.ok_or("the seed data has no component `kms`")?.client_id)
 }
 
-/// Lets Entra say of the application what it says of one that is deleted (AADSTS700016), or know it
-/// again. The drill `unknown-application` deletes it for good.
-async fn set_application_deleted(stage: &KmsSuiteFixture, is_gone: bool) -> Result<(), Failed> {
+/// Makes Entra ID respond as for a deleted application (AADSTS700016), or as before. The fault plan
+/// `unknown-application` would delete it permanently.
+async fn set_application_deleted(fixture: &KmsSuiteFixture, is_gone: bool) -> Result<(), Failed> {
     let mut rule = json!({
-        "name": APPLICATION_RULE, "service": "entra", "client_id": kms_client_id(stage).await?,
+        "name": APPLICATION_RULE, "service": "entra", "client_id": kms_client_id(fixture).await?,
         "effect": { "type": "token-error", "code": 700_016 },
     });
     if !is_gone {
         rule["times"] = json!(0);
     }
     drop(
-        stage
+        fixture
             .azure
             .control_api()
             .post::<Value>("faults", &rule)
@@ -118,40 +119,42 @@ async fn set_application_deleted(stage: &KmsSuiteFixture, is_gone: bool) -> Resu
 
 const APPLICATION_RULE: &str = "kms-application";
 
-/// How many tokens were refused for the application that is gone.
-async fn count_refused_tokens(stage: &KmsSuiteFixture) -> Result<usize, Failed> {
+/// The number of token requests that failed because of the deleted application.
+async fn count_refused_tokens(fixture: &KmsSuiteFixture) -> Result<usize, Failed> {
     #[derive(Deserialize)]
     struct FaultRequestLog {
         value: Vec<Value>,
     }
-    let ledger: FaultRequestLog =
-        stage.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
-    Ok(ledger.value.iter().filter(|entry| entry["fault"] == APPLICATION_RULE).count())
+    let log: FaultRequestLog =
+        fixture.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
+    Ok(log.value.iter().filter(|entry| entry["fault"] == APPLICATION_RULE).count())
 }
 
-/// An instance that starts while Entra does not know the application has no token to live on. It
-/// says so, asks Entra seldom, and is back by itself.
-async fn deleted_application(stage: &KmsSuiteFixture) -> Result<(), Failed> {
-    let mut plugin = stage.start_lanyard_plugin("unknown", &stage.key, "openshift").await?;
-    let server = stage.start_api_server(&[("azure-one", &plugin)]).await?;
+/// A plugin that starts while Entra ID does not know its application has no token. It must report the cause,
+/// back off its token requests, and recover without a restart.
+async fn deleted_application(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
+    let mut plugin = fixture.start_lanyard_plugin("unknown", &fixture.key, "openshift").await?;
+    let server = fixture.start_api_server(&[("azure-one", &plugin)]).await?;
     server.write_secret("one", VALUE).await?;
     server.wait_for_kms_readiness(true, Duration::from_secs(5)).await?;
 
     plugin.stop().await;
-    set_application_deleted(stage, true).await?;
-    let gone = expect_failure_while_deleted(stage, &mut plugin, &server).await;
-    set_application_deleted(stage, false).await?;
+    set_application_deleted(fixture, true).await?;
+    let gone = expect_failure_while_deleted(fixture, &mut plugin, &server).await;
+    set_application_deleted(fixture, false).await?;
     gone?;
 
     let clock = SystemClock::new();
     let back = clock.monotonic();
     loop {
-        let (status, told) = plugin.fetch_health_page("/healthz").await?;
+        let (status, message) = plugin.fetch_health_page("/healthz").await?;
         let took = clock.monotonic().saturating_sub(back);
         if status == 200 {
             break;
         }
-        expect_that(took <= TOKEN_ERROR_CACHE_TIME, || format!("not back after {took:?}: {told}"))?;
+        expect_that(took <= TOKEN_ERROR_CACHE_TIME, || {
+            format!("not healthy after {took:?}: {message}")
+        })?;
         clock.sleep(Duration::from_millis(250)).await;
     }
     server.wait_for_kms_readiness(true, HEALTH_TIMEOUT).await?;
@@ -162,88 +165,92 @@ async fn deleted_application(stage: &KmsSuiteFixture) -> Result<(), Failed> {
     server.expect_secret_value("two", VALUE).await
 }
 
-/// Starts the plugin anew, and asks it until each refusal is remembered for the longest time.
+/// Restarts the plugin and probes it until token errors are cached for the longest time.
 async fn expect_failure_while_deleted(
-    stage: &KmsSuiteFixture,
+    fixture: &KmsSuiteFixture,
     plugin: &mut KmsPluginProcess,
     server: &EncryptingApiServer,
 ) -> Result<(), Failed> {
     let clock = SystemClock::new();
-    let (before, began) = (count_refused_tokens(stage).await?, clock.monotonic());
+    let (before, began) = (count_refused_tokens(fixture).await?, clock.monotonic());
     plugin.restart().await?;
     loop {
-        // It may have met no plugin at all at first.
-        let told = server.wait_for_kms_readiness(false, HEALTH_TIMEOUT).await?;
-        if told.contains("no token for the vault") && told.contains("AADSTS700016") {
+        // The first probe may have failed because the plugin was not running yet.
+        let message = server.wait_for_kms_readiness(false, HEALTH_TIMEOUT).await?;
+        if message.contains("no token for the vault") && message.contains("AADSTS700016") {
             break;
         }
         let took = clock.monotonic().saturating_sub(began);
-        expect_that(took <= HEALTH_TIMEOUT, || format!("the API server does not say why: {told}"))?;
+        expect_that(took <= HEALTH_TIMEOUT, || {
+            format!("/readyz does not name the cause: {message}")
+        })?;
         clock.sleep(Duration::from_millis(250)).await;
     }
     let took = loop {
-        let (status, told) = plugin.fetch_health_page("/healthz").await?;
-        expect_that(status == 503, || format!("/healthz says {status} {told}"))?;
+        let (status, message) = plugin.fetch_health_page("/healthz").await?;
+        expect_that(status == 503, || format!("/healthz returned {status} {message}"))?;
         for part in ["failed to encrypt, error: no token for the vault", "AADSTS700016"] {
-            expect_that(told.contains(part), || format!("/healthz does not say {part:?}: {told}"))?;
+            expect_that(message.contains(part), || {
+                format!("/healthz does not contain {part:?}: {message}")
+            })?;
         }
         let took = clock.monotonic().saturating_sub(began);
-        if count_refused_tokens(stage).await?.saturating_sub(before)
+        if count_refused_tokens(fixture).await?.saturating_sub(before)
             >= TOKEN_ERRORS_UNTIL_MAX_BACKOFF
         {
             break took;
         }
         expect_that(took < HEALTH_TIMEOUT + TOKEN_ERROR_CACHE_TIME, || {
-            format!("Entra was asked too seldom in {took:?}")
+            format!("too few token requests in {took:?}")
         })?;
         clock.sleep(Duration::from_millis(250)).await;
     };
     expect_that(took >= MIN_TOKEN_ERROR_BACKOFF, || {
-        format!("Entra was asked {TOKEN_ERRORS_UNTIL_MAX_BACKOFF} times in {took:?}")
+        format!("{TOKEN_ERRORS_UNTIL_MAX_BACKOFF} token requests in only {took:?}")
     })?;
     expect_that(plugin.fetch_health_page("/livez").await?.0 == 200, || "/livez fails".to_owned())?;
     server.expect_secret_value("one", VALUE).await
 }
 
-/// A plugin whose credential file is not there, is broken, and is good at last.
-async fn late_credential_file(stage: &KmsSuiteFixture) -> Result<(), Failed> {
-    let file = stage.directory.join("late.credential.json");
+/// Starts a plugin without a credential file, then writes an invalid and finally a valid one.
+async fn late_credential_file(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
+    let file = fixture.directory.join("late.credential.json");
     let config = json!({ "aadMSIDataPlaneIdentityPath": file });
     let program = KmsPluginKind::Lanyard { layout: "upstream" };
-    let made = KmsPluginOptions { name: "late", key: &stage.key, kind: program };
-    let plugin = KmsPluginProcess::start(stage, made, &config).await?;
-    let (status, told) = plugin.fetch_health_page("/healthz").await?;
+    let options = KmsPluginOptions { name: "late", key: &fixture.key, kind: program };
+    let plugin = KmsPluginProcess::start(fixture, options, &config).await?;
+    let (status, message) = plugin.fetch_health_page("/healthz").await?;
     let expected = "failed to encrypt, error: no token for the vault";
-    expect_that(status == 503 && told.starts_with(expected), || format!("{status} {told}"))?;
+    expect_that(status == 503 && message.starts_with(expected), || format!("{status} {message}"))?;
 
     fs::write(&file, "{").map_err(failed_with_causes)?;
-    let (status, told) = plugin.fetch_health_page("/healthz").await?;
-    expect_that(status == 503 && told.starts_with(expected), || format!("{status} {told}"))?;
+    let (status, message) = plugin.fetch_health_page("/healthz").await?;
+    expect_that(status == 503 && message.starts_with(expected), || format!("{status} {message}"))?;
 
-    let credential = stage.fetch_credential().await?;
+    let credential = fixture.fetch_credential().await?;
     fs::write(&file, &credential).map_err(failed_with_causes)?;
-    let (status, told) = plugin.fetch_health_page("/healthz").await?;
-    expect_that((status, told.as_str()) == (200, "ok"), || format!("{status} {told}"))
+    let (status, message) = plugin.fetch_health_page("/healthz").await?;
+    expect_that((status, message.as_str()) == (200, "ok"), || format!("{status} {message}"))
 }
 
-/// The vault fails: the plugin says so, asks no more than it may, and is back.
-async fn vault_outage(stage: &KmsSuiteFixture) -> Result<(), Failed> {
-    let control = stage.azure.control_api();
-    let plugin = stage.start_lanyard_plugin("outage", &stage.key, "upstream").await?;
+/// Lets the vault fail with 503. The plugin must report it, back off, and recover.
+async fn vault_outage(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
+    let control = fixture.azure.control_api();
+    let plugin = fixture.start_lanyard_plugin("outage", &fixture.key, "upstream").await?;
     let rule = json!({
-        "name": "kms-outage", "host": stage.key.host(), "seconds": 600, "times": 12,
+        "name": "kms-outage", "host": fixture.key.host(), "seconds": 600, "times": 12,
         "effect": { "type": "status", "status": 503 },
     });
     drop(control.post::<Value>("faults", &rule).await.map_err(failed_with_causes)?);
-    let before = stage.vault_request_count().await?;
+    let before = fixture.vault_request_count().await?;
     let mut request = tonic::Request::new(lanyard_grpc::kms_v2::StatusRequest {});
     request.set_timeout(Duration::from_secs(3));
     let refused = plugin.v2_client().status(request).await;
-    let asked = stage.vault_request_count().await?.saturating_sub(before);
-    let told = refused.err().map(|status| status.message().to_owned()).unwrap_or_default();
-    expect_that(told.contains("the vault failed: 503"), || format!("refused with {told:?}"))?;
-    expect_that((2..=5).contains(&asked), || format!("{asked} requests within 3 s"))?;
-    // A vault that fails again and again is asked ever less, every 8 s at least.
+    let requests = fixture.vault_request_count().await?.saturating_sub(before);
+    let message = refused.err().map(|status| status.message().to_owned()).unwrap_or_default();
+    expect_that(message.contains("the vault failed: 503"), || format!("the error is {message:?}"))?;
+    expect_that((2..=5).contains(&requests), || format!("{requests} requests within 3 s"))?;
+    // The plugin calls a failing vault less and less often, at least every 8 s.
     for _ in 0..12 {
         let mut request = tonic::Request::new(lanyard_grpc::kms_v2::StatusRequest {});
         request.set_timeout(Duration::from_secs(10));
@@ -251,5 +258,5 @@ async fn vault_outage(stage: &KmsSuiteFixture) -> Result<(), Failed> {
             return Ok(());
         }
     }
-    Err("the plugin does not come back".into())
+    Err("the plugin did not recover".into())
 }

@@ -1,4 +1,4 @@
-//! A plugin as a process: ours, or that of the upstream project.
+//! A KMS plugin as a process: lanyard's or upstream's.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -17,14 +17,14 @@ use super::{KmsKeyVersion, KmsSuiteFixture, socket_path};
 use crate::daemon::Daemon;
 use crate::suites::failed_with_causes;
 
-/// Which plugin.
+/// The kind of plugin.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum KmsPluginKind<'a> {
     Lanyard { layout: &'a str },
     Upstream,
 }
 
-/// What an instance is made of.
+/// The options of a plugin instance.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KmsPluginOptions<'a> {
     pub(super) name: &'a str,
@@ -32,7 +32,7 @@ pub(super) struct KmsPluginOptions<'a> {
     pub(super) kind: KmsPluginKind<'a>,
 }
 
-/// A plugin that runs.
+/// A running plugin.
 #[derive(Debug)]
 pub(super) struct KmsPluginProcess {
     daemon: Option<Daemon>,
@@ -49,18 +49,18 @@ pub(super) struct KmsPluginProcess {
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl KmsPluginProcess {
-    /// Starts a plugin with a configuration file, and waits until its socket is there.
+    /// Starts a plugin with a configuration file, and waits until it listens.
     pub(super) async fn start(
-        stage: &KmsSuiteFixture,
-        made: KmsPluginOptions<'_>,
+        fixture: &KmsSuiteFixture,
+        options: KmsPluginOptions<'_>,
         configuration: &Value,
     ) -> Result<Self, Failed> {
-        let name = format!("{}-{}", made.name, stage.next_instance_number());
-        let file = stage.directory.join(format!("{name}.json"));
+        let name = format!("{}-{}", options.name, fixture.next_instance_number());
+        let file = fixture.directory.join(format!("{name}.json"));
         fs::write(&file, configuration.to_string()).map_err(failed_with_causes)?;
-        let socket = socket_path(&stage.directory, &name);
+        let socket = socket_path(&fixture.directory, &name);
         let [health, metrics] = choose_ports().map_err(failed_with_causes)?;
-        let KmsKeyVersion { vault, name: key, version } = made.key;
+        let KmsKeyVersion { vault, name: key, version } = options.key;
         let mut command = vec![
             format!("--keyvault-name={vault}"),
             format!("--key-name={key}"),
@@ -71,17 +71,17 @@ impl KmsPluginProcess {
             format!("--metrics-addr={metrics}"),
             "-v=1".to_owned(),
         ];
-        let (program, environment) = match made.kind {
+        let (program, environment) = match options.kind {
             KmsPluginKind::Lanyard { layout } => {
                 command.insert(0, "kms".to_owned());
                 command.push(format!("--ciphertext-layout={layout}"));
-                (stage.programs.lanyard.clone(), stage.azure.lanyard_environment())
+                (fixture.programs.lanyard.clone(), fixture.azure.lanyard_environment())
             }
             KmsPluginKind::Upstream => {
-                (stage.programs.kubernetes_kms.clone(), stage.azure.client_environment())
+                (fixture.programs.kubernetes_kms.clone(), fixture.azure.client_environment())
             }
         };
-        let directory = stage.directory.clone();
+        let directory = fixture.directory.clone();
         let mut instance = Self {
             daemon: None,
             command,
@@ -96,7 +96,7 @@ impl KmsPluginProcess {
         Ok(instance)
     }
 
-    /// Starts the process, again after it was ended or killed.
+    /// Starts the process, or starts it again after it was stopped or killed.
     pub(super) async fn restart(&mut self) -> Result<(), Failed> {
         let mut command = Command::new(&self.program);
         command.args(&self.command).envs(&self.environment);
@@ -109,34 +109,33 @@ impl KmsPluginProcess {
         Ok(())
     }
 
-    /// Asks the process to end, as a kubelet does.
+    /// Stops the process with SIGTERM, as a kubelet does.
     pub(super) async fn stop(&mut self) {
         if let Some(daemon) = self.daemon.take() {
             daemon.stop().await;
         }
     }
 
-    /// Kills the process, which leaves its socket behind.
+    /// Kills the process, which leaves its socket file behind.
     pub(super) fn kill(&mut self) {
         drop(self.daemon.take());
     }
 
-    /// The socket.
     pub(super) fn socket_path(&self) -> &Path {
         &self.socket
     }
 
-    /// A client of version 2.
+    /// A client of the KMS v2 API.
     pub(super) fn v2_client(&self) -> ClientV2<Channel> {
         ClientV2::new(lanyard_grpc::channel_to_socket(&self.socket))
     }
 
-    /// A client of version 1.
+    /// A client of the KMS v1beta1 API.
     pub(super) fn v1_client(&self) -> ClientV1<Channel> {
         ClientV1::new(lanyard_grpc::channel_to_socket(&self.socket))
     }
 
-    /// The status and the text of a health page.
+    /// Fetches the status and body of a health endpoint.
     pub(super) async fn fetch_health_page(&self, path: &str) -> Result<(u16, String), Failed> {
         let client = reqwest::Client::builder().no_proxy().build().map_err(failed_with_causes)?;
         let url = format!("http://{}:{}{path}", Ipv4Addr::LOCALHOST, self.health_port);

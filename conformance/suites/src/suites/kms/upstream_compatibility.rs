@@ -1,4 +1,4 @@
-//! What one plugin wrote, the other reads.
+//! Trials of compatibility with upstream's plugin.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,22 +8,30 @@ use libtest_mimic::{Failed, Trial};
 
 use super::{KmsPluginProcess, KmsSuiteFixture, expect_that, failed_with_causes, trial};
 
-pub(super) fn trials(stage: &Arc<KmsSuiteFixture>) -> Vec<Trial> {
+pub(super) fn trials(fixture: &Arc<KmsSuiteFixture>) -> Vec<Trial> {
     vec![
-        trial("kms::v2_plugins_decrypt_each_others_ciphertext", stage, v2_plugins_read_each_other),
-        trial("kms::v1_plugins_decrypt_each_others_ciphertext", stage, v1_plugins_read_each_other),
-        trial("kms::lanyard_replaces_upstream_plugin_and_back", stage, plugin_is_replaced),
-        trial("kms::error_messages_match_upstream", stage, error_messages_match),
+        trial(
+            "kms::v2_plugins_decrypt_each_others_ciphertext",
+            fixture,
+            v2_plugins_read_each_other,
+        ),
+        trial(
+            "kms::v1_plugins_decrypt_each_others_ciphertext",
+            fixture,
+            v1_plugins_read_each_other,
+        ),
+        trial("kms::lanyard_replaces_upstream_plugin_and_back", fixture, plugin_is_replaced),
+        trial("kms::error_messages_match_upstream", fixture, error_messages_match),
     ]
 }
 
 const PLAINTEXT_SEED: &[u8] = b"0123456789abcdef0123456789abcdef";
 const SECRET_VALUE: &str = "planted-4711-marker";
 
-async fn v2_plugins_read_each_other(stage: &KmsSuiteFixture) -> Result<(), Failed> {
-    let theirs = stage.start_upstream_plugin("theirs", &stage.key).await?;
-    let upstream = stage.start_lanyard_plugin("upstream", &stage.key, "upstream").await?;
-    let openshift = stage.start_lanyard_plugin("openshift", &stage.key, "openshift").await?;
+async fn v2_plugins_read_each_other(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
+    let theirs = fixture.start_upstream_plugin("theirs", &fixture.key).await?;
+    let upstream = fixture.start_lanyard_plugin("upstream", &fixture.key, "upstream").await?;
+    let openshift = fixture.start_lanyard_plugin("openshift", &fixture.key, "openshift").await?;
     let status = |instance: &KmsPluginProcess| {
         let mut client = instance.v2_client();
         async move { client.status(kms_v2::StatusRequest {}).await.map(tonic::Response::into_inner) }
@@ -48,7 +56,7 @@ async fn v2_plugins_read_each_other(stage: &KmsSuiteFixture) -> Result<(), Faile
             "another plaintext".to_owned()
         })?;
     }
-    // The same annotations, with values for those that both know from the reply.
+    // Both plugins return annotations with equal names and non-empty values.
     let (their_new, our_new) = (encrypt_seed(&theirs).await?, encrypt_seed(&upstream).await?);
     let names = |it: &kms_v2::EncryptResponse| it.annotations.keys().cloned().collect::<Vec<_>>();
     expect_that(names(&their_new) == names(&our_new), || {
@@ -57,7 +65,7 @@ async fn v2_plugins_read_each_other(stage: &KmsSuiteFixture) -> Result<(), Faile
     for (name, value) in &our_new.annotations {
         expect_that(!value.is_empty(), || format!("{name} is empty"))?;
     }
-    // Upstream's cannot read the fork's layout: if it could, there would be no two.
+    // Upstream's plugin cannot decrypt the OpenShift layout. If it could, the layout would be unnecessary.
     let fork = encrypt_seed(&openshift).await?;
     let refused = theirs.v2_client().decrypt(decrypt_request(fork)).await;
     expect_that(refused.is_err(), || "upstream's plugin reads the layout of the fork".to_owned())
@@ -74,10 +82,10 @@ fn decrypt_request(new: kms_v2::EncryptResponse) -> kms_v2::DecryptRequest {
     kms_v2::DecryptRequest { ciphertext, uid: "case".to_owned(), key_id, annotations }
 }
 
-async fn v1_plugins_read_each_other(stage: &KmsSuiteFixture) -> Result<(), Failed> {
-    let theirs = stage.start_upstream_plugin("theirs", &stage.key).await?;
-    let upstream = stage.start_lanyard_plugin("upstream", &stage.key, "upstream").await?;
-    let openshift = stage.start_lanyard_plugin("openshift", &stage.key, "openshift").await?;
+async fn v1_plugins_read_each_other(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
+    let theirs = fixture.start_upstream_plugin("theirs", &fixture.key).await?;
+    let upstream = fixture.start_lanyard_plugin("upstream", &fixture.key, "upstream").await?;
+    let openshift = fixture.start_lanyard_plugin("openshift", &fixture.key, "openshift").await?;
     let version = || "v1beta1".to_owned();
     for (writer, reader) in [(&theirs, &upstream), (&upstream, &theirs), (&openshift, &upstream)] {
         let request =
@@ -93,28 +101,28 @@ async fn v1_plugins_read_each_other(stage: &KmsSuiteFixture) -> Result<(), Faile
         let plain = reader.v1_client().decrypt(request).await.map_err(failed_with_causes)?;
         expect_that(plain.get_ref().plain == PLAINTEXT_SEED, || "another plaintext".to_owned())?;
     }
-    let told = |instance: &KmsPluginProcess| {
+    let version_response = |instance: &KmsPluginProcess| {
         let mut client = instance.v1_client();
         let request = kms_v1beta1::VersionRequest { version: "v1beta1".to_owned() };
         async move { client.version(request).await.map(tonic::Response::into_inner) }
     };
     let (their, our) = (
-        told(&theirs).await.map_err(failed_with_causes)?,
-        told(&upstream).await.map_err(failed_with_causes)?,
+        version_response(&theirs).await.map_err(failed_with_causes)?,
+        version_response(&upstream).await.map_err(failed_with_causes)?,
     );
     let names = (their.version == our.version, their.runtime_name == our.runtime_name);
     expect_that(names == (true, true), || format!("{their:?} {our:?}"))
 }
 
-/// The plugin under a provider's name is exchanged, twice, with the store full of Secrets.
-async fn plugin_is_replaced(stage: &KmsSuiteFixture) -> Result<(), Failed> {
-    let mut theirs = stage.start_upstream_plugin("theirs", &stage.key).await?;
-    let server = stage.start_api_server(&[("azure-one", &theirs)]).await?;
+/// Replaces the plugin of a provider name twice while etcd contains Secrets.
+async fn plugin_is_replaced(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
+    let mut theirs = fixture.start_upstream_plugin("theirs", &fixture.key).await?;
+    let server = fixture.start_api_server(&[("azure-one", &theirs)]).await?;
     server.write_secret("theirs", SECRET_VALUE).await?;
     server.expect_encrypted_in_etcd("theirs", "azure-one", SECRET_VALUE).await?;
 
     theirs.stop().await;
-    let mut ours = stage.start_lanyard_plugin("ours", &stage.key, "upstream").await?;
+    let mut ours = fixture.start_lanyard_plugin("ours", &fixture.key, "upstream").await?;
     server.restart(&[("azure-one", &ours)]).await?;
     server.expect_secret_value("theirs", SECRET_VALUE).await?;
     server.write_secret("ours", SECRET_VALUE).await?;
@@ -128,10 +136,10 @@ async fn plugin_is_replaced(stage: &KmsSuiteFixture) -> Result<(), Failed> {
     server.wait_for_kms_readiness(true, Duration::from_secs(10)).await.map(drop)
 }
 
-/// For equal requests that are refused, our text begins with upstream's.
-async fn error_messages_match(stage: &KmsSuiteFixture) -> Result<(), Failed> {
-    let theirs = stage.start_upstream_plugin("theirs", &stage.key).await?;
-    let ours = stage.start_lanyard_plugin("ours", &stage.key, "upstream").await?;
+/// For equal invalid requests, lanyard's error begins with upstream's.
+async fn error_messages_match(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
+    let theirs = fixture.start_upstream_plugin("theirs", &fixture.key).await?;
+    let ours = fixture.start_lanyard_plugin("ours", &fixture.key, "upstream").await?;
     let good = decrypt_request(encrypt_seed(&ours).await?);
     let changed = |work: &dyn Fn(&mut kms_v2::DecryptRequest)| {
         let mut request = good.clone();
@@ -152,13 +160,13 @@ async fn error_messages_match(stage: &KmsSuiteFixture) -> Result<(), Failed> {
             || format!("they: {their}\nwe: {our}"),
         )?;
     }
-    // What the vault refuses differs in the vault's words alone.
+    // Errors of the vault differ only in the vault's message.
     let flipped =
         changed(&|it| it.ciphertext[9] = if it.ciphertext[9] == b'A' { b'B' } else { b'A' });
     for instance in [&theirs, &ours] {
-        let told = decrypt_error(instance, flipped.clone()).await?;
-        let begins = told.message().starts_with("failed to decrypt, error: ");
-        expect_that(begins && told.code() == tonic::Code::Unknown, || format!("{told}"))?;
+        let error = decrypt_error(instance, flipped.clone()).await?;
+        let begins = error.message().starts_with("failed to decrypt, error: ");
+        expect_that(begins && error.code() == tonic::Code::Unknown, || format!("{error}"))?;
     }
     Ok(())
 }
@@ -168,7 +176,7 @@ async fn decrypt_error(
     request: kms_v2::DecryptRequest,
 ) -> Result<tonic::Status, Failed> {
     match instance.v2_client().decrypt(request).await {
-        Ok(_) => Err("what is wrong was decrypted".into()),
+        Ok(_) => Err("an invalid request was decrypted".into()),
         Err(status) => Ok(status),
     }
 }

@@ -1,20 +1,20 @@
-//! The rights that the chart gives, from what it renders.
+//! The permissions that the node chart grants, read from its golden files.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use thiserror::Error;
 
-/// The rules of the chart's roles.
+/// The rules of the chart's ClusterRoles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChartPermissions {
-    /// What every node plugin has.
+    /// The rules of every node plugin.
     pub(crate) base_rules: Value,
-    /// What it has beside that for Secrets.
+    /// The additional rules for syncing Secrets.
     pub(crate) secret_sync_rules: Value,
 }
 
-/// What the chart renders does not show its rights.
+/// The rules could not be read from the golden files.
 #[derive(Debug, Error)]
 pub(crate) enum ChartPermissionsError {
     #[error("could not read {}", path.display())]
@@ -28,8 +28,7 @@ pub(crate) enum ChartPermissionsError {
 }
 
 impl ChartPermissions {
-    /// The rules in a directory of rendered objects, which the suite `chart` compares with the
-    /// chart.
+    /// Loads the rules from the directory of golden files, which the suite `chart` compares with the chart.
     pub(crate) fn load(rendered: &Path) -> Result<Self, ChartPermissionsError> {
         let of = |file: &str, name| {
             let path = rendered.join(file);
@@ -43,7 +42,7 @@ impl ChartPermissions {
         })
     }
 
-    /// The rights for Secrets, with the right that matters left out.
+    /// The additional rules without the one for Secrets.
     pub(crate) fn secret_sync_rules_without_secrets(&self) -> Value {
         let rules = self.secret_sync_rules.as_array().cloned().unwrap_or_default();
         let names_secrets = |rule: &Value| {
@@ -53,7 +52,7 @@ impl ChartPermissions {
     }
 }
 
-/// The rules of a role in a text of YAML documents.
+/// The rules of a ClusterRole in a stream of YAML documents.
 fn role_rules(text: &str, name: &str) -> Option<Value> {
     let roles = text.split("---\n").filter(|it| it.contains("\nkind: ClusterRole\n"));
     let roles = roles.filter_map(|role| serde_saphyr::from_str::<Value>(role).ok());

@@ -1,4 +1,4 @@
-//! Classes: read once, watched per namespace, known while the API is away.
+//! Trials of the class cache: classes are read once, watched per namespace, and served during an outage.
 
 use std::time::Duration;
 
@@ -18,50 +18,50 @@ use super::{KubernetesSuiteFixture, trial};
 use crate::suites::expect_equal;
 use crate::waiting::{eventually, sleep};
 
-pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
+pub(super) fn trials(suite: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![
         trial(
-            stage,
+            suite,
             "classes::one_watch_serves_a_namespace_without_lists",
             one_watch_per_namespace,
         ),
-        trial(stage, "classes::change_event_carries_the_new_class", change_is_reported),
-        trial(stage, "classes::class_created_later_is_found", class_created_later),
-        trial(stage, "classes::watch_of_an_idle_namespace_ends", idle_namespace_is_dropped),
+        trial(suite, "classes::change_event_carries_the_new_class", change_is_reported),
+        trial(suite, "classes::class_created_later_is_found", class_created_later),
+        trial(suite, "classes::watch_of_an_idle_namespace_ends", idle_namespace_is_dropped),
         trial(
-            stage,
+            suite,
             "classes::last_known_class_is_served_during_an_outage",
             last_known_class_during_outage,
         ),
-        trial(stage, "classes::a_kubeconfig_is_enough_to_connect", kubeconfig_connects),
+        trial(suite, "classes::a_kubeconfig_is_enough_to_connect", kubeconfig_connects),
     ]
 }
 
-async fn one_watch_per_namespace(world: KubernetesTrialFixture) -> Result<(), Failed> {
+async fn one_watch_per_namespace(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
     for number in 0..50 {
-        world.create_class(&format!("c{number}"), json!({"provider": "azure"})).await?;
+        fixture.create_class(&format!("c{number}"), json!({"provider": "azure"})).await?;
     }
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let classes = KubeClassCache::new(counted.api.clone(), KubeClassCacheSettings::default());
     for name in ["c0", "c1"] {
-        let class = classes.class(&world.namespace, name).await?;
+        let class = classes.class(&fixture.namespace, name).await?;
         expect_equal("the class", class.metadata.name.as_deref(), Some(name))?;
     }
     let path = format!(
         "/apis/secrets-store.csi.x-k8s.io/v1/namespaces/{}/secretproviderclasses",
-        world.namespace
+        fixture.namespace
     );
-    // Each class is read when it is asked for, and again once the watch has begun.
+    // Each class is read on its first use, and once more after the watch has begun.
     let mut requests = Vec::new();
     eventually("the watch has begun", async || {
         requests.extend(counted.take_requests());
         Ok(requests.contains(&format!("WATCH {path}")))
     })
     .await?;
-    eventually("the watch vouches for both", async || {
+    eventually("the cache serves both classes from the watch", async || {
         requests.extend(counted.take_requests());
         for name in ["c0", "c1"] {
-            classes.class(&world.namespace, name).await?;
+            classes.class(&fixture.namespace, name).await?;
         }
         Ok(counted.take_requests().is_empty())
     })
@@ -71,21 +71,21 @@ async fn one_watch_per_namespace(world: KubernetesTrialFixture) -> Result<(), Fa
     };
     let lists: Vec<_> = requests.iter().filter(is_list).collect();
     if lists.is_empty() || !lists.iter().all(|it| it.contains("limit=1")) {
-        return Err(format!("a list is read for its version alone: {lists:?}").into());
+        return Err(format!("unexpected lists: {lists:?}").into());
     }
     if requests.len() > 12 {
         return Err(format!("too many requests: {requests:?}").into());
     }
     for _ in 0..1_000 {
-        classes.class(&world.namespace, "c1").await?;
+        classes.class(&fixture.namespace, "c1").await?;
     }
     expect_equal("requests for a thousand questions", counted.take_requests(), Vec::new())?;
     expect_equal("watched namespaces", classes.watched_namespaces(), 1)
 }
 
-/// Asks until the answer needs no request: the watch vouches for the class.
+/// Waits until the cache serves a class from the watch, without a request.
 async fn wait_until_watched(
-    world: &KubernetesTrialFixture,
+    fixture: &KubernetesTrialFixture,
     classes: &KubeClassCache,
     counted: &super::trial_fixture::CountingNodeApi,
     name: &str,
@@ -94,33 +94,33 @@ async fn wait_until_watched(
         Ok(counted.peek_requests().iter().any(|it| it.starts_with("WATCH ")))
     })
     .await?;
-    eventually("the watch vouches for the class", async || {
+    eventually("the cache serves the class from the watch", async || {
         counted.take_requests();
-        classes.class(&world.namespace, name).await?;
+        classes.class(&fixture.namespace, name).await?;
         Ok(counted.take_requests().is_empty())
     })
     .await
 }
 
-async fn change_is_reported(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", json!({"provider": "one"})).await?;
-    world.create_class("other", json!({"provider": "one"})).await?;
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
+async fn change_is_reported(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", json!({"provider": "one"})).await?;
+    fixture.create_class("other", json!({"provider": "one"})).await?;
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let classes = KubeClassCache::new(counted.api.clone(), KubeClassCacheSettings::default());
     let mut changes = classes.changes();
-    classes.class(&world.namespace, "c").await?;
-    wait_until_watched(&world, &classes, &counted, "c").await?;
+    classes.class(&fixture.namespace, "c").await?;
+    wait_until_watched(&fixture, &classes, &counted, "c").await?;
     let provider = |name: &str| json!({"spec": {"provider": name}});
-    world.merge_patch::<SecretProviderClass>("other", provider("two")).await?;
-    world.merge_patch::<SecretProviderClass>("c", provider("two")).await?;
-    let change = ClassChange { namespace: world.namespace.clone(), name: "c".to_owned() };
+    fixture.merge_patch::<SecretProviderClass>("other", provider("two")).await?;
+    fixture.merge_patch::<SecretProviderClass>("c", provider("two")).await?;
+    let change = ClassChange { namespace: fixture.namespace.clone(), name: "c".to_owned() };
     expect_equal("the change", changes.recv().await?, change.clone())?;
-    let class = classes.class(&world.namespace, "c").await?;
+    let class = classes.class(&fixture.namespace, "c").await?;
     expect_equal("the provider", class.spec.provider.as_deref(), Some("two"))?;
     let annotation = json!({"metadata": {"annotations": {"lanyard.dev/refresh": "1"}}});
-    world.merge_patch::<SecretProviderClass>("c", annotation).await?;
+    fixture.merge_patch::<SecretProviderClass>("c", annotation).await?;
     expect_equal("the annotation as a change", changes.recv().await?, change)?;
-    let class = classes.class(&world.namespace, "c").await?;
+    let class = classes.class(&fixture.namespace, "c").await?;
     let value =
         class.metadata.annotations.as_ref().and_then(|it| it.get("lanyard.dev/refresh").cloned());
     expect_equal("the annotation", value.as_deref(), Some("1"))?;
@@ -128,71 +128,71 @@ async fn change_is_reported(world: KubernetesTrialFixture) -> Result<(), Failed>
     expect_equal("other changes", changes.try_recv().is_err(), true)
 }
 
-async fn class_created_later(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
+async fn class_created_later(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let classes = KubeClassCache::new(counted.api.clone(), KubeClassCacheSettings::default());
-    let absent = classes.class(&world.namespace, "c").await;
+    let absent = classes.class(&fixture.namespace, "c").await;
     expect_equal("absent", matches!(absent, Err(ClassError::NotFound { .. })), true)?;
-    world.create_class("c", json!({"provider": "azure"})).await?;
-    // Where the watch has begun already, it may be about to tell.
+    fixture.create_class("c", json!({"provider": "azure"})).await?;
+    // The watch may have begun and deliver the class later.
     eventually("the class is there", async || {
-        Ok(classes.class(&world.namespace, "c").await.is_ok())
+        Ok(classes.class(&fixture.namespace, "c").await.is_ok())
     })
     .await?;
-    wait_until_watched(&world, &classes, &counted, "c").await?;
-    world.api::<SecretProviderClass>().delete("c", &DeleteParams::default()).await?;
+    wait_until_watched(&fixture, &classes, &counted, "c").await?;
+    fixture.api::<SecretProviderClass>().delete("c", &DeleteParams::default()).await?;
     eventually("the class is gone", async || {
-        let answer = classes.class(&world.namespace, "c").await;
+        let answer = classes.class(&fixture.namespace, "c").await;
         Ok(matches!(answer, Err(ClassError::NotFound { .. })))
     })
     .await
 }
 
-async fn idle_namespace_is_dropped(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", json!({"provider": "azure"})).await?;
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
+async fn idle_namespace_is_dropped(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", json!({"provider": "azure"})).await?;
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let settings = KubeClassCacheSettings { idle_after: Duration::from_millis(50) };
     let classes = KubeClassCache::new(counted.api.clone(), settings);
-    classes.class(&world.namespace, "c").await?;
+    classes.class(&fixture.namespace, "c").await?;
     sleep(Duration::from_millis(200)).await;
-    // The watch looks up with the next event.
-    world.create_class("d", json!({"provider": "azure"})).await?;
+    // The watch checks for idleness with the next event.
+    fixture.create_class("d", json!({"provider": "azure"})).await?;
     eventually("nothing is watched", async || Ok(classes.watched_namespaces() == 0)).await?;
-    classes.class(&world.namespace, "c").await?;
+    classes.class(&fixture.namespace, "c").await?;
     expect_equal("watched namespaces", classes.watched_namespaces(), 1)
 }
 
-async fn last_known_class_during_outage(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", json!({"provider": "one"})).await?;
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
+async fn last_known_class_during_outage(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", json!({"provider": "one"})).await?;
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let classes = KubeClassCache::new(counted.api.clone(), KubeClassCacheSettings::default());
     let mut changes = classes.changes();
-    classes.class(&world.namespace, "c").await?;
-    wait_until_watched(&world, &classes, &counted, "c").await?;
-    world.plane.kill_api_server();
+    classes.class(&fixture.namespace, "c").await?;
+    wait_until_watched(&fixture, &classes, &counted, "c").await?;
+    fixture.plane.kill_api_server();
     sleep(Duration::from_millis(200)).await;
-    let class = classes.class(&world.namespace, "c").await?;
+    let class = classes.class(&fixture.namespace, "c").await?;
     expect_equal("the last known class", class.spec.provider.as_deref(), Some("one"))?;
-    let unknown = classes.class(&world.namespace, "unknown").await;
+    let unknown = classes.class(&fixture.namespace, "unknown").await;
     expect_equal("unknown", matches!(unknown, Err(ClassError::Unavailable { .. })), true)?;
-    world.plane.start_api_server().await?;
+    fixture.plane.start_api_server().await?;
     let provider = json!({"spec": {"provider": "two"}});
-    world.merge_patch::<SecretProviderClass>("c", provider).await?;
-    let change = ClassChange { namespace: world.namespace.clone(), name: "c".to_owned() };
+    fixture.merge_patch::<SecretProviderClass>("c", provider).await?;
+    let change = ClassChange { namespace: fixture.namespace.clone(), name: "c".to_owned() };
     expect_equal("the change after the outage", changes.recv().await?, change)?;
-    let class = classes.class(&world.namespace, "c").await?;
+    let class = classes.class(&fixture.namespace, "c").await?;
     expect_equal("the provider", class.spec.provider.as_deref(), Some("two"))
 }
 
-async fn kubeconfig_connects(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", json!({"provider": "azure"})).await?;
-    let access = ApiAccess::Kubeconfig(world.plane.kubeconfig_path(ControlPlane::ADMINISTRATOR));
+async fn kubeconfig_connects(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", json!({"provider": "azure"})).await?;
+    let access = ApiAccess::Kubeconfig(fixture.plane.kubeconfig_path(ControlPlane::ADMINISTRATOR));
     let agent = UserAgent::from_static("lanyard-conformance/1.0");
     let api = NodeKubernetesApi::new(
         KubernetesApi::connect(&access, agent, SystemClock::shared()).await?,
     );
     api.probe().await?;
     let classes = KubeClassCache::new(api, KubeClassCacheSettings::default());
-    classes.class(&world.namespace, "c").await?;
+    classes.class(&fixture.namespace, "c").await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The least rights that are enough.
+//! Trials of the chart's permissions.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
@@ -13,17 +13,17 @@ use super::{KubernetesSuiteFixture, NODE_PLUGIN_USER, trial};
 use crate::suites::expect_equal;
 use crate::waiting::eventually;
 
-pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
+pub(super) fn trials(suite: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![trial(
-        stage,
+        suite,
         "permissions::chart_permissions_are_sufficient_and_missing_ones_are_reported",
         chart_permissions_are_sufficient,
     )]
 }
 
-/// Gives the node plugin rights in the whole cluster.
+/// Grants rules to the node plugin in the whole cluster.
 pub(super) async fn grant_cluster_role(
-    world: &KubernetesTrialFixture,
+    fixture: &KubernetesTrialFixture,
     name: &str,
     rules: Value,
 ) -> Result<(), Failed> {
@@ -32,7 +32,7 @@ pub(super) async fn grant_cluster_role(
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": name}, "rules": rules,
     });
-    let roles = Api::<ClusterRole>::all(world.client.clone());
+    let roles = Api::<ClusterRole>::all(fixture.client.clone());
     roles.patch(name, &parameters, &Patch::Apply(role)).await?;
     let group = "rbac.authorization.k8s.io";
     let binding = json!({
@@ -41,41 +41,49 @@ pub(super) async fn grant_cluster_role(
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
         "subjects": [{"apiGroup": group, "kind": "User", "name": NODE_PLUGIN_USER}],
     });
-    let bindings = Api::<ClusterRoleBinding>::all(world.client.clone());
+    let bindings = Api::<ClusterRoleBinding>::all(fixture.client.clone());
     bindings.patch(name, &parameters, &Patch::Apply(binding)).await?;
     Ok(())
 }
 
-async fn chart_permissions_are_sufficient(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", json!({"provider": "azure"})).await?;
-    let counted = world.counting_api(NODE_PLUGIN_USER).await?;
+async fn chart_permissions_are_sufficient(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", json!({"provider": "azure"})).await?;
+    let counted = fixture.counting_api(NODE_PLUGIN_USER).await?;
     let classes = KubeClassCache::new(counted.api.clone(), KubeClassCacheSettings::default());
     let reporter = start_reporter(&counted, "node");
-    grant_cluster_role(&world, "node", json!([])).await?;
-    let denied = classes.class(&world.namespace, "c").await;
+    grant_cluster_role(&fixture, "node", json!([])).await?;
+    let denied = classes.class(&fixture.namespace, "c").await;
     let Err(denied @ ClassError::Unavailable { .. }) = denied else {
         return Err(format!("without rights: {denied:?}").into());
     };
-    expect_equal("the refusal is told", denied.to_string().contains("HTTP 403"), true)?;
+    expect_equal(
+        "the error contains the HTTP status",
+        denied.to_string().contains("HTTP 403"),
+        true,
+    )?;
     let probed = counted.api.probe().await;
-    expect_equal("it is ready without rights", probed.is_ok(), false)?;
-    let denied = reporter.report_status(&volume_report(&world, "p", "u", "v")).await;
+    expect_equal("the probe succeeds without permissions", probed.is_ok(), false)?;
+    let denied = reporter.report_status(&volume_report(&fixture, "p", "u", "v")).await;
     let Err(denied) = denied else { return Err("reported without rights".into()) };
-    expect_equal("what to do is told", denied.to_string().contains("ClusterRole"), true)?;
-    grant_cluster_role(&world, "node", world.permissions.base_rules.clone()).await?;
-    eventually("the rights are enough for classes", async || {
-        Ok(classes.class(&world.namespace, "c").await.is_ok())
+    expect_equal(
+        "the error names the ClusterRole",
+        denied.to_string().contains("ClusterRole"),
+        true,
+    )?;
+    grant_cluster_role(&fixture, "node", fixture.permissions.base_rules.clone()).await?;
+    eventually("the permissions are sufficient for classes", async || {
+        Ok(classes.class(&fixture.namespace, "c").await.is_ok())
     })
     .await?;
     counted.api.probe().await?;
-    reporter.report_status(&volume_report(&world, "p", "u", "v")).await?;
-    // Taking over the remains of a former pod needs no more.
-    reporter.forget_volume(&volume_report(&world, "p", "u", "v").target);
-    reporter.report_status(&volume_report(&world, "p", "w", "v")).await?;
+    reporter.report_status(&volume_report(&fixture, "p", "u", "v")).await?;
+    // Taking over the pod status of a former pod needs no further permission.
+    reporter.forget_volume(&volume_report(&fixture, "p", "u", "v").target);
+    reporter.report_status(&volume_report(&fixture, "p", "w", "v")).await?;
     counted.take_requests();
-    eventually("the watch vouches for the class", async || {
+    eventually("the cache serves the class from the watch", async || {
         counted.take_requests();
-        classes.class(&world.namespace, "c").await?;
+        classes.class(&fixture.namespace, "c").await?;
         Ok(counted.take_requests().is_empty())
     })
     .await

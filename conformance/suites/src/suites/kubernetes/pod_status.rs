@@ -1,4 +1,4 @@
-//! Reports: the objects of upstream, written only where they differ.
+//! Trials of pod statuses, which are written as upstream does and only if they differ.
 
 use std::path::PathBuf;
 
@@ -17,41 +17,41 @@ use super::trial_fixture::{CountingNodeApi, KubernetesTrialFixture};
 use super::{KubernetesSuiteFixture, trial};
 use crate::suites::expect_equal;
 
-pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
+pub(super) fn trials(suite: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![
         trial(
-            stage,
+            suite,
             "reports::report_is_written_as_upstream_pod_status",
             report_becomes_pod_status,
         ),
-        trial(stage, "reports::equal_report_causes_no_write", equal_reports_need_no_write),
+        trial(suite, "reports::equal_report_causes_no_write", equal_reports_need_no_write),
         trial(
-            stage,
+            suite,
             "reports::pod_status_is_handed_over_from_and_to_upstream",
             upstream_status_is_taken_over,
         ),
         trial(
-            stage,
+            suite,
             "reports::two_volumes_of_one_class_do_not_overwrite_each_other",
             volumes_of_one_class_stay_separate,
         ),
         trial(
-            stage,
+            suite,
             "reports::two_pods_of_one_name_do_not_overwrite_each_other",
             pods_with_one_status_name_stay_separate,
         ),
         trial(
-            stage,
+            suite,
             "reports::pod_status_of_a_former_pod_is_taken_over",
             status_of_former_pod_is_taken_over,
         ),
         trial(
-            stage,
+            suite,
             "reports::deleted_pod_status_is_created_again",
             deleted_status_is_created_again,
         ),
         trial(
-            stage,
+            suite,
             "reports::a_hundred_volumes_are_reported_side_by_side",
             hundred_volumes_in_parallel,
         ),
@@ -64,7 +64,7 @@ pub(super) fn start_reporter(counted: &CountingNodeApi, node: &str) -> KubeRepor
 }
 
 pub(super) fn volume_report(
-    world: &KubernetesTrialFixture,
+    fixture: &KubernetesTrialFixture,
     pod: &str,
     uid: &str,
     volume: &str,
@@ -76,7 +76,7 @@ pub(super) fn volume_report(
     };
     VolumeReport {
         pod: VolumePod {
-            namespace: world.namespace.clone(),
+            namespace: fixture.namespace.clone(),
             name: pod.to_owned(),
             uid: uid.to_owned(),
             service_account: "default".to_owned(),
@@ -91,29 +91,29 @@ pub(super) fn volume_report(
     }
 }
 
-fn pod_status_name(world: &KubernetesTrialFixture, pod: &str) -> String {
-    format!("{pod}-{}-c", world.namespace)
+fn pod_status_name(fixture: &KubernetesTrialFixture, pod: &str) -> String {
+    format!("{pod}-{}-c", fixture.namespace)
 }
 
 async fn read_pod_status(
-    world: &KubernetesTrialFixture,
+    fixture: &KubernetesTrialFixture,
     name: &str,
 ) -> Result<SecretProviderClassPodStatus, Failed> {
-    Ok(world.api::<SecretProviderClassPodStatus>().get(name).await?)
+    Ok(fixture.api::<SecretProviderClassPodStatus>().get(name).await?)
 }
 
 fn owner_uids(status: &SecretProviderClassPodStatus) -> Vec<&str> {
     status.metadata.owner_references.iter().flatten().map(|it| it.uid.as_str()).collect()
 }
 
-async fn report_becomes_pod_status(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
+async fn report_becomes_pod_status(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let long_node = "n".repeat(100);
     let reporter = start_reporter(&counted, &long_node);
-    let report = volume_report(&world, "p", "u", "v");
+    let report = volume_report(&fixture, "p", "u", "v");
     reporter.report_status(&report).await?;
-    let name = pod_status_name(&world, "p");
-    let status = serde_json::to_value(read_pod_status(&world, &name).await?)?;
+    let name = pod_status_name(&fixture, "p");
+    let status = serde_json::to_value(read_pod_status(&fixture, &name).await?)?;
     expect_equal(
         "the status",
         &status["status"],
@@ -140,9 +140,9 @@ async fn report_becomes_pod_status(world: KubernetesTrialFixture) -> Result<(), 
     expect_equal("the label fits", fits, true)
 }
 
-async fn equal_reports_need_no_write(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
-    let report = volume_report(&world, "p", "u", "v");
+async fn equal_reports_need_no_write(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
+    let report = volume_report(&fixture, "p", "u", "v");
     let first = start_reporter(&counted, "node");
     first.report_status(&report).await?;
     expect_equal("writes of the first report", counted.take_writes().len(), 1)?;
@@ -150,32 +150,32 @@ async fn equal_reports_need_no_write(world: KubernetesTrialFixture) -> Result<()
         first.report_status(&report).await?;
     }
     expect_equal("requests of a hundred equal reports", counted.take_requests(), Vec::new())?;
-    // Another process finds what the first one wrote.
+    // Another process finds the status that the first one wrote.
     let second = start_reporter(&counted, "node");
     second.report_status(&report).await?;
-    let asked = counted.take_requests();
-    expect_equal("requests of a restarted process", asked.len(), 1)?;
-    expect_equal("it reads", asked[0].starts_with("GET "), true)?;
+    let requests = counted.take_requests();
+    expect_equal("requests of a restarted process", requests.len(), 1)?;
+    expect_equal("the restarted process reads", requests[0].starts_with("GET "), true)?;
     let mut changed = report.clone();
     changed.facts.outcome = Some("VaultThrottled".to_owned());
     second.report_status(&changed).await?;
     expect_equal("writes of a change", counted.take_writes().len(), 1)?;
     second.report_status(&report).await?;
     expect_equal("writes of a change back", counted.take_writes().len(), 1)?;
-    let name = pod_status_name(&world, "p");
-    let facts = read_pod_status(&world, &name).await?.metadata.annotations.unwrap_or_default();
+    let name = pod_status_name(&fixture, "p");
+    let facts = read_pod_status(&fixture, &name).await?.metadata.annotations.unwrap_or_default();
     let facts = facts.get("lanyard.dev/volume-facts").map(String::as_str);
     expect_equal("the facts", facts, Some(r#"{"lastGoodHop":"file"}"#))
 }
 
-/// The object as the Secrets Store CSI driver posts it, and puts it when it is there.
+/// Writes a pod status as the Secrets Store CSI driver does: POST for a new one, PUT for an existing one.
 async fn write_as_upstream(
-    world: &KubernetesTrialFixture,
+    fixture: &KubernetesTrialFixture,
     report: &VolumeReport,
     version: &str,
 ) -> Result<(), Failed> {
-    let name = pod_status_name(world, &report.pod.name);
-    let statuses = world.api::<SecretProviderClassPodStatus>();
+    let name = pod_status_name(fixture, &report.pod.name);
+    let statuses = fixture.api::<SecretProviderClassPodStatus>();
     let parameters = PostParams {
         field_manager: Some("secrets-store-csi-driver".to_owned()),
         ..PostParams::default()
@@ -211,58 +211,62 @@ async fn write_as_upstream(
     Ok(())
 }
 
-async fn upstream_status_is_taken_over(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
-    let report = volume_report(&world, "p", "u", "v");
-    let name = pod_status_name(&world, "p");
-    write_as_upstream(&world, &report, "0").await?;
+async fn upstream_status_is_taken_over(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
+    let report = volume_report(&fixture, "p", "u", "v");
+    let name = pod_status_name(&fixture, "p");
+    write_as_upstream(&fixture, &report, "0").await?;
     start_reporter(&counted, "node").report_status(&report).await?;
-    let ours = read_pod_status(&world, &name).await?;
-    expect_equal("objects of ours", ours.status.objects.len(), 2)?;
+    let ours = read_pod_status(&fixture, &name).await?;
+    expect_equal("objects of lanyard's status", ours.status.objects.len(), 2)?;
     expect_equal("owners", owner_uids(&ours), vec!["u"])?;
-    write_as_upstream(&world, &report, "3").await?;
-    let theirs = read_pod_status(&world, &name).await?;
-    expect_equal("objects of theirs", theirs.status.objects.len(), 1)?;
+    write_as_upstream(&fixture, &report, "3").await?;
+    let theirs = read_pod_status(&fixture, &name).await?;
+    expect_equal("objects of upstream's status", theirs.status.objects.len(), 1)?;
     start_reporter(&counted, "node").report_status(&report).await?;
-    let ours = read_pod_status(&world, &name).await?;
+    let ours = read_pod_status(&fixture, &name).await?;
     let versions: Vec<_> =
         ours.status.objects.iter().filter_map(|it| it.version.as_deref()).collect();
-    expect_equal("versions of ours", versions, vec!["1", "2"])?;
+    expect_equal("versions in lanyard's status", versions, vec!["1", "2"])?;
     expect_equal("owners", owner_uids(&ours), vec!["u"])
 }
 
-async fn volumes_of_one_class_stay_separate(world: KubernetesTrialFixture) -> Result<(), Failed> {
+async fn volumes_of_one_class_stay_separate(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
     let (one, two) =
-        (volume_report(&world, "p", "u", "one"), volume_report(&world, "p", "u", "two"));
-    expect_separate_statuses(&world, &one, &two).await
+        (volume_report(&fixture, "p", "u", "one"), volume_report(&fixture, "p", "u", "two"));
+    expect_separate_statuses(&fixture, &one, &two).await
 }
 
-/// Names of pods, namespaces and classes may hold the hyphen that stands between them.
+/// Names of pods, namespaces and classes can contain the hyphen that separates them in a pod status name.
 async fn pods_with_one_status_name_stay_separate(
-    world: KubernetesTrialFixture,
+    fixture: KubernetesTrialFixture,
 ) -> Result<(), Failed> {
-    let namespace = &world.namespace;
-    let mut one = volume_report(&world, "p", "one", "v");
+    let namespace = &fixture.namespace;
+    let mut one = volume_report(&fixture, "p", "one", "v");
     one.class_name = format!("q-{namespace}-c");
-    let two = volume_report(&world, &format!("p-{namespace}-q"), "two", "v");
+    let two = volume_report(&fixture, &format!("p-{namespace}-q"), "two", "v");
     let name = format!("p-{namespace}-q-{namespace}-c");
-    expect_separate_statuses(&world, &one, &two).await?;
-    expect_equal("one has the plain name", read_pod_status(&world, &name).await.is_ok(), true)
+    expect_separate_statuses(&fixture, &one, &two).await?;
+    expect_equal(
+        "one pod status has the plain name",
+        read_pod_status(&fixture, &name).await.is_ok(),
+        true,
+    )
 }
 
-/// Two volumes of one plain name have two objects, and keep them.
+/// Expects that two volumes with one status name get two objects, and keep them.
 async fn expect_separate_statuses(
-    world: &KubernetesTrialFixture,
+    fixture: &KubernetesTrialFixture,
     one: &VolumeReport,
     two: &VolumeReport,
 ) -> Result<(), Failed> {
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let first = start_reporter(&counted, "node");
     let (a, b) = tokio::join!(first.report_status(one), first.report_status(two));
     a?;
     b?;
     let parameters = kube::api::ListParams::default();
-    let statuses = world.api::<SecretProviderClassPodStatus>();
+    let statuses = fixture.api::<SecretProviderClassPodStatus>();
     let all = statuses.list(&parameters).await?.items;
     let mut targets: Vec<_> = all.iter().filter_map(|it| it.status.target_path.clone()).collect();
     targets.sort();
@@ -270,7 +274,7 @@ async fn expect_separate_statuses(
     expected.sort();
     expect_equal("targets", targets, expected)?;
     counted.take_requests();
-    // In whichever order another process sees them.
+    // Another process may report them in any order.
     let second = start_reporter(&counted, "node");
     second.report_status(two).await?;
     second.report_status(one).await?;
@@ -281,15 +285,15 @@ async fn expect_separate_statuses(
     expect_equal("writes after forgetting", counted.take_writes(), Vec::new())
 }
 
-async fn status_of_former_pod_is_taken_over(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
-    let name = pod_status_name(&world, "p");
-    // Theirs, then ours, then the next pod of the StatefulSet.
-    write_as_upstream(&world, &volume_report(&world, "p", "first", "v"), "0").await?;
+async fn status_of_former_pod_is_taken_over(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
+    let name = pod_status_name(&fixture, "p");
+    // First upstream's pod, then lanyard's, then the next pod of the StatefulSet.
+    write_as_upstream(&fixture, &volume_report(&fixture, "p", "first", "v"), "0").await?;
     for uid in ["second", "third"] {
-        let report = volume_report(&world, "p", uid, "v");
+        let report = volume_report(&fixture, "p", uid, "v");
         start_reporter(&counted, "node").report_status(&report).await?;
-        let status = read_pod_status(&world, &name).await?;
+        let status = read_pod_status(&fixture, &name).await?;
         expect_equal("owners", owner_uids(&status), vec![uid])?;
         let target = status.status.target_path.as_deref().map(PathBuf::from);
         expect_equal("target", target, Some(report.target))?;
@@ -297,28 +301,28 @@ async fn status_of_former_pod_is_taken_over(world: KubernetesTrialFixture) -> Re
     Ok(())
 }
 
-async fn deleted_status_is_created_again(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
-    let report = volume_report(&world, "p", "u", "v");
+async fn deleted_status_is_created_again(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
+    let report = volume_report(&fixture, "p", "u", "v");
     let events = PodEventQueue::start(counted.api.clone(), "node");
     let settings = KubeReporterSettings { reread_after: std::time::Duration::ZERO };
     let reporter = KubeReporter::new(counted.api.clone(), "node", events, settings);
     reporter.report_status(&report).await?;
-    let name = pod_status_name(&world, "p");
-    let statuses = world.api::<SecretProviderClassPodStatus>();
+    let name = pod_status_name(&fixture, "p");
+    let statuses = fixture.api::<SecretProviderClassPodStatus>();
     statuses.delete(&name, &kube::api::DeleteParams::default()).await?;
     reporter.report_status(&report).await?;
-    read_pod_status(&world, &name).await?;
+    read_pod_status(&fixture, &name).await?;
     counted.take_requests();
     reporter.report_status(&report).await?;
     expect_equal("writes", counted.take_writes(), Vec::new())
 }
 
-async fn hundred_volumes_in_parallel(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    let counted = world.counting_api(ControlPlane::ADMINISTRATOR).await?;
+async fn hundred_volumes_in_parallel(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let reporter = start_reporter(&counted, "node");
     let reports: Vec<_> = (0..100)
-        .map(|number| volume_report(&world, &format!("p{number}"), &format!("u{number}"), "v"))
+        .map(|number| volume_report(&fixture, &format!("p{number}"), &format!("u{number}"), "v"))
         .collect();
     for outcome in
         futures::future::join_all(reports.iter().map(|it| reporter.report_status(it))).await

@@ -1,4 +1,4 @@
-//! Secrets that follow mounted files.
+//! Trials of Secrets that are synced from mounted files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,42 +26,42 @@ use super::{KubernetesSuiteFixture, NODE_PLUGIN_USER, trial};
 use crate::suites::expect_equal;
 use crate::waiting::{eventually, sleep};
 
-pub(super) fn trials(stage: &KubernetesSuiteFixture) -> Vec<Trial> {
+pub(super) fn trials(suite: &KubernetesSuiteFixture) -> Vec<Trial> {
     vec![
         trial(
-            stage,
+            suite,
             "sync::secret_follows_its_volume_and_keeps_foreign_fields",
             secret_follows_volume,
         ),
         trial(
-            stage,
+            suite,
             "sync::upstream_secret_is_taken_over_with_its_owners",
             upstream_secret_is_taken_over,
         ),
         trial(
-            stage,
+            suite,
             "sync::older_volume_does_not_overwrite_a_newer_one",
             older_volume_does_not_overwrite,
         ),
-        trial(stage, "sync::a_tampered_path_is_not_read", tampered_path_is_not_read),
+        trial(suite, "sync::a_tampered_path_is_not_read", tampered_path_is_not_read),
         trial(
-            stage,
+            suite,
             "sync::failing_secret_is_reported_and_does_not_block_others",
             failing_secret_does_not_block_others,
         ),
-        trial(stage, "sync::manually_changed_secret_is_restored", changed_secret_is_restored),
-        trial(stage, "sync::secrets_are_updated_after_an_api_server_outage", api_server_outage),
-        trial(stage, "sync::role_is_required_and_sufficient", role_is_required_and_sufficient),
+        trial(suite, "sync::manually_changed_secret_is_restored", changed_secret_is_restored),
+        trial(suite, "sync::secrets_are_updated_after_an_api_server_outage", api_server_outage),
+        trial(suite, "sync::role_is_required_and_sufficient", role_is_required_and_sufficient),
     ]
 }
 
-/// A node with one mounted volume of one pod, and the controller on it.
+/// A node with the sync controller and the volumes of its pods.
 struct SecretSyncNode {
     name: String,
     counting_api: CountingNodeApi,
     kubelet_directory: TempDir,
     controller: JoinHandle<()>,
-    /// Lives as long as the controller listens to it.
+    /// Keeps the cache alive while the controller uses it.
     _classes: Arc<KubeClassCache>,
 }
 
@@ -71,16 +71,20 @@ impl Drop for SecretSyncNode {
     }
 }
 
-/// A pod on a node, with its volume.
+/// A mounted volume of a pod.
 struct MountedPodVolume {
     volume: AtomicVolume,
     report: VolumeReport,
 }
 
 impl SecretSyncNode {
-    async fn start(world: &KubernetesTrialFixture, name: &str, user: &str) -> Result<Self, Failed> {
-        let name = format!("{name}-{}", world.namespace);
-        let counted = world.counting_api(user).await?;
+    async fn start(
+        fixture: &KubernetesTrialFixture,
+        name: &str,
+        user: &str,
+    ) -> Result<Self, Failed> {
+        let name = format!("{name}-{}", fixture.namespace);
+        let counted = fixture.counting_api(user).await?;
         let kubelet = tempfile::tempdir_in("/dev/shm")?;
         let settings = KubeClassCacheSettings::default();
         let classes = Arc::new(KubeClassCache::new(counted.api.clone(), settings));
@@ -102,16 +106,16 @@ impl SecretSyncNode {
         })
     }
 
-    /// A running pod with a volume of the class `c` that holds these files.
+    /// Creates a pod with a volume of the class `c` that contains these files.
     async fn mount_volume(
         &self,
-        world: &KubernetesTrialFixture,
+        fixture: &KubernetesTrialFixture,
         pod: &str,
         files: &[(&str, &str)],
     ) -> Result<MountedPodVolume, Failed> {
-        let made: Pod = world.create_object(pod_manifest(pod)).await?;
-        let uid = made.metadata.uid.unwrap_or_default();
-        let mut report = volume_report(world, pod, &uid, "creds");
+        let created: Pod = fixture.create_object(pod_manifest(pod)).await?;
+        let uid = created.metadata.uid.unwrap_or_default();
+        let mut report = volume_report(fixture, pod, &uid, "creds");
         let path = Path::new("pods").join(&uid).join("volumes/kubernetes.io~csi/creds/mount");
         report.target = self.kubelet_directory.path().join(path);
         std::fs::create_dir_all(&report.target)?;
@@ -121,7 +125,7 @@ impl SecretSyncNode {
         Ok(mounted)
     }
 
-    /// The volume holds these files from now on, and the pod status says so.
+    /// Publishes other files in the volume and updates the pod status.
     async fn publish_files(
         &self,
         mounted: &mut MountedPodVolume,
@@ -181,36 +185,36 @@ fn class_manifest(secrets: &[&str]) -> Value {
 }
 
 async fn secret_value(
-    world: &KubernetesTrialFixture,
+    fixture: &KubernetesTrialFixture,
     name: &str,
 ) -> Result<Option<String>, Failed> {
-    let secret = world.api::<Secret>().get_opt(name).await?;
+    let secret = fixture.api::<Secret>().get_opt(name).await?;
     let data = secret.and_then(|it| it.data).unwrap_or_default();
     Ok(data.get("password").map(|it| String::from_utf8_lossy(&it.0).into_owned()))
 }
 
 async fn wait_for_secret_value(
-    world: &KubernetesTrialFixture,
+    fixture: &KubernetesTrialFixture,
     name: &str,
     expected: &str,
 ) -> Result<(), Failed> {
     eventually(&format!("Secret {name} says {expected}"), async || {
-        Ok(secret_value(world, name).await?.as_deref() == Some(expected))
+        Ok(secret_value(fixture, name).await?.as_deref() == Some(expected))
     })
     .await
 }
 
-/// Lets the controller look at everything once more, and waits until it has.
+/// Triggers another sync of all Secrets, and waits until it is done.
 async fn trigger_resync(
-    world: &KubernetesTrialFixture,
+    fixture: &KubernetesTrialFixture,
     node: &SecretSyncNode,
     stamp: &str,
 ) -> Result<(), Failed> {
     sleep(SETTLE_TIME).await;
     node.counting_api.take_requests();
     let patch = json!({"metadata": {"annotations": {"lanyard.dev/refresh": stamp}}});
-    world.merge_patch::<SecretProviderClass>("c", patch).await?;
-    eventually("the controller has looked", async || {
+    fixture.merge_patch::<SecretProviderClass>("c", patch).await?;
+    eventually("the controller has read a Secret", async || {
         Ok(node.counting_api.peek_requests().iter().any(|it| it.contains("/secrets/")))
     })
     .await?;
@@ -218,7 +222,7 @@ async fn trigger_resync(
     Ok(())
 }
 
-/// The owners of a Secret, sorted: their order says nothing.
+/// The UIDs of a Secret's owners, sorted, because their order has no meaning.
 fn owner_uids(secret: &Secret) -> Vec<&str> {
     let owners = secret.metadata.owner_references.iter().flatten();
     let mut uids: Vec<_> = owners.map(|it| it.uid.as_str()).collect();
@@ -226,12 +230,12 @@ fn owner_uids(secret: &Secret) -> Vec<&str> {
     uids
 }
 
-async fn secret_follows_volume(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", class_manifest(&["s"])).await?;
-    let node = SecretSyncNode::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
-    let mut mounted = node.mount_volume(&world, "p", &[("token", "first")]).await?;
-    wait_for_secret_value(&world, "s", "first").await?;
-    let secrets = world.api::<Secret>();
+async fn secret_follows_volume(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", class_manifest(&["s"])).await?;
+    let node = SecretSyncNode::start(&fixture, "node", ControlPlane::ADMINISTRATOR).await?;
+    let mut mounted = node.mount_volume(&fixture, "p", &[("token", "first")]).await?;
+    wait_for_secret_value(&fixture, "s", "first").await?;
+    let secrets = fixture.api::<Secret>();
     eventually("the Secret has its owner", async || {
         Ok(owner_uids(&secrets.get("s").await?) == ["rs-uid"])
     })
@@ -253,26 +257,26 @@ async fn secret_follows_volume(world: KubernetesTrialFixture) -> Result<(), Fail
         },
         "data": {"foreign": "MQ=="},
     });
-    world.merge_patch::<Secret>("s", foreign).await?;
-    trigger_resync(&world, &node, "1").await?;
+    fixture.merge_patch::<Secret>("s", foreign).await?;
+    trigger_resync(&fixture, &node, "1").await?;
     expect_equal("writes of an unchanged Secret", node.counting_api.take_writes(), Vec::new())?;
     node.publish_files(&mut mounted, &[("token", "second")]).await?;
-    wait_for_secret_value(&world, "s", "second").await?;
+    wait_for_secret_value(&fixture, "s", "second").await?;
     let secret = secrets.get("s").await?;
     expect_equal("owners", owner_uids(&secret), vec!["foreign-uid", "rs-uid"])?;
     for map in [&secret.metadata.labels, &secret.metadata.annotations] {
         let foreign = map.as_ref().and_then(|it| it.get("foreign")).map(String::as_str);
-        expect_equal("what others added", foreign, Some("1"))?;
+        expect_equal("the foreign label or annotation", foreign, Some("1"))?;
     }
     let kept = secret.data.is_some_and(|data| data.contains_key("foreign"));
-    expect_equal("the key that others added", kept, true)?;
-    trigger_resync(&world, &node, "2").await?;
-    trigger_resync(&world, &node, "3").await?;
+    expect_equal("the foreign key", kept, true)?;
+    trigger_resync(&fixture, &node, "2").await?;
+    trigger_resync(&fixture, &node, "3").await?;
     expect_equal("writes of an unchanged Secret", node.counting_api.take_writes(), Vec::new())
 }
 
-async fn upstream_secret_is_taken_over(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", class_manifest(&["s"])).await?;
+async fn upstream_secret_is_taken_over(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", class_manifest(&["s"])).await?;
     let parameters = PostParams {
         field_manager: Some("secrets-store-csi-driver".to_owned()),
         ..PostParams::default()
@@ -289,137 +293,144 @@ async fn upstream_secret_is_taken_over(world: KubernetesTrialFixture) -> Result<
         "data": {"password": "dXBzdHJlYW0="},
     });
     let put = serde_json::from_value(put)?;
-    world.api::<Secret>().create(&parameters, &put).await?;
-    let node = SecretSyncNode::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
-    let _mounted = node.mount_volume(&world, "p", &[("token", "ours")]).await?;
-    wait_for_secret_value(&world, "s", "ours").await?;
-    eventually("both own the Secret", async || {
-        let secret = world.api::<Secret>().get("s").await?;
+    fixture.api::<Secret>().create(&parameters, &put).await?;
+    let node = SecretSyncNode::start(&fixture, "node", ControlPlane::ADMINISTRATOR).await?;
+    let _mounted = node.mount_volume(&fixture, "p", &[("token", "ours")]).await?;
+    wait_for_secret_value(&fixture, "s", "ours").await?;
+    eventually("the Secret has both owners", async || {
+        let secret = fixture.api::<Secret>().get("s").await?;
         Ok(owner_uids(&secret) == ["old-uid", "rs-uid"])
     })
     .await
 }
 
-async fn older_volume_does_not_overwrite(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", class_manifest(&["s"])).await?;
+async fn older_volume_does_not_overwrite(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", class_manifest(&["s"])).await?;
     let (one, two) = (
-        SecretSyncNode::start(&world, "one", ControlPlane::ADMINISTRATOR).await?,
-        SecretSyncNode::start(&world, "two", ControlPlane::ADMINISTRATOR).await?,
+        SecretSyncNode::start(&fixture, "one", ControlPlane::ADMINISTRATOR).await?,
+        SecretSyncNode::start(&fixture, "two", ControlPlane::ADMINISTRATOR).await?,
     );
-    let mut behind = one.mount_volume(&world, "p1", &[("token", "old")]).await?;
-    wait_for_secret_value(&world, "s", "old").await?;
-    let _ahead = two.mount_volume(&world, "p2", &[("token", "new")]).await?;
-    wait_for_secret_value(&world, "s", "new").await?;
-    trigger_resync(&world, &one, "1").await?;
-    expect_equal("the value", secret_value(&world, "s").await?.as_deref(), Some("new"))?;
+    let mut behind = one.mount_volume(&fixture, "p1", &[("token", "old")]).await?;
+    wait_for_secret_value(&fixture, "s", "old").await?;
+    let _ahead = two.mount_volume(&fixture, "p2", &[("token", "new")]).await?;
+    wait_for_secret_value(&fixture, "s", "new").await?;
+    trigger_resync(&fixture, &one, "1").await?;
+    expect_equal("the value", secret_value(&fixture, "s").await?.as_deref(), Some("new"))?;
     expect_equal("writes of the node behind", one.counting_api.take_writes(), Vec::new())?;
-    let before = world.api::<Secret>().get("s").await?.metadata.resource_version;
+    let before = fixture.api::<Secret>().get("s").await?.metadata.resource_version;
     one.publish_files(&mut behind, &[("token", "new")]).await?;
-    trigger_resync(&world, &one, "2").await?;
-    let after = world.api::<Secret>().get("s").await?.metadata.resource_version;
+    trigger_resync(&fixture, &one, "2").await?;
+    let after = fixture.api::<Secret>().get("s").await?.metadata.resource_version;
     expect_equal("the version once both have rotated", after, before)
 }
 
-async fn tampered_path_is_not_read(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", class_manifest(&["s"])).await?;
-    let node = SecretSyncNode::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
+async fn tampered_path_is_not_read(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", class_manifest(&["s"])).await?;
+    let node = SecretSyncNode::start(&fixture, "node", ControlPlane::ADMINISTRATOR).await?;
     let elsewhere = node.kubelet_directory.path().join("elsewhere");
     std::fs::create_dir_all(elsewhere.join("..data"))?;
     std::fs::write(elsewhere.join("..data/token"), "stolen")?;
-    let made: Pod = world.create_object(pod_manifest("p")).await?;
-    let mut report = volume_report(&world, "p", &made.metadata.uid.unwrap_or_default(), "creds");
+    let created: Pod = fixture.create_object(pod_manifest("p")).await?;
+    let mut report =
+        volume_report(&fixture, "p", &created.metadata.uid.unwrap_or_default(), "creds");
     report.target = elsewhere;
     start_reporter(&node.counting_api, &node.name).report_status(&report).await?;
-    eventually("the pod was looked at", async || {
+    eventually("the controller has read the pod", async || {
         Ok(node.counting_api.peek_requests().iter().any(|it| it.ends_with("/pods/p")))
     })
     .await?;
     sleep(SETTLE_TIME).await;
-    expect_equal("the Secret", secret_value(&world, "s").await?, None)
+    expect_equal("the Secret", secret_value(&fixture, "s").await?, None)
 }
 
-async fn failing_secret_does_not_block_others(world: KubernetesTrialFixture) -> Result<(), Failed> {
+async fn failing_secret_does_not_block_others(
+    fixture: KubernetesTrialFixture,
+) -> Result<(), Failed> {
     let mut class = class_manifest(&["broken", "good"]);
     class["secretObjects"][0]["data"][0]["objectName"] = json!("absent");
-    world.create_class("c", class).await?;
-    let node = SecretSyncNode::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
-    let _mounted = node.mount_volume(&world, "p", &[("token", "value")]).await?;
-    wait_for_secret_value(&world, "good", "value").await?;
-    let events = world.api::<Event>();
-    eventually("the pod is told", async || {
+    fixture.create_class("c", class).await?;
+    let node = SecretSyncNode::start(&fixture, "node", ControlPlane::ADMINISTRATOR).await?;
+    let _mounted = node.mount_volume(&fixture, "p", &[("token", "value")]).await?;
+    wait_for_secret_value(&fixture, "good", "value").await?;
+    let events = fixture.api::<Event>();
+    eventually("an event reports the missing file", async || {
         let events = events.list(&ListParams::default()).await?.items;
         Ok(events.iter().any(|event| {
             event.reason.as_deref() == Some("FailedToCreateSecret")
-                && event.message.as_deref().is_some_and(|it| it.contains("no file `absent`"))
+                && event.message.as_deref().is_some_and(|it| it.contains("file `absent` not found"))
         }))
     })
     .await?;
-    expect_equal("the other", secret_value(&world, "broken").await?, None)?;
-    world
+    expect_equal("the other", secret_value(&fixture, "broken").await?, None)?;
+    fixture
         .merge_patch::<SecretProviderClass>(
             "c",
             json!({"spec": class_manifest(&["broken", "good"])}),
         )
         .await?;
-    wait_for_secret_value(&world, "broken", "value").await?;
-    eventually("the pod is told that it is well", async || {
+    wait_for_secret_value(&fixture, "broken", "value").await?;
+    eventually("an event reports the recovery", async || {
         let events = events.list(&ListParams::default()).await?.items;
         Ok(events.iter().any(|event| event.reason.as_deref() == Some("Recovered")))
     })
     .await
 }
 
-async fn changed_secret_is_restored(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", class_manifest(&["s"])).await?;
-    let node = SecretSyncNode::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
-    let _mounted = node.mount_volume(&world, "p", &[("token", "right")]).await?;
-    wait_for_secret_value(&world, "s", "right").await?;
-    world.merge_patch::<Secret>("s", json!({"data": {"password": "d3Jvbmc="}})).await?;
-    trigger_resync(&world, &node, "1").await?;
-    wait_for_secret_value(&world, "s", "right").await?;
-    // A key that the class no longer has goes, and the one that it has now comes.
+async fn changed_secret_is_restored(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", class_manifest(&["s"])).await?;
+    let node = SecretSyncNode::start(&fixture, "node", ControlPlane::ADMINISTRATOR).await?;
+    let _mounted = node.mount_volume(&fixture, "p", &[("token", "right")]).await?;
+    wait_for_secret_value(&fixture, "s", "right").await?;
+    fixture.merge_patch::<Secret>("s", json!({"data": {"password": "d3Jvbmc="}})).await?;
+    trigger_resync(&fixture, &node, "1").await?;
+    wait_for_secret_value(&fixture, "s", "right").await?;
+    // The controller removes a key that the class no longer has, and adds the new one.
     let mut class = class_manifest(&["s"]);
     class["secretObjects"][0]["data"][0]["key"] = json!("other");
-    world.merge_patch::<SecretProviderClass>("c", json!({"spec": class})).await?;
-    eventually("the key is another one", async || {
-        let data = world.api::<Secret>().get("s").await?.data.unwrap_or_default();
+    fixture.merge_patch::<SecretProviderClass>("c", json!({"spec": class})).await?;
+    eventually("the Secret has the new key", async || {
+        let data = fixture.api::<Secret>().get("s").await?.data.unwrap_or_default();
         Ok(data.keys().collect::<Vec<_>>() == ["other"])
     })
     .await?;
-    let stamp = world.api::<Secret>().get("s").await?.metadata.annotations.unwrap_or_default();
+    let stamp = fixture.api::<Secret>().get("s").await?.metadata.annotations.unwrap_or_default();
     let stamp = stamp.get("lanyard.dev/content-since").map(|it| it.parse::<Timestamp>().is_ok());
     expect_equal("the stamp", stamp, Some(true))
 }
 
-async fn api_server_outage(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", class_manifest(&["s"])).await?;
-    let node = SecretSyncNode::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
-    let mut mounted = node.mount_volume(&world, "p", &[("token", "before")]).await?;
-    wait_for_secret_value(&world, "s", "before").await?;
-    world.plane.kill_api_server();
+async fn api_server_outage(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", class_manifest(&["s"])).await?;
+    let node = SecretSyncNode::start(&fixture, "node", ControlPlane::ADMINISTRATOR).await?;
+    let mut mounted = node.mount_volume(&fixture, "p", &[("token", "before")]).await?;
+    wait_for_secret_value(&fixture, "s", "before").await?;
+    fixture.plane.kill_api_server();
     let silent = node.publish_files(&mut mounted, &[("token", "during")]).await;
     expect_equal("a report during the outage fails", silent.is_err(), true)?;
-    world.plane.start_api_server().await?;
+    fixture.plane.start_api_server().await?;
     start_reporter(&node.counting_api, &node.name).report_status(&mounted.report).await?;
-    wait_for_secret_value(&world, "s", "during").await?;
+    wait_for_secret_value(&fixture, "s", "during").await?;
     node.publish_files(&mut mounted, &[("token", "after")]).await?;
-    wait_for_secret_value(&world, "s", "after").await
+    wait_for_secret_value(&fixture, "s", "after").await
 }
 
-async fn role_is_required_and_sufficient(world: KubernetesTrialFixture) -> Result<(), Failed> {
-    world.create_class("c", class_manifest(&["s"])).await?;
-    grant_cluster_role(&world, "node", world.permissions.base_rules.clone()).await?;
-    grant_cluster_role(&world, "node-sync", world.permissions.secret_sync_rules_without_secrets())
-        .await?;
-    let node = SecretSyncNode::start(&world, "node", NODE_PLUGIN_USER).await?;
-    eventually("the rights are there", async || {
-        let probe = volume_report(&world, "probe", "u", "v");
+async fn role_is_required_and_sufficient(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
+    fixture.create_class("c", class_manifest(&["s"])).await?;
+    grant_cluster_role(&fixture, "node", fixture.permissions.base_rules.clone()).await?;
+    grant_cluster_role(
+        &fixture,
+        "node-sync",
+        fixture.permissions.secret_sync_rules_without_secrets(),
+    )
+    .await?;
+    let node = SecretSyncNode::start(&fixture, "node", NODE_PLUGIN_USER).await?;
+    eventually("the permissions are effective", async || {
+        let probe = volume_report(&fixture, "probe", "u", "v");
         Ok(start_reporter(&node.counting_api, &node.name).report_status(&probe).await.is_ok())
     })
     .await?;
-    let _mounted = node.mount_volume(&world, "p", &[("token", "value")]).await?;
-    let events = world.api::<Event>();
-    eventually("the missing right is told", async || {
+    let _mounted = node.mount_volume(&fixture, "p", &[("token", "value")]).await?;
+    let events = fixture.api::<Event>();
+    eventually("an event reports the missing permission", async || {
         let events = events.list(&ListParams::default()).await?.items;
         Ok(events.iter().any(|event| {
             let message = event.message.as_deref().unwrap_or_default();
@@ -427,13 +438,14 @@ async fn role_is_required_and_sufficient(world: KubernetesTrialFixture) -> Resul
         }))
     })
     .await?;
-    grant_cluster_role(&world, "node-sync", world.permissions.secret_sync_rules.clone()).await?;
-    wait_for_secret_value(&world, "s", "value").await?;
+    grant_cluster_role(&fixture, "node-sync", fixture.permissions.secret_sync_rules.clone())
+        .await?;
+    wait_for_secret_value(&fixture, "s", "value").await?;
     eventually("the Secret has its owner", async || {
-        Ok(owner_uids(&world.api::<Secret>().get("s").await?) == ["rs-uid"])
+        Ok(owner_uids(&fixture.api::<Secret>().get("s").await?) == ["rs-uid"])
     })
     .await?;
-    let statuses = world.api::<SecretProviderClassPodStatus>();
+    let statuses = fixture.api::<SecretProviderClassPodStatus>();
     expect_equal("pod statuses", statuses.list(&ListParams::default()).await?.items.len(), 2)
 }
 

@@ -1,4 +1,4 @@
-//! A namespace of its own for each trial, and clients that count what they ask.
+//! The fixture of a trial: a namespace, and clients that count their requests.
 
 use std::sync::Arc;
 
@@ -20,31 +20,31 @@ use tower::util::MapRequestLayer;
 use super::{ChartPermissions, KubernetesSuiteFixture};
 use crate::api_server::{client_config, create_trial_namespace, user_client};
 
-/// A namespace, and who acts in it.
+/// A namespace for one trial, with the clients for it.
 pub(super) struct KubernetesTrialFixture {
     pub(super) plane: SharedControlPlane,
     pub(super) namespace: String,
-    /// The administrator.
+    /// The client of the administrator.
     pub(super) client: Client,
-    /// What the chart lets the node plugin do.
+    /// The permissions that the chart grants to the node plugin.
     pub(super) permissions: Arc<ChartPermissions>,
 }
 
-/// A client that writes down what it asks.
+/// A client that records its requests.
 pub(super) struct CountingNodeApi {
     pub(super) api: NodeKubernetesApi,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl KubernetesTrialFixture {
-    pub(super) async fn create(stage: &KubernetesSuiteFixture) -> Result<Self, Failed> {
-        let client = user_client(&stage.plane, ControlPlane::ADMINISTRATOR).await?;
+    pub(super) async fn create(suite: &KubernetesSuiteFixture) -> Result<Self, Failed> {
+        let client = user_client(&suite.plane, ControlPlane::ADMINISTRATOR).await?;
         let namespace = create_trial_namespace(&client).await?;
-        let (plane, rights) = (Arc::clone(&stage.plane), Arc::clone(&stage.permissions));
+        let (plane, rights) = (Arc::clone(&suite.plane), Arc::clone(&suite.permissions));
         Ok(Self { plane, namespace, client, permissions: rights })
     }
 
-    /// A counting client.
+    /// Creates a client that records its requests.
     pub(super) async fn counting_api(&self, user: &str) -> Result<CountingNodeApi, Failed> {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&requests);
@@ -74,7 +74,7 @@ impl KubernetesTrialFixture {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub(super) async fn create_object<K>(&self, object: Value) -> Result<K, Failed>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
@@ -87,7 +87,7 @@ impl KubernetesTrialFixture {
         Ok(self.api::<K>().create(&PostParams::default(), &object).await?)
     }
 
-    /// Changes an object as a person with kubectl would.
+    /// Patches an object as a user with kubectl would.
     pub(super) async fn merge_patch<K>(&self, name: &str, patch: Value) -> Result<K, Failed>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
@@ -112,17 +112,17 @@ impl KubernetesTrialFixture {
 }
 
 impl CountingNodeApi {
-    /// What was asked since the last time.
+    /// Returns and clears the recorded requests.
     pub(super) fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut *self.requests.lock())
     }
 
-    /// What was asked since the last time, which the next one is told again.
+    /// The recorded requests, which stay recorded.
     pub(super) fn peek_requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }
 
-    /// What was asked since the last time that changes something.
+    /// Returns the recorded requests that write, and clears all.
     pub(super) fn take_writes(&self) -> Vec<String> {
         let reads = |request: &String| request.starts_with("GET ") || request.starts_with("WATCH ");
         self.take_requests().into_iter().filter(|request| !reads(request)).collect()

@@ -1,5 +1,5 @@
-//! What a management cluster of hosted control planes looks like to one of its nodes: a thousand
-//! namespaces with nine classes each, and a hundred volumes of a dozen of them.
+//! The load of the benchmark, like a management cluster seen from one of its nodes: a thousand namespaces
+//! with nine classes each, and a hundred volumes in a dozen of them.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -18,33 +18,33 @@ const NAMESPACE_COUNT: usize = 1_000;
 const CLASSES_PER_NAMESPACE: usize = 9;
 const VOLUME_COUNT: usize = 100;
 
-/// How many programs write at once: each keeps to fifty requests a second.
+/// The number of parallel `kubectl` processes. Each is limited to fifty requests per second.
 const WRITER_COUNT: usize = 6;
 
-/// The objects that are there.
+/// The created objects.
 #[derive(Debug)]
 pub(super) struct NodeLoad {
     vault_host: String,
 }
 
 impl NodeLoad {
-    /// Writes namespaces and classes.
-    pub(super) async fn create(stage: &NodeBenchmarkFixture) -> Result<Self, Failed> {
-        stage
+    /// Creates the namespaces and classes.
+    pub(super) async fn create(fixture: &NodeBenchmarkFixture) -> Result<Self, Failed> {
+        fixture
             .suite_cluster
             .kubectl
-            .run(&["apply", "--filename", &stage.crd_directory])
+            .run(&["apply", "--filename", &fixture.crd_directory])
             .map_err(failed_with_causes)?;
         let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": UNMANAGED_NODE_NAME } });
-        stage.suite_cluster.kubectl.apply(&node).map_err(failed_with_causes)?;
-        let secrets = component_secrets(stage).await?;
+        fixture.suite_cluster.kubectl.apply(&node).map_err(failed_with_causes)?;
+        let secrets = component_secrets(fixture).await?;
         let namespaces: Vec<Value> = (0..NAMESPACE_COUNT)
             .map(|number| {
                 json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace_name(number) } })
             })
             .collect();
-        create_objects(stage, &namespaces)?;
-        let inputs = stage.azure.inputs(SignInMethod::ManagedIdentity);
+        create_objects(fixture, &namespaces)?;
+        let inputs = fixture.azure.inputs(SignInMethod::ManagedIdentity);
         let classes: Vec<Value> = (0..NAMESPACE_COUNT * CLASSES_PER_NAMESPACE)
             .map(|number| {
                 let secret = &secrets[number % secrets.len()];
@@ -57,17 +57,17 @@ impl NodeLoad {
                 class_manifests::class_manifest(&namespace, &name, "azure", mode, &inputs, &objects)
             })
             .collect();
-        create_objects(stage, &classes)?;
+        create_objects(fixture, &classes)?;
         let vault_host = inputs.vault.trim_start_matches("https://").to_owned();
         Ok(Self { vault_host })
     }
 
-    /// The volumes of one side, each with a pod of a node that nobody runs: without one, its pod
-    /// status would be collected and written again.
+    /// The volumes of one subject, each with a pod on the node without a kubelet. Without pods, the pod
+    /// statuses would be garbage-collected and written again.
     pub(super) fn volumes(
-        stage: &NodeBenchmarkFixture,
-        nook: &DriverFixtureDirectory,
-        who: NodeStackKind,
+        fixture: &NodeBenchmarkFixture,
+        directories: &DriverFixtureDirectory,
+        kind: NodeStackKind,
     ) -> Result<Vec<TestVolume>, Failed> {
         let mut volumes: Vec<TestVolume> = (0..VOLUME_COUNT)
             .map(|number| {
@@ -75,12 +75,12 @@ impl NodeLoad {
                     namespace_name(number / CLASSES_PER_NAMESPACE),
                     class_name(number % CLASSES_PER_NAMESPACE),
                 );
-                let pod = format!("{}-{number}", who.short_name());
-                TestVolume::new(&nook.kubelet_directory(), &namespace, &pod, &class)
+                let pod = format!("{}-{number}", kind.short_name());
+                TestVolume::new(&directories.kubelet_directory(), &namespace, &pod, &class)
             })
             .collect();
-        create_objects(stage, &volumes.iter().map(TestVolume::pod_object).collect::<Vec<_>>())?;
-        let found = stage
+        create_objects(fixture, &volumes.iter().map(TestVolume::pod_object).collect::<Vec<_>>())?;
+        let found = fixture
             .suite_cluster
             .kubectl
             .get_json(&["pods", "--all-namespaces"])
@@ -100,23 +100,23 @@ impl NodeLoad {
         Ok(volumes)
     }
 
-    /// How many requests the vault has had.
+    /// The number of requests that the vault has received.
     pub(super) async fn vault_request_count(
         &self,
-        stage: &NodeBenchmarkFixture,
+        fixture: &NodeBenchmarkFixture,
     ) -> Result<u64, Failed> {
-        // What fell out of the ledger is known by the numbers of what is left.
-        let ledger: Value =
-            stage.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
-        let entries = ledger["value"].as_array().cloned().unwrap_or_default();
+        // The request log holds all requests of the benchmark.
+        let log: Value =
+            fixture.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
+        let entries = log["value"].as_array().cloned().unwrap_or_default();
         let count =
             entries.iter().filter(|entry| entry["host"] == self.vault_host.as_str()).count();
         u64::try_from(count).map_err(failed_with_causes)
     }
 
-    /// How many writes of pod statuses the API server has had.
-    pub(super) fn pod_status_write_count(stage: &NodeBenchmarkFixture) -> Result<u64, Failed> {
-        let page = stage
+    /// The number of pod status writes that the API server has received.
+    pub(super) fn pod_status_write_count(fixture: &NodeBenchmarkFixture) -> Result<u64, Failed> {
+        let page = fixture
             .suite_cluster
             .kubectl
             .run(&["get", "--raw", "/metrics"])
@@ -125,7 +125,7 @@ impl NodeLoad {
     }
 }
 
-/// The count of a line of the API server's metrics, if it is about writes of pod statuses.
+/// The count in a line of the API server's metrics, if it counts writes of pod statuses.
 fn pod_status_writes_of_line(line: &str) -> Option<u64> {
     let labels = line.strip_prefix("apiserver_request_total{")?;
     let is_write = ["POST", "PUT", "PATCH", "APPLY"]
@@ -145,28 +145,29 @@ fn class_name(number: usize) -> String {
     format!("component-{number}")
 }
 
-/// The secrets of the components, which the node's identity may read.
-async fn component_secrets(stage: &NodeBenchmarkFixture) -> Result<Vec<String>, Failed> {
-    let world: Value = stage.azure.control_api().get("world").await.map_err(failed_with_causes)?;
-    let components = world["components"].as_array().cloned().unwrap_or_default();
+/// The vault secrets of the components, which the node's identity may read.
+async fn component_secrets(fixture: &NodeBenchmarkFixture) -> Result<Vec<String>, Failed> {
+    let seed_data: Value =
+        fixture.azure.control_api().get("world").await.map_err(failed_with_causes)?;
+    let components = seed_data["components"].as_array().cloned().unwrap_or_default();
     let mut names: Vec<String> = components
         .iter()
         .filter_map(|component| component["secretName"].as_str().map(str::to_owned))
         .collect();
     names.sort_unstable();
     names.dedup();
-    if names.is_empty() { Err("the world has no components".into()) } else { Ok(names) }
+    if names.is_empty() { Err("the seed data has no components".into()) } else { Ok(names) }
 }
 
-fn create_objects(stage: &NodeBenchmarkFixture, objects: &[Value]) -> Result<(), Failed> {
-    let directory = stage.suite_cluster.directory();
+fn create_objects(fixture: &NodeBenchmarkFixture, objects: &[Value]) -> Result<(), Failed> {
+    let directory = fixture.suite_cluster.directory();
     let share = objects.len().div_ceil(WRITER_COUNT);
     let mut writers = Vec::new();
     for (number, part) in objects.chunks(share).enumerate() {
         let file = directory.join(format!("objects-{number}.json"));
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": part });
         std::fs::write(&file, list.to_string()).map_err(failed_with_causes)?;
-        let mut command = stage.suite_cluster.kubectl.base_command();
+        let mut command = fixture.suite_cluster.kubectl.base_command();
         command.args(["create", "--validate=false", "--filename"]).arg(&file);
         command.stdout(Stdio::null()).stderr(Stdio::inherit());
         writers.push(spawn_kubectl(&mut command)?);

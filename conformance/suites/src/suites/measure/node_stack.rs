@@ -1,4 +1,4 @@
-//! Who is measured: the processes of a node side, and the calls to them.
+//! The measured processes, and the calls to them.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::daemon::Daemon;
 use crate::driver_processes::{DriverFixtureDirectory, DriverRotation};
 use crate::volume::{CsiDriverClient, TestVolume};
 
-/// A side.
+/// A measured subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeStackKind {
     Lanyard,
@@ -24,7 +24,7 @@ pub(super) enum NodeStackKind {
 }
 
 impl NodeStackKind {
-    /// The name in the rows.
+    /// The subject's name in the results.
     pub(super) const fn display_name(self) -> &'static str {
         match self {
             Self::Lanyard => "lanyard node",
@@ -32,7 +32,7 @@ impl NodeStackKind {
         }
     }
 
-    /// The name in paths and of pods.
+    /// The subject's name in paths and pod names.
     pub(super) const fn short_name(self) -> &'static str {
         match self {
             Self::Lanyard => "ours",
@@ -41,17 +41,17 @@ impl NodeStackKind {
     }
 }
 
-/// The processes of one side.
+/// The processes of one subject.
 #[derive(Debug)]
 pub(super) struct NodeStack {
     client: CsiDriverClient,
     daemons: Vec<Daemon>,
 }
 
-/// How long calls took, in milliseconds.
+/// Durations of calls, in milliseconds.
 #[derive(Debug)]
 pub(super) struct CallDurations {
-    /// From the first call to the last answer.
+    /// From the first call to the last response.
     pub(super) total: f64,
     sorted_durations: Vec<f64>,
 }
@@ -68,30 +68,31 @@ impl CallDurations {
 
 impl NodeStack {
     pub(super) async fn start(
-        stage: &NodeBenchmarkFixture,
-        who: NodeStackKind,
-        nook: &DriverFixtureDirectory,
+        fixture: &NodeBenchmarkFixture,
+        kind: NodeStackKind,
+        directories: &DriverFixtureDirectory,
     ) -> Result<Self, Failed> {
         let rotation = DriverRotation::Every(ROTATION_INTERVAL);
-        match who {
+        match kind {
             NodeStackKind::Lanyard => {
-                drop_page_cache(&stage.lanyard_program)?;
-                let environment = stage.azure.lanyard_environment();
-                let driver =
-                    nook.start_lanyard_node(&stage.lanyard_program, rotation, &environment).await;
+                drop_page_cache(&fixture.lanyard_program)?;
+                let environment = fixture.azure.lanyard_environment();
+                let driver = directories
+                    .start_lanyard_node(&fixture.lanyard_program, rotation, &environment)
+                    .await;
                 let driver = driver.map_err(failed_with_causes)?;
                 Ok(Self { client: driver.client, daemons: vec![driver.daemon] })
             }
             NodeStackKind::Upstream => {
-                drop_page_cache(&stage.provider_program)?;
-                drop_page_cache(&stage.driver_program)?;
-                let environment = stage.azure.client_environment();
-                let provider = nook
-                    .start_upstream_provider(&stage.provider_program, "azure", &environment)
+                drop_page_cache(&fixture.provider_program)?;
+                drop_page_cache(&fixture.driver_program)?;
+                let environment = fixture.azure.client_environment();
+                let provider = directories
+                    .start_upstream_provider(&fixture.provider_program, "azure", &environment)
                     .await;
                 let provider = provider.map_err(failed_with_causes)?;
-                let driver = nook
-                    .start_upstream_driver(&stage.driver_program, rotation)
+                let driver = directories
+                    .start_upstream_driver(&fixture.driver_program, rotation)
                     .await
                     .map_err(failed_with_causes)?;
                 Ok(Self { client: driver.client, daemons: vec![driver.daemon, provider] })
@@ -109,7 +110,7 @@ impl NodeStack {
         self.daemons.iter().map(process_cpu_time).sum()
     }
 
-    /// Publishes every volume, at most `crowd` at once.
+    /// Publishes every volume, at most `crowd` at a time.
     pub(super) async fn publish_all(
         &self,
         volumes: &[TestVolume],
@@ -156,12 +157,11 @@ impl NodeStack {
     }
 }
 
-/// Takes a program out of the page cache, as it is after a node has booted. How it came there
-/// decides how much of it is mapped around each page that is touched: a fresh copy costs a tenth
-/// more.
+/// Removes a program from the page cache, as after a boot. How it was loaded decides how many pages are
+/// mapped around a touched one: a fresh copy costs a tenth more memory.
 fn drop_page_cache(program: &Path) -> Result<(), Failed> {
     let file = File::open(program).map_err(failed_with_causes)?;
-    // What is not written yet would stay.
+    // Dirty pages would stay in the cache.
     file.sync_all().map_err(failed_with_causes)?;
     fadvise(&file, 0, None, Advice::DontNeed).map_err(failed_with_causes)
 }
@@ -170,21 +170,21 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1_000.0
 }
 
-/// The processor time of a process in both modes, in milliseconds (`proc_pid_stat(5)`).
+/// The user and system processor time of a process, in milliseconds (`proc_pid_stat(5)`).
 fn process_cpu_time(daemon: &Daemon) -> Result<f64, Failed> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid()))
         .map_err(failed_with_causes)?;
-    // The name before it may hold blanks. `utime` and `stime` are the 14th and 15th field.
+    // The program name before it may contain blanks. `utime` and `stime` are fields 14 and 15.
     let (_, after) = stat.rsplit_once(')').ok_or("a process has no name")?;
     let ticks = after.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
     let ticks: u64 = ticks.sum::<Result<_, _>>().map_err(failed_with_causes)?;
     Ok(count_to_f64(ticks) * MILLISECONDS_PER_TICK)
 }
 
-/// `USER_HZ`: Linux counts in hundredths of a second for programs, whatever it does inside.
+/// `USER_HZ`: Linux reports processor time in hundredths of a second.
 const MILLISECONDS_PER_TICK: f64 = 10.0;
 
-/// `VmRSS` of a process.
+/// `VmRSS` of a process, in MiB.
 fn process_resident_memory(daemon: &Daemon) -> Result<f64, Failed> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()))
         .map_err(failed_with_causes)?;

@@ -1,4 +1,4 @@
-//! What makes the local Azure take the ServiceAccount tokens of the cluster.
+//! Setup with which the local Azure accepts ServiceAccount tokens of the cluster.
 
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
@@ -6,27 +6,27 @@ use serde_json::{Value, json};
 use super::{NAMESPACE, NodeSuiteFixture, failed_with_causes};
 use crate::azure_target::SignInMethod;
 
-/// The ServiceAccount that stands for the guests' workload identity.
+/// The ServiceAccount that is federated with the test client's identity.
 pub(super) const SERVICE_ACCOUNT: &str = "workload";
 
-/// What was arranged.
+/// The result of the setup.
 #[derive(Debug)]
 pub(super) struct TokenFederation {
-    /// The server name of the token proxy of this cluster.
+    /// The server name of this cluster's token proxy.
     pub(super) server_name: String,
 }
 
 impl TokenFederation {
-    /// Shows the cluster's issuer to the local Azure, lets one ServiceAccount stand for an
-    /// identity at Entra, and at the cluster's token proxy.
-    pub(super) async fn establish(stage: &NodeSuiteFixture) -> Result<Self, Failed> {
-        let cluster = &stage.suite_cluster.cluster;
+    /// Registers the cluster's issuer with the local Azure, and a ServiceAccount as federated credential and
+    /// identity binding of a test client.
+    pub(super) async fn establish(fixture: &NodeSuiteFixture) -> Result<Self, Failed> {
+        let cluster = &fixture.suite_cluster.cluster;
         let issuer = cluster.plan().service_account_issuer.as_str();
         let keys = cluster.fetch_service_account_keys().await.map_err(failed_with_causes)?;
-        let azure = &stage.azure.control_api();
+        let azure = &fixture.azure.control_api();
         let trusted = json!({ "issuer": issuer, "jwks": keys });
         azure.put::<Value>("issuers", &trusted).await.map_err(failed_with_causes)?;
-        let client = stage.azure.inputs(SignInMethod::Federated).client;
+        let client = fixture.azure.inputs(SignInMethod::Federated).client;
         let subject = format!("system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}");
         let mut known = json!({ "clientId": client, "issuer": issuer, "subject": subject });
         azure.post::<Value>("federated-credentials", &known).await.map_err(failed_with_causes)?;

@@ -1,4 +1,4 @@
-//! What happens to running pods while vaults, plugin and kubelet change.
+//! Trials of running pods while vaults, plugin and kubelet change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,41 +19,41 @@ const CREDENTIAL_OBJECT: &str =
     "objectName: {component}\nobjectType: secret\nobjectAlias: credential";
 const CREDENTIAL_FILE: &str = "credential";
 
-/// A pod that reads a credential which the local Azure can rotate.
+/// Starts a pod that reads a credential which the local Azure can rotate.
 async fn start_reader_pod<'a>(
-    stage: &'a NodeSuiteFixture,
+    fixture: &'a NodeSuiteFixture,
     name: &'static str,
 ) -> Result<ProbePod<'a>, Failed> {
-    stage.create_class(
+    fixture.create_class(
         name,
         SignInMethod::ManagedIdentity,
         ClassIdentityMode::ManagedIdentity,
         CREDENTIAL_OBJECT,
     )?;
-    let pod = ProbePod::new(stage, name, PodVolume::of_class(name), &[CREDENTIAL_FILE]);
+    let pod = ProbePod::new(fixture, name, PodVolume::of_class(name), &[CREDENTIAL_FILE]);
     pod.create_and_wait().await?;
     Ok(pod)
 }
 
-/// Rotates the credential and waits until the container has seen it.
+/// Rotates the credential and waits until the container has read it.
 async fn rotate_and_wait(
-    stage: &NodeSuiteFixture,
+    fixture: &NodeSuiteFixture,
     pod: &ProbePod<'_>,
 ) -> Result<Vec<ProbeEvent>, Failed> {
-    // A kubelet that has just begun does not know its logs yet.
+    // A restarted kubelet does not serve container logs immediately.
     let known =
         pod.wait_for_probe_events("the log of the container", START_TIMEOUT, |_| true).await?;
     let before = file_digests(&known, CREDENTIAL_FILE).len();
-    stage.azure.rotate_component_credential().await.map_err(failed_with_causes)?;
-    let newer = |sights: &[ProbeEvent]| file_digests(sights, CREDENTIAL_FILE).len() > before;
+    fixture.azure.rotate_component_credential().await.map_err(failed_with_causes)?;
+    let newer = |events: &[ProbeEvent]| file_digests(events, CREDENTIAL_FILE).len() > before;
     pod.wait_for_probe_events("the new version in the container", ROTATION_TIMEOUT, newer).await
 }
 
-pub(super) async fn rotation_reaches_pod(stage: &NodeSuiteFixture) -> Result<(), Failed> {
-    let pod = start_reader_pod(stage, "rotation").await?;
-    let first = pod_status_objects(stage, "rotation")?;
-    pod.expect_uninterrupted_reads(&rotate_and_wait(stage, &pod).await?)?;
-    let second = pod_status_objects(stage, "rotation")?;
+pub(super) async fn rotation_reaches_pod(fixture: &NodeSuiteFixture) -> Result<(), Failed> {
+    let pod = start_reader_pod(fixture, "rotation").await?;
+    let first = pod_status_objects(fixture, "rotation")?;
+    pod.expect_uninterrupted_reads(&rotate_and_wait(fixture, &pod).await?)?;
+    let second = pod_status_objects(fixture, "rotation")?;
     pod.delete()?;
     if first == second {
         return Err(format!("the pod status still lists {first}").into());
@@ -61,18 +61,18 @@ pub(super) async fn rotation_reaches_pod(stage: &NodeSuiteFixture) -> Result<(),
     Ok(())
 }
 
-/// What the pod status of a pod lists.
-fn pod_status_objects(stage: &NodeSuiteFixture, pod: &str) -> Result<Value, Failed> {
+/// The objects that a pod's status lists.
+fn pod_status_objects(fixture: &NodeSuiteFixture, pod: &str) -> Result<Value, Failed> {
     let name = format!("{pod}-{NAMESPACE}-{pod}");
     let arguments = ["secretproviderclasspodstatus", &name, "--namespace", NAMESPACE];
-    let status = stage.suite_cluster.kubectl.get_json(&arguments).map_err(failed_with_causes)?;
+    let status = fixture.suite_cluster.kubectl.get_json(&arguments).map_err(failed_with_causes)?;
     Ok(status["status"]["objects"].clone())
 }
 
-pub(super) async fn deleted_pod_leaves_nothing(stage: &NodeSuiteFixture) -> Result<(), Failed> {
-    let pod = start_reader_pod(stage, "deletion").await?;
+pub(super) async fn deleted_pod_leaves_nothing(fixture: &NodeSuiteFixture) -> Result<(), Failed> {
+    let pod = start_reader_pod(fixture, "deletion").await?;
     let uid = pod.read_object()?["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let place = stage.suite_cluster.cluster.layout().kubelet_directory().join("pods").join(&uid);
+    let place = fixture.suite_cluster.cluster.layout().kubelet_directory().join("pods").join(&uid);
     if !is_mounted_below(&place)? {
         return Err(format!("nothing is mounted below {}", place.display()).into());
     }
@@ -83,7 +83,7 @@ pub(super) async fn deleted_pod_leaves_nothing(stage: &NodeSuiteFixture) -> Resu
         items.iter().all(|item| item["status"]["podName"] != "deletion")
     };
     let what = "the pod status is collected";
-    stage
+    fixture
         .suite_cluster
         .kubectl
         .wait_for_object(what, START_TIMEOUT, &arguments, gone)
@@ -92,7 +92,7 @@ pub(super) async fn deleted_pod_leaves_nothing(stage: &NodeSuiteFixture) -> Resu
     if is_mounted_below(&place)? {
         return Err(format!("something is mounted below {}", place.display()).into());
     }
-    // The kubelet takes directories away when it tidies up.
+    // The kubelet removes directories in its periodic cleanup.
     let clock = SystemClock::new();
     let deadline = clock.monotonic() + START_TIMEOUT;
     while place.exists() {
@@ -110,27 +110,27 @@ fn is_mounted_below(place: &Path) -> Result<bool, Failed> {
     Ok(table.lines().any(|line| line.contains(&place) && line.contains("kubernetes.io~csi")))
 }
 
-/// A new pod of the plugin takes over what the old one mounted.
-pub(super) async fn upgraded_plugin(stage: &NodeSuiteFixture) -> Result<(), Failed> {
-    let pod = start_reader_pod(stage, "upgrade").await?;
-    let before = plugin_pod_uid(stage)?;
-    let values = stage.write_values_file().await?;
+/// A new pod of the plugin takes over the mounts of the old one.
+pub(super) async fn upgraded_plugin(fixture: &NodeSuiteFixture) -> Result<(), Failed> {
+    let pod = start_reader_pod(fixture, "upgrade").await?;
+    let before = plugin_pod_uid(fixture)?;
+    let values = fixture.write_values_file().await?;
     let change =
         ["--set", "linux.podAnnotations.example\\.com/release=second", "--wait", "--timeout", "2m"];
-    stage.helm.upgrade(&values, &change).map_err(failed_with_causes)?;
-    if plugin_pod_uid(stage)? == before {
+    fixture.helm.upgrade(&values, &change).map_err(failed_with_causes)?;
+    if plugin_pod_uid(fixture)? == before {
         return Err("the upgrade replaced no pod".into());
     }
-    let whole = pod.expect_uninterrupted_reads(&rotate_and_wait(stage, &pod).await?);
+    let whole = pod.expect_uninterrupted_reads(&rotate_and_wait(fixture, &pod).await?);
     pod.delete()?;
     whole
 }
 
-/// The kubelet starts the container again; nobody else does anything.
-pub(super) async fn killed_plugin(stage: &NodeSuiteFixture) -> Result<(), Failed> {
-    let pod = start_reader_pod(stage, "kill").await?;
-    let before = plugin_restart_count(stage)?;
-    let process = find_plugin_process(stage)?;
+/// After SIGKILL, only the kubelet restarts the container.
+pub(super) async fn killed_plugin(fixture: &NodeSuiteFixture) -> Result<(), Failed> {
+    let pod = start_reader_pod(fixture, "kill").await?;
+    let before = plugin_restart_count(fixture)?;
+    let process = find_plugin_process(fixture)?;
     kill_process(process, Signal::KILL).map_err(failed_with_causes)?;
     let selector =
         ["pods", "--namespace", crate::helm::Helm::NAMESPACE, "--selector", PLUGIN_SELECTOR];
@@ -139,57 +139,57 @@ pub(super) async fn killed_plugin(stage: &NodeSuiteFixture) -> Result<(), Failed
         state["ready"] == true && state["restartCount"].as_u64().unwrap_or_default() > before
     };
     let what = "the plugin is ready again";
-    stage
+    fixture
         .suite_cluster
         .kubectl
         .wait_for_object(what, START_TIMEOUT, &selector, ready_again)
         .await
         .map_err(failed_with_causes)?;
-    let whole = pod.expect_uninterrupted_reads(&rotate_and_wait(stage, &pod).await?);
+    let whole = pod.expect_uninterrupted_reads(&rotate_and_wait(fixture, &pod).await?);
     pod.delete()?;
     whole?;
-    // A pod that comes afterwards is served too.
-    start_reader_pod(stage, "after-kill").await?.delete()
+    // Pods that are created afterwards are served too.
+    start_reader_pod(fixture, "after-kill").await?.delete()
 }
 
-pub(super) async fn restarted_kubelet(stage: &NodeSuiteFixture) -> Result<(), Failed> {
-    let pod = start_reader_pod(stage, "kubelet").await?;
-    let cluster = &stage.suite_cluster.cluster;
+pub(super) async fn restarted_kubelet(fixture: &NodeSuiteFixture) -> Result<(), Failed> {
+    let pod = start_reader_pod(fixture, "kubelet").await?;
+    let cluster = &fixture.suite_cluster.cluster;
     cluster.stop(ClusterComponent::Kubelet, false).await.map_err(failed_with_causes)?;
     cluster.start(ClusterComponent::Kubelet).await.map_err(failed_with_causes)?;
-    stage.wait_for_driver(true).await?;
-    let whole = pod.expect_uninterrupted_reads(&rotate_and_wait(stage, &pod).await?);
+    fixture.wait_for_driver(true).await?;
+    let whole = pod.expect_uninterrupted_reads(&rotate_and_wait(fixture, &pod).await?);
     pod.delete()?;
     whole
 }
 
 const PLUGIN_SELECTOR: &str = "app.kubernetes.io/name=lanyard-node";
 
-fn read_plugin_pod(stage: &NodeSuiteFixture) -> Result<Value, Failed> {
+fn read_plugin_pod(fixture: &NodeSuiteFixture) -> Result<Value, Failed> {
     let arguments =
         ["pods", "--namespace", crate::helm::Helm::NAMESPACE, "--selector", PLUGIN_SELECTOR];
-    let mut pods = stage.suite_cluster.kubectl.get_json(&arguments).map_err(failed_with_causes)?;
+    let mut pods =
+        fixture.suite_cluster.kubectl.get_json(&arguments).map_err(failed_with_causes)?;
     match pods["items"].as_array_mut().map(std::mem::take).as_deref_mut() {
         Some([pod]) => Ok(pod.take()),
         other => Err(format!("{} pods of the plugin", other.map_or(0, |it| it.len())).into()),
     }
 }
 
-fn plugin_pod_uid(stage: &NodeSuiteFixture) -> Result<String, Failed> {
-    Ok(read_plugin_pod(stage)?["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+fn plugin_pod_uid(fixture: &NodeSuiteFixture) -> Result<String, Failed> {
+    Ok(read_plugin_pod(fixture)?["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
 }
 
-fn plugin_restart_count(stage: &NodeSuiteFixture) -> Result<u64, Failed> {
-    let plugin = read_plugin_pod(stage)?;
+fn plugin_restart_count(fixture: &NodeSuiteFixture) -> Result<u64, Failed> {
+    let plugin = read_plugin_pod(fixture)?;
     Ok(plugin["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or_default())
 }
 
-/// The process of the plugin's container, told from every other by the kubelet's directory, which
-/// is that of this suite alone.
-fn find_plugin_process(stage: &NodeSuiteFixture) -> Result<Pid, Failed> {
+/// The process of the plugin's container, identified by its kubelet directory, which only this suite uses.
+fn find_plugin_process(fixture: &NodeSuiteFixture) -> Result<Pid, Failed> {
     let flag = format!(
         "--kubelet-dir={}",
-        stage.suite_cluster.cluster.layout().kubelet_directory().display()
+        fixture.suite_cluster.cluster.layout().kubelet_directory().display()
     );
     let processes = fs::read_dir("/proc").map_err(failed_with_causes)?.filter_map(Result::ok);
     let ours = processes.filter_map(|entry| {

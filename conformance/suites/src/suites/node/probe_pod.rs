@@ -1,4 +1,4 @@
-//! Pods that read a volume again and again, and what they say about it.
+//! Pods that read a volume repeatedly, and the events that they print.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{DRIVER, NAMESPACE, NodeSuiteFixture, START_TIMEOUT, failed_with_causes};
 
-/// Where the volume lies in every pod.
+/// The mount path of the volume in every pod.
 pub(super) const MOUNT_PATH: &str = "/mnt/secrets";
 
 /// The volume of a pod.
@@ -29,7 +29,7 @@ impl PodVolume {
     }
 }
 
-/// A pod whose one container is the witness.
+/// A pod whose only container runs the probe program.
 #[derive(Debug, Clone)]
 pub(super) struct ProbePod<'a> {
     suite: &'a NodeSuiteFixture,
@@ -37,20 +37,20 @@ pub(super) struct ProbePod<'a> {
     manifest: Value,
 }
 
-/// What the witness tells.
+/// An event that the probe program prints.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(super) enum ProbeEvent {
-    /// A file has this content now.
+    /// The content of a file changed.
     Seen { path: String, digest: String },
-    /// A file cannot be read.
+    /// A file could not be read.
     Lost { path: String, error: String },
-    /// So many reads until now.
+    /// The number of reads so far.
     Alive { reads: u64 },
 }
 
 impl<'a> ProbePod<'a> {
-    /// A pod that watches files of its volume.
+    /// Creates the manifest of a pod that watches files of its volume.
     pub(super) fn new(
         suite: &'a NodeSuiteFixture,
         name: &'static str,
@@ -92,19 +92,19 @@ impl<'a> ProbePod<'a> {
         Self { suite, name, manifest }
     }
 
-    /// The same with a ServiceAccount.
+    /// Sets the ServiceAccount.
     pub(super) fn with_account(mut self, account: &str) -> Self {
         self.manifest["spec"]["serviceAccountName"] = json!(account);
         self
     }
 
-    /// The same as a user, with the groups that a pod may have.
+    /// Sets the security context.
     pub(super) fn with_security(mut self, security: Value) -> Self {
         self.manifest["spec"]["securityContext"] = security;
         self
     }
 
-    /// Makes the pod and waits until it runs and has read once.
+    /// Creates the pod and waits until it runs and has read once.
     pub(super) async fn create_and_wait(&self) -> Result<(), Failed> {
         self.create()?;
         let runs = |pod: &Value| pod["status"]["phase"] == "Running";
@@ -112,17 +112,17 @@ impl<'a> ProbePod<'a> {
         let (kubectl, place) = (&self.suite.suite_cluster.kubectl, self.kubectl_target());
         let running = kubectl.wait_for_object(&what, START_TIMEOUT, &place, runs).await;
         running.map_err(|error| self.failure_with_events(&error.to_string()))?;
-        self.wait_for_probe_events("the first read", START_TIMEOUT, |sights| !sights.is_empty())
+        self.wait_for_probe_events("the first read", START_TIMEOUT, |events| !events.is_empty())
             .await?;
         Ok(())
     }
 
-    /// Makes the pod.
+    /// Creates the pod.
     pub(super) fn create(&self) -> Result<(), Failed> {
         self.suite.suite_cluster.kubectl.apply(&self.manifest).map_err(failed_with_causes)
     }
 
-    /// The pod as the API has it.
+    /// Reads the pod from the API.
     pub(super) fn read_object(&self) -> Result<Value, Failed> {
         self.suite
             .suite_cluster
@@ -131,59 +131,62 @@ impl<'a> ProbePod<'a> {
             .map_err(failed_with_causes)
     }
 
-    /// A file of the volume, read by a new process in the container.
+    /// Reads a file of the volume with a new process in the container.
     pub(super) fn read_file(&self, file: &str) -> Result<String, Failed> {
         self.run_probe(&["read", &format!("{MOUNT_PATH}/{file}")])
     }
 
-    /// What a new process in the container says.
+    /// Runs the probe program in the container and returns its output.
     pub(super) fn run_probe(&self, words: &[&str]) -> Result<String, Failed> {
         let mut arguments = vec!["exec", self.name, "--namespace", NAMESPACE, "--", "/witness"];
         arguments.extend(words);
         self.suite.suite_cluster.kubectl.run(&arguments).map_err(failed_with_causes)
     }
 
-    /// Everything that the container has told.
+    /// All events that the container has printed.
     pub(super) fn probe_events(&self) -> Result<Vec<ProbeEvent>, Failed> {
         let log =
             self.suite.suite_cluster.kubectl.run(&["logs", self.name, "--namespace", NAMESPACE]);
         let log = log.map_err(failed_with_causes)?;
-        // The last line may still be written.
+        // The last line may be incomplete.
         let lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         lines.map(|line| serde_json::from_str(line).map_err(failed_with_causes)).collect()
     }
 
-    /// Waits until what the container has told is as `is_so` says.
+    /// Waits until a condition holds for the events of the container.
     pub(super) async fn wait_for_probe_events(
         &self,
         what: &str,
-        patience: Duration,
-        is_so: impl Fn(&[ProbeEvent]) -> bool,
+        timeout: Duration,
+        condition: impl Fn(&[ProbeEvent]) -> bool,
     ) -> Result<Vec<ProbeEvent>, Failed> {
         let clock = SystemClock::new();
-        let deadline = clock.monotonic() + patience;
+        let deadline = clock.monotonic() + timeout;
         loop {
-            // A container that has just begun has no log yet.
-            let sights = self.probe_events();
-            if sights.as_ref().is_ok_and(|sights| is_so(sights)) {
-                return sights;
+            // A container that has just started has no log yet.
+            let events = self.probe_events();
+            if events.as_ref().is_ok_and(|events| condition(events)) {
+                return events;
             }
             if clock.monotonic() > deadline {
-                let seen = format!("{what}: not within {} s; {sights:?}", patience.as_secs());
+                let seen = format!(
+                    "condition `{what}` did not hold within {} s;  {events:?}",
+                    timeout.as_secs()
+                );
                 return Err(self.failure_with_events(&seen));
             }
             clock.sleep(Duration::from_millis(300)).await;
         }
     }
 
-    /// Nothing was ever lost, and something was read all the time, by one container: the log of one
-    /// that was started again does not hold what its forerunner lost.
-    pub(super) fn expect_uninterrupted_reads(&self, sights: &[ProbeEvent]) -> Result<(), Failed> {
+    /// Expects that every read succeeded in one container. The log of a restarted container lacks the events
+    /// of the earlier one.
+    pub(super) fn expect_uninterrupted_reads(&self, events: &[ProbeEvent]) -> Result<(), Failed> {
         let container = self.read_object()?["status"]["containerStatuses"][0].take();
         if container["restartCount"] != 0 {
             return Err(format!("the container was restarted: {container}").into());
         }
-        expect_no_lost_file(sights)
+        expect_no_lost_file(events)
     }
 
     /// Deletes the pod and waits until it is gone.
@@ -192,7 +195,7 @@ impl<'a> ProbePod<'a> {
         self.suite.suite_cluster.kubectl.delete(&arguments).map_err(failed_with_causes)
     }
 
-    /// Events about the pod, newest last.
+    /// Reason and message of the pod's events, newest last.
     pub(super) fn events(&self) -> Result<Vec<(String, String)>, Failed> {
         let selector = format!("involvedObject.name={}", self.name);
         let arguments = ["events", "--namespace", NAMESPACE, "--field-selector", &selector];
@@ -209,7 +212,7 @@ impl<'a> ProbePod<'a> {
         ["pod", self.name, "--namespace", NAMESPACE]
     }
 
-    /// A failure with what the cluster has told about the pod.
+    /// A failure message with the pod's events and the plugin's log.
     fn failure_with_events(&self, message: &str) -> Failed {
         let events = self.events().unwrap_or_default();
         let events: Vec<String> =
@@ -219,24 +222,24 @@ impl<'a> ProbePod<'a> {
     }
 }
 
-/// The contents that were seen of a file, in their order.
-pub(super) fn file_digests<'a>(sights: &'a [ProbeEvent], file: &str) -> Vec<&'a str> {
-    sights
+/// The digests of a file's contents, in order.
+pub(super) fn file_digests<'a>(events: &'a [ProbeEvent], file: &str) -> Vec<&'a str> {
+    events
         .iter()
-        .filter_map(|sight| match sight {
+        .filter_map(|event| match event {
             ProbeEvent::Seen { path, digest } if path.ends_with(file) => Some(digest.as_str()),
             _ => None,
         })
         .collect()
 }
 
-/// Nothing was ever lost, and something was read.
-fn expect_no_lost_file(sights: &[ProbeEvent]) -> Result<(), Failed> {
-    let lost: Vec<_> = sights.iter().filter(|it| matches!(it, ProbeEvent::Lost { .. })).collect();
+/// Expects that reads happened and none failed.
+fn expect_no_lost_file(events: &[ProbeEvent]) -> Result<(), Failed> {
+    let lost: Vec<_> = events.iter().filter(|it| matches!(it, ProbeEvent::Lost { .. })).collect();
     if !lost.is_empty() {
         return Err(format!("files were lost: {lost:?}").into());
     }
-    let reads = sights.iter().rev().find_map(|sight| match sight {
+    let reads = events.iter().rev().find_map(|event| match event {
         ProbeEvent::Alive { reads } => Some(*reads),
         _ => None,
     });

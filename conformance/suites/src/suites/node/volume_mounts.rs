@@ -1,4 +1,4 @@
-//! Pods that mount in another way, read as somebody else, or must not start.
+//! Trials of other mounts, other users and a mount that fails.
 
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ const CLASS_NAME: &str = "shapes";
 const CREDENTIAL_OBJECT: &str =
     "objectName: {component}\nobjectType: secret\nobjectAlias: credential";
 
-fn create_class(stage: &NodeSuiteFixture) -> Result<(), Failed> {
-    stage.create_class(
+fn create_class(fixture: &NodeSuiteFixture) -> Result<(), Failed> {
+    fixture.create_class(
         CLASS_NAME,
         SignInMethod::ManagedIdentity,
         ClassIdentityMode::ManagedIdentity,
@@ -21,21 +21,21 @@ fn create_class(stage: &NodeSuiteFixture) -> Result<(), Failed> {
     )
 }
 
-pub(super) async fn sub_path_mount(stage: &NodeSuiteFixture) -> Result<(), Failed> {
-    create_class(stage)?;
+pub(super) async fn sub_path_mount(fixture: &NodeSuiteFixture) -> Result<(), Failed> {
+    create_class(fixture)?;
     let volume = PodVolume { sub_path: Some("credential"), ..PodVolume::of_class(CLASS_NAME) };
-    let pod = ProbePod::new(stage, "sub-path", volume, &["credential"]);
+    let pod = ProbePod::new(fixture, "sub-path", volume, &["credential"]);
     pod.create_and_wait().await?;
     let content = pod.read_file("credential")?;
     pod.delete()?;
     if content.is_empty() { Err("the file is empty".into()) } else { Ok(()) }
 }
 
-/// Files belong to root and the pod's group, and the group may read them.
-pub(super) async fn fs_group_permissions(stage: &NodeSuiteFixture) -> Result<(), Failed> {
-    create_class(stage)?;
+/// Files belong to root and the pod's group, which may read them.
+pub(super) async fn fs_group_permissions(fixture: &NodeSuiteFixture) -> Result<(), Failed> {
+    create_class(fixture)?;
     let user = json!({ "runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 2000 });
-    let pod = ProbePod::new(stage, "fs-group", PodVolume::of_class(CLASS_NAME), &["credential"])
+    let pod = ProbePod::new(fixture, "fs-group", PodVolume::of_class(CLASS_NAME), &["credential"])
         .with_security(user);
     pod.create_and_wait().await?;
     let found = pod.run_probe(&["stat", &format!("{MOUNT_PATH}/credential")])?;
@@ -47,9 +47,9 @@ pub(super) async fn fs_group_permissions(stage: &NodeSuiteFixture) -> Result<(),
     Err(format!("the file is {found}").into())
 }
 
-pub(super) async fn read_only_volume(stage: &NodeSuiteFixture) -> Result<(), Failed> {
-    create_class(stage)?;
-    let pod = ProbePod::new(stage, "read-only", PodVolume::of_class(CLASS_NAME), &["credential"]);
+pub(super) async fn read_only_volume(fixture: &NodeSuiteFixture) -> Result<(), Failed> {
+    create_class(fixture)?;
+    let pod = ProbePod::new(fixture, "read-only", PodVolume::of_class(CLASS_NAME), &["credential"]);
     pod.create_and_wait().await?;
     let answers = ["credential", "more"]
         .map(|file| pod.run_probe(&["write", &format!("{MOUNT_PATH}/{file}")]));
@@ -64,23 +64,24 @@ pub(super) async fn read_only_volume(stage: &NodeSuiteFixture) -> Result<(), Fai
     Ok(())
 }
 
-/// The event says what was tried, what came back, and what to do next.
-pub(super) async fn mount_failure_event(stage: &NodeSuiteFixture) -> Result<(), Failed> {
-    let object = "objectName: nobody\nobjectType: secret";
-    stage.create_class(
+/// The event must contain the failed operation, its error and the next step.
+pub(super) async fn mount_failure_event(fixture: &NodeSuiteFixture) -> Result<(), Failed> {
+    let object = "objectName: absent\nobjectType: secret";
+    fixture.create_class(
         "refused",
         SignInMethod::Secret,
         ClassIdentityMode::ManagedIdentity,
         object,
     )?;
-    let pod = ProbePod::new(stage, "refused", PodVolume::of_class("refused"), &["nobody"]);
+    let pod = ProbePod::new(fixture, "refused", PodVolume::of_class("refused"), &["absent"]);
     pod.create()?;
-    let told =
+    let reported =
         |_: &Value| pod.events().is_ok_and(|events| events.iter().any(is_failed_mount_event));
     let arguments = ["pod", "refused", "--namespace", super::NAMESPACE];
-    let kubectl = &stage.suite_cluster.kubectl;
-    let outcome =
-        kubectl.wait_for_object("an event names the object", START_TIMEOUT, &arguments, told).await;
+    let kubectl = &fixture.suite_cluster.kubectl;
+    let outcome = kubectl
+        .wait_for_object("an event names the object", START_TIMEOUT, &arguments, reported)
+        .await;
     let phase = pod.read_object()?["status"]["phase"].clone();
     let events = pod.events()?;
     pod.delete()?;
@@ -89,5 +90,5 @@ pub(super) async fn mount_failure_event(stage: &NodeSuiteFixture) -> Result<(), 
 }
 
 fn is_failed_mount_event((reason, message): &(String, String)) -> bool {
-    reason == "FailedMount" && message.contains("nobody")
+    reason == "FailedMount" && message.contains("absent")
 }

@@ -1,9 +1,9 @@
-//! Numbers about the operator at a real API server: how fast a fleet gets what it should have, beside
-//! the rate at which the same server takes the same bytes from a plain loop; what is asked once all
-//! is settled; memory; and what one change changes.
+//! Benchmark of the operator with a real API server: the time to reconcile a fleet of HostedClusters compared
+//! with a plain loop that writes the same bytes; requests and writes after everything has settled; memory;
+//! and the objects that one change affects.
 //!
-//! This measures and knows no goals; `cargo xtask bench operator` does. Who wrote what and when is
-//! told by the API server's audit log, not by the operator.
+//! It only measures. `cargo xtask bench operator` compares the results with the goals. The API server's audit
+//! log, not the operator, shows which requests were made and when.
 
 mod audit_log;
 mod benchmark_api_server;
@@ -22,34 +22,34 @@ use serde::Serialize;
 
 pub(crate) use self::benchmark_api_server::ControlPlaneInputs;
 
-/// How much is measured.
+/// The extent of a benchmark run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OperatorBenchmarkScale {
-    /// How many HostedClusters there are.
+    /// The number of HostedClusters.
     pub(crate) clusters: usize,
-    /// How long is counted what is asked once all is settled.
+    /// How long requests are counted after everything has settled.
     pub(crate) settled_window: Duration,
-    /// How long nothing must have been written before all is settled.
+    /// How long nothing must be written until the state counts as settled.
     pub(crate) quiet_time: Duration,
 }
 
 impl OperatorBenchmarkScale {
-    /// Enough to see that the program works.
+    /// A small run that only checks that the benchmark works.
     pub(crate) const SMOKE_TEST: Self = Self {
         clusters: 5,
         settled_window: Duration::from_secs(3),
         quiet_time: Duration::from_secs(2),
     };
 
-    /// So many HostedClusters. The window of a whole fleet is longer than the time after which the
-    /// operator looks at each of them though nothing was told, and than its watches last.
+    /// The extent for a number of HostedClusters. For a full fleet, the window is longer than the operator's
+    /// resync interval and the lifetime of its watches.
     pub(crate) const fn for_clusters(clusters: usize) -> Self {
         let settled_window = Duration::from_secs(if clusters < FULL_FLEET_SIZE { 20 } else { 360 });
         Self { clusters, settled_window, quiet_time: Duration::from_secs(5) }
     }
 }
 
-/// One number about one subject.
+/// One measured value.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct OperatorMeasurement {
     subject: &'static str,
@@ -58,18 +58,19 @@ pub(crate) struct OperatorMeasurement {
     value: f64,
 }
 
-/// One trial, which fails where something could not be measured. The numbers go to the file.
+/// The trial that runs the benchmark and writes its results to `output`. It fails if something could not be
+/// measured.
 pub(crate) fn trials(
-    ground: ControlPlaneInputs,
+    inputs: ControlPlaneInputs,
     scale: OperatorBenchmarkScale,
     output: PathBuf,
 ) -> Vec<Trial> {
     vec![Trial::test("bench::a_fleet_of_hosted_clusters", move || {
         let runtime = tokio::runtime::Runtime::new()?;
         let measurements = runtime
-            .block_on(benchmark_run::run_benchmark(&ground, scale))
+            .block_on(benchmark_run::run_benchmark(&inputs, scale))
             .inspect_err(|failed| {
-                // Who calls reads the numbers alone.
+                // The caller reads only the results, so the error goes to standard error.
                 benchmark_run::print_progress(failed.message().unwrap_or_default());
             })?;
         std::fs::write(&output, serde_json::to_string(&measurements)?)?;
@@ -77,24 +78,25 @@ pub(crate) fn trials(
     })]
 }
 
-/// The same with few clusters, and no number is kept: this program must not rot.
-pub(crate) fn smoke_trial(ground: ControlPlaneInputs) -> Trial {
+/// A trial that runs the benchmark with few clusters and discards the results, so that the benchmark stays
+/// usable.
+pub(crate) fn smoke_trial(inputs: ControlPlaneInputs) -> Trial {
     Trial::test("bench::a_small_fleet_can_be_measured", move || {
         let runtime = tokio::runtime::Runtime::new()?;
         runtime
-            .block_on(benchmark_run::run_benchmark(&ground, OperatorBenchmarkScale::SMOKE_TEST))?;
+            .block_on(benchmark_run::run_benchmark(&inputs, OperatorBenchmarkScale::SMOKE_TEST))?;
         Ok(())
     })
 }
 
-/// From how many clusters on a fleet is measured as a whole.
+/// The number of clusters from which a run counts as a full fleet.
 const FULL_FLEET_SIZE: usize = 500;
 
-/// The names of the rows.
+/// Subjects in the results.
 const OPERATOR_SUBJECT: &str = "lanyard operator";
 const WRITE_LOOP_SUBJECT: &str = "plain loop";
 
-/// The numbers of one subject.
+/// The measured values of a run.
 #[derive(Debug, Default)]
 struct OperatorMeasurements(Vec<OperatorMeasurement>);
 
@@ -108,7 +110,7 @@ impl OperatorMeasurements {
     }
 }
 
-/// Counts here are far below what a double holds exactly.
+/// Converts a count to a double. The counts of the benchmark are far below 2^53.
 fn count_to_f64(count: impl TryInto<u32>) -> f64 {
     count.try_into().map_or(f64::INFINITY, f64::from)
 }

@@ -1,4 +1,4 @@
-//! What a canary writes to its own pod, with the rights that it has and none more.
+//! Trials of the canary's report on its pod, with exactly the permissions of the chart.
 
 use std::time::Duration;
 
@@ -21,19 +21,19 @@ use super::trial_fixture::OperatorTrialFixture;
 use super::{OperatorSuiteFixture, trial};
 use crate::suites::expect_equal;
 
-pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
-    let [first, second] = [(); 2].map(|()| canary_permissions(&stage.rendered_chart));
+pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
+    let [first, second] = [(); 2].map(|()| canary_permissions(&suite.rendered_chart));
     vec![
-        trial(stage, "canary::facts_are_one_annotation_of_the_canary_pod", async move |world| {
-            facts_are_one_annotation(world, &first).await
+        trial(suite, "canary::facts_are_one_annotation_of_the_canary_pod", async move |fixture| {
+            facts_are_one_annotation(fixture, &first).await
         }),
-        trial(stage, "canary::both_permissions_are_required", async move |world| {
-            each_permission_is_required(world, &second).await
+        trial(suite, "canary::both_permissions_are_required", async move |fixture| {
+            each_permission_is_required(fixture, &second).await
         }),
     ]
 }
 
-/// The rights that the chart gives canaries.
+/// The permissions that the chart grants to canaries.
 fn canary_permissions(chart: &RenderedOperatorChart) -> Vec<RbacPermission> {
     let is_role = |object: &&Value| {
         object["kind"] == "ClusterRole" && object["metadata"]["name"] == CANARY_CLUSTER_ROLE
@@ -44,7 +44,7 @@ fn canary_permissions(chart: &RenderedOperatorChart) -> Vec<RbacPermission> {
 
 const POD_NAME: &str = "canary-1";
 
-/// A canary's pod, its account with these rights, and what it writes with.
+/// A canary's pod, its ServiceAccount with the given permissions, and its client.
 struct CanaryPodFixture {
     client: Client,
     annotation: PodAnnotation,
@@ -52,17 +52,20 @@ struct CanaryPodFixture {
 
 impl CanaryPodFixture {
     async fn create(
-        world: &OperatorTrialFixture,
-        rights: &[&RbacPermission],
+        fixture: &OperatorTrialFixture,
+        permissions: &[&RbacPermission],
     ) -> Result<Self, Failed> {
-        let namespace = &world.namespace;
+        let namespace = &fixture.namespace;
         let named = |name: &str| json!({"name": name, "namespace": namespace});
-        create_object::<ServiceAccount>(world, json!({"metadata": named(CANARY_SERVICE_ACCOUNT)}))
-            .await?;
+        create_object::<ServiceAccount>(
+            fixture,
+            json!({"metadata": named(CANARY_SERVICE_ACCOUNT)}),
+        )
+        .await?;
         let rule = |(group, resource, verb): &&RbacPermission| json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
-        let rules: Vec<_> = rights.iter().map(rule).collect();
+        let rules: Vec<_> = permissions.iter().map(rule).collect();
         create_object::<Role>(
-            world,
+            fixture,
             json!({"metadata": named(CANARY_SERVICE_ACCOUNT), "rules": rules}),
         )
         .await?;
@@ -73,27 +76,27 @@ impl CanaryPodFixture {
             "kind": "ServiceAccount", "name": CANARY_SERVICE_ACCOUNT, "namespace": namespace,
         });
         let binding = json!({"metadata": named(CANARY_SERVICE_ACCOUNT), "roleRef": role, "subjects": [account]});
-        create_object::<RoleBinding>(world, binding).await?;
+        create_object::<RoleBinding>(fixture, binding).await?;
         let mut pod = json!({"metadata": named(POD_NAME)});
-        pod["metadata"]["annotations"] = json!({"somebody": "else's"});
+        pod["metadata"]["annotations"] = json!({"example.com/other": "value"});
         pod["spec"] = json!({
             "serviceAccountName": CANARY_SERVICE_ACCOUNT,
             "automountServiceAccountToken": false,
             "containers": [{"name": "canary", "image": "lanyard"}],
         });
-        create_object::<Pod>(world, pod).await?;
-        let client = canary_account_client(world).await?;
+        create_object::<Pod>(fixture, pod).await?;
+        let client = canary_account_client(fixture).await?;
         let api = KubernetesApi::from_client(client.clone(), SystemClock::shared());
         let annotation = PodAnnotation::new(api, namespace, POD_NAME);
         let canary = Self { client, annotation };
-        canary.wait_until_bound(rights).await?;
+        canary.wait_until_bound(permissions).await?;
         Ok(canary)
     }
 
-    /// Waits until the authorizer knows of the binding, which it hears of by a watch.
-    async fn wait_until_bound(&self, rights: &[&RbacPermission]) -> Result<(), Failed> {
+    /// Waits until the authorizer, which learns of the binding through a watch, has applied it.
+    async fn wait_until_bound(&self, permissions: &[&RbacPermission]) -> Result<(), Failed> {
         let clock = SystemClock::shared();
-        let may_get = rights.iter().any(|(_, _, verb)| verb == "get");
+        let may_get = permissions.iter().any(|(_, _, verb)| verb == "get");
         for _ in 0..100 {
             let known = if may_get {
                 !is_forbidden(&self.annotation.fetch_facts().await)
@@ -105,11 +108,11 @@ impl CanaryPodFixture {
             }
             clock.sleep(Duration::from_millis(50)).await;
         }
-        Err("the rights of the account did not come into force".into())
+        Err("the permissions of the ServiceAccount did not become effective".into())
     }
 }
 
-async fn create_object<T>(world: &OperatorTrialFixture, object: Value) -> Result<(), Failed>
+async fn create_object<T>(fixture: &OperatorTrialFixture, object: Value) -> Result<(), Failed>
 where
     T: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
         + serde::Serialize
@@ -117,19 +120,19 @@ where
         + Clone
         + std::fmt::Debug,
 {
-    let api = Api::<T>::namespaced(world.client.clone(), &world.namespace);
+    let api = Api::<T>::namespaced(fixture.client.clone(), &fixture.namespace);
     api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
     Ok(())
 }
 
-/// A client that the API server takes for the account of canaries.
-async fn canary_account_client(world: &OperatorTrialFixture) -> Result<Client, Failed> {
+/// A client that impersonates the ServiceAccount of canaries.
+async fn canary_account_client(fixture: &OperatorTrialFixture) -> Result<Client, Failed> {
     let kubeconfig =
-        Kubeconfig::read_from(world.plane.kubeconfig_path(ControlPlane::ADMINISTRATOR))?;
+        Kubeconfig::read_from(fixture.plane.kubeconfig_path(ControlPlane::ADMINISTRATOR))?;
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
     config.proxy_url = None;
-    let account = format!("system:serviceaccount:{}:{CANARY_SERVICE_ACCOUNT}", world.namespace);
+    let account = format!("system:serviceaccount:{}:{CANARY_SERVICE_ACCOUNT}", fixture.namespace);
     config.auth_info.impersonate = Some(account);
     Ok(Client::try_from(config)?)
 }
@@ -147,84 +150,86 @@ fn is_forbidden<T>(outcome: &Result<T, PublishFactsError>) -> bool {
 }
 
 async fn facts_are_one_annotation(
-    world: OperatorTrialFixture,
-    rights: &[RbacPermission],
+    fixture: OperatorTrialFixture,
+    permissions: &[RbacPermission],
 ) -> Result<(), Failed> {
-    let canary = CanaryPodFixture::create(&world, &rights.iter().collect::<Vec<_>>()).await?;
+    let canary =
+        CanaryPodFixture::create(&fixture, &permissions.iter().collect::<Vec<_>>()).await?;
     expect_equal("the facts before", canary.annotation.fetch_facts().await?, None)?;
     canary.annotation.apply_facts(&canary_facts("disk")).await?;
     canary.annotation.apply_facts(&canary_facts("file")).await?;
     expect_equal("the facts", canary.annotation.fetch_facts().await?, Some(canary_facts("file")))?;
 
-    let pods = Api::<Pod>::namespaced(world.client.clone(), &world.namespace);
+    let pods = Api::<Pod>::namespaced(fixture.client.clone(), &fixture.namespace);
     let pod = pods.get(POD_NAME).await?;
     let annotations = pod.metadata.annotations.unwrap_or_default();
     expect_equal(
-        "what others wrote",
-        annotations.get("somebody").map(String::as_str),
-        Some("else's"),
+        "the annotation of another writer",
+        annotations.get("example.com/other").map(String::as_str),
+        Some("value"),
     )?;
     let entries = pod.metadata.managed_fields.unwrap_or_default();
     let ours = entries.iter().find(|entry| entry.manager.as_deref() == Some("lanyard-canary"));
-    let ours = ours.and_then(|entry| entry.fields_v1.clone()).ok_or("no fields are ours")?;
+    let ours = ours.and_then(|entry| entry.fields_v1.clone()).ok_or("lanyard owns no fields")?;
     let key = format!("f:{}", CanaryStatusReport::REPORT_ANNOTATION);
     let one_key = json!({"f:metadata": {"f:annotations": {key: {}}}});
-    expect_equal("the fields that are ours", ours.0, one_key)?;
+    expect_equal("the fields that lanyard owns", ours.0, one_key)?;
 
-    // Nothing else is open to it.
-    let pods = Api::<Pod>::namespaced(canary.client.clone(), &world.namespace);
-    let secrets = Api::<Secret>::namespaced(canary.client, &world.namespace);
+    // All other requests must be forbidden.
+    let pods = Api::<Pod>::namespaced(canary.client.clone(), &fixture.namespace);
+    let secrets = Api::<Secret>::namespaced(canary.client, &fixture.namespace);
     let refused = |outcome: Option<kube::Error>| match outcome {
         Some(kube::Error::Api(status)) if status.code == 403 => Ok(()),
-        other => Err(Failed::from(format!("it was not refused: {other:?}"))),
+        other => Err(Failed::from(format!("the request was not forbidden: {other:?}"))),
     };
     refused(pods.list(&ListParams::default()).await.err())?;
     refused(secrets.list(&ListParams::default()).await.err())?;
     let image = json!({"spec": {"containers": [{"name": "canary", "image": "another"}]}});
     let patch = Patch::Strategic(image);
     refused(pods.patch(POD_NAME, &PatchParams::default(), &patch).await.err())?;
-    // What it may write is no way round to what a pod runs, whom it belongs to and when it ends.
+    // Patching the status subresource must not change the pod's image, owners or lifetime.
     pods.patch_status(POD_NAME, &PatchParams::default(), &patch).await?;
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"});
     let owner = json!({"metadata": {"ownerReferences": [owner]}});
     pods.patch_status(POD_NAME, &PatchParams::default(), &Patch::Merge(owner)).await?;
-    let pod = Api::<Pod>::namespaced(world.client.clone(), &world.namespace).get(POD_NAME).await?;
+    let pod =
+        Api::<Pod>::namespaced(fixture.client.clone(), &fixture.namespace).get(POD_NAME).await?;
     expect_equal("the owners", pod.metadata.owner_references, None)?;
     let images = pod.spec.map(|spec| spec.containers).unwrap_or_default();
     let images: Vec<_> = images.into_iter().filter_map(|it| it.image).collect();
     expect_equal("the image", images, vec!["lanyard".to_owned()])
 }
 
-/// A right without which everything goes on is one too many.
+/// Expects that the report fails without either of the permissions.
 async fn each_permission_is_required(
-    world: OperatorTrialFixture,
-    rights: &[RbacPermission],
+    fixture: OperatorTrialFixture,
+    permissions: &[RbacPermission],
 ) -> Result<(), Failed> {
-    expect_equal("how many rights there are", rights.len(), 2)?;
-    for missing in rights {
-        let held: Vec<_> = rights.iter().filter(|right| *right != missing).collect();
-        let canary = CanaryPodFixture::create(&world, &held).await?;
-        let looked = canary.annotation.fetch_facts().await;
-        let wrote = canary.annotation.apply_facts(&canary_facts("disk")).await;
-        let refused = (is_forbidden(&looked), is_forbidden(&wrote));
+    expect_equal("number of permissions", permissions.len(), 2)?;
+    for missing in permissions {
+        let held: Vec<_> = permissions.iter().filter(|right| *right != missing).collect();
+        let canary = CanaryPodFixture::create(&fixture, &held).await?;
+        let read = canary.annotation.fetch_facts().await;
+        let written = canary.annotation.apply_facts(&canary_facts("disk")).await;
+        let refused = (is_forbidden(&read), is_forbidden(&written));
         let expected = (missing.2 == "get", missing.2 == "patch");
         expect_equal(
-            &format!("a look and a write are refused without {missing:?}"),
+            &format!("a read and a write are forbidden without {missing:?}"),
             refused,
             expected,
         )?;
-        expect_equal("one of them is", refused.0 != refused.1, true)?;
-        for error in [looked.err(), wrote.err()].into_iter().flatten() {
+        expect_equal("exactly one of them is forbidden", refused.0 != refused.1, true)?;
+        for error in [read.err(), written.err()].into_iter().flatten() {
             let says = error.hint.contains("get pods and patch pods/status");
             expect_equal("the hint names the verbs", says, true)?;
         }
-        delete_canary_objects(&world).await?;
+        delete_canary_objects(&fixture).await?;
     }
     Ok(())
 }
 
-async fn delete_canary_objects(world: &OperatorTrialFixture) -> Result<(), Failed> {
-    let (client, namespace) = (world.client.clone(), &world.namespace);
+async fn delete_canary_objects(fixture: &OperatorTrialFixture) -> Result<(), Failed> {
+    let (client, namespace) = (fixture.client.clone(), &fixture.namespace);
     let now = kube::api::DeleteParams::default().grace_period(0);
     Api::<Pod>::namespaced(client.clone(), namespace).delete(POD_NAME, &now).await?;
     Api::<RoleBinding>::namespaced(client.clone(), namespace)

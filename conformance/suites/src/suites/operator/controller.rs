@@ -1,4 +1,5 @@
-//! The operator itself, in this process, at the real API server, with the rights of its chart.
+//! Trials of the operator, which runs in this process with a real API server and the permissions of its
+//! chart.
 
 mod api_request_monitor;
 mod conflicting_writers;
@@ -21,7 +22,7 @@ use libtest_mimic::Trial;
 pub(crate) use self::running_operator::grant_role_permissions;
 use super::OperatorSuiteFixture;
 
-pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     let subjects = [
         reconciliation::trials,
         retention::trials,
@@ -36,5 +37,5 @@ pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
         watches::trials,
         faults::trials,
     ];
-    subjects.iter().flat_map(|trials| trials(stage)).collect()
+    subjects.iter().flat_map(|trials| trials(suite)).collect()
 }

@@ -1,5 +1,5 @@
-//! What the API server does with an object beside judging it: it keeps what others define, fills in
-//! what is missing, and leaves out what nobody knows.
+//! Trials of the API server's handling of objects besides validation: it keeps fields of others, applies
+//! defaults, and prunes unknown fields.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -13,36 +13,36 @@ use super::{OperatorSuiteFixture, trial};
 use crate::api_server::{DynamicKind, install_definitions};
 use crate::suites::expect_equal;
 
-pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "preservation::unknown_fields_survive_a_patch", foreign_fields_are_kept),
-        trial(stage, "preservation::defaults_are_filled_in", defaults_are_filled_in),
+        trial(suite, "preservation::unknown_fields_survive_a_patch", foreign_fields_are_kept),
+        trial(suite, "preservation::defaults_are_filled_in", defaults_are_filled_in),
         trial(
-            stage,
+            suite,
             "preservation::a_misspelled_field_of_the_platform_is_pruned",
             misspelled_field_is_pruned,
         ),
         trial(
-            stage,
+            suite,
             "preservation::object_of_the_full_hypershift_schema_round_trips",
             fuller_schema_is_read,
         ),
         trial(
-            stage,
+            suite,
             "preservation::hosted_control_plane_has_the_same_platform_schema",
             control_plane_platform,
         ),
         trial(
-            stage,
+            suite,
             "preservation::each_condition_keeps_its_field_manager",
             conditions_of_two_managers,
         ),
         trial(
-            stage,
+            suite,
             "preservation::object_survives_an_api_server_restart",
             object_survives_restart,
         ),
-        trial(stage, "preservation::hosted_cluster_identities_round_trips", identities_round_trip),
+        trial(suite, "preservation::hosted_cluster_identities_round_trips", identities_round_trip),
     ]
 }
 
@@ -50,20 +50,20 @@ async fn create_object(api: &Api<DynamicObject>, object: Value) -> Result<Dynami
     Ok(api.create(&PostParams::default(), &serde_json::from_value(object)?).await?)
 }
 
-/// What the server answers, without what it adds itself.
+/// The object as JSON.
 fn object_value(object: &DynamicObject) -> Result<Value, Failed> {
     Ok(serde_json::to_value(object)?)
 }
 
-async fn foreign_fields_are_kept(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let api = world.dynamic_api(&DynamicKind::hosted_cluster());
-    let mut cluster = world.hosted_cluster();
+async fn foreign_fields_are_kept(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let api = fixture.dynamic_api(&DynamicKind::hosted_cluster());
+    let mut cluster = fixture.hosted_cluster();
     cluster["spec"]["tolerations"] = json!([{"key": "x", "operator": "Exists"}]);
-    cluster["spec"]["platform"]["somebodys"] = json!({"deep": [1, {"two": null}]});
+    cluster["spec"]["platform"]["unknown"] = json!({"deep": [1, {"two": null}]});
     cluster["spec"]["secretEncryption"]["kms"]["aws"] = json!({"region": "us-east-1"});
-    let made = create_object(&api, cluster.clone()).await?;
+    let created = create_object(&api, cluster.clone()).await?;
     let patch = Patch::Merge(json!({"metadata": {"labels": {"ours": "yes"}}}));
-    let name = made.metadata.name.unwrap_or_default();
+    let name = created.metadata.name.unwrap_or_default();
     let patched = api.patch(&name, &PatchParams::default(), &patch).await?;
     let spec = &object_value(&patched)?["spec"];
     for field in ["tolerations", "etcd", "networking", "release", "services", "dns"] {
@@ -73,20 +73,20 @@ async fn foreign_fields_are_kept(world: OperatorTrialFixture) -> Result<(), Fail
     expect_equal("encryption", &spec["secretEncryption"], &cluster["spec"]["secretEncryption"])
 }
 
-async fn defaults_are_filled_in(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let api = world.dynamic_api(&DynamicKind::hosted_cluster());
-    let mut cluster = world.hosted_cluster();
+async fn defaults_are_filled_in(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let api = fixture.dynamic_api(&DynamicKind::hosted_cluster());
+    let mut cluster = fixture.hosted_cluster();
     let spec = &mut cluster["spec"];
     remove_fields(&mut spec["platform"]["azure"], &["cloud", "resourceGroup"]);
     remove_fields(spec, &["issuerURL"]);
     spec["serviceAccountSigningKey"] = json!({});
-    let made = object_value(&create_object(&api, cluster).await?)?;
-    let azure = &made["spec"]["platform"]["azure"];
+    let created = object_value(&create_object(&api, cluster).await?)?;
+    let azure = &created["spec"]["platform"]["azure"];
     expect_equal("cloud", azure["cloud"].as_str(), Some("AzurePublicCloud"))?;
     expect_equal("resourceGroup", azure["resourceGroup"].as_str(), Some("default"))?;
-    let issuer = made["spec"]["issuerURL"].as_str();
+    let issuer = created["spec"]["issuerURL"].as_str();
     expect_equal("issuerURL", issuer, Some(definitions::DEFAULT_ISSUER_URL))?;
-    let key = &made["spec"]["serviceAccountSigningKey"];
+    let key = &created["spec"]["serviceAccountSigningKey"];
     expect_equal("serviceAccountSigningKey", key, &json!({"name": ""}))
 }
 
@@ -96,20 +96,20 @@ fn remove_fields(object: &mut Value, fields: &[&str]) {
     }
 }
 
-async fn misspelled_field_is_pruned(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let api = world.dynamic_api(&DynamicKind::hosted_cluster());
-    let mut cluster = world.hosted_cluster();
+async fn misspelled_field_is_pruned(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let api = fixture.dynamic_api(&DynamicKind::hosted_cluster());
+    let mut cluster = fixture.hosted_cluster();
     let azure = &mut cluster["spec"]["platform"]["azure"];
     remove_fields(azure, &["resourceGroup"]);
     azure["resourceGroupName"] = json!("mine");
-    let made = object_value(&create_object(&api, cluster).await?)?;
-    let azure = &made["spec"]["platform"]["azure"];
+    let created = object_value(&create_object(&api, cluster).await?)?;
+    let azure = &created["spec"]["platform"]["azure"];
     expect_equal("the default", azure["resourceGroup"].as_str(), Some("default"))?;
     expect_equal("the misspelled field", &azure["resourceGroupName"], &Value::Null)
 }
 
-/// A definition that keeps nothing that it does not name, and names much that ours does not, as the
-/// reference's does. It has a group of its own, so that both are served.
+/// A CRD that prunes unknown fields and declares many more than lanyard's, as HyperShift's does. It has its
+/// own group, so that both are served.
 fn fuller_definition() -> Result<CustomResourceDefinition, Failed> {
     let found = definitions::crd_manifests().into_iter().find(|it| it.plural() == "hostedclusters");
     let mut value = found.ok_or("no definition")?.value;
@@ -150,29 +150,29 @@ fn fuller_definition() -> Result<CustomResourceDefinition, Failed> {
     Ok(serde_json::from_value(value)?)
 }
 
-async fn fuller_schema_is_read(world: OperatorTrialFixture) -> Result<(), Failed> {
-    install_definitions(&world.client, &[fuller_definition()?]).await?;
+async fn fuller_schema_is_read(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    install_definitions(&fixture.client, &[fuller_definition()?]).await?;
     let kind =
         DynamicKind::from_names("fuller.lanyard.dev", "v1beta1", "HostedCluster", "hostedclusters");
-    let mut cluster = world.hosted_cluster();
+    let mut cluster = fixture.hosted_cluster();
     cluster["apiVersion"] = json!("fuller.lanyard.dev/v1beta1");
-    let made = object_value(&create_object(&world.dynamic_api(&kind), cluster).await?)?;
-    expect_equal("a default", &made["spec"]["autoscaling"], &json!({"maxNodesTotal": 3}))?;
-    let read: HostedCluster = serde_json::from_value(made.clone())?;
+    let created = object_value(&create_object(&fixture.dynamic_api(&kind), cluster).await?)?;
+    expect_equal("a default", &created["spec"]["autoscaling"], &json!({"maxNodesTotal": 3}))?;
+    let read: HostedCluster = serde_json::from_value(created.clone())?;
     validate(&read)?;
     let spec = serde_json::to_value(&read.spec)?;
-    expect_equal("what is read and written", &spec, &made["spec"])
+    expect_equal("the spec or status after a round trip", &spec, &created["spec"])
 }
 
-async fn control_plane_platform(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let mut cluster = world.hosted_cluster();
+async fn control_plane_platform(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let mut cluster = fixture.hosted_cluster();
     cluster["kind"] = json!(HostedControlPlane::KIND);
-    let api = world.dynamic_api(&DynamicKind::hosted_control_plane());
-    let made = object_value(&create_object(&api, cluster.clone()).await?)?;
-    let read: HostedControlPlane = serde_json::from_value(made.clone())?;
+    let api = fixture.dynamic_api(&DynamicKind::hosted_control_plane());
+    let created = object_value(&create_object(&api, cluster.clone()).await?)?;
+    let read: HostedControlPlane = serde_json::from_value(created.clone())?;
     let spec = serde_json::to_value(&read.spec)?;
-    expect_equal("what is read and written", &spec, &made["spec"])?;
-    expect_equal("spec", &made["spec"], &cluster["spec"])?;
+    expect_equal("the spec or status after a round trip", &spec, &created["spec"])?;
+    expect_equal("spec", &created["spec"], &cluster["spec"])?;
     let azure = &mut cluster["spec"]["platform"]["azure"];
     azure["topology"] = json!("Private");
     cluster["metadata"]["name"] = json!("other");
@@ -186,11 +186,11 @@ async fn control_plane_platform(world: OperatorTrialFixture) -> Result<(), Faile
     }
 }
 
-/// Two managers write a condition each, and neither takes the other's away.
-async fn conditions_of_two_managers(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let api = world.dynamic_api(&DynamicKind::hosted_cluster());
-    let made = create_object(&api, world.hosted_cluster()).await?;
-    let name = made.metadata.name.unwrap_or_default();
+/// Two managers apply one condition each, and neither removes the other's.
+async fn conditions_of_two_managers(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let api = fixture.dynamic_api(&DynamicKind::hosted_cluster());
+    let created = create_object(&api, fixture.hosted_cluster()).await?;
+    let name = created.metadata.name.unwrap_or_default();
     for (manager, condition) in [("theirs", "Available"), ("ours", "ValidAzureIdentities")] {
         let status = json!({
             "apiVersion": HostedCluster::API_VERSION,
@@ -211,17 +211,17 @@ async fn conditions_of_two_managers(world: OperatorTrialFixture) -> Result<(), F
     expect_equal("conditions", found, vec!["Available", "ValidAzureIdentities"])
 }
 
-async fn object_survives_restart(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let api = world.dynamic_api(&DynamicKind::hosted_cluster());
-    let made = create_object(&api, world.hosted_cluster()).await?;
-    world.plane.kill_api_server();
-    world.plane.start_api_server().await?;
-    let found = api.get(made.metadata.name.as_deref().unwrap_or_default()).await?;
-    expect_equal("the object", object_value(&found)?, object_value(&made)?)
+async fn object_survives_restart(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let api = fixture.dynamic_api(&DynamicKind::hosted_cluster());
+    let created = create_object(&api, fixture.hosted_cluster()).await?;
+    fixture.plane.kill_api_server();
+    fixture.plane.start_api_server().await?;
+    let found = api.get(created.metadata.name.as_deref().unwrap_or_default()).await?;
+    expect_equal("the object", object_value(&found)?, object_value(&created)?)
 }
 
-async fn identities_round_trip(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let api = world.dynamic_api(&DynamicKind::hosted_cluster_identities());
+async fn identities_round_trip(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let api = fixture.dynamic_api(&DynamicKind::hosted_cluster_identities());
     let object = json!({
         "apiVersion": HostedClusterIdentities::API_VERSION,
         "kind": HostedClusterIdentities::KIND,
@@ -251,15 +251,15 @@ async fn identities_round_trip(world: OperatorTrialFixture) -> Result<(), Failed
         "drift": [{"kind": "StaleMount", "subject": "disk", "message": "x", "since": time}],
     });
     let parameters = PatchParams::apply("ours");
-    let made = api.patch_status("harbour", &parameters, &Patch::Apply(&status)).await?;
-    let made = object_value(&made)?;
-    expect_equal("status", &made["status"], &status["status"])?;
-    let read: HostedClusterIdentities = serde_json::from_value(made.clone())?;
+    let created = api.patch_status("harbour", &parameters, &Patch::Apply(&status)).await?;
+    let created = object_value(&created)?;
+    expect_equal("status", &created["status"], &status["status"])?;
+    let read: HostedClusterIdentities = serde_json::from_value(created.clone())?;
     let written = serde_json::to_value(&read.status)?;
-    expect_equal("what is read and written", &written, &made["status"])?;
+    expect_equal("the spec or status after a round trip", &written, &created["status"])?;
     status["status"]["identities"][0]["ready"] = json!("Maybe");
     match api.patch_status("harbour", &parameters, &Patch::Apply(&status)).await {
-        Ok(_) => Err("a status that is none was accepted".into()),
+        Ok(_) => Err("an invalid status was accepted".into()),
         Err(_) => Ok(()),
     }
 }

@@ -1,22 +1,21 @@
-//! What the operator's chart renders.
+//! The objects that the operator's chart renders.
 
 use serde_json::Value;
 
-/// A right: API group, resource with its subresource, verb.
+/// A permission: API group, resource with subresource, and verb.
 pub(crate) type RbacPermission = (String, String, String);
 
-/// The objects that the operator's chart renders.
+/// The objects of the operator chart's golden files.
 pub(crate) struct RenderedOperatorChart {
-    /// With `role: all`.
+    /// Rendered with `role: all`.
     pub(crate) all: Vec<Value>,
-    /// With `role: identity-only`.
+    /// Rendered with `role: identity-only`.
     pub(crate) identity_only: Vec<Value>,
-    /// With `role: all` and whatever can be switched on.
+    /// Rendered with `role: all` and every optional feature.
     pub(crate) all_features: Vec<Value>,
 }
 
-/// The rights that a role gives, each with the names of the objects that it is for; all where there
-/// is none.
+/// The permissions of a role, each with the names of its objects; an empty list means all objects.
 pub(crate) fn role_permissions(role: &Value) -> Vec<(RbacPermission, Vec<String>)> {
     let mut rights = Vec::new();
     for rule in role["rules"].as_array().into_iter().flatten() {

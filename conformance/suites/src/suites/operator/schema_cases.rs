@@ -1,4 +1,4 @@
-//! The accepted and rejected HostedClusters of `conformance/cases`, judged by the API server.
+//! Trials of the accepted and rejected HostedClusters in `conformance/cases`.
 
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
@@ -9,29 +9,29 @@ use serde_json::{Value, json};
 use super::OperatorSuiteFixture;
 use crate::api_server::{DynamicKind, ensure_namespace_exists};
 
-/// All cases are in one namespace, and one after the other.
+/// The namespace of all cases, which run one after the other.
 const NAMESPACE: &str = "cases";
 
-pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     let trial = |index: usize| {
-        let (stage, name) = (stage.clone(), format!("schema::{}", stage.cases[index].name));
-        Trial::test(name, move || stage.runtime.block_on(check_case(&stage, &stage.cases[index])))
+        let (suite, name) = (suite.clone(), format!("schema::{}", suite.cases[index].name));
+        Trial::test(name, move || suite.runtime.block_on(check_case(&suite, &suite.cases[index])))
     };
-    (0..stage.cases.len()).map(trial).collect()
+    (0..suite.cases.len()).map(trial).collect()
 }
 
-async fn check_case(stage: &OperatorSuiteFixture, case: &SchemaCase) -> Result<(), Failed> {
-    ensure_namespace_exists(&stage.client, NAMESPACE).await?;
+async fn check_case(suite: &OperatorSuiteFixture, case: &SchemaCase) -> Result<(), Failed> {
+    ensure_namespace_exists(&suite.client, NAMESPACE).await?;
     let kind = DynamicKind::hosted_cluster();
-    let api = Api::namespaced_with(stage.client.clone(), NAMESPACE, kind.api_resource());
+    let api = Api::namespaced_with(suite.client.clone(), NAMESPACE, kind.api_resource());
     let answer = match &case.updated {
         None => create_object(&api, &case.initial, true).await,
         Some(updated) => {
-            let made = create_object(&api, &case.initial, false)
+            let created = create_object(&api, &case.initial, false)
                 .await
                 .map_err(|error| format!("refused before the update: {}", failure_text(&error)))?;
-            let answer = replace_object(&api, &made, updated).await;
-            let name = made.metadata.name.unwrap_or_default();
+            let answer = replace_object(&api, &created, updated).await;
+            let name = created.metadata.name.unwrap_or_default();
             api.delete(&name, &DeleteParams::default()).await?;
             answer
         }
@@ -39,7 +39,7 @@ async fn check_case(stage: &OperatorSuiteFixture, case: &SchemaCase) -> Result<(
     compare_verdict(&case.expected, answer)
 }
 
-/// A dry run is judged as a real one is.
+/// The API server validates a dry run like a real request.
 fn post_parameters(dry_run: bool) -> PostParams {
     PostParams { dry_run, ..PostParams::default() }
 }
@@ -55,13 +55,13 @@ async fn create_object(
 
 async fn replace_object(
     api: &Api<DynamicObject>,
-    made: &DynamicObject,
+    created: &DynamicObject,
     updated: &Value,
 ) -> Result<DynamicObject, Failed> {
     let mut updated = updated.clone();
-    updated["metadata"]["resourceVersion"] = json!(made.metadata.resource_version);
+    updated["metadata"]["resourceVersion"] = json!(created.metadata.resource_version);
     let object = serde_json::from_value(updated)?;
-    let name = made.metadata.name.clone().unwrap_or_default();
+    let name = created.metadata.name.clone().unwrap_or_default();
     Ok(api.replace(&name, &post_parameters(true), &object).await?)
 }
 
@@ -77,11 +77,11 @@ fn compare_verdict(
         (ExpectedValidation::Rejected { .. }, Ok(_)) => Err("accepted".into()),
         (ExpectedValidation::Rejected { server_messages: server, .. }, Err(error)) => {
             let error = failure_text(&error);
-            let unsaid: Vec<_> = server.iter().filter(|words| !error.contains(*words)).collect();
-            if unsaid.is_empty() {
+            let missing: Vec<_> = server.iter().filter(|words| !error.contains(*words)).collect();
+            if missing.is_empty() {
                 Ok(())
             } else {
-                Err(format!("not said: {unsaid:?}, but: {error}").into())
+                Err(format!("missing: {missing:?} in: {error}").into())
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A namespace of its own for each trial, and the administrator's client in it.
+//! The fixture of a trial: a namespace and the administrator's client.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use serde_json::{Value, json};
 use super::OperatorSuiteFixture;
 use crate::api_server::{DynamicKind, create_trial_namespace};
 
-/// A namespace of a trial.
+/// The fixture of one trial.
 pub(crate) struct OperatorTrialFixture {
     pub(crate) plane: SharedControlPlane,
     pub(crate) namespace: String,
-    /// The administrator.
+    /// The client of the administrator.
     pub(crate) client: Client,
     /// A complete HostedCluster.
     pub(crate) example: Arc<Value>,
 }
 
 impl OperatorTrialFixture {
-    pub(super) async fn create(stage: &OperatorSuiteFixture) -> Result<Self, Failed> {
-        let client = stage.client.clone();
+    pub(super) async fn create(suite: &OperatorSuiteFixture) -> Result<Self, Failed> {
+        let client = suite.client.clone();
         let namespace = create_trial_namespace(&client).await?;
-        let (plane, example) = (Arc::clone(&stage.plane), Arc::clone(&stage.example));
+        let (plane, example) = (Arc::clone(&suite.plane), Arc::clone(&suite.example));
         Ok(Self { plane, namespace, client, example })
     }
 
-    /// The objects of a kind of ours in the namespace of the trial.
+    /// The API of a kind in the namespace of the trial.
     pub(crate) fn dynamic_api(&self, kind: &DynamicKind) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.namespace, kind.api_resource())
     }

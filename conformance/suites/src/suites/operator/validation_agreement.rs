@@ -1,5 +1,5 @@
-//! Both judges, the API server and our own validation, on HostedClusters that nobody thought of: the
-//! accepted ones of the cases with a few places changed at random.
+//! Trials that compare the API server's validation with lanyard's on random HostedClusters: accepted cases
+//! with a few random changes.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use super::trial_fixture::OperatorTrialFixture;
 use super::{OperatorSuiteFixture, trial};
 use crate::api_server::DynamicKind;
 
-/// The same objects in every run, so that a failure can be had again.
+/// The seed is constant, so that failures are reproducible.
 const RANDOM_SEED: u64 = 5;
 const ROUND_COUNT: usize = 400;
 
-pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
-    let bases: Vec<Value> = stage
+pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
+    let bases: Vec<Value> = suite
         .cases
         .iter()
         .filter(|case| case.expected == ExpectedValidation::Accepted && case.updated.is_none())
@@ -28,50 +28,50 @@ pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
     let of_update = bases.clone();
     vec![
         trial(
-            stage,
+            suite,
             "agreement::server_and_local_validation_agree_on_random_objects",
-            async move |world| compare_creations(&world, &bases).await,
+            async move |fixture| compare_creations(&fixture, &bases).await,
         ),
         trial(
-            stage,
+            suite,
             "agreement::server_and_local_validation_agree_on_random_updates",
-            async move |world| compare_updates(&world, &of_update).await,
+            async move |fixture| compare_updates(&fixture, &of_update).await,
         ),
     ]
 }
 
-async fn compare_creations(world: &OperatorTrialFixture, bases: &[Value]) -> Result<(), Failed> {
-    let api = world.dynamic_api(&DynamicKind::hosted_cluster());
+async fn compare_creations(fixture: &OperatorTrialFixture, bases: &[Value]) -> Result<(), Failed> {
+    let api = fixture.dynamic_api(&DynamicKind::hosted_cluster());
     let mut random = Rng::with_seed(RANDOM_SEED);
-    let mut tally = AgreementCounts::default();
+    let mut counts = AgreementCounts::default();
     for round in 0..ROUND_COUNT {
         let mut object = random_item(&mut random, bases).ok_or("no base")?.clone();
-        object["metadata"]["namespace"] = json!(world.namespace);
+        object["metadata"]["namespace"] = json!(fixture.namespace);
         let changes = mutate_object(&mut random, &mut object);
         let answer = create_object(&api, &object, true).await;
-        tally.compare(round, &changes, answer.map(drop), &validation_errors(None, &object));
+        counts.compare(round, &changes, answer.map(drop), &validation_errors(None, &object));
     }
-    tally.into_result()
+    counts.into_result()
 }
 
-async fn compare_updates(world: &OperatorTrialFixture, bases: &[Value]) -> Result<(), Failed> {
-    let api = world.dynamic_api(&DynamicKind::hosted_cluster());
+async fn compare_updates(fixture: &OperatorTrialFixture, bases: &[Value]) -> Result<(), Failed> {
+    let api = fixture.dynamic_api(&DynamicKind::hosted_cluster());
     let mut random = Rng::with_seed(RANDOM_SEED);
-    let mut tally = AgreementCounts::default();
+    let mut counts = AgreementCounts::default();
     for round in 0..ROUND_COUNT / 20 {
         let mut old = random_item(&mut random, bases).ok_or("no base")?.clone();
-        old["metadata"] = json!({"name": format!("round-{round}"), "namespace": world.namespace});
-        let made = create_object(&api, &old, false).await?;
+        old["metadata"] = json!({"name": format!("round-{round}"), "namespace": fixture.namespace});
+        let created = create_object(&api, &old, false).await?;
         for step in 0..20 {
             let mut new = old.clone();
             let changes = mutate_object(&mut random, &mut new);
-            new["metadata"]["resourceVersion"] = json!(made.metadata.resource_version);
+            new["metadata"]["resourceVersion"] = json!(created.metadata.resource_version);
             let answer = replace_object(&api, &new).await;
             let ours = validation_errors(Some(&old), &new);
-            tally.compare(round * 20 + step, &changes, answer.map(drop), &ours);
+            counts.compare(round * 20 + step, &changes, answer.map(drop), &ours);
         }
     }
-    tally.into_result()
+    counts.into_result()
 }
 
 async fn create_object(
@@ -92,7 +92,7 @@ async fn replace_object(
     api.replace(name, &PostParams { dry_run: true, ..PostParams::default() }, &object).await
 }
 
-/// What both said so far.
+/// The verdicts of both sides so far.
 #[derive(Debug, Default)]
 struct AgreementCounts {
     accepted: usize,
@@ -111,11 +111,17 @@ impl AgreementCounts {
         match (server, ours) {
             (Ok(()), []) => self.accepted += 1,
             (Err(_), [_, ..]) => self.rejected += 1,
-            (Ok(()), said) => {
-                self.add_disagreement(round, changes, &format!("only we refuse: {said:?}"))
-            }
+            (Ok(()), errors) => self.add_disagreement(
+                round,
+                changes,
+                &format!("only the local validation rejects it: {errors:?}"),
+            ),
             (Err(error), []) => {
-                self.add_disagreement(round, changes, &format!("only the server refuses: {error}"));
+                self.add_disagreement(
+                    round,
+                    changes,
+                    &format!("only the API server rejects it: {error}"),
+                );
             }
         }
     }
@@ -129,7 +135,7 @@ impl AgreementCounts {
         if !self.disagreements.is_empty() {
             return Err(self.disagreements.join("\n").into());
         }
-        // A run that only accepts or only rejects shows nothing.
+        // A run without enough accepted and rejected objects proves nothing.
         if self.accepted < ROUND_COUNT / 20 || self.rejected < ROUND_COUNT / 20 {
             return Err(format!("{} accepted, {} rejected", self.accepted, self.rejected).into());
         }
@@ -141,7 +147,7 @@ fn random_item<'a, T>(random: &mut Rng, items: &'a [T]) -> Option<&'a T> {
     items.get(random.usize(..items.len().max(1)))
 }
 
-/// Changes one to three places of the slice, and says which. A removed place is a null there.
+/// Changes one to three fields at random and returns their new values. A removed field is null.
 fn mutate_object(random: &mut Rng, object: &mut Value) -> BTreeMap<String, Value> {
     let mut changes = BTreeMap::new();
     for _ in 0..random.usize(1..=3) {
@@ -164,7 +170,7 @@ fn mutate_object(random: &mut Rng, object: &mut Value) -> BTreeMap<String, Value
     changes
 }
 
-/// Every place in a value, the value's own among them.
+/// Collects the JSON pointers of a value and everything in it.
 fn collect_pointers(value: &Value, pointer: &str, places: &mut Vec<String>) {
     if value.is_null() {
         return;

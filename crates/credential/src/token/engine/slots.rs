@@ -1,4 +1,4 @@
-//! The fetches of an engine, by key: those under way, and those that failed a moment ago.
+//! The fetches of an engine by key: those in flight, and those that failed recently.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::{InFlightFetch, SharedFetchOutcome};
 use crate::token::error::TokenError;
 use crate::token::request::TokenKey;
 
-/// What is under way or has failed, by key.
+/// Fetches in flight and recent failures, by key.
 #[derive(Default)]
 pub(super) struct FetchSlots {
     pub(super) by_key: HashMap<TokenKey, FetchSlot>,
@@ -20,14 +20,14 @@ pub(super) enum FetchSlot {
 }
 
 impl FetchSlots {
-    /// Clears the slot that `flight` holds; false if it no longer holds it.
-    pub(super) fn remove_in_flight(&mut self, flight: &InFlightFetch) -> bool {
+    /// Clears the slot of `flight`; returns `false` if another fetch holds the slot.
+    pub(super) fn remove_in_flight(&mut self, fetch: &InFlightFetch) -> bool {
         let held = matches!(
-            self.by_key.get(&flight.key),
-            Some(FetchSlot::InFlight(outcome)) if Arc::ptr_eq(outcome, &flight.outcome)
+            self.by_key.get(&fetch.key),
+            Some(FetchSlot::InFlight(outcome)) if Arc::ptr_eq(outcome, &fetch.outcome)
         );
         if held {
-            self.by_key.remove(&flight.key);
+            self.by_key.remove(&fetch.key);
         }
         held
     }
@@ -42,5 +42,5 @@ impl FetchSlots {
     }
 }
 
-/// Above this many slots, failures that nobody asks about any more are cleared away.
+/// Above this number of slots, expired failures are removed.
 const PRUNE_THRESHOLD: usize = 1_024;

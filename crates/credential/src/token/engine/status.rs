@@ -1,4 +1,4 @@
-//! What happened, for the health.
+//! Records the results of token requests for the health.
 
 use std::collections::HashMap;
 
@@ -8,31 +8,31 @@ use crate::health::{LastTokenError, ScopeHealth, TokenCounts, TokenHealth};
 use crate::token::error::TokenError;
 use crate::token::request::TokenKey;
 
-/// What happened to the requests of one engine.
+/// The results of the token requests of one engine.
 #[derive(Default)]
 pub(super) struct TokenEngineStatus {
     counts: TokenCounts,
-    /// Why the last request for each key failed; a success takes its key away.
+    /// The error of the last request for each key; a success removes its entry.
     errors: HashMap<TokenKey, LastTokenError>,
     identity_in_doubt: bool,
     last_generation: Option<u64>,
 }
 
 impl TokenEngineStatus {
-    /// Notes a token that was issued, to replace another if `renewed`.
+    /// Records an issued token, which replaced another one if `renewed`.
     pub(super) fn record_issued(&mut self, key: &TokenKey, generation: u64, renewed: bool) {
         self.counts.issued += 1;
         self.counts.renewed += u64::from(renewed);
         self.last_generation = Some(generation);
         self.errors.remove(key);
-        // Whatever the scope, the service knows the identity.
+        // An issued token for any scope shows that the service accepts the identity.
         self.identity_in_doubt = false;
     }
 
-    /// Notes a request that failed `at` this time.
+    /// Records a request that failed at `at`.
     pub(super) fn record_failed(&mut self, key: &TokenKey, error: &TokenError, at: Timestamp) {
         self.counts.failed += 1;
-        // Another tenant may not know an identity that its own tenant knows well.
+        // Another tenant may reject an identity that its own tenant accepts.
         self.identity_in_doubt |= key.variant.tenant.is_none() && !error.is_request_error();
         if self.errors.len() >= MAX_ERRORS && !self.errors.contains_key(key) {
             let oldest = self.errors.iter().min_by_key(|(_, error)| error.at);
@@ -43,7 +43,7 @@ impl TokenEngineStatus {
         self.errors.insert(key.clone(), LastTokenError::observe(key, error, at));
     }
 
-    /// Forgets the errors: they belong to an identity that is no longer ours.
+    /// Clears the errors, because the identity has changed.
     pub(super) fn forget_errors(&mut self) {
         self.errors.clear();
         self.identity_in_doubt = false;
@@ -62,5 +62,5 @@ impl TokenEngineStatus {
     }
 }
 
-/// Callers who ask for ever new scopes must not fill the memory.
+/// Bounds the memory of callers that request ever new scopes.
 const MAX_ERRORS: usize = 64;

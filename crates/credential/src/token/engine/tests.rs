@@ -397,7 +397,7 @@ async fn token_variants_are_cached_separately() {
     assert_eq!(get_with(&engine, VAULT, Some(options(cae()))).await.unwrap(), "t1");
     assert_eq!(get_with(&engine, VAULT, Some(options(claims()))).await.unwrap(), "t2");
     assert_eq!(get_with(&engine, VAULT, Some(options(claims()))).await.unwrap(), "t2");
-    // The challenge came because t1 was revoked.
+    // The challenge means that t1 was revoked.
     assert_eq!(get_with(&engine, VAULT, Some(options(cae()))).await.unwrap(), "t2");
     assert_eq!(get(&engine, VAULT).await.unwrap(), "t0");
     assert_eq!(bench.script.request(0).form_field("claims"), None);
@@ -508,7 +508,7 @@ fn step() -> impl Strategy<Value = EngineTestStep> {
     ]
 }
 
-/// The life of every token in the property below.
+/// The lifetime of every token in the property below.
 const TOKEN_LIFETIME_SECONDS: u64 = 900;
 
 proptest! {
@@ -525,7 +525,7 @@ proptest! {
                 if !mood.load(Ordering::Relaxed) {
                     return ScriptedReply::error("invalid_client", 700_027);
                 }
-                // The token says when it was issued.
+                // The token contains its issue time.
                 let issued = service_clock.get().unwrap().monotonic().as_secs();
                 ScriptedReply::token(&issued.to_string(), TOKEN_LIFETIME_SECONDS)
             });

@@ -122,7 +122,7 @@ async fn cool_down_longer_than_the_budget_fails_immediately() {
     assert_eq!(transport.cool_down(&test_exchange().0, None), None);
 }
 
-/// An application of a tenant.
+/// An exchange of an application of a tenant.
 struct ApplicationExchange(Url, &'static str);
 
 impl TokenExchange for ApplicationExchange {
@@ -244,7 +244,7 @@ async fn a_burst_is_spread_over_time() {
             transport.send(&test_exchange()).await.map(|_| ()).unwrap();
         }
     };
-    // Five leave at once, then fifteen a second.
+    // Five leave immediately, then fifteen per second.
     let ((), took) = bench.run_and_measure(burst).await;
     assert!(took.abs_diff(Duration::from_secs(2)) < Duration::from_millis(1), "{took:?}");
 }

@@ -36,7 +36,7 @@ struct ICalendarProperty {
     value: String,
 }
 
-/// Reads the grammar of RFC 5545 3.1, written from the document and not from the code above.
+/// Parses the grammar of RFC 5545 3.1; written from the RFC, independently of the writer.
 fn parse_icalendar(text: &str) -> Vec<ICalendarProperty> {
     assert!(text.ends_with("\r\n"));
     assert!(!text.replace("\r\n", "").contains(['\r', '\n']), "every line ends with CRLF");
@@ -57,7 +57,7 @@ fn parse_property(line: &str) -> ICalendarProperty {
     ICalendarProperty { name, parameters: parts.collect(), value: value.to_owned() }
 }
 
-/// A TEXT value: no bare separator, no unknown escape.
+/// Unescapes a TEXT value; panics on a bare separator or an unknown escape.
 fn unescape(value: &str) -> String {
     let mut text = String::new();
     let mut letters = value.chars();
@@ -75,7 +75,7 @@ fn unescape(value: &str) -> String {
     text
 }
 
-/// Components in their order, each closed before the one around it.
+/// Asserts that components are properly nested.
 fn assert_nested(lines: &[ICalendarProperty]) {
     let mut open: Vec<&str> = Vec::new();
     for line in lines {
@@ -98,7 +98,7 @@ fn assert_nested(lines: &[ICalendarProperty]) {
     assert!(open.is_empty());
 }
 
-/// The events: their own properties, without those of their alarms.
+/// Returns the properties of each event, without those of its alarms.
 fn events(lines: &[ICalendarProperty]) -> Vec<Vec<&ICalendarProperty>> {
     let mut events = Vec::new();
     let mut current: Option<Vec<&ICalendarProperty>> = None;
@@ -134,12 +134,12 @@ fn a_calendar_has_an_event_for_each_moment_ahead() {
     assert_nested(&lines);
     assert_eq!((lines[0].name.as_str(), lines[1].value.as_str()), ("BEGIN", "2.0"));
     let events = events(&lines);
-    let told: Vec<_> = events
+    let dates: Vec<_> = events
         .iter()
         .map(|event| (property_value(event, "UID"), property_value(event, "DTSTART")))
         .collect();
     assert_eq!(
-        told,
+        dates,
         [
             ("renew-from.disk.harbour.clusters@lanyard.dev", "20260215T000000Z"),
             ("overdue-from.disk.harbour.clusters@lanyard.dev", "20260216T000543Z"),
@@ -152,7 +152,7 @@ fn a_calendar_has_an_event_for_each_moment_ahead() {
         assert!(unescape(property_value(event, "SUMMARY")).ends_with("disk of clusters/harbour"));
     }
     let alarms = lines.iter().filter(|line| line.name == "TRIGGER").count();
-    assert_eq!(alarms, 2, "what needs somebody rings a day before");
+    assert_eq!(alarms, 2, "alarms ring a day before");
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn a_backup_key_has_a_container_that_mounts_the_same_volume() {
     );
 }
 
-/// The variants that change which components run.
+/// Returns the variants of the example with other sets of components.
 fn component_set_variants() -> Vec<(Vec<(String, Value)>, usize)> {
     let off = |names: Value| ("/spec/capabilities".to_owned(), json!({ "disabled": names }));
     let no_kms = || ("/spec/secretEncryption".to_owned(), Value::Null);
@@ -168,14 +168,14 @@ fn configured_path_equals_mounted_path_for_every_consumer() {
         let cluster = validated_cluster(&wire);
         for component in Component::ALL {
             for consumer in component.consumers() {
-                let told = desired.configured_credential_path(component, consumer);
+                let configured = desired.configured_credential_path(component, consumer);
                 assert_eq!(
-                    told,
+                    configured,
                     desired.mounted_credential_path(component, consumer),
                     "{component}"
                 );
                 assert_eq!(
-                    told.is_some(),
+                    configured.is_some(),
                     cluster.identities.contains_key(&component),
                     "{component}"
                 );
@@ -194,9 +194,9 @@ fn unsupported_cloud_omits_only_the_cluster_identity() {
     assert_eq!(desired.secret_provider_classes.len(), 9);
     for component in Component::ALL {
         for consumer in component.consumers() {
-            let told = desired.configured_credential_path(component, consumer);
+            let configured = desired.configured_credential_path(component, consumer);
             let by_identity = consumer.path_source == CredentialPathSource::ClusterIdentity;
-            assert_eq!(told.is_none(), by_identity, "{component}");
+            assert_eq!(configured.is_none(), by_identity, "{component}");
             assert!(desired.mounted_credential_path(component, consumer).is_some(), "{component}");
         }
     }
@@ -215,8 +215,8 @@ fn credential_variable_is_path_or_bare_name() {
         .collect();
     let network =
         desired.credential_injections.iter().find(|wiring| wiring.component == Component::Network);
-    let told = network.unwrap().variable_value("ARO_HCP_CLIENT_CREDENTIALS_PATH");
-    assert_eq!(told.as_deref(), Some("/var/run/secrets/azure/harbour-network"));
+    let configured = network.unwrap().variable_value("ARO_HCP_CLIENT_CREDENTIALS_PATH");
+    assert_eq!(configured.as_deref(), Some("/var/run/secrets/azure/harbour-network"));
     assert_eq!(
         values,
         [
@@ -261,7 +261,7 @@ fn objects_lead_back_to_their_cluster_and_carry_their_owner() {
     }
 }
 
-/// Changes of everything that the classes must not depend on.
+/// Generates changes that must not affect the classes.
 fn any_irrelevant_changes() -> impl Strategy<Value = Vec<(String, Value)>> {
     let group = "[a-z0-9]{2,20}";
     (group, group, "[a-z]{3,12}", "[a-f0-9]{8}", any::<bool>()).prop_map(

@@ -55,7 +55,7 @@ fn there_is_no_configuration_without_a_key() {
     );
 }
 
-/// Versions of the active and the backup key, for versions in the spec and a status.
+/// Returns the versions of the active and the backup key, for the versions in a spec and a status.
 fn key_role_versions(spec: (&str, Option<&str>), status: Value) -> (String, Option<String>) {
     let mut example = example_json();
     let azure = example.pointer_mut(KMS).unwrap();

@@ -8,7 +8,7 @@ fn now() -> Timestamp {
     "2026-06-01T12:00:00.5Z".parse().unwrap()
 }
 
-/// The example with these versions of its keys, and this record.
+/// Returns the example with these key versions and this key record.
 fn cluster_with_key_record(active: &str, backup: Option<&str>, record: &Value) -> HostedCluster {
     let mut example = example_json();
     let azure = example.pointer_mut(KMS).unwrap();
@@ -21,7 +21,7 @@ fn cluster_with_key_record(active: &str, backup: Option<&str>, record: &Value) -
     parse_hosted_cluster_json(example)
 }
 
-/// With these providers in the configuration that is there.
+/// Returns the next step for a live configuration with these providers.
 fn next_step(
     wire: &HostedCluster,
     providers: Option<&[&str]>,
@@ -42,7 +42,7 @@ fn next_step(
     )
 }
 
-/// What is recorded, or nothing where it stays.
+/// Returns the new record, or `None` if it is unchanged.
 fn next_record(wire: &HostedCluster, has_rolled: bool) -> Option<Value> {
     match next_step(wire, None, has_rolled) {
         KeyRotationStep::Record { status, .. } => Some(status),
@@ -51,7 +51,7 @@ fn next_record(wire: &HostedCluster, has_rolled: bool) -> Option<Value> {
     }
 }
 
-/// The versions that write and read by a record.
+/// Returns the versions of the active and the backup key.
 fn key_role_versions(wire: &HostedCluster) -> (String, Option<String>) {
     let encryption = with_key_roles(&validated_cluster(wire), wire).encryption.unwrap();
     let version = |key: EncryptionKey| String::from(key.version);
@@ -80,7 +80,11 @@ fn a_changed_key_is_read_by_every_api_server_before_it_writes_and_the_old_one_st
     );
 
     let changed = cluster_with_key_record("2", None, &first);
-    assert_eq!(key_role_versions(&changed), versions("1", "2"), "before anybody wrote anything");
+    assert_eq!(
+        key_role_versions(&changed),
+        versions("1", "2"),
+        "before any value was re-encrypted"
+    );
     let begun = next_record(&changed, true).unwrap();
     assert_eq!(begun["history"][0]["state"], READ_ONLY_DEPLOY_STATE);
     let waiting = cluster_with_key_record("2", None, &begun);
@@ -94,16 +98,16 @@ fn a_changed_key_is_read_by_every_api_server_before_it_writes_and_the_old_one_st
     assert_eq!(promoted["history"][0]["startedTime"], "2026-06-01T12:00:00Z");
     let promoted = cluster_with_key_record("2", None, &promoted);
     assert_eq!(key_role_versions(&promoted), versions("2", "1"));
-    assert_eq!(next_record(&promoted, true), None, "until somebody records otherwise");
+    assert_eq!(next_record(&promoted, true), None, "until the record changes");
     assert!(!awaits_api_server_rollout(&validated_cluster(&promoted), &promoted));
     let lint = lint_key_rotation(&promoted).unwrap();
     assert!(lint.message.contains("version `2`") && lint.message.contains("version `1`"));
 
-    // Whatever the spec becomes meanwhile waits.
+    // Further changes of the spec wait.
     let record = promoted.unknown["status"]["secretEncryption"].clone();
     let third = cluster_with_key_record("3", None, &record);
     assert_eq!((key_role_versions(&third), next_record(&third, true)), (versions("2", "1"), None));
-    // Somebody wrote all values anew, and recorded it.
+    // All values were re-encrypted, and the new key was recorded.
     let ended = json!({"activeKey": record["targetKey"], "history": record["history"]});
     assert_eq!(next_record(&cluster_with_key_record("2", None, &ended), true), None);
     assert_eq!(key_role_versions(&cluster_with_key_record("3", None, &ended)), versions("2", "3"));
@@ -150,7 +154,7 @@ fn first_record_is_the_writing_key_and_keeps_read_keys() {
             parts_then
         );
     }
-    // Somebody changed the key while nobody recorded it.
+    // The spec changed before the key was recorded.
     let changed = cluster_with_key_record("2", None, &Value::Null);
     let [old, new] = ["1", "2"].map(|version| provider_name(&changed, version));
     for providers in [&[&*old][..], &[], &[&*old, &*new]] {
@@ -166,7 +170,7 @@ fn first_record_is_the_writing_key_and_keeps_read_keys() {
 
 #[test]
 fn lost_record_after_promotion_keeps_every_read_key() {
-    // The record said that the old key is read; the spec names the new one alone.
+    // The old key was only in the record; the spec names only the new one.
     let lost = cluster_with_key_record("2", None, &Value::Null);
     let [old, new] = ["1", "2"].map(|version| provider_name(&lost, version));
     for stranger in [&*old, "aescbc"] {
@@ -178,7 +182,7 @@ fn lost_record_after_promotion_keeps_every_read_key() {
         assert!(problem.message.contains(&format!("provider `{stranger}`")), "{problem}");
         assert!(problem.hint.unwrap().contains("`backupKey`"));
     }
-    // What the hint says.
+    // The suggested fix.
     let named = cluster_with_key_record("2", Some("1"), &Value::Null);
     let KeyRotationStep::Record { status, .. } = next_step(&named, Some(&[&new, &old]), true)
     else {
@@ -205,13 +209,13 @@ fn the_writer_is_the_first_provider_of_what_is_rendered() {
     assert_eq!(read_configured_providers(&json!({})), ConfiguredProviders::default());
 }
 
-/// What is in a configuration of others.
+/// Parses the providers of a configuration.
 fn parse_providers(text: &str) -> ConfiguredProviders {
     let bytes = serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap();
     read_configured_providers(&json!({"data": {(ENCRYPTION_CONFIG_KEY): bytes}}))
 }
 
-/// Who writes in it.
+/// Returns the provider that encrypts.
 fn parse_writer(text: &str) -> String {
     parse_providers(text).writer
 }
@@ -227,11 +231,11 @@ fn all_reading_providers_are_found() {
 fn the_writer_is_found_however_the_configuration_is_written() {
     for text in [
         "resources:\n- providers:\n  - kms:\n      name: x\n      endpoint: e\n  - kms:\n      name: y\n",
-        // Other orders, indents, quotes and comments; the list of resources first.
+        // Another order, indentation, quotes and comments.
         "resources:\n  # of others\n  - resources: [secrets]\n    providers:\n      - kms: # here\n          endpoint: e\n          name: \"x\"\n      - identity: {}\n",
         "resources: [{providers: [{kms: {name: x}}, {identity: {}}], resources: [secrets]}]",
         r#"{"resources":[{"resources":["secrets"],"providers":[{"kms":{"name":"x"}}]}]}"#,
-        // One key for all of it, but for what is not encrypted.
+        // One key for all encrypted resources.
         "resources:\n- providers: [{kms: {name: x}}]\n- providers: [{identity: {}}]\n- providers: [{kms: {name: x}}]\n",
     ] {
         assert_eq!(parse_writer(text), "x", "{text}");
@@ -244,13 +248,13 @@ fn ambiguous_configuration_has_no_writer() {
         "",
         "resources: []",
         "resources:\n- providers: []\n",
-        // It only reads.
+        // The provider only decrypts.
         "resources:\n- providers:\n  - identity: {}\n  - kms:\n      name: x\n",
         "resources:\n- providers:\n  - aescbc: {}\n  - kms:\n      name: x\n",
-        // Two keys write.
+        // Two keys encrypt.
         "resources:\n- providers: [{kms: {name: x}}]\n- providers: [{kms: {name: y}}]\n",
         "resources:\n- providers: [{kms: {name: x}}]\n- providers: [{aescbc: {}}]\n",
-        // What the API server does not take.
+        // Invalid for the API server.
         "resources:\n- providers: [{kms: {name: x}, identity: {}}]\n",
         "resources:\n- providers: [{kms: {name: 7}}]\n",
         "resources:\n- providers: [{kms: x}]\n",

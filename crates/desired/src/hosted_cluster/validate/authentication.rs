@@ -13,18 +13,18 @@ use super::identity::check_identity;
 use super::{AUTHENTICATION, CredentialVault, VaultTenant};
 use crate::hosted_cluster::{ControlPlaneIdentity, DataPlaneClientIds};
 
-/// Components that a cluster runs only while a capability of this name is on.
+/// Components that a cluster runs only if it has the capability of this name.
 const COMPONENT_CAPABILITIES: [(Component, &str); 2] =
     [(Component::ImageRegistry, "ImageRegistry"), (Component::Ingress, "Ingress")];
 
-/// What the configuration says of managed Azure.
+/// The validated `azureAuthenticationConfig` of managed Azure.
 pub(super) struct ValidatedAuthentication {
     pub(super) vault: CredentialVault,
     pub(super) identities: BTreeMap<Component, ControlPlaneIdentity>,
     pub(super) data_plane: DataPlaneClientIds,
 }
 
-/// What is missing was said by the schema.
+/// The schema rules report missing fields.
 pub(super) fn check_authentication(
     checker: &mut FieldChecker,
     azure: &AzurePlatform,
@@ -62,7 +62,7 @@ fn check_vault(
     Some(CredentialVault { name: name?, tenant: tenant? })
 }
 
-/// Reads the identity of every component, and keeps those of the components that run.
+/// Checks the identity of every component and returns those of the running components.
 fn check_identities(
     checker: &mut FieldChecker,
     control_plane: &ControlPlaneIdentities,
@@ -80,8 +80,8 @@ fn check_identities(
             if let Some(name) = capability.filter(|_| runs && component.definition().optional) {
                 checker.problems.lint(
                     field,
-                    format!("the capability `{name}` is on and has no identity, so its component gets no credential"),
-                    format!("give the identity, or add `{name}` to spec.capabilities.disabled"),
+                    format!("the capability `{name}` is enabled and has no identity, so its component gets no credential"),
+                    format!("set the identity, or add `{name}` to spec.capabilities.disabled"),
                 );
             }
             continue;

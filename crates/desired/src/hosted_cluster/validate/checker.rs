@@ -1,4 +1,4 @@
-//! Collecting problems, with the words of the API server.
+//! A collector of validation problems with the messages of the API server.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -8,15 +8,15 @@ use lanyard_vocabulary::EntraClientId;
 
 use crate::problem::{ProblemSeverity, ValidationProblems};
 
-/// Collects problems while it checks.
+/// Checks values and collects problems.
 #[derive(Debug, Default)]
 pub(super) struct FieldChecker {
     pub(super) problems: ValidationProblems,
 }
 
 impl FieldChecker {
-    /// A value that must be there. An empty text is there: whether it may be empty is another
-    /// rule.
+    /// Checks that a required value is present. An empty string is present: other rules check
+    /// whether it may be empty.
     pub(super) fn check_required<T>(&mut self, field: &str, value: Option<T>) -> Option<T> {
         if value.is_none() {
             let name = field.rsplit('.').next().unwrap_or(field);
@@ -25,7 +25,7 @@ impl FieldChecker {
         value
     }
 
-    /// A text that must be there; its length is looked at.
+    /// Checks that a required string is present and has an allowed length.
     pub(super) fn check_text<'a>(
         &mut self,
         field: &str,
@@ -37,7 +37,8 @@ impl FieldChecker {
         Some(text)
     }
 
-    /// The length of a text, in characters as the API server counts, whatever it says itself.
+    /// Checks the length of a string. Like the API server, it counts characters, although the
+    /// message says bytes.
     pub(super) fn check_length(&mut self, field: &str, text: &str, lengths: RangeInclusive<usize>) {
         let (count, shortest) = (text.chars().count(), *lengths.start());
         if count < shortest {
@@ -52,7 +53,7 @@ impl FieldChecker {
         }
     }
 
-    /// How many items a list has.
+    /// Checks the number of items of a list.
     pub(super) fn check_item_count(
         &mut self,
         field: &str,
@@ -72,7 +73,7 @@ impl FieldChecker {
         }
     }
 
-    /// A text that must be one of several.
+    /// Checks that a string is one of the known values.
     pub(super) fn check_one_of(&mut self, field: &str, text: &str, known: &[&str]) {
         if known.contains(&text) {
             return;
@@ -88,7 +89,7 @@ impl FieldChecker {
         self.problems.error_with_hint(field, message, hint);
     }
 
-    /// A text that must be there and be one of several.
+    /// Checks that a required string is present and one of the known values.
     pub(super) fn check_required_one_of<'a>(
         &mut self,
         field: &str,
@@ -100,8 +101,8 @@ impl FieldChecker {
         Some(text)
     }
 
-    /// A text that must match a pattern of the schema. The API server looks at the pattern of a text
-    /// whose length fits.
+    /// Checks that a string matches a pattern of the schema. Like the API server, it skips the
+    /// pattern if the length is invalid.
     pub(super) fn check_pattern(&mut self, field: &str, text: &str, pattern: &str, matches: bool) {
         if !matches && !self.has_error(field) {
             let message =
@@ -110,15 +111,15 @@ impl FieldChecker {
         }
     }
 
-    /// A rule over a text or an object.
+    /// Reports a violated CEL rule.
     pub(super) fn check_rule(&mut self, field: &str, holds: bool, message: &str) {
         if !holds {
             self.problems.error(field, message);
         }
     }
 
-    /// A value of a type of ours; a text that is none cannot be used, even where the schema takes
-    /// it. Of a field that broke a rule nothing more is said.
+    /// Parses a value. An invalid value is an error, even if the schema accepts it. A field that
+    /// already has an error gets no second one.
     pub(super) fn check_parsed<T: FromStr<Err: Display>>(
         &mut self,
         field: &str,
@@ -135,7 +136,7 @@ impl FieldChecker {
         }
     }
 
-    /// Whether the field has broken a rule.
+    /// Returns whether the field already has an error.
     pub(super) fn has_error(&self, field: &str) -> bool {
         let at_field = |problem: &crate::ValidationProblem| {
             problem.severity == ProblemSeverity::Error && problem.field == field
@@ -143,12 +144,12 @@ impl FieldChecker {
         self.problems.iter().any(at_field)
     }
 
-    /// A text that the schema takes and that should be a UUID.
+    /// Lints a string that should be a UUID and that the schema accepts.
     pub(super) fn lint_non_uuid(&mut self, field: &str, text: &str) {
         if !is_uuid(text) {
             self.problems.lint(
                 field,
-                format!("`{text}` is not a UUID; the API takes it, and Azure will not"),
+                format!("`{text}` is not a UUID; the API accepts it, but Azure rejects it"),
                 "write the id in the form 8-4-4-4-12",
             );
         }
@@ -170,12 +171,12 @@ impl FieldChecker {
     }
 }
 
-/// Whether the text is a UUID of the form 8-4-4-4-12.
+/// Returns whether the text is a UUID of the form 8-4-4-4-12.
 pub(super) fn is_uuid(text: &str) -> bool {
     text.parse::<EntraClientId>().is_ok()
 }
 
-/// Whether the text is a DNS label of lower case (RFC 1123).
+/// Returns whether the text is a lower-case DNS label (RFC 1123).
 pub(super) fn is_dns_label(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=63).contains(&text.len())
@@ -184,8 +185,8 @@ pub(super) fn is_dns_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// Whether the text is a resource id of this form, of which every `*` stands for one part without
-/// a slash in it.
+/// Returns whether the text is a resource id of this form, in which every `*` stands for one
+/// segment without a slash.
 pub(super) fn matches_resource_id_form(text: &str, form: &str) -> bool {
     let (parts, expected): (Vec<_>, Vec<_>) =
         (text.split('/').collect(), form.split('/').collect());

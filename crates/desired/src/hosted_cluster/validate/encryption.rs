@@ -1,4 +1,4 @@
-//! `spec.secretEncryption`: keys in a vault, and the identity that uses them.
+//! `spec.secretEncryption`: the keys in a vault and the identity that uses them.
 
 use lanyard_api::hosted_cluster::{AzureKmsSpec, HostedClusterSpec, KmsKey};
 use lanyard_vocabulary::Component;
@@ -9,12 +9,12 @@ use crate::hosted_cluster::{ControlPlaneIdentity, EncryptionKey, KmsEncryption};
 
 const FIELD: &str = "spec.secretEncryption.kms";
 const MANAGED_HSM_TYPE: &str = "ManagedHSM";
-/// The release from which on the reference reaches a Managed HSM.
+/// The first HyperShift release that supports a Managed HSM.
 const FIRST_HSM_RELEASE: (u64, u64) = (4, 22);
 
 type KmsComponentIdentity = (Component, ControlPlaneIdentity);
 
-/// The keys and the identity, where a vault's key encrypts with a managed identity.
+/// Returns the keys and the identity, if encryption uses vault keys with a managed identity.
 pub(super) fn check_encryption(
     checker: &mut FieldChecker,
     spec: &HostedClusterSpec,
@@ -23,14 +23,14 @@ pub(super) fn check_encryption(
     if encryption.encryption_type.as_deref() != Some("kms") {
         return None;
     }
-    // The schema takes the kind without its member, and nothing could be made of that.
+    // The schema accepts the discriminator without its member, from which nothing can be rendered.
     let kms = checker.check_required(FIELD, encryption.kms.as_ref())?;
     let provider = kms.provider.as_deref()?;
     if provider != "Azure" {
         checker.problems.lint(
             format!("{FIELD}.provider"),
             format!(
-                "keys of {provider} are not reached by an Azure identity; nothing is made for them"
+                "keys of {provider} cannot be used with an Azure identity; lanyard creates no objects for them"
             ),
             "use the provider `Azure` on Azure",
         );
@@ -43,10 +43,11 @@ pub(super) fn check_encryption(
     check_azure_kms(checker, wire)
 }
 
-/// The reference's operator refuses a Managed HSM before [`FIRST_HSM_RELEASE`], whose plugin cannot reach
-/// one. An image that is named by its digest does not say its version.
+/// HyperShift's operator rejects a Managed HSM before [`FIRST_HSM_RELEASE`], because the KMS plugin
+/// of earlier releases does not support one. An image reference with a digest does not contain the
+/// release version.
 fn lint_hsm_release(checker: &mut FieldChecker, spec: &HostedClusterSpec) {
-    // The plugin is part of the control plane.
+    // The KMS plugin is part of the control plane, so its release counts.
     let mut releases = ["controlPlaneRelease", "release"].into_iter();
     let image = |name: &str| spec.unknown.get(name)?.get("image")?.as_str();
     let Some((name, image)) = releases.find_map(|name| Some((name, image(name)?))) else {
@@ -61,12 +62,12 @@ fn lint_hsm_release(checker: &mut FieldChecker, spec: &HostedClusterSpec) {
             format!(
                 "a Managed HSM needs release {since_major}.{since_minor}.0 or later, and `spec.{name}.image` is {major}.{minor}"
             ),
-            "take a later release, or keys of a vault",
+            "use a later release, or keys in a vault",
         );
     }
 }
 
-/// The first two numbers of the version in the tag of an image, such as `4.21.3-multi`.
+/// Returns the major and minor version from the tag of an image, such as `4.21.3-multi`.
 fn release_version(image: &str) -> Option<(u64, u64)> {
     let (_, tag) = image.split('@').next()?.rsplit_once(':')?;
     let mut numbers = tag.split('.');
@@ -85,7 +86,7 @@ fn check_azure_kms(
         checker.problems.lint(
             backup_field,
             "the field is deprecated",
-            "keep it while secrets are encrypted with the key, and no longer",
+            "remove it as soon as no secrets are encrypted with the key",
         );
     }
     let identity = check_kms_identity(checker, field, azure);
@@ -98,7 +99,7 @@ fn check_azure_kms(
     Some((encryption, (Component::Kms, identity?)))
 }
 
-/// Managed Azure uses the managed identity; the other mode belongs to self-managed Azure.
+/// Managed Azure uses the managed identity; workload identity belongs to self-managed Azure.
 fn check_kms_identity(
     checker: &mut FieldChecker,
     field: &str,
@@ -107,8 +108,8 @@ fn check_kms_identity(
     if azure.workload_identity.is_some() && azure.kms.is_none() {
         checker.problems.lint(
             format!("{field}.workloadIdentity"),
-            "a cluster of managed Azure has no credential in the vault for a workload identity; nothing is made for the key",
-            "name a managed identity in `kms`",
+            "a cluster of managed Azure has no credential in the vault for a workload identity; lanyard creates no objects for the key",
+            "set a managed identity in `kms`",
         );
     }
     check_identity(checker, &Component::Kms.field_path(), azure.kms.as_ref()?)
@@ -124,7 +125,8 @@ fn check_key(
         ["keyVaultName", "keyName", "keyVersion"].map(|name| format!("{field}.{name}"));
     let vault = wire.key_vault_name.as_ref().and_then(|text| checker.check_parsed(&vault, text));
     let name = wire.key_name.as_ref().and_then(|text| checker.check_parsed(&name, text));
-    // The schema takes any text, and what is no version makes every plugin and canary end.
+    // The schema accepts any text, but every KMS plugin and canary exits if the key version is
+    // invalid.
     let text = wire.key_version.as_ref().filter(|text| !text.is_empty());
     let version = text.and_then(|text| checker.check_parsed(&version, text));
     Some(EncryptionKey { vault: vault?, name: name?, version: version? })

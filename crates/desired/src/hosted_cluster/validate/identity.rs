@@ -1,4 +1,4 @@
-//! One identity of the control plane, and what all of them must not share.
+//! The identities of the control plane, and the credentials that they must not share.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use lanyard_vocabulary::{Component, EntraClientId, ObjectEncoding};
 use super::checker::FieldChecker;
 use crate::hosted_cluster::ControlPlaneIdentity;
 
-/// What is missing was said by the schema.
+/// The schema rules report missing fields.
 pub(super) fn check_identity(
     checker: &mut FieldChecker,
     field: &str,
@@ -20,8 +20,8 @@ pub(super) fn check_identity(
     if !text.is_empty() && !is_unquoted_yaml_string(text) {
         checker.problems.lint(
             &*field,
-            format!("`{text}` is written unquoted into YAML, where it is not a text"),
-            "lanyard reads it as a name; the upstream provider may not, so choose another name",
+            format!("`{text}` is not a string in YAML, where it is written without quotes"),
+            "lanyard reads it as a name, but the upstream provider may not: choose another name",
         );
     }
     let encoding: ObjectEncoding = wire.object_encoding.as_ref()?.parse().ok()?;
@@ -30,8 +30,8 @@ pub(super) fn check_identity(
     Some(ControlPlaneIdentity { client_id, secret_name, encoding })
 }
 
-/// A secret holds one credential of one identity, in one encoding. Components may share it, and
-/// then they are one identity; a vault ignores the case of names.
+/// A secret holds one credential of one identity, in one encoding. Components that share a secret
+/// are one identity. Vaults compare names case-insensitively.
 pub(super) fn check_shared_secrets(
     checker: &mut FieldChecker,
     identities: &BTreeMap<Component, ControlPlaneIdentity>,
@@ -50,7 +50,7 @@ pub(super) fn check_shared_secrets(
                 format!(
                     "`{secret}` is the secret of `{other}` too, which reads it in another encoding"
                 ),
-                "write how the secret is stored, or give every component a secret of its own",
+                "set the encoding of the secret, or use a separate secret for each component",
             );
         }
         let mut named = identities.values().filter(|it| it.shares_secret(identity));
@@ -60,20 +60,20 @@ pub(super) fn check_shared_secrets(
             checker.problems.error_with_hint(
                 field,
                 format!("shared credentialsSecretName: `{secret}` is the secret of `{other}` too, which has another clientID"),
-                "give every component a secret of its own",
+                "use a separate secret for each component",
             );
         } else {
             checker.problems.lint(
                 field,
                 format!("`{secret}` is the secret of `{other}` too, so the two are one identity"),
-                "give every component a secret of its own",
+                "use a separate secret for each component",
             );
         }
     }
 }
 
-/// Credentials of one identity in several secrets work, as test environments have it, where one
-/// application stands for all of them; but then nothing keeps the rights of components apart.
+/// Several secrets may hold credentials of one identity, as in test environments that use one
+/// application for all components. Such components have the same permissions.
 pub(super) fn lint_shared_client_ids(
     checker: &mut FieldChecker,
     identities: &BTreeMap<Component, ControlPlaneIdentity>,
@@ -86,7 +86,7 @@ pub(super) fn lint_shared_client_ids(
             checker.problems.lint(
                 format!("{}.clientID", component.field_path()),
                 format!("duplicate clientID: `{client_id}` is the identity of `{other}` too"),
-                "give every component an identity of its own",
+                "use a separate identity for each component",
             );
         }
     }

@@ -1,5 +1,4 @@
-//! `spec.platform.azure` without the identities: the ids that it names, and where they belong
-//! together.
+//! `spec.platform.azure` without the identities: the resource ids and their consistency.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +11,8 @@ use super::schema::{cloud_or_default, invalid_subnet_id_segments, resource_group
 use super::{ClusterTenant, LoadBalancerHealthProbe, azure_field};
 use crate::hosted_cluster::AzurePlacement;
 
-/// Reads everything before it answers, so that no problem hides another. What is missing was said by
-/// the schema.
+/// Checks every field before returning, so that no problem hides another. The schema rules report
+/// missing fields.
 pub(super) fn check_placement(
     checker: &mut FieldChecker,
     azure: &AzurePlatform,
@@ -57,7 +56,7 @@ fn check_cloud(checker: &mut FieldChecker, azure: &AzurePlatform) -> Option<Clou
     if cloud.cluster_identity_type().is_none() {
         checker.problems.lint(
             field,
-            format!("Cluster API Provider Azure has no cloud type for `{cloud}`; no AzureClusterIdentity is made"),
+            format!("Cluster API Provider Azure has no cloud type for `{cloud}`; no AzureClusterIdentity is created"),
             "use the public, the US Government or the China cloud, or provide the object yourself",
         );
     }
@@ -100,7 +99,7 @@ fn check_resource_group(checker: &mut FieldChecker, azure: &AzurePlatform) -> St
     resource_group_or_default(azure).to_owned()
 }
 
-/// The schema's patterns are not anchored, so they take nearly everything.
+/// The schema's patterns are not anchored, so they accept nearly any text.
 fn check_subnet_id(checker: &mut FieldChecker, azure: &AzurePlatform) -> Option<ArmResourceId> {
     let field = azure_field("subnetID");
     let text = azure.subnet_id.as_ref()?;
@@ -111,7 +110,9 @@ fn check_subnet_id(checker: &mut FieldChecker, azure: &AzurePlatform) -> Option<
     for (part, what) in invalid_subnet_id_segments(text) {
         checker.problems.lint(
             &*field,
-            format!("`{part}` is not the name of a {what}; the API takes it, and Azure will not"),
+            format!(
+                "`{part}` is not the name of a {what}; the API accepts it, but Azure rejects it"
+            ),
             "copy the id from `az network vnet subnet show`",
         );
     }
@@ -119,8 +120,8 @@ fn check_subnet_id(checker: &mut FieldChecker, azure: &AzurePlatform) -> Option<
     Some(id)
 }
 
-/// An id of `Microsoft.Network/<kind>`. The schema checks its length alone, and a text that is no
-/// such id would fail at every reconciliation.
+/// Checks an id of `Microsoft.Network/<kind>`. The schema checks only the length, and an id of
+/// another resource type would make every reconciliation fail.
 fn check_network_resource_id(
     checker: &mut FieldChecker,
     name: &str,
@@ -161,8 +162,8 @@ fn check_identifier<T: std::str::FromStr<Err: std::fmt::Display>>(
     Some(parsed)
 }
 
-/// The identity that pulls images; it ends in the workers' cloud configuration and nowhere else.
-/// What the schema takes here is an id.
+/// Returns the identity that pulls images, which is used only in the workers' cloud configuration.
+/// The schema accepts only valid ids.
 fn registry_identity(azure: &AzurePlatform) -> Option<ArmResourceId> {
     let credentials = azure.container_registry.as_ref()?.credentials.as_ref()?;
     credentials.managed_identity.as_ref()?.resource_id.as_ref()?.parse().ok()
@@ -213,13 +214,14 @@ fn check_probe_port(checker: &mut FieldChecker, text: &str) -> Option<u16> {
     port
 }
 
-/// What no schema can see: ids that are right one by one and do not belong together.
+/// Lints ids that are valid individually but inconsistent with each other, which a schema cannot
+/// express.
 fn lint_consistency(checker: &mut FieldChecker, placement: &AzurePlacement) {
     if !placement.vnet.contains(&placement.subnet) {
         checker.problems.lint(
             azure_field("subnetID"),
             format!("the subnet is not in the virtual network `{}`", placement.vnet.name()),
-            "give a subnet of `vnetID`, or the virtual network of the subnet",
+            "use a subnet of `vnetID`, or the virtual network of the subnet",
         );
     }
     let ids = [

@@ -1,4 +1,4 @@
-//! Whose a HostedCluster is.
+//! The platform of a HostedCluster, and whether lanyard manages it.
 
 use std::fmt;
 
@@ -6,24 +6,24 @@ use lanyard_api::HostedCluster;
 
 use crate::problem::ValidationProblems;
 
-/// What kind of cluster a HostedCluster describes: ours, or one to leave alone.
+/// The platform of a HostedCluster. lanyard manages only managed Azure.
 ///
-/// The object alone decides, as the reference does by HostedCluster: its platform and the kind of
-/// its identities. Whatever is missing or misspelled counts as ours, because somebody has to be
-/// told; the API server refuses it anyway.
+/// As in HyperShift, only the object's platform and the type of its identities decide. A missing or
+/// misspelled value counts as managed Azure, so that the error is reported; the API server rejects
+/// such an object anyway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostedClusterPlatform {
-    /// Managed Azure (ARO HCP): credentials of managed identities in a vault. The only kind that
-    /// anything is made for.
+    /// Managed Azure (ARO HCP): a vault holds the credentials of managed identities. The only
+    /// supported platform.
     ManagedAzure,
     /// Self-managed Azure: its components exchange service account tokens.
     SelfManagedAzure,
-    /// A cluster on another platform, by its `spec.platform.type`.
+    /// Another platform, with its `spec.platform.type`.
     Other(String),
 }
 
 impl HostedClusterPlatform {
-    /// The kind of a HostedCluster, valid or not.
+    /// Returns the platform of a HostedCluster, valid or not.
     pub fn of(wire: &HostedCluster) -> Self {
         let platform = wire.spec.as_ref().and_then(|spec| spec.platform.as_ref());
         let named = platform.and_then(|platform| platform.platform_type.as_deref());
@@ -38,14 +38,14 @@ impl HostedClusterPlatform {
         }
     }
 
-    /// The kind of a cluster with this `spec.platform.type`, where that alone decides: nothing for
-    /// Azure, however it is spelled.
+    /// Returns the platform for this `spec.platform.type`; `None` for Azure in any spelling,
+    /// because the type alone does not decide there.
     pub fn of_other_platform(name: &str) -> Option<Self> {
         let is_azure = name.is_empty() || name.eq_ignore_ascii_case(AZURE_PLATFORM_TYPE);
         (!is_azure).then(|| Self::Other(name.to_owned()))
     }
 
-    /// The field that says the kind.
+    /// Returns the field that determines the platform.
     pub const fn field(&self) -> &'static str {
         match self {
             Self::Other(_) => "spec.platform.type",
@@ -55,20 +55,20 @@ impl HostedClusterPlatform {
         }
     }
 
-    /// Whether identities are brought to clusters of this kind. For every other cluster nothing is
-    /// made, and nothing is written about it.
+    /// Returns whether lanyard manages clusters on this platform. For any other cluster it creates
+    /// no objects and writes no status.
     pub fn is_managed_azure(&self) -> bool {
         *self == Self::ManagedAzure
     }
 
-    /// What to do for a cluster of this kind to become usable.
+    /// Returns the suggested fix for an unsupported platform.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::ManagedAzure => None,
             Self::SelfManagedAzure => {
-                Some("give a cluster of managed Azure, whose type is `ManagedIdentities`")
+                Some("use a cluster of managed Azure, whose type is `ManagedIdentities`")
             }
-            Self::Other(_) => Some("give a HostedCluster whose platform is `Azure`"),
+            Self::Other(_) => Some("use a HostedCluster whose platform is `Azure`"),
         }
     }
 }
@@ -78,30 +78,30 @@ impl fmt::Display for HostedClusterPlatform {
         match self {
             Self::ManagedAzure => formatter.write_str("a cluster of managed Azure"),
             Self::SelfManagedAzure => formatter.write_str(
-                "a cluster of self-managed Azure (WorkloadIdentities): its components exchange service account tokens, and there are no credentials in a vault to bring",
+                "a cluster of self-managed Azure (WorkloadIdentities): its components exchange service account tokens, and no vault holds credentials",
             ),
             Self::Other(platform) => {
-                write!(formatter, "a cluster on {platform}, and identities are brought to Azure only")
+                write!(formatter, "a cluster on {platform}, and lanyard supports only Azure")
             }
         }
     }
 }
 
-/// Why a HostedCluster cannot be used.
+/// The reason why a HostedCluster is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostedClusterValidationError {
-    /// It is of another kind. That is no fault of it: it is to be left alone, whatever else is
-    /// wrong with it.
+    /// The platform is not supported. This is no error of the HostedCluster: lanyard ignores it,
+    /// whatever else is wrong with it.
     #[error("this is {0}")]
     UnsupportedPlatform(HostedClusterPlatform),
-    /// It breaks rules: every problem, lints among them.
+    /// The HostedCluster is invalid: all problems, lints included.
     #[error("the HostedCluster cannot be used: {0}")]
     Invalid(ValidationProblems),
 }
 
 impl HostedClusterValidationError {
-    /// What to do about it; every problem of an invalid cluster has its own.
+    /// Returns the suggested fix. Problems of an invalid cluster have their own hints.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::UnsupportedPlatform(kind) => kind.hint(),
@@ -128,7 +128,7 @@ mod tests {
             format!("{}/azureAuthenticationConfig/azureAuthenticationConfigType", fixture::AZURE),
             json!("WorkloadIdentities"),
         );
-        // What else is wrong with it does not matter.
+        // Other errors of the object do not matter.
         let broken = ("/spec/infraID".to_owned(), json!("-"));
         let cases = [
             (platform, HostedClusterPlatform::Other("AWS".to_owned())),
@@ -175,8 +175,8 @@ mod tests {
         let Err(HostedClusterValidationError::Invalid(problems)) = validate(&wire) else {
             panic!("it is usable")
         };
-        let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["spec.platform.type: `azure` is not a platform; `Azure` is"]);
+        let messages: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(messages, ["spec.platform.type: `azure` is not a platform; `Azure` is"]);
     }
 
     #[test]

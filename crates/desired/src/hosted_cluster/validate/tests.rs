@@ -222,7 +222,7 @@ fn a_text_is_read_and_checked_in_one_step_with_its_lints_first() {
     assert_eq!(
         lints,
         [
-            "spec.platform.azure.resourceGroup: `0644` has no quotes and is no text to the API server"
+            "spec.platform.azure.resourceGroup: `0644` is not quoted, and the API server does not read it as a string"
         ]
     );
     let broken = text.replace("      location: westeurope\n", "");
@@ -342,7 +342,7 @@ fn a_managed_hsm_before_its_release_is_a_lint() {
         let found = lints_of(&[hsm.clone(), ("/spec/release".to_owned(), image(tag))]);
         assert_eq!(found, expected, "{tag}");
     }
-    // The control plane may have a release of its own.
+    // The control plane may have its own release.
     let control_plane = ("/spec/controlPlaneRelease".to_owned(), image(":4.22.1"));
     assert_eq!(lints_of(&[hsm, control_plane]), [""; 0]);
     assert_eq!(lints_of(&[("/spec/release".to_owned(), image(":4.21.3"))]), [""; 0]);

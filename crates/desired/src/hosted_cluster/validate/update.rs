@@ -1,4 +1,4 @@
-//! The rules about change: what the API server refuses when a HostedCluster is replaced.
+//! The transition rules: changes that the API server rejects when a HostedCluster is updated.
 
 use lanyard_api::HostedCluster;
 use lanyard_api::definitions::{DEFAULT_ISSUER_URL, validation_messages};
@@ -13,9 +13,9 @@ use crate::problem::ValidationProblems;
 
 const KMS_FIELD: &str = "spec.secretEncryption.kms.azure";
 
-/// Checks the change from `old` to `new`, and only the change: [`super::validate_schema`] checks
-/// `new`. Defaults are filled in on both sides before they are compared. A field that only one of
-/// them has did not change, unless a rule about its presence says otherwise.
+/// Checks only the change from `old` to `new`; [`super::validate_schema`] checks `new` itself.
+/// Defaults are applied to both before the comparison. A field that only one of them has does not
+/// count as changed, unless a rule about its presence says otherwise.
 pub fn validate_update(old: &HostedCluster, new: &HostedCluster) -> ValidationProblems {
     let mut checker = FieldChecker::default();
     let (old, new) = (old.spec.clone().unwrap_or_default(), new.spec.clone().unwrap_or_default());
@@ -70,7 +70,7 @@ fn check_cluster_update(
     checker.check_rule("spec", holds, validation_messages::SERVICES_IMMUTABLE);
 }
 
-/// Whether a value that is there before and after is the same.
+/// Returns false only if the value is present in both objects and differs.
 fn is_unchanged<T: PartialEq>(old: Option<T>, new: Option<T>) -> bool {
     old.is_none() || new.is_none() || old == new
 }

@@ -1,8 +1,8 @@
-//! The rendering of the reference's fixture of managed Azure.
+//! Compares the rendering of HyperShift's fixture of managed Azure with HyperShift's own output.
 //!
-//! The fixture has no encodings, and no tenant, subscription, group, region and infrastructure id:
-//! no API server would take it. It is rendered here with stand-ins, which are then taken out of the
-//! texts, so that nothing of the product has a way around its own checks.
+//! The fixture has no encodings, tenant, subscription, resource group, region and infra id, so no
+//! API server would accept it. The test adds placeholders and removes them from the rendered text,
+//! so that the product's validation needs no bypass.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn reference_cluster() -> ValidatedHostedCluster {
         }
     };
     ValidatedHostedCluster {
-        // The namespace of the control plane is made of both.
+        // The namespace of the control plane consists of both.
         namespace: "hcp".to_owned(),
         name: "namespace".to_owned(),
         infra_id: PLACEHOLDER.parse().unwrap(),
@@ -73,7 +73,7 @@ fn reference_cluster() -> ValidatedHostedCluster {
     }
 }
 
-/// The shapes of the reference, with what the fixture lacks taken out.
+/// Returns the objects in HyperShift's form, without the placeholders.
 fn rendered_reference_objects() -> BTreeMap<String, Value> {
     let wire = HostedCluster::default();
     let templates = WorkloadTemplates::default();
@@ -116,8 +116,9 @@ fn without_placeholders(text: &str) -> String {
     serde_json::to_value(ByteString(text.into_bytes())).unwrap().as_str().unwrap().to_owned()
 }
 
-/// The classes and the configuration with the keys as read in the reference's fixtures; of the cloud
-/// configurations by the same recipe, applied by another program to the fixtures' bytes.
+/// The hashes of the classes and of the `EncryptionConfiguration` are copied from HyperShift's
+/// fixtures. Those of the cloud configurations were computed with the same algorithm, by another
+/// program, from the bytes of the fixtures.
 const REFERENCE_HASHES: [(&str, &str); 12] = [
     (
         "SecretProviderClass hcp-namespace/managed-azure-network",
@@ -196,7 +197,7 @@ fn ownership_marks_do_not_change_the_hash() {
     }
 }
 
-/// Bytes of a mounted configuration, to their hash in the reference's deployment.
+/// Checks the hash of a mounted configuration against HyperShift's Deployment.
 #[test]
 fn the_cloud_controller_manager_has_the_config_hash_of_the_reference() {
     use k8s_openapi::ByteString;

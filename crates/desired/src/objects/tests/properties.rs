@@ -1,4 +1,4 @@
-//! What holds for every cluster, read out of the objects alone.
+//! Properties of every cluster, checked on the rendered objects only.
 
 use lanyard_api::SecretProviderClass;
 use lanyard_vocabulary::component::{Consumer, CredentialPathSource};
@@ -37,7 +37,7 @@ fn argument_value(container: &Value, flag: &str) -> Option<String> {
     values.next().map(str::to_owned)
 }
 
-/// The file in a volume of the pod: the key of the Secret behind it.
+/// Returns the JSON in a Secret that the pod mounts.
 fn mounted_secret_json(
     objects: &[DesiredObject],
     pod: &Value,
@@ -60,7 +60,7 @@ fn mounted_secret_json(
     serde_json::from_slice(&bytes.0).unwrap()
 }
 
-/// What the container is told, through whatever it is told.
+/// Returns the credential path that the container is configured with, from any source.
 fn configured_credential_path(
     objects: &[DesiredObject],
     component: Component,
@@ -95,7 +95,7 @@ fn configured_credential_path(
     }
 }
 
-/// The file that the volume of the consumer provides in its container.
+/// Returns the path of the credential file in the consumer's container.
 fn mounted_credential_path(objects: &[DesiredObject], consumer: &Consumer) -> String {
     let pod = pod_spec(objects, consumer);
     let container = item_named(&pod["containers"], consumer.container);
@@ -132,9 +132,9 @@ proptest! {
                 prop_assert_eq!(&provided, &format!("{}/{}", consumer.mount_path, identity.secret_name));
                 let unknown = cluster.azure.cloud.cluster_identity_type().is_none()
                     && consumer.path_source == CredentialPathSource::ClusterIdentity;
-                // A private key is tried by the API server alone.
-                let untold = private && component == Component::Kms && consumer.path_source == CredentialPathSource::Computed;
-                if !unknown && !untold {
+                // Only the API server probes a private key.
+                let unconfigured = private && component == Component::Kms && consumer.path_source == CredentialPathSource::Computed;
+                if !unknown && !unconfigured {
                     prop_assert_eq!(configured_credential_path(&objects, component, consumer), provided);
                 }
             }
@@ -180,7 +180,7 @@ proptest! {
     fn class_depends_only_on_its_six_inputs(
         one in any_changes(), other in any_changes(), location in "[a-z]{3,10}",
     ) {
-        // The second cluster gets the facts of the first, and nothing else of it.
+        // The second cluster gets only these values of the first.
         let facts = ["credentialsSecretName", "objectEncoding", "managedIdentitiesKeyVault", "/cloud"];
         let is_fact = |pointer: &str| facts.iter().any(|fact| pointer.contains(fact));
         let mut mixed: Vec<_> = other.into_iter().filter(|(pointer, _)| !is_fact(pointer)).collect();

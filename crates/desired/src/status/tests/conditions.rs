@@ -18,10 +18,10 @@ fn lints_are_reported_in_advised_configuration_only() {
         "spec.platform.azure.location: `West Europe` is no short name; next: write `westeurope`"
     );
     assert_eq!(world.condition(VALID_AZURE_IDENTITIES).0, "True");
-    let told = status_transitions(Some(&StatusFixture::all_ready().status()), &world.status());
-    assert_eq!(told.iter().map(|it| it.reason.as_str()).collect::<Vec<_>>(), ["Linted"]);
+    let events = status_transitions(Some(&StatusFixture::all_ready().status()), &world.status());
+    assert_eq!(events.iter().map(|it| it.reason.as_str()).collect::<Vec<_>>(), ["Linted"]);
 
-    // Of a cluster that cannot be used the errors alone say why.
+    // For an invalid cluster, only the errors are the reason.
     let mut problems = world.lints.clone();
     problems.error("spec.infraID", "infraID is required");
     let mut observed = world.inputs();
@@ -93,28 +93,28 @@ fn private_vault_fixture() -> StatusFixture {
 
 #[test]
 fn the_kms_condition_has_every_row_of_the_reference() {
-    let told = |world: &StatusFixture| world.condition(VALID_KMS_CONFIG);
+    let kms_condition = |world: &StatusFixture| world.condition(VALID_KMS_CONFIG);
     let none = kms_fixture(&[("/spec/secretEncryption", Value::Null)]);
     assert_eq!(
-        told(&none),
+        kms_condition(&none),
         condition_content("Unknown", "StatusUnknown", "Azure KMS is not configured")
     );
 
     let unreachable = "Private Key Vault endpoint is not reachable from the management cluster";
     assert_eq!(
-        told(&private_vault_fixture()),
+        kms_condition(&private_vault_fixture()),
         condition_content("Unknown", "StatusUnknown", unreachable)
     );
 
     let mut world = StatusFixture::all_ready();
-    assert_eq!(told(&world).1, "StatusUnknown");
+    assert_eq!(kms_condition(&world).1, "StatusUnknown");
     world.report_probe(
         Component::ControlPlaneOperator,
         CanaryProbeReport::ENCRYPTION_PROBE,
         true,
         "AsExpected",
     );
-    assert_eq!(told(&world), condition_content("True", "AsExpected", "All is well"));
+    assert_eq!(kms_condition(&world), condition_content("True", "AsExpected", "All is well"));
 
     for reason in ["InvalidAzureCredentials", "AzureError"] {
         let mut world = StatusFixture::all_ready();
@@ -124,12 +124,12 @@ fn the_kms_condition_has_every_row_of_the_reference() {
             false,
             reason,
         );
-        let message = "controlPlaneOperator tells of encryption; next: do this";
-        assert_eq!(told(&world), condition_content("False", reason, message));
+        let message = "controlPlaneOperator reports encryption; next: do this";
+        assert_eq!(kms_condition(&world), condition_content("False", reason, message));
     }
     let mut world = StatusFixture::all_ready();
     world.report_probe(Component::Kms, CanaryProbeReport::ENCRYPTION_PROBE, false, "no word");
-    assert_eq!(told(&world).1, "AzureError");
+    assert_eq!(kms_condition(&world).1, "AzureError");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn failed_encryption_probe_takes_precedence() {
         let (status, _, message) = world.condition(VALID_KMS_CONFIG);
         assert_eq!(
             (status, message),
-            ("False".to_owned(), format!("{bad} tells of encryption; next: do this"))
+            ("False".to_owned(), format!("{bad} reports encryption; next: do this"))
         );
     }
 }
@@ -193,7 +193,7 @@ fn network_condition_blocks_nothing() {
     let expected = condition_content(
         "False",
         "InsufficientClusterCapabilities",
-        "controlPlaneOperator tells of network; next: do this",
+        "controlPlaneOperator reports network; next: do this",
     );
     assert_eq!(world.condition(VALID_NETWORK), expected);
     assert_eq!(world.condition(VALID_AZURE_IDENTITIES).0, "True");

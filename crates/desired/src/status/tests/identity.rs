@@ -1,4 +1,4 @@
-//! What one identity comes to: a row for every rule.
+//! The status of one identity: one test for every rule.
 
 use super::*;
 
@@ -58,14 +58,14 @@ fn canary_failure_message_includes_the_node_outcome() {
     world.report_outcome(DISK, OutcomeCode::VaultThrottled);
     let identity = world.identity_status(DISK);
     assert_eq!(identity.failed_hop.as_deref(), Some("entra-token"));
-    let told = "what came back; the node says `VaultThrottled`; next: do this";
-    assert!(identity.message.ends_with(told), "{}", identity.message);
+    let expected = "what came back; the node reports `VaultThrottled`; next: do this";
+    assert!(identity.message.ends_with(expected), "{}", identity.message);
 
     world.report_outcome(DISK, OutcomeCode::VaultForbidden);
     let identity = world.identity_status(DISK);
     assert_eq!(identity.failed_hop.as_deref(), Some("vault-read"), "the first broken hop");
-    let told = "what came of VaultForbidden; its canary says `AADSTS700027`; next: ";
-    assert!(identity.message.contains(told), "{}", identity.message);
+    let expected = "what came of VaultForbidden; its canary reports `AADSTS700027`; next: ";
+    assert!(identity.message.contains(expected), "{}", identity.message);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn non_healing_outcome_breaks_identity_with_usable_credential() {
             identity_summary(&identity),
             ("False", code.name(), before, Some(code.hop().name()))
         );
-        assert!(identity.message.contains("the mounted credential still serves"), "{code}");
+        assert!(identity.message.contains("the mounted credential is still valid"), "{code}");
         assert!(identity.message.ends_with(&format!("next: {}", code.hint())), "{code}");
         assert_eq!(identity.since, Some(at("2026-06-01T10:00:00Z")));
     }
@@ -123,24 +123,25 @@ fn expired_loaded_credential_breaks_the_identity() {
     let expected = ("False", "CredentialExpired", Some("file"), Some("credential"));
     assert_eq!(identity_summary(&identity), expected);
     assert_eq!(identity.since, Some(end));
-    assert!(identity.message.contains("no newer one came"), "{}", identity.message);
+    assert!(identity.message.contains("no newer one was mounted"), "{}", identity.message);
 
     for code in [OutcomeCode::VaultThrottled, OutcomeCode::VaultForbidden] {
         world.report_outcome(DISK, code);
         let identity = world.identity_status(DISK);
         let expected = ("False", code.name(), Some("imds-token"), Some("vault-read"));
         assert_eq!(identity_summary(&identity), expected);
-        assert!(!identity.message.contains("still serves"), "{}", identity.message);
+        assert!(!identity.message.contains("still valid"), "{}", identity.message);
     }
 }
 
 #[test]
 fn expired_credential_hint_fits_the_mounted_file() {
     let (begin, _, end) = credential_timestamps(0);
-    let renew = "no newer one came; next: renew the secret";
-    let certificate = "longer than its certificate does; next: renew the secret in the vault, with";
-    let restart = "a newer one is mounted and not loaded; next: restart the pod";
-    // What the node says of the file.
+    let renew = "no newer one was mounted; next: renew the secret";
+    let certificate =
+        "later expiry than its certificate; next: renew the secret in the vault, with";
+    let restart = "a newer one is mounted but not loaded; next: restart the pod";
+    // The node's report about the file.
     for (not_before, not_after, expected) in [
         (Some(begin), Some(end), renew),
         (Some(begin), None, renew),
@@ -181,11 +182,13 @@ fn unproven_identity_is_unknown_and_names_the_missing_report() {
 
     world.volume_of_component(DISK).report = ReportAnnotation::Absent;
     let identity = world.identity_status(DISK);
-    assert!(identity.message.ends_with("tells no more than the mounted version"));
+    assert!(identity.message.ends_with("reports only the mounted version"));
     assert_eq!((identity.loaded_version.as_deref(), identity.not_after), (Some("v1"), None));
 
     world.pod_of_component(DISK).canary_report = ReportAnnotation::Unreadable;
-    assert!(world.identity_status(DISK).message.contains("the facts of its canary cannot be read"));
+    assert!(
+        world.identity_status(DISK).message.contains("the report of its canary cannot be parsed")
+    );
     world.pod_of_component(DISK).canary_report =
         ReportAnnotation::Parsed(canary_report(Component::File));
     assert!(world.identity_status(DISK).message.contains("its canary proves `file`"));
@@ -220,7 +223,7 @@ fn canary_before_its_final_hop_proves_nothing() {
     }
 }
 
-/// Who of all that have come to a token is proven by it.
+/// Returns the components that a token alone proves.
 fn components_proven_by_a_token(mut world: StatusFixture) -> Vec<String> {
     let components: Vec<_> =
         world.cluster.running_components().map(|(component, _)| component).collect();
@@ -363,7 +366,7 @@ fn silent_pod_makes_identity_unknown_after_settling_period() {
     assert_eq!(world.identity_status(DISK).ready, "False");
 }
 
-/// A pod that takes the place of another one, before it said anything.
+/// Replaces a pod by a new one without a report.
 fn with_replaced_pod(world: &StatusFixture) -> StatusFixture {
     let mut world = world.clone();
     world.add_ready_pod(DISK, &DISK.consumers()[0], "new");
@@ -381,7 +384,7 @@ fn rollout_keeps_identity_status_until_the_new_pod_reports() {
     let before = status_json(&good.status());
     let mut world = with_replaced_pod(&good);
     assert_eq!(status_json(&world.status()), before);
-    // With the network of the host the old pod goes before the new one is ready.
+    // With host networking, the old pod is deleted before the new one is ready.
     world.pod_mut("new").is_ready = false;
     assert_eq!(status_json(&world.status()), before);
     world.pods.retain(|pod| pod.name != "new");
@@ -391,13 +394,13 @@ fn rollout_keeps_identity_status_until_the_new_pod_reports() {
         Some(noon() + 30.seconds())
     );
 
-    // Only for so long.
+    // The wait is limited.
     let mut world = with_replaced_pod(&good).advanced_by_minutes(2);
     assert_eq!(world.identity_status(DISK).reason, "NotProven");
     world.pod_mut("new").is_ready = false;
     assert_eq!(world.identity_status(DISK).ready, "Unknown");
 
-    // Nor beyond what the credential lasts, nor against what somebody tells.
+    // The status is not kept beyond the credential's expiry, nor against a reported failure.
     let mut world = with_replaced_pod(&good);
     let end = world.now;
     let all = &mut world.previous_status.as_mut().unwrap().identities;
@@ -445,11 +448,11 @@ fn mounted_but_unloaded_version_is_not_reported() {
     let identity = world.identity_status(DISK);
     assert_eq!(identity.loaded_version.as_deref(), Some("v1"));
     assert_eq!(identity.not_after, Some(credential_timestamps(0).2));
-    // Nobody who begins only now knows which version was loaded before.
+    // After a restart without a stored status, the previously loaded version is unknown.
     world.previous_status = None;
     assert_eq!(world.identity_status(DISK).loaded_version, None);
 
-    // A driver that tells no stamps says no more than that there is another version.
+    // A driver without timestamps reports only that there is another version.
     let mut world = StatusFixture::all_ready().with_current_status_as_previous();
     world.volume_of_component(DISK).report = ReportAnnotation::Absent;
     world.volume_of_component(DISK).objects[0].1 = "v2".to_owned();
@@ -536,7 +539,7 @@ fn the_client_id_is_that_of_the_cluster_or_else_of_the_loaded_credential() {
     assert_eq!(world.identity_status(DISK).client_id, Some(named));
     world.cluster.identities.get_mut(&DISK).unwrap().client_id = None;
     assert_eq!(world.identity_status(DISK).client_id.as_deref(), Some(LOADED_CLIENT_ID));
-    let odd = "not an id, and far too long to be one, whoever wrote it here";
+    let odd = "not an id, and far too long to be one of any known kind at all";
     world.canary_report_of(DISK).credential.as_mut().unwrap().client_id = odd.to_owned();
     assert_eq!(world.identity_status(DISK).client_id, None);
 }

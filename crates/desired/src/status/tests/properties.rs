@@ -1,10 +1,10 @@
-//! Equal facts give equal bytes.
+//! Equal inputs give equal bytes.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Something that happens to one component.
+/// Generates a change of one component.
 fn any_change() -> impl Strategy<Value = (Component, u8, usize)> {
     (prop::sample::select(Component::ALL.to_vec()), 0_u8..13, 0..OutcomeCode::ALL.len())
 }
@@ -47,7 +47,7 @@ fn apply_change(world: &mut StatusFixture, (component, what, code): (Component, 
 fn fixture_after_changes(happenings: &[(Component, u8, usize)]) -> StatusFixture {
     let mut world = StatusFixture::all_ready();
     for happening in happenings {
-        // Facts that are gone cannot get worse.
+        // An unreadable report cannot get worse.
         let readable = world.volume_of_component(happening.0).report.parsed().is_some();
         if readable || happening.1 != 0 {
             apply_change(&mut world, *happening);
@@ -66,7 +66,7 @@ proptest! {
         let first = status_json(world.previous_status.as_ref().unwrap());
         prop_assert_eq!(&status_json(&world.status()), &first);
         prop_assert_eq!(status_transitions(world.previous_status.as_ref(), &world.status()), []);
-        // Until the next look that was asked for, time changes nothing.
+        // Time alone changes nothing before `next_status_change_at`.
         let next = next_status_change_at(&world.inputs(), &world.status());
         let later = world.advanced_by_minutes(minutes);
         if next.is_none_or(|next| later.now < next) {
@@ -106,7 +106,7 @@ proptest! {
         let world = fixture_after_changes(&happenings);
         for identity in world.status().identities {
             let proven = world.pods.iter().filter(|pod| pod.is_ready && !pod.is_deleting).any(|pod| {
-                pod.canary_report.parsed().is_some_and(|told| told.component == identity.component && told.failure.is_none())
+                pod.canary_report.parsed().is_some_and(|report| report.component == identity.component && report.failure.is_none())
             });
             prop_assert!(identity.ready != "True" || proven, "{identity:?}");
             prop_assert!(identity.ready == "True" || !identity.message.is_empty(), "{identity:?}");
@@ -114,7 +114,7 @@ proptest! {
     }
 }
 
-/// Texts as annotations may hold them, written by whoever may write pods.
+/// Generates texts that a user who may write pods can put into annotations.
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z0-9-]{0,40}",
@@ -125,7 +125,7 @@ fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Where a value is longer than the definition of the API allows.
+/// Returns the fields that exceed the limits of the CRD.
 fn schema_violations(schema: &Value, value: &Value, path: &str) -> Vec<String> {
     let most = |name: &str| schema[name].as_u64().map(|most| usize::try_from(most).unwrap());
     let of = |key: &str, inner: &Value, value: &Value| {

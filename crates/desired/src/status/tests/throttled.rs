@@ -1,4 +1,4 @@
-//! What is told while a service throttles.
+//! The status while a service throttles requests.
 
 use super::*;
 
@@ -22,11 +22,11 @@ fn throttled_identity_keeps_its_status_with_the_reason() {
     );
     assert!(identity.message.ends_with("throttled; next: wait"), "{}", identity.message);
 
-    // What the node says is worse: a pod that starts now may get no credential.
+    // The node's failure takes precedence: a new pod may get no credential.
     world.report_outcome(DISK, OutcomeCode::VaultThrottled);
     assert_eq!(world.identity_status(DISK).reason, "VaultThrottled");
 
-    // A canary that began in the middle has proven nothing yet.
+    // A canary that started during the throttling has proven nothing yet.
     let mut world = StatusFixture::all_ready();
     let canary = world.canary_report_of(DISK);
     (canary.last_good_hop, canary.throttled) = (Some("entra-token".to_owned()), Some(throttled));
@@ -55,11 +55,11 @@ fn throttled_rollout_keeps_status_of_the_same_credential() {
     let identity = world.identity_status(DISK);
     assert_eq!((identity.ready.as_str(), identity.reason.as_str()), ("True", "TooManyRequests"));
     assert_eq!(identity.last_good_hop.as_deref(), Some("granted"));
-    // It stands on what stood there, however often it is looked at.
+    // The status stays the same, however often it is computed.
     world.previous_status = Some(world.status());
     assert_eq!(world.identity_status(DISK), identity);
 
-    // Nothing is known of another credential; nor where nobody throttles, or nothing was proven.
+    // The status is not kept for another credential, without throttling, or if nothing was proven.
     let mut renewed = storm();
     renewed.load_credential(DISK, 1);
     let mut silent = storm();
@@ -76,7 +76,7 @@ fn throttled_rollout_keeps_status_of_the_same_credential() {
 #[test]
 fn throttled_probe_keeps_its_last_result() {
     let mut world = StatusFixture::all_ready();
-    let told = |reason: &str| CanaryProbeReport {
+    let network_probe = |reason: &str| CanaryProbeReport {
         name: CanaryProbeReport::NETWORK_PROBE.to_owned(),
         good: true,
         reason: reason.to_owned(),
@@ -84,15 +84,17 @@ fn throttled_probe_keeps_its_last_result() {
         hint: String::new(),
         since: noon(),
     };
-    world.canary_report_of(Component::ControlPlaneOperator).probes = vec![told("AsExpected")];
+    world.canary_report_of(Component::ControlPlaneOperator).probes =
+        vec![network_probe("AsExpected")];
     let before = world.status();
     assert_eq!(
         world.condition(VALID_NETWORK),
         condition_content("True", "AsExpected", "All is well")
     );
-    world.canary_report_of(Component::ControlPlaneOperator).probes = vec![told("TooManyRequests")];
-    let said = condition_content("True", "TooManyRequests", "all are in westeurope");
-    assert_eq!(world.condition(VALID_NETWORK), said);
+    world.canary_report_of(Component::ControlPlaneOperator).probes =
+        vec![network_probe("TooManyRequests")];
+    let expected_condition = condition_content("True", "TooManyRequests", "all are in westeurope");
+    assert_eq!(world.condition(VALID_NETWORK), expected_condition);
     assert_eq!(status_transitions(Some(&before), &world.status()), []);
 }
 
@@ -104,9 +106,9 @@ fn unthrottled_encryption_probe_takes_precedence() {
     ] {
         let mut world = StatusFixture::all_ready();
         world.report_probe(throttled, CanaryProbeReport::ENCRYPTION_PROBE, true, "TooManyRequests");
-        let message = format!("{throttled} tells of encryption");
-        let told = condition_content("True", "TooManyRequests", &message);
-        assert_eq!(world.condition(VALID_KMS_CONFIG), told);
+        let message = format!("{throttled} reports encryption");
+        let expected = condition_content("True", "TooManyRequests", &message);
+        assert_eq!(world.condition(VALID_KMS_CONFIG), expected);
         world.report_probe(other, CanaryProbeReport::ENCRYPTION_PROBE, true, "AsExpected");
         assert_eq!(
             world.condition(VALID_KMS_CONFIG),

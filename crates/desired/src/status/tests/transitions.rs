@@ -1,10 +1,10 @@
-//! One event for each transition, and none for anything else.
+//! Each transition emits one event; anything else emits none.
 
 use super::*;
 
 const DISK: Component = Component::Disk;
 
-/// The events from one world to another: type and reason.
+/// Returns type and reason of the events between two fixtures.
 fn events_between(from: &StatusFixture, to: &mut StatusFixture) -> Vec<(EventType, String)> {
     let previous = from.status();
     to.previous_status = Some(previous.clone());
@@ -50,12 +50,12 @@ fn break_reason_change_and_recovery_emit_one_event_each() {
 fn an_event_names_the_identity_the_hop_and_the_next_step() {
     let mut broken = StatusFixture::all_ready();
     broken.report_canary_failure(DISK, Hop::EntraToken, "AADSTS700027");
-    let told = status_transitions(Some(&StatusFixture::all_ready().status()), &broken.status());
+    let events = status_transitions(Some(&StatusFixture::all_ready().status()), &broken.status());
     assert_eq!(
-        told[0].message,
+        events[0].message,
         "identity `disk` is broken at `entra-token`: pod `azure-disk-csi-driver-controller`: what came back; next: do this"
     );
-    assert_eq!(told[0].event_type.name(), "Warning");
+    assert_eq!(events[0].event_type.name(), "Warning");
 }
 
 #[test]
@@ -94,32 +94,34 @@ fn first_status_emits_events_for_known_states_only() {
     let mut world = StatusFixture::all_ready();
     world.pod_of_component(DISK).canary_report = ReportAnnotation::Absent;
     world.report_canary_failure(Component::File, Hop::Granted, "AuthorizationFailed");
-    let told = status_transitions(None, &world.status());
-    let warnings = told.iter().filter(|it| it.event_type == EventType::Warning).count();
-    assert_eq!((told.len(), warnings), (8, 1));
-    assert!(told.iter().all(|event| !event.message.contains("`disk`")));
+    let events = status_transitions(None, &world.status());
+    let warnings = events.iter().filter(|it| it.event_type == EventType::Warning).count();
+    assert_eq!((events.len(), warnings), (8, 1));
+    assert!(events.iter().all(|event| !event.message.contains("`disk`")));
 }
 
 #[test]
 fn rotation_event_waits_until_every_pod_loaded_the_version() {
     let id = StatusFixture::all_ready().volume_of_component(DISK).objects[0].0.clone();
     let (pod, class) = (DISK.consumers()[0].deployment, DISK.definition().secret_provider_class);
-    // The node tells it at once, and the canary when it has gone all its way.
+    // The node reports the version immediately, the canary after all hops.
     let mut mounted = StatusFixture::all_ready();
     *mounted.volume_of_component(DISK) =
         observed_volume(pod, class, &id, "v2", credential_timestamps(10));
     assert_eq!(events_between(&StatusFixture::all_ready(), &mut mounted), []);
     let mut loaded = mounted.clone();
     loaded.load_credential(DISK, 10);
-    let told = status_transitions(Some(&mounted.status()), &loaded.status());
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].reason, "CredentialRotated");
+    let events = status_transitions(Some(&mounted.status()), &loaded.status());
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(events[0].reason, "CredentialRotated");
     let end = credential_timestamps(10).2;
     assert!(
-        told[0].message.ends_with(&format!("version v2 is loaded in every pod, valid until {end}"))
+        events[0]
+            .message
+            .ends_with(&format!("version v2 is loaded in every pod, valid until {end}"))
     );
 
-    // Of two pods the one with the newer credential goes: that is no rotation.
+    // Deleting the pod with the newer credential is no rotation.
     assert_eq!(events_between(&loaded, &mut StatusFixture::all_ready()), []);
 }
 

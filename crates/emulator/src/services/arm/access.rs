@@ -1,4 +1,4 @@
-//! The way into Azure Resource Manager: who asks, and may they?
+//! Authentication and authorization of ARM requests.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -9,9 +9,9 @@ use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::request::ServiceReply;
 use crate::token::{AuthenticatedCaller, BearerTokenError};
 
-/// Lets a caller in who has the right to `action` at `scope`.
+/// Authenticates a caller and checks the permission for `action` at `scope`.
 ///
-/// The right is decided before anything is looked up: a 404 proves the right too.
+/// Authorization precedes any look-up: a 404 also proves the permission.
 pub(super) fn authorize_call(
     call: &mut OperationContext<'_>,
     action: &str,
@@ -22,7 +22,7 @@ pub(super) fn authorize_call(
     Ok(caller)
 }
 
-/// Verifies token, `api-version` and, if the path has one, the subscription.
+/// Verifies the token, the `api-version` and the subscription, if the path has one.
 pub(super) fn authenticate(
     call: &mut OperationContext<'_>,
 ) -> Result<AuthenticatedCaller, ServiceReply> {
@@ -62,8 +62,8 @@ pub(super) fn authenticate(
     Ok(caller)
 }
 
-/// The subscription that the path is in; empty if it is in none. Extension resources have their
-/// scope, and with it the subscription, in one placeholder: so it is read from the path.
+/// The subscription in the path; empty if there is none. It is parsed from the path, because the scope of
+/// extension resources is a single placeholder.
 fn path_subscription(call: &OperationContext<'_>) -> String {
     let mut segments = call.request.segments();
     match segments.next() {
@@ -74,7 +74,7 @@ fn path_subscription(call: &OperationContext<'_>) -> String {
     }
 }
 
-/// Refuses a caller who has no right to `action` at `scope`.
+/// Rejects a caller without the permission for `action` at `scope`.
 pub(super) fn authorize(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,
@@ -93,7 +93,7 @@ pub(super) fn authorize(
     }
 }
 
-/// Whether a caller has the right to `action` at `scope`.
+/// Whether a caller has the permission for `action` at `scope`.
 pub(super) fn is_authorized(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,
@@ -105,25 +105,25 @@ pub(super) fn is_authorized(
     call.world().authorization.decide_access(request).is_ok()
 }
 
-/// The scope that the path names, in the case of the request.
+/// The scope in the path, in the case of the request.
 pub(super) fn path_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     parse_request_scope(&format!("/{}", call.request.segments().collect::<Vec<_>>().join("/")))
 }
 
-/// A scope from text of the request.
+/// Parses a scope from the request.
 pub(super) fn parse_request_scope(text: &str) -> Result<AccessScope, ServiceReply> {
     text.parse().map_err(|error: crate::authorization::ParseAccessScopeError| {
         bad_request("InvalidResourceId", error.to_string())
     })
 }
 
-/// The resource group of the path.
+/// The resource group in the path.
 pub(super) fn group_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     let (subscription, group) = (call.path_parameter("subscription"), call.path_parameter("group"));
     parse_request_scope(&format!("/subscriptions/{subscription}/resourceGroups/{group}"))
 }
 
-/// Refuses a call whose resource group does not exist.
+/// Rejects a request whose resource group does not exist.
 pub(super) fn require_group(call: &OperationContext<'_>) -> Result<(), ServiceReply> {
     let group = group_scope(call)?;
     match call.world().resources.resource(&group) {
@@ -146,7 +146,7 @@ pub(super) fn json_body(call: &OperationContext<'_>) -> Result<Value, ServiceRep
     }
 }
 
-/// A reply with the throttling headers; nothing is throttled here, so their numbers stay.
+/// A reply with the throttling headers; ARM is not throttled here, so their numbers are constant.
 pub(super) fn json_reply(
     call: &OperationContext<'_>,
     status: StatusCode,
@@ -155,7 +155,7 @@ pub(super) fn json_reply(
     with_rate_limit_header(call, ServiceReply::json(status, body))
 }
 
-/// As [`reply`], without a body.
+/// Like [`json_reply`], without a body.
 pub(super) fn empty_reply(call: &OperationContext<'_>, status: StatusCode) -> ServiceReply {
     with_rate_limit_header(call, ServiceReply::empty(status))
 }
@@ -169,7 +169,7 @@ fn with_rate_limit_header(call: &OperationContext<'_>, reply: ServiceReply) -> S
     reply.with_header(header, left)
 }
 
-/// A list: `value`, and `nextLink` if `$top` leaves something over.
+/// A list: `value`, and `nextLink` if `$top` truncates it.
 pub(super) fn list_reply(
     call: &OperationContext<'_>,
     items: Vec<Value>,
@@ -192,7 +192,7 @@ pub(super) fn list_reply(
     Ok(json_reply(call, StatusCode::OK, &body))
 }
 
-/// The same list from `skip` on, on the host that the client used.
+/// The URL of the list from `skip` on, on the host that the client used.
 fn next_link(call: &OperationContext<'_>, skip: usize) -> String {
     let request = call.request;
     let mut query = url::form_urlencoded::Serializer::new(String::new());
@@ -211,7 +211,7 @@ fn authority_url(call: &OperationContext<'_>, tenant: &str) -> String {
     format!("https://{host}/{tenant}")
 }
 
-/// The audiences of Azure Resource Manager: its URL and its old name, with and without a slash.
+/// The audiences of Azure Resource Manager: its URL and its old name, with and without a trailing slash.
 fn arm_audiences(call: &OperationContext<'_>) -> Vec<String> {
     let Some(endpoints) = call.endpoint.cloud.endpoints() else { return Vec::new() };
     let bases = [endpoints.arm_url(), endpoints.arm_audience.to_owned()];

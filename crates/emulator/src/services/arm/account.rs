@@ -1,4 +1,4 @@
-//! What clients read before anything else: endpoints, tenants, subscriptions, locations.
+//! The first requests of clients: endpoints, tenants, subscriptions, locations.
 
 use http::StatusCode;
 use lanyard_vocabulary::cloud::CloudEndpoints;
@@ -13,7 +13,7 @@ use crate::authorization::AccessScope;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
-/// Regions of the locations list: the one of the world is always among them.
+/// The regions of the location list; the plan's region is always included.
 const LOCATIONS: [(&str, &str); 4] = [
     ("centralus", "Central US"),
     ("eastus", "East US"),
@@ -74,7 +74,7 @@ fn endpoints_json(name: &str, endpoints: &CloudEndpoints) -> Value {
     })
 }
 
-/// `GET /tenants`: those in which the caller has an identity.
+/// `GET /tenants`: the tenants in which the caller has an identity.
 pub(super) fn list_tenants(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
     let tenant = json!({
@@ -86,7 +86,7 @@ pub(super) fn list_tenants(call: &mut OperationContext<'_>) -> Result<ServiceRep
     list_reply(call, vec![tenant])
 }
 
-/// `GET /subscriptions`: those in which the caller has an assignment at any scope.
+/// `GET /subscriptions`: the subscriptions in which the caller has an assignment at any scope.
 pub(super) fn list_subscriptions(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {

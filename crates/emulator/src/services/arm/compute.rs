@@ -1,4 +1,4 @@
-//! Machines and disks, to read. Reference: Microsoft.Compute, 2024-03-01; disks 2023-10-02.
+//! Virtual machines and disks, read-only. Reference: Microsoft.Compute, 2024-03-01; disks 2023-10-02.
 
 use super::{ArmReadKind, read_only_operation};
 use crate::operations::ServiceOperation;

@@ -1,4 +1,4 @@
-//! What Azure Resource Manager says when it does not do what was asked.
+//! Error responses of Azure Resource Manager.
 //!
 //! The envelope is `{"error":{"code","message"}}`; clients branch on the code. Reference: "Troubleshoot
 //! common Azure deployment errors" and the codes that the resource providers document.
@@ -10,45 +10,45 @@ use crate::authorization::AccessScope;
 use crate::request::ServiceReply;
 use crate::token::AuthenticatedCaller;
 
-/// A refusal of Azure Resource Manager.
+/// An error of Azure Resource Manager.
 #[derive(Debug)]
 pub(super) enum ArmServiceError<'a> {
-    /// The token is missing or does not count here.
+    /// The token is missing or invalid.
     InvalidToken {
         /// `AuthenticationFailed`, `InvalidAuthenticationToken…`, `ExpiredAuthenticationToken`.
         code: &'static str,
-        /// Where tokens are obtained: authority and tenant.
+        /// The token service: authority and tenant.
         authority: String,
-        /// What is wrong with it.
+        /// The problem of the token.
         message: String,
     },
     /// No role assignment grants the action.
     Unauthorized {
-        /// Who asked.
+        /// The caller.
         caller: &'a AuthenticatedCaller,
         /// The action.
         action: &'a str,
         /// The scope at which it was evaluated.
         scope: &'a AccessScope,
-        /// Why no assignment grants it.
+        /// Why no assignment grants the action.
         nearest_miss: String,
     },
     /// The query has no `api-version`.
     ApiVersionMissing,
-    /// `api-version` is no version.
+    /// The value of `api-version` is not a version.
     ApiVersionInvalid(&'a str),
-    /// There is no such subscription.
+    /// The subscription does not exist.
     SubscriptionNotFound(&'a str),
-    /// There is no such resource group.
+    /// The resource group does not exist.
     ResourceGroupNotFound(&'a str),
-    /// There is no such resource.
+    /// The resource does not exist.
     ResourceNotFound(&'a AccessScope),
-    /// Another refusal with its status and code.
+    /// Another error with its status and code.
     Other(StatusCode, &'static str, String),
 }
 
 impl ArmServiceError<'_> {
-    /// The refusal as a reply; the ledger keeps the code.
+    /// Converts the error to a reply; the request log records the code.
     pub(super) fn to_reply(&self) -> ServiceReply {
         let (status, code) = self.status_and_code();
         let error = json!({ "error": { "code": code, "message": self.message() } });
@@ -57,7 +57,7 @@ impl ArmServiceError<'_> {
             .with_rejection_reason(code);
         match self {
             Self::InvalidToken { authority, message, .. } => {
-                // The message repeats what the token says, and a quote would end the value.
+                // The message quotes the token, and a double quote would end the header value.
                 let message = message.replace('"', "'");
                 reply.with_header(
                     "www-authenticate",
@@ -111,17 +111,17 @@ impl ArmServiceError<'_> {
     }
 }
 
-/// Whether an id is of a blob container, whose absence has a code of its own.
+/// Whether an id is that of a blob container, whose absence has a code of its own.
 fn is_blob_container(id: &AccessScope) -> bool {
     id.as_str().rsplit('/').nth(1).is_some_and(|kind| kind.eq_ignore_ascii_case("containers"))
 }
 
-/// A request that is not well-formed: 400.
+/// A malformed request: 400.
 pub(super) fn bad_request(code: &'static str, message: impl Into<String>) -> ServiceReply {
     ArmServiceError::Other(StatusCode::BAD_REQUEST, code, message.into()).to_reply()
 }
 
-/// A request that contradicts what is there: 409.
+/// A request that conflicts with the stored state: 409.
 pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> ServiceReply {
     ArmServiceError::Other(StatusCode::CONFLICT, code, message.into()).to_reply()
 }

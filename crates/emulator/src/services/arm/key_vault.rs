@@ -1,5 +1,5 @@
-//! Vaults as resources. Reference: Microsoft.KeyVault, 2023-07-01 to 2026-02-01. What is written
-//! here decides what the data plane does: tenant, permission model, retention.
+//! Vaults as ARM resources. Reference: Microsoft.KeyVault, 2023-07-01 to 2026-02-01. They determine the data
+//! plane's tenant, permission model and retention.
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
@@ -86,21 +86,21 @@ fn create_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     let settings = parse_vault_settings(&given, by_default)?;
     set_service_properties(&mut given, &host, &settings);
     let now = call.now;
-    let world = call.azure_mut();
-    match world.vaults.vault_of_resource_mut(&id) {
+    let azure = call.azure_mut();
+    match azure.vaults.vault_of_resource_mut(&id) {
         Some(held) => held.settings = settings,
         None => {
-            world.vaults.insert(EmulatedVault::new(name, host, id.clone(), location, settings));
+            azure.vaults.insert(EmulatedVault::new(name, host, id.clone(), location, settings));
         }
     }
-    let stored = world.resources.upsert(ArmResource::new(id.clone(), VAULT, given, now));
+    let stored = azure.resources.upsert(ArmResource::new(id.clone(), VAULT, given, now));
     let status =
         if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
     let wire = resource_reads::find_resource(call, &id)?.to_json();
     Ok(json_reply(call, status, &wire))
 }
 
-/// `PATCH`: replaces tags and the properties that are given.
+/// `PATCH`: replaces tags and the given properties.
 fn update_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
     authorize_call(call, &format!("{VAULT}/write"), &id)?;
@@ -117,11 +117,11 @@ fn update_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     }
     let settings = parse_vault_settings(&merged, true)?;
     let now = call.now;
-    let world = call.azure_mut();
-    if let Some(vault) = world.vaults.vault_of_resource_mut(&id) {
+    let azure = call.azure_mut();
+    if let Some(vault) = azure.vaults.vault_of_resource_mut(&id) {
         vault.settings = settings;
     }
-    world.resources.upsert(ArmResource::new(id.clone(), VAULT, merged, now));
+    azure.resources.upsert(ArmResource::new(id.clone(), VAULT, merged, now));
     let wire = resource_reads::find_resource(call, &id)?.to_json();
     Ok(json_reply(call, StatusCode::OK, &wire))
 }
@@ -184,7 +184,7 @@ fn find_deleted_vault<'c>(
         })
 }
 
-/// Names of vaults are global: they are host names. Deleted vaults keep theirs.
+/// Vault names are global host names. Deleted vaults keep theirs.
 fn require_available_name(
     call: &OperationContext<'_>,
     id: &AccessScope,
@@ -211,30 +211,30 @@ fn recover_vault(
     host: &str,
 ) -> Result<ServiceReply, ServiceReply> {
     let now = call.now;
-    let world = call.azure_mut();
-    let Some(deleted) = world.vaults.deleted.remove(host) else {
+    let azure = call.azure_mut();
+    let Some(deleted) = azure.vaults.deleted.remove(host) else {
         let message = format!("The deleted vault '{id}' was not found.");
         return Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message)
             .to_reply());
     };
     let mut resource = deleted.resource;
     resource.changed = now;
-    world.vaults.insert(deleted.vault);
-    world.resources.upsert(resource);
+    azure.vaults.insert(deleted.vault);
+    azure.resources.upsert(resource);
     let wire = resource_reads::find_resource(call, id)?.to_json();
     Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
-/// Takes a vault out of the data plane, so that it can be recovered.
-pub(super) fn soft_delete_vault(world: &mut AzureState, resource: &ArmResource, now: Timestamp) {
-    let host = world.vaults.vault_of_resource(&resource.id).map(|vault| vault.host.clone());
-    if let Some(vault) = host.and_then(|host| world.vaults.remove(&host)) {
+/// Removes a vault from the data plane, recoverably.
+pub(super) fn soft_delete_vault(azure: &mut AzureState, resource: &ArmResource, now: Timestamp) {
+    let host = azure.vaults.vault_of_resource(&resource.id).map(|vault| vault.host.clone());
+    if let Some(vault) = host.and_then(|host| azure.vaults.remove(&host)) {
         let deleted = DeletedVault { resource: resource.clone(), at: now, vault };
-        world.vaults.deleted.insert(deleted.vault.host.clone(), deleted);
+        azure.vaults.deleted.insert(deleted.vault.host.clone(), deleted);
     }
 }
 
-/// What the properties say to the data plane. `rbac` is the default of `enableRbacAuthorization`:
+/// Parses the properties that configure the data plane. `rbac` is the default of `enableRbacAuthorization`:
 /// true from api-version 2026-02-01 on, false before.
 fn parse_vault_settings(body: &Value, rbac: bool) -> Result<VaultSettings, ServiceReply> {
     let refuse = |message: &str| bad_request("BadRequest", message);
@@ -260,7 +260,7 @@ fn parse_vault_settings(body: &Value, rbac: bool) -> Result<VaultSettings, Servi
     Ok(VaultSettings { tenant, rbac, access_policies, retention_days })
 }
 
-/// Fills in what the service adds.
+/// Adds the properties that the service sets.
 fn set_service_properties(body: &mut Value, host: &str, settings: &VaultSettings) {
     let properties = &mut body["properties"];
     properties["vaultUri"] = json!(format!("https://{host}/"));

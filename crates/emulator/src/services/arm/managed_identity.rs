@@ -1,5 +1,5 @@
 //! User-assigned identities and their federated credentials. Reference: Microsoft.ManagedIdentity,
-//! 2024-11-30. An identity has a principal in the directory from the moment it exists.
+//! 2024-11-30. Creating an identity also creates its principal in the directory.
 
 use http::{Method, StatusCode};
 use lanyard_vocabulary::{ArmResourceId, EntraClientId};
@@ -60,7 +60,7 @@ const IDENTITY: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";
 const FEDERATED: &str =
     "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials";
 
-/// The most federated credentials that an identity may have.
+/// The maximum number of federated credentials of an identity.
 const MOST_FEDERATED: usize = 20;
 
 const fn identity_operation(
@@ -191,7 +191,7 @@ fn delete_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     Ok(empty_reply(call, status))
 }
 
-/// Adds or replaces a credential: at most 20, issuer and subject unique within the identity.
+/// Adds or replaces a credential: at most 20, with unique issuer and subject within the identity.
 fn upsert_federated(
     principal: &mut Principal,
     credential: FederatedCredential,
@@ -267,7 +267,7 @@ fn federated_credential_json(identity: &AccessScope, credential: &FederatedCrede
     })
 }
 
-/// The identity that the path goes through.
+/// The identity in the path.
 fn identity_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     let group = group_scope(call)?;
     parse_request_scope(&format!("{group}/providers/{IDENTITY}/{}", call.path_parameter("name")))
@@ -296,7 +296,7 @@ fn resource_id(id: &AccessScope) -> Result<ArmResourceId, ServiceReply> {
 
 type PrincipalIds = (lanyard_vocabulary::EntraTenantId, uuid::Uuid, EntraClientId);
 
-/// Makes the service principal of a new identity, in the tenant of the subscription.
+/// Creates the service principal of a new identity, in the tenant of the subscription.
 fn add_principal(
     call: &mut OperationContext<'_>,
     id: &AccessScope,

@@ -1,4 +1,4 @@
-//! Networks and DNS, to read. Reference: Microsoft.Network, 2023-11-01; private DNS 2024-06-01;
+//! Networks and DNS zones, read-only. Reference: Microsoft.Network, 2023-11-01; private DNS 2024-06-01;
 //! public DNS 2018-05-01.
 
 use super::{ArmReadKind, read_only_operation};

@@ -18,8 +18,7 @@ pub(super) enum ODataClause {
 }
 
 impl ODataFilter {
-    /// The filter of a request. A clause that is none of `known` is refused: a filter that is
-    /// ignored would answer with too much.
+    /// Parses the filter of a request. An unknown clause is rejected: ignoring it would return too much.
     pub(super) fn from_request(
         call: &OperationContext<'_>,
         known: &[&str],
@@ -45,7 +44,7 @@ impl ODataFilter {
             .map(Self)
     }
 
-    /// The value that `field` must have, if the filter says so.
+    /// The value that `field` must have, if the filter constrains it.
     pub(super) fn equals_value(&self, field: &str) -> Option<&str> {
         self.0.iter().find_map(|clause| match clause {
             ODataClause::Equals(name, value) if name.eq_ignore_ascii_case(field) => Some(&**value),

@@ -70,7 +70,7 @@ fn list_groups(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceR
     list_readable(call, &whole, RESOURCE_GROUP_TYPE, READ_ACTION, |group| has_tag(group, &filter))
 }
 
-/// Whether a group has the tag of a filter. The names of tags compare without case.
+/// Whether a group has the tag of a filter. Tag names are case-insensitive.
 fn has_tag(group: &ArmResource, filter: &ODataFilter) -> bool {
     let Some(wanted) = filter.equals_value("tagName") else { return true };
     let tags = group.body.get("tags").and_then(Value::as_object);

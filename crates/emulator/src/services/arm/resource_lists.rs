@@ -1,5 +1,5 @@
-//! Lists across types: `/resources` of a group or a subscription. `az` finds a vault without its
-//! group this way.
+//! Lists across types: `/resources` of a group or a subscription. `az` uses it to find a vault without its
+//! group.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::authorization::AccessScope;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
-/// `GET /subscriptions/{id}/resources`: what the caller may read.
+/// `GET /subscriptions/{id}/resources`: the resources that the caller may read.
 pub(super) fn list_subscription_resources(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -21,7 +21,7 @@ pub(super) fn list_subscription_resources(
     list_readable_at_scope(call, &whole)
 }
 
-/// `GET …/resourceGroups/{group}/resources`: what the caller may read.
+/// `GET …/resourceGroups/{group}/resources`: the resources that the caller may read.
 pub(super) fn list_group_resources(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -67,12 +67,12 @@ fn matches_filter(filter: &ODataFilter, resource: &ArmResource) -> bool {
         && holds("name", resource.name())
 }
 
-/// Children such as subnets are not in these lists.
+/// Child resources such as subnets are not in these lists.
 fn is_top_level(resource: &ArmResource) -> bool {
     resource.kind.matches('/').count() == 1
 }
 
-/// The resource without its properties, as these lists show it.
+/// The resource without its properties, as in these lists.
 fn resource_summary_json(resource: &ArmResource) -> Value {
     let mut wire = resource.to_json();
     if let Value::Object(fields) = &mut wire {

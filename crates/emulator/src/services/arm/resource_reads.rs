@@ -1,5 +1,5 @@
-//! Reading what is stored: one resource, those of a group, those of a parent, those of a
-//! subscription. The type, and with it the permission, is read from the path.
+//! Read operations: one resource, those of a group, those of a parent, those of a subscription. The type, and
+//! with it the permission, comes from the path.
 
 use http::StatusCode;
 use lanyard_vocabulary::ArmResourceId;
@@ -25,7 +25,7 @@ pub(super) fn get_resource(call: &mut OperationContext<'_>) -> Result<ServiceRep
     Ok(if tagged { reply.with_header("etag", etag) } else { reply })
 }
 
-/// The resource that a `GET` names, for a caller who may read it.
+/// The resource of a `GET`, if the caller may read it.
 pub(super) fn authorize_and_find<'c>(
     call: &'c mut OperationContext<'_>,
 ) -> Result<&'c ArmResource, ServiceReply> {
@@ -34,7 +34,7 @@ pub(super) fn authorize_and_find<'c>(
     find_resource(call, &id)
 }
 
-/// A resource, or the refusal for what is missing.
+/// A resource, or the error for the missing part.
 pub(super) fn find_resource<'c>(
     call: &'c OperationContext<'_>,
     id: &AccessScope,
@@ -59,7 +59,7 @@ pub(super) fn list_child_collection(
     list_reply(call, items)
 }
 
-/// `GET` of a collection of a subscription: what the caller may read of it.
+/// `GET` of a collection of a subscription: the resources that the caller may read.
 pub(super) fn list_in_subscription(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -67,8 +67,8 @@ pub(super) fn list_in_subscription(
     list_readable(call, &subscription, &kind, &format!("{kind}/read"), |_| true)
 }
 
-/// The `wanted` resources of a type below `subscription` that the caller may do `action` to. A
-/// caller who has no assignment anywhere below is refused.
+/// The `wanted` resources of a type below `subscription` for which the caller has the permission for
+/// `action`. A caller without any assignment below it is rejected.
 pub(super) fn list_readable(
     call: &mut OperationContext<'_>,
     subscription: &AccessScope,
@@ -94,7 +94,7 @@ pub(super) fn list_readable(
     list_reply(call, items)
 }
 
-/// The type of the resource that an id names.
+/// The resource type in an id.
 pub(super) fn resource_type(id: &AccessScope) -> Result<String, ServiceReply> {
     let parsed: Result<ArmResourceId, _> = id.as_str().parse();
     match parsed.map(|id| id.resource_type()) {
@@ -111,15 +111,15 @@ fn parse_collection_path(
     let path = path_scope(call)?;
     let kind = resource_type(&path.child("_"))?;
     let segments: Vec<_> = path.as_str().trim_start_matches('/').split('/').collect();
-    // Without the collection itself; of a group, without `providers/<namespace>` too.
+    // Without the collection itself; for a group, also without `providers/<namespace>`.
     let direct =
         segments.len() >= 3 && segments[segments.len() - 3].eq_ignore_ascii_case("providers");
     let kept = segments.len() - if direct { 3 } else { 1 };
     Ok((parse_request_scope(&format!("/{}", segments[..kept].join("/")))?, kind))
 }
 
-/// Collections below a resource need that resource. `blobServices/default` and its like are there
-/// with their account.
+/// Collections below a resource require that resource. Implicit resources such as `blobServices/default`
+/// exist with their account.
 fn require_parent(call: &OperationContext<'_>, parent: &AccessScope) -> Result<(), ServiceReply> {
     let trimmed = parent.as_str().strip_suffix("/default").and_then(|text| text.rsplit_once('/'));
     let parent = match trimmed {

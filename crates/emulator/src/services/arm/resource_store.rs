@@ -1,4 +1,4 @@
-//! What Azure Resource Manager stores: resource groups and resources, as they were given.
+//! The ARM resource store: resource groups and resources, as given.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,7 +14,7 @@ use crate::authorization::AccessScope;
 /// The type of a resource group.
 pub(crate) const RESOURCE_GROUP_TYPE: &str = "Microsoft.Resources/resourceGroups";
 
-/// Everything that Azure Resource Manager stores, by id without regard to case.
+/// The stored resources, by case-insensitive id.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ArmResourceStore {
@@ -37,15 +37,15 @@ pub(crate) struct Subscription {
 /// A resource group or a resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ArmResource {
-    /// The id as its creator wrote it.
+    /// The id in its original case.
     pub(crate) id: AccessScope,
     /// The type, such as `Microsoft.Network/virtualNetworks/subnets`.
     pub(crate) kind: String,
-    /// The fields beside `id`, `name` and `type`, as they were given.
+    /// The fields other than `id`, `name` and `type`, as given.
     pub(crate) body: Map<String, Value>,
     /// When it was created.
     pub(crate) created: Timestamp,
-    /// When it was written last.
+    /// When it was last written.
     pub(crate) changed: Timestamp,
 }
 
@@ -69,7 +69,7 @@ impl ArmResource {
         self.id.as_str().rsplit('/').next().unwrap_or_default()
     }
 
-    /// The resource as replies show it.
+    /// The resource as in replies.
     pub(crate) fn to_json(&self) -> Value {
         let mut wire = self.body.clone();
         wire.insert("id".to_owned(), json!(self.id.as_str()));
@@ -89,7 +89,7 @@ impl ArmResource {
         Value::Object(wire)
     }
 
-    /// The entity tag: another one after every write.
+    /// The entity tag, which changes with every write.
     pub(crate) fn etag(&self) -> String {
         let state = format!("{} {}", self.id.as_str().to_ascii_lowercase(), self.changed);
         format!("W/\"{}\"", Uuid::new_v5(&Uuid::NAMESPACE_URL, state.as_bytes()))
@@ -116,7 +116,7 @@ impl ArmResourceStore {
         self.by_id.get(&lookup_key(id))
     }
 
-    /// Stores a resource. One that exists keeps its id, its type and its time of creation.
+    /// Stores a resource. An existing one keeps its id, type and creation time.
     pub(crate) fn upsert(&mut self, resource: ArmResource) -> UpsertOutcome {
         if let Some(held) = self.by_id.get_mut(&lookup_key(&resource.id)) {
             held.body = resource.body;
@@ -127,12 +127,12 @@ impl ArmResourceStore {
         UpsertOutcome::Created
     }
 
-    /// A resource, to change.
+    /// Like [`Self::resource`], mutable.
     pub(crate) fn resource_mut(&mut self, id: &AccessScope) -> Option<&mut ArmResource> {
         self.by_id.get_mut(&lookup_key(id))
     }
 
-    /// The resources of a type at or below a scope, in the order of their ids.
+    /// The resources of a type at or below a scope, ordered by id.
     pub(crate) fn of_type_within(
         &self,
         scope: &AccessScope,
@@ -141,7 +141,7 @@ impl ArmResourceStore {
         self.within(scope).filter(move |resource| resource.kind.eq_ignore_ascii_case(kind))
     }
 
-    /// Everything at or below a scope.
+    /// All resources at or below a scope.
     pub(crate) fn within(&self, scope: &AccessScope) -> impl Iterator<Item = &ArmResource> {
         let scope = scope.clone();
         let start = lookup_key(&scope);
@@ -152,19 +152,19 @@ impl ArmResourceStore {
             .filter(move |resource| scope.contains(&resource.id))
     }
 
-    /// Removes a resource with everything below it, and returns what was removed.
+    /// Removes a resource with everything below it, and returns the removed resources.
     pub(crate) fn remove(&mut self, id: &AccessScope) -> Vec<ArmResource> {
         let doomed: Vec<_> = self.within(id).map(|resource| lookup_key(&resource.id)).collect();
         doomed.iter().filter_map(|id| self.by_id.remove(id)).collect()
     }
 }
 
-/// What storing a resource did.
+/// The result of storing a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UpsertOutcome {
-    /// It is new.
+    /// The resource was created.
     Created,
-    /// It replaced one of the same id.
+    /// The resource replaced an existing one.
     Replaced,
 }
 

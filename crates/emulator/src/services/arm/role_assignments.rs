@@ -175,7 +175,7 @@ fn parse_assignment(
         text("principalId").and_then(|id| Uuid::try_parse(id).ok()).ok_or_else(|| {
             bad_request("InvalidPrincipalId", "`properties.principalId` is not a GUID.")
         })?;
-    // A caller that names the type has just made the principal: its absence is forgiven.
+    // A caller that names the type has just created the principal: its absence is tolerated.
     let principal_type = text("principalType").map(str::to_owned);
     if principal_type.is_none() && call.world().directory.by_object_id(principal_id).is_none() {
         return Err(bad_request(
@@ -194,12 +194,12 @@ fn parse_assignment(
     })
 }
 
-/// The scope in front of the provider.
+/// The scope before the provider.
 fn request_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     parse_request_scope(&format!("/{}", call.path_parameter("scope")))
 }
 
-/// Refuses a scope whose resource group is not there.
+/// Rejects a scope whose resource group does not exist.
 fn require_scope_group(call: &OperationContext<'_>, at: &AccessScope) -> Result<(), ServiceReply> {
     let segments: Vec<_> = at.as_str().split('/').collect();
     let [_, _, _, keyword, name, ..] = segments.as_slice() else { return Ok(()) };
@@ -219,7 +219,7 @@ fn assignment_name(call: &OperationContext<'_>) -> Result<Uuid, ServiceReply> {
     })
 }
 
-/// The built-in role of this name. HyperShift sends a display name where a GUID belongs.
+/// Finds a built-in role by name. HyperShift sends a display name in place of a GUID.
 fn find_role_definition(name: &str) -> Result<&'static RoleDefinition, ServiceReply> {
     let id = Uuid::try_parse(name).map_err(|error| {
         bad_request(
@@ -241,7 +241,7 @@ fn role_definition_not_found(message: String) -> ServiceReply {
     .to_reply()
 }
 
-/// The id of a role as seen from a scope: with its subscription, if the scope is in one.
+/// The id of a role at a scope: with its subscription, if the scope has one.
 fn role_definition_id(at: &AccessScope, role: RoleDefinitionId) -> String {
     let segments: Vec<_> = at.as_str().split('/').take(3).collect();
     let subscription = match segments.as_slice() {

@@ -1,5 +1,4 @@
-//! Storage accounts with their containers and shares, to read. Reference: Microsoft.Storage,
-//! 2024-01-01.
+//! Storage accounts with their containers and shares, read-only. Reference: Microsoft.Storage, 2024-01-01.
 
 use super::{ArmReadKind, read_only_operation};
 use crate::operations::ServiceOperation;

@@ -14,7 +14,7 @@ const ARM: &str = "https://management.azure.com";
 const AUDIENCE: &str = "https://management.azure.com/";
 const GROUP: &str = "/subscriptions/sub/resourceGroups";
 
-/// A world, and the way to ask it as somebody.
+/// A seeded state, and an engine to send requests to.
 struct ArmFixture {
     probe: EngineFixture,
     owner: EntraClientId,
@@ -61,7 +61,7 @@ fn header<'a>(reply: &'a ServiceReply, name: &str) -> Option<&'a str> {
     found.map(|(_, value)| value.to_str().unwrap())
 }
 
-/// What a component is granted and what it is refused, as requests.
+/// A request that a component's role grants and one that it denies.
 fn granted_and_denied_paths(component: Component) -> [String; 2] {
     let at = |group: &str, rest: &str| format!("{GROUP}/{group}/providers/Microsoft.{rest}");
     let managed = |rest| at("demo-abcde", rest);
@@ -320,7 +320,7 @@ fn federated_credentials_have_their_limits() {
     ] {
         assert_eq!(error_code(&put(name, &given)), "InvalidFederatedIdentityCredential", "{name}");
     }
-    // The seeded one and `first` are there: eighteen more fit.
+    // The seeded one and `first` exist: eighteen more fit.
     for n in 0..18 {
         let reply = put(&format!("more-{n}"), &credential(&format!("m{n}"), one));
         assert_eq!(reply.status, StatusCode::CREATED, "{n}");
@@ -390,14 +390,14 @@ fn role_assignments_are_written_once_and_take_effect_at_once() {
 #[test]
 fn each_invalid_role_assignment_has_its_error_code() {
     let visit = ArmFixture::new();
-    let nobody = "00000000-0000-4000-8000-0000000000ff";
+    let unknown_principal = "00000000-0000-4000-8000-0000000000ff";
     let name = "00000000-0000-4000-8000-000000000003";
     let put = |name: &str, given: &str| {
         let base = format!("{GROUP}/demo-abcde/providers/Microsoft.Authorization/roleAssignments");
         visit.send_request(visit.owner, "PUT", &format!("{base}/{name}"), given)
     };
     assert_eq!(
-        error_code(&put(name, &role_assignment_body(NETWORK_ROLE, nobody, ""))),
+        error_code(&put(name, &role_assignment_body(NETWORK_ROLE, unknown_principal, ""))),
         "PrincipalNotFound"
     );
     assert_eq!(
@@ -407,24 +407,24 @@ fn each_invalid_role_assignment_has_its_error_code() {
     assert_eq!(
         error_code(&put(
             "x",
-            &role_assignment_body(NETWORK_ROLE, nobody, r#","principalType":"User""#)
+            &role_assignment_body(NETWORK_ROLE, unknown_principal, r#","principalType":"User""#)
         )),
         "InvalidRoleAssignmentId"
     );
     let named = "Azure Red Hat OpenShift NodePool Management Role";
     assert_eq!(
-        error_code(&put(name, &role_assignment_body(named, nobody, ""))),
+        error_code(&put(name, &role_assignment_body(named, unknown_principal, ""))),
         "InvalidRoleDefinitionId"
     );
     assert_eq!(
-        error_code(&put(name, &role_assignment_body(nobody, nobody, ""))),
+        error_code(&put(name, &role_assignment_body(unknown_principal, unknown_principal, ""))),
         "RoleDefinitionDoesNotExist"
     );
     let conditional =
-        role_assignment_body(NETWORK_ROLE, nobody, r#","condition":"@Resource[x] == 'y'""#);
+        role_assignment_body(NETWORK_ROLE, unknown_principal, r#","condition":"@Resource[x] == 'y'""#);
     assert_eq!(put(name, &conditional).status, StatusCode::NOT_IMPLEMENTED);
     let fresh =
-        role_assignment_body(NETWORK_ROLE, nobody, r#","principalType":"ServicePrincipal""#);
+        role_assignment_body(NETWORK_ROLE, unknown_principal, r#","principalType":"ServicePrincipal""#);
     assert_eq!(put(name, &fresh).status, StatusCode::CREATED);
 }
 

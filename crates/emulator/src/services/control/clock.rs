@@ -1,4 +1,4 @@
-//! The time of the world: to look at, to move, to stop.
+//! The emulated time: reads, advances and stops it.
 
 use http::StatusCode;
 use jiff::SignedDuration;
@@ -9,13 +9,14 @@ use super::{control_error, parse_body};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
-/// What `POST clock` takes: steps, in this order.
+/// The body of `POST clock`: the changes, applied in this order.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ClockChangeRequest {
-    /// Stops the world, or lets it go on.
+    /// Stops or resumes the emulated time.
     stopped: Option<bool>,
-    /// Moves it on. It never goes back: versions and tokens would come from the future.
+    /// Advances the emulated time. It never goes back, because existing versions and tokens would come from
+    /// the future.
     #[serde(default)]
     advance_seconds: u64,
 }
@@ -34,14 +35,14 @@ pub(super) fn read_clock(call: &OperationContext<'_>) -> ServiceReply {
 
 /// `POST clock`.
 pub(super) fn change_clock(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let asked: ClockChangeRequest = parse_body(call)?;
+    let body: ClockChangeRequest = parse_body(call)?;
     let before = call.world().clock;
-    let set = match asked.stopped {
+    let set = match body.stopped {
         Some(true) => before.stop_at(call.now),
         Some(false) => before.resume_from(call.system_now),
         None => before,
     };
-    let by = i64::try_from(asked.advance_seconds).map(SignedDuration::from_secs).ok();
+    let by = i64::try_from(body.advance_seconds).map(SignedDuration::from_secs).ok();
     let after = by.and_then(|by| set.advance_by(by)).ok_or_else(|| {
         control_error(
             StatusCode::BAD_REQUEST,

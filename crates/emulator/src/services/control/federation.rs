@@ -1,5 +1,5 @@
-//! Foreign issuers, and who may stand for an identity of this world: what a real cluster needs
-//! before its pods can read the vaults.
+//! External issuers and their access to identities: what a real cluster needs before its pods can read the
+//! vaults.
 
 use http::StatusCode;
 use lanyard_vocabulary::{EntraClientId, RoleDefinitionId};
@@ -19,10 +19,10 @@ use crate::operation_context::OperationContext;
 use crate::published_key::IssuerJsonWebKey;
 use crate::request::ServiceReply;
 
-/// The audience of a federated credential that names none.
+/// The default audience of a federated credential.
 const DEFAULT_AUDIENCE: &str = "api://AzureADTokenExchange";
 
-/// What `PUT issuers` takes: an issuer, and what its `jwks_uri` answers.
+/// The body of `PUT issuers`: an issuer, and the content of its `jwks_uri`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PutIssuerRequest {
@@ -35,19 +35,19 @@ struct JsonWebKeySet {
     keys: Vec<IssuerJsonWebKey>,
 }
 
-/// What `POST federated-credentials` takes.
+/// The body of `POST federated-credentials`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AddFederatedCredentialRequest {
     client_id: EntraClientId,
-    /// Replaces the credential of this name; made of issuer and subject without one.
+    /// The name of the credential to replace; derived from issuer and subject by default.
     name: Option<String>,
     issuer: String,
     subject: String,
     audiences: Option<Vec<String>>,
 }
 
-/// What `POST identity-bindings` takes: the cluster by its id or by the server name of its proxy.
+/// The body of `POST identity-bindings`: the cluster by its id or by the server name of its proxy.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AddIdentityBindingRequest {
@@ -58,8 +58,8 @@ struct AddIdentityBindingRequest {
     subject: String,
 }
 
-/// What `POST role-assignments` takes. The principal is named by its client id or its object id,
-/// the role by its name or its id.
+/// The body of `POST role-assignments`. The principal is identified by its client id or its object id, the
+/// role by its name or its id.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AssignRoleRequest {
@@ -68,12 +68,12 @@ struct AssignRoleRequest {
     scope: String,
 }
 
-/// `PUT issuers`: from now on tokens of this issuer are verified with these keys.
+/// `PUT issuers`: sets the keys that verify tokens of this issuer.
 pub(super) fn put_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let asked: PutIssuerRequest = parse_body(call)?;
-    require_https(&asked.issuer)?;
+    let body: PutIssuerRequest = parse_body(call)?;
+    require_https(&body.issuer)?;
     let published: std::collections::BTreeMap<_, _> =
-        asked.jwks.keys.into_iter().filter_map(IssuerJsonWebKey::into_rsa_signing_key).collect();
+        body.jwks.keys.into_iter().filter_map(IssuerJsonWebKey::into_rsa_signing_key).collect();
     if published.is_empty() {
         return Err(invalid_body_reply(
             "`jwks` has no RSA key that signs with RS256, and Entra takes no other.",
@@ -82,43 +82,43 @@ pub(super) fn put_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let keys: Vec<_> = published.keys().cloned().collect();
     let issuer = TrustedIssuer { published, ..TrustedIssuer::default() };
     let issuers = &mut call.azure_mut().directory.issuers;
-    let status = if let Some(known) = issuers.get_mut(&asked.issuer) {
-        // What this world signs itself keeps its keys.
+    let status = if let Some(known) = issuers.get_mut(&body.issuer) {
+        // Issuers with emulated key pairs keep them.
         known.published = issuer.published;
         StatusCode::OK
     } else {
-        issuers.insert(asked.issuer.clone(), issuer);
+        issuers.insert(body.issuer.clone(), issuer);
         StatusCode::CREATED
     };
-    Ok(ServiceReply::json(status, &json!({ "issuer": asked.issuer, "keys": keys })))
+    Ok(ServiceReply::json(status, &json!({ "issuer": body.issuer, "keys": keys })))
 }
 
-/// `POST federated-credentials`: a token of this issuer and subject may stand for the identity.
+/// `POST federated-credentials`: permits tokens of this issuer and subject for the identity.
 pub(super) fn add_federated_credential(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let asked: AddFederatedCredentialRequest = parse_body(call)?;
-    require_https(&asked.issuer)?;
+    let body: AddFederatedCredentialRequest = parse_body(call)?;
+    require_https(&body.issuer)?;
     let credential = FederatedCredential {
-        name: asked.name.unwrap_or_else(|| format!("{} {}", asked.issuer, asked.subject)),
-        issuer: asked.issuer,
-        subject: asked.subject,
-        audiences: asked.audiences.unwrap_or_else(|| vec![DEFAULT_AUDIENCE.to_owned()]),
+        name: body.name.unwrap_or_else(|| format!("{} {}", body.issuer, body.subject)),
+        issuer: body.issuer,
+        subject: body.subject,
+        audiences: body.audiences.unwrap_or_else(|| vec![DEFAULT_AUDIENCE.to_owned()]),
     };
-    let principal = principal_mut(call, asked.client_id)?;
+    let principal = principal_mut(call, body.client_id)?;
     principal.federated_credentials.retain(|known| known.name != credential.name);
     principal.federated_credentials.push(credential.clone());
     Ok(ServiceReply::json(StatusCode::CREATED, &credential))
 }
 
-/// `POST identity-bindings`: the same through the token proxy of a cluster.
+/// `POST identity-bindings`: permits tokens for the identity through the token proxy of a cluster.
 pub(super) fn add_identity_binding(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let asked: AddIdentityBindingRequest = parse_body(call)?;
-    require_https(&asked.issuer)?;
-    principal_mut(call, asked.client_id)?;
-    let server_name = match (asked.cluster_id, asked.server_name) {
+    let body: AddIdentityBindingRequest = parse_body(call)?;
+    require_https(&body.issuer)?;
+    principal_mut(call, body.client_id)?;
+    let server_name = match (body.cluster_id, body.server_name) {
         (Some(id), None) if !id.is_empty() => proxy_server_name(&id),
         (None, Some(name)) if is_proxy_server_name(&name) => name,
         _ => {
@@ -130,9 +130,9 @@ pub(super) fn add_identity_binding(
     };
     let binding = IdentityBinding {
         server_name,
-        client_id: asked.client_id,
-        issuer: asked.issuer,
-        subject: asked.subject,
+        client_id: body.client_id,
+        issuer: body.issuer,
+        subject: body.subject,
     };
     let bindings = &mut call.azure_mut().bindings;
     if !bindings.contains(&binding) {
@@ -145,12 +145,12 @@ pub(super) fn add_identity_binding(
 
 /// `POST role-assignments`.
 pub(super) fn assign_role(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let asked: AssignRoleRequest = parse_body(call)?;
-    let scope: AccessScope = asked.scope.parse().map_err(|error: ParseAccessScopeError| {
+    let body: AssignRoleRequest = parse_body(call)?;
+    let scope: AccessScope = body.scope.parse().map_err(|error: ParseAccessScopeError| {
         invalid_body_reply(&format!("`scope`: {error}."))
     })?;
-    let principal_id = find_object_id(call, &asked.principal)?;
-    let role = find_role(&asked.role)?;
+    let principal_id = find_object_id(call, &body.principal)?;
+    let role = find_role(&body.role)?;
     let name = call.ids.next_uuid();
     let assignment = RoleAssignment {
         name,
@@ -163,11 +163,11 @@ pub(super) fn assign_role(call: &mut OperationContext<'_>) -> Result<ServiceRepl
     };
     let status = match call.azure_mut().authorization.assign(assignment) {
         Ok(AssignOutcome::Created) => StatusCode::CREATED,
-        // The same right under another name is what was asked for.
+        // An equal assignment under another name fulfils the request.
         Ok(AssignOutcome::Unchanged) | Err(AssignError::AlreadyAssigned { .. }) => StatusCode::OK,
         Err(error) => return Err(invalid_body_reply(&format!("{error}."))),
     };
-    let reply = json!({ "principalId": principal_id, "roleId": role.0, "scope": asked.scope });
+    let reply = json!({ "principalId": principal_id, "roleId": role.0, "scope": body.scope });
     Ok(ServiceReply::json(status, &reply))
 }
 
@@ -198,7 +198,7 @@ fn find_role(named: &str) -> Result<RoleDefinitionId, ServiceReply> {
     })
 }
 
-/// As Entra, which fetches the key set over TLS.
+/// As Entra does, which fetches the key set over TLS.
 fn require_https(issuer: &str) -> Result<(), ServiceReply> {
     let url = url::Url::parse(issuer);
     if url.is_ok_and(|url| url.scheme() == "https" && url.query().is_none()) {

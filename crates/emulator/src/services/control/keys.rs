@@ -1,4 +1,4 @@
-//! Versions of vault keys as a test needs them: with a chosen name, from given numbers, disabled.
+//! Versions of vault keys for tests: with a chosen id, from given numbers, or disabled.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use crate::services::keyvault::{
     DeletedNameConflict, NewKeyMaterial, NewKeyVersion, StoredObjectAttributes,
 };
 
-/// What `PUT keys` takes: the vault by its host name, the key, and what is to become of it. A version
-/// that is there keeps its key; without `version` there is a new one.
+/// The body of `PUT keys`: the vault by its host name, the key and its attributes. An existing version keeps
+/// its key; without `version` a new one is created.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PutKeyRequest {
@@ -31,43 +31,43 @@ struct PutKeyRequest {
     expires: Option<Timestamp>,
 }
 
-/// `PUT keys`: a version of a key with these attributes.
+/// `PUT keys`: creates or changes a version of a key.
 pub(super) fn put_key_version(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let asked: PutKeyRequest = parse_body(call)?;
-    let host = asked.vault_host.to_ascii_lowercase();
-    let id = match &asked.version {
+    let body: PutKeyRequest = parse_body(call)?;
+    let host = body.vault_host.to_ascii_lowercase();
+    let id = match &body.version {
         Some(id) if is_valid_version_id(id) => id.clone(),
         Some(_) => return Err(invalid_key_reply("`version` has 1 to 32 letters and digits.")),
         None => call.ids.next_hex32(),
     };
-    let kid = format!("https://{host}/keys/{}/{id}", asked.name);
+    let kid = format!("https://{host}/keys/{}/{id}", body.name);
     let now = call.now;
     let vault = call.azure_mut().vaults.vault_at_host_mut(&host).ok_or_else(|| {
         control_error(StatusCode::NOT_FOUND, "VaultNotFound", "No vault has this host name.")
     })?;
-    if let Ok(held) = vault.keys.version_mut(asked.name.as_str(), Some(&id)) {
-        if asked.bits.is_some() || asked.numbers.is_some() {
+    if let Ok(held) = vault.keys.version_mut(body.name.as_str(), Some(&id)) {
+        if body.bits.is_some() || body.numbers.is_some() {
             return Err(control_error(
                 StatusCode::CONFLICT,
                 "VersionExists",
                 "A version keeps its key: only its attributes can be put.",
             ));
         }
-        held.attributes = apply_attributes(&asked, held.attributes, now);
+        held.attributes = apply_attributes(&body, held.attributes, now);
         let enabled = held.attributes.enabled;
         return Ok(ServiceReply::json(StatusCode::OK, &json!({ "kid": kid, "enabled": enabled })));
     }
-    let attributes = apply_attributes(&asked, StoredObjectAttributes::new(now), now);
-    let material = match (asked.bits, &asked.numbers) {
+    let attributes = apply_attributes(&body, StoredObjectAttributes::new(now), now);
+    let material = match (body.bits, &body.numbers) {
         (Some(_), Some(_)) => {
             return Err(invalid_key_reply("Give `bits` or `numbers`, one of them."));
         }
         (_, Some(numbers)) => NewKeyMaterial::Import(numbers),
         (bits, None) => NewKeyMaterial::Generate(bits.unwrap_or(2048)),
     };
-    let name = asked.name.as_str();
+    let name = body.name.as_str();
     let birth =
         NewKeyVersion { name, id, material, operations: None, attributes, tags: BTreeMap::new() };
     let version = birth.into_version().map_err(|error| invalid_key_reply(&format!("{error}.")))?;
@@ -79,19 +79,18 @@ pub(super) fn put_key_version(
 }
 
 fn apply_attributes(
-    asked: &PutKeyRequest,
+    body: &PutKeyRequest,
     mut attributes: StoredObjectAttributes,
     now: Timestamp,
 ) -> StoredObjectAttributes {
-    attributes.enabled = asked.enabled.unwrap_or(attributes.enabled);
-    attributes.not_before = asked.not_before.or(attributes.not_before);
-    attributes.expires = asked.expires.or(attributes.expires);
+    attributes.enabled = body.enabled.unwrap_or(attributes.enabled);
+    attributes.not_before = body.not_before.or(attributes.not_before);
+    attributes.expires = body.expires.or(attributes.expires);
     attributes.updated = now;
     attributes
 }
 
-/// The service makes 32 hexadecimal digits; what is put here may be any text that is read as one
-/// segment of a path.
+/// The service uses 32 hexadecimal digits; here any text is allowed that is one path segment.
 fn is_valid_version_id(text: &str) -> bool {
     (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }

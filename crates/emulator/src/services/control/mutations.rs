@@ -1,4 +1,4 @@
-//! What the control API changes in the world: credentials rotate, drills break, tokens are minted.
+//! Changes by the control API: rotates credentials, applies faults, mints tokens.
 
 use http::StatusCode;
 use lanyard_vocabulary::{Component, EntraClientId};
@@ -12,18 +12,18 @@ use crate::request::ServiceReply;
 use crate::seed::{SeedError, mint_subject_token, rotate_credential};
 use crate::token::TokenPolicy;
 
-/// What `POST rotate` takes: a component by its name in the HostedCluster API, or a client id.
+/// The body of `POST rotate`: a component by its name in the HostedCluster API, or a client id.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RotateCredentialRequest {
     component: Option<String>,
     client_id: Option<EntraClientId>,
-    /// Bytes that the credential document has beyond what it needs.
+    /// Extra bytes in the credential document.
     #[serde(default)]
     padding: usize,
 }
 
-/// What `POST federated-token` takes; without a field, what the seeded credential trusts.
+/// The body of `POST federated-token`; missing fields default to the seeded federated credential.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SubjectTokenRequest {
@@ -31,26 +31,26 @@ struct SubjectTokenRequest {
     audience: Option<String>,
 }
 
-/// `POST rotate`: a new certificate for an identity, as a new version of its vault secret.
+/// `POST rotate`: issues a new certificate for an identity, as a new version of its vault secret.
 pub(super) fn rotate_component_credential(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let asked: RotateCredentialRequest = parse_body(call)?;
-    let component = component_to_rotate(call, &asked)?;
+    let body: RotateCredentialRequest = parse_body(call)?;
+    let component = component_to_rotate(call, &body)?;
     let now = call.now;
     let (world, ids) = call.azure_and_ids();
-    let issued = rotate_credential(world, component, ids, now, asked.padding);
+    let issued = rotate_credential(world, component, ids, now, body.padding);
     let issued = issued.map_err(|error| seed_error_reply(&error))?;
     Ok(ServiceReply::json(StatusCode::CREATED, &issued))
 }
 
 fn component_to_rotate(
     call: &OperationContext<'_>,
-    asked: &RotateCredentialRequest,
+    body: &RotateCredentialRequest,
 ) -> Result<Component, ServiceReply> {
     let invalid =
         |message: &str| control_error(StatusCode::BAD_REQUEST, "IdentityInvalid", message);
-    match (&asked.component, asked.client_id) {
+    match (&body.component, body.client_id) {
         (Some(name), None) => {
             name.parse::<Component>().map_err(|error| invalid(&error.to_string()))
         }
@@ -75,7 +75,7 @@ fn component_to_rotate(
     }
 }
 
-/// `POST drills`: breaks one hop of one component, in the world as it runs.
+/// `POST drills`: breaks one hop of one component in the running emulator.
 pub(super) fn inject_identity_fault(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -92,7 +92,7 @@ fn seed_error_reply(error: &SeedError) -> ServiceReply {
     control_error(StatusCode::CONFLICT, "WorldRefuses", &message)
 }
 
-/// `PUT tokens`: how long tokens live that are issued from now on.
+/// `PUT tokens`: sets the lifetimes of tokens that are issued from now on.
 pub(super) fn set_token_policy(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -101,18 +101,18 @@ pub(super) fn set_token_policy(
     Ok(ServiceReply::json(StatusCode::OK, &policy))
 }
 
-/// `POST federated-token`: a subject token as a cluster would project it into a pod.
+/// `POST federated-token`: mints a subject token as a cluster would project it into a pod.
 pub(super) fn mint_subject_token_for_request(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let asked: SubjectTokenRequest = if call.request.body.is_empty() {
+    let body: SubjectTokenRequest = if call.request.body.is_empty() {
         SubjectTokenRequest { subject: None, audience: None }
     } else {
         parse_body(call)?
     };
     let guests = call.world().roster.guests.as_ref().ok_or_else(no_test_clients_reply)?;
-    let subject = asked.subject.unwrap_or_else(|| guests.subject.clone());
-    let audience = asked.audience.unwrap_or_else(|| guests.audience.clone());
+    let subject = body.subject.unwrap_or_else(|| guests.subject.clone());
+    let audience = body.audience.unwrap_or_else(|| guests.audience.clone());
     let minted = mint_subject_token(call.world, &subject, &audience, call.ids, call.now);
     let token = minted.map_err(|error| {
         control_error(StatusCode::CONFLICT, "WorldRefuses", &format!("{error}."))
@@ -120,14 +120,14 @@ pub(super) fn mint_subject_token_for_request(
     Ok(ServiceReply::json(StatusCode::CREATED, &json!({ "token": token })))
 }
 
-/// `GET identity-header`: what clients of the App Service protocol set `IDENTITY_HEADER` to.
+/// `GET identity-header`: the value for `IDENTITY_HEADER` of App Service clients.
 pub(super) fn get_identity_header(call: &OperationContext<'_>) -> ServiceReply {
     let header = &call.world().imds.identity_header;
     ServiceReply::json(StatusCode::OK, &json!({ "identityHeader": header }))
 }
 
-/// `GET guests`: how other people's clients sign in. Beside [`get_identity_header`] the one reply that
-/// hands out credentials.
+/// `GET guests`: the credentials of the test clients. Besides [`get_identity_header`] the only reply that
+/// returns credentials.
 pub(super) fn get_test_clients(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {

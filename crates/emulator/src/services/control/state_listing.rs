@@ -1,4 +1,4 @@
-//! What the control API tells of the world: ids and names, and nothing that opens anything.
+//! Lists the state: ids and names, without secrets.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -13,30 +13,30 @@ use crate::services::keyvault::{EmulatedVault, VersionedObjectStore};
 
 /// `GET world`.
 pub(super) fn list_azure_state(call: &OperationContext<'_>) -> ServiceReply {
-    let world = call.world();
+    let azure = call.world();
     let everywhere = AccessScope::root();
     let resources: Vec<_> =
-        world.resources.within(&everywhere).map(|resource| resource.id.as_str()).collect();
+        azure.resources.within(&everywhere).map(|resource| resource.id.as_str()).collect();
     ServiceReply::json(
         StatusCode::OK,
         &json!({
-            "tenants": world.directory.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
-            "components": world.roster.holders.iter().map(component_json).collect::<Vec<_>>(),
-            "principals": world.directory.principals.iter().map(principal_json).collect::<Vec<_>>(),
-            "issuers": world.directory.issuers.keys().collect::<Vec<_>>(),
-            "vaults": world.vaults.iter().map(vault_json).collect::<Vec<_>>(),
+            "tenants": azure.directory.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
+            "components": azure.roster.holders.iter().map(component_json).collect::<Vec<_>>(),
+            "principals": azure.directory.principals.iter().map(principal_json).collect::<Vec<_>>(),
+            "issuers": azure.directory.issuers.keys().collect::<Vec<_>>(),
+            "vaults": azure.vaults.iter().map(vault_json).collect::<Vec<_>>(),
             "resources": resources,
             "imds": {
-                "assigned": world.imds.assigned,
-                "location": world.imds.machine.location,
+                "assigned": azure.imds.assigned,
+                "location": azure.imds.machine.location,
             },
-            "tokens": world.tokens,
+            "tokens": azure.tokens,
         }),
     )
 }
 
-/// `GET explain?principal=ID&scope=SCOPE&action=A` (or `dataAction=A`): the assignment that grants
-/// the action, or the nearest miss. The principal is named by its client id or its object id.
+/// `GET explain?principal=ID&scope=SCOPE&action=A` (or `dataAction=A`): the assignment that grants the
+/// action, or the nearest miss. The principal is identified by its client id or its object id.
 pub(super) fn explain_access(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {

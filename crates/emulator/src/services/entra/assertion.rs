@@ -1,4 +1,4 @@
-//! Client assertions: whose they are, for whom, when, and by which key.
+//! Verifies client assertions: client, audience, lifetime and signing key.
 
 use jiff::Timestamp;
 use lanyard_vocabulary::{EntraClientId, EntraTenantId};
@@ -14,16 +14,16 @@ use crate::hosts;
 use crate::jose::{AssertionAlgorithm, UnverifiedToken, lenient_base64, x5c_certificate};
 use crate::token::SKEW_SECONDS;
 
-/// The host that names issuers and serves no tokens to clients: an assertion for a token endpoint
-/// there is for nobody.
+/// The issuer host, which serves no tokens to clients: an assertion with a token endpoint there as its
+/// audience is rejected.
 const ISSUER_HOST: &str = "sts.windows.net";
 
-/// Where a token request arrived.
+/// The token endpoint of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TokenEndpoint<'a> {
     /// The host that the client addressed.
     pub(super) host: &'a str,
-    /// The tenant as the path names it.
+    /// The tenant as in the path.
     pub(super) tenant_in_path: &'a str,
     /// The tenant.
     pub(super) tenant: &'a EntraTenantId,
@@ -33,7 +33,7 @@ pub(super) struct TokenEndpoint<'a> {
 
 /// Verifies an assertion that the client signed with the key of a certificate.
 ///
-/// The order is Entra's: whose, for whom, when, which key, the signature, the certificate.
+/// The order of checks is Entra's: client, audience, lifetime, key, signature, certificate.
 pub(super) fn verify_certificate_assertion(
     token: &UnverifiedToken,
     principal: &Principal,
@@ -84,7 +84,7 @@ pub(super) fn verify_certificate_assertion(
     Ok(())
 }
 
-/// Checks `nbf` and `exp`, with the difference of clocks that Entra tolerates.
+/// Checks `nbf` and `exp`, with the clock skew that Entra tolerates.
 pub(super) fn verify_lifetime(
     token: &UnverifiedToken,
     now: Timestamp,
@@ -107,13 +107,13 @@ pub(super) fn verify_lifetime(
 }
 
 impl TokenEndpoint<'_> {
-    /// The audiences that mean this endpoint: the token endpoints and the issuers of this tenant.
+    /// The accepted audiences: the token endpoints and the issuers of this tenant.
     fn accepted_audiences(&self) -> Vec<String> {
         let mut hosts = Vec::new();
         if self.host != ISSUER_HOST {
             hosts.push(self.host);
         }
-        // A regional endpoint is the global one, nearer.
+        // A regional endpoint is an alias of the global one.
         hosts.extend(hosts::global_hosts_of_regional(self.host));
         let tenants = [self.tenant.as_str(), self.tenant_in_path];
         let of = |host: &str, tenant: &str| {
@@ -135,8 +135,8 @@ impl TokenEndpoint<'_> {
     }
 }
 
-/// The certificate whose key must have signed: one that is registered, or one that the chain in
-/// the header proves to be of the trusted subject and authority.
+/// The certificate whose key must have signed: a registered one, or one whose chain in the header leads to
+/// the trusted subject and authority.
 fn signing_certificate(
     token: &UnverifiedToken,
     principal: &Principal,

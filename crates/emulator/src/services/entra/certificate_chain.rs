@@ -1,4 +1,4 @@
-//! Subject-name-issuer trust: from a leaf to a trusted authority.
+//! Subject name and issuer trust: verifies the chain from a leaf to a trusted authority.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
@@ -8,21 +8,21 @@ use jiff::Timestamp;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-/// Longer chains are somebody's mistake.
+/// The maximum length of a chain; longer ones are an error of the client.
 const MAX_CHAIN_DEPTH: usize = 4;
 
-/// Why a chain proves nothing.
+/// Errors of verifying a chain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CertificateChainError {
-    /// A certificate is not readable.
+    /// A certificate cannot be parsed.
     #[error("a certificate of `x5c` is not readable")]
     Unreadable,
-    /// The subject is another one.
+    /// The leaf has another subject than the trusted one.
     #[error("the subject of the certificate is `{found}`, and the trusted subject is `{wanted}`")]
     SubjectMismatch {
         /// The common name of the leaf.
         found: String,
-        /// The common name that is trusted.
+        /// The trusted common name.
         wanted: String,
     },
     /// The chain does not lead to the trusted authority.
@@ -30,21 +30,21 @@ pub(super) enum CertificateChainError {
     Untrusted,
 }
 
-/// Reads a certificate.
+/// Parses a certificate.
 pub(super) fn parse_certificate(der: &[u8]) -> Option<X509Certificate<'_>> {
     X509Certificate::from_der(der).ok().and_then(|(rest, parsed)| rest.is_empty().then_some(parsed))
 }
 
-/// Whether a certificate is valid at a time of the emulator's clock.
+/// Whether a certificate is valid at a time.
 pub(super) fn is_valid_at(certificate: &X509Certificate<'_>, now: Timestamp) -> bool {
     let validity = certificate.validity();
     (validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&now.as_second())
 }
 
-/// Verifies that `leaf` has the trusted subject and that `anchor` vouches for it, over the other
-/// certificates that were sent if need be.
+/// Verifies that `leaf` has the trusted subject and that `anchor` issued it, directly or through the other
+/// certificates of the request.
 ///
-/// The validity of the leaf is not looked at here: it has a refusal of its own.
+/// The validity of the leaf is not checked here, because it has its own error.
 pub(super) fn verify_chain(
     leaf: &[u8],
     others: &[Vec<u8>],
@@ -77,7 +77,7 @@ pub(super) fn verify_chain(
     Err(CertificateChainError::Untrusted)
 }
 
-/// Whether `parent` is an authority that is valid now and signed `child`.
+/// Whether `parent` is a currently valid authority and signed `child`.
 fn is_issued_by(parent: &X509Certificate<'_>, child: &X509Certificate<'_>, now: Timestamp) -> bool {
     parent.is_ca()
         && parent.subject().as_raw() == child.issuer().as_raw()

@@ -1,4 +1,4 @@
-//! What clients read before they ask for a token.
+//! Discovery endpoints, which clients read before they request a token.
 
 use http::StatusCode;
 use lanyard_vocabulary::Cloud;
@@ -15,10 +15,10 @@ use crate::token::v1_issuer;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Names that stand for any tenant in a path.
+/// Names for any tenant in a path.
 pub(super) const TENANT_ALIASES: [&str; 4] = ["common", "organizations", "consumers", "adfs"];
 
-/// `GET /common/discovery/instance`: which hosts are one token service.
+/// `GET /common/discovery/instance`: the hosts of one token service.
 pub(super) fn get_instance_discovery(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, TokenServiceError> {
@@ -76,9 +76,9 @@ pub(super) fn get_openid_configuration(
     } else {
         let tenant = call.world().directory.tenant(named);
         let unknown = || {
-            let mut refusal = tenant_unknown_error(named);
-            refusal.code.error = "invalid_tenant";
-            refusal
+            let mut reply = tenant_unknown_error(named);
+            reply.code.error = "invalid_tenant";
+            reply
         };
         Some(tenant.ok_or_else(unknown)?)
     };
@@ -127,7 +127,7 @@ pub(super) fn get_openid_configuration(
     ))
 }
 
-/// `GET /{tenant}/discovery[/v2.0]/keys`: the public parts of the signing keys, and no others.
+/// `GET /{tenant}/discovery[/v2.0]/keys`: the public parts of the signing keys only.
 pub(super) fn get_signing_keys(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, TokenServiceError> {
@@ -157,7 +157,7 @@ fn signing_key_json(tenant: &Tenant) -> Result<Value, RsaKeyError> {
     }))
 }
 
-/// The refusal of a tenant that the world does not have.
+/// The error for an unknown tenant.
 pub(super) fn tenant_unknown_error(named: &str) -> TokenServiceError {
     TENANT_UNKNOWN.with_description(format!(
         "Tenant '{named}' not found. Check to make sure you have the correct tenant ID and are \

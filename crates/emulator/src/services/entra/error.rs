@@ -1,7 +1,7 @@
-//! The refusals of the token service.
+//! Error responses of the token service.
 //!
-//! The reference is the catalogue of AADSTS codes in the Entra documentation. The texts there are
-//! explicitly unstable; clients branch on `error` and on the number.
+//! The reference is the catalogue of AADSTS codes in the Entra documentation. Its texts are explicitly
+//! unstable; clients branch on `error` and on the number.
 
 use http::StatusCode;
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::operation_context::IdGenerator;
 use crate::request::ServiceReply;
 
-/// A code of the token service.
+/// An error code of the token service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AadstsCode {
     /// The number after `AADSTS`.
@@ -54,7 +54,7 @@ pub(crate) const CREDENTIAL_MISSING: AadstsCode = aadsts_code(7_000_216, 401, "i
 pub(crate) const SECRET_EXPIRED: AadstsCode = aadsts_code(7_000_222, 401, "invalid_client");
 pub(crate) const INTERNAL: AadstsCode = aadsts_code(90_033, 503, "temporarily_unavailable");
 
-/// Codes that only faults produce: the world models none of their causes.
+/// Codes that only injected faults produce: the emulator has none of their causes.
 const INJECTED_CODES: [AadstsCode; 4] = [
     aadsts_code(50_076, 400, "invalid_grant"),
     aadsts_code(50_196, 400, "invalid_grant"),
@@ -92,22 +92,22 @@ const KNOWN_CODES: [AadstsCode; 27] = [
     INTERNAL,
 ];
 
-/// A refusal of the token service.
+/// An error of the token service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TokenServiceError {
     /// The code.
     pub(crate) code: AadstsCode,
-    /// What is wrong, in the words of a person. It may repeat ids, never credentials.
+    /// The error description. It may contain ids, never credentials.
     pub(crate) description: String,
 }
 
 impl AadstsCode {
-    /// The refusal with this code.
+    /// An error with this code.
     pub(crate) fn with_description(self, text: impl Into<String>) -> TokenServiceError {
         TokenServiceError { code: self, description: text.into() }
     }
 
-    /// The code with this number; an unknown one counts as a refusal of the client.
+    /// The code with this number; an unknown one counts as an error of the client.
     pub(crate) fn from_number(number: u32) -> Self {
         KNOWN_CODES
             .into_iter()
@@ -118,7 +118,7 @@ impl AadstsCode {
 }
 
 impl TokenServiceError {
-    /// The reply, with the seven fields that clients read.
+    /// Converts the error to a reply, with the seven fields that clients read.
     pub(crate) fn to_reply(
         &self,
         now: Timestamp,

@@ -1,8 +1,7 @@
-//! Workload identity federation: a token of another issuer stands for a principal.
+//! Workload identity federation: a token of another issuer authenticates a principal.
 //!
-//! `iss`, `sub` and `aud` must be those of a federated credential, exactly and with their case.
-//! What the issuer's discovery document and key set would say, the world knows: no request leaves
-//! the process.
+//! `iss`, `sub` and `aud` must exactly match a federated credential, including their case. The state contains
+//! the keys of the issuers: no request leaves the process.
 
 use jiff::Timestamp;
 
@@ -17,7 +16,7 @@ use crate::hosts;
 use crate::jose::{AssertionAlgorithm, UnverifiedToken};
 use crate::operations::AzureService;
 
-/// Verifies a foreign token against the federated credentials of a principal.
+/// Verifies a federated token against the federated credentials of a principal.
 pub(super) fn verify_federated_token(
     token: &UnverifiedToken,
     credentials: &[FederatedCredential],
@@ -56,7 +55,7 @@ pub(super) fn verify_federated_token(
     verify_lifetime(token, now)
 }
 
-/// Entra's own tokens could otherwise be exchanged in circles.
+/// Whether the issuer is Entra: its own tokens must not be exchanged again.
 fn is_entra_issuer(issuer: &str) -> bool {
     let host = url::Url::parse(issuer).ok();
     let host = host.as_ref().and_then(url::Url::host_str).unwrap_or_default();

@@ -112,7 +112,7 @@ fn assertion_audience_may_be_any_name_of_its_endpoint_only() {
         ),
         (LOGIN, format!("https://{LOGIN}/common/oauth2/v2.0/token"), Some(700_023)),
         (LOGIN, "https://vault.azure.net".to_owned(), Some(700_023)),
-        // The name of the issuer is no authority, although it answers.
+        // The issuer host is not a token service, although it responds.
         (
             "sts.windows.net",
             format!("https://sts.windows.net/{TENANT}/oauth2/v2.0/token"),
@@ -211,22 +211,22 @@ fn signature_padding_must_match_the_algorithm() {
 #[test]
 fn a_certificate_outside_its_validity_is_refused_and_so_is_an_ended_registration() {
     for (validity, expected) in [((-90, -1), 1_000_502), ((1, 90), 1_000_502)] {
-        let mut world = azure_with_test_principals();
+        let mut azure = azure_with_test_principals();
         let leaf = self_signed_certificate("app", &client_key(), validity);
         let header =
             json!({ "alg": "PS256", "x5t#S256": URL_SAFE_NO_PAD.encode(sha256_thumbprint(&leaf)) });
-        world.directory.principals[0].certificates[0].certificate = leaf;
+        azure.directory.principals[0].certificates[0].certificate = leaf;
         let assertion = sign_token(&header, &assertion_claims(APP), &client_key());
         assert_eq!(
-            aadsts_code(&EngineFixture::new(world).request_token_with_assertion(APP, &assertion)),
+            aadsts_code(&EngineFixture::new(azure).request_token_with_assertion(APP, &assertion)),
             Some(expected)
         );
     }
-    let mut world = azure_with_test_principals();
-    world.directory.principals[0].certificates[0].expires = days_after(start_time(), -1);
+    let mut azure = azure_with_test_principals();
+    azure.directory.principals[0].certificates[0].expires = days_after(start_time(), -1);
     let assertion = sign_token(&sha256_header(), &assertion_claims(APP), &client_key());
     assert_eq!(
-        aadsts_code(&EngineFixture::new(world).request_token_with_assertion(APP, &assertion)),
+        aadsts_code(&EngineFixture::new(azure).request_token_with_assertion(APP, &assertion)),
         Some(700_027)
     );
 }
@@ -240,14 +240,14 @@ fn msi_assertion(x5c: &[Vec<u8>], key: &RsaKey) -> String {
     sign_token(&header, &assertion_claims(MSI), key)
 }
 
-/// What it is, the chain, and the code of the refusal.
+/// A description, the chain, and the expected code.
 type ChainCase<'a> = (&'a str, Vec<Vec<u8>>, Option<u64>);
 
 #[test]
 fn managed_identity_needs_trusted_subject_issuer_and_chain() {
-    let world = azure_with_test_principals();
-    let root = world.directory.authorities[MSI_AUTHORITY].certificate.clone();
-    let probe = EngineFixture::new(world);
+    let azure = azure_with_test_principals();
+    let root = azure.directory.authorities[MSI_AUTHORITY].certificate.clone();
+    let probe = EngineFixture::new(azure);
     let stranger = ("stranger", &untrusted_key());
     let impostor = (MSI_AUTHORITY, &untrusted_key());
     let of = |subject: &str, authority: (&str, &RsaKey), days: (i64, i64)| {
@@ -279,7 +279,7 @@ fn managed_identity_needs_trusted_subject_issuer_and_chain() {
 
 #[test]
 fn leaf_certificate_cannot_sign_another_leaf() {
-    // The middle certificate has the right key chain and is no authority.
+    // The intermediate certificate has the right key but is not a CA.
     let middle = signed_leaf_certificate(
         "middle",
         &untrusted_key(),

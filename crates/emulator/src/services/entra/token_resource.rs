@@ -1,4 +1,4 @@
-//! Which resources tokens are issued for, and how the two endpoints name them.
+//! The resources of tokens, and how the two endpoint versions name them.
 
 use lanyard_vocabulary::Cloud;
 
@@ -7,11 +7,11 @@ use super::error::{
 };
 use crate::hosts;
 
-/// Scopes that MSAL appends and that name no resource.
+/// Scopes that MSAL appends and that do not name a resource.
 const OPENID_SCOPES: [&str; 4] = ["openid", "offline_access", "profile", "email"];
 const DEFAULT: &str = "/.default";
 
-/// The resource of a `scope` (version 2.0): exactly one, with `/.default`.
+/// Parses the resource of a `scope` (version 2.0): exactly one, with `/.default`.
 ///
 /// `https://management.core.windows.net//.default` names the resource with its trailing slash.
 pub(crate) fn parse_scope(scope: Option<&str>, cloud: Cloud) -> Result<&str, TokenServiceError> {
@@ -32,7 +32,7 @@ pub(crate) fn parse_scope(scope: Option<&str>, cloud: Cloud) -> Result<&str, Tok
     parse_resource(Some(resource), cloud)
 }
 
-/// The `resource` of version 1.0.
+/// Parses the `resource` parameter of version 1.0.
 pub(crate) fn parse_resource(
     resource: Option<&str>,
     cloud: Cloud,
@@ -51,14 +51,14 @@ pub(crate) fn parse_resource(
     }
 }
 
-/// The refusal of a request that lacks a parameter.
+/// The error for a missing parameter.
 pub(crate) fn missing_parameter_error(parameter: &str) -> TokenServiceError {
     PARAMETER_MISSING.with_description(format!(
         "The request body must contain the following parameter: '{parameter}'."
     ))
 }
 
-/// Whether a resource exists in a cloud; one trailing slash makes no difference.
+/// Whether a resource exists in a cloud, with or without one trailing slash.
 pub(crate) fn is_known_token_resource(cloud: Cloud, resource: &str) -> bool {
     let Some(endpoints) = cloud.endpoints() else { return false };
     let name = resource.strip_suffix('/').unwrap_or(resource);

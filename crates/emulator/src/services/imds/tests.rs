@@ -29,7 +29,7 @@ fn a_token_comes_with_every_value_as_text() {
     }
 }
 
-/// What it is, the path, and the headers.
+/// A description, the path, and the headers.
 type InvalidImdsRequest<'a> = (&'a str, String, Vec<(&'a str, &'a str)>);
 
 #[test]
@@ -53,7 +53,7 @@ fn invalid_requests_are_rejected_with_400() {
             vec![TRUE],
         ),
         ("an identity of another machine", format!("{good}&client_id={FEDERATED}"), vec![TRUE]),
-        ("no identity", format!("{good}&client_id=nobody"), vec![TRUE]),
+        ("no identity", format!("{good}&client_id=unknown"), vec![TRUE]),
         ("no such resource id", format!("{good}&msi_res_id=/subscriptions/x"), vec![TRUE]),
         (
             "two selectors",
@@ -71,10 +71,10 @@ fn invalid_requests_are_rejected_with_400() {
 
 #[test]
 fn the_identity_is_selected_by_any_of_its_ids() {
-    let mut world = azure_with_test_principals();
-    let federated = world.directory.principals[2].clone();
-    world.imds.assigned.push(federated.client_id);
-    let probe = EngineFixture::new(world);
+    let mut azure = azure_with_test_principals();
+    let federated = azure.directory.principals[2].clone();
+    azure.imds.assigned.push(federated.client_id);
+    let probe = EngineFixture::new(azure);
     let good = format!("{TOKEN}?api-version=2018-02-01&resource=https://vault.azure.net");
     let ambiguous = send_imds_request(&probe, &good, &[TRUE]);
     assert_eq!(ambiguous.status, StatusCode::BAD_REQUEST);

@@ -1,4 +1,4 @@
-//! The way into a vault: who asks, and may they?
+//! Authentication and authorization of vault requests.
 
 use lanyard_vocabulary::SecretName;
 
@@ -11,11 +11,11 @@ use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::request::ServiceReply;
 use crate::token::{AuthenticatedCaller, BearerTokenError};
 
-/// Lets a call in that has `right` on the object that its path names, or on the vault if it names
-/// none, and hands out the vault.
+/// Checks the permission `right` on the object in the path, or on the vault if there is none, and returns the
+/// vault.
 ///
-/// The order is that of the service: challenge, token, right, request. So a caller without the
-/// right learns nothing, not even whether the object is there.
+/// The order is that of the service: challenge, token, permission, request. So a caller without the
+/// permission cannot find out whether an object exists.
 pub(super) fn authorize_call<'c>(
     call: &'c mut OperationContext<'_>,
     right: VaultPermission,
@@ -42,7 +42,7 @@ pub(super) fn authorize_call<'c>(
     Ok(vault)
 }
 
-/// The vault of a call that [`enter`] let in, to change.
+/// The vault of a call that [`authorize_call`] permitted, mutable.
 pub(super) fn authorized_vault_mut<'c>(
     call: &'c mut OperationContext<'_>,
 ) -> Result<&'c mut EmulatedVault, ServiceReply> {
@@ -53,7 +53,7 @@ pub(super) fn authorized_vault_mut<'c>(
         .ok_or_else(|| VaultServiceError::VaultNotFound { host: &host }.to_reply())
 }
 
-/// The refusal for a problem of a shelf.
+/// The reply to an error of the object store.
 pub(super) fn store_error_reply(
     problem: ObjectStoreError,
     kind: KeyVaultObjectKind,
@@ -105,8 +105,8 @@ fn authenticate(
     Err(VaultServiceError::InvalidToken { authority, resource, message }.to_reply())
 }
 
-/// Authority and resource of the challenge. Values without blanks: Go splits at them. The first
-/// path segment of the authority is the tenant: clients read it there.
+/// Authority and resource of the challenge. Values must not contain blanks, because Go splits at them. The
+/// first path segment of the authority is the tenant: clients read it there.
 fn challenge_authority_and_resource(
     call: &OperationContext<'_>,
     host: &str,
@@ -180,7 +180,7 @@ fn is_permitted_by_policy(
             };
             permissions.iter().any(|permission| {
                 permission.eq_ignore_ascii_case(right.permission)
-                    // `all` never included the right to purge.
+                    // `all` never included the permission to purge.
                     || (permission.eq_ignore_ascii_case("all") && right.permission != "purge")
             })
         },

@@ -1,4 +1,4 @@
-//! Certificates, to read. Each has a key and a secret of the same name and version.
+//! Certificates, read-only. Each has a key and a secret of the same name and version.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine;

@@ -1,7 +1,7 @@
-//! What the data plane says when it does not do what was asked.
+//! Error responses of the data plane.
 //!
-//! The envelope is `{"error":{"code","message","innererror":{"code"}}}`; clients branch on the two
-//! codes. The reference is "Azure Key Vault REST API error codes".
+//! The envelope is `{"error":{"code","message","innererror":{"code"}}}`; clients branch on the two codes. The
+//! reference is "Azure Key Vault REST API error codes".
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -11,23 +11,23 @@ use super::vault::EmulatedVault;
 use crate::request::ServiceReply;
 use crate::token::AuthenticatedCaller;
 
-/// A refusal with its two codes.
+/// An error with its two codes.
 #[derive(Debug)]
 pub(crate) enum VaultServiceError<'a> {
-    /// No token came: the answer is the challenge.
+    /// The request has no token: the reply is the challenge.
     Challenge {
-        /// Where tokens are obtained: authority and tenant.
+        /// The token service: authority and tenant.
         authority: String,
-        /// What tokens have to be for.
+        /// The required resource of tokens.
         resource: String,
     },
-    /// The token does not count here; the code is one of the `AKV` series.
+    /// The token is invalid; the code is one of the `AKV` series.
     InvalidToken {
-        /// Where tokens are obtained: authority and tenant.
+        /// The token service: authority and tenant.
         authority: String,
-        /// What tokens have to be for.
+        /// The required resource of tokens.
         resource: String,
-        /// What is wrong, beginning with a code of the `AKV` series.
+        /// The problem, beginning with a code of the `AKV` series.
         message: String,
     },
     /// No vault has this host name.
@@ -37,7 +37,7 @@ pub(crate) enum VaultServiceError<'a> {
     },
     /// No role assignment grants the action.
     DeniedByRole {
-        /// Who asked.
+        /// The caller.
         caller: &'a AuthenticatedCaller,
         /// The data action.
         action: &'a str,
@@ -50,7 +50,7 @@ pub(crate) enum VaultServiceError<'a> {
     },
     /// No access policy grants the permission.
     DeniedByPolicy {
-        /// Who asked.
+        /// The caller.
         caller: &'a AuthenticatedCaller,
         /// The kind of object.
         kind: KeyVaultObjectKind,
@@ -59,11 +59,11 @@ pub(crate) enum VaultServiceError<'a> {
         /// The vault.
         vault: &'a EmulatedVault,
     },
-    /// There is no such object or version.
+    /// The object or version does not exist.
     NotFound {
         /// The kind of object.
         kind: KeyVaultObjectKind,
-        /// The name, with the version if one was asked for.
+        /// The name, with the version if the request has one.
         name: String,
     },
     /// The version is disabled.
@@ -73,11 +73,11 @@ pub(crate) enum VaultServiceError<'a> {
         /// The name.
         name: &'a str,
     },
-    /// The key may not be used for this, or not now.
+    /// The key must not be used for this operation, or not at this time.
     KeyOperationForbidden {
         /// The operation, such as `encrypt`.
         operation: &'a str,
-        /// Why not.
+        /// The reason.
         restriction: KeyRestriction,
     },
     /// The name belongs to a deleted object.
@@ -92,20 +92,20 @@ pub(crate) enum VaultServiceError<'a> {
         /// The name.
         name: &'a str,
     },
-    /// The request is not well-formed.
+    /// The request is malformed.
     BadParameter(String),
 }
 
-/// Why a key is not used.
+/// The reason why a key operation is forbidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyRestriction {
-    /// It is disabled.
+    /// The key is disabled.
     Disabled,
-    /// `nbf` is to come.
+    /// `nbf` is in the future.
     NotYetValid,
     /// `exp` has passed.
     Expired,
-    /// It is not one of the key's operations.
+    /// The operation is not among the key's operations.
     NotPermitted,
 }
 
@@ -130,7 +130,7 @@ impl KeyRestriction {
 }
 
 impl VaultServiceError<'_> {
-    /// The refusal as a reply; the ledger keeps the codes.
+    /// Converts the error to a reply; the request log records the codes.
     pub(crate) fn to_reply(&self) -> ServiceReply {
         let (status, code, inner) = self.status_and_codes();
         let mut error = json!({ "code": code, "message": self.message() });

@@ -1,4 +1,4 @@
-//! What keys are used for: encrypt and decrypt, wrap and unwrap.
+//! Key operations: encrypt and decrypt, wrap and unwrap.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -68,7 +68,7 @@ fn run_crypto_operation(
         }
         .to_reply());
     }
-    // A key of a curve has no such operation, so it did not come this far.
+    // Elliptic curve keys lack these operations, so they were rejected before.
     let StoredVaultKey::Rsa(key) = key else {
         let because = KeyRestriction::NotPermitted;
         return Err(VaultServiceError::KeyOperationForbidden {
@@ -92,8 +92,7 @@ fn run_crypto_operation(
     Ok(ServiceReply::json(StatusCode::OK, &json!({ "kid": kid, "value": &*value })))
 }
 
-/// What keeps a key from an operation, as a question of time. What an expired key protected can
-/// still be read, as at the service.
+/// The restriction of a key by its state and validity. An expired key can still decrypt, as in the service.
 fn key_restriction(
     content: &super::vault::KeyContent,
     attributes: StoredObjectAttributes,

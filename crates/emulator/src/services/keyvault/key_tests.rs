@@ -8,12 +8,12 @@ use crate::request::ServiceReply;
 use crate::seed::tests::{issue_access_token_for, seeded_nine_identities};
 use crate::testing::{EngineFixture, reply_json};
 
-/// One software key, and ciphertexts that KMS plugins decrypt; the crate of ours reads it too.
+/// A software key, and ciphertexts that KMS plugins decrypt; the `kms` crate reads the same file.
 const VECTOR: &str = include_str!("../../../../kms/fixtures/vector.json");
 const HOST: &str = "demo-kms.vault.azure.net";
 const AUDIENCE: &str = "https://vault.azure.net";
 
-/// A world with the key of the vector, and the identity of the encryption component.
+/// A state with the key of the vector, and the identity of the encryption component.
 struct KmsKeyFixture {
     probe: EngineFixture,
     kms: EntraClientId,
@@ -36,7 +36,7 @@ impl KmsKeyFixture {
         desk
     }
 
-    /// Puts a version of the key, or changes one.
+    /// Creates a version of the key, or changes one.
     fn put_key_version(&self, more: &Value) -> ServiceReply {
         let mut asked = json!({ "vaultHost": HOST, "name": "mykey" });
         for (member, value) in more.as_object().unwrap() {
@@ -124,7 +124,7 @@ fn encrypted_or_wrapped_value_round_trips_with_new_ciphertext() {
             assert_eq!(reply_json(&reply)["value"], value, "{alg}");
         }
     }
-    // The last version, by the short path.
+    // The current version, by the path without a version.
     let given = json!({ "alg": "RSA-OAEP-256", "value": value });
     let reply = desk.send_request(desk.kms, "POST", "/keys/MYKEY//encrypt", &given);
     assert_eq!(reply_json(&reply)["kid"], format!("https://{HOST}/keys/mykey/ABCD"));

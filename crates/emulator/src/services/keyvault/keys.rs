@@ -1,4 +1,4 @@
-//! Keys: RSA and elliptic curves. What they are used for is in `key_operations`.
+//! Keys: RSA and elliptic curves. Their operations are in `key_operations`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,10 +23,10 @@ use crate::request::ServiceReply;
 
 const KEY_OPERATIONS: [&str; 6] = ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"];
 
-/// Which of them a key of a curve has.
+/// The operations of elliptic curve keys.
 const SIGNATURE_OPERATIONS: Range<usize> = 2..4;
 
-/// What a key can be used for here.
+/// The emulated operations of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VaultCryptoOperation {
     /// `encrypt`.
@@ -50,13 +50,13 @@ impl VaultCryptoOperation {
         }
     }
 
-    /// Whether it makes something unreadable: an expired key does that no more.
+    /// Whether the operation encrypts, which an expired key must not do.
     pub(super) const fn produces_ciphertext(self) -> bool {
         matches!(self, Self::Encrypt | Self::WrapKey)
     }
 }
 
-/// The operations that a key may be used for.
+/// The permitted operations of a key.
 pub(super) fn permitted_operations(content: &KeyContent) -> impl Iterator<Item = &str> {
     let of_kind = match content.key {
         StoredVaultKey::Rsa(_) => &KEY_OPERATIONS[..],
@@ -69,11 +69,11 @@ pub(super) fn permitted_operations(content: &KeyContent) -> impl Iterator<Item =
         .filter(move |known| chosen.is_none_or(|chosen| chosen.iter().any(|it| it == known)))
 }
 
-/// Where the key of a new version comes from.
+/// The source of a new version's key.
 pub(crate) enum NewKeyMaterial<'a> {
-    /// It is made, with so many bits.
+    /// Generate a key of this size in bits.
     Generate(u32),
-    /// It is given.
+    /// Import these numbers.
     Import(&'a RsaJwkComponents),
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct NewKeyVersion<'a> {
     pub(crate) id: String,
     /// The key.
     pub(crate) material: NewKeyMaterial<'a>,
-    /// What it may be used for.
+    /// The permitted operations; all if absent.
     pub(crate) operations: Option<Vec<String>>,
     /// Attributes.
     pub(crate) attributes: StoredObjectAttributes,
@@ -94,10 +94,11 @@ pub(crate) struct NewKeyVersion<'a> {
 }
 
 impl NewKeyVersion<'_> {
-    /// The version as it will lie on the shelf.
+    /// Creates the version for the object store.
     ///
     /// # Errors
-    /// If there can be no such key.
+    ///
+    /// Returns an error if the key cannot be created.
     pub(crate) fn into_version(self) -> Result<StoredObjectVersion<KeyContent>, RsaKeyError> {
         let key = match self.material {
             NewKeyMaterial::Generate(bits) => RsaKey::generate_sized(bits)?,
@@ -148,33 +149,33 @@ struct UpdateKeyBody {
 pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     authorize_call(call, CREATE_KEY)?;
-    let asked: CreateKeyBody = parse_body(call)?;
-    require_rsa(asked.kty.as_deref())?;
+    let body: CreateKeyBody = parse_body(call)?;
+    require_rsa(body.kty.as_deref())?;
     let birth = NewKeyVersion {
         name: &name,
         id: call.ids.next_hex32(),
-        material: NewKeyMaterial::Generate(asked.key_size.unwrap_or(DEFAULT_BITS)),
-        operations: require_known_operations(asked.key_ops)?,
-        attributes: asked.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?,
-        tags: asked.tags,
+        material: NewKeyMaterial::Generate(body.key_size.unwrap_or(DEFAULT_BITS)),
+        operations: require_known_operations(body.key_ops)?,
+        attributes: body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?,
+        tags: body.tags,
     };
     add_key_version(call, birth)
 }
 
-/// `PUT /keys/{name}`: a new version with a key from elsewhere.
+/// `PUT /keys/{name}`: a new version with an imported key.
 pub(super) fn import_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     authorize_call(call, IMPORT_KEY)?;
-    let asked: ImportKeyBody = parse_body(call)?;
-    let key = asked.key.ok_or_else(|| bad_parameter_reply("`key` is missing".to_owned()))?;
+    let body: ImportKeyBody = parse_body(call)?;
+    let key = body.key.ok_or_else(|| bad_parameter_reply("`key` is missing".to_owned()))?;
     require_rsa(key.kty.as_deref())?;
     let birth = NewKeyVersion {
         name: &name,
         id: call.ids.next_hex32(),
         material: NewKeyMaterial::Import(&key.numbers),
         operations: require_known_operations(key.key_ops)?,
-        attributes: asked.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?,
-        tags: asked.tags,
+        attributes: body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?,
+        tags: body.tags,
     };
     add_key_version(call, birth)
 }
@@ -183,17 +184,17 @@ pub(super) fn import_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
 pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
     authorize_call(call, UPDATE_KEY)?;
-    let asked: UpdateKeyBody = parse_body(call)?;
-    let operations = require_known_operations(asked.key_ops)?;
+    let body: UpdateKeyBody = parse_body(call)?;
+    let operations = require_known_operations(body.key_ops)?;
     let now = call.now;
     let vault = authorized_vault_mut(call)?;
     let changed = match vault.keys.version_mut(&name, version.as_deref()) {
         Ok(held) => {
-            held.attributes = asked.attributes.unwrap_or_default().apply(held.attributes, now)?;
+            held.attributes = body.attributes.unwrap_or_default().apply(held.attributes, now)?;
             if operations.is_some() {
                 held.content.operations = operations;
             }
-            if let Some(tags) = asked.tags {
+            if let Some(tags) = body.tags {
                 held.tags = tags;
             }
             vault.keys.version(&name, version.as_deref())
@@ -230,25 +231,25 @@ fn require_rsa(kind: Option<&str>) -> Result<(), ServiceReply> {
     match kind {
         Some("RSA") => Ok(()),
         Some(kind) => Err(bad_parameter_reply(format!(
-            "`kty` `{kind}`: this world makes software RSA keys only"
+            "`kty` `{kind}`: the emulator creates software RSA keys only"
         ))),
         None => Err(bad_parameter_reply("`kty` is missing".to_owned())),
     }
 }
 
 fn require_known_operations(
-    asked: Option<Vec<String>>,
+    body: Option<Vec<String>>,
 ) -> Result<Option<Vec<String>>, ServiceReply> {
-    let unknown = asked.iter().flatten().find(|it| !KEY_OPERATIONS.contains(&it.as_str()));
+    let unknown = body.iter().flatten().find(|it| !KEY_OPERATIONS.contains(&it.as_str()));
     match unknown {
         Some(unknown) => {
             Err(bad_parameter_reply(format!("`key_ops` `{unknown}` is no operation of an RSA key")))
         }
-        None => Ok(asked),
+        None => Ok(body),
     }
 }
 
-/// The size of a key whose maker names none.
+/// The default size of a key.
 const DEFAULT_BITS: u32 = 2048;
 
 impl StoredObject for KeyContent {

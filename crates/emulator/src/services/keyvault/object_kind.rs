@@ -1,4 +1,4 @@
-//! The kinds of vault objects and the rights on them.
+//! The kinds of vault objects, and the permissions on them.
 
 /// A kind of vault object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl KeyVaultObjectKind {
         }
     }
 
-    /// The kind in a sentence.
+    /// The kind as a noun in messages.
     pub(crate) const fn noun(self) -> &'static str {
         match self {
             Self::Secret => "secret",
@@ -30,7 +30,7 @@ impl KeyVaultObjectKind {
         }
     }
 
-    /// The kind in an error code.
+    /// The kind as a prefix of error codes.
     pub(crate) const fn error_code_prefix(self) -> &'static str {
         match self {
             Self::Secret => "Secret",
@@ -49,7 +49,7 @@ impl KeyVaultObjectKind {
     }
 }
 
-/// A right on vault objects, as each of the two permission models spells it.
+/// A permission on vault objects, in both permission models.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VaultPermission {
     /// The kind of object.

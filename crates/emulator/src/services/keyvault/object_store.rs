@@ -1,6 +1,6 @@
-//! Versioned objects with soft delete: what secrets, keys and certificates have in common.
+//! Versioned objects with soft delete: the common store of secrets, keys and certificates.
 //!
-//! Names compare without case and keep the case of their creator.
+//! Names are case-insensitive and keep their original case.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,7 +18,7 @@ pub(crate) struct VersionedObjectStore<T> {
 /// An object with its versions, oldest first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StoredVaultObject<T> {
-    /// The name as its creator wrote it.
+    /// The name in its original case.
     pub(crate) name: String,
     /// The versions, never empty.
     pub(crate) versions: Vec<StoredObjectVersion<T>>,
@@ -26,12 +26,12 @@ pub(crate) struct StoredVaultObject<T> {
     pub(crate) deletion: Option<SoftDeletion>,
 }
 
-/// When an object was deleted, and when it is gone for good.
+/// The soft deletion of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SoftDeletion {
-    /// When it was deleted.
+    /// When the object was deleted.
     pub(crate) at: Timestamp,
-    /// When it is purged.
+    /// When the object will be purged.
     pub(crate) purge_at: Timestamp,
 }
 
@@ -44,35 +44,35 @@ pub(crate) struct StoredObjectVersion<T> {
     pub(crate) attributes: StoredObjectAttributes,
     /// Tags.
     pub(crate) tags: BTreeMap<String, String>,
-    /// What the version holds.
+    /// The content of the version.
     pub(crate) content: T,
 }
 
 /// The attributes of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredObjectAttributes {
-    /// Whether reads are answered.
+    /// Whether the version can be read.
     pub(crate) enabled: bool,
-    /// `nbf`: informational, it blocks no read.
+    /// `nbf`: informational, does not prevent reads.
     pub(crate) not_before: Option<Timestamp>,
-    /// `exp`: informational, it blocks no read.
+    /// `exp`: informational, does not prevent reads.
     pub(crate) expires: Option<Timestamp>,
-    /// When the version was made.
+    /// When the version was created.
     pub(crate) created: Timestamp,
-    /// When its attributes, tags or content type changed last.
+    /// When its attributes, tags or content type last changed.
     pub(crate) updated: Timestamp,
 }
 
-/// Why a shelf did not do what was asked.
+/// Errors of the object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectStoreError {
-    /// No such object or version.
+    /// The object or version does not exist.
     NotFound,
     /// The name belongs to a deleted object that can be recovered.
     NameTaken,
 }
 
-/// A name cannot be used: it belongs to a deleted object that can be recovered.
+/// The name belongs to a deleted object that can be recovered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeletedNameConflict;
 
@@ -110,7 +110,7 @@ impl<T> StoredVaultObject<T> {
 }
 
 impl<T> VersionedObjectStore<T> {
-    /// Adds a version, with a new object if there is none of the name.
+    /// Adds a version, and creates the object if it does not exist.
     pub(crate) fn push_version(
         &mut self,
         name: &str,
@@ -134,7 +134,7 @@ impl<T> VersionedObjectStore<T> {
             .ok_or(ObjectStoreError::NotFound)
     }
 
-    /// A version of an object, or its current one.
+    /// A version of an object; the current one by default.
     pub(crate) fn version(
         &self,
         name: &str,
@@ -148,7 +148,7 @@ impl<T> VersionedObjectStore<T> {
             .ok_or(ObjectStoreError::NotFound)
     }
 
-    /// A version of an object to change, or its current one.
+    /// Like [`Self::version`], mutable.
     pub(crate) fn version_mut(
         &mut self,
         name: &str,
@@ -163,7 +163,7 @@ impl<T> VersionedObjectStore<T> {
         object.versions.get_mut(at).ok_or(ObjectStoreError::NotFound)
     }
 
-    /// The objects that are (not) deleted and come after `marker`, in the order of their names.
+    /// The objects after `marker` that are (not) deleted, ordered by name.
     pub(crate) fn objects_after(
         &self,
         marker: Option<&str>,
@@ -177,7 +177,7 @@ impl<T> VersionedObjectStore<T> {
             .filter(move |object| object.deletion.is_some() == deleted)
     }
 
-    /// Deletes an object so that it can be recovered until `retention` has passed.
+    /// Soft-deletes an object for the `retention` period.
     pub(crate) fn soft_delete(
         &mut self,
         name: &str,
@@ -205,7 +205,7 @@ impl<T> VersionedObjectStore<T> {
             .ok_or(ObjectStoreError::NotFound)
     }
 
-    /// Takes a deletion back.
+    /// Recovers a deleted object.
     pub(crate) fn recover(&mut self, name: &str) -> Result<(), ObjectStoreError> {
         self.deleted_object(name)?;
         let object =
@@ -214,19 +214,19 @@ impl<T> VersionedObjectStore<T> {
         Ok(())
     }
 
-    /// Removes a deleted object for good.
+    /// Purges a deleted object.
     pub(crate) fn purge(&mut self, name: &str) -> Result<(), ObjectStoreError> {
         self.deleted_object(name)?;
         self.objects.remove(&name.to_ascii_lowercase());
         Ok(())
     }
 
-    /// Removes an object with all its versions, as if it had never been there.
+    /// Removes an object with all its versions, without soft delete.
     pub(crate) fn remove(&mut self, name: &str) -> Option<StoredVaultObject<T>> {
         self.objects.remove(&name.to_ascii_lowercase())
     }
 
-    /// Removes what was to be purged by `now`.
+    /// Purges objects whose purge time has passed at `now`.
     pub(crate) fn purge_expired(&mut self, now: Timestamp) {
         self.objects
             .retain(|_, object| object.deletion.is_none_or(|deletion| now < deletion.purge_at));

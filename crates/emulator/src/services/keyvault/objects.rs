@@ -1,4 +1,4 @@
-//! What the three kinds of objects do alike: reading one version, listing, listing versions.
+//! Operations that the three kinds of objects share: reading one version, listing objects and versions.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,23 +15,23 @@ use super::vault::EmulatedVault;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
-/// A kind of object with its shelf and its wire form.
+/// A kind of object, with its store and its wire format.
 pub(super) trait StoredObject: Sized {
     /// The kind.
     const KIND: KeyVaultObjectKind;
-    /// The right to read one.
+    /// The permission to read an object.
     const GET: VaultPermission;
-    /// The right to list.
+    /// The permission to list objects.
     const LIST: VaultPermission;
 
-    /// Where the vault keeps them.
+    /// The vault's store of this kind.
     fn object_store(vault: &EmulatedVault) -> &VersionedObjectStore<Self>;
 
-    /// The version as a read returns it.
+    /// The version as in the reply to a read.
     fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>)
     -> Value;
 
-    /// The version as a list shows it, under `id`: no value, no key material.
+    /// The version as in lists, with the given `id`: no value, no key material.
     fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value;
 }
 
@@ -97,7 +97,7 @@ pub(super) fn list_versions<K: StoredObject>(
     Ok(page.page_reply(rest))
 }
 
-/// Versions come in the order of their ids, which says nothing of their age: clients sort.
+/// Versions are ordered by id, which is unrelated to their age: clients sort.
 fn versions_sorted_by_id<T>(
     object: &StoredVaultObject<T>,
 ) -> impl Iterator<Item = &StoredObjectVersion<T>> {
@@ -106,7 +106,7 @@ fn versions_sorted_by_id<T>(
     versions.into_iter()
 }
 
-/// The name and the version that the path asks for.
+/// The name and the version in the path.
 pub(super) fn requested_name_and_version(call: &OperationContext<'_>) -> (String, Option<String>) {
     let version = call.path_parameter("version");
     let version = (!version.is_empty()).then(|| version.to_owned());
@@ -127,7 +127,7 @@ pub(super) fn version_id<K: StoredObject>(
     format!("{}/{}", object_id::<K>(vault, name), version.id)
 }
 
-/// The wire form of attributes: times in whole seconds since 1970.
+/// The wire format of attributes: times in whole seconds since 1970.
 pub(super) fn attributes_json(attributes: StoredObjectAttributes, vault: &EmulatedVault) -> Value {
     let mut wire = json!({
         "enabled": attributes.enabled,
@@ -144,16 +144,16 @@ pub(super) fn attributes_json(attributes: StoredObjectAttributes, vault: &Emulat
     wire
 }
 
-/// What a list asks for, and where its next page is.
+/// The parameters of a list request, and the URL of its next page.
 pub(super) struct VaultPageRequest {
     base: String,
     size: usize,
-    /// The last item of the page before.
+    /// The last item of the previous page.
     pub(super) marker: Option<String>,
 }
 
 impl VaultPageRequest {
-    /// Reads `maxresults` (1 to 25) and `$skiptoken`.
+    /// Parses `maxresults` (1 to 25) and `$skiptoken`.
     pub(super) fn from_request(call: &OperationContext<'_>) -> Result<Self, ServiceReply> {
         let request = call.request;
         let refuse = |text: String| VaultServiceError::BadParameter(text).to_reply();
@@ -182,7 +182,7 @@ impl VaultPageRequest {
         Ok(Self { base, size, marker })
     }
 
-    /// One page of `items`, which begin after the marker, each with its own marker.
+    /// One page of `items`, which start after the marker, each with its own marker.
     pub(super) fn page_reply(&self, items: impl Iterator<Item = (String, Value)>) -> ServiceReply {
         let mut items: Vec<_> = items.take(self.size + 1).collect();
         let more = items.len() > self.size;
@@ -195,5 +195,5 @@ impl VaultPageRequest {
     }
 }
 
-/// Page size of the service, and the most that a client may ask for.
+/// The page size of the service, and the maximum for clients.
 const MAX_RESULTS: usize = 25;

@@ -26,7 +26,7 @@ use crate::keys::RedactedText;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
-/// The most that a value may have: 25 KB.
+/// The maximum size of a value: 25 KB.
 pub(crate) const MAX_VALUE_BYTES: usize = 25 * 1024;
 
 #[derive(Deserialize)]
@@ -46,7 +46,7 @@ struct UpdateSecretBody {
     tags: Option<BTreeMap<String, String>>,
 }
 
-/// The attributes that a client may set, of secrets and of keys.
+/// The attributes that clients may set on secrets and keys.
 #[derive(Deserialize, Default)]
 pub(super) struct ObjectAttributesBody {
     enabled: Option<bool>,
@@ -154,7 +154,7 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
     }
 }
 
-/// `DELETE /secrets/{name}`: recoverable.
+/// `DELETE /secrets/{name}`: recoverably.
 pub(super) fn delete_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     require_unmanaged(authorize_call(call, DELETE_SECRET)?, &name)?;
@@ -211,7 +211,7 @@ pub(super) fn recover_deleted_secret(
     }
 }
 
-/// `DELETE /deletedsecrets/{name}`: for good.
+/// `DELETE /deletedsecrets/{name}`: permanently.
 pub(super) fn purge_deleted_secret(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -246,7 +246,7 @@ fn require_unmanaged(vault: &EmulatedVault, name: &str) -> Result<(), ServiceRep
 }
 
 impl ObjectAttributesBody {
-    /// The attributes with what was sent, changed at `now`.
+    /// Applies the given attributes at `now`.
     pub(super) fn apply(
         &self,
         mut attributes: StoredObjectAttributes,
@@ -266,11 +266,11 @@ fn parse_unix_time(name: &str, seconds: Option<i64>) -> Result<Option<Timestamp>
     })
 }
 
-/// The body of a call; the refusal repeats nothing of it.
+/// Parses the body; an error repeats none of it.
 pub(super) fn parse_body<T: serde::de::DeserializeOwned>(
     call: &OperationContext<'_>,
 ) -> Result<T, ServiceReply> {
-    // The parser's message may quote what it read, which may be a value: say where, not what.
+    // The parser's message may quote the body, which may be a secret: report only the position.
     call.request.parse_json_body().map_err(|error| {
         bad_parameter_reply(format!(
             "the body is not the JSON that is expected, at column {}",
@@ -279,7 +279,7 @@ pub(super) fn parse_body<T: serde::de::DeserializeOwned>(
     })
 }
 
-/// The refusal of a request that is not well-formed.
+/// The error for a malformed request.
 pub(super) fn bad_parameter_reply(message: String) -> ServiceReply {
     VaultServiceError::BadParameter(message).to_reply()
 }

@@ -12,12 +12,12 @@ use crate::seed::tests::{
 use crate::testing::{EngineFixture, reply_json};
 
 const VAULT: &str = "https://platform-kv.vault.azure.net";
-/// The vault of the guests.
+/// The test clients' vault.
 const GUEST_VAULT: &str = "https://guests-demo-abcde.vault.azure.net";
 const AUDIENCE: &str = "https://vault.azure.net";
 const VERSION: &str = "api-version=7.4";
 
-/// A world, and the way to ask its vault as somebody.
+/// A seeded state, and requests to its vault as a principal.
 struct KeyVaultFixture {
     probe: EngineFixture,
     reader: EntraClientId,
@@ -32,7 +32,7 @@ impl KeyVaultFixture {
         Self { probe: EngineFixture::new(world), reader, guest }
     }
 
-    /// A visit by a principal that may do everything in the vault.
+    /// A fixture with a principal that has all permissions in the vault.
     fn as_administrator() -> Self {
         let visit = Self::new();
         {

@@ -1,4 +1,4 @@
-//! Vaults and what they hold.
+//! The vaults and their content.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +21,12 @@ pub(crate) struct VaultStore {
     pub(crate) deleted: BTreeMap<String, DeletedVault>,
 }
 
-/// A vault that was deleted.
+/// A deleted vault.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct DeletedVault {
-    /// The vault as it was.
+    /// The vault before its deletion.
     pub(crate) vault: EmulatedVault,
-    /// Its Azure resource as it was.
+    /// Its ARM resource before the deletion.
     pub(crate) resource: ArmResource,
     /// When it was deleted.
     pub(crate) at: Timestamp,
@@ -39,11 +39,11 @@ pub(crate) struct EmulatedVault {
     pub(crate) name: VaultName,
     /// The host name, in lower case.
     pub(crate) host: String,
-    /// The Azure resource: the scope of its rights.
+    /// The ARM resource id: the scope of permissions.
     pub(crate) resource_id: AccessScope,
     /// The region.
     pub(crate) location: String,
-    /// What the Azure resource says.
+    /// The settings from the ARM resource.
     pub(crate) settings: VaultSettings,
     /// Secrets.
     pub(crate) secrets: VersionedObjectStore<SecretContent>,
@@ -53,12 +53,12 @@ pub(crate) struct EmulatedVault {
     pub(crate) certificates: VersionedObjectStore<CertificateContent>,
 }
 
-/// The properties of the Azure resource that decide what the data plane does.
+/// The properties of the ARM resource that configure the data plane.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VaultSettings {
-    /// The tenant whose tokens are accepted.
+    /// The tenant whose tokens the vault accepts.
     pub(crate) tenant: EntraTenantId,
-    /// `enableRbacAuthorization`: roles decide; otherwise access policies do, and only they.
+    /// `enableRbacAuthorization`: roles decide; otherwise only access policies do.
     pub(crate) rbac: bool,
     /// The access policies.
     pub(crate) access_policies: Vec<AccessPolicy>,
@@ -66,7 +66,7 @@ pub(crate) struct VaultSettings {
     pub(crate) retention_days: u16,
 }
 
-/// What an access policy gives to a principal.
+/// The permissions of a principal by an access policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AccessPolicy {
@@ -74,7 +74,7 @@ pub(crate) struct AccessPolicy {
     pub(crate) tenant_id: EntraTenantId,
     /// The object id of the principal.
     pub(crate) object_id: Uuid,
-    /// What it may do.
+    /// The permissions.
     #[serde(default)]
     pub(crate) permissions: AccessPolicyPermissions,
 }
@@ -91,31 +91,31 @@ pub(crate) struct AccessPolicyPermissions {
     pub(crate) certificates: Vec<String>,
 }
 
-/// What a version of a secret holds.
+/// The content of a secret version.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SecretContent {
     /// The value.
     pub(crate) value: RedactedText,
     /// The content type, free text.
     pub(crate) content_type: Option<String>,
-    /// The version of the key behind it, if a certificate made this secret.
+    /// The version of the certificate's key, if the secret belongs to a certificate.
     pub(crate) key_version: Option<String>,
 }
 
-/// What a version of a key holds.
+/// The content of a key version.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct KeyContent {
     /// The key.
     pub(crate) key: StoredVaultKey,
-    /// Whether a certificate made this key.
+    /// Whether the key belongs to a certificate.
     pub(crate) managed: bool,
-    /// What it may be used for (`key_ops`); nothing is everything that its kind can do.
+    /// The permitted operations (`key_ops`); all that the key type supports if absent.
     #[serde(default)]
     pub(crate) operations: Option<Vec<String>>,
 }
 
-/// A key of a vault. RSA keys encrypt and decrypt; of a curve's keys the private part is not kept,
-/// because no client can sign.
+/// A vault key. RSA keys encrypt and decrypt; the private part of elliptic curve keys is not stored, because
+/// the emulator does not implement signing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum StoredVaultKey {
@@ -125,14 +125,14 @@ pub(crate) enum StoredVaultKey {
     Curve(EllipticCurvePoint),
 }
 
-/// A point on a curve, as a JSON Web Key has it (RFC 7518, 6.2.1).
+/// A point on a curve in the form of a JSON Web Key (RFC 7518, 6.2.1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EllipticCurvePoint {
     /// `P-256`, `P-384`, `P-521`.
     pub(crate) crv: String,
-    /// The first coordinate, base64url.
+    /// The x coordinate, base64url.
     pub(crate) x: String,
-    /// The second one.
+    /// The y coordinate, base64url.
     pub(crate) y: String,
 }
 
@@ -142,34 +142,34 @@ impl From<RsaKey> for StoredVaultKey {
     }
 }
 
-/// What a version of a certificate holds; its secret and its key have the same name and version.
+/// The content of a certificate version; its secret and its key have the same name and version.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CertificateContent {
     /// The certificate, DER.
     pub(crate) der: Vec<u8>,
     /// The subject.
     pub(crate) subject: String,
-    /// The content type of its secret.
+    /// The content type of the certificate's secret.
     pub(crate) secret_type: String,
 }
 
 impl VaultStore {
-    /// The vault of a host name in lower case.
+    /// The vault with a lower-case host name.
     pub(crate) fn vault_at_host(&self, host: &str) -> Option<&EmulatedVault> {
         self.by_host.get(host)
     }
 
-    /// The vault of a host name in lower case, to change.
+    /// Like [`Self::vault_at_host`], mutable.
     pub(crate) fn vault_at_host_mut(&mut self, host: &str) -> Option<&mut EmulatedVault> {
         self.by_host.get_mut(host)
     }
 
-    /// The vault of an Azure resource.
+    /// The vault of an ARM resource.
     pub(crate) fn vault_of_resource(&self, resource: &AccessScope) -> Option<&EmulatedVault> {
         self.by_host.values().find(|vault| vault.resource_id == *resource)
     }
 
-    /// The vault of an Azure resource, to change.
+    /// Like [`Self::vault_of_resource`], mutable.
     pub(crate) fn vault_of_resource_mut(
         &mut self,
         resource: &AccessScope,
@@ -195,14 +195,14 @@ impl VaultStore {
 }
 
 impl DeletedVault {
-    /// When it is gone for good.
+    /// When the vault will be purged.
     pub(crate) fn purge_at(&self) -> Timestamp {
         self.at.checked_add(self.vault.retention_period()).unwrap_or(Timestamp::MAX)
     }
 }
 
 impl EmulatedVault {
-    /// An empty vault.
+    /// Creates an empty vault.
     pub(crate) fn new(
         name: VaultName,
         host: String,
@@ -222,7 +222,7 @@ impl EmulatedVault {
         }
     }
 
-    /// The base of the ids of its objects, without a trailing slash.
+    /// The base URL of its object ids, without a trailing slash.
     pub(crate) fn base_url(&self) -> String {
         format!("https://{}", self.host)
     }
@@ -232,7 +232,7 @@ impl EmulatedVault {
         SignedDuration::from_hours(24 * i64::from(self.settings.retention_days))
     }
 
-    /// Removes what was to be purged by `now`.
+    /// Purges objects whose purge time has passed at `now`.
     pub(crate) fn purge_expired_objects(&mut self, now: Timestamp) {
         self.secrets.purge_expired(now);
         self.keys.purge_expired(now);

@@ -1,8 +1,8 @@
-//! A SecretProviderClass as the Kubernetes API sends it. Only what the node uses is kept of it, and
-//! of that no more than a class may have.
+//! Deserializes a SecretProviderClass from the Kubernetes API, with only the fields that the node uses and a
+//! bounded number of entries.
 //!
-//! A tenant writes the class, and 1.5 MB of JSON can have half a million entries, each of which
-//! takes up to fifty times as much in memory as in JSON.
+//! A tenant writes the class, and 1.5 MB of JSON can have half a million entries, each of which takes up to
+//! fifty times as much memory as in JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,10 +15,10 @@ use lanyard_api::secret_provider_class::{SecretObject, SecretObjectData, SecretP
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// A class without labels, managed fields, status, and all that the node does not use.
+/// A class without labels, managed fields, status, and other fields that the node does not use.
 ///
-/// Of a list or a map with more than [`MAX_ENTRIES`] entries, the rest is skipped. The class is too
-/// large to be kept then, whatever the entries hold.
+/// Entries of a list or a map beyond [`MAX_ENTRIES`] are skipped. Such a class exceeds the size limit of the
+/// cache, whatever its entries contain.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "BoundedClassFields")]
 pub(super) struct BoundedClass(pub(super) SecretProviderClass);
@@ -135,7 +135,7 @@ impl From<BoundedSecretObject> for SecretObject {
     }
 }
 
-/// How many entries a list or a map has once it is read.
+/// Counts the entries of a deserialized list or map.
 trait CountEntries {
     fn entry_count(&self) -> usize;
 }
@@ -152,7 +152,7 @@ impl CountEntries for BoundedSecretObject {
     }
 }
 
-/// The items of a list, until they have [`MAX_ENTRIES`] together.
+/// A list, truncated when its items have [`MAX_ENTRIES`] entries together.
 struct BoundedList<T>(Vec<T>);
 
 impl<T> Default for BoundedList<T> {
@@ -189,7 +189,7 @@ impl<'de, T: Deserialize<'de> + CountEntries> Visitor<'de> for BoundedListVisito
     }
 }
 
-/// The first [`MAX_ENTRIES`] pairs of a map.
+/// A map, truncated to its first [`MAX_ENTRIES`] pairs.
 #[derive(Default)]
 struct BoundedStringMap(BTreeMap<String, String>);
 
@@ -219,7 +219,7 @@ impl<'de> Visitor<'de> for BoundedStringMapVisitor {
     }
 }
 
-/// So many entries alone make a class too large, as they have more than 384 KiB at 128 bytes each.
+/// This many entries alone exceed the size limit of a class: more than 384 KiB at 128 bytes each.
 const MAX_ENTRIES: usize = 3_073;
 
 #[cfg(test)]

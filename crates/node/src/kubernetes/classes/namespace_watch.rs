@@ -11,7 +11,7 @@ use lanyard_kubernetes::{ApiError, ApiRetryPolicy, backoff};
 use super::KubeClassCacheState;
 use super::bounded_class::BoundedClass;
 
-/// Follows what becomes of the classes of a namespace, until nobody asks for any.
+/// Watches the classes of a namespace until none has been requested for a while.
 pub(super) async fn watch_namespace(shared: Weak<KubeClassCacheState>, namespace: String) {
     let mut failures = 0;
     let mut version = None;
@@ -35,7 +35,7 @@ pub(super) async fn watch_namespace(shared: Weak<KubeClassCacheState>, namespace
                     store.pause_watch();
                     None
                 });
-                // A version that expired is an ordinary end of a watch.
+                // An expired resource version is an ordinary end of a watch.
                 if !expired {
                     failures += 1;
                     log_watch_failure(&namespace, &stopped.error, failures);
@@ -49,40 +49,41 @@ pub(super) async fn watch_namespace(shared: Weak<KubeClassCacheState>, namespace
     }
 }
 
-/// Once loud, for each namespace is watched by itself; then in the detail.
+/// Logs the first failure as a warning and later ones at debug level, because each namespace has its own
+/// watch.
 fn log_watch_failure(namespace: &str, error: &ApiError, failures: u32) {
     if failures == 1 {
         tracing::warn!(
             namespace,
             hint = error.hint(),
-            "{error}; classes are served as they were last seen"
+            "{error}; serving classes from the cache"
         );
     } else {
         tracing::debug!(namespace, failures, "{error}");
     }
 }
 
-/// How a watch came to its end.
+/// How a watch ended.
 enum ClassWatchEnd {
-    /// Nobody asks for any class of the namespace.
+    /// No class of the namespace was requested for a while.
     Idle,
-    /// As every watch does.
+    /// The server closed the watch, as it does regularly.
     Closed {
-        /// The next one goes on from here.
+        /// The resource version from which the next watch continues.
         resource_version: String,
-        /// How long it lasted.
+        /// The duration of the watch.
         lasted: Duration,
     },
 }
 
-/// A watch that broke, and the version to go on from.
+/// A failed watch, and the resource version from which to continue.
 struct BrokenClassWatch {
     resource_version: Option<String>,
     error: ApiError,
 }
 
 impl KubeClassCacheState {
-    /// Watches from a version on, or from now.
+    /// Watches from a resource version, or from now.
     async fn watch_once(
         &self,
         namespace: &str,
@@ -98,23 +99,23 @@ impl KubeClassCacheState {
         self.consume_watch(namespace, version).await
     }
 
-    /// Finds the version to watch from, then reads once more what was read before it.
+    /// Returns the resource version to watch from, and reads the cached classes again.
     async fn start_watch(&self, namespace: &str) -> Result<String, ApiError> {
         let classes = self.classes_api(namespace);
         let action = format!("list SecretProviderClasses of {namespace}");
-        // The list is read for its version; one class is the least that can be asked for.
+        // The list is read only for its resource version; one class is the smallest page.
         let one = ListParams::default().limit(1);
         let list = self
             .api
             .call(ApiRetryPolicy::SINGLE_ATTEMPT, action, || classes.list_metadata(&one))
             .await?;
         let version = list.metadata.resource_version.unwrap_or_default();
-        let mut asked = Vec::new();
+        let mut names = Vec::new();
         self.update_store(namespace, |store| {
-            asked = store.start_watch();
+            names = store.start_watch();
             None
         });
-        for name in asked {
+        for name in names {
             self.fetch_class(ApiRetryPolicy::SINGLE_ATTEMPT, namespace, &name).await?;
         }
         Ok(version)
@@ -162,7 +163,7 @@ impl KubeClassCacheState {
             if !self.evict_idle(namespace) {
                 return Ok(ClassWatchEnd::Idle);
             }
-            // The server ends every watch in time: this one's connection is dead.
+            // The server ends every watch in time, so this connection is dead.
             if silence > MAX_SILENCE {
                 let error = ApiError::TimedOut { action: action(), deadline: MAX_SILENCE };
                 return Err(stopped(&version, error));
@@ -202,7 +203,7 @@ impl KubeClassCacheState {
         Ok(())
     }
 
-    /// Forgets what nobody asks for, and the namespace with the last of it.
+    /// Evicts idle classes, and the namespace with its last class.
     fn evict_idle(&self, namespace: &str) -> bool {
         let now = self.api.clock().monotonic();
         let mut namespaces = self.namespaces.lock();
@@ -215,13 +216,13 @@ impl KubeClassCacheState {
     }
 }
 
-/// How long the server lets a watch live. Less than five minutes, as every client asks.
+/// The requested timeout of a watch. It is below five minutes, as in every client.
 const WATCH_SECONDS: u32 = 290;
-/// How long a watch may be silent: its life, and some time for its end to arrive.
+/// The maximum time without a message on a watch: its timeout and a margin.
 const MAX_SILENCE: Duration = Duration::from_mins(5);
-/// How often a silent watch looks up.
+/// How often a silent watch checks whether the namespace is still in use.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
-/// A watch that ends sooner than this was not ended by its time.
+/// A shorter watch did not end by its timeout.
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

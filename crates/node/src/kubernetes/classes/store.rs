@@ -1,4 +1,4 @@
-//! What is known of the classes of one namespace. Pure.
+//! The cache of the classes of one namespace. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,72 +9,72 @@ use lanyard_api::secret_provider_class::{SecretObject, SecretObjectData};
 
 use super::bounded_class::BoundedClass;
 
-/// The classes of one namespace that somebody asked for.
+/// The requested classes of one namespace.
 #[derive(Debug, Default)]
 pub(super) struct ClassStore {
     entries: BTreeMap<String, ClassEntry>,
-    /// Whether every change since the last read of each confirmed class was or will be told.
+    /// Whether the watch delivers every change since the last read of each class with `read_since_watch`.
     watch_active: bool,
 }
 
 #[derive(Debug, Default)]
 struct ClassEntry {
-    /// When last.
+    /// The time of the last request.
     last_requested: Duration,
     class: Option<Arc<SecretProviderClass>>,
-    /// What the class takes in memory, in bytes; zero if there is none. One that takes more than
-    /// [`MAX_CLASS_BYTES`] is not kept.
+    /// The size of the class in memory, in bytes; zero without a class. A class larger than
+    /// [`MAX_CLASS_BYTES`] is not cached.
     size_bytes: u64,
-    /// The version that it was last seen or missed at.
+    /// The resource version at which the class was last seen or found missing.
     resource_version: Option<u64>,
-    /// Whether it was read after the watch began.
+    /// Whether the class was read after the watch started.
     read_since_watch: bool,
-    /// When a read last began.
+    /// The start of the last read.
     read_started: Option<Duration>,
-    /// When a read last ended, and what was wrong.
+    /// The end of the last read, and its error.
     read_finished: Option<(Duration, Option<String>)>,
 }
 
-/// What is known of a class.
+/// The result of a cache lookup.
 #[derive(Debug, PartialEq)]
 pub(super) enum ClassLookup {
-    /// It is this one; a change would have been told.
+    /// The current class; the watch would have delivered a change.
     Current(Arc<SecretProviderClass>),
-    /// It was this one a moment ago.
+    /// The class of a recent read.
     LastKnown(Arc<SecretProviderClass>),
-    /// There was none a moment ago, or none that is small enough ([`ClassStore::too_large`]).
+    /// The class did not exist at a recent read, or exceeds the size limit ([`ClassStore::oversized_bytes`]).
     Absent,
-    /// It could not be read a moment ago.
+    /// A recent read failed.
     Failed(String),
-    /// It has to be read. It was this one, if there was one.
+    /// The class must be read. The last known class, if there is one.
     NeedsRead(Option<Arc<SecretProviderClass>>),
 }
 
 impl ClassStore {
-    /// What is known of a class, which somebody needs at `now`.
+    /// Looks up a class that is needed at `now`.
     ///
-    /// Some ask every second or two. Where the watch does not vouch for the answer they are served
-    /// from memory in between, so that an API in trouble is left alone.
+    /// Some callers look up a class every second or two. While the watch does not guarantee that the entry is
+    /// current, they get the cached entry between reads, which spares a failing API server.
     pub(super) fn lookup(&mut self, name: &str, now: Duration) -> ClassLookup {
-        let following = self.watch_active;
-        let asked = self.entries.entry(name.to_owned()).or_default();
-        asked.last_requested = now;
+        let watch_active = self.watch_active;
+        let entry = self.entries.entry(name.to_owned()).or_default();
+        entry.last_requested = now;
         let within = |since: Duration, pause| now.saturating_sub(since) < pause;
-        match (&asked.class, &asked.read_finished) {
-            (Some(class), _) if following && asked.read_since_watch => {
+        match (&entry.class, &entry.read_finished) {
+            (Some(class), _) if watch_active && entry.read_since_watch => {
                 ClassLookup::Current(Arc::clone(class))
             }
             (None, _)
-                if asked.is_too_large()
-                    && (following && asked.read_since_watch
-                        || asked
+                if entry.is_too_large()
+                    && (watch_active && entry.read_since_watch
+                        || entry
                             .read_started
-                            .is_some_and(|begun| within(begun, MIN_READ_INTERVAL))) =>
+                            .is_some_and(|started| within(started, MIN_READ_INTERVAL))) =>
             {
                 ClassLookup::Absent
             }
             (Some(class), _)
-                if asked.read_started.is_some_and(|begun| within(begun, MIN_READ_INTERVAL)) =>
+                if entry.read_started.is_some_and(|started| within(started, MIN_READ_INTERVAL)) =>
             {
                 ClassLookup::LastKnown(Arc::clone(class))
             }
@@ -82,7 +82,7 @@ impl ClassStore {
                 ClassLookup::Failed(problem.clone())
             }
             (None, Some((ended, None)))
-                if following && asked.read_since_watch && within(*ended, ABSENCE_TTL) =>
+                if watch_active && entry.read_since_watch && within(*ended, ABSENCE_TTL) =>
             {
                 ClassLookup::Absent
             }
@@ -90,88 +90,88 @@ impl ClassStore {
         }
     }
 
-    /// A read of a class begins.
+    /// Records the start of a read.
     pub(super) fn begin_read(&mut self, name: &str, now: Duration) {
-        if let Some(asked) = self.entries.get_mut(name) {
-            asked.read_started = Some(now);
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.read_started = Some(now);
         }
     }
 
-    /// A read of a class ended, with a problem or without.
+    /// Records the end of a read, and its error.
     pub(super) fn end_read(&mut self, name: &str, now: Duration, problem: Option<String>) {
-        if let Some(asked) = self.entries.get_mut(name) {
-            asked.read_finished = Some((now, problem));
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.read_finished = Some((now, problem));
         }
     }
 
-    /// The class as it was last seen.
+    /// Returns the last known class.
     pub(super) fn class(&self, name: &str) -> Option<Arc<SecretProviderClass>> {
         self.entries.get(name)?.class.clone()
     }
 
-    /// What the class takes in memory at least if it is too large to be kept.
+    /// Returns the size of a class that exceeds the limit.
     pub(super) fn oversized_bytes(&self, name: &str) -> Option<u64> {
-        self.entries.get(name).filter(|asked| asked.is_too_large()).map(|asked| asked.size_bytes)
+        self.entries.get(name).filter(|entry| entry.is_too_large()).map(|entry| entry.size_bytes)
     }
 
-    /// Takes a class that was read or told of. Returns its name if it is another than before.
+    /// Stores a class from a read or the watch. Returns its name if it changed.
     pub(super) fn observe(&mut self, received: BoundedClass) -> Option<String> {
         let BoundedClass(mut class) = received;
         let name = class.metadata.name.clone()?;
-        let asked = self.entries.get_mut(&name)?;
-        // It would make every update of the class another class.
+        let entry = self.entries.get_mut(&name)?;
+        // The resource version would make every update of the class a change.
         let version = parse_resource_version(class.metadata.resource_version.take().as_deref());
-        if is_older(version, asked.resource_version) {
+        if is_older(version, entry.resource_version) {
             return None;
         }
-        asked.resource_version = version;
-        // The first sight of a class is no change: whoever asked for it is being answered.
-        let is_news = asked.class.is_some() || asked.is_too_large() || asked.read_since_watch;
-        asked.read_since_watch |= self.watch_active;
-        if asked.class.as_deref() == Some(&class) {
+        entry.resource_version = version;
+        // The first read of a class is not a change: its result goes to the caller that requested it.
+        let is_change = entry.class.is_some() || entry.is_too_large() || entry.read_since_watch;
+        entry.read_since_watch |= self.watch_active;
+        if entry.class.as_deref() == Some(&class) {
             return None;
         }
-        asked.size_bytes = class_bytes(&class);
-        asked.class = (!asked.is_too_large()).then(|| Arc::new(class));
-        is_news.then_some(name)
+        entry.size_bytes = class_bytes(&class);
+        entry.class = (!entry.is_too_large()).then(|| Arc::new(class));
+        is_change.then_some(name)
     }
 
-    /// Takes that there is no class of this name, as of `version`. Returns the name if there was.
+    /// Records that the class does not exist at `version`. Returns the name if it existed before.
     pub(super) fn observe_deletion(&mut self, name: &str, version: Option<&str>) -> Option<String> {
-        let asked = self.entries.get_mut(name)?;
+        let entry = self.entries.get_mut(name)?;
         let version = parse_resource_version(version);
-        if is_older(version, asked.resource_version) {
+        if is_older(version, entry.resource_version) {
             return None;
         }
-        asked.resource_version = version.or(asked.resource_version);
-        asked.read_since_watch |= self.watch_active;
-        let was_there = asked.class.take().is_some() || asked.is_too_large();
-        asked.size_bytes = 0;
+        entry.resource_version = version.or(entry.resource_version);
+        entry.read_since_watch |= self.watch_active;
+        let was_there = entry.class.take().is_some() || entry.is_too_large();
+        entry.size_bytes = 0;
         was_there.then(|| name.to_owned())
     }
 
-    /// The watch goes on from now on: what was read before it began has to be read once more.
+    /// Marks the watch as started, and returns the classes that were read before and must be read again.
     pub(super) fn start_watch(&mut self) -> Vec<String> {
         self.watch_active = true;
-        for asked in self.entries.values_mut() {
-            asked.read_since_watch = false;
+        for entry in self.entries.values_mut() {
+            entry.read_since_watch = false;
         }
         self.entries.keys().cloned().collect()
     }
 
-    /// The watch goes on where it stopped: nothing was missed.
+    /// Marks the watch as continued from where it stopped: no change was missed.
     pub(super) const fn resume_watch(&mut self) {
         self.watch_active = true;
     }
 
-    /// The watch stopped.
+    /// Marks the watch as stopped.
     pub(super) const fn pause_watch(&mut self) {
         self.watch_active = false;
     }
 
-    /// Forgets classes that nobody asked for. Returns whether any is left.
+    /// Evicts classes that were not requested for `idle_after`. Returns whether any class is left.
     pub(super) fn evict_idle(&mut self, now: Duration, idle_after: Duration) -> bool {
-        self.entries.retain(|_, asked| now.saturating_sub(asked.last_requested) < idle_after);
+        self.entries.retain(|_, entry| now.saturating_sub(entry.last_requested) < idle_after);
         !self.entries.is_empty()
     }
 }
@@ -181,35 +181,35 @@ impl ClassEntry {
         self.size_bytes > MAX_CLASS_BYTES
     }
 
-    /// What is kept of the class, in bytes.
+    /// Returns the size of the cached class, in bytes.
     fn cached_bytes(&self) -> u64 {
         self.class.as_ref().map_or(0, |_| self.size_bytes)
     }
 }
 
-/// Drops the classes that were asked for longest ago until all together take at most `limit` bytes.
-/// They are read again when they are asked for.
+/// Evicts the least recently requested classes until all together take at most `limit` bytes. The next
+/// request reads them again.
 pub(super) fn evict_to_limit<'a>(stores: impl Iterator<Item = &'a mut ClassStore>, limit: u64) {
     let classes = stores.flat_map(|store| store.entries.values_mut());
-    let mut kept: Vec<&mut ClassEntry> = classes.filter(|asked| asked.class.is_some()).collect();
-    let mut total = kept.iter().map(|asked| asked.cached_bytes()).fold(0, u64::saturating_add);
+    let mut kept: Vec<&mut ClassEntry> = classes.filter(|entry| entry.class.is_some()).collect();
+    let mut total = kept.iter().map(|entry| entry.cached_bytes()).fold(0, u64::saturating_add);
     if total <= limit {
         return;
     }
-    kept.sort_by_key(|asked| asked.last_requested);
-    for asked in kept {
+    kept.sort_by_key(|entry| entry.last_requested);
+    for entry in kept {
         if total <= limit {
             break;
         }
-        total = total.saturating_sub(asked.cached_bytes());
-        (asked.class, asked.size_bytes, asked.read_since_watch) = (None, 0, false);
+        total = total.saturating_sub(entry.cached_bytes());
+        (entry.class, entry.size_bytes, entry.read_since_watch) = (None, 0, false);
     }
 }
 
-/// What a class takes in memory at most, in bytes. Its `objects` may have 256 KiB of text.
+/// The maximum size of a cached class in memory, in bytes. Its `objects` may have 256 KiB of text.
 pub(super) const MAX_CLASS_BYTES: u64 = 384 << 10;
 
-/// What a class takes in memory, in bytes.
+/// Returns the size of a class in memory, in bytes.
 pub(super) fn class_bytes(class: &SecretProviderClass) -> u64 {
     let bytes = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
     let text = |text: &Option<String>| bytes(text.as_ref().map_or(0, String::len));
@@ -238,17 +238,17 @@ pub(super) fn class_bytes(class: &SecretProviderClass) -> u64 {
         + 8 * ENTRY_OVERHEAD_BYTES
 }
 
-/// What an entry of a map or a list takes beside its text, in bytes.
+/// The memory of an entry of a map or a list besides its text, in bytes.
 const ENTRY_OVERHEAD_BYTES: u64 = 128;
 
-/// How long the last known answer is good enough while the watch does not vouch for it.
+/// How long an entry is served without a new read while the watch does not guarantee that it is current.
 const MIN_READ_INTERVAL: Duration = Duration::from_secs(5);
-/// How long nobody looks again for a class that the watch would tell of.
+/// How long a missing class is not read again while the watch would deliver its creation.
 const ABSENCE_TTL: Duration = Duration::from_secs(30);
-/// How long a failure is told again instead of tried again.
+/// How long an error is returned from the cache before the next read.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
-/// Versions are decimal numbers that grow (KEP-5504). One that is not orders nothing.
+/// Parses a resource version, an increasing decimal number (KEP-5504). Other versions have no order.
 fn parse_resource_version(text: Option<&str>) -> Option<u64> {
     text?.parse().ok()
 }
@@ -302,7 +302,7 @@ mod tests {
         let mut store = ClassStore::default();
         assert_eq!(store.lookup("c", HOUR), ClassLookup::NeedsRead(None));
         store.begin_read("c", HOUR);
-        assert_eq!(store.observe(class("c", 5, "one")), None, "the first sight is no change");
+        assert_eq!(store.observe(class("c", 5, "one")), None, "the first read is not a change");
         assert_eq!(lookup_result(&store.lookup("c", HOUR)), ("last", Some("one")));
         assert_eq!(store.start_watch(), ["c"]);
         assert_eq!(lookup_result(&store.lookup("c", HOUR)), ("last", Some("one")));
@@ -368,7 +368,7 @@ mod tests {
         store.begin_read("c", HOUR);
         store.end_read("c", HOUR + SECOND, Some("refused".to_owned()));
         assert_eq!([1, 2].map(|second| ask(&mut store, second)), ["failed", "read"]);
-        // A read that nobody waited for to its end says nothing.
+        // A cancelled read has no result.
         store.begin_read("c", HOUR + 2 * SECOND);
         assert_eq!(ask(&mut store, 2), "read");
         store.observe(class("c", 1, "one"));
@@ -411,7 +411,7 @@ mod tests {
             assert_eq!(
                 store.lookup("c", 2 * HOUR),
                 ClassLookup::Absent,
-                "it is not read again and again"
+                "an oversized class is not read repeatedly"
             );
         }
         assert_eq!(store.observe(size(300 << 10)), Some("c".to_owned()));

@@ -11,9 +11,9 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-/// An API server that answers reads of classes once there are permits, and nothing else.
+/// An API server that answers reads of classes once there are permits, and no other requests.
 struct FakeClassApiServer {
-    /// How many reads have arrived and are not answered.
+    /// The number of received reads without an answer.
     reads_in_flight: AtomicUsize,
     max_reads_in_flight: AtomicUsize,
     permits: Semaphore,
@@ -67,7 +67,7 @@ async fn concurrent_class_reads_are_limited() {
         while server.reads_in_flight.load(Ordering::SeqCst) < CONCURRENT_READS {
             tokio::task::yield_now().await;
         }
-        // Any further read would arrive meanwhile.
+        // Any further read would arrive in the meantime.
         for _ in 0..1000 {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! Which notices become events. Pure.
+//! Decides which pod events are sent, counted, deferred or dropped. Pure.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::kubernetes::digest::sha256_of_texts;
 use crate::reporter::{PodEvent, PodEventKind};
 
-/// What was told about which pod, and when.
+/// The recently sent events of each pod.
 #[derive(Debug, Default)]
 pub(super) struct PodEventDeduplicator {
     sent_events: HashMap<(String, PodEventKind), SentPodEvent>,
@@ -18,14 +18,14 @@ pub(super) struct PodEventDeduplicator {
 #[derive(Debug)]
 struct SentPodEvent {
     occurrences: EventOccurrences,
-    /// When the API was last told, and what.
+    /// When the event was last sent, and with which message.
     sent_at: Duration,
     message: [u8; 32],
-    /// What was said last, where that is something else.
+    /// The latest message, if it differs from the sent one.
     deferred: Option<PodEvent>,
 }
 
-/// How often something was said, and from when to when.
+/// The number of occurrences of an event, and its first and last time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EventOccurrences {
     pub(super) count: i32,
@@ -33,92 +33,93 @@ pub(super) struct EventOccurrences {
     pub(super) last: Timestamp,
 }
 
-/// The new events that a pod may still have.
+/// The number of new events that a pod may still emit.
 #[derive(Debug)]
 struct PodEventBudget {
     remaining: u32,
     refilled_at: Duration,
 }
 
-/// What becomes of a notice.
+/// The decision about one event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PodEventDecision {
-    /// A new event.
+    /// Creates a new event.
     Create(EventOccurrences),
-    /// The event that is there counts higher.
+    /// Increases the count of the existing event.
     UpdateCount(EventOccurrences),
-    /// It is counted, and told later: by the next one, or where it says something new by
+    /// Counts the event and sends it later: with its next occurrence, or, if the message is new, through
     /// [`PodEventDeduplicator::take_due_event`].
     Defer,
-    /// The pod has had too many.
+    /// Drops the event: the pod has used up its budget.
     Drop,
 }
 
 impl PodEventDeduplicator {
-    /// What becomes of a notice that comes at `now`.
+    /// Decides about an event that occurs at `now`.
     pub(super) fn decide(
         &mut self,
-        notice: &PodEvent,
+        event: &PodEvent,
         now: Duration,
         stamp: Timestamp,
     ) -> PodEventDecision {
         self.evict_expired(now);
-        let uid = &notice.pod.uid;
-        // What was mended and breaks again is news.
-        if let PodEventKind::Recovered(code) = notice.kind {
+        let uid = &event.pod.uid;
+        // A failure after a recovery is a new event.
+        if let PodEventKind::Recovered(code) = event.kind {
             self.sent_events.remove(&(uid.clone(), PodEventKind::Failed(code)));
         }
-        if let PodEventKind::Failed(code) = notice.kind {
+        if let PodEventKind::Failed(code) = event.kind {
             self.sent_events.remove(&(uid.clone(), PodEventKind::Recovered(code)));
         }
-        if let Some(told) = self.sent_events.get_mut(&(uid.clone(), notice.kind)) {
-            told.occurrences.count = told.occurrences.count.saturating_add(1);
-            told.occurrences.last = stamp;
-            if now.saturating_sub(told.sent_at) < COUNT_UPDATE_INTERVAL {
-                // What is said last is told last, also where that is what the API says already.
-                let is_news = told.message != sha256_of_texts(&[&notice.message]);
-                told.deferred = is_news.then(|| notice.clone());
+        if let Some(sent) = self.sent_events.get_mut(&(uid.clone(), event.kind)) {
+            sent.occurrences.count = sent.occurrences.count.saturating_add(1);
+            sent.occurrences.last = stamp;
+            if now.saturating_sub(sent.sent_at) < COUNT_UPDATE_INTERVAL {
+                // The latest message wins: if it equals the sent one, an older deferred message is discarded.
+                let is_new_message = sent.message != sha256_of_texts(&[&event.message]);
+                sent.deferred = is_new_message.then(|| event.clone());
                 return PodEventDecision::Defer;
             }
-            told.mark_sent(notice, now);
-            return PodEventDecision::UpdateCount(told.occurrences);
+            sent.mark_sent(event, now);
+            return PodEventDecision::UpdateCount(sent.occurrences);
         }
         let new = || PodEventBudget { remaining: BURST, refilled_at: now };
         if !self.budgets.entry(uid.clone()).or_insert_with(new).try_take(now) {
             return PodEventDecision::Drop;
         }
         let repeated = EventOccurrences { count: 1, first: stamp, last: stamp };
-        let message = sha256_of_texts(&[&notice.message]);
-        let told = SentPodEvent { occurrences: repeated, sent_at: now, message, deferred: None };
-        self.sent_events.insert((uid.clone(), notice.kind), told);
+        let message = sha256_of_texts(&[&event.message]);
+        let sent = SentPodEvent { occurrences: repeated, sent_at: now, message, deferred: None };
+        self.sent_events.insert((uid.clone(), event.kind), sent);
         PodEventDecision::Create(repeated)
     }
 
-    /// When the next notice is due that says something new and had to wait.
+    /// Returns when the next deferred message is due.
     pub(super) fn next_due(&self) -> Option<Duration> {
-        let waiting = self.sent_events.values().filter(|told| told.deferred.is_some());
-        waiting.map(|told| told.sent_at.saturating_add(COUNT_UPDATE_INTERVAL)).min()
+        let waiting = self.sent_events.values().filter(|sent| sent.deferred.is_some());
+        waiting.map(|sent| sent.sent_at.saturating_add(COUNT_UPDATE_INTERVAL)).min()
     }
 
-    /// A notice that has waited long enough, to be told in the place of the last one.
+    /// Returns a deferred event that is due, to replace the message of the last one.
     pub(super) fn take_due_event(&mut self, now: Duration) -> Option<(PodEvent, EventOccurrences)> {
-        let is_due = |told: &&mut SentPodEvent| {
-            told.deferred.is_some() && now.saturating_sub(told.sent_at) >= COUNT_UPDATE_INTERVAL
+        let is_due = |sent: &&mut SentPodEvent| {
+            sent.deferred.is_some() && now.saturating_sub(sent.sent_at) >= COUNT_UPDATE_INTERVAL
         };
-        let told = self.sent_events.values_mut().find(is_due)?;
-        let notice = told.deferred.take()?;
-        told.mark_sent(&notice, now);
-        Some((notice, told.occurrences))
+        let sent = self.sent_events.values_mut().find(is_due)?;
+        let event = sent.deferred.take()?;
+        sent.mark_sent(&event, now);
+        Some((event, sent.occurrences))
     }
 
-    /// Events live for an hour, so what is older is told anew; full budgets are as good as none.
+    /// Evicts expired entries. The API server keeps events for one hour, so older ones are created again; a
+    /// full budget needs no entry.
     fn evict_expired(&mut self, now: Duration) {
         if self.sent_events.len() + self.budgets.len() < EVICTION_THRESHOLD {
-            self.sent_events.retain(|_, told| now.saturating_sub(told.sent_at) < EVENT_LIFETIME);
+            self.sent_events.retain(|_, sent| now.saturating_sub(sent.sent_at) < EVENT_LIFETIME);
             return;
         }
-        self.sent_events.retain(|_, told| {
-            told.deferred.is_some() || now.saturating_sub(told.sent_at) < COUNT_UPDATE_INTERVAL
+        self.sent_events.retain(|_, sent| {
+            sent.deferred.is_some() || now.saturating_sub(sent.sent_at) < COUNT_UPDATE_INTERVAL
         });
         self.budgets.retain(|_, budget| {
             budget.refill(now);
@@ -128,10 +129,10 @@ impl PodEventDeduplicator {
 }
 
 impl SentPodEvent {
-    fn mark_sent(&mut self, notice: &PodEvent, now: Duration) {
+    fn mark_sent(&mut self, event: &PodEvent, now: Duration) {
         self.sent_at = now;
-        self.message = sha256_of_texts(&[&notice.message]);
-        // It is older than this one.
+        self.message = sha256_of_texts(&[&event.message]);
+        // The deferred message is older than this one.
         self.deferred = None;
     }
 }
@@ -159,15 +160,15 @@ impl PodEventBudget {
     }
 }
 
-/// How many new events a pod may have at once.
+/// The number of new events that a pod may emit at once.
 const BURST: u32 = 12;
-/// How often one more is allowed.
+/// How often the budget grows by one event.
 const REFILL_INTERVAL: Duration = Duration::from_mins(2);
-/// How often the count of an event is brought up to date.
+/// How often the count of an event is updated.
 const COUNT_UPDATE_INTERVAL: Duration = Duration::from_mins(5);
-/// The API server's `--event-ttl`, unless it is told otherwise.
+/// The default of the API server's `--event-ttl`.
 const EVENT_LIFETIME: Duration = Duration::from_hours(1);
-/// How much is remembered without asking whether it is worth it.
+/// The number of entries above which entries are evicted early.
 const EVICTION_THRESHOLD: usize = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a pod status shall say, and whether it says it. Pure.
+//! Builds the desired pod status and compares it with the existing one. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::kubernetes::digest::sha256_of_texts;
 use crate::reporter::VolumeReport;
 
-/// The pod status of a report: only what is ours to say, so that it can be applied as it is.
+/// Returns the pod status of a report with only the fields that the node owns, ready for server-side apply.
 pub(super) fn desired_pod_status(
     report: &VolumeReport,
     name: &str,
@@ -49,12 +49,12 @@ pub(super) fn desired_pod_status(
     }
 }
 
-/// The facts as the annotation; none where nothing is known.
+/// Returns the annotation with the facts; `None` without facts.
 fn facts_annotation(facts: &VolumeStatusReport) -> Option<BTreeMap<String, String>> {
     if *facts == VolumeStatusReport::default() {
         return None;
     }
-    // A struct of texts and times always has a JSON form.
+    // A struct of strings and times always serializes to JSON.
     let text = serde_json::to_string(facts).ok()?;
     Some(BTreeMap::from([(
         SecretProviderClassPodStatus::VOLUME_REPORT_ANNOTATION.to_owned(),
@@ -72,13 +72,13 @@ fn pod_owner(pod: &VolumePod) -> OwnerReference {
     }
 }
 
-/// What two reports have in common exactly when they come to the same pod status.
+/// Returns a digest that two reports share exactly when they result in the same pod status.
 pub(super) fn report_fingerprint(report: &VolumeReport) -> [u8; 32] {
     let status = desired_pod_status(report, "", "");
     sha256_of_texts(&[&serde_json::to_string(&status).unwrap_or_default()])
 }
 
-/// Whether an object says what it should. What else it says is not ours.
+/// Returns whether an object has the desired fields. Fields of other field managers are ignored.
 pub(super) fn is_up_to_date(
     existing: &SecretProviderClassPodStatus,
     desired: &SecretProviderClassPodStatus,
@@ -120,20 +120,19 @@ fn has_same_owners(
     owners(existing) == owners(desired)
 }
 
-/// Where the status of a volume stands.
+/// The kind of name under which the status of a volume is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodStatusNameKind {
-    /// Under the plain name.
+    /// The plain name, as upstream.
     Plain,
-    /// Under a name of its own: the plain one is another volume's.
+    /// A name with a digest of the target: another volume has the plain name.
     WithDigest,
 }
 
-/// Where the status of a volume stands, given what stands under the plain name.
+/// Selects the kind of name for the status of a volume, given the object with the plain name.
 ///
-/// The volumes of a pod never change, so an object of the same pod with another target is of
-/// another volume that is still there. An object of an earlier pod of the same name is its
-/// remains, and is taken over.
+/// The volumes of a pod never change, so an object of the same pod with another target belongs to another
+/// volume that still exists. An object of an earlier pod of the same name is a leftover and is reused.
 pub(super) fn select_name_kind(
     existing: Option<&SecretProviderClassPodStatus>,
     report: &VolumeReport,
@@ -154,7 +153,7 @@ pub(super) fn select_name_kind(
     }
 }
 
-/// The patch that removes what applying leaves behind: owners that others gave.
+/// Returns the patch that removes the owners that other clients added and that an apply does not remove.
 pub(super) fn owner_cleanup_patch(
     applied: &SecretProviderClassPodStatus,
     desired: &SecretProviderClassPodStatus,

@@ -1,4 +1,4 @@
-//! The guard before the provider.
+//! Tests of [`PolicyCheckedProvider`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::provider::{
     Provider, ProviderError, ProviderObjectVersion, ProviderRequest, ProviderResponse, Urgency,
 };
 
-/// Gives every object in version `v1`, and counts how often it is asked.
+/// Returns every object in version `v1`, and counts its requests.
 #[derive(Debug, Default)]
 struct FakePolicyVaults {
     requests: AtomicUsize,
@@ -111,7 +111,7 @@ impl PolicyFixture {
         self.vaults.requests.load(Ordering::Relaxed)
     }
 
-    /// The events of the trail after its beginning, as `event object verdict`.
+    /// The events of the audit trail after its first line, as `event object verdict`.
     fn audit_lines(&self) -> Vec<String> {
         self.audit.flush();
         let text = std::fs::read_to_string(self.directory.path().join("audit.jsonl")).unwrap();
@@ -135,10 +135,10 @@ const WORKLOAD: &[(&str, &str)] = &[("clientID", "11111111-2222-3333-4444-555555
 #[tokio::test]
 async fn enforce_denies_before_the_provider_is_called_and_names_the_objects() {
     let node = PolicyFixture::new(PolicyMode::Enforce, FakePolicyVaults::default());
-    let refusal = node.fetch("default", MANAGED).await.unwrap_err();
-    assert_eq!(refusal.code, OutcomeCode::PolicyDenied);
+    let error = node.fetch("default", MANAGED).await.unwrap_err();
+    assert_eq!(error.code, OutcomeCode::PolicyDenied);
     for part in ["`default`", "`secret/disk`, `key/top`", "`hcp-1`", "`system-assigned`"] {
-        assert!(refusal.message.contains(part), "{part}: {}", refusal.message);
+        assert!(error.message.contains(part), "{part}: {}", error.message);
     }
     assert_eq!(node.request_count(), 0);
     assert_eq!(
@@ -154,8 +154,8 @@ async fn one_object_that_no_rule_allows_denies_the_volume() {
         ("useVMManagedIdentity", "true"),
         ("userAssignedIdentityID", "11111111-2222-3333-4444-555555555555"),
     ];
-    let refusal = node.fetch("ocm-1", &identity).await.unwrap_err();
-    assert!(refusal.message.contains("`key/top`") && !refusal.message.contains("secret/disk"));
+    let error = node.fetch("ocm-1", &identity).await.unwrap_err();
+    assert!(error.message.contains("`key/top`") && !error.message.contains("secret/disk"));
     assert_eq!((node.request_count(), node.audit_lines().len()), (0, 1));
 }
 

@@ -1,4 +1,4 @@
-//! What an error of the vaults is called where people look.
+//! Maps errors of the vault clients to provider errors.
 
 use lanyard_credential::TokenError;
 use lanyard_keyvault::{
@@ -9,14 +9,14 @@ use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 
 use crate::provider::ProviderError;
 
-/// The refusal that an error stands for.
+/// Returns the provider error for an error of the vault clients.
 pub(super) fn provider_error(error: &NodeVaultError) -> ProviderError {
-    let refusal = ProviderError::new(outcome_code(error), format_error_chain(error));
-    let refusal = match error.hint() {
-        Some(hint) => refusal.with_hint(hint),
-        None => refusal,
+    let mapped = ProviderError::new(outcome_code(error), format_error_chain(error));
+    let mapped = match error.hint() {
+        Some(hint) => mapped.with_hint(hint),
+        None => mapped,
     };
-    ProviderError { retry: error.retry(), suppressed_for: error.circuit_open_for(), ..refusal }
+    ProviderError { retry: error.retry(), suppressed_for: error.circuit_open_for(), ..mapped }
 }
 
 fn outcome_code(error: &NodeVaultError) -> OutcomeCode {
@@ -35,7 +35,7 @@ fn outcome_code(error: &NodeVaultError) -> OutcomeCode {
             error.vault_error().map_or(OutcomeCode::ObjectNotFound, vault_outcome_code)
         }
         NodeVaultError::Fetch(FetchError::Decode(_)) => OutcomeCode::DecodeFailed,
-        // What is left is about the class: its cloud, and what later versions add.
+        // The remaining errors concern the class: its cloud, and variants of later versions.
         _ => OutcomeCode::SecretProviderClassInvalid,
     }
 }
@@ -60,7 +60,7 @@ fn vault_outcome_code(error: &VaultReadError) -> OutcomeCode {
         VaultReadError::Forbidden(_) | VaultReadError::Unauthorized(_) => {
             OutcomeCode::VaultForbidden
         }
-        // That it is the node itself, the text says.
+        // The message says if the node itself caused the throttling.
         VaultReadError::Throttled { .. }
         | VaultReadError::ThrottledCoolDown { .. }
         | VaultReadError::RequestQueueFull { .. } => OutcomeCode::VaultThrottled,
@@ -68,7 +68,7 @@ fn vault_outcome_code(error: &VaultReadError) -> OutcomeCode {
         VaultReadError::Token { source } => {
             TokenError::of(source).map_or(OutcomeCode::TokenUnavailable, token_outcome_code)
         }
-        // It failed, was not reached, or something else answered in its place.
+        // The vault failed, was not reached, or another server answered.
         _ => OutcomeCode::VaultUnavailable,
     }
 }

@@ -1,4 +1,4 @@
-//! What a class says about an outage of its vault.
+//! The serve-stale annotation of a class.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use lanyard_vocabulary::OutcomeCode;
 use crate::provider::ProviderError;
 use crate::rotation::PollInterval;
 
-/// How old what is served in an outage may be, as a class says by annotation.
+/// The maximum age of a cached response during a vault outage, from the annotation of the class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ServeStaleLimit(Duration);
 
 impl ServeStaleLimit {
-    /// The annotation: a duration in the form of Go, up to a week.
+    /// The annotation: a Go duration of up to a week.
     pub(super) const ANNOTATION: &str = "lanyard.dev/serve-stale";
 
-    /// Reads the annotation. One that cannot be read is refused: who asks for help in an outage
-    /// has to learn before it that there is none.
+    /// Parses the annotation. An invalid value is an error, so that the owner of the class learns before an
+    /// outage that the cache would not be used.
     pub(super) fn parse(class: &SecretProviderClass) -> Result<Option<Self>, ProviderError> {
         let annotations = class.metadata.annotations.as_ref();
         let Some(text) = annotations.and_then(|all| all.get(Self::ANNOTATION)) else {
             return Ok(None);
         };
-        // The bounds of an interval of the node's owner: a second to a week.
+        // The same bounds as the node's poll interval: one second to one week.
         let age: PollInterval =
             text.parse().map_err(|error: crate::rotation::ParseIntervalError| {
                 let message = format!("annotation `{}`: {error}", Self::ANNOTATION);
                 ProviderError::new(OutcomeCode::SecretProviderClassInvalid, message)
-                    .with_hint("write the greatest age as a duration of up to a week, such as `4h`")
+                    .with_hint("set the maximum age as a duration of up to a week, such as `4h`")
             })?;
         Ok(Some(Self(age.duration())))
     }
 
-    /// The greatest age.
+    /// Returns the maximum age.
     pub(super) const fn max_age(self) -> Duration {
         self.0
     }

@@ -25,7 +25,7 @@ struct AzureProviderFixture {
 }
 
 impl AzureProviderFixture {
-    /// One volume with the secrets `a` and, under another name and mode, `b`.
+    /// A volume with the secret `a`, and the secret `b` under another name and mode.
     fn new(more: ParameterPairs<'_>) -> Self {
         let azure = FakeAzure::new();
         azure.add_secret_version("kv1", "a");
@@ -89,23 +89,23 @@ impl AzureProviderFixture {
 async fn vault_objects_become_volume_files() {
     for more in [MANAGED, WORKLOAD] {
         let world = AzureProviderFixture::new(more);
-        let filling = world.fetch(Urgency::Mount).await.unwrap();
+        let response = world.fetch(Urgency::Mount).await.unwrap();
         let files: Vec<_> =
-            filling.files.iter().map(|file| (file.path.as_str(), file.mode)).collect();
-        // What the entry does not say is left to the publisher, which knows of the pod's group.
+            response.files.iter().map(|file| (file.path.as_str(), file.mode)).collect();
+        // The publisher chooses a mode that the entry omits, because it knows the pod's group.
         assert_eq!(files, [("a", None), ("x/b", Some(0o400))]);
-        let object: Vec<_> = filling.files.iter().map(|file| file.object.as_deref()).collect();
+        let object: Vec<_> = response.files.iter().map(|file| file.object.as_deref()).collect();
         assert_eq!(object, [Some("secret/a"), Some("secret/b")]);
         let versions: Vec<_> =
-            filling.versions.iter().map(|it| (it.id.as_str(), it.version.as_str())).collect();
+            response.versions.iter().map(|it| (it.id.as_str(), it.version.as_str())).collect();
         assert_eq!(versions, [("secret/a", "v1"), ("secret/b", "v1")]);
-        assert!(filling.stale.is_none());
-        assert!(!filling.timestamps["secret/a"].is_credential);
-        assert!(filling.timestamps["secret/a"].created.is_some());
+        assert!(response.stale.is_none());
+        assert!(!response.timestamps["secret/a"].is_credential);
+        assert!(response.timestamps["secret/a"].created.is_some());
     }
 }
 
-/// A credential as the identities of a hosted control plane have it.
+/// A credential in the form of the identities of a hosted control plane.
 fn credential(not_before: &str) -> String {
     serde_json::json!({
         "client_id": CLIENT,
@@ -125,14 +125,14 @@ async fn credential_times_come_from_its_document_others_from_the_vault() {
     world.azure.add_secret_value("kv1", "a", credential("2026-11-21T11:00:00Z"));
     world.azure.set_tag("kv1", "a", "renew_after", "2026-12-01T00:00:00Z");
     world.azure.set_tag("kv1", "b", "renew_after", "2026-12-01T00:00:00Z");
-    let filling = world.fetch(Urgency::Mount).await.unwrap();
-    let (credential, other) = (filling.timestamps["secret/a"], filling.timestamps["secret/b"]);
+    let response = world.fetch(Urgency::Mount).await.unwrap();
+    let (credential, other) = (response.timestamps["secret/a"], response.timestamps["secret/b"]);
     assert!(credential.is_credential && !other.is_credential);
     assert_eq!(credential.not_before, "2026-11-21T11:00:00Z".parse().ok());
     assert_eq!(credential.not_after, "2027-02-19T12:00:00Z".parse().ok());
     assert_eq!(credential.renew_after, "2027-01-05T12:00:00Z".parse().ok());
     assert_eq!(other.renew_after, "2026-12-01T00:00:00Z".parse().ok());
-    assert!(!format!("{filling:?}").contains("cGxhbnRlZA"));
+    assert!(!format!("{response:?}").contains("cGxhbnRlZA"));
 }
 
 #[tokio::test]
@@ -142,9 +142,9 @@ async fn every_failure_has_outcome_code_message_and_hint() {
         world.azure.deny(format!("managed identity {CLIENT}"), status);
         world
     };
-    let troubled = |part, trouble| {
+    let with_failure = |part, failure| {
         let world = AzureProviderFixture::new(MANAGED);
-        world.azure.set_failure(part, Some(trouble));
+        world.azure.set_failure(part, Some(failure));
         world
     };
     let cases = [
@@ -154,19 +154,19 @@ async fn every_failure_has_outcome_code_message_and_hint() {
         (managed(429), OutcomeCode::VaultThrottled),
         (managed(500), OutcomeCode::VaultUnavailable),
         (
-            troubled(FakeAzureService::Vaults, FakeAzureFailure::Unreachable),
+            with_failure(FakeAzureService::Vaults, FakeAzureFailure::Unreachable),
             OutcomeCode::VaultUnavailable,
         ),
         (
-            troubled(FakeAzureService::Tokens, FakeAzureFailure::Status(400)),
+            with_failure(FakeAzureService::Tokens, FakeAzureFailure::Status(400)),
             OutcomeCode::IdentityNotAssigned,
         ),
         (
-            troubled(FakeAzureService::Tokens, FakeAzureFailure::Status(500)),
+            with_failure(FakeAzureService::Tokens, FakeAzureFailure::Status(500)),
             OutcomeCode::TokenUnavailable,
         ),
         (
-            troubled(FakeAzureService::Tokens, FakeAzureFailure::Unreachable),
+            with_failure(FakeAzureService::Tokens, FakeAzureFailure::Unreachable),
             OutcomeCode::TokenUnavailable,
         ),
         (AzureProviderFixture::new(&[]), OutcomeCode::CredentialsNotFound),
@@ -180,24 +180,24 @@ async fn every_failure_has_outcome_code_message_and_hint() {
         ),
     ];
     for (world, code) in cases {
-        let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
-        assert_eq!(refusal.code, code, "{refusal}");
-        assert!(!refusal.hint.is_empty() && !refusal.message.is_empty());
-        let heals = !matches!(refusal.retry, RetryClass::Invalid | RetryClass::Denied);
-        assert_eq!(heals, code.recovery_mode() == RecoveryMode::ByItself, "{code}");
+        let error = world.fetch(Urgency::Mount).await.unwrap_err();
+        assert_eq!(error.code, code, "{error}");
+        assert!(!error.hint.is_empty() && !error.message.is_empty());
+        let can_recover = !matches!(error.retry, RetryClass::Invalid | RetryClass::Denied);
+        assert_eq!(can_recover, code.recovery_mode() == RecoveryMode::ByItself, "{code}");
     }
     let world = AzureProviderFixture::new(WORKLOAD);
-    let refusal =
+    let error =
         world.fetch_with_proofs(Urgency::Mount, &PodCredentials::default()).await.unwrap_err();
-    assert_eq!(refusal.code, OutcomeCode::TokenNotFound);
-    assert_eq!(refusal.message, "service account tokens not found");
-    assert!(refusal.hint.contains(AUDIENCE), "{}", refusal.hint);
+    assert_eq!(error.code, OutcomeCode::TokenNotFound);
+    assert_eq!(error.message, "service account tokens not found");
+    assert!(error.hint.contains(AUDIENCE), "{}", error.hint);
     world.azure.set_failure(FakeAzureService::Tokens, Some(FakeAzureFailure::Status(401)));
-    let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
-    assert_eq!(refusal.code, OutcomeCode::IdentityRefused);
+    let error = world.fetch(Urgency::Mount).await.unwrap_err();
+    assert_eq!(error.code, OutcomeCode::IdentityRefused);
     assert!(
-        refusal.message.starts_with("could not read secret `a`: there is no token"),
-        "{refusal}"
+        error.message.starts_with("could not read secret `a`: there is no token"),
+        "{error}"
     );
 }
 
@@ -206,10 +206,10 @@ async fn all_parameter_problems_are_reported_together() {
     let mut world =
         AzureProviderFixture::new(&[("useVMManagedIdentity", "perhaps"), ("cloudName", "Moon")]);
     world.class.spec.parameters.as_mut().unwrap().remove("keyvaultName");
-    let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
-    assert_eq!(refusal.code, OutcomeCode::SecretProviderClassInvalid);
+    let error = world.fetch(Urgency::Mount).await.unwrap_err();
+    assert_eq!(error.code, OutcomeCode::SecretProviderClassInvalid);
     for key in ["useVMManagedIdentity", "cloudName", "keyvaultName"] {
-        assert!(refusal.message.contains(key), "{refusal}");
+        assert!(error.message.contains(key), "{error}");
     }
 }
 
@@ -221,23 +221,23 @@ async fn an_outage_is_bridged_where_the_class_opts_in() {
     world.azure.advance_clock(Duration::from_hours(3)).await;
     world.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
     let began = world.azure.clock().now();
-    let filling = world.fetch(Urgency::Mount).await.unwrap();
-    let stale = filling.stale.unwrap();
+    let response = world.fetch(Urgency::Mount).await.unwrap();
+    let stale = response.stale.unwrap();
     assert!(stale.since >= began);
     assert_eq!(stale.fetch_error.code, OutcomeCode::VaultUnavailable);
     assert!(stale.fetch_error.message.starts_with("could not read secret `"), "{stale:?}");
-    assert_eq!(filling.files.len(), 2);
-    // What is mounted is as good as what was sealed, or newer.
+    assert_eq!(response.files.len(), 2);
+    // Mounted content is as new as the sealed cache, or newer.
     for urgency in [Urgency::Rotation, Urgency::ForceRefresh] {
-        let refusal = world.fetch(urgency).await.unwrap_err();
-        assert_eq!(refusal.code, OutcomeCode::VaultUnavailable, "{urgency:?}");
+        let error = world.fetch(urgency).await.unwrap_err();
+        assert_eq!(error.code, OutcomeCode::VaultUnavailable, "{urgency:?}");
     }
     world.class.metadata.annotations = None;
-    let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
-    assert_eq!(refusal.code, OutcomeCode::VaultUnavailable);
+    let error = world.fetch(Urgency::Mount).await.unwrap_err();
+    assert_eq!(error.code, OutcomeCode::VaultUnavailable);
     world.annotate("lanyard.dev/serve-stale", "always");
-    let refusal = world.fetch(Urgency::Mount).await.unwrap_err();
-    assert_eq!(refusal.code, OutcomeCode::SecretProviderClassInvalid);
+    let error = world.fetch(Urgency::Mount).await.unwrap_err();
+    assert_eq!(error.code, OutcomeCode::SecretProviderClassInvalid);
 }
 
 #[tokio::test]
@@ -252,9 +252,9 @@ async fn rotation_updates_the_stale_cache_for_later_mounts() {
     world.fetch(Urgency::Rotation).await.unwrap();
     world.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
     world.azure.advance_clock(Duration::from_mins(10)).await;
-    let filling = world.fetch(Urgency::Mount).await.unwrap();
-    assert!(filling.stale.is_some());
-    for file in &filling.files {
+    let response = world.fetch(Urgency::Mount).await.unwrap();
+    assert!(response.stale.is_some());
+    for file in &response.files {
         assert!(file.content.expose().starts_with(b"newer "), "{:?}", file.path);
     }
 }

@@ -1,4 +1,4 @@
-//! What a driver asks for, parsed.
+//! Mount requests of other drivers, parsed.
 
 use std::collections::BTreeMap;
 
@@ -13,48 +13,47 @@ use crate::volume_attribute::{
     CLASS, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, TOKENS, is_user_attribute,
 };
 
-/// What `secrets-store-sync-controller` sends instead of a target. A driver's is a directory of the
-/// kubelet.
+/// The target path that `secrets-store-sync-controller` sends. A driver sends a directory of the kubelet.
 const CONTROLLER_TARGET: &str = "/mnt/secrets-store";
 
-/// A mount that a driver asks for.
+/// A parsed mount request of a driver.
 #[derive(Debug)]
 pub(crate) struct ParsedMountRequest {
-    /// The class, put together from the attributes.
+    /// The class, built from the attributes.
     pub(crate) class: SecretProviderClass,
-    /// Whose volume it is, by the word of the driver.
+    /// The pod of the volume, as the driver states it.
     pub(crate) pod: VolumePod,
     attributes: BTreeMap<String, String>,
     proofs: PodCredentials,
     target: String,
     mounted: Vec<ProviderObjectVersion>,
-    /// The mode of files that name none.
+    /// The default mode of files.
     pub(crate) permission: u32,
 }
 
-/// A request is not one that can be served. Nothing in it is repeated: it holds tokens.
+/// The mount request is invalid. The error does not quote the request, which contains tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidMountRequest {
-    /// The attributes are no JSON object of texts.
+    /// The attributes are not a JSON object of strings.
     #[error("the attributes cannot be read: {0}")]
     Attributes(InvalidJsonError),
-    /// The secrets are no JSON object of texts.
+    /// The secrets are not a JSON object of strings.
     #[error("the secrets cannot be read: {0}")]
     Secrets(InvalidJsonError),
-    /// The permission is no number, or not a mode.
+    /// The permission is not a number or not a mode.
     #[error("the permission is not a JSON number from 0 to 511")]
     Permission,
     /// A mandatory attribute is missing.
     #[error("the attribute `{0}` is missing")]
     MissingAttribute(&'static str),
-    /// The tokens are not what a kubelet writes.
+    /// The tokens do not have the kubelet's format.
     #[error("the attribute `{TOKENS}` cannot be read: {0}")]
     Tokens(InvalidJsonError),
 }
 
 impl ParsedMountRequest {
-    /// Reads a request. The first problem, in the order in which the upstream provider looks:
-    /// people compare messages.
+    /// Parses a request. Returns the first problem, in the order in which the upstream provider checks, so
+    /// that users see comparable messages.
     pub(crate) fn parse(mut request: MountRequest) -> Result<Self, InvalidMountRequest> {
         let mut attributes: BTreeMap<String, String> =
             parse_json(&request.attributes).map_err(InvalidMountRequest::Attributes)?;
@@ -78,7 +77,7 @@ impl ParsedMountRequest {
         let tokens = tokens.as_ref().map_or("", |text| text.as_str());
         let tokens = parse_tokens(tokens).map_err(InvalidMountRequest::Tokens)?;
         let current = std::mem::take(&mut request.current_object_version).into_iter();
-        // The controller names no class, so what looks like a name is a parameter of its author.
+        // The controller names no class; the attribute is a parameter that its author chose.
         let is_controller = request.target_path == CONTROLLER_TARGET;
         let class_name = attributes.get(CLASS).filter(|_| !is_controller).cloned();
         Ok(Self {
@@ -94,21 +93,21 @@ impl ParsedMountRequest {
         })
     }
 
-    /// What tells this volume with this class from others.
+    /// Returns a digest that identifies this volume with this class.
     pub(crate) fn volume_digest(&self) -> Option<[u8; 32]> {
         let parts = (&self.target, &self.pod.uid, &self.pod.namespace, &self.class);
         let text = serde_json::to_vec(&parts).ok()?;
         digest(&SHA256, &text).as_ref().try_into().ok()
     }
 
-    /// What waits for the answer. A driver that says what is mounted (v1.5) is rotating. One that
-    /// never does (v1.6) is starting a pod, unless the volume was filled before.
+    /// Returns the urgency of the request. A driver that sends the current versions (v1.5) is rotating. A
+    /// driver that never sends them (v1.6) is starting a pod, unless the volume was served before.
     pub(crate) fn urgency(&self, was_filled: bool) -> Urgency {
         let is_mounted = was_filled || !self.mounted.is_empty();
         if is_mounted { Urgency::Rotation } else { Urgency::Mount }
     }
 
-    /// The same for a provider.
+    /// Converts this request for a [`Provider`](crate::provider::Provider).
     pub(crate) fn provider_request<'a>(
         &'a self,
         urgency: Urgency,
@@ -127,7 +126,7 @@ impl ParsedMountRequest {
     }
 }
 
-/// The class behind the attributes: everything that is not the kubelet's is a parameter.
+/// Builds the class from the attributes: every attribute that is not the kubelet's is a parameter.
 fn class_from_attributes(
     namespace: &str,
     name: Option<String>,

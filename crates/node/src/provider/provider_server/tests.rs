@@ -1,4 +1,4 @@
-//! Our provider under other people's drivers.
+//! The built-in provider under other drivers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::provider::{ProviderFile, ProviderObjectVersion, ProviderRequest};
 
-/// Remembers what it was asked for, and gives one file.
+/// Records its requests and returns one file.
 #[derive(Debug, Default)]
 struct FakeFileProvider {
     requests: Mutex<Vec<String>>,
@@ -31,8 +31,8 @@ impl Provider for FakeFileProvider {
             request.class.spec.parameters.clone().unwrap_or_default(),
             request.urgency,
         ));
-        if let Some(refusal) = &self.error {
-            return Err(refusal.clone());
+        if let Some(error) = &self.error {
+            return Err(error.clone());
         }
         let file = |path: &str, mode| ProviderFile {
             path: path.parse().unwrap(),
@@ -52,7 +52,7 @@ impl Provider for FakeFileProvider {
     }
 }
 
-/// With the clock that it looks at.
+/// Returns the server and its clock.
 fn provider_server(provider: Arc<dyn Provider>) -> (ProviderServer, ManualClock) {
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
     (ProviderServer::new(provider, MemoryAccount::new(64 << 20), Arc::new(clock.clone())), clock)
@@ -102,7 +102,7 @@ async fn response_holds_its_memory_until_sent() {
 async fn the_sync_controller_and_a_rotating_driver_are_served() {
     let provider = Arc::new(FakeFileProvider::default());
     let served = provider_server(Arc::<FakeFileProvider>::clone(&provider)).0;
-    // A class of the sync controller cannot pass for another one.
+    // A class of the sync controller cannot pass for another class.
     let mut controller = mount_message(&format!(r#"{{{POD},"secretProviderClass":"trusted"}}"#));
     controller.secrets = "{}".to_owned();
     controller.target_path = "/mnt/secrets-store".to_owned();
@@ -117,8 +117,8 @@ async fn the_sync_controller_and_a_rotating_driver_are_served() {
 #[tokio::test]
 async fn repeated_request_without_versions_counts_as_rotation() {
     let mut provider = FakeFileProvider::default();
-    let refusal = ProviderError::new(OutcomeCode::VaultUnavailable, "planned");
-    provider.error = Some(refusal);
+    let error = ProviderError::new(OutcomeCode::VaultUnavailable, "planned");
+    provider.error = Some(error);
     let failing = provider_server(Arc::new(provider)).0;
     let ask = |uid: &str, vault: &str, target: &str| {
         let attributes =
@@ -130,27 +130,27 @@ async fn repeated_request_without_versions_counts_as_rotation() {
     failing.mount(Request::new(ask("u", "kv", "/target"))).await.unwrap_err();
     assert!(
         failing.served_volumes.lock().last_served.is_empty(),
-        "a pod that waits goes on waiting"
+        "a waiting pod keeps its priority"
     );
 
     let provider = Arc::new(FakeFileProvider::default());
     let (served, clock) = provider_server(Arc::<FakeFileProvider>::clone(&provider));
     for (uid, vault, target, after) in [
         ("u", "kv", "/target", 0),
-        // The driver could not write it, and a pod goes on waiting.
+        // The driver could not write the response, and a pod still waits.
         ("u", "kv", "/target", 59),
         ("u", "kv", "/target", 59),
         ("u", "kv", "/target", 60),
         ("u", "kv", "/other", 60),
         ("v", "kv", "/target", 60),
-        // The class was changed, and somebody waits for it.
+        // The class was changed, and a pod waits for it.
         ("u", "kv2", "/target", 60),
     ] {
         clock.advance(Duration::from_secs(after));
         served.mount(Request::new(ask(uid, vault, target))).await.unwrap();
     }
-    let asked = provider.requests.lock();
-    let urgencies: Vec<_> = asked.iter().filter_map(|asked| asked.split(' ').next_back()).collect();
+    let received = provider.requests.lock();
+    let urgencies: Vec<_> = received.iter().filter_map(|received| received.split(' ').next_back()).collect();
     assert_eq!(urgencies, ["Mount", "Mount", "Mount", "Rotation", "Mount", "Mount", "Mount"]);
 }
 
@@ -216,14 +216,14 @@ async fn provider_error_becomes_status_with_code_cause_and_hint() {
         (OutcomeCode::DecodeFailed, RetryClass::Invalid, Code::FailedPrecondition),
     ];
     for (code, retry, expected) in cases {
-        let refusal = ProviderError { retry, ..ProviderError::new(code, "what came back") };
-        let provider = FakeFileProvider { error: Some(refusal), ..FakeFileProvider::default() };
+        let error = ProviderError { retry, ..ProviderError::new(code, "what came back") };
+        let provider = FakeFileProvider { error: Some(error), ..FakeFileProvider::default() };
         let served = provider_server(Arc::new(provider)).0;
         let status =
             served.mount(Request::new(mount_message(&format!("{{{POD}}}")))).await.unwrap_err();
         assert_eq!(status.code(), expected);
-        let heals = !status.message().contains("does not heal by itself");
-        assert_eq!(heals, code.recovery_mode() == RecoveryMode::ByItself, "{}", status.message());
+        let can_recover = !status.message().contains("does not recover by itself");
+        assert_eq!(can_recover, code.recovery_mode() == RecoveryMode::ByItself, "{}", status.message());
         for part in [code.name(), "what came back", "hint: "] {
             assert!(status.message().contains(part), "{}", status.message());
         }

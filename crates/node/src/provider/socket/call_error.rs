@@ -1,4 +1,4 @@
-//! What went wrong with a provider, in words for people.
+//! Errors of calls to external providers.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,33 +14,33 @@ use crate::provider::ProviderError;
 use crate::provider::name::{ParseProviderNameError, ProviderName};
 use crate::provider::tokens::redact;
 
-/// A provider gave no answer.
+/// A provider did not answer a call.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProviderCallError {
-    /// No directory has its socket.
+    /// No directory contains the provider's socket.
     #[error("no directory has its socket")]
     NotFound,
-    /// There is no connection to it.
+    /// The connection to the provider failed.
     #[error(transparent)]
     Connect(#[from] SocketConnectError),
-    /// It answered with an error, or the connection broke.
+    /// The provider returned an error, or the connection broke.
     #[error("it answered {}", status.code())]
     Status {
-        /// Its status.
+        /// The status of the call.
         status: Status,
-        /// How often it was asked.
+        /// The number of attempts.
         attempts: u32,
     },
-    /// It took too long.
+    /// The provider did not answer within the deadline.
     #[error("it took longer than {} s", after.as_secs())]
     DeadlineExceeded {
-        /// How long it had.
+        /// The deadline.
         after: Duration,
     },
 }
 
 impl ProviderCallError {
-    /// Whether the answer may have been larger than was allowed: so says the client itself.
+    /// Returns whether the response may have exceeded the limit; the client itself reports this.
     pub(super) fn is_too_large(&self) -> bool {
         matches!(self, Self::Status { status, .. } if status.code() == Code::OutOfRange)
     }
@@ -71,7 +71,7 @@ pub(super) fn call_error(
         ProviderCallError::Connect(error) => connect_error(name, error),
         ProviderCallError::DeadlineExceeded { after } => ProviderError::new(
             OutcomeCode::ProviderUnavailable,
-            format!("provider `{name}` gave no answer within {} s", after.as_secs()),
+            format!("provider `{name}` did not answer within {} s", after.as_secs()),
         ),
         ProviderCallError::Status { status, attempts } => {
             status_error(name, status, *attempts, proofs)
@@ -81,18 +81,18 @@ pub(super) fn call_error(
 
 fn connect_error(name: &ProviderName, error: &SocketConnectError) -> ProviderError {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    let message = format!("provider `{name}` was not asked: {error}{cause}");
+    let message = format!("provider `{name}` was not called: {error}{cause}");
     match error {
         SocketConnectError::NotListening { .. } | SocketConnectError::Inspect { .. } => {
             ProviderError::new(OutcomeCode::ProviderUnavailable, message)
         }
         SocketConnectError::Untrusted { .. } => {
-            let mut refusal = ProviderError::new(OutcomeCode::ProviderNotFound, message).with_hint(
-                "see who put it there: pods' tokens go to whoever listens. A provider's socket, the \
-                 directories above it and its process belong to root, and nobody else may write there",
+            let mut mapped = ProviderError::new(OutcomeCode::ProviderNotFound, message).with_hint(
+                "check which user created it: the listening process receives the tokens of pods. A provider's socket, the \
+                 directories above it and its process must belong to root, and no other user may have write access",
             );
-            refusal.retry = RetryClass::Denied;
-            refusal
+            mapped.retry = RetryClass::Denied;
+            mapped
         }
     }
 }
@@ -103,17 +103,17 @@ fn status_error(
     attempts: u32,
     proofs: &PodCredentials,
 ) -> ProviderError {
-    let said = redact(status.message(), proofs);
+    let provider_message = redact(status.message(), proofs);
     let code = status.code();
     if is_too_large(status) {
         return ProviderError::new(
             OutcomeCode::ProviderAnswerInvalid,
-            format!("the answer of provider `{name}` is too large: {said}"),
+            format!("the answer of provider `{name}` is too large: {provider_message}"),
         )
-        .with_hint("raise `--max-call-recv-msg-size`, or split the class: Secrets end at 1 MiB");
+        .with_hint("raise `--max-call-recv-msg-size`, or split the class: a Secret holds at most 1 MiB");
     }
     let times = if attempts > 1 { format!(" {attempts} times") } else { String::new() };
-    let message = format!("provider `{name}` answered{times} {code:?}: {said}");
+    let message = format!("provider `{name}` answered{times} {code:?}: {provider_message}");
     match code {
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
             ProviderError::new(OutcomeCode::ProviderUnavailable, message)
@@ -121,14 +121,14 @@ fn status_error(
         Code::Unimplemented => ProviderError::new(OutcomeCode::ProviderError, message)
             .with_hint("install a provider that speaks `v1alpha1.CSIDriverProvider`"),
         _ => {
-            let mut refusal = ProviderError::new(OutcomeCode::ProviderError, message);
-            refusal.retry = retry_class(code);
-            refusal
+            let mut mapped = ProviderError::new(OutcomeCode::ProviderError, message);
+            mapped.retry = retry_class(code);
+            mapped
         }
     }
 }
 
-/// Most providers call everything `Unknown`, which says nothing.
+/// Most providers return `Unknown` for every error, which carries no information.
 const fn retry_class(code: Code) -> RetryClass {
     match code {
         Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition | Code::OutOfRange => {
@@ -140,7 +140,8 @@ const fn retry_class(code: Code) -> RetryClass {
     }
 }
 
-/// Whether our own limit was met: the codec says `OutOfRange`, gRPC for Go `ResourceExhausted`.
+/// Returns whether the response exceeded the limit of the client: the codec returns `OutOfRange`, gRPC for Go
+/// `ResourceExhausted`.
 fn is_too_large(status: &Status) -> bool {
     matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted)
         && (status.message().contains("message length too large")
@@ -164,5 +165,5 @@ pub(super) fn invalid_response_error(
     )
 }
 
-/// How many problems a message tells; an answer may hold ten thousand.
+/// The number of problems in a message; a response may have ten thousand.
 const MAX_SHOWN_PROBLEMS: usize = 10;

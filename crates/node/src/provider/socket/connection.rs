@@ -1,4 +1,4 @@
-//! Connections to providers: made when they are needed, kept, and never to somebody untrusted.
+//! Connections to providers: opened on demand, kept, and never to an untrusted process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::call_error::ProviderCallError;
 use super::trusted_socket::{self, SocketConnectError};
 use crate::provider::name::ProviderName;
 
-/// How long a call waits for somebody to listen on a socket that is there.
+/// How long a call waits for a listener on an existing socket.
 const READY_WAIT: Duration = Duration::from_secs(10);
-/// How often it looks.
+/// How often the wait checks for a listener.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl SocketProviders {
-    /// The connection to a provider: the one that is there, or a new one.
+    /// Returns the existing connection to a provider, or opens one.
     pub(super) async fn channel(&self, name: &ProviderName) -> Result<Channel, ProviderCallError> {
         let path = trusted_socket::find_socket(name, &self.settings.directories)
             .ok_or(ProviderCallError::NotFound)?;
@@ -36,8 +36,8 @@ impl SocketProviders {
         Ok(channel)
     }
 
-    /// A provider that starts makes its socket before it listens, and one that was killed leaves
-    /// its socket behind: both are waited for.
+    /// Connects once the provider listens. A starting provider creates its socket before it listens, and a
+    /// killed one leaves its socket behind; both cases wait.
     async fn connect_when_listening(&self, path: &Path) -> Result<UnixStream, SocketConnectError> {
         let since = self.clock.monotonic();
         loop {
@@ -53,8 +53,8 @@ impl SocketProviders {
     }
 }
 
-/// A channel that begins with this connection. When it breaks, the next one is checked as the
-/// first one was.
+/// Creates a channel from this connection. When it breaks, the channel checks and opens the next one in the
+/// same way.
 fn channel_from_stream(stream: UnixStream, path: &Path) -> Channel {
     let first = Arc::new(Mutex::new(Some(stream)));
     let path: Arc<PathBuf> = Arc::new(path.to_owned());

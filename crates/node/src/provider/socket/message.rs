@@ -1,4 +1,4 @@
-//! The messages of the provider protocol: what is asked, and what an answer may say.
+//! The messages of the provider protocol: building requests and parsing responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,23 +11,23 @@ use crate::provider::tokens::{secrets_to_json, tokens_to_json};
 use crate::provider::{ProviderFile, ProviderObjectVersion, ProviderRequest, ProviderResponse};
 use crate::volume_attribute::TOKENS;
 
-/// The mode that files get whose provider does not say one: 0644, in decimal.
+/// The default mode of files in a request: 0644, in decimal.
 const PERMISSION: &str = "420";
-/// The most that a version or an id may have: they travel on into the pod status.
-const LONGEST_ID: usize = 1024;
-/// From this size on, an answer is too large to become a Kubernetes Secret.
+/// The maximum length of a version or an id, because both are written to the pod status.
+const MAX_ID_BYTES: usize = 1024;
+/// Responses of this size or larger do not fit into a Kubernetes Secret.
 pub(super) const LARGE_RESPONSE_BYTES: usize = 1 << 20;
 
-/// What another provider is asked. No current versions are sent, as driver v1.6.0 does not: the
-/// answer has to be whole whatever is mounted.
+/// Builds the request for an external provider. It contains no current versions, like that of driver v1.6.0:
+/// the response must be complete regardless of the mounted content.
 pub(super) fn mount_request(request: &ProviderRequest<'_>) -> MountRequest {
-    let mut told = provider_attributes(request.class, request.pod, request.attributes);
+    let mut fields = provider_attributes(request.class, request.pod, request.attributes);
     if let Some(tokens) = tokens_to_json(&request.proofs.tokens) {
-        told.insert(TOKENS.to_owned(), tokens);
+        fields.insert(TOKENS.to_owned(), tokens);
     }
-    let attributes = serde_json::to_string(&told).unwrap_or_default();
-    // The tokens lie in this map as in the message, which wipes itself.
-    if let Some(mut tokens) = told.remove(TOKENS) {
+    let attributes = serde_json::to_string(&fields).unwrap_or_default();
+    // This map holds a second copy of the tokens; the message zeroizes its own copy.
+    if let Some(mut tokens) = fields.remove(TOKENS) {
         zeroize::Zeroize::zeroize(&mut tokens);
     }
     MountRequest {
@@ -39,65 +39,64 @@ pub(super) fn mount_request(request: &ProviderRequest<'_>) -> MountRequest {
     }
 }
 
-/// One thing that is wrong with an answer. The texts are a provider's and are shown quoted.
+/// One problem of a response. The provider's texts are shown quoted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProviderResponseProblem {
-    /// It says that it failed.
+    /// The provider reports an error.
     #[error("it reports the error code {code:?}")]
     ReportedError {
-        /// Its code.
+        /// The error code.
         code: String,
     },
-    /// It names no version of anything.
-    #[error("it names no object version, so that a change could never be noticed")]
+    /// The response has no object version.
+    #[error("it names no object version, which is needed to detect changes")]
     NoObjectVersion,
-    /// It has no file.
+    /// The response has no file.
     #[error("it has no file")]
     NoFiles,
-    /// The path of a file is not one.
+    /// The path of a file is invalid.
     #[error("files[{index}]: {reason}")]
     InvalidPath {
-        /// Its place in the answer.
+        /// The index in the response.
         index: usize,
-        /// What is wrong.
+        /// The problem of the path.
         reason: String,
     },
-    /// The path of a file is another's, or lies below another's.
+    /// Two files have the same path, or one path lies below the other.
     #[error("files[{index}]: {path:?} collides with another file")]
     PathCollision {
-        /// Its place in the answer.
+        /// The index in the response.
         index: usize,
         /// The path.
         path: String,
     },
-    /// The mode of a file is not one.
+    /// The mode of a file is out of range.
     #[error("files[{index}]: mode {mode} is not one of 0 to 511")]
     InvalidMode {
-        /// Its place in the answer.
+        /// The index in the response.
         index: usize,
         /// The mode.
         mode: i32,
     },
-    /// The id or the version of an object cannot be written anywhere.
+    /// The id or the version of an object is too long or has control characters.
     #[error(
-        "object_version[{index}]: id and version are at most {LONGEST_ID} bytes without control characters, and an id is not empty"
+        "object_version[{index}]: id and version are at most {MAX_ID_BYTES} bytes without control characters, and an id is not empty"
     )]
     InvalidVersion {
-        /// Its place in the answer.
+        /// The index in the response.
         index: usize,
     },
 }
 
-/// The size of what an answer would put into the volume.
+/// Returns the size of the files of a response, in bytes.
 pub(super) fn content_size(answer: &MountResponse) -> usize {
     answer.files.iter().map(|file| file.contents.len()).sum()
 }
 
-/// Reads an answer, every problem at once.
+/// Parses a response and returns every problem.
 ///
-/// An answer with versions and without files is refused. Upstream takes it as that of a provider
-/// which wrote the files itself, as providers did before driver v0.0.21; here it would mean an
-/// empty volume.
+/// A response with versions and without files is an error. Upstream assumes that the provider wrote the files
+/// itself, as providers did before driver v0.0.21; here it would result in an empty volume.
 pub(crate) fn parse_response(
     mut answer: MountResponse,
 ) -> Result<ProviderResponse, Vec<ProviderResponseProblem>> {
@@ -114,7 +113,7 @@ pub(crate) fn parse_response(
     Err(problems)
 }
 
-/// The versions, sorted by id. Of an id that comes twice the last one holds, as upstream.
+/// Parses the versions and sorts them by id. The last of duplicate ids wins, as upstream.
 fn parse_versions(
     answer: &MountResponse,
     problems: &mut Vec<ProviderResponseProblem>,
@@ -123,7 +122,7 @@ fn parse_versions(
         problems.push(ProviderResponseProblem::NoObjectVersion);
     }
     let mut versions = BTreeMap::new();
-    let plain = |text: &str| text.len() <= LONGEST_ID && !text.chars().any(char::is_control);
+    let plain = |text: &str| text.len() <= MAX_ID_BYTES && !text.chars().any(char::is_control);
     for (index, object) in answer.object_version.iter().enumerate() {
         if object.id.is_empty() || !plain(&object.id) || !plain(&object.version) {
             problems.push(ProviderResponseProblem::InvalidVersion { index });
@@ -149,15 +148,15 @@ fn parse_files(
         match file.path.parse::<FilePath>() {
             Ok(path) => files.push(ProviderFile {
                 path,
-                // Zero is what an absent field reads as, and a file that nobody can read is of no
-                // use: the publisher chooses.
+                // An absent field decodes as zero, and an unreadable file is useless: the publisher chooses
+                // the mode.
                 mode: mode.filter(|mode| *mode != 0),
                 content: SharedSecretBytes::from(std::mem::take(&mut file.contents)),
                 object: None,
             }),
             Err(error) => {
                 let path: String = error.path.chars().take(100).collect();
-                let reason = format!("path {path:?} is refused: {}", error.problem);
+                let reason = format!("invalid path {path:?}: {}", error.problem);
                 problems.push(ProviderResponseProblem::InvalidPath { index, reason });
             }
         }
@@ -166,7 +165,7 @@ fn parse_files(
     files
 }
 
-/// No two files have one path, and none lies below another.
+/// Reports files with the same path, and files below another file.
 fn check_collisions(files: &[ProviderFile], problems: &mut Vec<ProviderResponseProblem>) {
     let mut paths = BTreeSet::new();
     let twice: Vec<_> = files.iter().map(|file| !paths.insert(file.path.as_str())).collect();

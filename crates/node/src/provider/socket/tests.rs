@@ -1,4 +1,4 @@
-//! Other people's providers, good, late, broken and hostile.
+//! External providers: valid, late, broken and hostile ones.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -28,7 +28,7 @@ use crate::provider::tokens::{parse_secrets, parse_tokens};
 const TOKENS: &str =
     r#"{"aud":{"token":"planted-token","expirationTimestamp":"2026-11-21T12:00:00Z"}}"#;
 
-/// A provider that does what a test says.
+/// A provider with a scripted response.
 struct FakeSocketProvider {
     calls: Arc<AtomicU32>,
     respond: Box<dyn Fn(u32, MountRequest) -> Result<MountResponse, Status> + Send + Sync>,
@@ -72,9 +72,9 @@ impl SocketProvidersFixture {
         let directory = tempfile::tempdir().unwrap();
         let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
         let places = ["first", "second"].map(|name| directory.path().join(name));
-        for place in &places {
-            std::fs::create_dir(place).unwrap();
-            std::fs::set_permissions(place, PermissionsExt::from_mode(0o755)).unwrap();
+        for path in &places {
+            std::fs::create_dir(path).unwrap();
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
         }
         let settings = SocketProviderSettings {
             directories: places.into(),
@@ -86,10 +86,10 @@ impl SocketProvidersFixture {
 
     fn serve(
         &mut self,
-        place: &str,
+        path: &str,
         answer: impl Fn(u32, MountRequest) -> Result<MountResponse, Status> + Send + Sync + 'static,
     ) {
-        let path = self.directory.path().join(place);
+        let path = self.directory.path().join(path);
         let (incoming, file) = PrivateSocket::bind(&path).unwrap().split();
         let mock = FakeSocketProvider { calls: Arc::clone(&self.calls), respond: Box::new(answer) };
         self.servers.push(tokio::spawn(async move {
@@ -136,7 +136,7 @@ impl SocketProvidersFixture {
         self.providers.fetch(&request).await
     }
 
-    /// Fills while the clock goes on whenever somebody sleeps on it beyond the deadline of the call.
+    /// Fetches, and advances the clock whenever a task sleeps beyond the deadline of the call.
     async fn fetch_advancing_clock(
         &self,
         provider: &str,
@@ -181,7 +181,7 @@ fn valid_response() -> MountResponse {
 async fn request_carries_class_pod_and_proofs_and_response_the_files() {
     let mut node = SocketProvidersFixture::new();
     node.serve("second/mock.sock", |_, request| {
-        let told: BTreeMap<String, String> = serde_json::from_str(&request.attributes).unwrap();
+        let attributes: BTreeMap<String, String> = serde_json::from_str(&request.attributes).unwrap();
         let expected = [
             ("of", "class"),
             ("secretProviderClass", "c"),
@@ -193,7 +193,7 @@ async fn request_carries_class_pod_and_proofs_and_response_the_files() {
             ("csi.storage.k8s.io/serviceAccount.tokens", TOKENS),
         ];
         let expected = expected.map(|(key, text)| (key.to_owned(), text.to_owned()));
-        assert_eq!(told, BTreeMap::from(expected));
+        assert_eq!(attributes, BTreeMap::from(expected));
         assert_eq!(request.secrets, r#"{"key":"planted-secret"}"#);
         assert_eq!((request.permission.as_str(), request.target_path.as_str()), ("420", "/target"));
         Ok(MountResponse {
@@ -202,21 +202,21 @@ async fn request_carries_class_pod_and_proofs_and_response_the_files() {
             files: vec![file("a", b"content"), file_with_mode("d/b", 0, b"")],
         })
     });
-    let filling = node.fetch("mock").await.unwrap();
+    let response = node.fetch("mock").await.unwrap();
     let versions: Vec<_> =
-        filling.versions.iter().map(|it| format!("{}@{}", it.id, it.version)).collect();
+        response.versions.iter().map(|it| format!("{}@{}", it.id, it.version)).collect();
     assert_eq!(versions, ["a@1", "b@2"]);
-    let files: Vec<_> = filling.files.iter().map(|it| (it.path.as_str(), it.mode)).collect();
+    let files: Vec<_> = response.files.iter().map(|it| (it.path.as_str(), it.mode)).collect();
     assert_eq!(files, [("a", Some(0o644)), ("d/b", None)]);
-    assert_eq!(filling.files[0].content.expose(), b"content");
+    assert_eq!(response.files[0].content.expose(), b"content");
 }
 
 #[tokio::test]
 async fn the_first_directory_with_the_socket_wins() {
     let mut node = SocketProvidersFixture::new();
-    for place in ["second/mock.sock", "first/mock.sock"] {
-        node.serve(place, move |_, _| {
-            Ok(MountResponse { object_version: vec![version(place, "1")], ..valid_response() })
+    for path in ["second/mock.sock", "first/mock.sock"] {
+        node.serve(path, move |_, _| {
+            Ok(MountResponse { object_version: vec![version(path, "1")], ..valid_response() })
         });
     }
     assert_eq!(node.fetch("mock").await.unwrap().versions[0].id, "first/mock.sock");
@@ -235,12 +235,12 @@ async fn unavailable_provider_is_called_three_times() {
 
     let mut node = SocketProvidersFixture::new();
     node.serve("first/mock.sock", |_, _| Err(Status::unavailable("planted-token down")));
-    let refusal = node.fetch_advancing_clock("mock").await.unwrap_err();
+    let error = node.fetch_advancing_clock("mock").await.unwrap_err();
     assert_eq!(
-        (refusal.code, refusal.retry),
+        (error.code, error.retry),
         (OutcomeCode::ProviderUnavailable, RetryClass::Transient)
     );
-    assert!(refusal.message.ends_with("answered 3 times Unavailable: [redacted] down"));
+    assert!(error.message.ends_with("answered 3 times Unavailable: [redacted] down"));
     assert_eq!(node.calls.load(Ordering::SeqCst), 3);
 }
 
@@ -249,9 +249,9 @@ async fn call_waits_for_a_listener_then_reports_provider_unavailable() {
     let mut node = SocketProvidersFixture::new();
     let path = node.directory.path().join("first/mock.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let refusal = node.fetch_advancing_clock("mock").await.unwrap_err();
-    assert_eq!(refusal.code, OutcomeCode::ProviderUnavailable);
-    assert!(refusal.message.contains("nobody listens on"), "{}", refusal.message);
+    let error = node.fetch_advancing_clock("mock").await.unwrap_err();
+    assert_eq!(error.code, OutcomeCode::ProviderUnavailable);
+    assert!(error.message.contains("no process listens on"), "{}", error.message);
     assert!(node.clock.monotonic() >= Duration::from_secs(10));
 
     node.serve("first/mock.sock", |_, _| Ok(valid_response()));
@@ -274,9 +274,9 @@ async fn a_provider_that_was_replaced_is_found_again() {
 #[tokio::test]
 async fn missing_socket_and_invalid_name_have_outcome_codes() {
     let node = SocketProvidersFixture::new();
-    let refusal = node.fetch("mock").await.unwrap_err();
-    assert_eq!(refusal.code, OutcomeCode::ProviderNotFound);
-    assert!(refusal.message.contains("`mock.sock`") && refusal.message.contains("/second"));
+    let error = node.fetch("mock").await.unwrap_err();
+    assert_eq!(error.code, OutcomeCode::ProviderNotFound);
+    assert!(error.message.contains("`mock.sock`") && error.message.contains("/second"));
     for name in ["", "../first/mock", "a b"] {
         assert_eq!(node.fetch(name).await.unwrap_err().code, OutcomeCode::InvalidProvider);
     }
@@ -292,13 +292,13 @@ async fn untrusted_socket_receives_no_request() {
     let directory = node.directory.path().join("first");
     for mode in [0o777, 0o775, 0o1777] {
         set(&directory, mode);
-        let refusal = node.fetch("mock").await.unwrap_err();
+        let error = node.fetch("mock").await.unwrap_err();
         assert_eq!(
-            (refusal.code, refusal.retry),
+            (error.code, error.retry),
             (OutcomeCode::ProviderNotFound, RetryClass::Denied)
         );
         let expected = format!("mode {mode:04o} lets others change it");
-        assert!(refusal.message.contains(&expected), "{}", refusal.message);
+        assert!(error.message.contains(&expected), "{}", error.message);
     }
     set(&directory, 0o755);
 
@@ -307,8 +307,8 @@ async fn untrusted_socket_receives_no_request() {
     std::os::unix::fs::symlink(&planted, directory.join("link.sock")).unwrap();
     std::fs::write(directory.join("file.sock"), "").unwrap();
     for name in ["link", "file"] {
-        let refusal = node.fetch(name).await.unwrap_err();
-        assert!(refusal.message.contains("it is not a socket"), "{}", refusal.message);
+        let error = node.fetch(name).await.unwrap_err();
+        assert!(error.message.contains("it is not a socket"), "{}", error.message);
     }
     assert_eq!(node.calls.load(Ordering::SeqCst), 0);
     assert!(node.fetch("mock").await.is_ok());
@@ -323,7 +323,7 @@ async fn socket_of_another_user_receives_no_request() {
     let refused = if std::os::unix::fs::chown(&path, Some(12_345), None).is_ok() {
         node.fetch("mock").await.unwrap_err().message
     } else {
-        // Nobody but root can give a file away. Somebody else can look at it.
+        // Only root can change the owner of a file. The test checks as another user instead.
         format_error_chain(&trusted_socket::check_trust(&path, own + 1).unwrap_err())
     };
     assert!(refused.contains("it belongs to user"), "{refused}");
@@ -336,9 +336,9 @@ async fn response_above_the_limit_names_the_limit() {
     node.serve("first/mock.sock", |_, _| {
         Ok(MountResponse { files: vec![file("a", &vec![7; 5 << 20])], ..valid_response() })
     });
-    let refusal = node.fetch("mock").await.unwrap_err();
-    assert_eq!(refusal.code, OutcomeCode::ProviderAnswerInvalid);
-    assert!(refusal.hint.contains("--max-call-recv-msg-size"), "{}", refusal.hint);
+    let error = node.fetch("mock").await.unwrap_err();
+    assert_eq!(error.code, OutcomeCode::ProviderAnswerInvalid);
+    assert!(error.hint.contains("--max-call-recv-msg-size"), "{}", error.hint);
 }
 
 #[tokio::test]
@@ -358,9 +358,9 @@ async fn memory_is_reserved_by_response_size_not_by_the_limit() {
     node.fetch_with_memory(&fill(), "mock").await.unwrap();
     // 256 KiB, 1 MiB without the other fields, 4 MiB.
     assert_eq!(node.calls.swap(0, Ordering::SeqCst), 3);
-    // A mount may have 12 MiB, which is enough for a message of 6 MiB and its content.
-    let refusal = node.fetch_with_memory(&fill(), "large").await.unwrap_err();
-    assert_eq!(refusal.code, OutcomeCode::VolumeMemoryExhausted);
+    // A mount may reserve 12 MiB, which suffices for a message of 6 MiB and its content.
+    let error = node.fetch_with_memory(&fill(), "large").await.unwrap_err();
+    assert_eq!(error.code, OutcomeCode::VolumeMemoryExhausted);
     assert_eq!(node.calls.load(Ordering::SeqCst), 4);
 }
 
@@ -392,10 +392,10 @@ async fn provider_messages_are_redacted() {
         let text = format!("no: {} {}", request.attributes, request.secrets);
         Err(Status::permission_denied(text))
     });
-    let refusal = node.fetch("mock").await.unwrap_err();
-    assert_eq!((refusal.code, refusal.retry), (OutcomeCode::ProviderError, RetryClass::Denied));
-    assert!(refusal.message.contains("PermissionDenied: no: "), "{}", refusal.message);
-    assert!(!format!("{refusal:?}").contains("planted"), "{refusal:?}");
+    let error = node.fetch("mock").await.unwrap_err();
+    assert_eq!((error.code, error.retry), (OutcomeCode::ProviderError, RetryClass::Denied));
+    assert!(error.message.contains("PermissionDenied: no: "), "{}", error.message);
+    assert!(!format!("{error:?}").contains("planted"), "{error:?}");
 }
 
 #[test]
@@ -448,8 +448,8 @@ fn responses_without_files_or_versions_are_rejected() {
 fn ten_thousand_problems_make_a_short_message() {
     let files = (0..10_000).map(|_| file(&"../".repeat(100), b"")).collect();
     let problems = parse_response(MountResponse { files, ..valid_response() }).unwrap_err();
-    let refusal = call_error::invalid_response_error(&"mock".parse().unwrap(), &problems);
-    assert!(refusal.message.len() < 3_000 && refusal.message.ends_with("and 9990 more"));
+    let error = call_error::invalid_response_error(&"mock".parse().unwrap(), &problems);
+    assert!(error.message.len() < 3_000 && error.message.ends_with("and 9990 more"));
 }
 
 proptest! {
@@ -459,8 +459,8 @@ proptest! {
         mode in -1_i32..600,
     ) {
         let files = paths.iter().map(|path| file_with_mode(path, mode, b"x")).collect();
-        if let Ok(filling) = parse_response(MountResponse { files, ..valid_response() }) {
-            let entries: Vec<_> = filling
+        if let Ok(response) = parse_response(MountResponse { files, ..valid_response() }) {
+            let entries: Vec<_> = response
                 .files
                 .iter()
                 .map(|it| crate::payload::FileEntry::new(it.path.clone(), it.content.expose(), it.mode.unwrap_or(0o644)))

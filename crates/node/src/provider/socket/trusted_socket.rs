@@ -1,9 +1,9 @@
-//! Where a provider's socket is, and whether to trust it.
+//! Finds the socket of a provider and checks whether to trust it.
 //!
-//! Trust on a node is by file permissions: whoever could put a socket where a provider's is
-//! expected would be told tokens and secrets of pods. A socket is trusted if it, every directory
-//! above it and the process behind it belong to root (or to the user that this runs as), and nobody
-//! else can change what those directories hold.
+//! Trust on a node is based on file permissions: a user who could create a socket at the path of a provider
+//! would receive the tokens and secrets of pods. A socket is trusted if the socket, every directory above it
+//! and the process behind it belong to root (or to the user of this process), and no other user can change
+//! those directories.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -13,64 +13,64 @@ use tokio::net::UnixStream;
 
 use crate::provider::name::ProviderName;
 
-/// There is no connection to a provider.
+/// The connection to a provider failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SocketConnectError {
-    /// Nobody listens (yet).
-    #[error("nobody listens on {}", path.display())]
+    /// No process listens on the socket (yet).
+    #[error("no process listens on {}", path.display())]
     NotListening {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },
-    /// The file could not be looked at.
-    #[error("could not look at {}", path.display())]
+    /// The metadata of a file could not be read.
+    #[error("could not inspect {}", path.display())]
     Inspect {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },
-    /// Somebody else may have put it there, or listens on it.
+    /// Another user may have created the socket, or listens on it.
     #[error("{} is not trusted: {reason}", path.display())]
     Untrusted {
-        /// The file or directory.
+        /// The path of the file or directory.
         path: PathBuf,
-        /// The rule that it breaks.
+        /// The violated rule.
         reason: UntrustedSocketReason,
     },
 }
 
-/// Why a path or a process is not trusted.
+/// The reason why a path or a process is not trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UntrustedSocketReason {
-    /// It belongs to somebody else.
-    #[error("it belongs to user {owner}, and a provider's socket belongs to root")]
+    /// Another user owns it.
+    #[error("it belongs to user {owner}, but a provider's socket must belong to root")]
     Owner {
         /// The user id.
         owner: u32,
     },
-    /// Others can change it.
+    /// Other users can change it.
     #[error("mode {mode:04o} lets others change it")]
     Writable {
         /// The permission bits.
         mode: u32,
     },
-    /// It is no socket.
+    /// The file is not a socket.
     #[error("it is not a socket")]
     NotSocket,
-    /// Whoever listens runs as somebody else.
-    #[error("the process that listens runs as user {user}, and a provider runs as root")]
+    /// The listening process runs as another user.
+    #[error("the listening process runs as user {user}, but a provider must run as root")]
     Listener {
         /// The user id.
         user: u32,
     },
 }
 
-/// The socket of a provider: in the first directory that has one. What it is, is not looked at yet.
+/// Returns the path of a provider's socket in the first directory that has one, without any check.
 pub(super) fn find_socket(name: &ProviderName, directories: &[PathBuf]) -> Option<PathBuf> {
     let file = format!("{name}.sock");
     directories
@@ -79,16 +79,17 @@ pub(super) fn find_socket(name: &ProviderName, directories: &[PathBuf]) -> Optio
         .find(|path| std::fs::symlink_metadata(path).is_ok())
 }
 
-/// Connects to a socket that is trusted.
+/// Connects to a socket after checking that it is trusted.
 pub(super) async fn connect_trusted(path: &Path) -> Result<UnixStream, SocketConnectError> {
     let own = rustix::process::geteuid().as_raw();
     check_trust(path, own)?;
     let stream = UnixStream::connect(path)
         .await
         .map_err(|source| SocketConnectError::NotListening { path: path.to_owned(), source })?;
-    // The file may have been exchanged since, or be a link to another one: this is the truth.
-    let look = |source| SocketConnectError::Inspect { path: path.to_owned(), source };
-    let user = stream.peer_cred().map_err(look)?.uid();
+    // The file may have been replaced since the check, or be a symlink; the peer credentials are
+    // authoritative.
+    let inspect_error = |source| SocketConnectError::Inspect { path: path.to_owned(), source };
+    let user = stream.peer_cred().map_err(inspect_error)?.uid();
     if is_trusted_user(user, own) {
         return Ok(stream);
     }
@@ -96,8 +97,8 @@ pub(super) async fn connect_trusted(path: &Path) -> Result<UnixStream, SocketCon
     Err(SocketConnectError::Untrusted { path: path.to_owned(), reason })
 }
 
-/// Checks the socket and everything above it, by the names that were given and by the real ones,
-/// as the user `own`.
+/// Checks the socket and every directory above it as the user `own`, both by the given and by the canonical
+/// path.
 pub(super) fn check_trust(path: &Path, own: u32) -> Result<(), SocketConnectError> {
     let socket = read_metadata(path)?;
     let distrust = |reason| Err(SocketConnectError::Untrusted { path: path.to_owned(), reason });
@@ -121,8 +122,8 @@ pub(super) fn check_trust(path: &Path, own: u32) -> Result<(), SocketConnectErro
     Ok(())
 }
 
-/// In a directory with the sticky bit (`/tmp`) others can add names and not exchange ours, which is
-/// good enough above the directory of the socket.
+/// Checks a directory. In a directory with the sticky bit (`/tmp`), other users can add names but not replace
+/// existing ones, which is sufficient above the directory of the socket.
 fn check_directory_trust(
     directory: &Path,
     may_be_sticky: bool,
@@ -136,7 +137,7 @@ fn check_directory_trust(
     }
     let mode = metadata.mode() & 0o7777;
     let is_sticky = mode & 0o1000 != 0;
-    // A link has every bit set, and its own bits mean nothing.
+    // The mode bits of a symlink are always set and have no meaning.
     if metadata.is_symlink() || mode & 0o022 == 0 || (may_be_sticky && is_sticky) {
         return Ok(());
     }

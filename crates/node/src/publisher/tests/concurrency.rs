@@ -71,7 +71,7 @@ async fn unpublish_does_not_wait_for_a_running_fetch() {
     publisher.unpublish("csi-1", &target).await.unwrap();
     let failure = first.await.unwrap().unwrap_err();
     assert_eq!(failure.grpc, Code::Aborted);
-    assert_eq!(node.reporter.event_kinds(), [], "nothing is wrong");
+    assert_eq!(node.reporter.event_kinds(), [], "no failure is reported");
     assert!(!target.exists());
     assert_eq!((node.mount_layers(&target), publisher.states().len()), (0, 0));
 }

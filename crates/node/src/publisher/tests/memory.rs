@@ -7,7 +7,7 @@ use crate::rotation::RotatableVolumes;
 const KIB: usize = 1024;
 const MEMORY_EXHAUSTED: OutcomeCode = OutcomeCode::VolumeMemoryExhausted;
 
-/// A publisher whose volumes may hold a mebibyte together, new ones three quarters of it.
+/// A publisher whose volumes may use 1 MiB in total, new ones three quarters of it.
 fn publisher_with_one_mebibyte(node: &PublisherFixture) -> Publisher {
     publisher_with_memory_limit(node, 1024 * KIB)
 }
@@ -24,13 +24,13 @@ fn set_blob(node: &PublisherFixture, letter: &str, kib: usize, version: &str) {
     node.provider.set_files(&[("blob", &letter.repeat(kib * KIB))], version);
 }
 
-/// The first letter of what a pod reads, and how much of it there is.
+/// The first letter of the file that a pod reads, and its length.
 fn read_blob(target: &Path) -> (String, usize) {
     let text = read_file(target, "blob");
     (text[..1].to_owned(), text.len() / KIB)
 }
 
-/// What the kernel says that the volumes at these places hold.
+/// The bytes that the kernel reports for the volumes at these targets.
 fn memory_used(targets: &[&Path]) -> u64 {
     let of = |target: &&Path| TmpfsUsage::of(&rustix::fs::statvfs(*target).unwrap()).used;
     targets.iter().map(of).sum()
@@ -64,15 +64,15 @@ async fn a_mount_that_does_not_fit_leaves_nothing_and_fits_when_another_volume_i
             "{failure}"
         );
         let text = failure.status_message();
-        for part in ["pod ns/pod", "ns/class", "and may hold 768 KiB", "spread the pods"] {
+        for part in ["pod ns/pod", "ns/class", "limit is 768 KiB", "spread the pods"] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
-        assert!(!text.contains("will not heal"), "{text}");
+        assert!(!text.contains("does not recover"), "{text}");
         assert!(!other.exists() && node.mount_layers(&other) == 0);
         assert_eq!((publisher.memory().used, publisher.states().len()), (used, 1));
     }
     assert_eq!(node.reporter.event_kinds(), [PodEventKind::Failed(MEMORY_EXHAUSTED)]);
-    assert_eq!(publisher.engine.locks.count(), 1, "nothing is remembered of what is not there");
+    assert_eq!(publisher.engine.locks.count(), 1, "the lock of an unmounted volume is removed");
 
     publisher.unpublish("csi-1", &one).await.unwrap();
     assert_eq!(publisher.memory().used, 0);
@@ -94,7 +94,10 @@ async fn volume_larger_than_the_node_limit_is_reported_as_never_healing() {
         publisher_with_one_mebibyte(&node).publish(publish_request(&target)).await.unwrap_err();
     let text = failure.status_message();
     assert_eq!(failure.code, MEMORY_EXHAUSTED);
-    assert!(text.contains("will not heal by itself") && text.contains("smaller objects"), "{text}");
+    assert!(
+        text.contains("does not recover by itself") && text.contains("smaller objects"),
+        "{text}"
+    );
     assert!(!target.exists());
 }
 
@@ -112,7 +115,8 @@ async fn concurrent_mounts_stop_at_the_memory_limit() {
     let (outcomes, ()) = futures::join!(all, opened);
     let mounted: Vec<_> = targets.iter().filter(|it| it.exists()).map(PathBuf::as_path).collect();
     assert_eq!(outcomes.iter().filter(|it| it.is_ok()).count(), mounted.len());
-    // What is being written is reckoned too high, so how many fit depends on who is how far.
+    // The estimate of a write in progress is too high, so the number of volumes that fit depends on
+    // timing.
     assert!((2..=3).contains(&mounted.len()), "{}", mounted.len());
     assert_eq!(publisher.memory().used, memory_used(&mounted));
     for failure in outcomes.iter().filter_map(|it| it.as_ref().err()) {
@@ -137,8 +141,8 @@ async fn rotation_over_the_memory_limit_keeps_the_mounted_content() {
         assert_eq!((publisher.memory().used, node.mount_layers(&target)), (used, 1));
     }
     assert_eq!(node.reporter.event_kinds(), [PodEventKind::Failed(MEMORY_EXHAUSTED)]);
-    let told = node.reporter.events.lock()[0].message.clone();
-    assert!(told.contains("may hold 1.0 MiB") && told.contains("hint: "), "{told}");
+    let message = node.reporter.events.lock()[0].message.clone();
+    assert!(message.contains("limit is 1.0 MiB") && message.contains("hint: "), "{message}");
     assert_eq!(
         publisher.state(&target).unwrap().last_error.clone().unwrap().code,
         MEMORY_EXHAUSTED
@@ -148,7 +152,7 @@ async fn rotation_over_the_memory_limit_keeps_the_mounted_content() {
     assert_eq!(report.facts.last_good_hop.as_deref(), Some("decode"));
     assert_eq!(report.objects[0].version, "v1");
 
-    // More than a mount would be given.
+    // More than a new mount would get.
     set_blob(&node, "c", 450, "v3");
     node.advance_to_next_poll();
     publisher.publish(publish_request(&target)).await.unwrap();
@@ -240,7 +244,7 @@ async fn recovered_volumes_over_the_limit_count_and_stay_mounted() {
     third.recover().await.unwrap();
     assert_eq!(third.memory(), NodeMemoryUsage { used, read_or_cached: 0, limit: 100 * 1024 });
     node.advance_to_next_poll();
-    // What is unchanged takes nothing; what is new does.
+    // Unchanged content needs no memory; new content does.
     third.publish(publish_request(&one)).await.unwrap();
     assert_eq!(third.state(&one).unwrap().last_error, None);
     set_blob(&node, "b", 1, "v2");
@@ -279,7 +283,7 @@ async fn no_volume_uses_more_than_its_estimated_memory() {
         let first = publisher.memory().used;
         assert!((content + 1..=needed).contains(&first), "{number}: {content} {first} {needed}");
 
-        // A rotation takes no more than that once again.
+        // A rotation needs no more than that once again.
         let other: Vec<(&str, String)> =
             files.iter().map(|(path, text)| (*path, text.replace(['1', 'x'], "y"))).collect();
         let other: Vec<_> = other.iter().map(|(path, text)| (*path, text.as_str())).collect();

@@ -26,7 +26,7 @@ async fn a_volume_of_upstream_is_adopted_under_the_running_pod() {
     let node = PublisherFixture::new();
     let target = node.prepare_target("v");
     mount_upstream_volume(&target, "theirs");
-    // A container holds the mount that it found.
+    // A container keeps the mount that was topmost when it started.
     let container = node.dir.path().join("container");
     fs::create_dir(&container).unwrap();
     mount_bind(&target, &container).unwrap();
@@ -39,13 +39,17 @@ async fn a_volume_of_upstream_is_adopted_under_the_running_pod() {
     };
     let theirs = options();
     assert_eq!(publisher.recover().await.unwrap().volumes, 0);
-    assert_eq!(options(), theirs, "it may be the volume of a driver that goes on beside us");
+    assert_eq!(options(), theirs, "another driver may still use the volume");
     node.provider.fail_with(OutcomeCode::VaultUnavailable);
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!(read_file(&container, "cert"), "theirs");
     assert_eq!(node.reporter.event_kinds(), [PodEventKind::Failed(OutcomeCode::VaultUnavailable)]);
     publisher.publish(publish_request(&target)).await.unwrap();
-    assert_eq!(node.provider.request_count(), 1, "a failure is backed off from");
+    assert_eq!(
+        node.provider.request_count(),
+        1,
+        "the poll after a failure is delayed by the back-off"
+    );
 
     node.clock.advance(Duration::from_mins(5));
     node.provider.set_files(&[("cert", "ours")], "v1");
@@ -106,7 +110,7 @@ async fn content_written_by_another_driver_is_not_replaced_by_an_older_credentia
     };
     gives("2026-11-18T11:00:00Z", "v1");
     node.start().publish(publish_request(&target)).await.unwrap();
-    // Another driver has the volume for a while; our marker stays.
+    // Another driver writes the volume for a while; the marker of this driver stays.
     let theirs = credential_json("2026-11-20T11:00:00Z");
     let generation = "..2026_11_21_13_00_00.3285412978";
     fs::create_dir(target.join(generation)).unwrap();
@@ -134,7 +138,7 @@ async fn unknown_mount_is_detected_at_any_path() {
     let publisher = node.start();
     assert!(publisher.is_mounted(&target).await);
     assert!(!publisher.is_mounted(&node.target_path("other")).await);
-    // A process that was told of another directory than the kubelet's.
+    // A process that was configured with another directory than the kubelet's.
     let elsewhere = PublisherSettings::new("/var/lib/another", fixture::DRIVER_NAME);
     let real = target.canonicalize().unwrap();
     let publisher = node.start_with(elsewhere);
@@ -152,7 +156,11 @@ async fn volume_with_a_missing_link_is_not_kept() {
     fs::remove_file(target.join("cert")).unwrap();
     node.provider.fail_with(OutcomeCode::VaultForbidden);
     let failure = node.start().publish(publish_request(&target)).await.unwrap_err();
-    assert_eq!(failure.grpc, Code::Unavailable, "it is mounted, so it must be unpublished");
+    assert_eq!(
+        failure.grpc,
+        Code::Unavailable,
+        "the volume is mounted, so the kubelet must unpublish it"
+    );
     node.provider.clear_failure();
     node.start().publish(publish_request(&target)).await.unwrap();
     assert_eq!((node.mount_layers(&target), read_file(&target, "cert").as_str()), (1, "one"));
@@ -167,7 +175,11 @@ async fn empty_mount_is_filled_and_not_kept_as_a_volume() {
     let publisher = node.start();
     node.provider.fail_with(OutcomeCode::ObjectNotFound);
     let failure = publisher.publish(publish_request(&target)).await.unwrap_err();
-    assert_eq!(failure.grpc, Code::Unavailable, "it is mounted, so it must be unpublished");
+    assert_eq!(
+        failure.grpc,
+        Code::Unavailable,
+        "the volume is mounted, so the kubelet must unpublish it"
+    );
     node.provider.clear_failure();
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!((node.mount_layers(&target), read_file(&target, "cert").as_str()), (1, "one"));
@@ -210,7 +222,7 @@ async fn a_dead_mount_is_replaced_and_can_be_unpublished() {
     for unpublish in [false, true] {
         let target = node.prepare_target(if unpublish { "w" } else { "v" });
         fs::create_dir_all(&target).unwrap();
-        // A file system in user space whose server has died.
+        // A FUSE file system whose server has died.
         let server = fs::File::options().read(true).write(true).open("/dev/fuse");
         let server = server.expect("open /dev/fuse: run as root where only root may");
         let number = std::os::fd::AsRawFd::as_raw_fd(&server);
@@ -257,7 +269,7 @@ async fn planted_symlink_or_file_at_target_is_refused_and_not_followed() {
 
     for target in [&target, &above, &file, &disk] {
         let failure = publisher.publish(publish_request(target)).await.unwrap_err();
-        // What is mounted has to be unpublished, so the kubelet must not forget it.
+        // The kubelet must unpublish a mounted volume, so it must not forget it.
         let code = if target == &disk { Code::Unavailable } else { Code::FailedPrecondition };
         assert_eq!(failure.grpc, code, "{}: {failure}", target.display());
         publisher.unpublish("csi-1", target).await.unwrap();

@@ -19,8 +19,8 @@ async fn a_due_volume_gets_its_new_content_at_the_kubelets_republish() {
         .set_timestamps(ObjectTimestamps { created: Some(created), ..ObjectTimestamps::default() });
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!(read_file(&target, "cert"), "two");
-    let look = node.reporter.polls.lock()[0].clone();
-    assert_eq!((look.outcome, look.rotation_lags), (Ok(true), vec![Duration::from_secs(7)]));
+    let poll = node.reporter.polls.lock()[0].clone();
+    assert_eq!((poll.outcome, poll.rotation_lags), (Ok(true), vec![Duration::from_secs(7)]));
     assert_eq!(node.reporter.event_kinds(), [PodEventKind::MountRotationComplete]);
     let message = node.reporter.events.lock()[0].message.clone();
     assert!(message.contains("secret/one v2"), "{message}");
@@ -43,19 +43,19 @@ async fn failed_rotation_is_masked_emits_one_event_and_recovers() {
     }
     let code = OutcomeCode::VaultForbidden;
     assert_eq!(node.reporter.event_kinds(), [PodEventKind::Failed(code)]);
-    let trouble = publisher.state(&target).unwrap().last_error.clone().unwrap();
+    let last_error = publisher.state(&target).unwrap().last_error.clone().unwrap();
     let report = node.reporter.reports.lock().last().unwrap().clone();
     assert_eq!(report.facts.outcome.as_deref(), Some("VaultForbidden"));
-    assert_eq!(report.facts.since, Some(trouble.since));
+    assert_eq!(report.facts.since, Some(last_error.since));
     assert_eq!(report.facts.message.as_deref(), Some("the vault said no"));
     assert_eq!(report.facts.cause, None);
     assert_eq!(report.facts.last_good_hop.as_deref(), Some("imds-token"));
     assert_eq!(report.objects[0].version, "v1");
 
-    // The next process knows since when it is wrong, and does not tell it again.
+    // The next process reads the error from the marker and does not report it again.
     let next = node.start();
     assert_eq!(next.recover().await.unwrap().volumes, 1);
-    assert_eq!(next.state(&target).unwrap().last_error.clone().unwrap(), trouble);
+    assert_eq!(next.state(&target).unwrap().last_error.clone().unwrap(), last_error);
     node.advance_to_next_poll();
     next.publish(publish_request(&target)).await.unwrap();
     assert_eq!(node.reporter.event_kinds().len(), 1);
@@ -111,7 +111,7 @@ async fn rotation_is_skipped_after_a_republish_polled_the_volume() {
     assert_eq!(node.provider.request_count(), 3);
 }
 
-/// A credential is mounted, and then the provider gives an older one, for three looks.
+/// A credential is mounted, and then the provider returns an older one, for three polls.
 async fn offer_older_credential(node: &PublisherFixture, publisher: &Publisher, target: &Path) {
     node.provider.set_credential("one", "v1", Timestamp::from_second(2_000).unwrap());
     publisher.publish(publish_request(target)).await.unwrap();
@@ -131,11 +131,11 @@ async fn an_older_credential_is_refused_and_the_mounted_one_stays() {
     offer_older_credential(&node, &publisher, &target).await;
     assert_eq!(read_file(&target, "cert"), "one");
     assert_eq!(node.reporter.event_kinds(), [PodEventKind::Failed(OutcomeCode::CredentialOlder)]);
-    let looks = node.reporter.polls.lock().clone();
-    assert_eq!(looks.len(), 3);
+    let polls = node.reporter.polls.lock().clone();
+    assert_eq!(polls.len(), 3);
     let is_unchanged =
-        |look: &PollResult| look.outcome == Ok(false) && look.rotation_lags.is_empty();
-    assert!(looks.iter().all(is_unchanged), "readers see nothing newer: {looks:?}");
+        |poll: &PollResult| poll.outcome == Ok(false) && poll.rotation_lags.is_empty();
+    assert!(polls.iter().all(is_unchanged), "readers see no newer content: {polls:?}");
     let report = node.reporter.reports.lock().last().unwrap().clone();
     assert_eq!(report.facts.outcome.as_deref(), Some("CredentialOlder"));
     assert_eq!(report.objects[0].version, "v1");
@@ -190,7 +190,8 @@ async fn stale_content_from_the_cache_is_mounted_and_reported() {
     assert_eq!(loud.message.as_deref(), Some("no way to the vault"));
     assert_eq!(loud.last_good_hop.as_deref(), Some("imds-token"));
 
-    // It stays so while the vault cannot be read, for the next process too, and is told once.
+    // The error persists while the vault cannot be read, for the next process too, and is reported
+    // once.
     for code in [OutcomeCode::VaultUnavailable, OutcomeCode::TokenUnavailable] {
         node.provider.fail_with(code);
         node.advance_to_next_poll();
@@ -201,11 +202,11 @@ async fn stale_content_from_the_cache_is_mounted_and_reported() {
     publisher.recover().await.unwrap();
     publisher.refresh(&target, Urgency::Rotation).await.unwrap_err();
     assert_eq!(node.reporter.event_kinds(), [PodEventKind::Failed(code)]);
-    let trouble = publisher.state(&target).unwrap().last_error.clone().unwrap();
-    assert_eq!((trouble.code, trouble.since), (code, since));
-    assert_eq!(Some(trouble.message), loud.message);
+    let last_error = publisher.state(&target).unwrap().last_error.clone().unwrap();
+    assert_eq!((last_error.code, last_error.since), (code, since));
+    assert_eq!(Some(last_error.message), loud.message);
 
-    // What somebody has to change is another matter.
+    // Errors that need a change of configuration are reported.
     let forbidden = OutcomeCode::VaultForbidden;
     node.provider.fail_with(forbidden);
     node.advance_to_next_poll();
@@ -273,20 +274,24 @@ async fn content_that_cannot_be_written_counts_as_failed_rotation() {
     let publisher = node.start();
     publisher.publish(publish_request(&target)).await.unwrap();
     let checked = publisher.state(&target).unwrap().history.last_success();
-    // The provider answers, and what it gives cannot be a volume.
+    // The provider responds with files that cannot form a volume.
     node.provider.set_files(&[("a", "1"), ("a/b", "2")], "v2");
     for _ in 0..3 {
         node.advance_to_next_poll();
         assert!(publisher.refresh(&target, Urgency::Rotation).await.is_err());
     }
-    let looks = node.reporter.polls.lock().clone();
-    assert_eq!(looks.len(), 3);
+    let polls = node.reporter.polls.lock().clone();
+    assert_eq!(polls.len(), 3);
     assert!(
-        looks.iter().all(|look| look.outcome.is_err() && look.rotation_lags.is_empty()),
-        "{looks:?}"
+        polls.iter().all(|poll| poll.outcome.is_err() && poll.rotation_lags.is_empty()),
+        "{polls:?}"
     );
     let state = publisher.state(&target).unwrap();
-    assert_eq!(state.history.last_success(), checked, "what readers see is as old as it was");
+    assert_eq!(
+        state.history.last_success(),
+        checked,
+        "a failed poll does not change the last success"
+    );
     assert!(state.last_error.is_some());
 }
 
@@ -302,14 +307,17 @@ async fn swap_with_failed_watcher_notification_is_rotated_and_reported() {
     node.advance_to_next_poll();
     node.provider.set_files(&[("cert", "two")], "v2");
     publisher.publish(publish_request(&target)).await.unwrap();
-    // A pipe, which cannot be read at an offset, where a file was.
+    // A pipe replaces a file; it cannot be read at an offset.
     fs::remove_file(&retired).unwrap();
     mknodat(CWD, &retired, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     node.advance_to_next_poll();
     node.provider.set_files(&[("cert", "three")], "v3");
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!(read_file(&target, "cert"), "three");
-    assert!(publisher.refresh(&target, Urgency::Rotation).await.is_err(), "it is still there");
+    assert!(
+        publisher.refresh(&target, Urgency::Rotation).await.is_err(),
+        "the volume is still mounted"
+    );
     assert_eq!(publisher.volumes().len(), 1);
     fs::remove_file(&retired).unwrap();
     let refreshed = publisher.refresh(&target, Urgency::Rotation).await.unwrap();
@@ -354,7 +362,7 @@ async fn new_content_emits_its_event_after_a_failed_marker_write() {
     let publisher = node.start();
     publisher.publish(publish_request(&target)).await.unwrap();
     node.provider.set_files(&[("cert", "two")], "v2");
-    // A note does not replace a directory.
+    // A marker does not replace a directory.
     let marker = target.join("..lanyard/marker");
     fs::remove_file(&marker).unwrap();
     fs::create_dir_all(marker.join("in-the-way")).unwrap();

@@ -9,7 +9,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A look at a volume without stamps or wishes.
+/// The inputs for a volume without timestamps or refresh request.
 fn poll_inputs<'a>(clock: &'a PollHistory, interval: &str) -> PollInputs<'a> {
     PollInputs {
         volume_id: "csi-1",
@@ -27,21 +27,21 @@ fn history_polled_at(second: i64) -> PollHistory {
     clock
 }
 
-/// A look at a volume whose class asks for a refresh since second 100.
-fn inputs_with_refresh<'a>(clock: &'a PollHistory, wish: &'a RefreshRequest) -> PollInputs<'a> {
-    PollInputs { refresh: Some((wish, at(100))), ..poll_inputs(clock, "1h") }
+/// The inputs for a volume whose class requests a refresh since second 100.
+fn inputs_with_refresh<'a>(clock: &'a PollHistory, request: &'a RefreshRequest) -> PollInputs<'a> {
+    PollInputs { refresh: Some((request, at(100))), ..poll_inputs(clock, "1h") }
 }
 
 /// When the volume is due, whatever `now` is.
-fn due_time(look: &PollInputs<'_>, now: i64) -> Timestamp {
-    match decide_poll(at(now), look) {
+fn due_time(inputs: &PollInputs<'_>, now: i64) -> Timestamp {
+    match decide_poll(at(now), inputs) {
         PollDecision::NotBefore(due) => due,
         PollDecision::Due { since, .. } | PollDecision::AwaitsProofs { since } => since,
     }
 }
 
-fn due_reason(look: &PollInputs<'_>, now: i64) -> Option<(Urgency, PollReason)> {
-    match decide_poll(at(now), look) {
+fn due_reason(inputs: &PollInputs<'_>, now: i64) -> Option<(Urgency, PollReason)> {
+    match decide_poll(at(now), inputs) {
         PollDecision::Due { urgency, reason, .. } => Some((urgency, reason)),
         PollDecision::NotBefore(_) | PollDecision::AwaitsProofs { .. } => None,
     }
@@ -50,9 +50,9 @@ fn due_reason(look: &PollInputs<'_>, now: i64) -> Option<(Urgency, PollReason)> 
 #[test]
 fn a_healthy_volume_is_due_when_the_interval_has_passed() {
     let clock = history_polled_at(0);
-    let look = poll_inputs(&clock, "1h");
-    assert_eq!(due_reason(&look, 3_239), None);
-    assert_eq!(due_reason(&look, 3_961), Some((Urgency::Rotation, PollReason::Interval)));
+    let inputs = poll_inputs(&clock, "1h");
+    assert_eq!(due_reason(&inputs, 3_239), None);
+    assert_eq!(due_reason(&inputs, 3_961), Some((Urgency::Rotation, PollReason::Interval)));
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn poll_without_outcome_is_not_repeated_immediately() {
 #[test]
 fn a_volume_whose_marker_is_missing_is_due_soon_after_the_restart() {
     let clock = PollHistory::restored(None, at(100));
-    let look = poll_inputs(&clock, "1h");
-    assert!(due_time(&look, 100) <= at(130));
-    assert_eq!(due_reason(&look, 130), Some((Urgency::Rotation, PollReason::NeverPolled)));
+    let inputs = poll_inputs(&clock, "1h");
+    assert!(due_time(&inputs, 100) <= at(130));
+    assert_eq!(due_reason(&inputs, 130), Some((Urgency::Rotation, PollReason::NeverPolled)));
 }
 
 #[test]
@@ -101,43 +101,43 @@ fn volumes_that_are_overdue_after_a_restart_are_spread() {
 fn an_expired_credential_makes_its_volume_due_at_the_floor() {
     let clock = history_polled_at(10_000);
     let stamps = [ObjectTimestamps { not_after: Some(at(9_000)), ..ObjectTimestamps::default() }];
-    let look = PollInputs { timestamps: &stamps, ..poll_inputs(&clock, "1h") };
-    assert_eq!(due_reason(&look, 10_000 + 991), Some((Urgency::Rotation, PollReason::Expired)));
+    let inputs = PollInputs { timestamps: &stamps, ..poll_inputs(&clock, "1h") };
+    assert_eq!(due_reason(&inputs, 10_000 + 991), Some((Urgency::Rotation, PollReason::Expired)));
 }
 
 #[test]
 fn a_new_value_of_the_annotation_makes_a_volume_due_within_seconds_and_once() {
-    let wish = RefreshRequest::of("1").unwrap();
+    let request = RefreshRequest::of("1").unwrap();
     let mut clock = history_polled_at(0);
     assert_eq!(
-        due_reason(&inputs_with_refresh(&clock, &wish), 105),
+        due_reason(&inputs_with_refresh(&clock, &request), 105),
         Some((Urgency::ForceRefresh, PollReason::Refresh))
     );
 
-    let wishes = RotationPolicy { refresh: Some(wish.clone()), ..RotationPolicy::default() };
-    clock.record_success(at(105), &wishes, []);
-    assert_eq!(due_reason(&inputs_with_refresh(&clock, &wish), 106), None);
-    assert_eq!(due_reason(&inputs_with_refresh(&clock, &wish), 3_000), None);
+    let policy = RotationPolicy { refresh: Some(request.clone()), ..RotationPolicy::default() };
+    clock.record_success(at(105), &policy, []);
+    assert_eq!(due_reason(&inputs_with_refresh(&clock, &request), 106), None);
+    assert_eq!(due_reason(&inputs_with_refresh(&clock, &request), 3_000), None);
 }
 
 #[test]
 fn refresh_annotation_present_at_mount_is_already_served() {
-    let wish = RefreshRequest::of("1").unwrap();
-    let wishes = RotationPolicy { refresh: Some(wish.clone()), ..RotationPolicy::default() };
+    let request = RefreshRequest::of("1").unwrap();
+    let policy = RotationPolicy { refresh: Some(request.clone()), ..RotationPolicy::default() };
     let mut clock = PollHistory::default();
-    clock.record_success(at(0), &wishes, []);
-    let look = PollInputs { refresh: Some((&wish, at(1))), ..poll_inputs(&clock, "1h") };
-    assert_eq!(due_reason(&look, 60), None);
+    clock.record_success(at(0), &policy, []);
+    let inputs = PollInputs { refresh: Some((&request, at(1))), ..poll_inputs(&clock, "1h") };
+    assert_eq!(due_reason(&inputs, 60), None);
 }
 
 #[test]
 fn refreshes_are_spread_over_a_few_seconds() {
-    let wish = RefreshRequest::of("1").unwrap();
+    let request = RefreshRequest::of("1").unwrap();
     let clock = history_polled_at(0);
     let mut seconds = [0_u32; 5];
     for number in 0..1_000 {
         let id = format!("csi-{number}");
-        let refresh = Some((&wish, at(1_000)));
+        let refresh = Some((&request, at(1_000)));
         let due =
             due_time(&PollInputs { volume_id: &id, refresh, ..poll_inputs(&clock, "1h") }, 1_000);
         seconds[usize::try_from(due.as_second() - 1_000).unwrap()] += 1;
@@ -148,20 +148,20 @@ fn refreshes_are_spread_over_a_few_seconds() {
 #[test]
 fn changing_the_annotation_constantly_polls_at_most_every_ten_seconds() {
     let mut clock = history_polled_at(0);
-    let mut looks = 0;
+    let mut polls = 0;
     for second in 1..=1_000 {
-        let wish = RefreshRequest::of(&second.to_string()).unwrap();
-        // Noticed long enough ago that the spread is over.
-        let look =
-            PollInputs { refresh: Some((&wish, at(second - 6))), ..poll_inputs(&clock, "1h") };
-        if due_reason(&look, second).is_some() {
-            looks += 1;
-            let wishes =
-                RotationPolicy { refresh: Some(wish.clone()), ..RotationPolicy::default() };
-            clock.record_success(at(second), &wishes, []);
+        let request = RefreshRequest::of(&second.to_string()).unwrap();
+        // Seen long enough ago that the spread has passed.
+        let inputs =
+            PollInputs { refresh: Some((&request, at(second - 6))), ..poll_inputs(&clock, "1h") };
+        if due_reason(&inputs, second).is_some() {
+            polls += 1;
+            let policy =
+                RotationPolicy { refresh: Some(request.clone()), ..RotationPolicy::default() };
+            clock.record_success(at(second), &policy, []);
         }
     }
-    assert_eq!(looks, 100);
+    assert_eq!(polls, 100);
 }
 
 #[test]
@@ -187,13 +187,13 @@ fn a_failed_volume_waits_longer_each_time_and_not_longer_than_the_interval() {
 
 #[test]
 fn suppressed_poll_is_repeated_after_its_pause_and_is_no_failure() {
-    // How long nobody asks, and when the volume looks again.
+    // How long polls are suppressed, and when the volume polls again.
     for (interval, pause, earliest, latest) in [
-        // One asks at this moment: it will be known soon.
+        // A probe is in progress: its outcome will be known soon.
         ("2m", 1, 10, 12),
         ("2m", 10, 10, 12),
         ("2m", 60, 60, 72),
-        // The longest of the pauses is longer than the interval.
+        // The longest of the pauses exceeds the interval.
         ("30s", 60, 60, 72),
         ("5s", 1, 4, 6),
         ("1h", 72, 72, 87),
@@ -210,7 +210,7 @@ fn suppressed_poll_is_repeated_after_its_pause_and_is_no_failure() {
             assert_eq!(clock.failure_count(), failures);
             let reason = due_reason(&poll_inputs(&clock, interval), 1_000);
             assert_eq!(reason, Some((Urgency::Rotation, PollReason::Retry)));
-            // The back-off of its own failures goes on where it was.
+            // The back-off of the volume's own failures continues.
             clock.record_failure(at(100), RetryClass::Transient);
             if failures == 0 {
                 assert!(seconds_until_due(&clock, interval, 100) <= 12);
@@ -221,7 +221,7 @@ fn suppressed_poll_is_repeated_after_its_pause_and_is_no_failure() {
     }
 }
 
-/// How many whole seconds after this one the volume is due.
+/// The number of whole seconds after this one at which the volume is due.
 fn seconds_until_due(clock: &PollHistory, interval: &str, now: i64) -> i64 {
     due_time(&poll_inputs(clock, interval), now).as_second() - now
 }
@@ -241,41 +241,44 @@ fn volumes_suppressed_together_are_spread_over_time() {
 
 #[test]
 fn refresh_does_not_shorten_the_pause_of_a_suppressed_poll() {
-    let wish = RefreshRequest::of("mended").unwrap();
+    let request = RefreshRequest::of("fixed").unwrap();
     let mut clock = history_polled_at(-3_600);
     clock.record_suppressed(at(99), Duration::from_mins(1));
-    assert!(due_time(&inputs_with_refresh(&clock, &wish), 100) >= at(159));
+    assert!(due_time(&inputs_with_refresh(&clock, &request), 100) >= at(159));
     assert_eq!(
-        due_reason(&inputs_with_refresh(&clock, &wish), 180),
+        due_reason(&inputs_with_refresh(&clock, &request), 180),
         Some((Urgency::ForceRefresh, PollReason::Retry))
     );
 }
 
 #[test]
 fn refresh_ends_the_back_off_but_not_a_retry_after() {
-    let wish = RefreshRequest::of("mended").unwrap();
+    let request = RefreshRequest::of("fixed").unwrap();
     let asked = Duration::from_mins(5);
     for (retry, expected) in
         [(RetryClass::Denied, 105), (RetryClass::Throttled { after: Some(asked) }, 360)]
     {
         let mut clock = history_polled_at(-3_600);
         clock.record_failure(at(0), retry);
-        let look = PollInputs { refresh: Some((&wish, at(100))), ..poll_inputs(&clock, "1h") };
-        let due = due_time(&look, 100).as_second();
+        let inputs = PollInputs { refresh: Some((&request, at(100))), ..poll_inputs(&clock, "1h") };
+        let due = due_time(&inputs, 100).as_second();
         assert!((expected - 60..=expected).contains(&due), "{retry:?}: {due}");
         assert!(due >= 100);
-        assert_eq!(due_reason(&look, 361).map(|(urgency, _)| urgency), Some(Urgency::ForceRefresh));
+        assert_eq!(
+            due_reason(&inputs, 361).map(|(urgency, _)| urgency),
+            Some(Urgency::ForceRefresh)
+        );
     }
 }
 
 #[test]
 fn failed_refresh_stays_pending_and_backs_off() {
-    let wish = RefreshRequest::of("1").unwrap();
+    let request = RefreshRequest::of("1").unwrap();
     let mut clock = history_polled_at(0);
     clock.record_failure(at(106), RetryClass::Transient);
-    let look = PollInputs { refresh: Some((&wish, at(100))), ..poll_inputs(&clock, "1h") };
-    assert!(due_time(&look, 106) >= at(116));
-    assert_eq!(due_reason(&look, 120), Some((Urgency::ForceRefresh, PollReason::Retry)));
+    let inputs = PollInputs { refresh: Some((&request, at(100))), ..poll_inputs(&clock, "1h") };
+    assert!(due_time(&inputs, 106) >= at(116));
+    assert_eq!(due_reason(&inputs, 120), Some((Urgency::ForceRefresh, PollReason::Retry)));
 }
 
 #[test]
@@ -298,14 +301,14 @@ fn a_clock_that_was_set_back_makes_a_volume_due_once() {
     clock.record_success(at(5_000), &RotationPolicy::default(), []);
     assert_eq!(due_reason(&poll_inputs(&clock, "1h"), 5_001), None);
 
-    // A failure does not make it due all the time either.
+    // A failure does not make the volume permanently due either.
     let mut clock = history_polled_at(10_000);
     clock.record_failure(at(5_000), RetryClass::Transient);
     assert_eq!(due_reason(&poll_inputs(&clock, "1h"), 5_001), None);
     assert!(due_reason(&poll_inputs(&clock, "1h"), 5_020).is_some());
 }
 
-/// How a look went.
+/// The outcome of a poll.
 #[derive(Debug, Clone, Copy)]
 enum ScriptedPollOutcome {
     Succeeded,
@@ -313,8 +316,8 @@ enum ScriptedPollOutcome {
     Suppressed(Duration),
 }
 
-/// Asks at every given second, in the order of time, and looks whenever the volume is due.
-/// Returns when it was looked at.
+/// Decides at every given second, in order, and polls whenever the volume is due. Returns the times
+/// of the polls.
 fn simulate_polls(
     interval: PollInterval,
     stamps: &[ObjectTimestamps],
@@ -322,9 +325,9 @@ fn simulate_polls(
     outcome: impl Fn(usize) -> ScriptedPollOutcome,
 ) -> Vec<i64> {
     let mut clock = history_polled_at(0);
-    let mut looks = vec![0];
+    let mut polls = vec![0];
     for second in seconds {
-        let look = PollInputs {
+        let inputs = PollInputs {
             volume_id: "csi-9",
             history: &clock,
             interval,
@@ -332,9 +335,9 @@ fn simulate_polls(
             refresh: None,
             proofs: ProofState::Usable,
         };
-        if matches!(decide_poll(at(second), &look), PollDecision::Due { .. }) {
-            looks.push(second);
-            match outcome(looks.len()) {
+        if matches!(decide_poll(at(second), &inputs), PollDecision::Due { .. }) {
+            polls.push(second);
+            match outcome(polls.len()) {
                 ScriptedPollOutcome::Succeeded => {
                     clock.record_success(at(second), &RotationPolicy::default(), [])
                 }
@@ -345,7 +348,7 @@ fn simulate_polls(
             }
         }
     }
-    looks
+    polls
 }
 
 fn any_poll_outcomes() -> impl Strategy<Value = Vec<ScriptedPollOutcome>> {
@@ -379,25 +382,25 @@ proptest! {
         checked_at in 0_i64..1_000_000,
         later in 0_i64..1_000_000,
         outcome in 0_u8..5,
-        wished in proptest::bool::ANY,
+        has_request in proptest::bool::ANY,
         end in proptest::option::of(0_i64..3_000_000),
     ) {
         let interval = format!("{interval}s");
         let mut clock = history_polled_at(checked_at);
-        let looked = checked_at + later;
+        let last_attempt = checked_at + later;
         match outcome {
-            0 => clock.record_attempt(at(looked)),
-            1 => clock.record_failure(at(looked), RetryClass::Transient),
-            2 => clock.record_failure(at(looked), RetryClass::Denied),
-            3 => clock.record_suppressed(at(looked), Duration::from_secs(1)),
-            _ => clock.record_success(at(looked), &RotationPolicy::default(), []),
+            0 => clock.record_attempt(at(last_attempt)),
+            1 => clock.record_failure(at(last_attempt), RetryClass::Transient),
+            2 => clock.record_failure(at(last_attempt), RetryClass::Denied),
+            3 => clock.record_suppressed(at(last_attempt), Duration::from_secs(1)),
+            _ => clock.record_success(at(last_attempt), &RotationPolicy::default(), []),
         }
-        let wish = RefreshRequest::of("now").unwrap();
+        let request = RefreshRequest::of("now").unwrap();
         let stamps = [ObjectTimestamps { not_after: end.map(at), ..ObjectTimestamps::default() }];
-        let refresh = wished.then_some((&wish, at(0)));
-        let look = PollInputs { refresh, timestamps: &stamps, ..poll_inputs(&clock, &interval) };
-        let earliest = saturating_after(at(looked), min_gap(look.interval));
-        prop_assert!(due_time(&look, looked) >= earliest);
+        let refresh = has_request.then_some((&request, at(0)));
+        let inputs = PollInputs { refresh, timestamps: &stamps, ..poll_inputs(&clock, &interval) };
+        let earliest = saturating_after(at(last_attempt), min_gap(inputs.interval));
+        prop_assert!(due_time(&inputs, last_attempt) >= earliest);
     }
 }
 
@@ -409,12 +412,12 @@ proptest! {
         interval in 1_u64..7_200, stamps in any_timestamps(), outcomes in any_poll_outcomes(), step in 1_i64..90,
     ) {
         let interval: PollInterval = format!("{interval}s").parse().unwrap();
-        let looks = simulate_polls(interval, &stamps, (0..2_000).map(|n| n * step), |n| {
+        let polls = simulate_polls(interval, &stamps, (0..2_000).map(|n| n * step), |n| {
             outcomes[n % outcomes.len()]
         });
         let gap = min_gap(interval).as_secs();
-        for pair in looks.windows(2) {
-            prop_assert!(u64::try_from(pair[1] - pair[0]).unwrap() >= gap, "{:?}", looks);
+        for pair in polls.windows(2) {
+            prop_assert!(u64::try_from(pair[1] - pair[0]).unwrap() >= gap, "{:?}", polls);
         }
     }
 
@@ -424,11 +427,11 @@ proptest! {
     ) {
         let length = interval;
         let interval: PollInterval = format!("{interval}s").parse().unwrap();
-        let looks = simulate_polls(interval, &stamps, 0..4_000, |_| ScriptedPollOutcome::Succeeded);
-        for pair in looks.windows(2) {
+        let polls = simulate_polls(interval, &stamps, 0..4_000, |_| ScriptedPollOutcome::Succeeded);
+        for pair in polls.windows(2) {
             prop_assert!(u64::try_from(pair[1] - pair[0]).unwrap() <= length * 11 / 10 + 1);
         }
-        prop_assert!(looks.len() > 1);
+        prop_assert!(polls.len() > 1);
     }
 
     #[test]
@@ -437,8 +440,8 @@ proptest! {
     ) {
         let seconds = gaps.iter().scan(0, |now, gap| { *now += gap; Some(*now) });
         let end: i64 = gaps.iter().sum();
-        let looks = simulate_polls("1h".parse().unwrap(), &[], seconds, |_| ScriptedPollOutcome::Succeeded);
-        prop_assert!(i64::try_from(looks.len()).unwrap() - 1 <= end / 3_240);
+        let polls = simulate_polls("1h".parse().unwrap(), &[], seconds, |_| ScriptedPollOutcome::Succeeded);
+        prop_assert!(i64::try_from(polls.len()).unwrap() - 1 <= end / 3_240);
     }
 
     #[test]
@@ -447,12 +450,12 @@ proptest! {
     ) {
         let clock = history_polled_at(0);
         let interval: PollInterval = format!("{interval}s").parse().unwrap();
-        let look = PollInputs { interval, timestamps: &stamps, ..poll_inputs(&clock, "1h") };
-        if let PollDecision::NotBefore(due) = decide_poll(at(now), &look) {
+        let inputs = PollInputs { interval, timestamps: &stamps, ..poll_inputs(&clock, "1h") };
+        if let PollDecision::NotBefore(due) = decide_poll(at(now), &inputs) {
             prop_assert!(due > at(now));
             let early = due.checked_sub(Duration::from_nanos(1)).unwrap();
-            prop_assert_eq!(decide_poll(early, &look), PollDecision::NotBefore(due));
-            let is_due = matches!(decide_poll(due, &look), PollDecision::Due { since, .. } if since == due);
+            prop_assert_eq!(decide_poll(early, &inputs), PollDecision::NotBefore(due));
+            let is_due = matches!(decide_poll(due, &inputs), PollDecision::Due { since, .. } if since == due);
             prop_assert!(is_due);
         }
     }

@@ -1,4 +1,5 @@
-//! What people were told, so that they are told again only while they may have forgotten.
+//! Deduplicates rotation events: repeats an event only while its cause persists and the last one is
+//! old.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,18 +10,18 @@ use lanyard_vocabulary::OutcomeCode;
 
 use crate::reporter::{PodEvent, PodEventKind};
 
-/// What a notice of the loop is about.
+/// The subject of a rotation event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RotationEventTopic {
-    /// The annotations of a class: namespace and name.
+    /// The annotations of a class, by namespace and name.
     Annotations(String, String),
-    /// The proofs of a volume.
+    /// The pod tokens of a volume.
     Proofs(PathBuf),
     /// An object of a volume.
     Expiry(PathBuf, String),
 }
 
-/// What stands to be said about a topic.
+/// A current problem of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RotationProblem {
     pub(super) pod: VolumePod,
@@ -28,60 +29,64 @@ pub(super) struct RotationProblem {
     pub(super) message: String,
 }
 
-/// The troubles that people know of, and when they were told.
+/// The reported problems, with the time of the last event.
 #[derive(Debug, Default)]
 pub(super) struct RotationEventHistory(BTreeMap<RotationEventTopic, (RotationProblem, Timestamp)>);
 
 impl RotationEventHistory {
-    /// What is new since the last time: a trouble that began or changed, one that lasts and was
-    /// told long ago, and one that ended or became another one. A topic that is gone has not become good.
+    /// The events since the last call: for problems that are new or changed, that persist and were
+    /// reported long ago, and that ended or were replaced. A topic that is gone does not count as
+    /// recovered.
     pub(super) fn new_events(
         &mut self,
         now: Timestamp,
-        troubles: BTreeMap<RotationEventTopic, RotationProblem>,
+        problems: BTreeMap<RotationEventTopic, RotationProblem>,
         is_gone: impl Fn(&RotationEventTopic) -> bool,
     ) -> Vec<PodEvent> {
         let mut before = std::mem::take(&mut self.0);
-        let mut notices = Vec::new();
-        for (topic, trouble) in troubles {
+        let mut events = Vec::new();
+        for (topic, problem) in problems {
             let known = before.remove(&topic);
-            let other = known.as_ref().filter(|(known, _)| known.code != trouble.code);
-            notices.extend(other.map(|(known, _)| recovered_event(known)));
-            let told = known
-                .filter(|(known, _)| known.code == trouble.code)
-                .filter(|(known, told)| known.message == trouble.message && is_recent(*told, now))
-                .map(|(_, told)| told);
-            if told.is_none() {
-                notices.push(PodEvent {
-                    pod: trouble.pod.clone(),
-                    kind: PodEventKind::Failed(trouble.code),
-                    message: trouble.message.clone(),
+            let other = known.as_ref().filter(|(known, _)| known.code != problem.code);
+            events.extend(other.map(|(known, _)| recovered_event(known)));
+            let reported_at = known
+                .filter(|(known, _)| known.code == problem.code)
+                .filter(|(known, reported_at)| {
+                    known.message == problem.message && is_recent(*reported_at, now)
+                })
+                .map(|(_, reported_at)| reported_at);
+            if reported_at.is_none() {
+                events.push(PodEvent {
+                    pod: problem.pod.clone(),
+                    kind: PodEventKind::Failed(problem.code),
+                    message: problem.message.clone(),
                 });
             }
-            self.0.insert(topic, (trouble, told.unwrap_or(now)));
+            self.0.insert(topic, (problem, reported_at.unwrap_or(now)));
         }
-        for (topic, (trouble, _)) in before {
+        for (topic, (problem, _)) in before {
             if !is_gone(&topic) {
-                notices.push(recovered_event(&trouble));
+                events.push(recovered_event(&problem));
             }
         }
-        notices
+        events
     }
 }
 
-fn recovered_event(trouble: &RotationProblem) -> PodEvent {
+fn recovered_event(problem: &RotationProblem) -> PodEvent {
     PodEvent {
-        pod: trouble.pod.clone(),
-        kind: PodEventKind::Recovered(trouble.code),
-        message: format!("no longer so: {}", trouble.message),
+        pod: problem.pod.clone(),
+        kind: PodEventKind::Recovered(problem.code),
+        message: format!("resolved: {}", problem.message),
     }
 }
 
-fn is_recent(told: Timestamp, now: Timestamp) -> bool {
-    now.duration_since(told).abs() < REPEAT_INTERVAL
+fn is_recent(reported_at: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(reported_at).abs() < REPEAT_INTERVAL
 }
 
-/// Events live for an hour; one that is told again counts higher and lives on.
+/// Kubernetes keeps events for an hour. A repeated event increments its count and renews its
+/// lifetime.
 const REPEAT_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
 
 #[cfg(test)]
@@ -100,14 +105,14 @@ mod tests {
 
     #[test]
     fn events_are_emitted_when_a_problem_begins_changes_persists_or_ends() {
-        let mut told = RotationEventHistory::default();
+        let mut history = RotationEventHistory::default();
         let topic = || RotationEventTopic::Proofs("/a".into());
         let mut kinds = |second,
                          now: BTreeMap<RotationEventTopic, RotationProblem>,
                          gone: bool|
          -> Vec<PodEventKind> {
             let at = Timestamp::from_second(second).unwrap();
-            told.new_events(at, now, |_| gone).into_iter().map(|notice| notice.kind).collect()
+            history.new_events(at, now, |_| gone).into_iter().map(|notice| notice.kind).collect()
         };
         let failed = PodEventKind::Failed(OutcomeCode::TokenNotFound);
         let recovered = PodEventKind::Recovered(OutcomeCode::TokenNotFound);
@@ -124,12 +129,16 @@ mod tests {
 
     #[test]
     fn problem_replaced_by_another_is_reported_as_recovered() {
-        let mut told = RotationEventHistory::default();
+        let mut history = RotationEventHistory::default();
         let other = RotationProblem { code: OutcomeCode::ObjectExpired, ..problem("two") };
-        let mut kinds = |second, trouble: RotationProblem| -> Vec<PodEventKind> {
+        let mut kinds = |second, problem: RotationProblem| -> Vec<PodEventKind> {
             let at = Timestamp::from_second(second).unwrap();
-            let troubles = [(RotationEventTopic::Proofs("/a".into()), trouble)].into();
-            told.new_events(at, troubles, |_| false).into_iter().map(|notice| notice.kind).collect()
+            let problems = [(RotationEventTopic::Proofs("/a".into()), problem)].into();
+            history
+                .new_events(at, problems, |_| false)
+                .into_iter()
+                .map(|notice| notice.kind)
+                .collect()
         };
         kinds(0, problem("one"));
         let ended = PodEventKind::Recovered(OutcomeCode::TokenNotFound);

@@ -1,4 +1,4 @@
-//! What the loop knows and does next: pure.
+//! The state of the rotator and its next tasks. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,50 +21,50 @@ use crate::rotation::rotation_policy::RotationPolicy;
 /// Namespace and name of a class.
 type ClassKey = (String, String);
 
-/// The state of the loop.
+/// The state of the rotator.
 #[derive(Debug)]
 pub(super) struct RotationScheduler {
     settings: RotatorSettings,
     classes: BTreeMap<ClassKey, ObservedClass>,
-    /// When the classes are looked at next.
+    /// When to read the classes next.
     next_class_poll: Option<Timestamp>,
     scrubs: BTreeMap<PathBuf, ScrubSchedule>,
-    /// Volumes that are being rotated, that are being scrubbed, and that were rotated just now.
+    /// Targets that are being rotated, that are being scrubbed, and that were rotated just now.
     rotating: BTreeSet<PathBuf>,
     scrubbing: BTreeSet<PathBuf>,
     cooling_down: BTreeMap<PathBuf, Timestamp>,
-    /// What could begin, the most urgent first.
+    /// Tasks that are ready to start, the most urgent first.
     ready: Vec<RotationTask>,
-    /// When the next volume is due that is not.
+    /// When the next volume becomes due.
     next_due: Option<Timestamp>,
     event_history: RotationEventHistory,
 }
 
-/// A class as it was seen last.
+/// A class as it was last read.
 #[derive(Debug)]
 struct ObservedClass {
     provider: Option<String>,
     parameters: BTreeMap<String, String>,
     policy: RotationPolicy,
-    /// When its wish for a refresh was seen first.
+    /// When its refresh request was first seen.
     refresh_first_seen: Option<Timestamp>,
 }
 
-/// When the retired generations of a volume are scrubbed.
+/// When to scrub the retired generations of a volume.
 #[derive(Debug)]
 struct ScrubSchedule {
     generation: u64,
     due: Option<Timestamp>,
 }
 
-/// Something to be done with a volume.
+/// A task on a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RotationTask {
-    Rotate { target: PathBuf, urgency: Urgency, looked: Option<Timestamp> },
+    Rotate { target: PathBuf, urgency: Urgency, last_attempt: Option<Timestamp> },
     Scrub { target: PathBuf },
 }
 
-/// Something that was done.
+/// The outcome of a finished task.
 #[derive(Debug)]
 pub(super) enum RotationTaskOutcome {
     Rotated { target: PathBuf },
@@ -87,8 +87,7 @@ impl RotationScheduler {
         }
     }
 
-    /// The classes to look at now: all that are in use from time to time, and at once those that
-    /// were never seen.
+    /// The classes to read now: all classes in use at regular intervals, and unknown ones at once.
     pub(super) fn classes_to_poll(
         &mut self,
         now: Timestamp,
@@ -108,7 +107,7 @@ impl RotationScheduler {
         used.into_iter().filter(|key| is_time || !self.classes.contains_key(key)).collect()
     }
 
-    /// Takes note of a class.
+    /// Records a class.
     pub(super) fn record_class(
         &mut self,
         now: Timestamp,
@@ -117,21 +116,21 @@ impl RotationScheduler {
         class: &SecretProviderClass,
     ) {
         let key = (namespace.to_owned(), name.to_owned());
-        let wishes = RotationPolicy::parse(class, self.settings.interval_bounds);
+        let policy = RotationPolicy::parse(class, self.settings.interval_bounds);
         let before = self.classes.get(&key);
-        let noticed = match before.filter(|seen| seen.policy.refresh == wishes.refresh) {
-            Some(seen) => seen.refresh_first_seen,
-            None => wishes.refresh.as_ref().map(|_| now),
+        let first_seen = match before.filter(|class| class.policy.refresh == policy.refresh) {
+            Some(class) => class.refresh_first_seen,
+            None => policy.refresh.as_ref().map(|_| now),
         };
         let provider = class.spec.provider.clone();
         let parameters = class.spec.parameters.clone().unwrap_or_default();
         self.classes.insert(
             key,
-            ObservedClass { provider, parameters, policy: wishes, refresh_first_seen: noticed },
+            ObservedClass { provider, parameters, policy, refresh_first_seen: first_seen },
         );
     }
 
-    /// Decides about every volume; returns what people have to be told.
+    /// Plans the tasks of all volumes. Returns the events to emit.
     pub(super) fn plan_tasks(
         &mut self,
         now: Timestamp,
@@ -142,20 +141,20 @@ impl RotationScheduler {
             .retain(|_, until| *until > now && *until <= saturating_after(now, COOL_DOWN));
         self.ready.clear();
         self.next_due = None;
-        let mut troubles = BTreeMap::new();
+        let mut problems = BTreeMap::new();
         let mut due = Vec::new();
         for volume in &volumes {
             self.plan_scrub(now, volume);
             if let Some(interval) = self.settings.interval {
                 self.plan_rotation(now, interval, volume, &mut due);
-                self.find_problems(now, interval, volume, &mut troubles);
+                self.find_problems(now, interval, volume, &mut problems);
             }
         }
         due.sort_by_key(|(order, _)| *order);
         self.ready.extend(due.into_iter().map(|(_, task)| task));
         let targets: BTreeSet<_> = volumes.iter().map(|volume| &volume.target).collect();
         let classes = &self.classes;
-        self.event_history.new_events(now, troubles, |topic| match topic {
+        self.event_history.new_events(now, problems, |topic| match topic {
             RotationEventTopic::Annotations(namespace, name) => {
                 !classes.contains_key(&(namespace.clone(), name.clone()))
             }
@@ -165,52 +164,53 @@ impl RotationScheduler {
         })
     }
 
-    /// What begins now: every scrub, and rotations as far as there is room.
+    /// The tasks to start now: every scrub, and rotations up to the concurrency limit.
     pub(super) fn start_tasks(&mut self) -> Vec<RotationTask> {
-        let room = &mut self.settings.max_concurrent.get().saturating_sub(self.rotating.len());
-        let mut begun = Vec::new();
-        let mut left = Vec::new();
+        let free_slots =
+            &mut self.settings.max_concurrent.get().saturating_sub(self.rotating.len());
+        let mut started = Vec::new();
+        let mut waiting = Vec::new();
         for task in std::mem::take(&mut self.ready) {
             match &task {
                 RotationTask::Scrub { target } => {
                     self.scrubbing.insert(target.clone());
-                    begun.push(task);
+                    started.push(task);
                 }
-                RotationTask::Rotate { target, .. } if *room > 0 => {
-                    *room -= 1;
+                RotationTask::Rotate { target, .. } if *free_slots > 0 => {
+                    *free_slots -= 1;
                     self.rotating.insert(target.clone());
-                    begun.push(task);
+                    started.push(task);
                 }
-                RotationTask::Rotate { .. } => left.push(task),
+                RotationTask::Rotate { .. } => waiting.push(task),
             }
         }
-        self.ready = left;
-        begun
+        self.ready = waiting;
+        started
     }
 
-    /// Takes note of what was done; nothing where a task panicked.
+    /// Records the outcome of a task; `None` if the task panicked.
     pub(super) fn finish_task(&mut self, done: Option<RotationTaskOutcome>, now: Timestamp) {
         match done {
             Some(RotationTaskOutcome::Rotated { target }) => {
                 self.rotating.remove(&target);
                 self.cooling_down.insert(target, saturating_after(now, COOL_DOWN));
             }
-            Some(RotationTaskOutcome::Scrubbed { target, next_scrub: again }) => {
+            Some(RotationTaskOutcome::Scrubbed { target, next_scrub }) => {
                 self.scrubbing.remove(&target);
-                let due = again.unwrap_or_else(|()| Some(saturating_after(now, SCRUB_RETRY)));
+                let due = next_scrub.unwrap_or_else(|()| Some(saturating_after(now, SCRUB_RETRY)));
                 if let Some(scrubs) = self.scrubs.get_mut(&target) {
                     scrubs.due = due;
                 }
             }
             None => {
-                tracing::error!("a task of the rotation ended without an outcome");
+                tracing::error!("a rotation task panicked");
                 self.rotating.clear();
                 self.scrubbing.clear();
             }
         }
     }
 
-    /// How long there is nothing to do, unless a task ends before.
+    /// How long to sleep, unless a task ends earlier.
     pub(super) fn sleep_duration(&self, now: Timestamp) -> Duration {
         let next = self.next_due.into_iter().chain(self.cooling_down.values().copied()).min();
         let until =
@@ -224,8 +224,7 @@ impl RotationScheduler {
         self.scrubs.retain(|target, _| targets.contains(target));
     }
 
-    /// A volume that is seen for the first time is scrubbed at once: it may have been mounted by
-    /// an earlier process.
+    /// A new volume is scrubbed at once: an earlier process may have mounted it.
     fn plan_scrub(&mut self, now: Timestamp, volume: &RotatingVolume) {
         let RotatingVolume { target, generation, .. } = volume;
         let scrubs = self
@@ -260,8 +259,11 @@ impl RotationScheduler {
             PollDecision::Due { urgency, since, .. } => {
                 let target = volume.target.clone();
                 if !self.rotating.contains(&target) && !self.cooling_down.contains_key(&target) {
-                    let looked = volume.history.last_attempt();
-                    due.push(((urgency, since), RotationTask::Rotate { target, urgency, looked }));
+                    let last_attempt = volume.history.last_attempt();
+                    due.push((
+                        (urgency, since),
+                        RotationTask::Rotate { target, urgency, last_attempt },
+                    ));
                 }
             }
             PollDecision::AwaitsProofs { .. } => {}
@@ -274,16 +276,16 @@ impl RotationScheduler {
         interval: PollInterval,
         volume: &RotatingVolume,
     ) -> PollDecision {
-        let seen = self.classes.get(&class_key(volume));
-        let of_class = match seen {
-            Some(seen) => seen.policy.interval,
+        let class = self.classes.get(&class_key(volume));
+        let of_class = match class {
+            Some(class) => class.policy.interval,
             None => volume.history.interval(),
         };
         let refresh =
-            seen.and_then(|seen| seen.policy.refresh.as_ref().zip(seen.refresh_first_seen));
+            class.and_then(|class| class.policy.refresh.as_ref().zip(class.refresh_first_seen));
         let none = BTreeMap::new();
-        let provider = seen.and_then(|seen| seen.provider.as_deref());
-        let parameters = seen.map_or(&none, |seen| &seen.parameters);
+        let provider = class.and_then(|class| class.provider.as_deref());
+        let parameters = class.map_or(&none, |class| &class.parameters);
         let stamps: Vec<ObjectTimestamps> = volume.timestamps.values().copied().collect();
         decide_poll(
             now,
@@ -303,20 +305,20 @@ impl RotationScheduler {
         now: Timestamp,
         interval: PollInterval,
         volume: &RotatingVolume,
-        troubles: &mut BTreeMap<RotationEventTopic, RotationProblem>,
+        problems: &mut BTreeMap<RotationEventTopic, RotationProblem>,
     ) {
         let key = class_key(volume);
         let mut add = |topic: RotationEventTopic, code, message| {
-            // The first volume speaks for its class.
-            troubles.entry(topic).or_insert(RotationProblem {
+            // The event goes to the pod of the first volume of a class.
+            problems.entry(topic).or_insert(RotationProblem {
                 pod: volume.pod.clone(),
                 code,
                 message,
             });
         };
-        if let Some(seen) = self.classes.get(&key).filter(|it| !it.policy.problems.is_empty()) {
+        if let Some(class) = self.classes.get(&key).filter(|it| !it.policy.problems.is_empty()) {
             let topic = RotationEventTopic::Annotations(key.0.clone(), key.1.clone());
-            let message = annotation_message(&key, &seen.policy);
+            let message = annotation_message(&key, &class.policy);
             add(topic, OutcomeCode::SecretProviderClassInvalid, message);
         }
         if let PollDecision::AwaitsProofs { since } = self.decide_rotation(now, interval, volume)
@@ -328,7 +330,7 @@ impl RotationScheduler {
         for (id, stamps) in &volume.timestamps {
             if let Some(end) = stamps.not_after.filter(|end| *end <= now) {
                 let message = format!(
-                    "{id} expired at {end}, and the vault has nothing newer: {}",
+                    "{id} expired at {end}, and the vault has no newer version: {}",
                     OutcomeCode::ObjectExpired.hint()
                 );
                 let topic = RotationEventTopic::Expiry(volume.target.clone(), id.clone());
@@ -338,8 +340,8 @@ impl RotationScheduler {
     }
 }
 
-/// What keeps a volume from being looked at. Where its class was never seen, nobody knows whether
-/// it needs a token at all.
+/// The event for an overdue volume. If its class was never read, it is unknown whether the volume
+/// needs a token.
 fn overdue_message(
     since: Timestamp,
     (namespace, name): &ClassKey,
@@ -347,22 +349,22 @@ fn overdue_message(
 ) -> (OutcomeCode, String) {
     if is_class_known {
         let message = format!(
-            "the volume is due since {since}, and the kubelet has brought no ServiceAccount token \
-             that is still valid: set `requiresRepublish: true` on the CSIDriver object"
+            "a poll of the volume is due since {since}, and the kubelet has sent no valid \
+             ServiceAccount token: set `requiresRepublish: true` on the CSIDriver object"
         );
         return (OutcomeCode::TokenNotFound, message);
     }
     let code = OutcomeCode::ClassSourceUnavailable;
     let message = format!(
-        "the volume is due since {since}, and SecretProviderClass {namespace}/{name} was not to be \
-         had since the node plugin began: see that it is there; {}",
+        "a poll of the volume is due since {since}, and SecretProviderClass {namespace}/{name} could \
+         not be read since the node plugin started: check that it exists; {}",
         code.hint()
     );
     (code, message)
 }
 
-fn annotation_message((namespace, name): &ClassKey, wishes: &RotationPolicy) -> String {
-    let problems = wishes.problems.iter().map(|problem| {
+fn annotation_message((namespace, name): &ClassKey, policy: &RotationPolicy) -> String {
+    let problems = policy.problems.iter().map(|problem| {
         let cause = std::error::Error::source(problem).map(ToString::to_string).unwrap_or_default();
         format!("{problem}: {cause}: {}", problem.hint())
     });
@@ -382,10 +384,10 @@ fn saturating_after(start: Timestamp, wait: Duration) -> Timestamp {
     start.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }
 
-/// How often the annotations of the classes are looked at.
+/// How often the classes are read.
 const CLASS_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A volume that was just rotated is left alone for so long, though nothing came of it.
+/// The pause after a rotation of a volume, whatever its outcome.
 const COOL_DOWN: Duration = Duration::from_secs(1);
 
 const MAX_SLEEP: Duration = Duration::from_secs(2);
@@ -393,8 +395,8 @@ const MIN_SLEEP: Duration = Duration::from_millis(50);
 
 const SCRUB_RETRY: Duration = Duration::from_mins(1);
 
-/// The name of a generation tells when it was written to the second.
+/// The name of a generation contains its time in whole seconds.
 const SCRUB_ROUNDING: Duration = Duration::from_secs(1);
 
-/// The kubelet publishes every 63 to 82 s by default. So many rounds without one are no delay.
+/// The kubelet publishes every 63 to 82 s by default. Several missed rounds are tolerated.
 const PROOF_TIMEOUT: Duration = Duration::from_mins(5);

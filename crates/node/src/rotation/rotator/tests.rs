@@ -13,7 +13,7 @@ use crate::classes::ClassError;
 use crate::reporter::{PodEvent, PodEventKind, StatusReportError, VolumeReport};
 use crate::rotation::RotationPolicy;
 
-/// Volumes in memory, whose provider answers as it is told.
+/// In-memory volumes whose provider returns scripted outcomes.
 #[derive(Debug)]
 struct FakeRotatableVolumes {
     clock: ManualClock,
@@ -21,7 +21,7 @@ struct FakeRotatableVolumes {
     polls: Mutex<Vec<(PathBuf, Urgency, i64)>>,
     scrubs: Mutex<Vec<(PathBuf, i64)>>,
     failure: Mutex<Option<RetryClass>>,
-    /// How long a look takes.
+    /// How long a poll takes.
     rotation_time: Duration,
     running: AtomicUsize,
     max_running: AtomicUsize,
@@ -33,7 +33,7 @@ impl RotatableVolumes for FakeRotatableVolumes {
         self.volumes.lock().values().cloned().collect()
     }
 
-    async fn rotate(&self, target: &Path, urgency: Urgency, looked: Option<Timestamp>) {
+    async fn rotate(&self, target: &Path, urgency: Urgency, last_attempt: Option<Timestamp>) {
         let began = self.clock.now();
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.max_running.fetch_max(running, Ordering::SeqCst);
@@ -43,7 +43,7 @@ impl RotatableVolumes for FakeRotatableVolumes {
         self.running.fetch_sub(1, Ordering::SeqCst);
         let mut volumes = self.volumes.lock();
         let volume = volumes.get_mut(target).unwrap();
-        assert_eq!(volume.history.last_attempt(), looked);
+        assert_eq!(volume.history.last_attempt(), last_attempt);
         self.polls.lock().push((target.to_owned(), urgency, began.as_second()));
         match *self.failure.lock() {
             Some(retry) => volume.history.record_failure(began, retry),
@@ -58,7 +58,7 @@ impl RotatableVolumes for FakeRotatableVolumes {
     }
 }
 
-/// Classes that can be changed.
+/// An in-memory class source whose classes can be changed.
 #[derive(Debug, Default)]
 struct FakeRotationClasses(Mutex<Option<SecretProviderClass>>);
 
@@ -191,9 +191,9 @@ impl RotatorFixture {
     }
 
     fn polls_of(&self, number: usize) -> Vec<(Urgency, i64)> {
-        let looks = self.volumes.polls.lock();
+        let polls = self.volumes.polls.lock();
         let target = target(number);
-        looks.iter().filter(|it| it.0 == target).map(|(_, u, at)| (*u, at - START)).collect()
+        polls.iter().filter(|it| it.0 == target).map(|(_, u, at)| (*u, at - START)).collect()
     }
 
     async fn shut_down(mut self) {
@@ -202,7 +202,7 @@ impl RotatorFixture {
     }
 }
 
-/// Lets every task come to rest.
+/// Lets every task run until it waits.
 async fn yield_until_idle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
@@ -219,10 +219,10 @@ async fn every_volume_is_polled_once_per_interval_without_the_kubelet() {
     let scene = RotatorFixture::start(volumes, settings("2m"), Duration::ZERO).await;
     scene.advance(1_200).await;
     for number in 0..20 {
-        let looks = scene.polls_of(number);
-        assert!((9..=11).contains(&looks.len()), "{looks:?}");
-        assert!(looks.iter().all(|(urgency, _)| *urgency == Urgency::Rotation));
-        let times: Vec<_> = looks.iter().map(|(_, at)| *at).collect();
+        let polls = scene.polls_of(number);
+        assert!((9..=11).contains(&polls.len()), "{polls:?}");
+        assert!(polls.iter().all(|(urgency, _)| *urgency == Urgency::Rotation));
+        let times: Vec<_> = polls.iter().map(|(_, at)| *at).collect();
         assert!(
             times.windows(2).all(|pair| (108..=134).contains(&(pair[1] - pair[0]))),
             "{times:?}"
@@ -253,11 +253,11 @@ async fn a_new_value_of_the_annotation_refreshes_every_volume_of_the_class_withi
     *scene.classes.0.lock() = Some(class(&[(RotationPolicy::REFRESH, "now")]));
     scene.advance(10).await;
     for number in 0..10 {
-        let looks = scene.polls_of(number);
+        let polls = scene.polls_of(number);
         assert_eq!(
-            looks.first().map(|(urgency, _)| *urgency),
+            polls.first().map(|(urgency, _)| *urgency),
             Some(Urgency::ForceRefresh),
-            "{looks:?}"
+            "{polls:?}"
         );
     }
     scene.shut_down().await;
@@ -339,7 +339,7 @@ async fn expired_object_is_reported_until_a_newer_one_is_mounted() {
     let [notice] = notices.as_slice() else { panic!("{notices:?}") };
     assert_eq!(notice.kind, PodEventKind::Failed(OutcomeCode::ObjectExpired));
     assert!(notice.message.contains("secret/cpo"), "{}", notice.message);
-    // Every 30 s instead of every two minutes.
+    // The volume is polled every 30 s instead of every two minutes.
     assert!(scene.polls_of(1).len() >= 9, "{:?}", scene.polls_of(1));
     scene.shut_down().await;
 }

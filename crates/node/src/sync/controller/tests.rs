@@ -34,7 +34,7 @@ impl Reporter for FakeSecretSyncReporter {
 
 type ApiResponseFuture = BoxFuture<'static, Result<http::Response<Body>, Infallible>>;
 
-/// A controller that follows one status, and whose looks come to what they are told to.
+/// A controller that watches one status, and whose reconciles end with given outcomes.
 struct SecretSyncFixture {
     clock: ManualClock,
     reporter: Arc<FakeSecretSyncReporter>,
@@ -43,14 +43,14 @@ struct SecretSyncFixture {
 }
 
 impl SecretSyncFixture {
-    /// Its API server is silent.
+    /// Its API server never responds.
     fn new() -> Self {
         let mut scene = Self::with_api(|_| Box::pin(std::future::pending()));
         scene.sync.track_pod_status(scene.status.clone());
         scene
     }
 
-    /// It follows nothing yet.
+    /// It watches no status yet.
     fn with_api(answer: impl Fn(&str) -> ApiResponseFuture + Send + 'static) -> Self {
         let service = tower::service_fn(move |request: http::Request<Body>| {
             answer(&request.uri().to_string())
@@ -75,14 +75,14 @@ impl SecretSyncFixture {
         Self { clock, reporter, sync, status }
     }
 
-    /// The next look comes to this; gives what was told.
+    /// Finishes the next reconcile with this outcome and returns the emitted messages.
     fn finish_next_reconcile(
         &mut self,
         outcome: Result<SecretSyncOutcome, SecretSyncError>,
     ) -> Vec<PodEventKind> {
         self.clock.advance(Duration::from_mins(6));
-        let look = self.sync.schedule.start_due(self.sync.now()).unwrap();
-        self.sync.finish_reconcile(&look, &self.status, outcome);
+        let attempt = self.sync.schedule.start_due(self.sync.now()).unwrap();
+        self.sync.finish_reconcile(&attempt, &self.status, outcome);
         std::mem::take(&mut *self.reporter.0.lock())
     }
 }
@@ -130,12 +130,12 @@ async fn removing_secret_objects_emits_no_recovery() {
 #[tokio::test]
 async fn skipped_older_content_is_reported_after_a_delay() {
     let mut scene = SecretSyncFixture::new();
-    let stood_back = || Ok(reconciled([("s", SKIPPED_OLDER)]));
-    assert_eq!(scene.finish_next_reconcile(stood_back()), []);
-    assert_eq!(scene.finish_next_reconcile(stood_back()), []);
-    assert_eq!(scene.finish_next_reconcile(stood_back()), [FAILED]);
+    let skipped = || Ok(reconciled([("s", SKIPPED_OLDER)]));
+    assert_eq!(scene.finish_next_reconcile(skipped()), []);
+    assert_eq!(scene.finish_next_reconcile(skipped()), []);
+    assert_eq!(scene.finish_next_reconcile(skipped()), [FAILED]);
     assert_eq!(scene.finish_next_reconcile(Ok(in_sync())), [RECOVERED]);
-    assert_eq!(scene.finish_next_reconcile(stood_back()), []);
+    assert_eq!(scene.finish_next_reconcile(skipped()), []);
 }
 
 #[tokio::test]
@@ -150,8 +150,8 @@ async fn outcomes_of_secrets_are_reported_independently() {
         ]))),
         [FAILED]
     );
-    assert_eq!(scene.finish_next_reconcile(mixed()), [], "nothing is in step again yet");
-    // Another one that begins to stand back has not stood back for as long.
+    assert_eq!(scene.finish_next_reconcile(mixed()), [], "nothing has recovered yet");
+    // A Secret that is newly skipped has not been skipped for as long.
     assert_eq!(
         scene.finish_next_reconcile(Ok(reconciled([
             ("t", SKIPPED_OLDER),
@@ -168,8 +168,8 @@ async fn outcomes_of_secrets_are_reported_independently() {
 
 #[tokio::test]
 async fn failing_list_backs_off() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&asked);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
     let scene = SecretSyncFixture::with_api(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
         let status = json!({"kind": "Status", "code": 403, "reason": "Forbidden"});
@@ -185,8 +185,8 @@ async fn failing_list_backs_off() {
         clock.advance(clock.time_until_next_deadline().unwrap());
     }
     run.abort();
-    assert_eq!(asked.load(Ordering::Relaxed), 20);
-    // Half a second each time, had it forgotten how often it failed.
+    assert_eq!(requests.load(Ordering::Relaxed), 20);
+    // It would be half a second each time if the back-off were reset.
     assert!(clock.monotonic() > Duration::from_secs(150), "{:?}", clock.monotonic());
 }
 
@@ -197,12 +197,12 @@ async fn forbidden_watch_is_reported_until_it_succeeds() {
     let scene = SecretSyncFixture::with_api(move |uri| {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": [],
             "metadata": {"resourceVersion": "7"}});
-        let refusal = json!({"kind": "Status", "code": 403, "reason": "Forbidden",
+        let forbidden = json!({"kind": "Status", "code": 403, "reason": "Forbidden",
             "message": "no right"});
         let (status, body) = match (uri.contains("watch="), allowed.load(Ordering::Relaxed)) {
             (false, _) => (200, list.to_string()),
-            (true, false) => (403, refusal.to_string()),
-            // Every watch ends, and this one at once.
+            (true, false) => (403, forbidden.to_string()),
+            // Every watch ends; this one ends immediately.
             (true, true) => (200, String::new()),
         };
         let body = Body::from(body.into_bytes());
@@ -225,15 +225,15 @@ async fn forbidden_watch_is_reported_until_it_succeeds() {
             clock.advance(clock.time_until_next_deadline().unwrap());
         }
     };
-    // A server that begins refuses for a moment.
+    // A starting API server rejects requests for a moment.
     pass(4).await;
     assert!(problem.warning().is_none() && is_counted(0));
     pass(8).await;
-    let remark = problem.warning().unwrap();
-    assert!(remark.contains("HTTP 403") && remark.contains("ClusterRole"), "{remark}");
+    let warning = problem.warning().unwrap();
+    assert!(warning.contains("HTTP 403") && warning.contains("ClusterRole"), "{warning}");
     assert!(is_counted(1) && clock.monotonic() < Duration::from_mins(5));
     pass(50).await;
-    assert_eq!(problem.warning(), Some(remark), "it is one story");
+    assert_eq!(problem.warning(), Some(warning), "repeated rejections keep the first start");
     may_watch.store(true, Ordering::Relaxed);
     pass(2).await;
     assert!(problem.warning().is_none() && is_counted(0));
@@ -252,19 +252,19 @@ async fn statuses_missing_from_a_list_are_forgotten() {
         WatchUpdate::Deleted(object)
     };
     let mut listed = None;
-    let mut take = |scene: &mut SecretSyncFixture, seen| {
-        scene.sync.handle_watch_event(seen, &mut listed);
+    let mut handle = |scene: &mut SecretSyncFixture, update| {
+        scene.sync.handle_watch_event(update, &mut listed);
         scene.sync.pod_statuses.keys().map(|(_, name)| name.clone()).collect::<Vec<_>>()
     };
     for seen in
         [WatchUpdate::ListStarted, there("a"), there("b"), WatchUpdate::ListCompleted, there("c")]
     {
-        take(&mut scene, seen);
+        handle(&mut scene, seen);
     }
-    assert_eq!(take(&mut scene, gone("b")), ["a", "c"]);
-    // A list that broke says nothing of what it did not come to.
-    take(&mut scene, WatchUpdate::ListStarted);
-    assert_eq!(take(&mut scene, WatchUpdate::ListStarted), ["a", "c"]);
-    take(&mut scene, there("c"));
-    assert_eq!(take(&mut scene, WatchUpdate::ListCompleted), ["c"]);
+    assert_eq!(handle(&mut scene, gone("b")), ["a", "c"]);
+    // An interrupted list says nothing about the statuses that it did not reach.
+    handle(&mut scene, WatchUpdate::ListStarted);
+    assert_eq!(handle(&mut scene, WatchUpdate::ListStarted), ["a", "c"]);
+    handle(&mut scene, there("c"));
+    assert_eq!(handle(&mut scene, WatchUpdate::ListCompleted), ["c"]);
 }

@@ -51,7 +51,7 @@ fn fingerprint_covers_every_part_of_a_secret() {
     assert_eq!(prints.len(), count);
 }
 
-/// An API server with one Secret.
+/// A fake API server with one Secret.
 #[derive(Default)]
 struct FakeSecretServer {
     uid: u32,
@@ -59,7 +59,7 @@ struct FakeSecretServer {
     data: String,
     content_since: String,
     patches: Vec<Value>,
-    /// What somebody else does right before our first write, or before the first to owners.
+    /// A concurrent change right before the first write of this node, or before its first owner patch.
     concurrent_change: Option<fn(&mut Self)>,
     change_before_first_write: bool,
     is_absent: bool,
@@ -139,7 +139,7 @@ fn api_for(server: &Arc<Mutex<FakeSecretServer>>) -> NodeKubernetesApi {
     NodeKubernetesApi::new(KubernetesApi::from_client(client, clock))
 }
 
-/// Brings a Secret in step whose content was written at 100.
+/// Applies a Secret whose content was written at second 100.
 async fn ensure_secret(
     server: &Arc<Mutex<FakeSecretServer>>,
     owners: &[OwnerReference],

@@ -28,10 +28,10 @@ fn longest_due_key_runs_first_and_never_twice() {
 fn change_during_reconcile_requeues_after_it() {
     let mut schedule = ReconcileSchedule::default();
     schedule.trigger(&"a", ReconcileTrigger::SpecChanged, SECOND);
-    let (key, turn) = schedule.start_next(SECOND).unwrap();
+    let (key, reconcile_id) = schedule.start_next(SECOND).unwrap();
     schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, 2 * SECOND);
     assert_eq!(start_next_key(&mut schedule, 2 * SECOND), None);
-    schedule.finish(&key, turn, Requeue::After(100 * SECOND), 3 * SECOND, 0.0);
+    schedule.finish(&key, reconcile_id, Requeue::After(100 * SECOND), 3 * SECOND, 0.0);
     assert_eq!(start_next_key(&mut schedule, 3 * SECOND), Some("a"));
 }
 
@@ -42,23 +42,23 @@ fn failures_back_off_to_ten_seconds_and_success_resets() {
     let mut now = Duration::ZERO;
     let mut pauses = Vec::new();
     for _ in 0..6 {
-        let (key, turn) = schedule.start_next(now).unwrap();
-        schedule.finish(&key, turn, Requeue::RetrySoon, now, 0.0);
+        let (key, reconcile_id) = schedule.start_next(now).unwrap();
+        schedule.finish(&key, reconcile_id, Requeue::RetrySoon, now, 0.0);
         let due = schedule.next_due().unwrap();
         pauses.push(due.saturating_sub(now).as_secs());
         now = due;
     }
     assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
-    let (key, turn) = schedule.start_next(now).unwrap();
-    schedule.finish(&key, turn, Requeue::After(SECOND), now, 0.0);
+    let (key, reconcile_id) = schedule.start_next(now).unwrap();
+    schedule.finish(&key, reconcile_id, Requeue::After(SECOND), now, 0.0);
     now += SECOND;
-    let (key, turn) = schedule.start_next(now).unwrap();
-    assert_eq!(schedule.finish(&key, turn, Requeue::RetrySoon, now, 0.0), 1);
+    let (key, reconcile_id) = schedule.start_next(now).unwrap();
+    assert_eq!(schedule.finish(&key, reconcile_id, Requeue::RetrySoon, now, 0.0), 1);
 }
 
 #[test]
 fn only_spec_change_overrides_failure_backoff() {
-    for again in [
+    for requeue in [
         Requeue::RetrySoon,
         Requeue::RetrySlowly,
         Requeue::OnChange,
@@ -66,40 +66,40 @@ fn only_spec_change_overrides_failure_backoff() {
     ] {
         let mut schedule = ReconcileSchedule::default();
         schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
-        let (key, turn) = schedule.start_next(Duration::ZERO).unwrap();
+        let (key, reconcile_id) = schedule.start_next(Duration::ZERO).unwrap();
         schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, Duration::ZERO);
-        schedule.finish(&key, turn, again, Duration::ZERO, 0.0);
+        schedule.finish(&key, reconcile_id, requeue, Duration::ZERO, 0.0);
         for _ in 0..100 {
             schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, Duration::from_millis(1));
         }
-        assert_eq!(start_next_key(&mut schedule, Duration::from_millis(999)), None, "{again:?}");
+        assert_eq!(start_next_key(&mut schedule, Duration::from_millis(999)), None, "{requeue:?}");
         schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::from_millis(999));
         assert_eq!(
             start_next_key(&mut schedule, Duration::from_millis(999)),
             Some("a"),
-            "{again:?}"
+            "{requeue:?}"
         );
     }
 }
 
 #[test]
 fn related_change_after_failure_waits_five_seconds() {
-    for again in [Requeue::RetrySlowly, Requeue::OnChange] {
+    for requeue in [Requeue::RetrySlowly, Requeue::OnChange] {
         for during in [false, true] {
             let mut schedule = ReconcileSchedule::default();
             schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
-            let (key, turn) = schedule.start_next(Duration::ZERO).unwrap();
+            let (key, reconcile_id) = schedule.start_next(Duration::ZERO).unwrap();
             if during {
                 schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, Duration::ZERO);
             }
-            assert_eq!(schedule.finish(&key, turn, again, SECOND, 0.0), 1);
+            assert_eq!(schedule.finish(&key, reconcile_id, requeue, SECOND, 0.0), 1);
             schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, 2 * SECOND);
-            assert_eq!(start_next_key(&mut schedule, 5 * SECOND), None, "{again:?}");
-            let (key, turn) = schedule.start_next(6 * SECOND).unwrap();
-            // It is no success: what it waits for by itself grows on.
-            assert_eq!(schedule.finish(&key, turn, again, 6 * SECOND, 0.0), 2);
+            assert_eq!(start_next_key(&mut schedule, 5 * SECOND), None, "{requeue:?}");
+            let (key, reconcile_id) = schedule.start_next(6 * SECOND).unwrap();
+            // Not a success: its own back-off grows on.
+            assert_eq!(schedule.finish(&key, reconcile_id, requeue, 6 * SECOND, 0.0), 2);
             schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, 20 * SECOND);
-            assert_eq!(start_next_key(&mut schedule, 20 * SECOND), Some("a"), "{again:?}");
+            assert_eq!(start_next_key(&mut schedule, 20 * SECOND), Some("a"), "{requeue:?}");
         }
     }
 }
@@ -108,8 +108,8 @@ fn related_change_after_failure_waits_five_seconds() {
 fn related_change_does_not_shorten_retry_after() {
     let mut schedule = ReconcileSchedule::default();
     schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
-    let (key, turn) = schedule.start_next(Duration::ZERO).unwrap();
-    schedule.finish(&key, turn, Requeue::RetryAfter(60 * SECOND), Duration::ZERO, 0.0);
+    let (key, reconcile_id) = schedule.start_next(Duration::ZERO).unwrap();
+    schedule.finish(&key, reconcile_id, Requeue::RetryAfter(60 * SECOND), Duration::ZERO, 0.0);
     schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, 30 * SECOND);
     assert_eq!(start_next_key(&mut schedule, 59 * SECOND), None);
     assert_eq!(start_next_key(&mut schedule, 60 * SECOND), Some("a"));
@@ -119,16 +119,16 @@ fn related_change_does_not_shorten_retry_after() {
 fn related_changes_are_limited_to_two_reconciles_a_second() {
     let mut schedule = ReconcileSchedule::default();
     schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
-    let mut looks = 0;
+    let mut reconciles = 0;
     for milli in 0..60_000 {
         let now = Duration::from_millis(milli);
-        if let Some((key, turn)) = schedule.start_next(now) {
-            looks += 1;
-            schedule.finish(&key, turn, Requeue::After(Duration::from_mins(5)), now, 0.0);
+        if let Some((key, reconcile_id)) = schedule.start_next(now) {
+            reconciles += 1;
+            schedule.finish(&key, reconcile_id, Requeue::After(Duration::from_mins(5)), now, 0.0);
         }
         schedule.trigger(&"a", ReconcileTrigger::RelatedChanged, now);
     }
-    assert!((135..=141).contains(&looks), "{looks} looks in a minute");
+    assert!((135..=141).contains(&reconciles), "{reconciles} reconciles in a minute");
     let now = Duration::from_millis(59_999);
     assert_eq!(start_next_key(&mut schedule, now), None);
     schedule.trigger(&"a", ReconcileTrigger::SpecChanged, now);
@@ -139,8 +139,8 @@ fn related_changes_are_limited_to_two_reconciles_a_second() {
 fn on_change_requeue_waits_at_least_45_minutes() {
     let mut schedule = ReconcileSchedule::default();
     schedule.trigger(&"a", ReconcileTrigger::SpecChanged, Duration::ZERO);
-    let (key, turn) = schedule.start_next(Duration::ZERO).unwrap();
-    schedule.finish(&key, turn, Requeue::OnChange, Duration::ZERO, 1.0);
+    let (key, reconcile_id) = schedule.start_next(Duration::ZERO).unwrap();
+    schedule.finish(&key, reconcile_id, Requeue::OnChange, Duration::ZERO, 1.0);
     assert!(schedule.next_due().unwrap() >= Duration::from_mins(45));
 }
 
@@ -162,21 +162,21 @@ fn failing_key_does_not_starve_others() {
     }
     let (mut now, mut bad, mut others) = (Duration::ZERO, 0, 0);
     while now < 60 * SECOND {
-        while let Some((key, turn)) = schedule.start_next(now) {
+        while let Some((key, reconcile_id)) = schedule.start_next(now) {
             schedule.trigger(&key, ReconcileTrigger::RelatedChanged, now);
-            let again = if key == "bad" { Requeue::RetrySoon } else { Requeue::After(SECOND) };
+            let requeue = if key == "bad" { Requeue::RetrySoon } else { Requeue::After(SECOND) };
             if key == "bad" {
                 bad += 1;
             } else {
                 others += 1;
             }
-            // Somebody changes the bad one all the time.
-            schedule.finish(&key, turn, again, now + SECOND / 100, 0.0);
+            // Another client changes the failing one all the time.
+            schedule.finish(&key, reconcile_id, requeue, now + SECOND / 100, 0.0);
             schedule.trigger(&"bad", ReconcileTrigger::RelatedChanged, now);
         }
         now += SECOND / 10;
     }
-    // Once in five seconds at most, after the first few.
+    // At most once in five seconds, after the first few.
     assert!(bad <= 15, "{bad}");
     assert!(others >= 99 * 50, "{others}");
 }
@@ -185,14 +185,14 @@ fn failing_key_does_not_starve_others() {
 fn finishing_removed_key_does_not_requeue_it() {
     let mut schedule = ReconcileSchedule::default();
     schedule.trigger(&"a", ReconcileTrigger::SpecChanged, SECOND);
-    let (key, turn) = schedule.start_next(SECOND).unwrap();
+    let (key, reconcile_id) = schedule.start_next(SECOND).unwrap();
     schedule.remove(&"a");
     schedule.trigger(&"a", ReconcileTrigger::SpecChanged, SECOND);
-    let (again, second) = schedule.start_next(SECOND).unwrap();
-    // The end of the first look is not that of the second.
-    schedule.finish(&key, turn, Requeue::Now, SECOND, 0.0);
+    let (second_key, second) = schedule.start_next(SECOND).unwrap();
+    // The end of the first reconciliation must not end the second.
+    schedule.finish(&key, reconcile_id, Requeue::Now, SECOND, 0.0);
     assert_eq!(start_next_key(&mut schedule, SECOND), None);
-    schedule.finish(&again, second, Requeue::Now, SECOND, 0.0);
+    schedule.finish(&second_key, second, Requeue::Now, SECOND, 0.0);
     assert_eq!(start_next_key(&mut schedule, SECOND), Some("a"));
 }
 
@@ -207,7 +207,8 @@ enum ScheduleAction {
 
 fn schedule_action() -> impl Strategy<Value = ScheduleAction> {
     prop_oneof![
-        (0..4_u8, any::<bool>()).prop_map(|(key, wish)| ScheduleAction::Wake(key, wish)),
+        (0..4_u8, any::<bool>())
+            .prop_map(|(key, is_spec_change)| ScheduleAction::Wake(key, is_spec_change)),
         Just(ScheduleAction::Begin),
         (0..6_u8).prop_map(ScheduleAction::End),
         (0..4_u8).prop_map(ScheduleAction::Remove),
@@ -218,55 +219,60 @@ fn schedule_action() -> impl Strategy<Value = ScheduleAction> {
 proptest! {
     #[test]
     fn no_key_runs_twice_and_every_spec_change_runs(
-        acts in prop::collection::vec(schedule_action(), 1..200),
+        actions in prop::collection::vec(schedule_action(), 1..200),
     ) {
         let endings = [
-            Requeue::Now, Requeue::After(SECOND), Requeue::RetrySoon, Requeue::RetrySlowly, Requeue::OnChange,
-            Requeue::RetryAfter(SECOND),
+            Requeue::Now, Requeue::After(SECOND), Requeue::RetrySoon, Requeue::RetrySlowly,
+            Requeue::OnChange, Requeue::RetryAfter(SECOND),
         ];
         let mut schedule = ReconcileSchedule::default();
         let mut now = Duration::ZERO;
-        let mut looking: Vec<(u8, ReconcileId)> = Vec::new();
-        let mut wished = BTreeSet::new();
-        for act in acts {
-            match act {
-                ScheduleAction::Wake(key, wish) => {
-                    schedule.trigger(&key, if wish { ReconcileTrigger::SpecChanged } else { ReconcileTrigger::RelatedChanged }, now);
-                    if wish {
-                        wished.insert(key);
+        let mut running: Vec<(u8, ReconcileId)> = Vec::new();
+        let mut pending_spec_changes = BTreeSet::new();
+        for action in actions {
+            match action {
+                ScheduleAction::Wake(key, is_spec_change) => {
+                    let trigger = if is_spec_change {
+                        ReconcileTrigger::SpecChanged
+                    } else {
+                        ReconcileTrigger::RelatedChanged
+                    };
+                    schedule.trigger(&key, trigger, now);
+                    if is_spec_change {
+                        pending_spec_changes.insert(key);
                     }
                 }
                 ScheduleAction::Begin => {
-                    if let Some((key, turn)) = schedule.start_next(now) {
-                        wished.remove(&key);
-                        looking.push((key, turn));
+                    if let Some((key, reconcile_id)) = schedule.start_next(now) {
+                        pending_spec_changes.remove(&key);
+                        running.push((key, reconcile_id));
                     }
                 }
                 ScheduleAction::End(which) => {
-                    if !looking.is_empty() {
-                        let (key, turn) = looking.remove(usize::from(which) % looking.len());
-                        schedule.finish(&key, turn, endings[usize::from(which) % 6], now, 0.5);
+                    if !running.is_empty() {
+                        let (key, reconcile_id) = running.remove(usize::from(which) % running.len());
+                        schedule.finish(&key, reconcile_id, endings[usize::from(which) % 6], now, 0.5);
                     }
                 }
                 ScheduleAction::Remove(key) => {
                     schedule.remove(&key);
-                    wished.remove(&key);
-                    looking.retain(|(other, _)| *other != key);
+                    pending_spec_changes.remove(&key);
+                    running.retain(|(other, _)| *other != key);
                 }
                 ScheduleAction::AdvanceClock(millis) => now += Duration::from_millis(millis.into()),
             }
-            let mut keys: Vec<_> = looking.iter().map(|(key, _)| *key).collect();
+            let mut keys: Vec<_> = running.iter().map(|(key, _)| *key).collect();
             keys.sort_unstable();
             keys.dedup();
-            prop_assert_eq!(keys.len(), looking.len());
+            prop_assert_eq!(keys.len(), running.len());
         }
-        for (key, turn) in looking {
-            schedule.finish(&key, turn, Requeue::OnChange, now, 0.5);
+        for (key, reconcile_id) in running {
+            schedule.finish(&key, reconcile_id, Requeue::OnChange, now, 0.5);
         }
         while let Some((key, _)) = schedule.start_next(now) {
-            wished.remove(&key);
+            pending_spec_changes.remove(&key);
         }
-        prop_assert!(wished.is_empty(), "{:?}", wished);
+        prop_assert!(pending_spec_changes.is_empty(), "{:?}", pending_spec_changes);
     }
 }
 
@@ -274,24 +280,24 @@ proptest! {
 fn requeue_by_overrides_backoff_but_not_retry_after() {
     let minutes = Duration::from_mins;
     let cases = [(Requeue::RetrySlowly, minutes(1)), (Requeue::RetryAfter(minutes(5)), minutes(5))];
-    for (again, expected) in cases {
+    for (requeue, expected) in cases {
         let mut schedule = ReconcileSchedule::default();
         schedule.trigger(&1, ReconcileTrigger::SpecChanged, Duration::ZERO);
         let mut now = Duration::ZERO;
         // It failed often enough to wait for ten minutes.
         for _ in 0..8 {
-            let (_, turn) = schedule.start_next(now).unwrap();
-            schedule.finish(&1, turn, again, now, 0.0);
+            let (_, reconcile_id) = schedule.start_next(now).unwrap();
+            schedule.finish(&1, reconcile_id, requeue, now, 0.0);
             schedule.requeue_by(&1, now + minutes(1));
             let due = schedule.next_due().unwrap();
-            assert!(due <= now + expected, "{again:?}");
+            assert!(due <= now + expected, "{requeue:?}");
             now = due;
         }
-        assert!(now >= expected * 4, "{again:?}: never at once");
-        let (_, turn) = schedule.start_next(now).unwrap();
+        assert!(now >= expected * 4, "{requeue:?}: never immediately");
+        let (_, reconcile_id) = schedule.start_next(now).unwrap();
         schedule.requeue_by(&1, now);
-        schedule.finish(&1, turn, Requeue::After(minutes(5)), now, 0.0);
+        schedule.finish(&1, reconcile_id, Requeue::After(minutes(5)), now, 0.0);
         schedule.requeue_by(&1, now + minutes(10));
-        assert_eq!(schedule.next_due(), Some(now + minutes(5)), "it is sooner anyway");
+        assert_eq!(schedule.next_due(), Some(now + minutes(5)), "it is already due sooner");
     }
 }

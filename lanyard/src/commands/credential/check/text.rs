@@ -1,4 +1,4 @@
-//! The findings of a check for people.
+//! The text output of a credential check.
 
 use lanyard_credential::inspect::{BundleFacts, DocumentFacts, TimeFacts};
 
@@ -74,7 +74,7 @@ fn time_rows(facts: &TimeFacts) -> Vec<String> {
     rows
 }
 
-/// A distance in the largest unit that says something.
+/// A relative time in the largest useful unit.
 fn relative_time(seconds: i64) -> String {
     let (amount, unit) = match seconds.unsigned_abs() {
         seconds if seconds >= 2 * 86_400 => (seconds / 86_400, "days"),

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// A vault that nobody asks.
+/// A vault client whose operations are never called.
 #[derive(Debug)]
 struct UncalledKeyOperations;
 
@@ -25,7 +25,7 @@ impl VaultKeyClient for UncalledKeyOperations {
         _algorithm: KeyAlgorithm,
         _value: &str,
     ) -> Result<KeyResult, KeyOperationError> {
-        Err(KeyOperationError::Malformed { problem: "nobody asks it" })
+        Err(KeyOperationError::Malformed { problem: "unexpected call" })
     }
 }
 
@@ -93,7 +93,7 @@ async fn incomplete_http_request_does_not_delay_shutdown() {
     process.readiness.wait_until_ready().await;
     let mut half = TcpStream::connect(process.health).unwrap();
     half.write_all(b"GET /live").unwrap();
-    // The server looks after its socket, and the connection has its end.
+    // Two sleepers: the socket check of the server, and the timeout of the HTTP connection.
     while clock.sleeper_count() < 2 {
         tokio::task::yield_now().await;
     }
@@ -103,7 +103,10 @@ async fn incomplete_http_request_does_not_delay_shutdown() {
         for _ in 0..32 {
             tokio::task::yield_now().await;
         }
-        assert!(clock.monotonic().saturating_sub(began) < DRAIN, "it waits for the connection");
+        assert!(
+            clock.monotonic().saturating_sub(began) < DRAIN,
+            "shutdown waits for the connection"
+        );
         clock.advance(Duration::from_millis(100));
     }
     assert!(process.task.await.unwrap().is_ok());
@@ -111,16 +114,19 @@ async fn incomplete_http_request_does_not_delay_shutdown() {
 }
 
 #[tokio::test]
-async fn a_socket_whose_directory_is_missing_ends_the_process() {
+async fn missing_socket_directory_ends_the_process() {
     let directory = tempfile::tempdir().unwrap();
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
     let process = KmsServeFixture::start(directory.path().join("typo/kms.s"), &clock).await;
     while !process.task.is_finished() {
-        let told = process.readiness.problems();
-        assert!(!told.iter().any(|it| it.reason.contains("could not")), "it waits: {told:?}");
+        let problems = process.readiness.problems();
+        assert!(
+            !problems.iter().any(|it| it.reason.contains("could not")),
+            "the socket still waits: {problems:?}"
+        );
         tokio::task::yield_now().await;
     }
     let error = process.task.await.unwrap().unwrap_err();
-    assert!(error.to_string().contains("the socket for the API server cannot be made"), "{error}");
+    assert!(error.to_string().contains("cannot create the socket for the API server"), "{error}");
     drop(process.stop);
 }

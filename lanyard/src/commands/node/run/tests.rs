@@ -3,7 +3,7 @@ use lanyard_node::{InMemoryClassSource, NoopReporter};
 use super::*;
 use crate::commands::node::tests::parse_node_args;
 
-/// A node that serves the kubelet, until one of its parts does not.
+/// A node plugin server that runs until one of its tasks fails.
 struct NodeServeFixture {
     dir: tempfile::TempDir,
     server: NodePluginServer,
@@ -44,31 +44,31 @@ impl NodeServeFixture {
         Self { dir, server: NodePluginServer::new(settings.server, parts), clock }
     }
 
-    async fn serve(self, beside: SupervisedTasks) -> String {
+    async fn serve(self, tasks: SupervisedTasks) -> String {
         let drain = (Duration::from_mins(1), &self.clock);
         let signals = TerminationSignals::listen().unwrap();
         tokio::select! {
-            ended = serve_until_stopped(self.server, signals, beside, drain) => ended.unwrap_err().to_string(),
-            () = self.clock.sleep(Duration::from_mins(1)) => panic!("it goes on"),
+            ended = serve_until_stopped(self.server, signals, tasks, drain) => ended.unwrap_err().to_string(),
+            () = self.clock.sleep(Duration::from_mins(1)) => panic!("the server did not end"),
         }
     }
 }
 
 #[tokio::test]
 async fn process_ends_and_names_the_failed_task() {
-    let scene = NodeServeFixture::new();
-    let mut beside = SupervisedTasks::default();
-    beside.spawn("the rotation", beside.shutdown_signal());
-    let socket = scene.dir.path().join("csi.sock");
-    let clock = Arc::clone(&scene.clock);
-    beside.spawn_fallible("the metrics page", async move {
+    let fixture = NodeServeFixture::new();
+    let mut tasks = SupervisedTasks::default();
+    tasks.spawn("the rotation", tasks.shutdown_signal());
+    let socket = fixture.dir.path().join("csi.sock");
+    let clock = Arc::clone(&fixture.clock);
+    tasks.spawn_fallible("the metrics endpoint", async move {
         while tokio::net::UnixStream::connect(&socket).await.is_err() {
             clock.sleep(Duration::from_millis(5)).await;
         }
         Err(io::Error::other("no more descriptors"))
     });
-    let error = scene.serve(beside).await;
-    assert!(error.contains("the metrics page could not go on: no more descriptors"), "{error}");
+    let error = fixture.serve(tasks).await;
+    assert!(error.contains("the metrics endpoint failed: no more descriptors"), "{error}");
     assert!(error.contains("hint: nothing is lost"), "{error}");
 }
 

@@ -1,4 +1,4 @@
-//! What the API server says that somebody asked: its audit log.
+//! The audit log of the API server.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -12,9 +12,9 @@ use libtest_mimic::Failed;
 use serde::Deserialize;
 use serde_json::json;
 
-/// Has the API server write down what users ask: who, what and when, no content.
+/// Adds an audit log of the users' requests to the options: user, request and time, without bodies.
 ///
-/// It writes each line before it goes on, so that none is missing.
+/// The API server writes each line before it responds, so that none is missing.
 pub(super) fn with_audit_log(
     options: ControlPlaneOptions,
     directory: &Path,
@@ -35,17 +35,17 @@ pub(super) fn with_audit_log(
     Ok((options, log))
 }
 
-/// Reads the log on from where it was read last.
+/// Reads the lines of the log that are new since the last read.
 #[derive(Debug)]
 pub(super) struct ApiServerAuditLog {
     path: PathBuf,
     offset: u64,
 }
 
-/// What was asked within a time.
+/// The requests in a part of the log.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AuditSummary {
-    /// How often each verb was asked of each kind, subresources named.
+    /// The number of requests by verb and resource, with its subresource.
     by_verb: BTreeMap<(String, String), u64>,
     requests: u64,
     failed_requests: u64,
@@ -84,16 +84,16 @@ struct AuditResponseStatus {
 }
 
 impl ApiServerAuditLog {
-    /// The log at this path, from its beginning.
+    /// Opens the log at this path from its beginning.
     pub(super) const fn open(path: PathBuf) -> Self {
         Self { path, offset: 0 }
     }
 
-    /// What was asked since the last reading.
+    /// Summarizes the requests since the last read.
     pub(super) fn read_new_lines(&mut self) -> Result<AuditSummary, Failed> {
-        let mut tally = AuditSummary::default();
-        // Before the first line there is no file.
-        let Ok(mut file) = File::open(&self.path) else { return Ok(tally) };
+        let mut summary = AuditSummary::default();
+        // The file does not exist before the first line.
+        let Ok(mut file) = File::open(&self.path) else { return Ok(summary) };
         file.seek(SeekFrom::Start(self.offset))?;
         let mut reader = BufReader::new(file);
         let mut text = String::new();
@@ -101,10 +101,10 @@ impl ApiServerAuditLog {
             text.clear();
             let length = reader.read_line(&mut text)?;
             if !text.ends_with('\n') {
-                return Ok(tally);
+                return Ok(summary);
             }
             self.offset += u64::try_from(length)?;
-            tally.add_line(&serde_json::from_str(&text)?);
+            summary.add_line(&serde_json::from_str(&text)?);
         }
     }
 }
@@ -112,7 +112,7 @@ impl ApiServerAuditLog {
 impl AuditSummary {
     fn add_line(&mut self, line: &AuditLogLine) {
         let is_watch = line.verb == "watch";
-        // A watch counts when it begins: many do not end.
+        // A watch is counted at its start, because many never end.
         if (line.stage == "ResponseStarted") != is_watch || line.stage == "Panic" {
             return;
         }
@@ -122,7 +122,7 @@ impl AuditSummary {
         self.requests += 1;
         let is_refused = line.response_status.code >= 400;
         self.failed_requests += u64::from(is_refused);
-        // A write that is refused wrote nothing: whoever has to try again is slower for it.
+        // A rejected write is not counted, so retries lower the measured rate.
         if !is_refused && WRITE_VERBS.contains(&line.verb.as_str()) {
             if resource == "leases" {
                 self.lease_writes += 1;
@@ -136,7 +136,7 @@ impl AuditSummary {
         *self.by_verb.entry((line.verb.clone(), resource)).or_default() += 1;
     }
 
-    /// A write that was answered then. They come nearly in the order of their answers.
+    /// Records the response time of a write. Lines arrive almost in the order of the responses.
     fn add_write(&mut self, answered: Timestamp) {
         let pause = self.last_write.map(|last| answered.duration_since(last));
         let pause = pause.and_then(|pause| Duration::try_from(pause).ok());
@@ -145,7 +145,7 @@ impl AuditSummary {
         self.last_write = self.last_write.max(Some(answered));
     }
 
-    /// Adds what was asked later.
+    /// Adds the requests of a later part of the log.
     pub(super) fn merge(&mut self, later: Self) {
         if let Some(first) = later.first_write {
             self.add_write(first);
@@ -162,48 +162,48 @@ impl AuditSummary {
         self.total_write_time += later.total_write_time;
     }
 
-    /// Everything that was asked.
+    /// The number of requests.
     pub(super) const fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// What was answered with an error.
+    /// The number of requests with an error response.
     pub(super) const fn failed_requests(&self) -> u64 {
         self.failed_requests
     }
 
-    /// Every write that was taken, but those of leases: objects, statuses, finalizers, events.
+    /// The number of successful writes except those of leases: objects, statuses, finalizers, events.
     pub(super) const fn writes(&self) -> u64 {
         self.writes
     }
 
-    /// The writes of leases that were taken.
+    /// The number of successful writes of leases.
     pub(super) const fn lease_writes(&self) -> u64 {
         self.lease_writes
     }
 
-    /// When the last write that is none of a lease was answered.
+    /// The response time of the last write, leases excluded.
     pub(super) const fn last_write(&self) -> Option<Timestamp> {
         self.last_write
     }
 
-    /// The longest time between two writes of which neither is one of a lease.
+    /// The longest time between two writes, leases excluded.
     pub(super) const fn longest_pause(&self) -> Duration {
         self.longest_pause
     }
 
-    /// How long the writes took together, from the server's view.
+    /// The sum of the durations of all writes, measured by the server.
     pub(super) const fn total_write_time(&self) -> Duration {
         self.total_write_time
     }
 
-    /// How many kinds are watched.
+    /// The number of watched kinds.
     pub(super) fn watched_kind_count(&self) -> usize {
         let watched = self.by_verb.keys().filter(|(verb, _)| verb == "watch");
         watched.map(|(_, resource)| resource).collect::<HashSet<_>>().len()
     }
 
-    /// One line for each kind and verb.
+    /// One line for each verb and resource.
     pub(super) fn summary_lines(&self) -> Vec<String> {
         let line = |((verb, resource), count): (&(String, String), &u64)| {
             format!("{count:>8} {verb} {resource}")

@@ -1,4 +1,4 @@
-//! What is measured on: an API server that tells who asked what.
+//! The API server of the benchmark, with an audit log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,31 +25,31 @@ use super::write_script::{WRITE_LOOP_NAMESPACE, WriteRecorder, WriteScript};
 use crate::api_server::{DynamicKind, create_namespace, install_definitions, user_client};
 use crate::suites::operator::{OPERATOR_USER, grant_role_permissions};
 
-/// What is at hand.
+/// The inputs for starting a control plane.
 #[derive(Debug, Clone)]
 pub(crate) struct ControlPlaneInputs {
     pub(crate) control_plane_options: ControlPlaneOptions,
     pub(crate) definitions: Arc<Vec<CustomResourceDefinition>>,
     /// The example of a HostedCluster.
     pub(crate) example: Arc<Value>,
-    /// The program lanyard.
+    /// The path of the lanyard program.
     pub(crate) lanyard_program: PathBuf,
 }
 
-/// An API server with the kinds of the operator, its rights and its namespaces.
+/// An API server with the operator's kinds, permissions and namespaces.
 pub(super) struct BenchmarkApiServer {
     pub(super) plane: ControlPlane,
     pub(super) client: Client,
     pub(super) audit_log: ApiServerAuditLog,
     lanyard_program: PathBuf,
-    /// Goes last: the log is in it.
+    /// Dropped last, because it contains the audit log.
     directory: TempDir,
 }
 
 impl BenchmarkApiServer {
-    pub(super) async fn start(ground: &ControlPlaneInputs) -> Result<Self, Failed> {
+    pub(super) async fn start(inputs: &ControlPlaneInputs) -> Result<Self, Failed> {
         let directory = TempDir::with_prefix("ly-bench-")?;
-        let options = ground
+        let options = inputs
             .control_plane_options
             .clone()
             .with_user(OPERATOR_USER)
@@ -58,7 +58,7 @@ impl BenchmarkApiServer {
         let (options, log) = with_audit_log(options, directory.path(), &users)?;
         let plane = ControlPlane::start(options).await?;
         let client = user_client(&plane, ControlPlane::ADMINISTRATOR).await?;
-        install_definitions(&client, &ground.definitions).await?;
+        install_definitions(&client, &inputs.definitions).await?;
         install_definitions(&client, &[cluster_api_definition()?]).await?;
         for namespace in [NAMESPACE, WRITE_LOOP_NAMESPACE, OPERATOR_USER] {
             create_namespace(&client, namespace).await?;
@@ -75,11 +75,11 @@ impl BenchmarkApiServer {
         });
         let bindings = Api::<ClusterRoleBinding>::all(client.clone());
         bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
-        let (audit, lanyard) = (ApiServerAuditLog::open(log), ground.lanyard_program.clone());
+        let (audit, lanyard) = (ApiServerAuditLog::open(log), inputs.lanyard_program.clone());
         Ok(Self { plane, client, audit_log: audit, lanyard_program: lanyard, directory })
     }
 
-    /// The operator as a process of its own.
+    /// Starts the operator as a process.
     pub(super) fn start_operator(&self) -> Result<OperatorProcess, Failed> {
         let log = self.directory.path().join("operator.log");
         OperatorProcess::start(
@@ -90,13 +90,13 @@ impl BenchmarkApiServer {
         )
     }
 
-    /// The file with which the peer signs in. It may do everything, and its requests wait in line like
-    /// everybody's.
+    /// The kubeconfig of the write loop, which may write everything and is subject to API priority and
+    /// fairness like any user.
     pub(super) fn write_loop_kubeconfig(&self) -> PathBuf {
         self.plane.kubeconfig_path(WRITE_LOOP_USER)
     }
 
-    /// Makes HostedClusters of these numbers.
+    /// Creates the HostedClusters with these numbers.
     pub(super) async fn create_clusters(
         &self,
         fleet: &HostedClusterFleet,
@@ -111,13 +111,13 @@ impl BenchmarkApiServer {
             let member: DynamicObject = serde_json::from_value(fleet.hosted_cluster(number)?)?;
             making.spawn(async move { api.create(&PostParams::default(), &member).await });
         }
-        while let Some(made) = making.join_next().await {
-            join_result(Some(made))?;
+        while let Some(created) = making.join_next().await {
+            join_result(Some(created))?;
         }
         Ok(())
     }
 
-    /// The HostedClusters.
+    /// The API of the HostedClusters.
     pub(super) fn hosted_cluster_api(&self) -> Api<DynamicObject> {
         Api::namespaced_with(
             self.client.clone(),
@@ -126,7 +126,7 @@ impl BenchmarkApiServer {
         )
     }
 
-    /// Takes away what the operator would take for its own, though it is the peer's.
+    /// Deletes the statuses that the write loop wrote, because the operator would treat them as its own.
     pub(super) async fn delete_write_loop_statuses(&self) -> Result<(), Failed> {
         let kind = DynamicKind::hosted_cluster_identities();
         let api = Api::<DynamicObject>::namespaced_with(
@@ -139,7 +139,7 @@ impl BenchmarkApiServer {
     }
 }
 
-/// The one kind of Cluster API that the operator writes: its definition comes with that.
+/// The CRD of the only kind of Cluster API that the operator writes. In production, Cluster API installs it.
 fn cluster_api_definition() -> Result<CustomResourceDefinition, Failed> {
     let facts = OwnedKind::AzureClusterIdentity.info();
     let (group, version) = facts.api_version.split_once('/').unwrap_or_default();
@@ -164,23 +164,22 @@ fn cluster_api_definition() -> Result<CustomResourceDefinition, Failed> {
 }
 
 fn join_result(
-    made: Option<Result<Result<DynamicObject, kube::Error>, tokio::task::JoinError>>,
+    created: Option<Result<Result<DynamicObject, kube::Error>, tokio::task::JoinError>>,
 ) -> Result<(), Failed> {
-    match made {
-        Some(made) => made?.map(drop).map_err(Failed::from),
+    match created {
+        Some(created) => created?.map(drop).map_err(Failed::from),
         None => Ok(()),
     }
 }
 
-/// Has an operator of this process look at one cluster, at an API server of its own, and writes down
-/// what it writes.
+/// Records the writes of an operator in this process for one HostedCluster on a separate API server.
 pub(super) async fn record_write_script(
-    ground: &ControlPlaneInputs,
+    inputs: &ControlPlaneInputs,
     quiet: Duration,
 ) -> Result<WriteScript, Failed> {
-    let plane = ControlPlane::start(ground.control_plane_options.clone()).await?;
+    let plane = ControlPlane::start(inputs.control_plane_options.clone()).await?;
     let client = user_client(&plane, ControlPlane::ADMINISTRATOR).await?;
-    install_definitions(&client, &ground.definitions).await?;
+    install_definitions(&client, &inputs.definitions).await?;
     install_definitions(&client, &[cluster_api_definition()?]).await?;
     create_namespace(&client, NAMESPACE).await?;
     let recorder = WriteRecorder::default();
@@ -193,7 +192,7 @@ pub(super) async fn record_write_script(
     let mut running = JoinSet::new();
     running.spawn(operator.run(std::future::pending()));
     let member = serde_json::from_value(
-        HostedClusterFleet::from_template(&ground.example).hosted_cluster(0)?,
+        HostedClusterFleet::from_template(&inputs.example).hosted_cluster(0)?,
     )?;
     let kind = DynamicKind::hosted_cluster();
     let clusters = Api::<DynamicObject>::namespaced_with(client, NAMESPACE, kind.api_resource());
@@ -209,14 +208,14 @@ pub(super) async fn record_write_script(
             return Ok(script);
         }
         if clock.monotonic() > deadline {
-            return Err("the operator does not settle with one cluster".into());
+            return Err("the operator did not settle with one cluster".into());
         }
         length = script.len();
     }
 }
 
-/// Who the peer is.
+/// The user of the write loop.
 const WRITE_LOOP_USER: &str = "plain-loop";
-/// How many HostedClusters are made at once.
+/// The number of HostedClusters that are created in parallel.
 const PARALLEL_CREATES: usize = 16;
 const RECORD_TIMEOUT: Duration = Duration::from_mins(1);

@@ -1,4 +1,4 @@
-//! The measurement, from the first write to the last look.
+//! The phases of a benchmark run.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -19,107 +19,110 @@ use super::write_loop::{WriteStrategy, WriteThroughput};
 use super::write_script::WriteScript;
 use super::{OperatorBenchmarkScale, OperatorMeasurement, OperatorMeasurements, count_to_f64};
 
-/// Measures everything, in one run. The peer and the operator each write all clusters twice, and the
-/// faster run of each counts: the speed of the machine differs by more than what is compared. Each run
-/// has its own API server, which has answered a few of the same writes before: a server that holds more
-/// objects is slower.
+/// Runs the whole benchmark. The write loop and the operator each write all clusters twice, and the faster
+/// run counts, because the speed of the machine varies by more than the compared difference. Each run has its
+/// own API server, because a server with more objects is slower. The server has processed some of the writes
+/// before, because first requests take longer.
 pub(super) async fn run_benchmark(
-    ground: &ControlPlaneInputs,
+    inputs: &ControlPlaneInputs,
     scale: OperatorBenchmarkScale,
 ) -> Result<Vec<OperatorMeasurement>, Failed> {
-    let script = record_write_script(ground, scale.quiet_time).await?;
+    let script = record_write_script(inputs, scale.quiet_time).await?;
     print_progress(&format!("{} writes for each cluster", script.len()));
-    let peer = WriteLoop {
-        inputs: ground,
-        script: &script,
-        sample_clusters: (scale.clusters / 20).max(1),
-    };
-    let manner = peer.fastest_strategy().await?;
-    let before = peer.write_all_clusters(manner, scale.clusters).await?;
-    let mut run = OperatorBenchmarkRun::start(peer, scale).await?;
+    let write_loop =
+        WriteLoop { inputs, script: &script, sample_clusters: (scale.clusters / 20).max(1) };
+    let strategy = write_loop.fastest_strategy().await?;
+    let before = write_loop.write_all_clusters(strategy, scale.clusters).await?;
+    let mut run = OperatorBenchmarkRun::start(write_loop, scale).await?;
     let first = run.measure_all_phases().await?;
-    let OperatorBenchmarkRun { measurements: mut sheet, .. } = run;
-    let mut run = OperatorBenchmarkRun::start(peer, scale).await?;
+    let OperatorBenchmarkRun { measurements: mut results, .. } = run;
+    let mut run = OperatorBenchmarkRun::start(write_loop, scale).await?;
     let (operator, second) = run.measure_convergence().await?;
     operator.stop().await?;
     drop(run);
-    let after = peer.write_all_clusters(manner, scale.clusters).await?;
+    let after = write_loop.write_all_clusters(strategy, scale.clusters).await?;
     let ours = if second.writes_per_second() > first.writes_per_second() { second } else { first };
-    ours.add_measurements(&mut sheet, scale.clusters);
+    ours.add_measurements(&mut results, scale.clusters);
     let best = if after.writes_per_second() > before.writes_per_second() { after } else { before };
-    sheet.add_write_loop("converge_rate", "writes/s", best.writes_per_second());
-    sheet.add_write_loop("arrival_rate", "writes/s", best.writes_per_second());
-    sheet.add_write_loop("converge_time", "s", best.duration.as_secs_f64());
-    sheet.add_write_loop(
+    results.add_write_loop("converge_rate", "writes/s", best.writes_per_second());
+    results.add_write_loop("arrival_rate", "writes/s", best.writes_per_second());
+    results.add_write_loop("converge_time", "s", best.duration.as_secs_f64());
+    results.add_write_loop(
         "writes_per_cluster",
         "writes",
         count_to_f64(best.writes) / count_to_f64(scale.clusters),
     );
-    sheet.add_write_loop("requests_at_once", "requests", count_to_f64(best.strategy.concurrency));
-    Ok(sheet.0)
+    results.add_write_loop("requests_at_once", "requests", count_to_f64(best.strategy.concurrency));
+    Ok(results.0)
 }
 
-/// What an operator did until all clusters had everything.
+/// The requests of an operator until all clusters are reconciled.
 #[derive(Debug)]
 struct ConvergenceResult {
     requests: AuditSummary,
-    /// From its start to its last write, in seconds.
+    /// From the start to the last write, in seconds.
     duration_seconds: f64,
-    /// In seconds.
+    /// Processor time, in seconds.
     cpu_seconds: f64,
 }
 
 impl ConvergenceResult {
-    /// Writes in a second.
+    /// The write rate.
     fn writes_per_second(&self) -> f64 {
         count_to_f64(self.requests.writes()) / self.duration_seconds
     }
 
-    fn add_measurements(&self, sheet: &mut OperatorMeasurements, clusters: usize) {
-        let (asked, clusters) = (&self.requests, count_to_f64(clusters));
-        sheet.add_operator("converge_rate", "writes/s", self.writes_per_second());
-        sheet.add_operator("converge_time", "s", self.duration_seconds);
-        sheet.add_operator("longest_pause", "s", asked.longest_pause().as_secs_f64());
-        sheet.add_operator("writes_per_cluster", "writes", count_to_f64(asked.writes()) / clusters);
-        sheet.add_operator(
+    fn add_measurements(&self, results: &mut OperatorMeasurements, clusters: usize) {
+        let (requests, clusters) = (&self.requests, count_to_f64(clusters));
+        results.add_operator("converge_rate", "writes/s", self.writes_per_second());
+        results.add_operator("converge_time", "s", self.duration_seconds);
+        results.add_operator("longest_pause", "s", requests.longest_pause().as_secs_f64());
+        results.add_operator(
+            "writes_per_cluster",
+            "writes",
+            count_to_f64(requests.writes()) / clusters,
+        );
+        results.add_operator(
             "requests_per_cluster",
             "requests",
-            count_to_f64(asked.requests()) / clusters,
+            count_to_f64(requests.requests()) / clusters,
         );
-        sheet.add_operator(
+        results.add_operator(
             "requests_at_once",
             "requests",
-            asked.total_write_time().as_secs_f64() / self.duration_seconds,
+            requests.total_write_time().as_secs_f64() / self.duration_seconds,
         );
-        sheet.add_operator("converge_processor_time", "s", self.cpu_seconds);
-        sheet.add_operator("converge_refused", "requests", count_to_f64(asked.failed_requests()));
+        results.add_operator("converge_processor_time", "s", self.cpu_seconds);
+        results.add_operator(
+            "converge_refused",
+            "requests",
+            count_to_f64(requests.failed_requests()),
+        );
     }
 }
 
-/// The peer, and what it writes.
+/// The write loop and its script.
 #[derive(Clone, Copy)]
 struct WriteLoop<'a> {
     inputs: &'a ControlPlaneInputs,
     script: &'a WriteScript,
-    /// How many clusters it writes where that is enough.
+    /// The number of clusters that a short run writes.
     sample_clusters: usize,
 }
 
-/// The peer at an API server.
+/// The write loop with its API server.
 struct StartedWriteLoop<'a> {
     api_server: BenchmarkApiServer,
     script: &'a WriteScript,
-    /// How many clusters it has written.
+    /// The number of clusters that it has written.
     written_clusters: usize,
 }
 
 impl<'a> WriteLoop<'a> {
-    /// An API server of its own, with a few clusters: what a server does for the first time takes
-    /// longer.
+    /// Starts an API server and writes a few clusters to it, because first requests take longer.
     async fn start(self) -> Result<StartedWriteLoop<'a>, Failed> {
-        let stage = BenchmarkApiServer::start(self.inputs).await?;
-        let mut started =
-            StartedWriteLoop { api_server: stage, script: self.script, written_clusters: 0 };
+        let api_server = BenchmarkApiServer::start(self.inputs).await?;
+        let mut started = StartedWriteLoop { api_server, script: self.script, written_clusters: 0 };
         started.write_clusters(WriteStrategy::ALL[0], self.sample_clusters).await?;
         Ok(started)
     }
@@ -127,10 +130,10 @@ impl<'a> WriteLoop<'a> {
     async fn fastest_strategy(self) -> Result<WriteStrategy, Failed> {
         let mut started = self.start().await?;
         let mut best: Option<WriteThroughput> = None;
-        for manner in WriteStrategy::ALL {
-            let pace = started.write_clusters(manner, self.sample_clusters).await?;
-            if best.is_none_or(|best| pace.writes_per_second() > best.writes_per_second()) {
-                best = Some(pace);
+        for strategy in WriteStrategy::ALL {
+            let throughput = started.write_clusters(strategy, self.sample_clusters).await?;
+            if best.is_none_or(|best| throughput.writes_per_second() > best.writes_per_second()) {
+                best = Some(throughput);
             }
         }
         Ok(best.map_or(WriteStrategy::ALL[0], |best| best.strategy))
@@ -138,33 +141,33 @@ impl<'a> WriteLoop<'a> {
 
     async fn write_all_clusters(
         self,
-        manner: WriteStrategy,
+        strategy: WriteStrategy,
         clusters: usize,
     ) -> Result<WriteThroughput, Failed> {
-        self.start().await?.write_clusters(manner, clusters).await
+        self.start().await?.write_clusters(strategy, clusters).await
     }
 }
 
 impl StartedWriteLoop<'_> {
     async fn write_clusters(
         &mut self,
-        manner: WriteStrategy,
+        strategy: WriteStrategy,
         clusters: usize,
     ) -> Result<WriteThroughput, Failed> {
         let kubeconfig = self.api_server.write_loop_kubeconfig();
         let first = self.written_clusters;
         self.written_clusters += clusters;
-        let pace = manner.write_clusters(&kubeconfig, self.script, first, clusters).await?;
+        let throughput = strategy.write_clusters(&kubeconfig, self.script, first, clusters).await?;
         let counted = self.api_server.audit_log.read_new_lines()?;
-        if counted.writes() != u64::try_from(pace.writes)? {
-            return Err("the server counts other writes than the peer".into());
+        if counted.writes() != u64::try_from(throughput.writes)? {
+            return Err("the API server counted other writes than the write loop".into());
         }
         print_progress(&format!(
-            "{manner:?}: {:.0} writes/s of {} clusters",
-            pace.writes_per_second(),
+            "{strategy:?}: {:.0} writes/s of {} clusters",
+            throughput.writes_per_second(),
             clusters
         ));
-        Ok(pace)
+        Ok(throughput)
     }
 }
 
@@ -178,19 +181,22 @@ struct OperatorBenchmarkRun<'a> {
 }
 
 impl<'a> OperatorBenchmarkRun<'a> {
-    /// On an API server of its own.
-    async fn start(peer: WriteLoop<'a>, scale: OperatorBenchmarkScale) -> Result<Self, Failed> {
-        let stage = peer.start().await?.api_server;
-        stage.delete_write_loop_statuses().await?;
-        let fleet = HostedClusterFleet::from_template(&peer.inputs.example);
-        let (clock, sheet) = (SystemClock::new(), OperatorMeasurements::default());
+    /// Starts the run with a new API server.
+    async fn start(
+        write_loop: WriteLoop<'a>,
+        scale: OperatorBenchmarkScale,
+    ) -> Result<Self, Failed> {
+        let api_server = write_loop.start().await?.api_server;
+        api_server.delete_write_loop_statuses().await?;
+        let fleet = HostedClusterFleet::from_template(&write_loop.inputs.example);
+        let (clock, results) = (SystemClock::new(), OperatorMeasurements::default());
         Ok(Self {
-            api_server: stage,
+            api_server,
             fleet,
-            script: peer.script,
+            script: write_loop.script,
             scale,
             clock,
-            measurements: sheet,
+            measurements: results,
         })
     }
 
@@ -205,14 +211,14 @@ impl<'a> OperatorBenchmarkRun<'a> {
         Ok(converged)
     }
 
-    /// An operator that has nothing to do.
+    /// Measures an operator without HostedClusters.
     async fn measure_idle(&mut self) -> Result<(), Failed> {
         let mut operator = self.api_server.start_operator()?;
-        let mut asked = AuditSummary::default();
-        let patience = Duration::from_mins(1);
-        self.wait_until(&mut operator, "everything is watched", patience, |run| {
-            asked.merge(run.api_server.audit_log.read_new_lines()?);
-            Ok(asked.watched_kind_count() >= WATCHED_KIND_COUNT && asked.lease_writes() > 0)
+        let mut requests = AuditSummary::default();
+        let timeout = Duration::from_mins(1);
+        self.wait_until(&mut operator, "every kind is watched", timeout, |run| {
+            requests.merge(run.api_server.audit_log.read_new_lines()?);
+            Ok(requests.watched_kind_count() >= WATCHED_KIND_COUNT && requests.lease_writes() > 0)
         })
         .await?;
         self.clock.sleep(self.scale.quiet_time).await;
@@ -221,7 +227,7 @@ impl<'a> OperatorBenchmarkRun<'a> {
         self.api_server.audit_log.read_new_lines().map(drop)
     }
 
-    /// All HostedClusters are there, and an operator begins.
+    /// Creates all HostedClusters, then starts an operator and waits until it has reconciled them.
     async fn measure_convergence(
         &mut self,
     ) -> Result<(OperatorProcess, ConvergenceResult), Failed> {
@@ -229,12 +235,12 @@ impl<'a> OperatorBenchmarkRun<'a> {
         self.api_server.audit_log.read_new_lines()?;
         let begin = self.clock.now();
         let mut operator = self.api_server.start_operator()?;
-        let asked = self.wait_until_settled(&mut operator, self.scale.clusters).await?;
-        let took = seconds_until_last_write(begin, &asked)?;
+        let requests = self.wait_until_settled(&mut operator, self.scale.clusters).await?;
+        let took = seconds_until_last_write(begin, &requests)?;
         let converged = ConvergenceResult {
             duration_seconds: took,
             cpu_seconds: operator.cpu_seconds()?,
-            requests: asked,
+            requests,
         };
         print_progress(&converged.requests.summary_lines().join("\n"));
         print_progress(&format!(
@@ -245,39 +251,39 @@ impl<'a> OperatorBenchmarkRun<'a> {
         Ok((operator, converged))
     }
 
-    /// What is asked though nothing changes.
+    /// Measures the requests while nothing changes.
     async fn measure_settled(&mut self, operator: &mut OperatorProcess) -> Result<(), Failed> {
         let before = ObjectVersions::fetch(&self.api_server.client).await?;
         let (found, all) = (before.len(), self.expected_object_count(self.scale.clusters));
         if found != all {
-            return Err(format!("{found} objects, and there should be {all}").into());
+            return Err(format!("found {found} objects, expected {all}").into());
         }
         self.api_server.audit_log.read_new_lines()?;
         let begin = self.clock.monotonic();
         self.clock.sleep(self.scale.settled_window).await;
-        let asked = self.api_server.audit_log.read_new_lines()?;
+        let requests = self.api_server.audit_log.read_new_lines()?;
         let minutes = self.clock.monotonic().saturating_sub(begin).as_secs_f64() / 60.0;
         operator.expect_running()?;
         self.measurements.add_operator(
             "settled_writes",
             "writes/min",
-            count_to_f64(asked.writes()) / minutes,
+            count_to_f64(requests.writes()) / minutes,
         );
-        let leases = count_to_f64(asked.lease_writes()) / minutes;
+        let leases = count_to_f64(requests.lease_writes()) / minutes;
         self.measurements.add_operator("settled_lease_writes", "writes/min", leases);
         self.measurements.add_operator(
             "settled_requests",
             "requests/min",
-            count_to_f64(asked.requests()) / minutes,
+            count_to_f64(requests.requests()) / minutes,
         );
-        print_progress(&asked.summary_lines().join("\n"));
+        print_progress(&requests.summary_lines().join("\n"));
         self.add_memory("settled_memory", "settled_memory_own", operator.read_memory()?);
         let changed =
             before.changed_objects(&ObjectVersions::fetch(&self.api_server.client).await?);
         expect_objects("changed though nothing did", &changed, &BTreeSet::new())
     }
 
-    /// One secret has another name.
+    /// Renames one secret and measures its effect.
     async fn measure_one_change(&mut self, operator: &mut OperatorProcess) -> Result<(), Failed> {
         let before = ObjectVersions::fetch(&self.api_server.client).await?;
         let number = self.scale.clusters / 2;
@@ -293,18 +299,18 @@ impl<'a> OperatorBenchmarkRun<'a> {
             .hosted_cluster_api()
             .patch(&name, &parameters, &Patch::Merge(patch))
             .await?;
-        let asked = self.wait_until_settled(operator, self.scale.clusters).await?;
-        let took = seconds_until_last_write(begin, &asked)?;
+        let requests = self.wait_until_settled(operator, self.scale.clusters).await?;
+        let took = seconds_until_last_write(begin, &requests)?;
         let changed =
             before.changed_objects(&ObjectVersions::fetch(&self.api_server.client).await?);
-        let room = fleet::control_plane_namespace(number);
+        let namespace = fleet::control_plane_namespace(number);
         let affected = BTreeSet::from([
             format!("HostedCluster {}/{name}", fleet::NAMESPACE),
             format!("HostedClusterIdentities {}/{name}", fleet::NAMESPACE),
-            format!("HostedControlPlane {room}/{name}"),
-            format!("SecretProviderClass {room}/managed-azure-disk-csi"),
-            format!("Secret {room}/azure-disk-csi-config"),
-            format!("Deployment {room}/azure-disk-csi-driver-controller"),
+            format!("HostedControlPlane {namespace}/{name}"),
+            format!("SecretProviderClass {namespace}/managed-azure-disk-csi"),
+            format!("Secret {namespace}/azure-disk-csi-config"),
+            format!("Deployment {namespace}/azure-disk-csi-driver-controller"),
         ]);
         expect_objects("changed by one secret's name", &changed, &affected)?;
         self.measurements.add_operator(
@@ -318,45 +324,49 @@ impl<'a> OperatorBenchmarkRun<'a> {
             count_to_f64(before.len() - changed.len()),
         );
         self.measurements.add_operator("one_name_time", "ms", took * 1_000.0);
-        self.measurements.add_operator("one_name_writes", "writes", count_to_f64(asked.writes()));
+        self.measurements.add_operator(
+            "one_name_writes",
+            "writes",
+            count_to_f64(requests.writes()),
+        );
         Ok(())
     }
 
-    /// HostedClusters that come while the operator runs.
+    /// Creates HostedClusters while the operator runs.
     async fn measure_arrivals(&mut self, operator: &mut OperatorProcess) -> Result<(), Failed> {
         let more = (self.scale.clusters / 5).max(1);
         self.api_server.audit_log.read_new_lines()?;
         let begin = self.clock.now();
         let numbers = self.scale.clusters..self.scale.clusters + more;
         self.api_server.create_clusters(&self.fleet, numbers).await?;
-        let asked = self.wait_until_settled(operator, self.scale.clusters + more).await?;
-        // They are writes, too, at the same time.
-        let writes = count_to_f64(asked.writes()) + count_to_f64(more);
+        let requests = self.wait_until_settled(operator, self.scale.clusters + more).await?;
+        // The creations are concurrent writes and count as well.
+        let writes = count_to_f64(requests.writes()) + count_to_f64(more);
         self.measurements.add_operator(
             "arrival_rate",
             "writes/s",
-            writes / seconds_until_last_write(begin, &asked)?,
+            writes / seconds_until_last_write(begin, &requests)?,
         );
         Ok(())
     }
 
-    /// Waits until something was written, then nothing for a while, and so many clusters have
-    /// everything: a server that holds its breath is quiet, too. Returns what was asked.
+    /// Waits until the operator has written something and then nothing for `quiet_time`, and all clusters
+    /// have their objects, because a stalled server is quiet too. Returns the requests.
     async fn wait_until_settled(
         &mut self,
         operator: &mut OperatorProcess,
         clusters: usize,
     ) -> Result<AuditSummary, Failed> {
-        let mut asked = AuditSummary::default();
+        let mut requests = AuditSummary::default();
         let all = self.expected_object_count(clusters);
         for _ in 0..MAX_QUIET_PERIODS {
-            self.wait_until_quiet(operator, &mut asked).await?;
+            self.wait_until_quiet(operator, &mut requests).await?;
             let has_all = ObjectVersions::fetch(&self.api_server.client).await?.len() >= all;
             let meanwhile = self.api_server.audit_log.read_new_lines()?;
             let is_quiet = meanwhile.writes() == 0;
-            asked.merge(meanwhile);
+            requests.merge(meanwhile);
             if has_all && is_quiet {
-                return Ok(asked);
+                return Ok(requests);
             }
         }
         Err(format!(
@@ -366,27 +376,27 @@ impl<'a> OperatorBenchmarkRun<'a> {
         .into())
     }
 
-    /// How many objects so many clusters come to, their HostedClusters included.
+    /// The number of objects of the clusters, including their HostedClusters.
     fn expected_object_count(&self, clusters: usize) -> usize {
         (self.script.object_count() + 1) * clusters
     }
 
-    /// Waits until something was written and then nothing for a while.
+    /// Waits until the operator has written something and then nothing for `quiet_time`.
     async fn wait_until_quiet(
         &mut self,
         operator: &mut OperatorProcess,
-        asked: &mut AuditSummary,
+        requests: &mut AuditSummary,
     ) -> Result<(), Failed> {
         let mut quiet_since = self.clock.monotonic();
-        self.wait_until(operator, "all is settled", SETTLE_TIMEOUT, |run| {
+        self.wait_until(operator, "the operator has settled", SETTLE_TIMEOUT, |run| {
             let new = run.api_server.audit_log.read_new_lines()?;
             let now = run.clock.monotonic();
             if new.writes() > 0 {
                 quiet_since = now;
             }
-            asked.merge(new);
+            requests.merge(new);
             let quiet = now.saturating_sub(quiet_since);
-            Ok(asked.writes() > 0 && quiet >= run.scale.quiet_time)
+            Ok(requests.writes() > 0 && quiet >= run.scale.quiet_time)
         })
         .await
     }
@@ -395,14 +405,18 @@ impl<'a> OperatorBenchmarkRun<'a> {
         &mut self,
         operator: &mut OperatorProcess,
         what: &str,
-        patience: Duration,
-        mut is_so: impl FnMut(&mut Self) -> Result<bool, Failed>,
+        timeout: Duration,
+        mut condition: impl FnMut(&mut Self) -> Result<bool, Failed>,
     ) -> Result<(), Failed> {
-        let deadline = self.clock.monotonic() + patience;
-        while !is_so(self)? {
+        let deadline = self.clock.monotonic() + timeout;
+        while !condition(self)? {
             operator.expect_running()?;
             if self.clock.monotonic() > deadline {
-                return Err(format!("after {} s: not so: {what}", patience.as_secs()).into());
+                return Err(format!(
+                    "condition did not hold within {} s: {what}",
+                    timeout.as_secs()
+                )
+                .into());
             }
             self.clock.sleep(POLL_INTERVAL).await;
         }
@@ -415,36 +429,37 @@ impl<'a> OperatorBenchmarkRun<'a> {
     }
 }
 
-/// From a time to the last write.
-fn seconds_until_last_write(begin: Timestamp, asked: &AuditSummary) -> Result<f64, Failed> {
-    let last = asked.last_write().ok_or("nothing was written")?;
+/// The seconds from `begin` to the last write.
+fn seconds_until_last_write(begin: Timestamp, requests: &AuditSummary) -> Result<f64, Failed> {
+    let last = requests.last_write().ok_or("nothing was written")?;
     Ok(last.duration_since(begin).as_secs_f64())
 }
 
 fn expect_objects(
     what: &str,
-    is: &BTreeSet<String>,
-    should: &BTreeSet<String>,
+    found: &BTreeSet<String>,
+    expected: &BTreeSet<String>,
 ) -> Result<(), Failed> {
-    if is == should {
+    if found == expected {
         return Ok(());
     }
-    let more: Vec<_> = is.difference(should).take(MAX_LISTED_OBJECTS).collect();
-    let less: Vec<_> = should.difference(is).take(MAX_LISTED_OBJECTS).collect();
-    Err(format!("{what}: {} objects; not expected: {more:?}; missing: {less:?}", is.len()).into())
+    let more: Vec<_> = found.difference(expected).take(MAX_LISTED_OBJECTS).collect();
+    let less: Vec<_> = expected.difference(found).take(MAX_LISTED_OBJECTS).collect();
+    Err(format!("{what}: {} objects; not expected: {more:?}; missing: {less:?}", found.len())
+        .into())
 }
 
-/// Nobody has to hear this for the work to go on.
+/// Prints progress to standard error, ignoring write errors.
 pub(super) fn print_progress(text: &str) {
     writeln!(std::io::stderr().lock(), "{text}").unwrap_or_default();
 }
 
-/// How many kinds an operator watches.
+/// The number of kinds that an operator watches.
 const WATCHED_KIND_COUNT: usize = 13;
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(30);
-/// How often everything may be quiet before all is made.
+/// The number of quiet periods until the benchmark fails.
 const MAX_QUIET_PERIODS: usize = 60;
 /// How often the audit log is read.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How many objects are named that should not be.
+/// The number of unexpected or missing objects that an error lists.
 const MAX_LISTED_OBJECTS: usize = 20;

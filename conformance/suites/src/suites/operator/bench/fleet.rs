@@ -1,4 +1,4 @@
-//! Hosted clusters that differ in everything in which those of a fleet do.
+//! HostedClusters that differ in the fields in which those of a real fleet differ.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The namespace of the HostedClusters, as in the example.
 pub(super) const NAMESPACE: &str = "clusters";
 
-/// Many HostedClusters after one pattern.
+/// HostedClusters that are made from one template.
 #[derive(Debug, Clone)]
 pub(super) struct HostedClusterFleet {
     template: String,
@@ -16,15 +16,15 @@ pub(super) struct HostedClusterFleet {
 }
 
 impl HostedClusterFleet {
-    /// A fleet whose members are like this one, but for names and ids.
+    /// Creates a fleet whose members equal the example except for names and ids.
     pub(super) fn from_template(example: &Value) -> Self {
         let mut ids = BTreeSet::new();
         collect_ids(example, &mut ids);
         Self { template: example.to_string(), ids }
     }
 
-    /// The member of this number: names, vaults, secrets, subscription, tenants and clients are its
-    /// own, and of the same lengths for all.
+    /// The member with this number. It has its own names, vaults, secrets, subscription, tenants and clients,
+    /// all with the lengths of the example.
     pub(super) fn hosted_cluster(&self, number: usize) -> Result<Value, Failed> {
         let mut text = self.template.replace(TEMPLATE_NAME, &cluster_name(number));
         for id in &self.ids {
@@ -35,12 +35,12 @@ impl HostedClusterFleet {
     }
 }
 
-/// The name of a member, as long as the one of the example.
+/// The name of a member, as long as that of the example.
 pub(super) fn cluster_name(number: usize) -> String {
     format!("hc{number:0NAME_DIGITS$}")
 }
 
-/// The namespace of the control plane of a member.
+/// The control plane namespace of a member.
 pub(super) fn control_plane_namespace(number: usize) -> String {
     format!("{NAMESPACE}-{}", cluster_name(number))
 }
@@ -61,6 +61,6 @@ fn collect_ids(value: &Value, ids: &mut BTreeSet<String>) {
     }
 }
 
-/// The name of the example, which is in all that it names.
+/// The name of the example, which is part of the names in it.
 const TEMPLATE_NAME: &str = "harbour";
 const NAME_DIGITS: usize = 5;

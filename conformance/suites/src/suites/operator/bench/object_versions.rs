@@ -1,4 +1,4 @@
-//! Everything that stands in the API for a fleet, in which version.
+//! The resource versions of a fleet's objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,14 @@ use libtest_mimic::Failed;
 use super::fleet::NAMESPACE;
 use crate::api_server::DynamicKind;
 
-/// The version of every object, by kind, namespace and name.
+/// The resource version of every object, by kind, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ObjectVersions(BTreeMap<String, String>);
 
 impl ObjectVersions {
-    /// Looks at all of them.
+    /// Lists all objects of the fleet.
     pub(super) async fn fetch(client: &Client) -> Result<Self, Failed> {
-        let mut holdings = BTreeMap::new();
+        let mut versions = BTreeMap::new();
         let owned = OwnedKind::ALL.map(|kind| {
             let facts = kind.info();
             let (group, version) =
@@ -33,12 +33,12 @@ impl ObjectVersions {
                 for object in &listed.items {
                     let namespace = object.namespace();
                     let place = namespace.unwrap_or_else(|| object.name_any());
-                    // The peer's are elsewhere.
+                    // The write loop uses other namespaces.
                     let is_ours = place == NAMESPACE || place.starts_with("clusters-hc");
                     if is_ours && object.name_any() != NAMESPACE {
                         let name =
                             format!("{} {place}/{}", kind.api_resource().kind, object.name_any());
-                        holdings.insert(name, object.resource_version().unwrap_or_default());
+                        versions.insert(name, object.resource_version().unwrap_or_default());
                     }
                 }
                 let Some(next) = listed.metadata.continue_.filter(|it| !it.is_empty()) else {
@@ -47,15 +47,15 @@ impl ObjectVersions {
                 page = page.continue_token(&next);
             }
         }
-        Ok(Self(holdings))
+        Ok(Self(versions))
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// What came, went or has another version.
+    /// The objects that were created, deleted or changed between `self` and `later`.
     pub(super) fn changed_objects(&self, later: &Self) -> BTreeSet<String> {
         let gone = self.0.keys().filter(|name| !later.0.contains_key(*name));
         let other = later.0.iter().filter(|(name, version)| self.0.get(*name) != Some(version));

@@ -1,4 +1,4 @@
-//! The operator as it is shipped: a process.
+//! The operator as a process, as it runs in production.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use lanyard_clock::{Clock, SystemClock};
 use libtest_mimic::Failed;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// An operator that runs, one replica with a lease. It is killed when this is dropped.
+/// A running operator with one replica and a lease. Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct OperatorProcess {
     child: Child,
     log: PathBuf,
 }
 
-/// What a process holds, in MiB.
+/// The memory of a process, in MiB.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OperatorMemory {
-    /// What is resident, pages of the program included.
+    /// Resident memory, including pages of the program file.
     pub(super) resident: f64,
-    /// What is resident and no page of a file.
+    /// Resident memory without pages of files.
     pub(super) anonymous: f64,
 }
 
@@ -40,7 +40,7 @@ impl OperatorProcess {
         Ok(Self { child: command.spawn()?, log })
     }
 
-    /// Fails where it has ended by itself.
+    /// Fails if the process has exited.
     pub(super) fn expect_running(&mut self) -> Result<(), Failed> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -48,7 +48,7 @@ impl OperatorProcess {
                 let log = fs::read_to_string(&self.log)?;
                 let lines: Vec<_> = log.lines().rev().take(LOG_TAIL_LINES).collect();
                 let end = lines.into_iter().rev().collect::<Vec<_>>().join("\n");
-                Err(format!("the operator ended by itself ({status}):\n{end}").into())
+                Err(format!("the operator exited ({status}):\n{end}").into())
             }
         }
     }
@@ -65,17 +65,17 @@ impl OperatorProcess {
         Ok(OperatorMemory { resident, anonymous: resident - of_files })
     }
 
-    /// The processor time that it has used in both modes, in seconds (`proc_pid_stat(5)`).
+    /// The user and system processor time in seconds (`proc_pid_stat(5)`).
     pub(super) fn cpu_seconds(&self) -> Result<f64, Failed> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name before it may hold blanks. `utime` and `stime` are the 14th and 15th field.
+        // The program name before it may contain blanks. `utime` and `stime` are fields 14 and 15.
         let (_, after) = stat.rsplit_once(')').ok_or("a process has no name")?;
         let ticks = after.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
         let ticks: f64 = ticks.sum::<Result<_, _>>()?;
         Ok(ticks / TICKS_PER_SECOND)
     }
 
-    /// Ends it as a supervisor does.
+    /// Stops the process with SIGTERM.
     pub(super) async fn stop(mut self) -> Result<(), Failed> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.ok_or("a process has no id")?, Signal::TERM)?;
@@ -83,7 +83,7 @@ impl OperatorProcess {
         let deadline = clock.monotonic() + STOP_TIMEOUT;
         while self.child.try_wait()?.is_none() {
             if clock.monotonic() > deadline {
-                return Err("the operator does not end".into());
+                return Err("the operator did not exit after SIGTERM".into());
             }
             clock.sleep(POLL_INTERVAL).await;
         }
@@ -93,13 +93,13 @@ impl OperatorProcess {
 
 impl Drop for OperatorProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have exited.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// `USER_HZ`: Linux counts in hundredths of a second for programs, whatever it does inside.
+/// `USER_HZ`: Linux reports processor time in hundredths of a second.
 const TICKS_PER_SECOND: f64 = 100.0;
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! The peer: a plain loop that writes the very same bytes and reads nothing.
+//! The baseline of the benchmark: a loop that writes the operator's bytes and reads nothing.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -15,16 +15,16 @@ use tokio::task::JoinSet;
 
 use super::write_script::WriteScript;
 
-/// How a loop writes.
+/// Connections and concurrency of a write loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WriteStrategy {
-    /// How many connections it has, of HTTP/2.
+    /// The number of HTTP/2 connections.
     pub(super) connections: usize,
-    /// How many writes are on their way at once.
+    /// The number of writes in flight.
     pub(super) concurrency: usize,
 }
 
-/// What a loop came to.
+/// The result of a write loop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WriteThroughput {
     pub(super) strategy: WriteStrategy,
@@ -33,7 +33,7 @@ pub(super) struct WriteThroughput {
 }
 
 impl WriteStrategy {
-    /// The manners of which the best one is the peer's.
+    /// The strategies to try. The fastest one becomes the baseline.
     pub(super) const ALL: [Self; 8] = [
         Self { connections: 1, concurrency: 4 },
         Self { connections: 1, concurrency: 8 },
@@ -45,8 +45,8 @@ impl WriteStrategy {
         Self { connections: 4, concurrency: 32 },
     ];
 
-    /// Writes what the script says about so many clusters, counted from `first`, each after the other
-    /// on one of the lanes. The bytes are there before the time begins.
+    /// Writes the script for `clusters` clusters, counted from `first`. Each parallel job writes one cluster
+    /// after the other. The requests are built before the measured time begins.
     pub(super) async fn write_clusters(
         self,
         kubeconfig: &Path,
@@ -67,10 +67,10 @@ impl WriteStrategy {
         }
         let clock = SystemClock::new();
         let begin = clock.monotonic();
-        let mut lanes = JoinSet::new();
+        let mut jobs = JoinSet::new();
         for api in apis.iter().cycle().take(self.concurrency) {
             let (api, waiting) = (api.clone(), Arc::clone(&waiting));
-            lanes.spawn(async move {
+            jobs.spawn(async move {
                 loop {
                     let Some(cluster) = waiting.lock().pop_front() else { return Ok(()) };
                     for request in cluster {
@@ -79,8 +79,8 @@ impl WriteStrategy {
                 }
             });
         }
-        while let Some(lane) = lanes.join_next().await {
-            let outcome: Result<(), Failed> = lane?;
+        while let Some(job) = jobs.join_next().await {
+            let outcome: Result<(), Failed> = job?;
             outcome?;
         }
         Ok(WriteThroughput {
@@ -92,13 +92,13 @@ impl WriteStrategy {
 }
 
 impl WriteThroughput {
-    /// Writes in a second.
+    /// The write rate.
     pub(super) fn writes_per_second(&self) -> f64 {
         super::count_to_f64(self.writes) / self.duration.as_secs_f64()
     }
 }
 
-/// Takes the answer to its end, and reads nothing of it.
+/// Sends a request and reads its response without parsing it.
 async fn send_request(api: &KubernetesApi, request: Request<Body>) -> Result<(), Failed> {
     let what = format!("{} {}", request.method(), request.uri());
     let answer = api.client().send(request).await?;

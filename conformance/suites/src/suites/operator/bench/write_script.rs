@@ -1,4 +1,4 @@
-//! What the operator writes about one cluster, written down to be written by others.
+//! The operator's writes for one cluster, recorded for replay by the write loop.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -19,10 +19,11 @@ use tower::{Layer, Service};
 
 use super::fleet::{self, NAMESPACE};
 
-/// Where the peer writes what the operator writes beside the HostedClusters. Of the same length.
+/// The namespace in which the write loop writes instead of that of the HostedClusters, with a name of the
+/// same length.
 pub(super) const WRITE_LOOP_NAMESPACE: &str = "rawfleet";
 
-/// A write.
+/// A recorded write.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedWrite {
     method: Method,
@@ -31,40 +32,41 @@ pub(super) struct RecordedWrite {
     body: String,
 }
 
-/// The writes about one cluster, in their order.
+/// The writes for one cluster, in order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WriteScript(Vec<RecordedWrite>);
 
 impl WriteScript {
-    /// How many writes there are for each cluster.
+    /// The number of writes for each cluster.
     pub(super) const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// How many objects there are then; events do not count.
+    /// The number of objects that the writes create, without events.
     pub(super) fn object_count(&self) -> usize {
         let made = self.0.iter().map(|write| write.path.split('?').next().unwrap_or_default());
         let made = made.filter(|path| {
             !path.contains("/hostedclusters/")
                 && !path.ends_with("/status")
                 && !path.ends_with("/events")
-                // The namespace is made first, and applied under its name.
+                // The namespace is created by POST and then applied under its name.
                 && !path.ends_with("/namespaces")
         });
         made.collect::<BTreeSet<_>>().len()
     }
 
-    /// The same for other names: in other namespaces, and not marked as the operator's.
+    /// The requests for another cluster: other names and namespaces, without the operator's label.
     ///
-    /// No HostedCluster is written, since an operator would take it for one of its own: what goes
-    /// to a HostedCluster goes to the HostedControlPlane, which has the same fields.
+    /// Writes to the HostedCluster go to the HostedControlPlane, which has these fields too, because the
+    /// operator would reconcile a HostedCluster.
     pub(super) fn requests_for_cluster(&self, number: usize) -> Result<Vec<Request<Body>>, Failed> {
         let (own, peers) = (fleet::cluster_name(0), format!("rw{number:05}"));
         let mut requests = Vec::with_capacity(self.0.len());
         let mut late = Vec::new();
         for write in &self.0 {
-            let is_wish = write.path.contains("/hostedclusters/");
-            let write = if is_wish { as_control_plane_write(write)? } else { write.clone() };
+            let is_hosted_cluster = write.path.contains("/hostedclusters/");
+            let write =
+                if is_hosted_cluster { as_control_plane_write(write)? } else { write.clone() };
             let path = write.path.replace(&format!("/namespaces/{NAMESPACE}/"), WRITE_LOOP_PATH);
             let body = write
                 .body
@@ -77,14 +79,14 @@ impl WriteScript {
                 .header(header::CONTENT_TYPE, &write.content_type)
                 .header(header::ACCEPT, "application/json")
                 .body(Body::from(body.into_bytes()))?;
-            if is_wish { late.push(request) } else { requests.push(request) }
+            if is_hosted_cluster { late.push(request) } else { requests.push(request) }
         }
         requests.extend(late);
         Ok(requests)
     }
 }
 
-/// A write about a HostedCluster, as one about its HostedControlPlane.
+/// A write to the HostedCluster, changed into one to its HostedControlPlane.
 fn as_control_plane_write(write: &RecordedWrite) -> Result<RecordedWrite, Failed> {
     let mut body: Value = serde_json::from_str(&write.body)?;
     body["kind"] = json!("HostedControlPlane");
@@ -99,17 +101,17 @@ fn as_control_plane_write(write: &RecordedWrite) -> Result<RecordedWrite, Failed
             &format!("/namespaces/{NAMESPACE}/"),
             &format!("/namespaces/{}/", fleet::control_plane_namespace(0)),
         )
-        // What a manager does not apply again it gives up.
+        // A field manager gives up fields that it does not apply again, so this one is another manager.
         .replace("fieldManager=lanyard-hosted-cluster", "fieldManager=another-hosted-cluster");
     Ok(RecordedWrite { path, body: body.to_string(), ..write.clone() })
 }
 
-/// Writes down what goes through a client.
+/// Records the writes of a client.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WriteRecorder(Arc<Mutex<Vec<RecordedWrite>>>);
 
 impl WriteRecorder {
-    /// The API behind this.
+    /// A client of the administrator whose writes are recorded.
     pub(super) async fn recording_api(
         &self,
         plane: &ControlPlane,
@@ -122,7 +124,7 @@ impl WriteRecorder {
         Ok(KubernetesApi::from_client(client, SystemClock::shared()))
     }
 
-    /// What was written so far.
+    /// The writes that were recorded so far.
     pub(super) fn recorded_script(&self) -> WriteScript {
         WriteScript(self.0.lock().clone())
     }
@@ -136,7 +138,7 @@ impl<S> Layer<S> for WriteRecorder {
     }
 }
 
-/// A service whose writes are written down.
+/// A service that records writes.
 #[derive(Debug, Clone)]
 pub(super) struct RecordingService<S> {
     service: S,
@@ -163,7 +165,7 @@ where
         let answer = self.service.call(request);
         Box::pin(async move {
             if let (Some(mut write), Some(body)) = (write, body) {
-                // It is in memory.
+                // The body is in memory.
                 let bytes = body.collect_bytes().await.unwrap_or_default();
                 write.body = String::from_utf8_lossy(&bytes).into_owned();
                 recorder.0.lock().push(write);
@@ -174,7 +176,7 @@ where
 }
 
 impl RecordedWrite {
-    /// A request without its content, if it writes something beside a lease.
+    /// The request without its body, if it writes something other than a lease.
     fn from_request(request: &Request<Body>) -> Option<Self> {
         let is_write = request.method() != Method::GET && !request.uri().path().contains("/leases");
         is_write.then(|| Self {
@@ -191,6 +193,6 @@ impl RecordedWrite {
 }
 
 const WRITE_LOOP_PATH: &str = "/namespaces/rawfleet/";
-/// What the operator watches is marked so.
+/// The label of objects that the operator watches.
 const OPERATOR_LABEL: &str = "\"app.kubernetes.io/managed-by\":\"lanyard\"";
 const WRITE_LOOP_LABEL: &str = "\"app.kubernetes.io/managed-by\":\"rawload\"";

@@ -1,4 +1,4 @@
-//! What an operator asks of the API server, and its way there, which can be cut.
+//! Records an operator's requests to the API server, and can block them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,7 +20,7 @@ use tower::{Layer, Service};
 use crate::suites::operator::rendered_chart::RbacPermission;
 use crate::waiting::{POLL_INTERVAL, sleep};
 
-/// What an operator asked, and whether its way to the API server is open.
+/// The requests of an operator, and the switch that blocks them.
 #[derive(Clone, Default)]
 pub(super) struct ApiRequestMonitor {
     sent_requests: Arc<Mutex<Vec<String>>>,
@@ -31,58 +31,58 @@ pub(super) struct ApiRequestMonitor {
     before_next_write: Arc<Mutex<Option<BeforeWriteHook>>>,
 }
 
-/// What is done just before the first write about something whose path contains this.
+/// An action before the first write whose path contains the text.
 type BeforeWriteHook = (String, Box<dyn FnOnce() + Send>);
 
 impl ApiRequestMonitor {
-    /// What was sent to write something whose path contains this; what is held by a cut is not.
+    /// The writes that were sent and whose path contains `part`. Blocked writes are not included.
     pub(super) fn writes_to(&self, part: &str) -> Vec<String> {
         let lines = self.sent_requests.lock();
         let is_write = |line: &&String| !line.starts_with("GET ");
         lines.iter().filter(is_write).filter(|line| line.contains(part)).cloned().collect()
     }
 
-    /// Does this just before the next write about something whose path contains this is sent.
+    /// Runs `act` before the next write whose path contains `part` is sent.
     pub(super) fn set_before_next_write(&self, part: String, act: impl FnOnce() + Send + 'static) {
         *self.before_next_write.lock() = Some((part, Box::new(act)));
     }
 
-    /// How many of the writes about something whose path contains this have no answer.
+    /// The number of writes without a response whose path contains `part`.
     pub(super) fn unanswered_writes(&self, part: &str) -> usize {
         let answered = self.answered_requests.lock();
         let answers = answered.iter().filter(|line| line.contains(part)).count();
         self.writes_to(part).len().saturating_sub(answers)
     }
 
-    /// What was read of something whose path contains this: no list or watch of a whole kind.
+    /// The reads whose path contains `part`, including lists.
     pub(super) fn reads_of(&self, part: &str) -> Vec<String> {
         let lines = self.sent_requests.lock();
         let is_read = |line: &&String| line.starts_with("GET ") && line.contains(part);
         lines.iter().filter(is_read).cloned().collect()
     }
 
-    /// Forgets what was asked until now.
+    /// Discards the recorded requests.
     pub(super) fn clear(&self) {
         self.sent_requests.lock().clear();
         self.answered_requests.lock().clear();
     }
 
-    /// The rights without which something that was done would have been refused.
+    /// The permissions that successful requests needed.
     pub(super) fn used_permissions(&self) -> BTreeSet<RbacPermission> {
         self.used_permissions.lock().clone()
     }
 
-    /// The rights that were missing.
+    /// The permissions that forbidden requests needed.
     pub(super) fn refused_permissions(&self) -> BTreeSet<RbacPermission> {
         self.refused_permissions.lock().clone()
     }
 
-    /// Cuts or mends the way: what is asked in between gets no answer.
+    /// Blocks or unblocks requests. Blocked requests get no response.
     pub(super) fn set_disconnected(&self, cut: bool) {
         self.is_disconnected.store(cut, Ordering::SeqCst);
     }
 
-    /// The API as the operator reaches it.
+    /// Creates a client whose requests are recorded.
     pub(super) async fn connect(&self, kubeconfig: &Path) -> Result<KubernetesApi, Failed> {
         let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
         let options = KubeConfigOptions::default();
@@ -102,7 +102,7 @@ impl<S> Layer<S> for ApiRequestMonitor {
     }
 }
 
-/// A service whose requests are written down.
+/// A service that records requests.
 #[derive(Clone)]
 pub(super) struct MonitoredService<S> {
     service: S,
@@ -125,16 +125,16 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let line = format!("{} {}", request.method(), request.uri().path());
         let needed = required_permission(request.method(), request.uri());
-        let asked = self.monitor.clone();
-        // Nothing is sent before somebody waits for the answer.
+        let monitor = self.monitor.clone();
+        // The request is sent only when its response future is polled.
         let answer = self.service.call(request);
         Box::pin(async move {
-            while asked.is_disconnected.load(Ordering::SeqCst) {
+            while monitor.is_disconnected.load(Ordering::SeqCst) {
                 sleep(POLL_INTERVAL).await;
             }
             let is_write = !line.starts_with("GET ");
             if is_write {
-                let first = asked
+                let first = monitor
                     .before_next_write
                     .lock()
                     .take_if(|(part, _)| line.contains(part.as_str()));
@@ -142,20 +142,20 @@ where
                     act();
                 }
             }
-            asked.sent_requests.lock().push(line.clone());
+            monitor.sent_requests.lock().push(line.clone());
             let answer = answer.await?;
             if is_write {
-                asked.answered_requests.lock().push(line);
+                monitor.answered_requests.lock().push(line);
             }
             match needed {
                 Some(needed) if answer.status().is_success() => {
-                    asked
+                    monitor
                         .used_permissions
                         .lock()
                         .extend(proven_permissions(needed, answer.status()));
                 }
                 Some(needed) if answer.status() == StatusCode::FORBIDDEN => {
-                    asked.refused_permissions.lock().insert(needed);
+                    monitor.refused_permissions.lock().insert(needed);
                 }
                 _ => {}
             }
@@ -164,7 +164,7 @@ where
     }
 }
 
-/// The right that a request needs; nothing where it is about no resource.
+/// The permission that a request needs; `None` if it concerns no resource.
 fn required_permission(method: &Method, uri: &http::Uri) -> Option<RbacPermission> {
     let mut parts = uri.path().trim_matches('/').split('/');
     let group = match parts.next()? {
@@ -194,7 +194,8 @@ fn required_permission(method: &Method, uri: &http::Uri) -> Option<RbacPermissio
     Some((group.to_owned(), resource, verb.to_owned()))
 }
 
-/// The rights that an answer proves: what was not there is created by an apply, and a binding binds.
+/// The permissions that a response proves: an apply of a new object also proves `create`, and a new
+/// RoleBinding proves `bind`.
 fn proven_permissions(
     (group, resource, verb): RbacPermission,
     status: StatusCode,

@@ -1,4 +1,5 @@
-//! Where the API server asks whoever names an owner for a right to that owner.
+//! Trial with the admission plugin `OwnerReferencesPermissionEnforcement`, which requires a permission on the
+//! owner.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -18,59 +19,59 @@ use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::suites::operator::{OPERATOR_USER, OperatorSuiteFixture};
 use crate::waiting::eventually;
 
-pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
-    let stage = stage.clone();
+pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
+    let suite = suite.clone();
     let name = "operator::owner_reference_enforcement_requires_one_more_permission";
     vec![Trial::test(name, move || {
-        stage.runtime.block_on(async {
+        suite.runtime.block_on(async {
             let plugin = ("enable-admission-plugins", "OwnerReferencesPermissionEnforcement");
             let (plane, client) =
-                start_control_plane(&stage.control_plane_inputs, &[plugin]).await?;
-            let stage = OperatorSuiteFixture { plane, client, ..stage.clone() };
-            owner_permission_is_enforced(OperatorTrialFixture::create(&stage).await?).await
+                start_control_plane(&suite.control_plane_inputs, &[plugin]).await?;
+            let suite = OperatorSuiteFixture { plane, client, ..suite.clone() };
+            owner_permission_is_enforced(OperatorTrialFixture::create(&suite).await?).await
         })
     })]
 }
 
-async fn owner_permission_is_enforced(world: OperatorTrialFixture) -> Result<(), Failed> {
-    wait_until_owner_kind_is_known(&world).await?;
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    let asked = running.requests();
-    eventually("what would belong to the control plane is refused", async || {
-        Ok(asked
+async fn owner_permission_is_enforced(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    wait_until_owner_kind_is_known(&fixture).await?;
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    let monitor = running.requests();
+    eventually("objects with the control plane as owner are forbidden", async || {
+        Ok(monitor
             .refused_permissions()
             .iter()
             .any(|(_, resource, _)| resource == "secretproviderclasses"))
     })
     .await?;
-    let owners = world.control_plane_api(&DynamicKind::hosted_control_plane());
-    expect_equal("the control plane is there", owners.get_opt("harbour").await?.is_some(), true)?;
-    expect_equal("classes", world.count_objects(&class_kind()).await?, 0)?;
+    let owners = fixture.control_plane_api(&DynamicKind::hosted_control_plane());
+    expect_equal("the control plane exists", owners.get_opt("harbour").await?.is_some(), true)?;
+    expect_equal("classes", fixture.count_objects(&class_kind()).await?, 0)?;
     running.stop().await?;
     let running = RunningOperator::start_after(
-        &world,
+        &fixture,
         |_| (),
-        async || grant_owner_permissions(&world).await,
+        async || grant_owner_permissions(&fixture).await,
     )
     .await?;
-    world.wait_until_reconciled().await?;
+    fixture.wait_until_reconciled().await?;
     let refused = running.requests().refused_permissions();
-    expect_equal("what is refused", refused.into_iter().collect::<Vec<_>>(), Vec::new())?;
+    expect_equal("forbidden requests", refused.into_iter().collect::<Vec<_>>(), Vec::new())?;
     running.stop().await
 }
 
-/// As the chart does with `rbac.updateForOwners`.
-async fn grant_owner_permissions(world: &OperatorTrialFixture) -> Result<(), Failed> {
-    let roles = Api::<ClusterRole>::all(world.client.clone());
+/// Grants the permission that the chart grants with `rbac.updateForOwners`.
+async fn grant_owner_permissions(fixture: &OperatorTrialFixture) -> Result<(), Failed> {
+    let roles = Api::<ClusterRole>::all(fixture.client.clone());
     let rules =
         Patch::Merge(role_rules(cluster_permissions(OperatorRole::All).chain(owner_permissions())));
     roles.patch(OPERATOR_USER, &PatchParams::default(), &rules).await?;
-    wait_until_granted(&world.client, &world.namespace, owner_permissions()).await
+    wait_until_granted(&fixture.client, &fixture.namespace, owner_permissions()).await
 }
 
-/// The API server learns of new kinds of owners from time to time, and refuses owners of any other.
-async fn wait_until_owner_kind_is_known(world: &OperatorTrialFixture) -> Result<(), Failed> {
+/// Waits until the API server accepts owners of the kind. It discovers new kinds periodically.
+async fn wait_until_owner_kind_is_known(fixture: &OperatorTrialFixture) -> Result<(), Failed> {
     let belongs: ConfigMap = serde_json::from_value(json!({"metadata": {
         "name": "belongs",
         "ownerReferences": [{
@@ -81,7 +82,7 @@ async fn wait_until_owner_kind_is_known(world: &OperatorTrialFixture) -> Result<
             "blockOwnerDeletion": true,
         }],
     }}))?;
-    let objects = Api::<ConfigMap>::namespaced(world.client.clone(), &world.namespace);
+    let objects = Api::<ConfigMap>::namespaced(fixture.client.clone(), &fixture.namespace);
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
     eventually("the kind of the owner is known", async || {
         Ok(objects.create(&parameters, &belongs).await.is_ok())

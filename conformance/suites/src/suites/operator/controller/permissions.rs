@@ -1,4 +1,4 @@
-//! The rights of the chart: no more than is used, and no less.
+//! Trials of the chart's permissions: each is required, and each is used.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -25,8 +25,8 @@ use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::eventually;
 
-pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
-    let chart = Arc::clone(&stage.rendered_chart);
+pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
+    let chart = Arc::clone(&suite.rendered_chart);
     let given =
         Trial::test("operator::chart_grants_exactly_the_permissions_of_each_role", move || {
             let none: &[&ApiPermission] = &[];
@@ -38,10 +38,7 @@ pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
             ] {
                 let cluster = cluster_permissions(role).chain(more.iter().copied());
                 let mut wanted = expected_permissions(GrantScope::Cluster, cluster);
-                wanted.extend(self::expected_permissions(
-                    GrantScope::Namespace,
-                    namespace_permissions(),
-                ));
+                wanted.extend(expected_permissions(GrantScope::Namespace, namespace_permissions()));
                 expect_equal_sets(
                     "the rules of the chart",
                     &granted_permissions(objects),
@@ -52,47 +49,49 @@ pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
         });
     vec![
         given,
-        trial(stage, "operator::every_permission_is_used", every_permission_is_used),
+        trial(suite, "operator::every_permission_is_used", every_permission_is_used),
         trial(
-            stage,
+            suite,
             "operator::every_permission_of_the_identity_only_role_is_used",
             every_permission_is_used_with_identity_only_role,
         ),
     ]
 }
 
-/// Where a right is given.
+/// The scope of a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum GrantScope {
-    /// In all namespaces.
+    /// All namespaces.
     Cluster,
-    /// In the operator's own.
+    /// The operator's namespace.
     Namespace,
 }
 
-/// A right as a role gives it: where, what, and of which objects alone.
+/// A permission as a role grants it: scope, permission and object names.
 type GrantedPermission = (GrantScope, RbacPermission, Vec<String>);
 
-/// The rights of a table.
+/// The permissions of the operator's table.
 fn expected_permissions(
     scope: GrantScope,
-    rights: impl Iterator<Item = &'static ApiPermission>,
+    permissions: impl Iterator<Item = &'static ApiPermission>,
 ) -> BTreeSet<GrantedPermission> {
-    let named = |right: &'static ApiPermission| {
-        let names: Vec<_> = right.names.iter().map(|name| (*name).to_owned()).collect();
-        permissions_of_right(right).map(move |used| (scope, used, names.clone()))
+    let named = |permission: &'static ApiPermission| {
+        let names: Vec<_> = permission.names.iter().map(|name| (*name).to_owned()).collect();
+        permissions_of_right(permission).map(move |used| (scope, used, names.clone()))
     };
-    rights.flat_map(named).collect()
+    permissions.flat_map(named).collect()
 }
 
-fn permissions_of_right(right: &'static ApiPermission) -> impl Iterator<Item = RbacPermission> {
-    let (group, resource) = (right.group, right.resource);
+fn permissions_of_right(
+    permission: &'static ApiPermission,
+) -> impl Iterator<Item = RbacPermission> {
+    let (group, resource) = (permission.group, permission.resource);
     let of_verb = move |verb: &&str| (group.to_owned(), resource.to_owned(), (*verb).to_owned());
-    right.verbs.iter().map(of_verb)
+    permission.verbs.iter().map(of_verb)
 }
 
-/// The rights that rendered roles give to the operator: those that the chart binds. Canaries are
-/// bound by the operator, and people by themselves.
+/// The permissions of rendered roles that the chart binds to the operator. The operator binds the role of
+/// canaries, and users bind the others.
 fn granted_permissions(objects: &[Value]) -> BTreeSet<GrantedPermission> {
     let role_of = |binding: &Value| {
         let role = &binding["roleRef"];
@@ -119,32 +118,32 @@ fn granted_permissions(objects: &[Value]) -> BTreeSet<GrantedPermission> {
 
 fn expect_equal_sets<T: Ord + Debug>(
     what: &str,
-    is: &BTreeSet<T>,
-    should: &BTreeSet<T>,
+    found: &BTreeSet<T>,
+    expected: &BTreeSet<T>,
 ) -> Result<(), Failed> {
-    let missing: Vec<_> = should.difference(is).collect();
-    let superfluous: Vec<_> = is.difference(should).collect();
+    let missing: Vec<_> = expected.difference(found).collect();
+    let superfluous: Vec<_> = found.difference(expected).collect();
     if missing.is_empty() && superfluous.is_empty() {
         return Ok(());
     }
     Err(format!("{what}: missing {missing:?}, superfluous {superfluous:?}").into())
 }
 
-/// The life of a cluster in which every right is needed once. The operator has those of the table and
-/// no other: one that is missing is refused here, and one too many is not made use of.
-async fn every_permission_is_used(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let strangers = foreign_definitions();
-    install_definitions(&world.client, &strangers).await?;
+/// Runs a cluster lifecycle that needs every permission once. The operator has exactly the permissions of its
+/// table: a missing one is forbidden here, and a superfluous one stays unused.
+async fn every_permission_is_used(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let foreign = foreign_definitions();
+    install_definitions(&fixture.client, &foreign).await?;
     let running =
-        RunningOperator::start(&world, |it| it.leases = Some(lease_settings(&world, "one", 2)))
+        RunningOperator::start(&fixture, |it| it.leases = Some(lease_settings(&fixture, "one", 2)))
             .await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
-    wait_until_quiet(&running, &world.control_plane_namespace()).await?;
-    modify_one_object_per_kind(&world).await?;
-    wait_until_quiet(&running, &world.control_plane_namespace()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
+    wait_until_quiet(&running, &fixture.control_plane_namespace()).await?;
+    modify_one_object_per_kind(&fixture).await?;
+    wait_until_quiet(&running, &fixture.control_plane_namespace()).await?;
     let elsewhere = "/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups/elsewhere";
-    world
+    fixture
         .patch_cluster(json!({
             "metadata": {"annotations": {HostedCluster::RESOURCE_ID_ANNOTATION: elsewhere}},
             "spec": {"platform": {"azure": {
@@ -155,61 +154,63 @@ async fn every_permission_is_used(world: OperatorTrialFixture) -> Result<(), Fai
             }}},
         }))
         .await?;
-    wait_until_quiet(&running, &world.control_plane_namespace()).await?;
-    break_identity(&world).await?;
-    create_superfluous_objects(&world).await?;
+    wait_until_quiet(&running, &fixture.control_plane_namespace()).await?;
+    break_identity(&fixture).await?;
+    create_superfluous_objects(&fixture).await?;
     for kind in prunable_kinds() {
-        let objects = api_for_kind(&world, kind);
-        let what = format!("the {kind:?} that nobody wants is pruned");
+        let objects = api_for_kind(&fixture, kind);
+        let what = format!("the superfluous {kind:?} is pruned");
         eventually(&what, async || Ok(objects.get_opt(SUPERFLUOUS_NAME).await?.is_none())).await?;
     }
-    let clusters = world.dynamic_api(&DynamicKind::hosted_cluster());
+    let clusters = fixture.dynamic_api(&DynamicKind::hosted_cluster());
     clusters.delete("harbour", &DeleteParams::default()).await?;
-    wait_for_deletion(&world).await?;
-    let asked = running.requests();
+    wait_for_deletion(&fixture).await?;
+    let monitor = running.requests();
     running.stop().await?;
-    let definitions = Api::<CustomResourceDefinition>::all(world.client.clone());
-    for definition in &strangers {
+    let definitions = Api::<CustomResourceDefinition>::all(fixture.client.clone());
+    for definition in &foreign {
         let name = definition.metadata.name.as_deref().unwrap_or_default();
         definitions.delete(name, &DeleteParams::default()).await?;
-        // Trials that follow must not meet half of it.
+        // Later trials must not find a partly deleted CRD.
         let what = format!("the definition {name} is gone");
         eventually(&what, async || Ok(definitions.get_opt(name).await?.is_none())).await?;
     }
-    expect_exact_permissions(&asked, OperatorRole::All)
+    expect_exact_permissions(&monitor, OperatorRole::All)
 }
 
-/// The same beside another operator, where most rights are missing.
+/// Runs a lifecycle with the role `identity-only`, which has few permissions.
 async fn every_permission_is_used_with_identity_only_role(
-    world: OperatorTrialFixture,
+    fixture: OperatorTrialFixture,
 ) -> Result<(), Failed> {
-    ensure_namespace_exists(&world.client, &world.control_plane_namespace()).await?;
-    let running = RunningOperator::start(&world, |it| {
+    ensure_namespace_exists(&fixture.client, &fixture.control_plane_namespace()).await?;
+    let running = RunningOperator::start(&fixture, |it| {
         it.role = OperatorRole::IdentityOnly;
-        it.leases = Some(lease_settings(&world, "one", 2));
+        it.leases = Some(lease_settings(&fixture, "one", 2));
     })
     .await?;
-    world.create_cluster(|_| ()).await?;
-    eventually("it is told of", async || Ok(!world.read_identities().await?["status"].is_null()))
-        .await?;
-    break_identity(&world).await?;
-    let asked = running.requests();
+    fixture.create_cluster(|_| ()).await?;
+    eventually("the identities are reported", async || {
+        Ok(!fixture.read_identities().await?["status"].is_null())
+    })
+    .await?;
+    break_identity(&fixture).await?;
+    let monitor = running.requests();
     running.stop().await?;
-    world.delete_cluster().await?;
-    expect_exact_permissions(&asked, OperatorRole::IdentityOnly)
+    fixture.delete_cluster().await?;
+    expect_exact_permissions(&monitor, OperatorRole::IdentityOnly)
 }
 
-/// Fails unless everything that a role may do was done, and nothing was refused.
-fn expect_exact_permissions(asked: &ApiRequestMonitor, role: OperatorRole) -> Result<(), Failed> {
-    expect_equal_sets("what was refused", &asked.refused_permissions(), &BTreeSet::new())?;
+/// Fails unless every permission of the role was used and no request was forbidden.
+fn expect_exact_permissions(monitor: &ApiRequestMonitor, role: OperatorRole) -> Result<(), Failed> {
+    expect_equal_sets("forbidden requests", &monitor.refused_permissions(), &BTreeSet::new())?;
     let table = cluster_permissions(role)
         .chain(namespace_permissions())
         .flat_map(permissions_of_right)
         .collect();
-    expect_equal_sets("what was made use of", &asked.used_permissions(), &table)
+    expect_equal_sets("used permissions", &monitor.used_permissions(), &table)
 }
 
-/// Kinds of other operators, as far as their objects are named and owned.
+/// CRDs of other operators, with schemas that accept any fields.
 fn foreign_definitions() -> Vec<CustomResourceDefinition> {
     let kinds = [
         (
@@ -247,43 +248,43 @@ fn dynamic_kind(kind: OwnedKind) -> DynamicKind {
     DynamicKind::from_names(group, version, facts.kind, facts.plural)
 }
 
-fn api_for_kind(world: &OperatorTrialFixture, kind: OwnedKind) -> Api<DynamicObject> {
+fn api_for_kind(fixture: &OperatorTrialFixture, kind: OwnedKind) -> Api<DynamicObject> {
     let known = dynamic_kind(kind);
     if kind.info().namespaced {
-        world.control_plane_api(&known)
+        fixture.control_plane_api(&known)
     } else {
-        Api::all_with(world.client.clone(), known.api_resource())
+        Api::all_with(fixture.client.clone(), known.api_resource())
     }
 }
 
-/// Changes one object of each kind, as somebody with kubectl would. A namespace is shared with whoever
-/// administers it, so nothing of it is taken back.
-async fn modify_one_object_per_kind(world: &OperatorTrialFixture) -> Result<(), Failed> {
+/// Patches one object of each kind as a kubectl user would. Namespaces are left out, because the operator
+/// does not revert changes of their administrators.
+async fn modify_one_object_per_kind(fixture: &OperatorTrialFixture) -> Result<(), Failed> {
     let parameters =
         PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
     let annotation = HostedCluster::CLUSTER_ANNOTATION;
-    let patch = Patch::Merge(json!({"metadata": {"annotations": {annotation: "nobody/nothing"}}}));
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {annotation: "other/cluster"}}}));
     for kind in OwnedKind::ALL.into_iter().filter(|kind| *kind != OwnedKind::Namespace) {
-        let objects = api_for_kind(world, kind);
+        let objects = api_for_kind(fixture, kind);
         let found = objects.list(&ListParams::default()).await?;
         let ours = |it: &&DynamicObject| {
             let annotations = it.metadata.annotations.as_ref();
             let cluster = annotations.and_then(|all| all.get(annotation));
-            cluster.is_some_and(|it| it.starts_with(&format!("{}/", world.namespace)))
+            cluster.is_some_and(|it| it.starts_with(&format!("{}/", fixture.namespace)))
         };
         let object = found.items.iter().find(ours);
         let name = object.and_then(|it| it.metadata.name.as_deref());
-        let name = name.ok_or_else(|| format!("there is no {kind:?}"))?;
+        let name = name.ok_or_else(|| format!("no object of the kind {kind:?}"))?;
         objects.patch(name, &parameters, &patch).await?;
     }
     Ok(())
 }
 
-/// A canary tells that its identity is broken, which is an event.
-async fn break_identity(world: &OperatorTrialFixture) -> Result<(), Failed> {
-    world.create_broken_canary().await?;
-    let events = Api::<Event>::namespaced(world.client.clone(), &world.namespace);
-    eventually("an event tells it", async || {
+/// Makes a canary report that its identity is broken, which emits an event.
+async fn break_identity(fixture: &OperatorTrialFixture) -> Result<(), Failed> {
+    fixture.create_broken_canary().await?;
+    let events = Api::<Event>::namespaced(fixture.client.clone(), &fixture.namespace);
+    eventually("an event reports the failure", async || {
         Ok(!events.list(&ListParams::default()).await?.items.is_empty())
     })
     .await
@@ -291,16 +292,16 @@ async fn break_identity(world: &OperatorTrialFixture) -> Result<(), Failed> {
 
 const SUPERFLUOUS_NAME: &str = "superfluous";
 
-/// Kinds of which something can be superfluous while the cluster is there.
+/// The kinds of objects that the operator prunes while the cluster exists.
 fn prunable_kinds() -> impl Iterator<Item = OwnedKind> {
     let stays = [OwnedKind::Namespace, OwnedKind::HostedControlPlane];
     OwnedKind::ALL.into_iter().filter(move |kind| !stays.contains(kind))
 }
 
-/// Adds an object of each kind that bears our marks and that nobody wants.
-async fn create_superfluous_objects(world: &OperatorTrialFixture) -> Result<(), Failed> {
+/// Creates an object of each kind with the operator's labels that is not desired.
+async fn create_superfluous_objects(fixture: &OperatorTrialFixture) -> Result<(), Failed> {
     let owner =
-        world.control_plane_api(&DynamicKind::hosted_control_plane()).get("harbour").await?;
+        fixture.control_plane_api(&DynamicKind::hosted_control_plane()).get("harbour").await?;
     for kind in prunable_kinds() {
         let facts = kind.info();
         let mut object = json!({
@@ -340,7 +341,7 @@ async fn create_superfluous_objects(world: &OperatorTrialFixture) -> Result<(), 
             _ => {}
         }
         let object = serde_json::from_value(object)?;
-        api_for_kind(world, kind).create(&PostParams::default(), &object).await?;
+        api_for_kind(fixture, kind).create(&PostParams::default(), &object).await?;
     }
     Ok(())
 }

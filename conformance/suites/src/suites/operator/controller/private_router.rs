@@ -1,4 +1,4 @@
-//! The way to a private vault: a Service that another operator makes.
+//! Trial of a private vault, which is reached through a Service of another operator.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -12,56 +12,60 @@ use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::eventually;
 
-pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![trial(
-        stage,
+        suite,
         "operator::private_vault_is_called_once_its_router_exists",
         private_router_service,
     )]
 }
 
-async fn private_router_service(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world
+async fn private_router_service(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture
         .create_cluster(|cluster| {
             cluster["spec"]["secretEncryption"]["kms"]["azure"]["keyVaultAccess"] =
                 json!("Private");
         })
         .await?;
-    world.wait_until_reconciled().await?;
-    wait_until_quiet(&running, &world.namespace).await?;
-    expect_equal("the way to the vault", read_vault_route(&world).await?, (None, false))?;
+    fixture.wait_until_reconciled().await?;
+    wait_until_quiet(&running, &fixture.namespace).await?;
+    expect_equal("the route to the vault", read_vault_route(&fixture).await?, (None, false))?;
 
     let services =
-        Api::<Service>::namespaced(world.client.clone(), &world.control_plane_namespace());
+        Api::<Service>::namespaced(fixture.client.clone(), &fixture.control_plane_namespace());
     let service = |name: &str| {
         json!({
             "metadata": {"name": name},
             "spec": {"ports": [{"port": 443}], "selector": {"app": name}},
         })
     };
-    // Only the one of this name leads there.
+    // Only the Service with this name is the router.
     let other = serde_json::from_value(service("another-router"))?;
     services.create(&PostParams::default(), &other).await?;
     let router = serde_json::from_value(service(PRIVATE_ROUTER_SERVICE))?;
-    let made = services.create(&PostParams::default(), &router).await?;
-    let address = made.spec.and_then(|spec| spec.cluster_ip).ok_or("it has no address")?;
-    eventually("the API server's pod knows the way and its canary takes it", async || {
-        Ok(read_vault_route(&world).await? == (Some(address.clone()), true))
-    })
+    let created = services.create(&PostParams::default(), &router).await?;
+    let address =
+        created.spec.and_then(|spec| spec.cluster_ip).ok_or("the Service has no address")?;
+    eventually(
+        "the API server's pod has the host alias and its canary calls the vault",
+        async || Ok(read_vault_route(&fixture).await? == (Some(address.clone()), true)),
+    )
     .await?;
     services.delete(PRIVATE_ROUTER_SERVICE, &DeleteParams::default()).await?;
-    eventually("what leads nowhere is not taken", async || {
-        Ok(read_vault_route(&world).await? == (None, false))
+    eventually("the host alias and the call are removed", async || {
+        Ok(read_vault_route(&fixture).await? == (None, false))
     })
     .await?;
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-/// Where the vault is for the API server's pod, and whether its canary asks there.
-async fn read_vault_route(world: &OperatorTrialFixture) -> Result<(Option<String>, bool), Failed> {
-    let deployment = world.control_plane_api(&deployment_kind()).get("kube-apiserver").await?;
+/// The vault's address in the API server's pod, and whether its canary calls the vault.
+async fn read_vault_route(
+    fixture: &OperatorTrialFixture,
+) -> Result<(Option<String>, bool), Failed> {
+    let deployment = fixture.control_plane_api(&deployment_kind()).get("kube-apiserver").await?;
     let pod = &serde_json::to_value(deployment)?["spec"]["template"]["spec"];
     let alias = &pod["hostAliases"][0];
     let hosts = &alias["hostnames"];

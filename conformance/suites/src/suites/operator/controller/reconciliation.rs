@@ -1,4 +1,4 @@
-//! From a HostedCluster to everything that it should have, and back.
+//! Trials of reconciling and deleting a HostedCluster.
 
 use k8s_openapi::api::core::v1::{Event, Namespace};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -16,53 +16,53 @@ use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::eventually;
 
-pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
         trial(
-            stage,
+            suite,
             "operator::hosted_cluster_is_reconciled_and_reported",
             hosted_cluster_is_reconciled,
         ),
-        trial(stage, "operator::no_writes_after_reconcile_settled", no_writes_once_settled),
+        trial(suite, "operator::no_writes_after_reconcile_settled", no_writes_once_settled),
         trial(
-            stage,
+            suite,
             "operator::changed_secret_name_updates_only_dependent_objects",
             renamed_secret,
         ),
-        trial(stage, "operator::drift_is_corrected", drift_is_corrected),
+        trial(suite, "operator::drift_is_corrected", drift_is_corrected),
         trial(
-            stage,
+            suite,
             "operator::conflicting_fields_are_reported_and_unchanged",
             field_conflict_is_reported,
         ),
-        trial(stage, "operator::paused_cluster_is_reported_but_not_reconciled", paused_cluster),
-        trial(stage, "operator::invalid_spec_is_not_retried_until_it_changes", invalid_spec),
-        trial(stage, "operator::deleted_cluster_leaves_no_objects", cluster_deletion),
+        trial(suite, "operator::paused_cluster_is_reported_but_not_reconciled", paused_cluster),
+        trial(suite, "operator::invalid_spec_is_not_retried_until_it_changes", invalid_spec),
+        trial(suite, "operator::deleted_cluster_leaves_no_objects", cluster_deletion),
         trial(
-            stage,
+            suite,
             "operator::deletion_with_a_broken_identity_reports_remaining_resources",
             deletion_with_broken_identity,
         ),
-        trial(stage, "operator::cluster_of_another_platform_is_ignored", other_platform),
+        trial(suite, "operator::cluster_of_another_platform_is_ignored", other_platform),
         trial(
-            stage,
+            suite,
             "operator::contradictory_settings_are_reported_without_writes",
             contradictory_settings,
         ),
         trial(
-            stage,
+            suite,
             "operator::two_clusters_do_not_share_a_control_plane_namespace",
             shared_namespace_name,
         ),
     ]
 }
 
-async fn hosted_cluster_is_reconciled(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
-    eventually("the conditions stand at the HostedCluster", async || {
-        let cluster = world.read_cluster().await?;
+async fn hosted_cluster_is_reconciled(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
+    eventually("the HostedCluster has the conditions", async || {
+        let cluster = fixture.read_cluster().await?;
         let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let is_there = |kind: &str| {
             conditions.iter().any(|it| it["type"] == kind && it["status"] == "Unknown")
@@ -70,46 +70,51 @@ async fn hosted_cluster_is_reconciled(world: OperatorTrialFixture) -> Result<(),
         Ok(is_there("ValidAzureIdentities") && is_there("ValidAzureKMSConfig"))
     })
     .await?;
-    let cluster = world.read_cluster().await?;
+    let cluster = fixture.read_cluster().await?;
     let finalizers = &cluster["metadata"]["finalizers"];
     expect_equal("finalizers", finalizers, &json!(["lanyard.dev/finalizer"]))?;
-    let told = world.read_identities().await?;
-    for identity in told["status"]["identities"].as_array().into_iter().flatten() {
-        expect_equal("what nobody told", &identity["ready"], &json!("Unknown"))?;
+    let reported = fixture.read_identities().await?;
+    for identity in reported["status"]["identities"].as_array().into_iter().flatten() {
+        expect_equal("an identity without a report", &identity["ready"], &json!("Unknown"))?;
     }
-    let owner = &told["metadata"]["ownerReferences"][0]["uid"];
+    let owner = &reported["metadata"]["ownerReferences"][0]["uid"];
     expect_equal("the owner", owner, &cluster["metadata"]["uid"])?;
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-async fn no_writes_once_settled(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
-    wait_until_quiet(&running, &world.namespace).await?;
-    let before = object_versions(&world).await?;
+async fn no_writes_once_settled(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
+    wait_until_quiet(&running, &fixture.namespace).await?;
+    let before = object_versions(&fixture).await?;
     running.stop().await?;
-    // Another process finds the same, and writes nothing at all.
-    let again = RunningOperator::start(&world, |_| ()).await?;
-    wait_until_quiet(&again, &world.namespace).await?;
-    let writes = again.writes_to(&world.namespace);
+    // Another process finds the state unchanged and writes nothing.
+    let again = RunningOperator::start(&fixture, |_| ()).await?;
+    wait_until_quiet(&again, &fixture.namespace).await?;
+    let writes = again.writes_to(&fixture.namespace);
     if !writes.is_empty() {
-        let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
-        let told = events.list(&ListParams::default()).await?;
-        let told: Vec<_> = told.iter().map(|it| (it.reason.clone(), it.message.clone())).collect();
-        return Err(format!("writes: {writes:?}, events: {told:?}").into());
+        let events: Api<Event> = Api::namespaced(fixture.client.clone(), &fixture.namespace);
+        let reported = events.list(&ListParams::default()).await?;
+        let reported: Vec<_> =
+            reported.iter().map(|it| (it.reason.clone(), it.message.clone())).collect();
+        return Err(format!("writes: {writes:?}, events: {reported:?}").into());
     }
-    expect_equal("versions", object_versions(&world).await?, before)?;
-    // What the watches told is not asked again.
-    expect_equal("reads", again.requests().reads_of(&world.control_plane_namespace()), Vec::new())?;
+    expect_equal("versions", object_versions(&fixture).await?, before)?;
+    // Objects that the watches delivered are not read again.
+    expect_equal(
+        "reads",
+        again.requests().reads_of(&fixture.control_plane_namespace()),
+        Vec::new(),
+    )?;
     again.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-/// The versions of everything that is made, and of what is told.
+/// The resource versions of all objects, of the HostedCluster and of its HostedClusterIdentities.
 pub(super) async fn object_versions(
-    world: &OperatorTrialFixture,
+    fixture: &OperatorTrialFixture,
 ) -> Result<Vec<(String, Option<String>)>, Failed> {
     let mut versions = Vec::new();
     for kind in [
@@ -119,17 +124,17 @@ pub(super) async fn object_versions(
         secret_kind(),
         DynamicKind::hosted_control_plane(),
     ] {
-        for object in world.control_plane_api(&kind).list(&ListParams::default()).await? {
+        for object in fixture.control_plane_api(&kind).list(&ListParams::default()).await? {
             let name = object.metadata.name.clone().unwrap_or_default();
             let name = format!("{} {name}", kind.api_resource().kind);
             versions.push((name, object.metadata.resource_version));
         }
     }
-    let told =
-        world.read_identities().await?["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+    let reported =
+        fixture.read_identities().await?["metadata"]["resourceVersion"].as_str().map(str::to_owned);
     let cluster =
-        world.read_cluster().await?["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-    versions.extend([("told".to_owned(), told), ("cluster".to_owned(), cluster)]);
+        fixture.read_cluster().await?["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+    versions.extend([("identities".to_owned(), reported), ("cluster".to_owned(), cluster)]);
     Ok(versions)
 }
 
@@ -137,29 +142,29 @@ fn secret_kind() -> DynamicKind {
     DynamicKind::from_names("", "v1", "Secret", "secrets")
 }
 
-async fn renamed_secret(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
-    wait_until_quiet(&running, &world.namespace).await?;
-    let before = object_versions(&world).await?;
+async fn renamed_secret(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
+    wait_until_quiet(&running, &fixture.namespace).await?;
+    let before = object_versions(&fixture).await?;
     let control_plane = json!({"disk": {"credentialsSecretName": "harbour-other-disk"}});
     let patch = json!({"spec": {"platform": {"azure": {"azureAuthenticationConfig": {
         "managedIdentities": {"controlPlane": control_plane},
     }}}}});
-    world.patch_cluster(patch).await?;
+    fixture.patch_cluster(patch).await?;
     eventually("the class names the other secret", async || {
-        let class = world.control_plane_api(&class_kind()).get("managed-azure-disk-csi").await?;
+        let class = fixture.control_plane_api(&class_kind()).get("managed-azure-disk-csi").await?;
         Ok(serde_json::to_string(&class)?.contains("harbour-other-disk"))
     })
     .await?;
-    wait_until_quiet(&running, &world.namespace).await?;
-    let after = object_versions(&world).await?;
+    wait_until_quiet(&running, &fixture.namespace).await?;
+    let after = object_versions(&fixture).await?;
     let changed: Vec<_> = after
         .iter()
         .filter(|(name, version)| !before.contains(&(name.clone(), version.clone())))
         .map(|(name, _)| name.as_str())
-        .filter(|name| !["told", "cluster"].contains(name))
+        .filter(|name| !["identities", "cluster"].contains(name))
         .collect();
     let expected = [
         "SecretProviderClass managed-azure-disk-csi",
@@ -167,83 +172,89 @@ async fn renamed_secret(world: OperatorTrialFixture) -> Result<(), Failed> {
         "Secret azure-disk-csi-config",
         "HostedControlPlane harbour",
     ];
-    expect_equal("what changed", changed, expected.to_vec())?;
+    expect_equal("the changed objects", changed, expected.to_vec())?;
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-async fn drift_is_corrected(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
-    wait_until_quiet(&running, &world.namespace).await?;
+async fn drift_is_corrected(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
+    wait_until_quiet(&running, &fixture.namespace).await?;
     let parameters =
         PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
     let patch = json!({"spec": {"parameters": {"keyvaultName": "other", "cloudName": "foreign"}}});
-    let made = world.control_plane_api(&class_kind());
-    made.patch("managed-azure-network", &parameters, &Patch::Merge(patch)).await?;
-    eventually("the class is as it was", async || {
-        let class = serde_json::to_value(made.get("managed-azure-network").await?)?;
+    let api = fixture.control_plane_api(&class_kind());
+    api.patch("managed-azure-network", &parameters, &Patch::Merge(patch)).await?;
+    eventually("the class is restored", async || {
+        let class = serde_json::to_value(api.get("managed-azure-network").await?)?;
         let parameters = &class["spec"]["parameters"];
         Ok(parameters["keyvaultName"] == "harbour-identities" && parameters["cloudName"].is_null())
     })
     .await?;
-    made.delete("managed-azure-network", &DeleteParams::default()).await?;
-    eventually("the class is there again", async || {
-        Ok(made.get_opt("managed-azure-network").await?.is_some())
+    api.delete("managed-azure-network", &DeleteParams::default()).await?;
+    eventually("the class is created again", async || {
+        Ok(api.get_opt("managed-azure-network").await?.is_some())
     })
     .await?;
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-async fn field_conflict_is_reported(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let maps = create_foreign_cloud_config(&world, &json!({"cloud.conf": "{}"})).await?;
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
+async fn field_conflict_is_reported(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let maps = create_foreign_cloud_config(&fixture, &json!({"cloud.conf": "{}"})).await?;
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
     eventually("the drift names the manager and the field", async || {
-        let told = world.read_identities().await?.to_string();
-        Ok(told.contains("ConfigMap")
-            && told.contains("held by somebody")
-            && told.contains("cloud.conf"))
+        let reported = fixture.read_identities().await?.to_string();
+        Ok(reported.contains("ConfigMap")
+            && reported.contains("held by other-manager")
+            && reported.contains("cloud.conf"))
     })
     .await?;
     let map = maps.get("azure-cloud-config").await?;
     let kept = map.data.and_then(|data| data.get("cloud.conf").cloned());
     expect_equal("the field of the other", kept.as_deref(), Some("{}"))?;
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-async fn paused_cluster(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world.create_cluster(|it| it["spec"]["pausedUntil"] = json!("true")).await?;
-    eventually("it is told of", async || Ok(!world.read_identities().await?["status"].is_null()))
-        .await?;
-    wait_until_quiet(&running, &world.namespace).await?;
-    expect_equal("classes", world.count_objects(&class_kind()).await?, 0)?;
-    expect_equal("writes", running.writes_to(&format!("{}-harbour", world.namespace)), Vec::new())?;
-    world.patch_cluster(json!({"spec": {"pausedUntil": null}})).await?;
-    world.wait_until_reconciled().await?;
+async fn paused_cluster(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture.create_cluster(|it| it["spec"]["pausedUntil"] = json!("true")).await?;
+    eventually("the identities are reported", async || {
+        Ok(!fixture.read_identities().await?["status"].is_null())
+    })
+    .await?;
+    wait_until_quiet(&running, &fixture.namespace).await?;
+    expect_equal("classes", fixture.count_objects(&class_kind()).await?, 0)?;
+    expect_equal(
+        "writes",
+        running.writes_to(&format!("{}-harbour", fixture.namespace)),
+        Vec::new(),
+    )?;
+    fixture.patch_cluster(json!({"spec": {"pausedUntil": null}})).await?;
+    fixture.wait_until_reconciled().await?;
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-async fn invalid_spec(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    // The schema takes it, and nobody can use it.
+async fn invalid_spec(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    // The schema accepts the value, but the operator's validation rejects it.
     let vnet = "/spec/platform/azure/vnetID";
-    world
+    fixture
         .create_cluster(|it| {
             if let Some(id) = it.pointer_mut(vnet) {
                 *id = json!("not-an-id");
             }
         })
         .await?;
-    eventually("the condition says what is wrong", async || {
-        let told = world.read_identities().await?;
-        let conditions = told["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    eventually("the condition names the invalid field", async || {
+        let reported = fixture.read_identities().await?;
+        let conditions = reported["status"]["conditions"].as_array().cloned().unwrap_or_default();
         Ok(conditions.iter().any(|it| {
             it["type"] == "ValidAzureIdentities"
                 && it["status"] == "False"
@@ -251,73 +262,76 @@ async fn invalid_spec(world: OperatorTrialFixture) -> Result<(), Failed> {
         }))
     })
     .await?;
-    wait_until_quiet(&running, &world.namespace).await?;
+    wait_until_quiet(&running, &fixture.namespace).await?;
     running.clear_requests();
-    wait_until_quiet(&running, &world.namespace).await?;
-    expect_equal("writes", running.writes_to(&world.namespace), Vec::new())?;
-    expect_equal("classes", world.count_objects(&class_kind()).await?, 0)?;
+    wait_until_quiet(&running, &fixture.namespace).await?;
+    expect_equal("writes", running.writes_to(&fixture.namespace), Vec::new())?;
+    expect_equal("classes", fixture.count_objects(&class_kind()).await?, 0)?;
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-async fn cluster_deletion(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
-    wait_until_quiet(&running, &world.namespace).await?;
+async fn cluster_deletion(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
+    wait_until_quiet(&running, &fixture.namespace).await?;
     running.clear_requests();
-    let clusters = world.dynamic_api(&DynamicKind::hosted_cluster());
+    let clusters = fixture.dynamic_api(&DynamicKind::hosted_cluster());
     clusters.delete("harbour", &DeleteParams::default()).await?;
-    let namespaces = Api::<Namespace>::all(world.client.clone());
-    eventually("the namespace is on its way out, and nothing of ours in it", async || {
-        let namespace = namespaces.get_opt(&world.control_plane_namespace()).await?;
-        let is_going = namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some());
-        let mut left = 0;
-        for kind in [
-            class_kind(),
-            deployment_kind(),
-            config_map_kind(),
-            secret_kind(),
-            DynamicKind::hosted_control_plane(),
-        ] {
-            left += world.count_objects(&kind).await?;
-        }
-        Ok(is_going && left == 0)
-    })
+    let namespaces = Api::<Namespace>::all(fixture.client.clone());
+    eventually(
+        "the namespace is being deleted and contains no object of the operator",
+        async || {
+            let namespace = namespaces.get_opt(&fixture.control_plane_namespace()).await?;
+            let is_going = namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some());
+            let mut left = 0;
+            for kind in [
+                class_kind(),
+                deployment_kind(),
+                config_map_kind(),
+                secret_kind(),
+                DynamicKind::hosted_control_plane(),
+            ] {
+                left += fixture.count_objects(&kind).await?;
+            }
+            Ok(is_going && left == 0)
+        },
+    )
     .await?;
-    // Settled objects are read once, whatever the number of looks.
+    // Settled objects are read once, whatever the number of reconciles.
     let kinds = OwnedKind::ALL.map(|kind| format!("/{}", kind.info().plural));
     for plural in kinds {
         let mut reads = running
             .requests()
-            .reads_of(&format!("/namespaces/{}/", world.control_plane_namespace()));
+            .reads_of(&format!("/namespaces/{}/", fixture.control_plane_namespace()));
         reads.retain(|line| line.ends_with(&plural));
         if reads.len() > 1 {
-            return Err(format!("it is read again and again: {reads:?}").into());
+            return Err(format!("an object is read repeatedly:  {reads:?}").into());
         }
     }
-    expect_equal("the cluster waits", clusters.get_opt("harbour").await?.is_some(), true)?;
-    finalize_namespace(&namespaces, &world.control_plane_namespace()).await?;
+    expect_equal("the cluster still exists", clusters.get_opt("harbour").await?.is_some(), true)?;
+    finalize_namespace(&namespaces, &fixture.control_plane_namespace()).await?;
     eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))
         .await?;
     running.stop().await
 }
 
-/// Sees a cluster go whose deletion has begun and waits for nobody.
-pub(super) async fn wait_for_deletion(world: &OperatorTrialFixture) -> Result<(), Failed> {
-    let namespaces = Api::<Namespace>::all(world.client.clone());
-    eventually("the namespace is on its way out", async || {
-        let namespace = namespaces.get_opt(&world.control_plane_namespace()).await?;
+/// Waits until a cluster is gone whose deletion has begun, finalizing its namespace.
+pub(super) async fn wait_for_deletion(fixture: &OperatorTrialFixture) -> Result<(), Failed> {
+    let namespaces = Api::<Namespace>::all(fixture.client.clone());
+    eventually("the namespace is being deleted", async || {
+        let namespace = namespaces.get_opt(&fixture.control_plane_namespace()).await?;
         Ok(namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some()))
     })
     .await?;
-    finalize_namespace(&namespaces, &world.control_plane_namespace()).await?;
-    let clusters = world.dynamic_api(&DynamicKind::hosted_cluster());
+    finalize_namespace(&namespaces, &fixture.control_plane_namespace()).await?;
+    let clusters = fixture.dynamic_api(&DynamicKind::hosted_cluster());
     eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))
         .await
 }
 
-/// Ends a namespace, as the controller manager would.
+/// Removes the finalizers of a namespace, as the controller manager would.
 async fn finalize_namespace(namespaces: &Api<Namespace>, name: &str) -> Result<(), Failed> {
     let mut namespace = serde_json::to_value(namespaces.get(name).await?)?;
     namespace["spec"] = json!({"finalizers": []});
@@ -331,87 +345,88 @@ async fn finalize_namespace(namespaces: &Api<Namespace>, name: &str) -> Result<(
     Ok(())
 }
 
-async fn other_platform(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world
+async fn other_platform(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture
         .create_cluster(|it| {
             it["spec"]["platform"] = json!({"type": "None"});
             it["spec"]["secretEncryption"] = json!({"type": "aescbc"});
         })
         .await?;
-    wait_until_quiet(&running, &world.namespace).await?;
-    expect_equal("writes", running.writes_to(&world.namespace), Vec::new())?;
+    wait_until_quiet(&running, &fixture.namespace).await?;
+    expect_equal("writes", running.writes_to(&fixture.namespace), Vec::new())?;
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-async fn contradictory_settings(world: OperatorTrialFixture) -> Result<(), Failed> {
+async fn contradictory_settings(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     let service = |settings: &mut lanyard_operator::OperatorSettings| {
         settings.managed_service = Some("ROSA".to_owned());
     };
-    let running = RunningOperator::start(&world, service).await?;
-    world.create_cluster(|_| ()).await?;
+    let running = RunningOperator::start(&fixture, service).await?;
+    fixture.create_cluster(|_| ()).await?;
     eventually("the condition names the contradiction", async || {
-        Ok(world.read_identities().await?.to_string().contains("ROSA"))
+        Ok(fixture.read_identities().await?.to_string().contains("ROSA"))
     })
     .await?;
-    wait_until_quiet(&running, &world.namespace).await?;
-    expect_equal("writes", running.writes_to(&world.control_plane_namespace()), Vec::new())?;
-    let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
-    let told = events.list(&ListParams::default()).await?.items.len();
-    expect_equal("events are few", told < 5, true)?;
+    wait_until_quiet(&running, &fixture.namespace).await?;
+    expect_equal("writes", running.writes_to(&fixture.control_plane_namespace()), Vec::new())?;
+    let events: Api<Event> = Api::namespaced(fixture.client.clone(), &fixture.namespace);
+    let reported = events.list(&ListParams::default()).await?.items.len();
+    expect_equal("events are few", reported < 5, true)?;
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-async fn shared_namespace_name(world: OperatorTrialFixture) -> Result<(), Failed> {
-    // `a-b/c` and `a/b-c`.
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
-    wait_until_quiet(&running, &world.control_plane_namespace()).await?;
-    let (start, end) = world.namespace.split_once('-').unwrap_or_default();
-    ensure_namespace_exists(&world.client, start).await?;
-    let mut second = world.hosted_cluster();
+async fn shared_namespace_name(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    // The clusters `a-b/c` and `a/b-c`.
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
+    wait_until_quiet(&running, &fixture.control_plane_namespace()).await?;
+    let (start, end) = fixture.namespace.split_once('-').unwrap_or_default();
+    ensure_namespace_exists(&fixture.client, start).await?;
+    let mut second = fixture.hosted_cluster();
     let name = format!("{end}-harbour");
     (second["metadata"]["namespace"], second["metadata"]["name"]) = (json!(start), json!(name));
     let kind = DynamicKind::hosted_cluster();
     let clusters: Api<DynamicObject> =
-        Api::namespaced_with(world.client.clone(), start, kind.api_resource());
+        Api::namespaced_with(fixture.client.clone(), start, kind.api_resource());
     running.clear_requests();
     clusters.create(&PostParams::default(), &serde_json::from_value(second)?).await?;
-    let told: Api<DynamicObject> = Api::namespaced_with(
-        world.client.clone(),
+    let reported: Api<DynamicObject> = Api::namespaced_with(
+        fixture.client.clone(),
         start,
         DynamicKind::hosted_cluster_identities().api_resource(),
     );
-    eventually("the younger one is told whose it is", async || {
-        let told = told.get_opt(&name).await?.map(|it| serde_json::to_string(&it)).transpose()?;
-        Ok(told.is_some_and(|text| text.contains("which was there first")))
+    eventually("the status of the second cluster names the first", async || {
+        let reported =
+            reported.get_opt(&name).await?.map(|it| serde_json::to_string(&it)).transpose()?;
+        Ok(reported.is_some_and(|text| text.contains("which was there first")))
     })
     .await?;
-    let room = format!("/{}/", world.control_plane_namespace());
-    expect_equal("writes", running.writes_to(&room), Vec::new())?;
+    let path_part = format!("/{}/", fixture.control_plane_namespace());
+    expect_equal("writes", running.writes_to(&path_part), Vec::new())?;
     running.stop().await?;
     clusters.delete(&name, &DeleteParams::default()).await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-async fn deletion_with_broken_identity(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
-    wait_until_quiet(&running, &world.control_plane_namespace()).await?;
-    world.create_broken_canary().await?;
+async fn deletion_with_broken_identity(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
+    wait_until_quiet(&running, &fixture.control_plane_namespace()).await?;
+    fixture.create_broken_canary().await?;
     eventually("the identity is broken", async || {
-        let told = world.read_identities().await?;
-        let identities = told["status"]["identities"].as_array().cloned().unwrap_or_default();
+        let reported = fixture.read_identities().await?;
+        let identities = reported["status"]["identities"].as_array().cloned().unwrap_or_default();
         Ok(identities.iter().any(|it| it["component"] == "disk" && it["ready"] == "False"))
     })
     .await?;
-    let clusters = world.dynamic_api(&DynamicKind::hosted_cluster());
+    let clusters = fixture.dynamic_api(&DynamicKind::hosted_cluster());
     clusters.delete("harbour", &DeleteParams::default()).await?;
-    eventually("the condition says what stays in Azure", async || {
+    eventually("the condition names the remaining Azure resources", async || {
         let Some(cluster) = clusters.get_opt("harbour").await? else { return Ok(false) };
         let conditions = cluster.data["status"]["conditions"].as_array().cloned();
         Ok(conditions.unwrap_or_default().iter().any(|it| {
@@ -421,14 +436,14 @@ async fn deletion_with_broken_identity(world: OperatorTrialFixture) -> Result<()
         }))
     })
     .await?;
-    let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
-    let told = events.list(&ListParams::default()).await?;
-    let about = told.iter().filter(|it| it.reason.as_deref() == Some("ResourcesLeft")).count();
-    expect_equal("events about it", about, 1)?;
-    eventually("it goes all the same", async || {
-        Ok(world.count_objects(&deployment_kind()).await? == 0)
+    let events: Api<Event> = Api::namespaced(fixture.client.clone(), &fixture.namespace);
+    let reported = events.list(&ListParams::default()).await?;
+    let about = reported.iter().filter(|it| it.reason.as_deref() == Some("ResourcesLeft")).count();
+    expect_equal("events about the remaining resources", about, 1)?;
+    eventually("the deletion continues", async || {
+        Ok(fixture.count_objects(&deployment_kind()).await? == 0)
     })
     .await?;
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }

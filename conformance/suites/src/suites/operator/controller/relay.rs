@@ -1,4 +1,4 @@
-//! A way to the API server over a relay on loopback, which can be cut, and which can hold what is on it.
+//! A TCP relay to the API server on loopback that can cut connections and hold their data.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use tokio::task::JoinHandle;
 use crate::suites::operator::OPERATOR_USER;
 use crate::waiting::sleep;
 
-/// A relay. It ends with the value.
+/// A relay. Dropping it closes its connections.
 pub(super) struct TcpRelay {
-    /// Where it listens.
+    /// The URL on which it listens.
     pub(super) url: String,
     control: watch::Sender<RelayControl>,
     opened_connections: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
-/// What becomes of connections, by when they were opened.
+/// The state of connections, by the order in which they were opened.
 #[derive(Debug, Clone, Copy, Default)]
 struct RelayControl {
-    /// All before this one are cut.
+    /// Connections before this number are cut.
     cut_before: u64,
-    /// All before this one hold what is on them, in both directions.
+    /// Connections before this number are held in both directions.
     held_before: u64,
-    /// What is sent to the API server is held on all of them.
+    /// Data to the API server is held on all connections.
     is_sending_held: bool,
 }
 
-/// Which way something goes.
+/// The direction of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RelayDirection {
     /// To the API server.
@@ -52,7 +52,7 @@ impl RelayControl {
 }
 
 impl TcpRelay {
-    /// A relay to the API server.
+    /// Starts a relay to the API server.
     pub(super) async fn start(plane: &SharedControlPlane) -> Result<Self, Failed> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("https://{}", listener.local_addr()?);
@@ -69,7 +69,7 @@ impl TcpRelay {
         Ok(Self { url, control, opened_connections: opened, task })
     }
 
-    /// The file with which the operator signs in over this relay.
+    /// Writes a kubeconfig of the operator's user with the URL of this relay.
     pub(super) fn write_kubeconfig(&self, plane: &SharedControlPlane) -> Result<PathBuf, Failed> {
         let text = std::fs::read_to_string(plane.kubeconfig_path(OPERATOR_USER))?;
         let port = self.url.rsplit(':').next().unwrap_or_default();
@@ -78,29 +78,29 @@ impl TcpRelay {
         Ok(path)
     }
 
-    /// Cuts every connection; new ones are relayed.
+    /// Cuts every open connection. New connections are relayed.
     pub(super) fn cut_connections(&self) {
         let opened = self.opened_connections.load(Ordering::SeqCst);
         self.control.send_modify(|control| control.cut_before = opened);
     }
 
-    /// Holds whatever is on the connections that there are, without a word; new ones are relayed.
+    /// Holds the data on every open connection without closing it. New connections are relayed.
     pub(super) fn hold_connections(&self) {
         let opened = self.opened_connections.load(Ordering::SeqCst);
         self.control.send_modify(|control| control.held_before = opened);
     }
 
-    /// Holds whatever is on any connection.
+    /// Holds the data on every connection, including new ones.
     pub(super) fn hold_all_connections(&self) {
         self.control.send_modify(|control| control.held_before = u64::MAX);
     }
 
-    /// Holds what is sent to the API server on any connection; what it says goes on to arrive.
+    /// Holds data to the API server on every connection. Its responses are still relayed.
     pub(super) fn hold_requests(&self) {
         self.control.send_modify(|control| control.is_sending_held = true);
     }
 
-    /// Lets go what was held: it arrives now.
+    /// Releases the held data, which arrives now.
     pub(super) fn release_connections(&self) {
         self.control.send_modify(|control| {
             (control.held_before, control.is_sending_held) = (0, false);
@@ -125,10 +125,10 @@ async fn relay_connection(
     let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
     let mut ends = control.clone();
     tokio::select! {
-        // What is held when it is cut is lost, though it may be let go at the same moment.
+        // A cut discards held data, even if it is released at the same moment.
         biased;
         _ = ends.wait_for(|control| number < control.cut_before) => {}
-        // What was sent arrives, though nobody waits for the answer any more.
+        // Data that was sent still arrives when the client has closed the connection.
         ((), ()) = async {
             tokio::join!(
                 copy_direction(near_in, far_out, (number, RelayDirection::ToServer), control.clone()),
@@ -138,7 +138,7 @@ async fn relay_connection(
     }
 }
 
-/// Copies one direction to its end.
+/// Copies one direction until its end.
 async fn copy_direction(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -157,11 +157,11 @@ async fn copy_direction(
         }
     }
     if was_held {
-        // A server that hears at once that nobody waits for the answer may not do what was asked.
+        // An API server that learns immediately that the client is gone may cancel the request.
         sleep(CLOSE_DELAY_AFTER_HOLD).await;
     }
     drop(to.shutdown().await);
 }
 
-/// By how much the end of a connection is later than what was held on it.
+/// The delay between releasing held data and closing the connection.
 const CLOSE_DELAY_AFTER_HOLD: Duration = Duration::from_secs(2);

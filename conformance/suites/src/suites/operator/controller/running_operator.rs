@@ -1,4 +1,4 @@
-//! An operator that runs, and what it asks of the API server.
+//! A running operator and its requests to the API server.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::suites::operator::OPERATOR_USER;
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::waiting::{DEFAULT_TIMEOUT, POLL_INTERVAL, eventually, sleep};
 
-/// An operator that runs.
+/// An operator that runs in this process.
 pub(super) struct RunningOperator {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -31,71 +31,74 @@ pub(super) struct RunningOperator {
     metrics_page: MetricsPage,
 }
 
-/// How an operator reaches the API server.
+/// The connection between an operator and the API server.
 enum ApiRoute<'a> {
-    /// Nothing is between them.
+    /// A direct connection.
     Direct,
-    /// Over a relay.
+    /// A connection through a relay.
     ViaRelay(&'a TcpRelay),
-    /// Over a relay, with the connections of the binary.
+    /// A connection through a relay, api by the product's own client.
     ViaRelayAsBinary(&'a TcpRelay),
 }
 
 impl RunningOperator {
-    /// Starts an operator with the rights of its chart.
+    /// Starts an operator with the permissions of its role.
     pub(super) async fn start(
-        world: &OperatorTrialFixture,
+        fixture: &OperatorTrialFixture,
         change: impl FnOnce(&mut OperatorSettings),
     ) -> Result<Self, Failed> {
-        Self::start_after(world, change, async || Ok(())).await
+        Self::start_after(fixture, change, async || Ok(())).await
     }
 
-    /// The same over a relay.
+    /// Starts an operator that connects through a relay.
     pub(super) async fn start_via_relay(
-        world: &OperatorTrialFixture,
+        fixture: &OperatorTrialFixture,
         relay: &TcpRelay,
         change: impl FnOnce(&mut OperatorSettings),
     ) -> Result<Self, Failed> {
-        Self::start_on_route(world, change, async || Ok(()), ApiRoute::ViaRelay(relay)).await
+        Self::start_on_route(fixture, change, async || Ok(()), ApiRoute::ViaRelay(relay)).await
     }
 
-    /// The same with the connections that the binary has: what is asked is counted by metrics alone.
+    /// Starts an operator that connects through a relay with the product's own client. Its requests are
+    /// visible only in its metrics.
     pub(super) async fn start_via_relay_as_binary(
-        world: &OperatorTrialFixture,
+        fixture: &OperatorTrialFixture,
         relay: &TcpRelay,
         change: impl FnOnce(&mut OperatorSettings),
     ) -> Result<Self, Failed> {
-        Self::start_on_route(world, change, async || Ok(()), ApiRoute::ViaRelayAsBinary(relay))
+        Self::start_on_route(fixture, change, async || Ok(()), ApiRoute::ViaRelayAsBinary(relay))
             .await
     }
 
-    /// The same, and something is done between the grant of the rights and the start.
+    /// Starts an operator, and runs `between` after the permissions were granted.
     pub(super) async fn start_after(
-        world: &OperatorTrialFixture,
+        fixture: &OperatorTrialFixture,
         change: impl FnOnce(&mut OperatorSettings),
         between: impl AsyncFnOnce() -> Result<(), Failed>,
     ) -> Result<Self, Failed> {
-        Self::start_on_route(world, change, between, ApiRoute::Direct).await
+        Self::start_on_route(fixture, change, between, ApiRoute::Direct).await
     }
 
     async fn start_on_route(
-        world: &OperatorTrialFixture,
+        fixture: &OperatorTrialFixture,
         change: impl FnOnce(&mut OperatorSettings),
         between: impl AsyncFnOnce() -> Result<(), Failed>,
-        way: ApiRoute<'_>,
+        route: ApiRoute<'_>,
     ) -> Result<Self, Failed> {
         let mut settings = OperatorSettings { workers: 4, ..OperatorSettings::default() };
         change(&mut settings);
-        grant_role_permissions(&world.client, &world.namespace, settings.role).await?;
+        grant_role_permissions(&fixture.client, &fixture.namespace, settings.role).await?;
         between().await?;
-        let asked = ApiRequestMonitor::default();
-        let api = match way {
-            ApiRoute::Direct => asked.connect(&world.plane.kubeconfig_path(OPERATOR_USER)).await?,
+        let monitor = ApiRequestMonitor::default();
+        let api = match route {
+            ApiRoute::Direct => {
+                monitor.connect(&fixture.plane.kubeconfig_path(OPERATOR_USER)).await?
+            }
             ApiRoute::ViaRelay(relay) => {
-                asked.connect(&relay.write_kubeconfig(&world.plane)?).await?
+                monitor.connect(&relay.write_kubeconfig(&fixture.plane)?).await?
             }
             ApiRoute::ViaRelayAsBinary(relay) => {
-                let access = ApiAccess::Kubeconfig(relay.write_kubeconfig(&world.plane)?);
+                let access = ApiAccess::Kubeconfig(relay.write_kubeconfig(&fixture.plane)?);
                 let agent = UserAgent::from_static("lanyard-operator/trial");
                 KubernetesApi::connect(&access, agent, SystemClock::shared()).await?
             }
@@ -104,37 +107,37 @@ impl RunningOperator {
         let operator = Operator::new(api, settings, &Readiness::default());
         let page = MetricsPage::build(|registry| operator.register(registry));
         let task = tokio::spawn(operator.run(async move { drop(stopped.await) }));
-        Ok(Self { stop: Some(stop), task, request_monitor: asked, metrics_page: page })
+        Ok(Self { stop: Some(stop), task, request_monitor: monitor, metrics_page: page })
     }
 
-    /// The lines of some metrics.
+    /// The samples of metrics whose name begins with `metrics`.
     pub(super) fn metric_lines(&self, metrics: &str) -> String {
         let page = self.metrics_page.render();
         let lines = page.lines().filter(|line| line.starts_with(metrics));
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// What was written about something whose path contains this.
+    /// The writes whose path contains `part`.
     pub(super) fn writes_to(&self, part: &str) -> Vec<String> {
         self.request_monitor.writes_to(part)
     }
 
-    /// Forgets what was asked until now.
+    /// Discards the recorded requests.
     pub(super) fn clear_requests(&self) {
         self.request_monitor.clear();
     }
 
-    /// What it asks, also after its end.
+    /// The monitor of its requests, which outlives the operator.
     pub(super) fn requests(&self) -> ApiRequestMonitor {
         self.request_monitor.clone()
     }
 
-    /// Cuts or mends its way to the API server: what is asked in between gets no answer.
+    /// Blocks or unblocks its requests. Blocked requests get no response.
     pub(super) fn set_disconnected(&self, cut: bool) {
         self.request_monitor.set_disconnected(cut);
     }
 
-    /// Ends it as a supervisor does.
+    /// Stops the operator gracefully.
     pub(super) async fn stop(mut self) -> Result<(), Failed> {
         if let Some(stop) = self.stop.take() {
             stop.send(()).ok();
@@ -150,14 +153,14 @@ impl Drop for RunningOperator {
     }
 }
 
-/// How leases are held in trials: they must end soon.
+/// Lease settings for trials, with a short duration.
 pub(super) fn lease_settings(
-    world: &OperatorTrialFixture,
+    fixture: &OperatorTrialFixture,
     identity: &str,
     shards: u32,
 ) -> LeaseSettings {
     LeaseSettings {
-        namespace: world.namespace.clone(),
+        namespace: fixture.namespace.clone(),
         name: "lanyard-operator".to_owned(),
         identity: identity.to_owned(),
         shards,
@@ -165,7 +168,8 @@ pub(super) fn lease_settings(
     }
 }
 
-/// Gives the operator exactly the rights of its role: those in its own namespace there alone.
+/// Grants the operator exactly the permissions of its role. Namespaced ones are granted in its own namespace
+/// only.
 pub(crate) async fn grant_role_permissions(
     client: &Client,
     namespace: &str,
@@ -183,17 +187,17 @@ pub(crate) async fn grant_role_permissions(
         .await
 }
 
-/// The rules of a role that gives these rights.
-pub(super) fn role_rules(rights: impl Iterator<Item = &'static ApiPermission>) -> Value {
-    let rule = |right: &ApiPermission| {
+/// The rules of a role with these permissions.
+pub(super) fn role_rules(permissions: impl Iterator<Item = &'static ApiPermission>) -> Value {
+    let rule = |permission: &ApiPermission| {
         json!({
-            "apiGroups": [right.group],
-            "resources": [right.resource],
-            "verbs": right.verbs,
-            "resourceNames": right.names,
+            "apiGroups": [permission.group],
+            "resources": [permission.resource],
+            "verbs": permission.verbs,
+            "resourceNames": permission.names,
         })
     };
-    json!({"rules": rights.map(rule).collect::<Vec<_>>()})
+    json!({"rules": permissions.map(rule).collect::<Vec<_>>()})
 }
 
 fn role_binding(kind: &str) -> Value {
@@ -215,29 +219,29 @@ where
     Ok(())
 }
 
-/// Waits until the authorizer, which hears of roles by a watch, knows of these rights.
+/// Waits until the authorizer, which learns of roles through a watch, has applied these permissions.
 pub(super) async fn wait_until_granted(
     client: &Client,
     namespace: &str,
-    rights: impl Iterator<Item = &'static ApiPermission>,
+    permissions: impl Iterator<Item = &'static ApiPermission>,
 ) -> Result<(), Failed> {
     let reviews = Api::<SubjectAccessReview>::all(client.clone());
-    for right in rights {
+    for permission in permissions {
         let (resource, subresource) =
-            right.resource.split_once('/').unwrap_or((right.resource, ""));
+            permission.resource.split_once('/').unwrap_or((permission.resource, ""));
         let review = json!({"spec": {
             "user": OPERATOR_USER,
             "resourceAttributes": {
                 "namespace": namespace,
-                "group": right.group,
+                "group": permission.group,
                 "resource": resource,
                 "subresource": subresource,
-                "name": right.names.first(),
-                "verb": right.verbs.first(),
+                "name": permission.names.first(),
+                "verb": permission.verbs.first(),
             },
         }});
         let review: SubjectAccessReview = serde_json::from_value(review)?;
-        eventually(&format!("{right:?} is in force"), async || {
+        eventually(&format!("{permission:?} is in force"), async || {
             let answer = reviews.create(&PostParams::default(), &review).await?;
             Ok(answer.status.is_some_and(|status| status.allowed))
         })
@@ -247,12 +251,12 @@ pub(super) async fn wait_until_granted(
 }
 
 impl OperatorTrialFixture {
-    /// The namespace of the control plane of the example.
+    /// The control plane namespace of the example.
     pub(super) fn control_plane_namespace(&self) -> String {
         format!("{}-harbour", self.namespace)
     }
 
-    /// Makes the example, changed.
+    /// Creates the example after applying `change`.
     pub(super) async fn create_cluster(
         &self,
         change: impl FnOnce(&mut Value),
@@ -264,7 +268,7 @@ impl OperatorTrialFixture {
         Ok(())
     }
 
-    /// Changes the example as a person with kubectl would.
+    /// Patches the example as a kubectl user would.
     pub(super) async fn patch_cluster(&self, patch: Value) -> Result<(), Failed> {
         let parameters =
             PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
@@ -273,7 +277,7 @@ impl OperatorTrialFixture {
         Ok(())
     }
 
-    /// The objects of a kind in the namespace of the control plane.
+    /// The API of a kind in the control plane namespace.
     pub(super) fn control_plane_api(&self, kind: &DynamicKind) -> Api<DynamicObject> {
         Api::namespaced_with(
             self.client.clone(),
@@ -282,25 +286,25 @@ impl OperatorTrialFixture {
         )
     }
 
-    /// How many objects of a kind are in the namespace of the control plane.
+    /// The number of objects of a kind in the control plane namespace.
     pub(super) async fn count_objects(&self, kind: &DynamicKind) -> Result<usize, Failed> {
         Ok(self.control_plane_api(kind).list(&ListParams::default()).await?.items.len())
     }
 
-    /// The HostedCluster as it is.
+    /// Reads the HostedCluster.
     pub(super) async fn read_cluster(&self) -> Result<Value, Failed> {
         let cluster = self.dynamic_api(&DynamicKind::hosted_cluster()).get("harbour").await?;
         Ok(serde_json::to_value(cluster)?)
     }
 
-    /// What is told about its identities; null where nothing is.
+    /// Reads its HostedClusterIdentities; null if it does not exist.
     pub(super) async fn read_identities(&self) -> Result<Value, Failed> {
-        let told =
+        let identities =
             self.dynamic_api(&DynamicKind::hosted_cluster_identities()).get_opt("harbour").await?;
-        Ok(told.map(serde_json::to_value).transpose()?.unwrap_or_default())
+        Ok(identities.map(serde_json::to_value).transpose()?.unwrap_or_default())
     }
 
-    /// Waits until the example has everything and everything is told.
+    /// Waits until the example's objects and its HostedClusterIdentities exist.
     pub(super) async fn wait_until_reconciled(&self) -> Result<(), Failed> {
         eventually("nine classes, ten deployments and a status", async || {
             let classes = self.count_objects(&class_kind()).await?;
@@ -312,7 +316,7 @@ impl OperatorTrialFixture {
         .await
     }
 
-    /// A canary that runs and is ready, and what it tells.
+    /// Creates the pod of a ready canary with a report.
     pub(super) async fn create_ready_canary(
         &self,
         pods: &DynamicKind,
@@ -354,8 +358,8 @@ impl OperatorTrialFixture {
                 }}],
             },
         });
-        let made = self.control_plane_api(pods);
-        made.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        let api = self.control_plane_api(pods);
+        api.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
         let status = json!({"status": {
             "phase": "Running",
             "conditions": [{"type": "Ready", "status": "True"}],
@@ -364,11 +368,11 @@ impl OperatorTrialFixture {
                 "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
             }],
         }});
-        made.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
+        api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
         Ok(())
     }
 
-    /// The canary of the disk driver, which tells that its identity is gone.
+    /// Creates the disk driver's canary, which reports that its application is gone.
     pub(super) async fn create_broken_canary(&self) -> Result<(), Failed> {
         let facts = json!({
             "component": "disk",
@@ -377,7 +381,7 @@ impl OperatorTrialFixture {
                 "hop": "entra-token",
                 "code": "AADSTS700016",
                 "message": "the application is gone",
-                "hint": "make it again",
+                "hint": "create it again",
                 "since": "2026-01-01T00:00:00Z",
             },
         });
@@ -385,7 +389,7 @@ impl OperatorTrialFixture {
         self.create_ready_canary(&pods, "azure-disk-csi-driver-controller-0", "disk", &facts).await
     }
 
-    /// Takes the example away, where a trial has not done so.
+    /// Deletes the example, if the trial has not.
     pub(super) async fn delete_cluster(&self) -> Result<(), Failed> {
         let clusters = self.dynamic_api(&DynamicKind::hosted_cluster());
         let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -399,7 +403,6 @@ impl OperatorTrialFixture {
     }
 }
 
-/// `SecretProviderClass`.
 pub(super) fn class_kind() -> DynamicKind {
     DynamicKind::from_names(
         "secrets-store.csi.x-k8s.io",
@@ -409,17 +412,15 @@ pub(super) fn class_kind() -> DynamicKind {
     )
 }
 
-/// `Deployment`.
 pub(super) fn deployment_kind() -> DynamicKind {
     DynamicKind::from_names("apps", "v1", "Deployment", "deployments")
 }
 
-/// `ConfigMap`.
 pub(super) fn config_map_kind() -> DynamicKind {
     DynamicKind::from_names("", "v1", "ConfigMap", "configmaps")
 }
 
-/// Waits until an operator has written nothing about a path for a while.
+/// Waits until an operator has not written to a path for `QUIET_TIME`.
 pub(super) async fn wait_until_quiet(running: &RunningOperator, part: &str) -> Result<(), Failed> {
     let clock = SystemClock::new();
     let began = clock.monotonic();
@@ -432,9 +433,11 @@ pub(super) async fn wait_until_quiet(running: &RunningOperator, part: &str) -> R
             (count, quiet) = (now, clock.monotonic());
         }
         if clock.monotonic().saturating_sub(began) > DEFAULT_TIMEOUT {
-            return Err(
-                format!("it never settles; last: {:?}", running.writes_to(part).last()).into()
-            );
+            return Err(format!(
+                "the operator did not settle; last write: {:?}",
+                running.writes_to(part).last()
+            )
+            .into());
         }
     }
     Ok(())

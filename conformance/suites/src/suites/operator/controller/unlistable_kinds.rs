@@ -1,4 +1,5 @@
-//! Kinds of other operators whose objects cannot be listed: nobody converts them, or they are refused.
+//! Trials of kinds that cannot be listed, because their conversion webhook fails or the permission is
+//! missing.
 
 use std::time::Duration;
 
@@ -18,42 +19,42 @@ use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::{eventually, sleep};
 
-pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::unlistable_kind_does_not_block_other_objects", unlistable_kind),
+        trial(suite, "operator::unlistable_kind_does_not_block_other_objects", unlistable_kind),
         trial(
-            stage,
+            suite,
             "operator::deletion_blocked_by_missing_list_permission_can_be_forced",
             deletion_without_list_permission,
         ),
     ]
 }
 
-async fn unlistable_kind(world: OperatorTrialFixture) -> Result<(), Failed> {
+async fn unlistable_kind(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     let definition = definition_with_broken_conversion()?;
-    install_definitions(&world.client, std::slice::from_ref(&definition)).await?;
+    install_definitions(&fixture.client, std::slice::from_ref(&definition)).await?;
     let stored = json!({
         "apiVersion": format!("{GROUP}/{STORED_VERSION}"),
         "kind": "AzureClusterIdentity",
         "metadata": {
-            "name": "somebody-elses",
-            "namespace": world.namespace,
+            "name": "unowned",
+            "namespace": fixture.namespace,
             "labels": {"app.kubernetes.io/managed-by": "lanyard"},
         },
     });
-    let objects = world.dynamic_api(&azure_cluster_identity_kind(STORED_VERSION));
+    let objects = fixture.dynamic_api(&azure_cluster_identity_kind(STORED_VERSION));
     objects.create(&PostParams::default(), &serde_json::from_value(stored)?).await?;
-    let running = RunningOperator::start(&world, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    // Until then it may pass by itself.
+    let running = RunningOperator::start(&fixture, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    // The list error must last longer than a transient one.
     sleep(UNLISTABLE_TIME).await;
-    world.wait_until_reconciled().await?;
-    let definitions = Api::<CustomResourceDefinition>::all(world.client.clone());
-    let mended =
+    fixture.wait_until_reconciled().await?;
+    let definitions = Api::<CustomResourceDefinition>::all(fixture.client.clone());
+    let repaired =
         Patch::Merge(json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}));
-    definitions.patch(DEFINITION_NAME, &PatchParams::default(), &mended).await?;
-    eventually("once the kind can be listed its object follows", async || {
-        Ok(world
+    definitions.patch(DEFINITION_NAME, &PatchParams::default(), &repaired).await?;
+    eventually("the object is created once its kind can be listed", async || {
+        Ok(fixture
             .control_plane_api(&azure_cluster_identity_kind(OPERATOR_VERSION))
             .get_opt("harbour")
             .await?
@@ -61,18 +62,18 @@ async fn unlistable_kind(world: OperatorTrialFixture) -> Result<(), Failed> {
     })
     .await?;
     running.stop().await?;
-    world.delete_cluster().await?;
+    fixture.delete_cluster().await?;
     definitions.delete(DEFINITION_NAME, &DeleteParams::default()).await?;
-    // Trials that follow must not meet half of it.
+    // Later trials must not find a partly deleted CRD.
     eventually("the definition is gone", async || {
         Ok(definitions.get_opt(DEFINITION_NAME).await?.is_none())
     })
     .await
 }
 
-async fn deletion_without_list_permission(world: OperatorTrialFixture) -> Result<(), Failed> {
+async fn deletion_without_list_permission(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     let without_pools = async || {
-        let roles = Api::<ClusterRole>::all(world.client.clone());
+        let roles = Api::<ClusterRole>::all(fixture.client.clone());
         let mut role = roles.get(OPERATOR_USER).await?;
         let is_pool =
             |rule: &PolicyRule| rule.resources.iter().flatten().any(|it| it == "nodepools");
@@ -81,13 +82,13 @@ async fn deletion_without_list_permission(world: OperatorTrialFixture) -> Result
         roles.patch(OPERATOR_USER, &PatchParams::default(), &rules).await?;
         Ok(())
     };
-    let running = RunningOperator::start_after(&world, |_| (), without_pools).await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
-    let clusters = world.dynamic_api(&DynamicKind::hosted_cluster());
+    let running = RunningOperator::start_after(&fixture, |_| (), without_pools).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
+    let clusters = fixture.dynamic_api(&DynamicKind::hosted_cluster());
     clusters.delete("harbour", &DeleteParams::default()).await?;
-    eventually("the condition says what it waits for, and why", async || {
-        let conditions = world.read_cluster().await?["status"]["conditions"].as_array().cloned();
+    eventually("the condition names the blocking kind and the error", async || {
+        let conditions = fixture.read_cluster().await?["status"]["conditions"].as_array().cloned();
         Ok(conditions.unwrap_or_default().iter().any(|it| {
             let message = it["message"].as_str().unwrap_or_default();
             it["type"] == "AzureResourcesCleanedUp"
@@ -97,10 +98,10 @@ async fn deletion_without_list_permission(world: OperatorTrialFixture) -> Result
         }))
     })
     .await?;
-    expect_equal("classes", world.count_objects(&class_kind()).await?, 9)?;
+    expect_equal("classes", fixture.count_objects(&class_kind()).await?, 9)?;
     let force = json!({"lanyard.dev/force-deletion": "true"});
-    world.patch_cluster(json!({"metadata": {"annotations": force}})).await?;
-    wait_for_deletion(&world).await?;
+    fixture.patch_cluster(json!({"metadata": {"annotations": force}})).await?;
+    wait_for_deletion(&fixture).await?;
     running.stop().await
 }
 
@@ -108,7 +109,7 @@ fn azure_cluster_identity_kind(version: &str) -> DynamicKind {
     DynamicKind::from_names(GROUP, version, "AzureClusterIdentity", "azureclusteridentities")
 }
 
-/// The kind of Cluster API in two versions, whose webhook does not answer.
+/// A CRD of Cluster API with two versions and an unreachable conversion webhook.
 fn definition_with_broken_conversion() -> Result<CustomResourceDefinition, Failed> {
     let version = |name: &str, storage: bool| {
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -127,7 +128,7 @@ fn definition_with_broken_conversion() -> Result<CustomResourceDefinition, Faile
             "conversion": {
                 "strategy": "Webhook",
                 "webhook": {
-                    // Nobody listens at that port.
+                    // No process listens on this port.
                     "clientConfig": {"url": "https://127.0.0.1:9/convert"},
                     "conversionReviewVersions": ["v1"],
                 },
@@ -139,7 +140,7 @@ fn definition_with_broken_conversion() -> Result<CustomResourceDefinition, Faile
 
 const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 const DEFINITION_NAME: &str = "azureclusteridentities.infrastructure.cluster.x-k8s.io";
-/// The version in the store.
+/// The storage version.
 const STORED_VERSION: &str = "v1alpha4";
 /// The version that the operator uses.
 const OPERATOR_VERSION: &str = "v1beta1";

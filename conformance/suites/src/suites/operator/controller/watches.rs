@@ -1,4 +1,4 @@
-//! Watches that break otherwise than with their server, over the connections that the binary has.
+//! Trials of watches that break while the API server runs, with the product's own client.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,19 +19,19 @@ use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::{eventually_within, sleep};
 
-pub(super) fn trials(stage: &OperatorSuiteFixture) -> Vec<Trial> {
+pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     vec![
-        trial(stage, "operator::broken_watches_resume_without_lists", broken_connections),
+        trial(suite, "operator::broken_watches_resume_without_lists", broken_connections),
         trial(
-            stage,
+            suite,
             "operator::expired_resource_version_causes_at_most_one_list_per_kind",
             expired_resource_version,
         ),
     ]
 }
 
-/// How often everything of each kind was listed, of the kinds that this API server has: one that it
-/// has not is asked for again and again, should somebody install it.
+/// The number of lists of each kind that this API server serves. Kinds that it does not serve are polled in
+/// case they are installed.
 fn list_counts(running: &RunningOperator) -> Result<BTreeMap<String, u64>, Failed> {
     let page = running.metric_lines("lanyard_operator_lists_total");
     let served = page.lines().filter(|line| !line.contains("\"AzureClusterIdentity\""));
@@ -39,76 +39,76 @@ fn list_counts(running: &RunningOperator) -> Result<BTreeMap<String, u64>, Faile
     counts.map(|(kind, count)| Ok((kind.to_owned(), count.parse()?))).collect()
 }
 
-/// Somebody changes a class; the operator notices and sets it back in time.
+/// Changes a class as a user, and measures the time until the operator corrects it.
 async fn measure_drift_correction(
-    world: &OperatorTrialFixture,
+    fixture: &OperatorTrialFixture,
     within: Duration,
 ) -> Result<Duration, Failed> {
     let parameters =
         PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
     let patch = json!({"spec": {"parameters": {"keyvaultName": "elsewhere"}}});
-    let made = world.control_plane_api(&class_kind());
-    made.patch("managed-azure-network", &parameters, &Patch::Merge(patch)).await?;
+    let api = fixture.control_plane_api(&class_kind());
+    api.patch("managed-azure-network", &parameters, &Patch::Merge(patch)).await?;
     let clock = SystemClock::new();
     let began = clock.monotonic();
-    eventually_within(within, "the class is as it was", async || {
-        let class = serde_json::to_value(made.get("managed-azure-network").await?)?;
+    eventually_within(within, "the class is restored", async || {
+        let class = serde_json::to_value(api.get("managed-azure-network").await?)?;
         Ok(class["spec"]["parameters"]["keyvaultName"] == "harbour-identities")
     })
     .await?;
     Ok(clock.monotonic().saturating_sub(began))
 }
 
-async fn broken_connections(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let relay = TcpRelay::start(&world.plane).await?;
-    let running = RunningOperator::start_via_relay_as_binary(&world, &relay, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
+async fn broken_connections(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let relay = TcpRelay::start(&fixture.plane).await?;
+    let running = RunningOperator::start_via_relay_as_binary(&fixture, &relay, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
     let before = list_counts(&running)?;
     for _ in 0..2 {
         relay.cut_connections();
-        measure_drift_correction(&world, WATCH_TIMEOUT).await?;
+        measure_drift_correction(&fixture, WATCH_TIMEOUT).await?;
     }
-    // Half open: packets vanish, and no end of the connection is seen. Pings find it.
+    // A half-open connection: data is lost without either end noticing. HTTP/2 pings detect it.
     relay.hold_connections();
-    let took = measure_drift_correction(&world, PING_TIMEOUT).await?;
+    let took = measure_drift_correction(&fixture, PING_TIMEOUT).await?;
     if took < WATCH_TIMEOUT {
-        return Err(format!("nothing was held: {took:?}").into());
+        return Err(format!("the connection was not held: {took:?}").into());
     }
     expect_equal("lists", list_counts(&running)?, before)?;
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-async fn expired_resource_version(world: OperatorTrialFixture) -> Result<(), Failed> {
-    let relay = TcpRelay::start(&world.plane).await?;
-    let running = RunningOperator::start_via_relay_as_binary(&world, &relay, |_| ()).await?;
-    world.create_cluster(|_| ()).await?;
-    world.wait_until_reconciled().await?;
+async fn expired_resource_version(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+    let relay = TcpRelay::start(&fixture.plane).await?;
+    let running = RunningOperator::start_via_relay_as_binary(&fixture, &relay, |_| ()).await?;
+    fixture.create_cluster(|_| ()).await?;
+    fixture.wait_until_reconciled().await?;
     let before = list_counts(&running)?;
-    // Nothing reaches the operator while something goes, and then nobody knows of it any more.
+    // The operator misses a deletion, and compaction then removes it from etcd's history.
     relay.hold_all_connections();
-    world
+    fixture
         .control_plane_api(&config_map_kind())
         .delete("azure-cloud-config", &DeleteParams::default())
         .await?;
-    compact_etcd(&world).await?;
-    world.plane.kill_api_server();
-    world.plane.start_api_server().await?;
-    // What was held is lost.
+    compact_etcd(&fixture).await?;
+    fixture.plane.kill_api_server();
+    fixture.plane.start_api_server().await?;
+    // Held data is discarded.
     relay.cut_connections();
     relay.release_connections();
-    eventually_within(PING_TIMEOUT, "what was lost is there again", async || {
-        Ok(world
+    eventually_within(PING_TIMEOUT, "the deleted ConfigMap is created again", async || {
+        Ok(fixture
             .control_plane_api(&config_map_kind())
             .get_opt("azure-cloud-config")
             .await?
             .is_some())
     })
     .await?;
-    measure_drift_correction(&world, WATCH_TIMEOUT).await?;
+    measure_drift_correction(&fixture, WATCH_TIMEOUT).await?;
     sleep(WATCH_TIMEOUT).await;
-    // One whose last version was still known needs none.
+    // A kind whose last resource version was still known needs no list.
     let more = list_counts(&running)?.into_iter().map(|(kind, count)| {
         let more = count - before.get(&kind).copied().unwrap_or_default();
         (kind, more)
@@ -119,12 +119,12 @@ async fn expired_resource_version(world: OperatorTrialFixture) -> Result<(), Fai
         return Err(format!("lists since then: {more:?}").into());
     }
     running.stop().await?;
-    world.delete_cluster().await
+    fixture.delete_cluster().await
 }
 
-/// Forgets every version of the store but the last.
-async fn compact_etcd(world: &OperatorTrialFixture) -> Result<(), Failed> {
-    let store = etcd_client(&world.plane.etcd_access()).await?;
+/// Compacts etcd to its current revision.
+async fn compact_etcd(fixture: &OperatorTrialFixture) -> Result<(), Failed> {
+    let store = etcd_client(&fixture.plane.etcd_access()).await?;
     let ask = async |path: &str, body: Value| {
         let request = Request::post(path).body(body.to_string().into_bytes())?;
         Ok::<_, Failed>(store.request::<Value>(request).await?)
@@ -135,7 +135,7 @@ async fn compact_etcd(world: &OperatorTrialFixture) -> Result<(), Failed> {
     expect_equal("the store compacts", answer["header"].is_object(), true)
 }
 
-/// The store by its own interface, which signs in as the API server does.
+/// An HTTP client of etcd with the API server's certificate.
 async fn etcd_client(access: &EtcdAccess) -> Result<Client, Failed> {
     let user = json!({"client-certificate": access.certificate, "client-key": access.key});
     let cluster = json!({"server": access.url, "certificate-authority": access.authority});
@@ -151,7 +151,7 @@ async fn etcd_client(access: &EtcdAccess) -> Result<Client, Failed> {
     Ok(Client::try_from(config)?)
 }
 
-/// What is noticed by a watch that goes on.
+/// How long a change may take to be noticed through a working watch.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(12);
-/// Pings find a dead connection after 45 s.
+/// HTTP/2 pings detect a dead connection after 45 s.
 const PING_TIMEOUT: Duration = Duration::from_secs(70);

@@ -1,4 +1,4 @@
-//! `azureAuthenticationConfig`, and the identities wherever they stand.
+//! `azureAuthenticationConfig` and the identity types.
 
 use lanyard_api::definitions::validation_messages;
 use lanyard_api::hosted_cluster::{
@@ -11,7 +11,7 @@ use lanyard_vocabulary::{Component, ObjectEncoding, SecretName};
 use crate::hosted_cluster::validate::AUTHENTICATION;
 use crate::hosted_cluster::validate::checker::{FieldChecker, is_uuid};
 
-/// Both rules of the union are always evaluated, so a wrong combination may break both.
+/// The API server evaluates both rules of the union, so a wrong combination may violate both.
 pub(super) fn check_authentication(checker: &mut FieldChecker, config: &AzureAuthentication) {
     let kind = checker.check_required_one_of(
         &format!("{AUTHENTICATION}.azureAuthenticationConfigType"),
@@ -36,7 +36,7 @@ pub(super) fn check_authentication(checker: &mut FieldChecker, config: &AzureAut
     }
 }
 
-/// The components whose identities stand in the authentication configuration.
+/// The components whose identities are in the authentication configuration.
 fn control_plane_components() -> impl Iterator<Item = Component> {
     Component::ALL
         .into_iter()
@@ -76,7 +76,7 @@ fn check_control_plane(checker: &mut FieldChecker, parent: &str, wire: &ControlP
     }
 }
 
-/// Only the control plane operator may be without an identity.
+/// Only the control plane operator's identity is optional.
 fn check_workload_identities(checker: &mut FieldChecker, wire: &WorkloadIdentities) {
     for component in control_plane_components() {
         let field = format!("{AUTHENTICATION}.workloadIdentities.{component}");
@@ -101,7 +101,7 @@ pub(super) fn check_workload_identity(
     }
 }
 
-/// A managed identity and the place of its credential.
+/// A managed identity and the secret of its credential.
 pub(super) fn check_managed_identity(
     checker: &mut FieldChecker,
     field: &str,
@@ -126,13 +126,13 @@ fn check_client_id(checker: &mut FieldChecker, field: &str, text: &str) {
     checker.check_rule(field, holds, validation_messages::CLIENT_ID);
 }
 
-/// Documentation promises a default of `utf-8`; the schema has none.
+/// HyperShift's documentation mentions the default `utf-8`, but the schema has none.
 fn check_encoding(checker: &mut FieldChecker, field: &str, value: Option<&String>) {
     let Some(text) = value else {
         checker.problems.error_with_hint(
             field,
             "Required value",
-            "there is no default: write `utf-8`, `hex` or `base64`, as the secret was stored",
+            "there is no default: set `utf-8`, `hex` or `base64`, depending on how the secret was stored",
         );
         return;
     };

@@ -1,4 +1,4 @@
-//! `spec`, and how its services are published.
+//! `spec` and `spec.services`.
 
 use lanyard_api::definitions::{DEFAULT_ISSUER_URL, validation_messages};
 use lanyard_api::hosted_cluster::{HostedClusterSpec, PlatformSpec, PublishedService};
@@ -45,8 +45,8 @@ fn check_cluster_id(checker: &mut FieldChecker, spec: &HostedClusterSpec) {
     checker.check_rule(field, is_uuid(text), validation_messages::CLUSTER_ID);
 }
 
-/// The default is filled in before the rules are judged, so the rule that a signing key needs an
-/// issuer is never broken.
+/// Defaults are applied before validation, so the rule that a signing key needs an issuer never
+/// fails.
 fn check_issuer_url(checker: &mut FieldChecker, spec: &HostedClusterSpec) {
     let field = "spec.issuerURL";
     let text = spec.issuer_url.as_deref().unwrap_or(DEFAULT_ISSUER_URL);
@@ -92,7 +92,7 @@ fn check_published_service(checker: &mut FieldChecker, field: &str, service: &Pu
     );
 }
 
-/// What Azure asks of the services.
+/// Checks the publishing strategies that Azure requires.
 fn check_publishing_strategies(
     checker: &mut FieldChecker,
     services: &[PublishedService],

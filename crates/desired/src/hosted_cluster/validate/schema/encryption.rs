@@ -7,7 +7,7 @@ use lanyard_vocabulary::Component;
 use super::authentication::{check_managed_identity, check_workload_identity};
 use crate::hosted_cluster::validate::checker::FieldChecker;
 
-/// Of the unions the schema knows no more than the discriminators.
+/// The schema checks only the discriminators of the unions.
 pub(super) fn check_secret_encryption(checker: &mut FieldChecker, encryption: &SecretEncryption) {
     let field = "spec.secretEncryption";
     let known = ["kms", "aescbc"];

@@ -50,7 +50,7 @@ fn check_private(checker: &mut FieldChecker, private: &AzurePrivateSpec) {
         let field = format!("{field}.swift.podNetworkInstance");
         if let Some(text) = checker.check_text(&field, swift.pod_network_instance.as_ref(), 1..=63)
         {
-            // Its length is another rule.
+            // A separate rule checks the length.
             let holds = text.len() > 63 || is_dns_label(text);
             checker.check_rule(&field, holds, validation_messages::POD_NETWORK_LABEL);
         }

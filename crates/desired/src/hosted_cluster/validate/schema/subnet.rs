@@ -1,7 +1,7 @@
 //! The rules of `subnetID`.
 //!
-//! The schema's patterns are not anchored, so they take nearly everything; what they mean to say
-//! is a lint of ours.
+//! The schema's patterns are not anchored, so they accept nearly any text. Values that only the
+//! anchored patterns reject are lints.
 
 use lanyard_api::definitions::validation_messages;
 
@@ -11,7 +11,7 @@ use crate::hosted_cluster::validate::checker::{FieldChecker, matches_resource_id
 const SUBNET_ID_FORM: &str =
     "/subscriptions/*/resourceGroups/*/providers/Microsoft.Network/virtualNetworks/*/subnets/*";
 
-/// A name in a subnet id: where it is, what it is made of and what it must not end with.
+/// A name in a subnet id: its position, its allowed characters and its forbidden endings.
 struct SubnetIdSegment {
     position: usize,
     resource_name: &'static str,
@@ -57,7 +57,7 @@ impl SubnetIdSegment {
         c.is_ascii_alphanumeric() || self.characters.contains(c)
     }
 
-    /// The schema's pattern, which is searched for anywhere in the text.
+    /// Returns whether the schema's pattern matches anywhere in the text.
     fn matches_unanchored(&self, text: &str) -> bool {
         let shortest = *self.lengths.start();
         text.split(|c| !self.allows_character(c)).any(|run| {
@@ -69,7 +69,7 @@ impl SubnetIdSegment {
         })
     }
 
-    /// What the pattern means: the whole text, and not a part of it.
+    /// Returns whether the pattern matches the whole text.
     fn matches_whole(&self, text: &str) -> bool {
         let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric()) || self.position != 10;
         self.lengths.contains(&text.len())
@@ -97,7 +97,8 @@ pub(super) fn check_subnet_id(checker: &mut FieldChecker, value: Option<&String>
     }
 }
 
-/// The parts of a subnet id that the schema takes and Azure does not, and what each should name.
+/// Returns the parts of a subnet id that the schema accepts and Azure rejects, each with the
+/// resource that it should name.
 pub(in crate::hosted_cluster::validate) fn invalid_subnet_id_segments(
     id: &str,
 ) -> Vec<(String, &'static str)> {

@@ -1,7 +1,7 @@
-//! What `isURL` of the API server takes: a request URI as Go's `net/url` reads it, so an absolute
-//! path as well, and nearly anything behind a scheme.
+//! The CEL function `isURL` of the API server: it accepts a request URI as parsed by Go's
+//! `net/url`, which includes absolute paths and nearly any text after a scheme.
 
-/// Whether the text is an absolute URI or an absolute path.
+/// Returns whether the text is an absolute URI or an absolute path.
 pub(super) fn is_request_uri(text: &str) -> bool {
     if text.is_empty() || text.chars().any(|c| c < ' ' || c == '\u{7f}') {
         return false;
@@ -9,7 +9,7 @@ pub(super) fn is_request_uri(text: &str) -> bool {
     let Some((scheme, rest)) = split_scheme(text) else { return false };
     let rest = rest.split('?').next().unwrap_or_default();
     if !rest.starts_with('/') {
-        // An opaque URI, such as `urn:x`, is not looked into any further.
+        // Go does not parse an opaque URI, such as `urn:x`, any further.
         return !scheme.is_empty() || text == "*";
     }
     let authority = rest.strip_prefix("//").filter(|_| !scheme.is_empty());
@@ -21,7 +21,7 @@ pub(super) fn is_request_uri(text: &str) -> bool {
     is_authority(authority) && has_valid_escapes(path)
 }
 
-/// The scheme, empty where there is none, and what follows; nothing where the text begins with the
+/// Splits off the scheme, which is empty if there is none. Returns `None` if the text begins with a
 /// colon.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let ends = |c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c));
@@ -57,7 +57,7 @@ fn is_authority(authority: &str) -> bool {
     is_port && host.chars().all(of_host)
 }
 
-/// Whether every `%` is followed by two hexadecimal digits.
+/// Returns whether every `%` is followed by two hexadecimal digits.
 fn has_valid_escapes(text: &str) -> bool {
     text.split('%').skip(1).all(|after| {
         after.len() >= 2 && after.bytes().take(2).all(|digit| digit.is_ascii_hexdigit())

@@ -1,4 +1,4 @@
-//! What the file of cases does not hold: that there is nothing else.
+//! Checks that the file of cases cannot express: an update has no further errors.
 
 use super::*;
 use crate::hosted_cluster::validate::validate_update;

@@ -1,4 +1,4 @@
-//! What the schema takes and nobody can use, and what it takes and Azure will not.
+//! Values that the schema accepts and that lanyard or Azure rejects.
 
 use super::*;
 

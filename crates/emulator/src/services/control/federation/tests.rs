@@ -1,4 +1,4 @@
-//! A real cluster makes itself known, and its pods read.
+//! A real cluster registers its issuer, and its pods read the vault.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn key_set() -> Value {
     ] })
 }
 
-/// A token of the cluster, for the audience.
+/// A service account token of the cluster for the audience.
 fn cluster_token(audience: &str) -> String {
     let now = start_time().as_second();
     let claims = json!({
@@ -50,7 +50,7 @@ fn cluster_token(audience: &str) -> String {
 
 fn request_token_as_cluster(
     probe: &EngineFixture,
-    door: Ingress,
+    ingress: Ingress,
     host: &str,
     token: &str,
 ) -> ServiceReply {
@@ -65,7 +65,7 @@ fn request_token_as_cluster(
         .append_pair("client_assertion", token)
         .finish();
     let url = format!("https://{host}/{TENANT}/oauth2/v2.0/token");
-    probe.send_request(door, &Method::POST, &url, &[], &form)
+    probe.send_request(ingress, &Method::POST, &url, &[], &form)
 }
 
 fn fixture_with_cluster_issuer() -> EngineFixture {
@@ -183,7 +183,7 @@ fn role_is_assigned_once_by_name_or_id() {
     assert_eq!(ask(FEDERATED, "Reader", scope), 201);
     assert_eq!(ask(FEDERATED, "acdd72a7-3385-48ef-bd42-f606fba81ae7", scope), 200);
     assert_eq!(ask(FEDERATED, "No such role", scope), 404);
-    assert_eq!(ask("nobody", "Reader", scope), 404);
+    assert_eq!(ask("unknown", "Reader", scope), 404);
     assert_eq!(ask(FEDERATED, "Reader", "not/a/scope"), 400);
     assert_eq!(probe.engine.state().azure.authorization.iter().count(), 1);
 }
