@@ -75,9 +75,7 @@ impl AssertionError {
     /// Advises how to fix the error.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::RsaOnly { .. } => {
-                "reissue the certificate with an RSA key of 2048 bits or more"
-            }
+            Self::RsaOnly { .. } => "reissue the certificate with an RSA key of 2048 bits or more",
             Self::Signing | Self::Encoding => {
                 "this is a defect of this program or its machine: please report it"
             }

@@ -45,6 +45,7 @@ pub struct CertificateBundle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum BundleFormat {
+    /// PEM sections.
     #[serde(rename = "PEM")]
     Pem,
     /// PKCS#12, also called PFX.

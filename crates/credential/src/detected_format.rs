@@ -27,6 +27,7 @@ pub enum DetectedFormat {
     ByteOrderMark,
     /// UTF-16, as some Windows tools write it.
     Utf16,
+    /// PEM (RFC 7468).
     Pem,
     /// PKCS#12, also called PFX.
     Pkcs12,
@@ -51,7 +52,9 @@ pub enum DetectedFormat {
 pub enum DetectedInnerFormat {
     /// A JSON object.
     Json,
+    /// PEM (RFC 7468).
     Pem,
+    /// PKCS#12, also called PFX.
     Pkcs12,
     /// Another layer of base64.
     Base64,

@@ -91,7 +91,9 @@ pub enum StartError {
     #[error("the state directory is not usable")]
     Store(#[from] StateStoreError),
     /// The state directory contains a state from another plan.
-    #[error("the state directory `{directory}` contains a state that was created from another plan")]
+    #[error(
+        "the state directory `{directory}` contains a state that was created from another plan"
+    )]
     SeedPlanMismatch {
         /// The path of the directory.
         directory: PathBuf,

@@ -238,7 +238,12 @@ impl EngineFixture {
         self.engine.handle_request(&request, ingress).reply
     }
 
-    pub(crate) fn get(&self, ingress: Ingress, url: &str, headers: &[(&str, &str)]) -> ServiceReply {
+    pub(crate) fn get(
+        &self,
+        ingress: Ingress,
+        url: &str,
+        headers: &[(&str, &str)],
+    ) -> ServiceReply {
         self.send_request(ingress, &Method::GET, url, headers, "")
     }
 

@@ -34,8 +34,11 @@ pub enum PublicJwk {
 /// The supported NIST curves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EcCurve {
+    /// NIST P-256.
     P256,
+    /// NIST P-384.
     P384,
+    /// NIST P-521.
     P521,
 }
 

@@ -70,6 +70,7 @@ impl SharedSecretBytes {
         self.0.0.len()
     }
 
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.0.is_empty()
     }

@@ -71,7 +71,9 @@ impl AuditError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Open { .. } => "choose a file in an existing directory that the node plugin may write to",
+            Self::Open { .. } => {
+                "choose a file in an existing directory that the node plugin may write to"
+            }
             Self::Thread(_) => "check the limits of processes and threads on the node",
         }
     }

@@ -187,8 +187,7 @@ impl ProviderError {
     /// Creates the error for a volume that exceeds the node's volume memory.
     pub(crate) fn from_memory_exhausted(exhausted: MemoryExhausted) -> Self {
         let error = Self::new(OutcomeCode::VolumeMemoryExhausted, exhausted.message);
-        let retry =
-            if exhausted.exceeds_node_capacity { RetryClass::Invalid } else { error.retry };
+        let retry = if exhausted.exceeds_node_capacity { RetryClass::Invalid } else { error.retry };
         Self { retry, ..error }.with_hint(exhausted.hint)
     }
 

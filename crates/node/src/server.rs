@@ -82,8 +82,9 @@ impl NodePluginServer {
     /// Creates a server that is not ready until it serves.
     pub fn new(settings: NodePluginServerSettings, parts: NodePluginServerParts) -> Self {
         parts.metrics.watch_volumes(&parts.publisher);
-        let registration_gate =
-            parts.readiness.add_gate("registration", "the kubelet has not registered the driver yet");
+        let registration_gate = parts
+            .readiness
+            .add_gate("registration", "the kubelet has not registered the driver yet");
         if settings.registration.is_none() {
             registration_gate.open();
         }

@@ -24,6 +24,7 @@ pub enum KeyKind {
     },
     /// An elliptic curve key. The parser reads it only to name it in the error message.
     Ec {
+        /// The elliptic curve.
         curve: Curve,
     },
 }
@@ -35,8 +36,10 @@ pub enum Curve {
     /// NIST P-256, also `prime256v1`.
     #[serde(rename = "P-256")]
     P256,
+    /// NIST P-384.
     #[serde(rename = "P-384")]
     P384,
+    /// NIST P-521.
     #[serde(rename = "P-521")]
     P521,
     /// secp256k1, which Key Vault calls `P-256K`.

@@ -113,7 +113,8 @@ async fn rejected_token_is_reread_when_the_file_rotated_meanwhile() {
 
 #[tokio::test]
 async fn unchanged_rejected_token_is_not_sent_twice() {
-    let fixture = FederatedTokenFixture::new(|_, _| ScriptedReply::error("invalid_client", 700_213));
+    let fixture =
+        FederatedTokenFixture::new(|_, _| ScriptedReply::error("invalid_client", 700_213));
     let error = get(&fixture.credential()).await.unwrap_err();
     assert!(matches!(error, TokenError::Refused(_)));
     assert_eq!(fixture.token_service.script.request_count(), 1);
@@ -175,7 +176,8 @@ async fn propagation_window_restarts_after_a_token() {
 
 #[tokio::test]
 async fn propagating_credential_is_retried_slowly() {
-    let fixture = FederatedTokenFixture::new(|_, _| ScriptedReply::error("invalid_client", 700_213));
+    let fixture =
+        FederatedTokenFixture::new(|_, _| ScriptedReply::error("invalid_client", 700_213));
     let credential = fixture.credential();
     for _ in 0..600 {
         get(&credential).await.unwrap_err();

@@ -104,8 +104,7 @@ const fn read_only_operation(
     what: ArmReadKind,
     path: &'static str,
 ) -> ServiceOperation {
-    let support =
-        OperationSupport::Partial("read-only: shows the seeded state");
+    let support = OperationSupport::Partial("read-only: shows the seeded state");
     build_read_operation(id, what, path, support)
 }
 

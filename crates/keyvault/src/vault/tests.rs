@@ -413,7 +413,10 @@ fn transport_cool_down_is_throttling_with_remaining_time() {
     let error = classify_client_error(azure_core::Error::new(ErrorKind::Other, cooling));
     assert_eq!(error.retry(), RetryClass::Throttled { after: Some(remaining) });
     assert_eq!(error.hop(), Hop::VaultRead);
-    assert_eq!(error.to_string(), "kv1.vault.azure.net requested a cool-down, which lasts another 30 s");
+    assert_eq!(
+        error.to_string(),
+        "kv1.vault.azure.net requested a cool-down, which lasts another 30 s"
+    );
     assert!(error.hint().unwrap().starts_with("wait"));
 }
 

@@ -84,7 +84,8 @@ impl Node for CsiNodeService {
             }
         };
         let (volume, pod) = (publish_request.volume_id.as_str(), publish_request.pod.to_string());
-        let span = tracing::info_span!("csi.publish", volume, pod, class = publish_request.class_name);
+        let span =
+            tracing::info_span!("csi.publish", volume, pod, class = publish_request.class_name);
         let published = self.publish(publish_request).instrument(span).await;
         published.map_err(|failure| failure.status())?;
         Ok(Response::new(NodePublishVolumeResponse {}))

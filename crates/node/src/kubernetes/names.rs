@@ -103,7 +103,8 @@ mod tests {
     fn volumes_that_would_share_a_name_get_one_each() {
         let (one, two) = (pod("p"), pod("p-clusters-one-q"));
         assert_eq!(pod_status_name(&one, "q-clusters-one-c"), pod_status_name(&two, "c"));
-        let with_digest = |target: &str| pod_status_name_with_digest(&pod("p"), "c", Path::new(target));
+        let with_digest =
+            |target: &str| pod_status_name_with_digest(&pod("p"), "c", Path::new(target));
         assert_ne!(with_digest("/one"), with_digest("/two"));
         assert!(with_digest("/one").starts_with("p-clusters-one-c-"));
     }

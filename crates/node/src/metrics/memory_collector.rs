@@ -50,5 +50,6 @@ impl Collector for MemoryMetricsCollector {
 
 const USED_HELP: &str =
     "Bytes of memory used by or reserved for all volumes, including reads and caches";
-const READ_HELP: &str = "Bytes of the used volume memory that are held by reads in progress and caches";
+const READ_HELP: &str =
+    "Bytes of the used volume memory that are held by reads in progress and caches";
 const LIMIT_HELP: &str = "Limit of the memory of all volumes, in bytes";

@@ -149,7 +149,10 @@ impl PolicyCheck {
         let unmatched = self.unmatched_reads();
         let objects: Vec<_> = unmatched.iter().map(|read| format!("`{}`", read.object)).collect();
         let Some(first) = unmatched.first() else {
-            return ProviderError::new(OutcomeCode::PolicyDenied, "the node's policy denies the read");
+            return ProviderError::new(
+                OutcomeCode::PolicyDenied,
+                "the node's policy denies the read",
+            );
         };
         let identity = first.identity.as_deref().unwrap_or_default();
         ProviderError::new(
@@ -178,7 +181,10 @@ impl PolicyCheck {
         versions
             .filter_map(|given| {
                 let read = of(&given.id).or_else(|| {
-                    tracing::error!(id = given.id, "the provider returned a version that was not requested");
+                    tracing::error!(
+                        id = given.id,
+                        "the provider returned a version that was not requested"
+                    );
                     let first = self.reads.first()?.clone();
                     Some(ObjectRead { object: given.id.clone(), ..first })
                 })?;

@@ -155,10 +155,7 @@ impl PolicyDocumentParser<'_> {
             };
             let name = self.expect_text(format!("{path}.name"), fields.get("name"));
             let name = name.and_then(|text| {
-                self.record_error(
-                    format!("{path}.name"),
-                    NamePattern::parse(text, NameKind::Vault),
-                )
+                self.record_error(format!("{path}.name"), NamePattern::parse(text, NameKind::Vault))
             });
             let objects = self.parse_items(
                 &format!("{path}.objects"),

@@ -116,20 +116,23 @@ type ObservedGrants = BTreeMap<String, BTreeSet<ObjectPattern>>;
 /// Merges the reads into rules, part by part. Merging is exact: only parts whose other parts are equal are
 /// merged, so that the product of a rule contains observed reads only.
 fn build_rules(accesses: BTreeSet<VaultAccess>) -> Vec<PolicyRule> {
-    let mut grants_by_subject: BTreeMap<(String, SharedIdentity, String), ObservedGrants> = BTreeMap::new();
+    let mut grants_by_subject: BTreeMap<(String, SharedIdentity, String), ObservedGrants> =
+        BTreeMap::new();
     for access in accesses {
         let object = ObjectPattern::exactly(
             access.object.kind,
             &access.object.name.as_str().to_ascii_lowercase(),
         );
-        grants_by_subject.entry((access.namespace, access.identity, access.class))
+        grants_by_subject
+            .entry((access.namespace, access.identity, access.class))
             .or_default()
             .entry(access.vault.as_str().to_ascii_lowercase())
             .or_default()
             .insert(object);
     }
     let by_class = group_parts(
-        grants_by_subject.into_iter()
+        grants_by_subject
+            .into_iter()
             .map(|((namespace, identity, class), grants)| (class, (namespace, identity, grants))),
     );
     let by_identity =

@@ -153,7 +153,10 @@ fn changed_file_is_loaded_and_broken_file_keeps_the_last_good_policy() {
         "{warning}"
     );
     assert_eq!(keeper.current(), before);
-    assert!(matches!(keeper.reload(), PolicyReload::Unchanged), "an unchanged bad file is reported once");
+    assert!(
+        matches!(keeper.reload(), PolicyReload::Unchanged),
+        "an unchanged bad file is reported once"
+    );
 
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(keeper.reload(), PolicyReload::Rejected(PolicyError::Read { .. })));

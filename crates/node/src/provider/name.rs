@@ -12,7 +12,9 @@ pub struct ProviderName(String);
 
 /// The text is not a valid provider name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not the name of a provider: 1 to {MAX_NAME_LENGTH} letters, digits, `_` and `-`")]
+#[error(
+    "{text:?} is not the name of a provider: 1 to {MAX_NAME_LENGTH} letters, digits, `_` and `-`"
+)]
 pub struct ParseProviderNameError {
     /// The text, truncated if it is far too long.
     pub text: String,

@@ -180,9 +180,10 @@ impl SocketProviders {
             };
             match outcome {
                 Ok(answer) => {
-                    request
-                        .memory
-                        .finish_read(reservation, u64::try_from(content_size(&answer)).unwrap_or(reservation));
+                    request.memory.finish_read(
+                        reservation,
+                        u64::try_from(content_size(&answer)).unwrap_or(reservation),
+                    );
                     return Ok(answer);
                 }
                 Err(error) if limit < largest && error.is_too_large() => {

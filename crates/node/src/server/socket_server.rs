@@ -184,7 +184,10 @@ mod tests {
         let aborted = || Err(io::Error::from(io::ErrorKind::ConnectionAborted));
         let incoming = futures::stream::iter([aborted(), none_left(), Ok(1)]);
         let mut incoming = Box::pin(pause_on_accept_error(incoming, Arc::new(clock.clone())));
-        assert!(futures::poll!(incoming.next()).is_ready(), "a single accept error causes no pause");
+        assert!(
+            futures::poll!(incoming.next()).is_ready(),
+            "a single accept error causes no pause"
+        );
         for _ in 0..3 {
             assert!(futures::poll!(incoming.next()).is_pending());
         }

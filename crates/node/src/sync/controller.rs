@@ -188,10 +188,8 @@ impl SecretSync {
             }
             None => (false, BTreeMap::new()),
         };
-        self.pod_statuses.insert(
-            key.clone(),
-            WatchedPodStatus { status, failure_reported, skipped_secrets },
-        );
+        self.pod_statuses
+            .insert(key.clone(), WatchedPodStatus { status, failure_reported, skipped_secrets });
         self.schedule.schedule_now(key, self.now());
     }
 
@@ -270,7 +268,8 @@ impl SecretSync {
     ) {
         let now = self.now();
         let Some(tracked) = self.pod_statuses.get_mut(key) else { return };
-        let SecretSyncOutcome::Reconciled { secrets, report_skipped_after: report_after } = done else {
+        let SecretSyncOutcome::Reconciled { secrets, report_skipped_after: report_after } = done
+        else {
             // Removing `secretObjects` from the class is not a recovery.
             tracked.failure_reported = false;
             tracked.skipped_secrets.clear();

@@ -51,7 +51,6 @@ impl SecretSyncHealth {
     }
 }
 
-const CONSEQUENCE: &str =
-    "the Kubernetes API rejects the watch of the pod statuses of this node: starting pods get no Secrets";
+const CONSEQUENCE: &str = "the Kubernetes API rejects the watch of the pod statuses of this node: starting pods get no Secrets";
 /// The number of rejections in a row before the failure is reported: half a minute with the growing back-off.
 const REFUSALS_BEFORE_REPORT: u32 = 8;

@@ -64,7 +64,12 @@ impl SecretSyncSchedule {
 
     /// Records a success: the next reconcile is in five minutes, as upstream, in case another client changed
     /// the Secret.
-    pub(super) fn record_success(&mut self, attempt: &SecretSyncAttempt, now: Duration, chance: f64) {
+    pub(super) fn record_success(
+        &mut self,
+        attempt: &SecretSyncAttempt,
+        now: Duration,
+        chance: f64,
+    ) {
         let Some(item) = self.finish_attempt(attempt) else { return };
         item.failures = 0;
         if !item.changed_since_start {
@@ -93,8 +98,10 @@ impl SecretSyncSchedule {
     }
 
     fn finish_attempt(&mut self, attempt: &SecretSyncAttempt) -> Option<&mut ScheduledPodStatus> {
-        let item =
-            self.items.get_mut(&attempt.key).filter(|item| item.running_attempt == Some(attempt.id))?;
+        let item = self
+            .items
+            .get_mut(&attempt.key)
+            .filter(|item| item.running_attempt == Some(attempt.id))?;
         item.running_attempt = None;
         Some(item)
     }

@@ -179,7 +179,9 @@ impl SecretSyncError {
         match self {
             Self::Class(error) => error.hint(),
             Self::ReadPod(error) => error.hint(),
-            Self::ReadVolume(_) => "check that the volume is mounted and that the node has free memory",
+            Self::ReadVolume(_) => {
+                "check that the volume is mounted and that the node has free memory"
+            }
             Self::InvalidSecretObject { problems, .. } => problems.hint(),
             Self::ApplySecret(error) => error.hint(),
             Self::PodNotFound | Self::SelectVolume(_) => {

@@ -50,8 +50,9 @@ impl ContentAge {
     /// Returns the time of the last confirmation if the source certainly still held the content after
     /// `written`.
     fn confirmed_after(&self, written: Timestamp) -> Option<Timestamp> {
-        self.confirmed_at
-            .filter(|confirmed| confirmed.saturating_sub(self.max_read_age).is_ok_and(|at| at > written))
+        self.confirmed_at.filter(|confirmed| {
+            confirmed.saturating_sub(self.max_read_age).is_ok_and(|at| at > written)
+        })
     }
 }
 
@@ -312,7 +313,11 @@ mod tests {
             SecretWriteDecision::NewerContentExists { content_since: at(1_300) }
         );
         assert_eq!(decide_at(&stamped(1_301), &newer, 50), apply(50));
-        assert_eq!(decide_at(&stamped(100), &newer, 5_000), apply(1_000), "the clock of this node was ahead");
+        assert_eq!(
+            decide_at(&stamped(100), &newer, 5_000),
+            apply(1_000),
+            "the clock of this node was ahead"
+        );
         let foreign = applied_secret(|secret| {
             secret["metadata"]["managedFields"][1]["fieldsV1"]["f:metadata"]["f:annotations"] =
                 json!({"f:note": {}});

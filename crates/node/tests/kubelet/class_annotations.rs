@@ -59,7 +59,10 @@ async fn an_older_credential_is_refused_until_the_class_accepts_exactly_that_ver
     let refused = PodEventKind::Failed(OutcomeCode::CredentialOlder);
     let messages = scene.event_messages(refused);
     assert_eq!(messages.len(), 1, "{messages:?}");
-    assert!(messages[0].contains("lanyard.dev/accept-older: \"secret/credential@3\""), "{messages:?}");
+    assert!(
+        messages[0].contains("lanyard.dev/accept-older: \"secret/credential@3\""),
+        "{messages:?}"
+    );
 
     scene.annotate(RotationPolicy::ACCEPT_OLDER, "secret/credential@4");
     scene.annotate(RotationPolicy::REFRESH, "b");

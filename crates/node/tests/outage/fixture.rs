@@ -107,7 +107,8 @@ impl OutageFixture {
     /// Calls publish once.
     pub(crate) async fn publish(&self, pod: &str, class: &str) -> Result<(), PublishFailure> {
         let (publisher, request) = (self.publisher.clone(), self.publish_request(pod, class));
-        self.drive_to_completion(tokio::spawn(async move { publisher.publish(request).await })).await
+        self.drive_to_completion(tokio::spawn(async move { publisher.publish(request).await }))
+            .await
     }
 
     fn publish_request(&self, pod: &str, class: &str) -> PublishRequest {

@@ -40,8 +40,7 @@ async fn driver_is_registered_only_once_it_is_ready() {
     assert_eq!(ready, Some(false));
     assert!(!node.registration_socket().exists());
     node.classes_gate.open();
-    node.wait_until("the registration socket exists", || node.registration_socket().exists())
-        .await;
+    node.wait_until("the registration socket exists", || node.registration_socket().exists()).await;
     let ready = identity.probe(ProbeRequest {}).await.unwrap().into_inner().ready;
     assert_eq!(ready, Some(true));
     assert!(!node.readiness.is_ready(), "the kubelet has not registered the driver");
@@ -141,7 +140,8 @@ async fn shutdown_answers_in_flight_calls_and_accepts_no_new_ones() {
     let target = node.target("a");
     let (mut kubelet, request) = (node.node_client(), crate::fakes::publish_request(&target));
     let call = tokio::spawn(async move { kubelet.node_publish_volume(request).await });
-    node.wait_until("the vault receives the request", || *node.vault.waiting_requests.lock() == 1).await;
+    node.wait_until("the vault receives the request", || *node.vault.waiting_requests.lock() == 1)
+        .await;
     node.begin_shutdown();
     for socket in [node.registration_socket(), node.csi_socket()] {
         node.wait_until("the sockets are gone", || !socket.exists()).await;

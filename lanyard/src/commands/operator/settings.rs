@@ -93,7 +93,7 @@ fn is_dns_subdomain(text: &str) -> bool {
     let is_label = |label: &str| {
         label.starts_with(is_allowed)
             && label.ends_with(is_allowed)
-            && label.chars().all(|it| named(it) || it == '-')
+            && label.chars().all(|it| is_allowed(it) || it == '-')
     };
     text.len() <= MAX_LEASE_NAME_LENGTH && text.split('.').all(is_label)
 }

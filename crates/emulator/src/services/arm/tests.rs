@@ -420,11 +420,17 @@ fn each_invalid_role_assignment_has_its_error_code() {
         error_code(&put(name, &role_assignment_body(unknown_principal, unknown_principal, ""))),
         "RoleDefinitionDoesNotExist"
     );
-    let conditional =
-        role_assignment_body(NETWORK_ROLE, unknown_principal, r#","condition":"@Resource[x] == 'y'""#);
+    let conditional = role_assignment_body(
+        NETWORK_ROLE,
+        unknown_principal,
+        r#","condition":"@Resource[x] == 'y'""#,
+    );
     assert_eq!(put(name, &conditional).status, StatusCode::NOT_IMPLEMENTED);
-    let fresh =
-        role_assignment_body(NETWORK_ROLE, unknown_principal, r#","principalType":"ServicePrincipal""#);
+    let fresh = role_assignment_body(
+        NETWORK_ROLE,
+        unknown_principal,
+        r#","principalType":"ServicePrincipal""#,
+    );
     assert_eq!(put(name, &fresh).status, StatusCode::CREATED);
 }
 

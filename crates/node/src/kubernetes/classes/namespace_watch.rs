@@ -53,11 +53,7 @@ pub(super) async fn watch_namespace(shared: Weak<KubeClassCacheState>, namespace
 /// watch.
 fn log_watch_failure(namespace: &str, error: &ApiError, failures: u32) {
     if failures == 1 {
-        tracing::warn!(
-            namespace,
-            hint = error.hint(),
-            "{error}; serving classes from the cache"
-        );
+        tracing::warn!(namespace, hint = error.hint(), "{error}; serving classes from the cache");
     } else {
         tracing::debug!(namespace, failures, "{error}");
     }

@@ -195,10 +195,7 @@ async fn every_failure_has_outcome_code_message_and_hint() {
     world.azure.set_failure(FakeAzureService::Tokens, Some(FakeAzureFailure::Status(401)));
     let error = world.fetch(Urgency::Mount).await.unwrap_err();
     assert_eq!(error.code, OutcomeCode::IdentityRefused);
-    assert!(
-        error.message.starts_with("could not read secret `a`: there is no token"),
-        "{error}"
-    );
+    assert!(error.message.starts_with("could not read secret `a`: there is no token"), "{error}");
 }
 
 #[tokio::test]

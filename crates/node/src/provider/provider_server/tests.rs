@@ -150,7 +150,8 @@ async fn repeated_request_without_versions_counts_as_rotation() {
         served.mount(Request::new(ask(uid, vault, target))).await.unwrap();
     }
     let received = provider.requests.lock();
-    let urgencies: Vec<_> = received.iter().filter_map(|received| received.split(' ').next_back()).collect();
+    let urgencies: Vec<_> =
+        received.iter().filter_map(|received| received.split(' ').next_back()).collect();
     assert_eq!(urgencies, ["Mount", "Mount", "Mount", "Rotation", "Mount", "Mount", "Mount"]);
 }
 
@@ -223,7 +224,12 @@ async fn provider_error_becomes_status_with_code_cause_and_hint() {
             served.mount(Request::new(mount_message(&format!("{{{POD}}}")))).await.unwrap_err();
         assert_eq!(status.code(), expected);
         let can_recover = !status.message().contains("does not recover by itself");
-        assert_eq!(can_recover, code.recovery_mode() == RecoveryMode::ByItself, "{}", status.message());
+        assert_eq!(
+            can_recover,
+            code.recovery_mode() == RecoveryMode::ByItself,
+            "{}",
+            status.message()
+        );
         for part in [code.name(), "what came back", "hint: "] {
             assert!(status.message().contains(part), "{}", status.message());
         }

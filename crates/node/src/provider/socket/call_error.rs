@@ -110,7 +110,9 @@ fn status_error(
             OutcomeCode::ProviderAnswerInvalid,
             format!("the answer of provider `{name}` is too large: {provider_message}"),
         )
-        .with_hint("raise `--max-call-recv-msg-size`, or split the class: a Secret holds at most 1 MiB");
+        .with_hint(
+            "raise `--max-call-recv-msg-size`, or split the class: a Secret holds at most 1 MiB",
+        );
     }
     let times = if attempts > 1 { format!(" {attempts} times") } else { String::new() };
     let message = format!("provider `{name}` answered{times} {code:?}: {provider_message}");

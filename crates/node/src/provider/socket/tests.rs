@@ -181,7 +181,8 @@ fn valid_response() -> MountResponse {
 async fn request_carries_class_pod_and_proofs_and_response_the_files() {
     let mut node = SocketProvidersFixture::new();
     node.serve("second/mock.sock", |_, request| {
-        let attributes: BTreeMap<String, String> = serde_json::from_str(&request.attributes).unwrap();
+        let attributes: BTreeMap<String, String> =
+            serde_json::from_str(&request.attributes).unwrap();
         let expected = [
             ("of", "class"),
             ("secretProviderClass", "c"),
@@ -293,10 +294,7 @@ async fn untrusted_socket_receives_no_request() {
     for mode in [0o777, 0o775, 0o1777] {
         set(&directory, mode);
         let error = node.fetch("mock").await.unwrap_err();
-        assert_eq!(
-            (error.code, error.retry),
-            (OutcomeCode::ProviderNotFound, RetryClass::Denied)
-        );
+        assert_eq!((error.code, error.retry), (OutcomeCode::ProviderNotFound, RetryClass::Denied));
         let expected = format!("mode {mode:04o} lets others change it");
         assert!(error.message.contains(&expected), "{}", error.message);
     }

@@ -91,7 +91,8 @@ async fn conflicting_writer(fixture: OperatorTrialFixture) -> Result<(), Failed>
     }
     eventually("the drift names the conflicting manager", async || {
         let reported = fixture.read_identities().await?["status"]["drift"].to_string();
-        Ok(reported.contains(CLASS_NAME) && reported.contains("repeatedly changed by conflicting-manager"))
+        Ok(reported.contains(CLASS_NAME)
+            && reported.contains("repeatedly changed by conflicting-manager"))
     })
     .await?;
     sleep(Duration::from_secs(15)).await;
