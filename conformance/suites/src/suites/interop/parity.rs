@@ -5,7 +5,7 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 use tokio::sync::Mutex;
 
-use super::stack::{Mounted, Stack};
+use super::stack::{Mounted, Stack, publish};
 use super::{Stage, UPSTREAM, trial};
 use crate::daemon::Daemon;
 use crate::ground::Holder;
@@ -193,7 +193,7 @@ async fn refused(stack: &Stack<'_>, running: &Running, case: Case) -> Result<(),
     for provider in [UPSTREAM, "azure"] {
         let volume =
             stack.volume(&object_name(case, provider), provider, case.holder, case.objects)?;
-        let answer = running.driver.plugin.publish(&volume).await;
+        let answer = publish(&running.driver.plugin, &volume).await;
         volume.clear();
         match answer {
             Ok(()) => return Err(format!("{provider} filled the volume").into()),

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
+use lanyard_clock::{Clock, SystemClock};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
@@ -12,7 +14,8 @@ use crate::daemon::Daemon;
 use crate::ground::Holder;
 use crate::peers::{Nook, Rotation, RunningDriver, SharedDirectory};
 use crate::program::Inputs;
-use crate::volume::{FileSeen, NodePlugin, Volume};
+use crate::volume::{CallError, FileSeen, NodePlugin, Volume};
+use crate::waiting::{PATIENCE, pause};
 
 /// The processes of one case, in a place of their own.
 #[derive(Debug)]
@@ -108,7 +111,7 @@ impl<'a> Stack<'a> {
         plugin: &NodePlugin,
         volume: &Volume,
     ) -> Result<Mounted, Failed> {
-        plugin.publish(volume).await.map_err(chain)?;
+        publish(plugin, volume).await.map_err(chain)?;
         self.seen(volume)
     }
 
@@ -169,3 +172,25 @@ const fn mode(holder: Holder) -> Mode {
         Holder::Federated | Holder::Certificate => Mode::WorkloadIdentity,
     }
 }
+
+/// Publishes a volume. Upstream's driver reads classes from a watch and refuses a class that it does not
+/// know yet; then the call is repeated, as the kubelet repeats it.
+pub(super) async fn publish(plugin: &NodePlugin, volume: &Volume) -> Result<(), CallError> {
+    let clock = SystemClock::new();
+    let deadline = clock.monotonic() + PATIENCE;
+    loop {
+        match plugin.publish(volume).await {
+            Err(error) if is_unknown_class(&error) && clock.monotonic() < deadline => {
+                pause(RETRY_INTERVAL).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn is_unknown_class(error: &CallError) -> bool {
+    let message = error.status.message();
+    message.contains("failed to get secretproviderclass") && message.contains("not found")
+}
+
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
