@@ -5,7 +5,7 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 use tokio::sync::Mutex;
 
-use super::stack::{Mounted, Stack, publish};
+use super::stack::{Mounted, Stack, is_unknown_class, publish};
 use super::{Stage, UPSTREAM, trial};
 use crate::daemon::Daemon;
 use crate::ground::Holder;
@@ -197,7 +197,10 @@ async fn refused(stack: &Stack<'_>, running: &Running, case: Case) -> Result<(),
         volume.clear();
         match answer {
             Ok(()) => return Err(format!("{provider} filled the volume").into()),
-            Err(error) if error.status.message().contains("provider not found") => {
+            Err(error)
+                if error.status.message().contains("provider not found")
+                    || is_unknown_class(&error) =>
+            {
                 return Err(of(provider, &error.to_string().into()));
             }
             Err(_) => {}

@@ -188,7 +188,8 @@ pub(super) async fn publish(plugin: &NodePlugin, volume: &Volume) -> Result<(), 
     }
 }
 
-fn is_unknown_class(error: &CallError) -> bool {
+/// Whether a driver answered that the SecretProviderClass does not exist.
+pub(super) fn is_unknown_class(error: &CallError) -> bool {
     let message = error.status.message();
     message.contains("failed to get secretproviderclass") && message.contains("not found")
 }
