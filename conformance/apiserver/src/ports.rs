@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const RANGE: Range<u16> = 20_000..32_000;
 
-/// No ports were free.
+/// Fewer than `wanted` consecutive loopback ports were free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no {wanted} free ports in a row were found on the loopback address")]
 pub struct NoPorts {
@@ -18,11 +18,11 @@ pub struct NoPorts {
     pub wanted: usize,
 }
 
-/// Chooses so many free ports with consecutive numbers. No two calls of a process get the same port,
-/// and processes look in different places first.
+/// Chooses `COUNT` free ports with consecutive numbers. Each call of a process continues after the ports
+/// of the call before, and each process starts at another port of the range.
 ///
 /// # Errors
-/// When there are no such ports.
+/// [`NoPorts`] if the range has no such ports.
 pub fn choose_ports<const COUNT: usize>() -> Result<[u16; COUNT], NoPorts> {
     static STEP: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(0x9e37_79b9);
@@ -30,7 +30,7 @@ pub fn choose_ports<const COUNT: usize>() -> Result<[u16; COUNT], NoPorts> {
     choose(steps.map(|step| candidate(first, step)).take(RANGE.len()))
 }
 
-/// The first free ports in a row. All are held until the last one is found.
+/// The first `COUNT` consecutive free ports. All stay bound until the last one is found.
 fn choose<const COUNT: usize>(
     candidates: impl Iterator<Item = u16>,
 ) -> Result<[u16; COUNT], NoPorts> {
