@@ -294,9 +294,14 @@ impl Secrets {
         existing: &ObjectMeta,
         missing: &[OwnerReference],
     ) -> Result<ObjectMeta, ApiError> {
-        // With the uid, a Secret that was removed and made anew meanwhile is a conflict.
+        // The answer becomes the known version of this Secret, so it must be the Secret that was
+        // read or applied: with uid and version, any change since then is a conflict.
         let patch = Patch::Strategic(json!({
-            "metadata": {"uid": existing.uid, "ownerReferences": missing},
+            "metadata": {
+                "uid": existing.uid,
+                "resourceVersion": existing.resource_version,
+                "ownerReferences": missing,
+            },
         }));
         let secrets = self.secrets(namespace);
         let action = format!("add owners to Secret {namespace}/{name}");

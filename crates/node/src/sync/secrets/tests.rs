@@ -202,3 +202,27 @@ async fn a_secret_that_is_made_anew_before_it_has_its_owners_is_brought_in_step_
     let expected = [(first.clone(), false), (first, true), (second.clone(), false), (second, true)];
     assert_eq!(written, expected);
 }
+
+#[tokio::test]
+async fn a_value_that_changes_before_the_secret_has_its_owners_is_applied_again() {
+    let server = Server {
+        stamp: at(50).to_string(),
+        meanwhile: Some(|server| {
+            server.version += 1;
+            server.data = "d3Jvbmc=".to_owned();
+        }),
+        before_owners: true,
+        ..Server::default()
+    };
+    let server = Arc::new(Mutex::new(server));
+    let owner = OwnerReference { uid: "owner".to_owned(), ..OwnerReference::default() };
+    assert_eq!(ensured(&server, &[owner]).await, Ensured::InStep);
+    let patches = std::mem::take(&mut server.lock().patches);
+    let written: Vec<_> = patches
+        .iter()
+        .map(|patch| (patch["metadata"]["resourceVersion"].as_str(), patch["data"].is_object()))
+        .collect();
+    let first = Some("0");
+    let second = Some("1");
+    assert_eq!(written, [(first, true), (first, false), (second, true), (second, false)]);
+}
