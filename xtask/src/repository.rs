@@ -18,13 +18,15 @@ pub(crate) struct Repository {
 }
 
 impl Repository {
-    /// Reads the environment: `XDG_CACHE_HOME` or `HOME` for the cache, `CARGO` for cargo, `CARGO_TARGET_DIR`
-    /// for built files, `PATH` for programs.
+    /// Reads the environment: `CARGO_MANIFEST_DIR` for the workspace, `XDG_CACHE_HOME` or `HOME` for the
+    /// cache, `CARGO` for cargo, `CARGO_TARGET_DIR` for built files, `PATH` for programs.
+    ///
+    /// The workspace is the one whose `cargo xtask` was called. The path that was compiled in may be that of
+    /// another clone which shares the target directory: cargo does not build again for a new path.
     pub(crate) fn from_environment() -> Result<Self, TaskError> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .map(Path::to_path_buf)
-            .ok_or(TaskError::Environment("CARGO_MANIFEST_DIR"))?;
+        let root = env::var_os("CARGO_MANIFEST_DIR")
+            .and_then(|directory| Path::new(&directory).parent().map(Path::to_path_buf))
+            .ok_or(TaskError::NotThroughCargo)?;
         let cache = env::var_os("XDG_CACHE_HOME")
             .filter(|value| !value.is_empty())
             .map(PathBuf::from)

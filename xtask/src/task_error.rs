@@ -48,6 +48,8 @@ pub(crate) enum TaskError {
     Unknown { what: &'static str, name: String, known: String },
     #[error("{failed} of {total} {what} failed: {names}")]
     Several { what: &'static str, failed: usize, total: usize, names: String },
+    #[error("CARGO_MANIFEST_DIR is not set")]
+    NotThroughCargo,
     #[error("{0} is not set, and neither is any directory that could replace it")]
     Environment(&'static str),
 }
@@ -58,6 +60,7 @@ impl TaskError {
         match self {
             Self::Missing { hint, .. } => Some(hint),
             Self::Start { .. } => Some("install the program or put it on the PATH"),
+            Self::NotThroughCargo => Some("run it as `cargo xtask`"),
             Self::Environment(_) => Some("set HOME, or name the directory explicitly"),
             _ => None,
         }
@@ -66,7 +69,10 @@ impl TaskError {
     /// 1 for a failed check, 2 if the command line or the machine must be changed first.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Unknown { .. } | Self::Environment(_) | Self::Missing { .. } => ExitCode::from(2),
+            Self::Unknown { .. }
+            | Self::Environment(_)
+            | Self::NotThroughCargo
+            | Self::Missing { .. } => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const PORT_RANGE: Range<u16> = 20_000..32_000;
 
-/// Too few consecutive loopback ports were free.
+/// Fewer than `wanted` consecutive loopback ports were free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no {wanted} free ports in a row were found on the loopback address")]
 pub struct NoFreePorts {
@@ -18,8 +18,8 @@ pub struct NoFreePorts {
     pub wanted: usize,
 }
 
-/// Chooses `COUNT` free ports with consecutive numbers. Two calls in one process never return the same port,
-/// and two processes start their search at different ports.
+/// Chooses `COUNT` free ports with consecutive numbers. Each call of a process continues after the ports
+/// of the call before, and each process starts at another port of the range.
 ///
 /// # Errors
 /// Returns [`NoFreePorts`] if no such ports are free.

@@ -319,9 +319,14 @@ impl SecretApplier {
         existing: &ObjectMeta,
         missing: &[OwnerReference],
     ) -> Result<ObjectMeta, ApiError> {
-        // With the uid, a Secret that was deleted and recreated in the meantime causes a conflict.
+        // The response becomes the known version of this Secret, so it must be the Secret that was read or
+        // applied. With uid and resource version, any change since then causes a conflict.
         let patch = Patch::Strategic(json!({
-            "metadata": {"uid": existing.uid, "ownerReferences": missing},
+            "metadata": {
+                "uid": existing.uid,
+                "resourceVersion": existing.resource_version,
+                "ownerReferences": missing,
+            },
         }));
         let secrets = self.secrets_api(namespace);
         let action = format!("add owners to Secret {namespace}/{name}");

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
+use lanyard_clock::{Clock, SystemClock};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
@@ -14,7 +16,8 @@ use crate::daemon::Daemon;
 use crate::driver_processes::{
     DriverFixtureDirectory, DriverRotation, RunningDriver, SharedMountDirectory,
 };
-use crate::volume::{CsiDriverClient, TestVolume, VolumeFile};
+use crate::volume::{CsiCallError, CsiDriverClient, TestVolume, VolumeFile};
+use crate::waiting::{DEFAULT_TIMEOUT, sleep};
 
 /// The processes of one case, with their sockets in one directory.
 #[derive(Debug)]
@@ -131,7 +134,7 @@ impl<'a> InteropCaseFixture<'a> {
         plugin: &CsiDriverClient,
         volume: &TestVolume,
     ) -> Result<MountedContents, Failed> {
-        plugin.publish(volume).await.map_err(failed_with_causes)?;
+        publish_known_class(plugin, volume).await.map_err(failed_with_causes)?;
         self.read_contents(volume)
     }
 
@@ -200,3 +203,29 @@ const fn class_identity_mode(holder: SignInMethod) -> ClassIdentityMode {
         SignInMethod::Federated | SignInMethod::Certificate => ClassIdentityMode::WorkloadIdentity,
     }
 }
+
+/// Publishes a volume. The upstream driver reads classes from a watch and refuses a class that it does not
+/// know yet. Then the call is repeated, as the kubelet repeats it.
+pub(super) async fn publish_known_class(
+    plugin: &CsiDriverClient,
+    volume: &TestVolume,
+) -> Result<(), CsiCallError> {
+    let clock = SystemClock::new();
+    let deadline = clock.monotonic() + DEFAULT_TIMEOUT;
+    loop {
+        match plugin.publish(volume).await {
+            Err(error) if is_unknown_class_error(&error) && clock.monotonic() < deadline => {
+                sleep(PUBLISH_RETRY_INTERVAL).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Whether a driver answered that the SecretProviderClass does not exist.
+pub(super) fn is_unknown_class_error(error: &CsiCallError) -> bool {
+    let message = error.status.message();
+    message.contains("failed to get secretproviderclass") && message.contains("not found")
+}
+
+const PUBLISH_RETRY_INTERVAL: Duration = Duration::from_millis(200);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 use tokio::sync::Mutex;
 
-use super::case_fixture::{InteropCaseFixture, MountedContents};
+use super::case_fixture::{
+    InteropCaseFixture, MountedContents, is_unknown_class_error, publish_known_class,
+};
 use super::{InteropSuiteFixture, UPSTREAM_PROVIDER_NAME, trial};
 use crate::azure_target::SignInMethod;
 use crate::daemon::Daemon;
@@ -230,11 +232,14 @@ async fn expect_refused_by_both(
             case.sign_in,
             case.objects,
         )?;
-        let answer = running.driver.client.publish(&volume).await;
+        let answer = publish_known_class(&running.driver.client, &volume).await;
         volume.remove_directory();
         match answer {
             Ok(()) => return Err(format!("{provider} filled the volume").into()),
-            Err(error) if error.status.message().contains("provider not found") => {
+            Err(error)
+                if error.status.message().contains("provider not found")
+                    || is_unknown_class_error(&error) =>
+            {
                 return Err(error_of_provider(provider, &error.to_string().into()));
             }
             Err(_) => {}

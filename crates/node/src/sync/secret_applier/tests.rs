@@ -61,7 +61,7 @@ struct FakeSecretServer {
     patches: Vec<Value>,
     /// A concurrent change right before the first write of this node, or before its first owner patch.
     concurrent_change: Option<fn(&mut Self)>,
-    change_before_first_write: bool,
+    change_before_owners: bool,
     is_absent: bool,
 }
 
@@ -99,7 +99,7 @@ impl FakeSecretServer {
             return (200, self.secret_json());
         }
         let patch: Value = serde_json::from_slice(body).unwrap();
-        if (patch["metadata"]["ownerReferences"].is_array() || !self.change_before_first_write)
+        if (patch["metadata"]["ownerReferences"].is_array() || !self.change_before_owners)
             && let Some(meanwhile) = self.concurrent_change.take()
         {
             meanwhile(self);
@@ -195,7 +195,7 @@ async fn secret_recreated_before_the_owner_patch_is_applied_again() {
     let server = FakeSecretServer {
         content_since: at(50).to_string(),
         concurrent_change: Some(|server| server.uid += 1),
-        change_before_first_write: true,
+        change_before_owners: true,
         ..FakeSecretServer::default()
     };
     let server = Arc::new(Mutex::new(server));
@@ -210,4 +210,28 @@ async fn secret_recreated_before_the_owner_patch_is_applied_again() {
     let (first, second) = ("0".to_owned(), "1".to_owned());
     let expected = [(first.clone(), false), (first, true), (second.clone(), false), (second, true)];
     assert_eq!(written, expected);
+}
+
+#[tokio::test]
+async fn a_value_that_changes_before_the_secret_has_its_owners_is_applied_again() {
+    let server = FakeSecretServer {
+        content_since: at(50).to_string(),
+        concurrent_change: Some(|server| {
+            server.version += 1;
+            server.data = "d3Jvbmc=".to_owned();
+        }),
+        change_before_owners: true,
+        ..FakeSecretServer::default()
+    };
+    let server = Arc::new(Mutex::new(server));
+    let owner = OwnerReference { uid: "owner".to_owned(), ..OwnerReference::default() };
+    assert_eq!(ensure_secret(&server, &[owner]).await, SecretApplyOutcome::InSync);
+    let patches = std::mem::take(&mut server.lock().patches);
+    let written: Vec<_> = patches
+        .iter()
+        .map(|patch| (patch["metadata"]["resourceVersion"].as_str(), patch["data"].is_object()))
+        .collect();
+    let first = Some("0");
+    let second = Some("1");
+    assert_eq!(written, [(first, true), (first, false), (second, true), (second, false)]);
 }
