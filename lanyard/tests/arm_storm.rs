@@ -111,7 +111,7 @@ async fn arm_throttling(retry_after: u32, most: usize) {
     fixture.azure.change("POST", "faults", &rule.to_string()).await;
     fixture
         .advance_minutes(2, |status| {
-            assert_eq!(readiness_values(status), baseline, "readiness is unchanged")
+            assert_eq!(readiness_values(status), baseline, "readiness is unchanged");
         })
         .await;
     // With a long Retry-After, the status reports the throttling before the next request.
@@ -122,14 +122,14 @@ async fn arm_throttling(retry_after: u32, most: usize) {
     );
     fixture
         .advance_minutes(28, |status| {
-            assert_eq!(readiness_values(status), baseline, "readiness is unchanged")
+            assert_eq!(readiness_values(status), baseline, "readiness is unchanged");
         })
         .await;
     // A new pod has proven nothing, but its identity was proven earlier, with the same certificate.
     fixture.canary_fleet.replace_pod(&fixture.azure, Component::Disk);
     fixture
         .advance_minutes(30, |status| {
-            assert_eq!(readiness_values(status), baseline, "readiness is unchanged")
+            assert_eq!(readiness_values(status), baseline, "readiness is unchanged");
         })
         .await;
     for (component, reason) in fixture.reasons() {
@@ -216,7 +216,7 @@ async fn rotation_while_entra_throttles(comes_in_brownout: bool) {
     if !comes_in_brownout {
         fixture
             .advance_minutes(5, |status| {
-                assert_eq!(readiness_values(status), baseline, "every token stays valid")
+                assert_eq!(readiness_values(status), baseline, "every token stays valid");
             })
             .await;
     }

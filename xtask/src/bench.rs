@@ -71,7 +71,9 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskE
     };
     match arguments.output {
         BenchOutputFormat::Table => {
-            row::format_table(&rows).iter().for_each(|line| process::print_line(line))
+            for line in row::format_table(&rows) {
+                process::print_line(&line);
+            }
         }
         BenchOutputFormat::Json => process::print_line(&rows_json(&rows)?),
     }

@@ -31,7 +31,7 @@ pub(crate) fn run(repository: &Repository) -> Result<PassFailCounts, TaskError> 
             process::print_line(&format!("\nall tests of the workspace: {tally} ({seconds} s)"));
         }
         Err(_) => {
-            process::print_line(&format!("\nthe tests of the workspace failed ({seconds} s)"))
+            process::print_line(&format!("\nthe tests of the workspace failed ({seconds} s)"));
         }
     }
     if let Some(hint) = root.hint() {

@@ -14,7 +14,7 @@ pub enum ClusterComponent {
     Containerd,
     /// Serves the Kubernetes API.
     KubeApiserver,
-    /// Runs the controllers, for example those of service accounts and ReplicaSets.
+    /// Runs the controllers, for example those of service accounts and `ReplicaSets`.
     KubeControllerManager,
     /// Assigns pods to the node.
     KubeScheduler,

@@ -82,7 +82,7 @@ pub(crate) async fn wait_until_component_ready(
 }
 
 /// Waits until pods can be created and run: the node is ready, and the default namespace has its
-/// ServiceAccount and root CA ConfigMap.
+/// ServiceAccount and root CA `ConfigMap`.
 pub(crate) async fn wait_until_pods_can_run(
     context: ClusterContext<'_>,
     api: &ClusterHttpClient,

@@ -220,7 +220,7 @@ impl RateLimitedClient {
                     known.rate_limiter.start_cool_down(now, pause.min(most), rate);
                 }
                 AttemptOutcome::Responded { status: ..500, .. } => {
-                    known.rate_limiter.record_success()
+                    known.rate_limiter.record_success();
                 }
                 _ => {}
             }
@@ -450,7 +450,7 @@ mod tests {
     async fn cool_down_started_during_the_wait_delays_the_queued_request() {
         let (client, inner, clock) = rate_limited_client(&[(200, &[])]);
         client.with_host(HOST, |host| {
-            host.rate_limiter.start_cool_down(Duration::ZERO, SECOND, RequestRate::default())
+            host.rate_limiter.start_cool_down(Duration::ZERO, SECOND, RequestRate::default());
         });
         let waiting = {
             let client = Arc::clone(&client);
@@ -460,7 +460,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         client.with_host(HOST, |host| {
-            host.rate_limiter.start_cool_down(Duration::ZERO, SECOND * 5, RequestRate::default())
+            host.rate_limiter.start_cool_down(Duration::ZERO, SECOND * 5, RequestRate::default());
         });
         run_with_clock(&clock, async move { waiting.await.unwrap().unwrap() }).await;
         assert_eq!(*inner.request_times.lock(), [SECOND * 5]);
@@ -578,7 +578,7 @@ mod tests {
     async fn dropped_request_leaves_the_queue() {
         let (client, inner, clock) = rate_limited_client(&[(200, &[])]);
         client.with_host(HOST, |host| {
-            host.rate_limiter.start_cool_down(Duration::ZERO, SECOND, RequestRate::default())
+            host.rate_limiter.start_cool_down(Duration::ZERO, SECOND, RequestRate::default());
         });
         let mut gone = Box::pin({
             let client = client.with_priority(RequestPriority::High, FlowId::default());

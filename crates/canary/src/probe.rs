@@ -94,7 +94,7 @@ impl ProbeAttempt {
         if proof_error.is_throttled() {
             // Throttling by Azure or by Entra proves nothing about the probed resource.
             let proof_error =
-                proof_error.as_inconclusive_if_throttled().with_reason(THROTTLED_CODE);
+                proof_error.into_inconclusive_if_throttled().with_reason(THROTTLED_CODE);
             return Self { outcome: Err(proof_error), retry_delay: Some(pause) };
         }
         let reason = match error {

@@ -156,13 +156,13 @@ impl ProofError {
     /// Turns a throttling error into an inconclusive one ([`ProofErrorKind::Throttled`]): while a
     /// token is cached, a throttled token request changes nothing until that token expires. Probes
     /// use it for throttling by Entra, too.
-    pub(crate) fn as_inconclusive_if_throttled(self) -> Self {
+    pub(crate) fn into_inconclusive_if_throttled(self) -> Self {
         if self.is_throttled { Self { kind: ProofErrorKind::Throttled, ..self } } else { self }
     }
 
     /// Turns a throttling error into a transient one: without a cached token, throttling counts as
     /// any other error on the way.
-    pub(crate) fn as_transient_if_throttled(self) -> Self {
+    pub(crate) fn into_transient_if_throttled(self) -> Self {
         if self.is_throttled { Self { kind: ProofErrorKind::Transient, ..self } } else { self }
     }
 

@@ -51,7 +51,7 @@ pub enum ApplyStep {
     Namespace,
     /// The HostedControlPlane, which owns the objects of all later steps.
     ControlPlane,
-    /// ServiceAccounts and RoleBindings.
+    /// `ServiceAccounts` and `RoleBindings`.
     Access,
     /// SecretProviderClasses and configurations, which pods mount.
     Configuration,

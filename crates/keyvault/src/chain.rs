@@ -64,7 +64,7 @@ impl CertificateLink {
         for extension in certificate.extensions() {
             match extension.parsed_extension() {
                 ParsedExtension::SubjectKeyIdentifier(id) => {
-                    link.subject_key_id = Some(id.0.to_vec())
+                    link.subject_key_id = Some(id.0.to_vec());
                 }
                 ParsedExtension::AuthorityKeyIdentifier(id) => {
                     link.authority_key_id = id.key_identifier.as_ref().map(|id| id.0.to_vec());

@@ -110,7 +110,7 @@ impl VaultReader {
                         fields.extend([text("account"), text(namespace), text(name)]);
                     }
                     WorkloadSubject::Token(digest) => {
-                        fields.extend([text("token"), digest.0.to_vec()])
+                        fields.extend([text("token"), digest.0.to_vec()]);
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! The objects of a hosted cluster that other operators delete: NodePools and Cluster API objects.
+//! The objects of a hosted cluster that other operators delete: `NodePools` and Cluster API objects.
 
 use kube::api::{DynamicObject, ListParams};
 use lanyard_desired::deletion::{Dependent, DependentKind, Dependents, UnlistedKind};

@@ -47,7 +47,7 @@ pub(crate) async fn apply_fields(
     let is_status = !matches!(fields, HostedClusterFields::Finalizers(_));
     match fields {
         HostedClusterFields::Finalizers(finalizers) => {
-            object["metadata"]["finalizers"] = finalizers
+            object["metadata"]["finalizers"] = finalizers;
         }
         HostedClusterFields::Status(status) => object["status"] = status,
         HostedClusterFields::VersionedStatus { status, version } => {

@@ -198,7 +198,7 @@ impl ObjectComparison {
                 (WriteTarget::Object(change.key()), self.desired_digest(change.key()));
             match context.backoff_until(&observed.key, subject, desired_digest) {
                 Some(due) if change.is_write() => {
-                    backoff_until = backoff_until.into_iter().chain([due]).min()
+                    backoff_until = backoff_until.into_iter().chain([due]).min();
                 }
                 _ => ready.push(change),
             }

@@ -20,7 +20,7 @@ pub(crate) enum WatchedKind {
     Owned(OwnedKind),
     /// The pods of control planes; canaries publish their results on them.
     Pods,
-    /// The SecretProviderClassPodStatuses, which nodes publish.
+    /// The `SecretProviderClassPodStatuses`, which nodes publish.
     PodStatuses,
     /// The Services through which control planes reach private vaults; HyperShift creates them.
     PrivateRouters,

@@ -24,7 +24,7 @@ pub(super) enum ClusterSuite {
     Measure,
 }
 
-/// A suite_cluster for the suite, and its trials.
+/// A `suite_cluster` for the suite, and its trials.
 pub(super) fn prepare_cluster_suite(
     suite: ClusterSuite,
     arguments: &SuiteArgs,

@@ -32,9 +32,9 @@ use crate::suite_cluster::SuiteCluster;
 /// The namespace of the pods.
 const NAMESPACE: &str = "node";
 const DRIVER: &str = "secrets-store.csi.k8s.io";
-/// The ConfigMap with the CA of the local Azure, for the value `caBundle`.
+/// The `ConfigMap` with the CA of the local Azure, for the value `caBundle`.
 const CA_CONFIG_MAP: &str = "local-azure";
-/// The ConfigMap with the cluster's CA and that of the local Azure. A cluster's token proxy is trusted
+/// The `ConfigMap` with the cluster's CA and that of the local Azure. A cluster's token proxy is trusted
 /// through the cluster's CA, and here the local Azure takes its place.
 const CLUSTER_CA_CONFIG_MAP: &str = "cluster-and-local-azure";
 
@@ -161,7 +161,7 @@ impl NodeSuiteFixture {
         Ok(Self { suite_cluster, azure, helm, images, upstream_programs: upstream, state })
     }
 
-    /// Creates the namespace of the suite and the ConfigMaps with the CAs that the plugin trusts.
+    /// Creates the namespace of the suite and the `ConfigMaps` with the CAs that the plugin trusts.
     pub(crate) fn prepare(&self) -> Result<(), KubectlError> {
         let authority = std::fs::read_to_string(self.azure.authority_file()).unwrap_or_default();
         let kubectl = &self.suite_cluster.kubectl;

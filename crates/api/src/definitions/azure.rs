@@ -121,7 +121,7 @@ fn private_schema() -> CrdSchema {
             "additionalAllowedSubscriptions",
             CrdSchema::bounded_list(subscription, 50)
                 .with_minimum_size(1)
-                .as_set()
+                .into_set()
                 .with_description("Further subscriptions that may connect."),
         );
     let network = CrdSchema::string(63)

@@ -34,7 +34,7 @@ pub(super) fn hosted_cluster_identities_crd() -> Value {
         .optional_field(
             "identities",
             CrdSchema::bounded_list(identity_status_schema(), 32)
-                .as_map_list("component")
+                .into_map_list("component")
                 .with_description("One entry for each identity."),
         )
         .optional_field("conditions", conditions_schema())

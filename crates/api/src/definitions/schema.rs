@@ -131,12 +131,12 @@ impl CrdSchema {
     }
 
     /// Makes a list a set: the API server rejects duplicates.
-    pub(super) fn as_set(self) -> Self {
+    pub(super) fn into_set(self) -> Self {
         self.with_keyword("x-kubernetes-list-type", json!("set"))
     }
 
     /// Makes a list a map keyed by a field, so that each item can have another field manager.
-    pub(super) fn as_map_list(self, key: &str) -> Self {
+    pub(super) fn into_map_list(self, key: &str) -> Self {
         self.with_keyword("x-kubernetes-list-type", json!("map"))
             .with_keyword("x-kubernetes-list-map-keys", json!([key]))
     }
@@ -170,6 +170,6 @@ pub(super) fn conditions_schema() -> CrdSchema {
         )
         .optional_field("observedGeneration", CrdSchema::unsigned_integer());
     CrdSchema::bounded_list(condition, 100)
-        .as_map_list("type")
+        .into_map_list("type")
         .with_description("What was observed last.")
 }

@@ -92,7 +92,7 @@ impl ProofLoop {
         if self.dependencies.clock.monotonic() >= self.token_backoff.until {
             let mut token = self.prove_token().await;
             if self.holds_token() {
-                token = token.map_err(ProofError::as_inconclusive_if_throttled);
+                token = token.map_err(ProofError::into_inconclusive_if_throttled);
             }
             refused = token.as_ref().is_err_and(|error| error.kind == ProofErrorKind::Definitive);
             self.record_hop(reporter, Hop::EntraToken, token);
@@ -116,7 +116,7 @@ impl ProofLoop {
             let now = reporter.now();
             reporter.identity.record_hop(
                 Hop::EntraToken,
-                Err(error.as_transient_if_throttled()),
+                Err(error.into_transient_if_throttled()),
                 now,
             );
         }
@@ -197,7 +197,7 @@ impl ProofLoop {
                 self.dependencies.metrics.record_token_acceptance(false);
             }
             CallResult::Granted | CallResult::Refused => {
-                self.dependencies.metrics.record_token_acceptance(true)
+                self.dependencies.metrics.record_token_acceptance(true);
             }
             _ => {}
         }

@@ -66,13 +66,13 @@ fn token_error_is_reported_with_entra_code() {
         ("TokenThrottled", ProofErrorKind::Transient)
     );
     assert_eq!(proof_error.throttle_delay(1), Some(Duration::from_mins(1)));
-    let held = proof_error.clone().as_inconclusive_if_throttled();
+    let held = proof_error.clone().into_inconclusive_if_throttled();
     assert_eq!(held.kind, ProofErrorKind::Throttled);
-    assert_eq!(held.as_transient_if_throttled(), proof_error);
+    assert_eq!(held.into_transient_if_throttled(), proof_error);
     let seconds = Duration::from_secs;
     assert_eq!([9, 10].map(|pause| proof_error.asks_for_at_least(seconds(pause))), [true, false]);
     let refused = ProofError::of_call(&call_error(403, "AuthorizationFailed"));
-    assert_eq!(refused.clone().as_inconclusive_if_throttled(), refused);
+    assert_eq!(refused.clone().into_inconclusive_if_throttled(), refused);
     assert_eq!(crate::call::CallOutcome::from_result(Err(error)).result, CallResult::NoToken);
 }
 

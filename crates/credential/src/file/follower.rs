@@ -105,7 +105,7 @@ impl CredentialFileFollower {
                 FollowerWakeup::ReloadRequest(None) => return,
                 FollowerWakeup::ReloadRequest(Some(reply)) => self.answer_reloads(reply).await,
                 FollowerWakeup::FileEvent => {
-                    self.schedule.record_event(self.shared.clock.monotonic())
+                    self.schedule.record_event(self.shared.clock.monotonic());
                 }
                 FollowerWakeup::TimerFired => {
                     match self.schedule.due(self.shared.clock.monotonic()) {

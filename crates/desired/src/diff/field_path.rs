@@ -57,7 +57,7 @@ impl fmt::Display for FieldPath {
         for (index, segment) in self.0.iter().enumerate() {
             match segment {
                 FieldPathSegment::Field(name) if name.contains('.') => {
-                    write!(formatter, "[{name}]")?
+                    write!(formatter, "[{name}]")?;
                 }
                 FieldPathSegment::Field(name) if index == 0 => formatter.write_str(name)?,
                 FieldPathSegment::Field(name) => write!(formatter, ".{name}")?,

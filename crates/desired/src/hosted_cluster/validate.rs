@@ -263,7 +263,7 @@ fn check_azure_platform(
                 field,
                 format!("`{misspelled}` is not a platform; `{}` is", platform::AZURE_PLATFORM_TYPE),
                 format!("write `{}`", platform::AZURE_PLATFORM_TYPE),
-            )
+            );
         }
         _ => {}
     }

@@ -102,13 +102,17 @@ impl PodIdentityInputs<'_> {
                 mount.broken(canary.filter(|_| end.is_none()))
             }
             (mount, _, Some(end)) => expired_credential(mount, end),
-            (mount, Some(canary), None) => self.from_canary(mount, canary),
-            (mount, None, None) => self.from_volume_only(mount, pod, volume),
+            (mount, Some(canary), None) => self.evaluate_canary(mount, canary),
+            (mount, None, None) => self.evaluate_volume(mount, pod, volume),
         };
         PodIdentity { credential, ..identity }
     }
 
-    fn from_canary(&self, mount: Option<MountFailure>, canary: &CanaryStatusReport) -> PodIdentity {
+    fn evaluate_canary(
+        &self,
+        mount: Option<MountFailure>,
+        canary: &CanaryStatusReport,
+    ) -> PodIdentity {
         let last_good = canary.last_good_hop.as_deref().and_then(parse_hop);
         let mount = mount.map(|mount| mount.failure);
         if let Some(failure) = &canary.failure {
@@ -146,7 +150,7 @@ impl PodIdentityInputs<'_> {
             && (known.not_before, known.not_after) == (loaded.not_before, loaded.not_after)
     }
 
-    fn from_volume_only(
+    fn evaluate_volume(
         &self,
         mount: Option<MountFailure>,
         pod: &ObservedPod,

@@ -256,7 +256,7 @@ fn value_faults_break_the_documented_part() {
     let broken = |fault| {
         let drill = FaultPlan { fault, component: Component::CloudProvider };
         seed_azure(&plan_with_one_identity(Component::CloudProvider, |plan| {
-            plan.drills.push(drill)
+            plan.drills.push(drill);
         }))
         .0
     };

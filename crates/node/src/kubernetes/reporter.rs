@@ -119,7 +119,7 @@ impl KubeReporter {
             Some(before) if before.fingerprint == fingerprint => {
                 if now.saturating_sub(before.read_at) < self.settings.reread_after {
                     self.api.record_metrics(|metrics| {
-                        metrics.record_status_write(StatusWrite::Unchanged)
+                        metrics.record_status_write(StatusWrite::Unchanged);
                     });
                     written.insert(report.target.clone(), before);
                     return Ok(());

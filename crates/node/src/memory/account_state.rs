@@ -286,7 +286,7 @@ impl MemoryAccountState {
         match reservation {
             Reservation::Read(_) => fetch.active_reads = fetch.active_reads.saturating_add(1),
             Reservation::Files(bytes) => {
-                fetch.reserved_for_files = fetch.reserved_for_files.saturating_add(bytes)
+                fetch.reserved_for_files = fetch.reserved_for_files.saturating_add(bytes);
             }
         }
         fetch.reserved = fetch.reserved.saturating_add(reservation.bytes());

@@ -61,7 +61,7 @@ impl PolicyCheckedProvider {
         for read in &check.reads {
             match read.verdict {
                 AuditVerdict::Allowed { .. } => {
-                    metrics.record_policy_decision(PolicyDecision::Allowed)
+                    metrics.record_policy_decision(PolicyDecision::Allowed);
                 }
                 AuditVerdict::Unmatched => metrics.record_policy_decision(unmatched),
                 AuditVerdict::Azure => {}

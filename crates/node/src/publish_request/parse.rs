@@ -207,7 +207,7 @@ fn pod_and_class(
         match value {
             None => problems.push(PublishRequestProblem::MissingAttribute { key }),
             Some(value) if !is_object_name(value) => {
-                problems.push(PublishRequestProblem::InvalidObjectName { key })
+                problems.push(PublishRequestProblem::InvalidObjectName { key });
             }
             Some(_) => {}
         }

@@ -160,7 +160,7 @@ impl Rotator {
             };
             match answer {
                 Some((namespace, name, Ok(class))) => {
-                    scheduler.record_class(now, namespace, name, &class)
+                    scheduler.record_class(now, namespace, name, &class);
                 }
                 Some((_, _, Err(error))) => {
                     let error: &dyn std::error::Error = &error;

@@ -282,7 +282,7 @@ impl SecretSync {
             match ensured {
                 SecretApplyOutcome::InSync => {}
                 SecretApplyOutcome::OverwroteClass { class } => {
-                    messages.push(overwritten_class_message(&secret, &class))
+                    messages.push(overwritten_class_message(&secret, &class));
                 }
                 SecretApplyOutcome::SkippedOlder { content_since: written } => {
                     let since = before.get(&secret).copied().unwrap_or(now);

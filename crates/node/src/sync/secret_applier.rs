@@ -138,7 +138,7 @@ impl SecretApplier {
         let (metadata, ensured) = loop {
             match self.apply_with_owners(cause, desired, owners, &mut taken).await {
                 Err(error) if error.is_conflict() && conflicts < MAX_CONFLICT_RETRIES => {
-                    conflicts += 1
+                    conflicts += 1;
                 }
                 brought => break brought?,
             }

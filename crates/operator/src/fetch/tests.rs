@@ -14,7 +14,7 @@ const CONTROL_PLANE_NAMESPACE: &str = "clusters-harbour";
 const LABEL: &str = "app.kubernetes.io%2Fmanaged-by%3Dlanyard";
 const FIELD: &str = "metadata.name%3Dclusters-harbour";
 
-/// An API server with two ConfigMaps and a Namespace, whose HostedControlPlanes cannot be listed.
+/// An API server with two `ConfigMaps` and a Namespace, whose HostedControlPlanes cannot be listed.
 fn fake_api(requests: &Arc<Mutex<Vec<String>>>) -> KubernetesApi {
     let requests = Arc::clone(requests);
     let service = tower::service_fn(move |request: http::Request<Body>| {

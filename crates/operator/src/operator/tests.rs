@@ -62,7 +62,7 @@ async fn losing_the_lease_forgets_cluster_memory() {
     let key = ClusterKey::of("clusters", "harbour");
     let remembered = || operator.context.drift_histories.lock().contains_key(&key);
     let remember = || {
-        drop(operator.context.drift_histories.lock().insert(key.clone(), DriftHistory::default()))
+        drop(operator.context.drift_histories.lock().insert(key.clone(), DriftHistory::default()));
     };
     let lead = || operator.lease_terms.lead_until(0, clock.monotonic() + Duration::from_secs(15));
     let mut before = operator.lease_terms.led_shards();

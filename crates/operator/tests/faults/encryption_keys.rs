@@ -111,11 +111,12 @@ async fn conflicting_key_record_is_reported_and_blocks_nothing_else() {
         })
         .await;
         if rotates_meanwhile {
-            fixture
-                .server
-                .change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
-                    set_rotated_key(it, true)
-                });
+            fixture.server.change_externally(
+                (HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)),
+                |it| {
+                    set_rotated_key(it, true);
+                },
+            );
             fixture.advance(10 * SECOND).await;
             assert_eq!(key_record(&fixture)["history"][0]["state"], "ReadOnlyDeploy");
         }
@@ -160,7 +161,7 @@ async fn key_is_not_promoted_before_configuration_is_readable() {
     };
     refuse(CONFIGURATION);
     fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
-        set_rotated_key(it, false)
+        set_rotated_key(it, false);
     });
     fixture.advance(MINUTE).await;
     assert_eq!(key_record(&fixture)["history"][0]["state"], "ReadOnlyDeploy");
@@ -198,7 +199,7 @@ async fn key_is_not_promoted_before_configuration_is_readable() {
 async fn lost_key_record_drops_no_key() {
     let fixture = start_with_recorded_key(|_| ()).await;
     fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
-        set_rotated_key(it, false)
+        set_rotated_key(it, false);
     });
     fixture.advance(10 * SECOND).await;
     finish_rollout(&fixture);
@@ -242,7 +243,7 @@ async fn plan_shows_key_record_and_key_loss() {
         is_key_record_write(request).then(|| InjectedResponse::error_status(403, "Forbidden"))
     });
     fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
-        set_rotated_key(it, false)
+        set_rotated_key(it, false);
     });
     fixture.run_until_idle().await;
     let (plan, is_good) = fixture.plan_all().await.remove(0);
@@ -257,7 +258,7 @@ async fn plan_shows_key_record_and_key_loss() {
 async fn key_record_write_names_its_resource_version() {
     let fixture = start_with_recorded_key(|_| ()).await;
     fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
-        set_rotated_key(it, false)
+        set_rotated_key(it, false);
     });
     fixture.advance(10 * SECOND).await;
     // A write that arrives after another one conflicts and changes nothing.

@@ -24,7 +24,7 @@ const ODD_CLUSTER: usize = 500;
 #[tokio::test]
 async fn new_cluster_objects_are_written_once() {
     let fixture = OperatorFixture::start(OperatorRole::All, |server| {
-        server.put_externally(HOSTED_CLUSTERS, hosted_cluster(0))
+        server.put_externally(HOSTED_CLUSTERS, hosted_cluster(0));
     });
     fixture
         .advance_until("the cluster has all objects", 30 * SECOND, || {

@@ -222,7 +222,7 @@ async fn conflicting_condition_writes_do_not_block_reconciles() {
 async fn conflicting_status_writes_are_reported_in_either_role() {
     for role in [OperatorRole::All, OperatorRole::IdentityOnly] {
         let fixture = OperatorFixture::start(role, |server| {
-            (0..2).for_each(|it| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(it)))
+            (0..2).for_each(|it| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(it)));
         });
         let is_reported = || (0..2).all(|number| is_status_reported(&fixture.server, number));
         fixture.advance_until("both statuses are reported", 30 * SECOND, is_reported).await;

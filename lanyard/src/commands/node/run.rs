@@ -61,10 +61,9 @@ pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> Comm
         Arc::new(SocketProviders::new(socket_settings(&args.providers), Arc::clone(&clock)));
     let registry =
         ProviderRegistry::new(azure.clone(), Arc::clone(&sockets), pod_overrides(&args.providers));
-    let provider = Arc::new(MeteredProvider::new(Arc::new(registry), metrics.clone()));
     let parts = PublisherParts {
         classes: Arc::clone(&cluster.classes),
-        provider,
+        provider: Arc::new(MeteredProvider::new(Arc::new(registry), metrics.clone())),
         reporter: Arc::new(MeteredReporter::new(Arc::clone(&cluster.reporter), metrics.clone())),
         clock: Arc::clone(&clock),
     };
@@ -72,8 +71,7 @@ pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> Comm
     let served = args.providers.provider_socket.clone().zip(azure);
     let provider =
         served.map(|(path, it)| (path, ProviderServer::new(it, memory, Arc::clone(&clock))));
-    let lock_file = settings.volume_writer_lock_file();
-    let drain = settings.server.drain;
+    let (lock_file, drain) = (settings.volume_writer_lock_file(), settings.server.drain);
     let parts = NodePluginServerParts {
         publisher: publisher.clone(),
         provider,

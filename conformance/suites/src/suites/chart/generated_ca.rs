@@ -11,7 +11,7 @@ use crate::helm::{Helm, LanyardChart};
 
 /// The control plane namespace of the chart's default HostedCluster.
 const CONTROL_PLANE_NAMESPACE: &str = "clusters-harbour";
-/// The name of the Secret and of every ConfigMap with the CA.
+/// The name of the Secret and of every `ConfigMap` with the CA.
 const CA_OBJECT_NAME: &str = "conformance-azure-lanyard-azure-ca";
 
 pub(super) fn trials(fixture: &Arc<ChartSuiteFixture>) -> Vec<Trial> {

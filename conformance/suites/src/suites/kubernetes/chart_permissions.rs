@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use thiserror::Error;
 
-/// The rules of the chart's ClusterRoles.
+/// The rules of the chart's `ClusterRoles`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChartPermissions {
     /// The rules of every node plugin.

@@ -322,15 +322,15 @@ fn client_secret_is_accepted_by_form_or_basic_and_compared_whole() {
     assert_eq!(aadsts_code(&reply), Some(7_000_222));
 }
 
-#[test]
-fn each_invalid_token_request_has_its_code_status_and_error() {
+/// Invalid token requests: name, reply, `AADSTS` number, HTTP status and OAuth error.
+fn invalid_token_requests() -> [(&'static str, ServiceReply, u64, u16, &'static str); 12] {
     let mut disabled = azure_with_test_principals();
     disabled.directory.principals[0].enabled = false;
     let secret = ("client_secret", SECRET);
     let app = ("client_id", APP);
     let unknown = ("client_id", "22222222-0000-4000-8000-0000000000ff");
     let good = EngineFixture::new(azure_with_test_principals());
-    let cases: [(&str, ServiceReply, u64, u16, &str); 12] = [
+    [
         (
             "tenant",
             good.request_token_at_host(LOGIN, "nowhere.example", &[app, secret]),
@@ -397,8 +397,12 @@ fn each_invalid_token_request_has_its_code_status_and_error() {
             400,
             "invalid_request",
         ),
-    ];
-    for (name, reply, number, status, error) in cases {
+    ]
+}
+
+#[test]
+fn each_invalid_token_request_has_its_code_status_and_error() {
+    for (name, reply, number, status, error) in invalid_token_requests() {
         let body = reply_json(&reply);
         assert_eq!(body["error_codes"], json!([number]), "{name}: {body}");
         assert_eq!(reply.status.as_u16(), status, "{name}");

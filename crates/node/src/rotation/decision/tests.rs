@@ -339,11 +339,11 @@ fn simulate_polls(
             polls.push(second);
             match outcome(polls.len()) {
                 ScriptedPollOutcome::Succeeded => {
-                    clock.record_success(at(second), &RotationPolicy::default(), [])
+                    clock.record_success(at(second), &RotationPolicy::default(), []);
                 }
                 ScriptedPollOutcome::Failed(retry) => clock.record_failure(at(second), retry),
                 ScriptedPollOutcome::Suppressed(pause) => {
-                    clock.record_suppressed(at(second), pause)
+                    clock.record_suppressed(at(second), pause);
                 }
             }
         }

@@ -240,7 +240,7 @@ impl RotationScheduler {
         match scrubs.due {
             Some(_) if self.scrubbing.contains(target) => {}
             Some(due) if due <= now => {
-                self.ready.push(RotationTask::Scrub { target: target.clone() })
+                self.ready.push(RotationTask::Scrub { target: target.clone() });
             }
             Some(due) => self.next_due = Some(earliest(self.next_due, due)),
             None => {}
