@@ -17,7 +17,7 @@
 {{- default (include "lanyard-azure.fullname" .) .Values.serviceAccount.name }}
 {{- end }}
 
-{{/* What the Deployment and the Service select by; it can never change. */}}
+{{/* The selector labels of the Deployment and the Service. They are immutable. */}}
 {{- define "lanyard-azure.selector" -}}
 app.kubernetes.io/name: {{ include "lanyard-azure.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -72,7 +72,7 @@ client that reaches it, so it never listens on other addresses of a node.
 {{- if $loopback }}{{ $host }}{{ end }}
 {{- end }}
 
-{{/* `<namespace>/<name>` of the HostedCluster: that of the value, or of the example of the program. */}}
+{{/* `<namespace>/<name>` of the HostedCluster: of the value, or of the program's example. */}}
 {{- define "lanyard-azure.hostedCluster" -}}
 {{- if .Values.hostedCluster }}
 {{- $parsed := fromYaml .Values.hostedCluster }}
@@ -84,12 +84,12 @@ client that reaches it, so it never listens on other addresses of a node.
 {{- else }}clusters/harbour{{ end }}
 {{- end }}
 
-{{/* The namespace of its control plane, as HyperShift computes it. */}}
+{{/* The namespace of the control plane, as HyperShift computes it. */}}
 {{- define "lanyard-azure.controlPlaneNamespace" -}}
 {{- include "lanyard-azure.hostedCluster" . | replace "/" "-" | replace "." "-" }}
 {{- end }}
 
-{{/* The namespaces that get the CA, as a list in JSON. */}}
+{{/* The namespaces with a CA ConfigMap, as a JSON list. */}}
 {{- define "lanyard-azure.caNamespaces" -}}
 {{- $namespaces := list .Release.Namespace }}
 {{- if .Values.controlPlaneNamespace.create }}

@@ -13,7 +13,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Names of objects that have no namespace: two releases must not meet. */}}
+{{/* Names of cluster-scoped objects. They must differ between releases. */}}
 {{- define "lanyard-node.clusterName" -}}
 {{- $name := include "lanyard-node.fullname" . }}
 {{- if hasPrefix .Release.Namespace $name }}{{ $name }}{{ else }}{{ printf "%s-%s" .Release.Namespace $name }}{{ end }}
@@ -23,7 +23,7 @@
 {{- default (include "lanyard-node.fullname" .) .Values.serviceAccount.name }}
 {{- end }}
 
-{{/* What the DaemonSet selects by; it can never change. */}}
+{{/* The selector labels of the DaemonSet. They are immutable. */}}
 {{- define "lanyard-node.selector" -}}
 app.kubernetes.io/name: {{ include "lanyard-node.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -41,7 +41,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- define "lanyard-node.image" -}}
 {{- $image := .Values.linux.image }}
-{{- $repository := required "linux.image.repository is needed: where the image of lanyard was pushed to" $image.repository }}
+{{- $repository := required "linux.image.repository is needed: the repository of the image lanyard-node" $image.repository }}
 {{- if $image.digest }}
 {{- printf "%s@%s" $repository $image.digest }}
 {{- else }}
@@ -49,12 +49,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{/* The driver of the ecosystem's name, or one that runs beside it. */}}
+{{/* Whether the driver runs next to the upstream driver, under another name. */}}
 {{- define "lanyard-node.isBeside" -}}
 {{- if ne .Values.driverName "secrets-store.csi.k8s.io" }}true{{ end }}
 {{- end }}
 
-{{/* Whether azure.sock is ours. By default it is, unless it has to be somebody else's. */}}
+{{/* Whether the plugin serves azure.sock. By default it does, unless another process must serve it. */}}
 {{- define "lanyard-node.servesProvider" -}}
 {{- $asked := .Values.providerSocket.enabled }}
 {{- if kindIs "invalid" $asked }}
@@ -63,8 +63,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/*
-Where the container has the environment files of clouds. A directory of the node is seen under its own
-path, so that classes name a file as it is named on the node.
+The directory of the cloud environment files in the container. A directory of the node has the same path in
+the container, so that classes use the path of the node.
 */}}
 {{- define "lanyard-node.cloudEnvDir" -}}
 {{- $environment := .Values.cloudEnvironment }}
@@ -74,7 +74,10 @@ path, so that classes name a file as it is named on the node.
 {{- if $environment.configMap }}/etc/lanyard/cloud{{ else }}{{ trimSuffix "/" $environment.directory }}{{ end }}
 {{- end }}
 
-{{/* The directory of the CSI socket. Upstream's own name, so that the kubelet finds it again. */}}
+{{/*
+The directory of the CSI socket. With the upstream driver name it is upstream's directory, so that the kubelet
+finds the socket again.
+*/}}
 {{- define "lanyard-node.pluginDir" -}}
 {{- $leaf := ternary .Values.driverName "csi-secrets-store" (eq (include "lanyard-node.isBeside" .) "true") }}
 {{- printf "%s/plugins/%s" (trimSuffix "/" .Values.linux.kubeletRootDir) $leaf }}

@@ -1,6 +1,6 @@
-{{/* Whose an object is: the same in every chart of lanyard (`cargo xtask codegen` copies it). */}}
+{{/* The owner of an object. All charts of lanyard use this file (`cargo xtask codegen` copies it). */}}
 
-{{/* Whether an object is this release's. Takes a list: the root context, the object. */}}
+{{/* Whether an object belongs to this release. Takes a list: the root context, the object. */}}
 {{- define "lanyard.isOurs" -}}
 {{- $root := index . 0 }}
 {{- $annotations := (index . 1).metadata.annotations | default dict }}
@@ -8,7 +8,7 @@
            (eq (get $annotations "meta.helm.sh/release-namespace") $root.Release.Namespace) }}true{{ end }}
 {{- end }}
 
-{{/* Who made an object, in words. */}}
+{{/* The owner of an object, as text. */}}
 {{- define "lanyard.owner" -}}
 {{- $metadata := .metadata }}
 {{- $annotations := $metadata.annotations | default dict }}
@@ -25,10 +25,10 @@
 {{- printf "%s (label app.kubernetes.io/managed-by)" (get $labels "app.kubernetes.io/managed-by") }}
 {{- else if $managers }}
 {{- printf "the field manager %s" ($managers | uniq | join ", ") }}
-{{- else }}somebody who left no name{{ end }}
+{{- else }}an unknown owner{{ end }}
 {{- end }}
 
-{{/* How an object becomes this release's. Takes the root context. */}}
+{{/* How to transfer an object to this release, as text. Takes the root context. */}}
 {{- define "lanyard.adoption" -}}
 to take it over, give it the label app.kubernetes.io/managed-by=Helm and the annotations meta.helm.sh/release-name={{ .Release.Name }} and meta.helm.sh/release-namespace={{ .Release.Namespace }}
 {{- end }}

@@ -1,19 +1,19 @@
 {{/*
-Objects that every driver of this name shares belong to one manager at a time. What another one made
-is never changed: the release stops before anything is written, and says whose it is.
-Without a cluster (`helm template`, Argo CD) nothing is known and everything is rendered that
-`csiDriver.enabled` and `linux.crds.enabled` do not leave out.
+The CSIDriver object and the CRDs have one manager at a time. The chart never changes the objects of another
+manager: the installation fails before it writes an object, and names the owner. Without a cluster
+(`helm template`, Argo CD) the owner is unknown, and only `csiDriver.enabled` and `linux.crds.enabled` decide
+what is rendered.
 */}}
 
-{{/* Stops unless an object of the driver's name is ours or absent. */}}
+{{/* Fails if another owner has a CSIDriver object with the driver's name. */}}
 {{- define "lanyard-node.guardDriver" -}}
 {{- $driver := lookup "storage.k8s.io/v1" "CSIDriver" "" .Values.driverName }}
 {{- if and $driver (not (include "lanyard.isOurs" (list . $driver))) }}
-{{- fail (printf "the CSIDriver %s belongs to %s, and is left as it is. Run beside it with another driverName (such as node.lanyard.dev), or remove the other driver first; %s; to let its owner keep it, set csiDriver.enabled=false" .Values.driverName (include "lanyard.owner" $driver) (include "lanyard.adoption" .)) }}
+{{- fail (printf "the CSIDriver %s belongs to %s, so the chart does not change it. Run next to it with another driverName (such as node.lanyard.dev), or remove the other driver first; %s; to let its owner keep it, set csiDriver.enabled=false" .Values.driverName (include "lanyard.owner" $driver) (include "lanyard.adoption" .)) }}
 {{- end }}
 {{- end }}
 
-{{/* Whether a CRD is to be written. Takes a list: the root context, the name of the CRD. */}}
+{{/* Whether to render a CRD. Takes a list: the root context, the name of the CRD. */}}
 {{- define "lanyard-node.writesCrd" -}}
 {{- $root := index . 0 }}
 {{- $name := index . 1 }}
@@ -21,7 +21,7 @@ Without a cluster (`helm template`, Argo CD) nothing is known and everything is 
 {{- $crd := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name }}
 {{- if or (not $crd) (include "lanyard.isOurs" (list $root $crd)) }}true
 {{- else if not (include "lanyard-node.isBeside" $root) }}
-{{- fail (printf "the CustomResourceDefinition %s belongs to %s, and is left as it is. To work with it, set linux.crds.enabled=false; %s" $name (include "lanyard.owner" $crd) (include "lanyard.adoption" $root)) }}
+{{- fail (printf "the CustomResourceDefinition %s belongs to %s, so the chart does not change it. To use it as it is, set linux.crds.enabled=false; %s" $name (include "lanyard.owner" $crd) (include "lanyard.adoption" $root)) }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -13,7 +13,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Names of objects that have no namespace: two releases must not meet. */}}
+{{/* Names of cluster-scoped objects. They must differ between releases. */}}
 {{- define "lanyard-operator.clusterName" -}}
 {{- $name := include "lanyard-operator.fullname" . }}
 {{- if hasPrefix .Release.Namespace $name }}{{ $name }}{{ else }}{{ printf "%s-%s" .Release.Namespace $name }}{{ end }}
@@ -23,7 +23,7 @@
 {{- default (include "lanyard-operator.fullname" .) .Values.serviceAccount.name }}
 {{- end }}
 
-{{/* What the Deployment selects by; it can never change. */}}
+{{/* The selector labels of the Deployment. They are immutable. */}}
 {{- define "lanyard-operator.selector" -}}
 app.kubernetes.io/name: {{ include "lanyard-operator.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -41,7 +41,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- define "lanyard-operator.image" -}}
 {{- $image := .Values.image }}
-{{- $repository := required "image.repository is needed: where the image of lanyard was pushed to" $image.repository }}
+{{- $repository := required "image.repository is needed: the repository of the image lanyard" $image.repository }}
 {{- if $image.digest }}
 {{- printf "%s@%s" $repository $image.digest }}
 {{- else }}
@@ -50,8 +50,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/*
-Where the kubelet asks for health. It asks from the node: at the address of the pod by itself, and at
-another one only where the pod is in the node's network.
+The host of the kubelet's probes, or nothing for the address of the pod. The kubelet probes from the node, so
+another address works only if the pod uses the network of the node.
 */}}
 {{- define "lanyard-operator.probeHost" -}}
 {{- $host := splitList ":" .Values.metricsAddr | first }}

@@ -1,22 +1,21 @@
 {{/*
-Definitions that every operator of these kinds shares belong to one manager at a time. What another one
-made is never changed: the release stops before anything is written, and says whose it is.
-Without a cluster (`helm template`, Argo CD) nothing is known and everything is rendered that `crds`
-does not leave out.
+The CRDs have one manager at a time. The chart never changes the CRDs of another manager: the installation fails
+before it writes an object, and names the owner. Without a cluster (`helm template`, Argo CD) the owner is
+unknown, and only the values below `crds` decide what is rendered.
 */}}
 
-{{/* The value that decides about a definition. Takes its API group. */}}
+{{/* The value below `crds` that selects a CRD. Takes the API group of the CRD. */}}
 {{- define "lanyard-operator.crdValue" -}}
 {{- if eq . "hypershift.openshift.io" }}hypershift
 {{- else if eq . "lanyard.dev" }}identities
 {{- else if eq . "secrets-store.csi.x-k8s.io" }}secretsStore
-{{- else }}{{ fail (printf "no value decides about definitions of %s" .) }}
+{{- else }}{{ fail (printf "no value selects the CRDs of the API group %s" .) }}
 {{- end }}
 {{- end }}
 
 {{/*
-Whether the definitions that a value decides about are wished. Takes a list: the root context, the value.
-Those of HyperShift are by default where the operator does its work.
+Whether a value below `crds` enables its CRDs. Takes a list: the root context, the value. By default, the CRDs
+of HyperShift are enabled with `role: all`.
 */}}
 {{- define "lanyard-operator.wishesCrds" -}}
 {{- $root := index . 0 }}
@@ -26,7 +25,7 @@ Those of HyperShift are by default where the operator does its work.
 {{- else if eq $root.Values.role "all" }}true{{ end }}
 {{- end }}
 
-{{/* Whether a definition is to be written. Takes a list: the root context, the definition. */}}
+{{/* Whether to render a CRD. Takes a list: the root context, the CRD. */}}
 {{- define "lanyard-operator.writesCrd" -}}
 {{- $root := index . 0 }}
 {{- $crd := index . 1 }}
@@ -35,19 +34,19 @@ Those of HyperShift are by default where the operator does its work.
 {{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $crd.metadata.name }}
 {{- if or (not $found) (include "lanyard.isOurs" (list $root $found)) }}true
 {{- else }}
-{{- fail (printf "the CustomResourceDefinition %s belongs to %s, and is left as it is. To work with it, set crds.%s=false; %s" $crd.metadata.name (include "lanyard.owner" $found) $value (include "lanyard.adoption" $root)) }}
+{{- fail (printf "the CustomResourceDefinition %s belongs to %s, so the chart does not change it. To use it as it is, set crds.%s=false; %s" $crd.metadata.name (include "lanyard.owner" $found) $value (include "lanyard.adoption" $root)) }}
 {{- end }}
 {{- end }}
 {{- end }}
 
 {{/*
-Stops where another release with `role: all` serves the cluster, or somebody else made the rights of
-canaries: two would write the same objects, and the canaries of both lose their rights with the first one
-that goes.
+Fails if another release with `role: all` serves the cluster, or if the ClusterRole of the canaries has another
+owner. Two such releases would write the same objects, and the uninstallation of one would remove the
+permissions of all canaries.
 */}}
 {{- define "lanyard-operator.isOnlyOne" -}}
 {{- $found := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "lanyard-canary" }}
 {{- if and $found (not (include "lanyard.isOurs" (list . $found))) }}
-{{- fail (printf "the ClusterRole lanyard-canary belongs to %s, and is left as it is. One release with role=all serves every HostedCluster of a cluster: remove the other one first. Where somebody else makes the rights, set rbac.install=false; %s" (include "lanyard.owner" $found) (include "lanyard.adoption" .)) }}
+{{- fail (printf "the ClusterRole lanyard-canary belongs to %s, so the chart does not change it. One release with role=all serves every HostedCluster of a cluster: remove the other one first. If another tool creates the permissions, set rbac.install=false; %s" (include "lanyard.owner" $found) (include "lanyard.adoption" .)) }}
 {{- end }}
 {{- end }}
