@@ -94,7 +94,7 @@ fn all_flag_problems_are_reported_together() {
         "--probe network: give --vnet-id",
         "--probe network: give --security-group-id",
         "--probe network: give --resource-group-id",
-        "--key-url: `https://kv.vault.azure.cn/keys/etcd/abc` is not",
+        "--key-url: `https://kv.vault.azure.cn/keys/etcd/abc` does not have the form",
         "--interval: give 1 s or more",
         "hint:",
     ] {
