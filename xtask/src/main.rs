@@ -16,6 +16,7 @@ mod fuzz;
 mod house;
 mod image;
 mod layers;
+mod messages;
 mod outcomes;
 mod process;
 mod satellites;
@@ -49,6 +50,8 @@ enum Task {
     Ci(ci::Arguments),
     /// Write the page of outcome codes out of their table
     Outcomes,
+    /// List every text that the product shows to its users
+    Messages,
     /// Check that the arrows between crates point down
     Layers,
     /// Check file lengths, names and other habits that no lint sees
@@ -86,6 +89,7 @@ fn run(task: &Task, house: &House) -> Result<(), TaskError> {
         Task::Check => check::run(house),
         Task::Ci(arguments) => ci::run(house, arguments),
         Task::Outcomes => outcomes::run(house),
+        Task::Messages => messages::run(house),
         Task::Layers => layers::check(house).map(drop),
         Task::Tidy => tidy::check(house).map(drop),
         Task::Codegen(arguments) => codegen::run(house, arguments),

@@ -25,9 +25,7 @@ const MACHINE_PLACES: [&str; 3] = ["home", "Users", "work"];
 
 /// Checks every file of the repository; returns how many there were.
 pub(crate) fn check(house: &House) -> Result<usize, TaskError> {
-    let mut files = Vec::new();
-    collect(house.root(), &mut files)?;
-    files.sort();
+    let files = files(house.root())?;
     let mut findings = Vec::new();
     for path in &files {
         let text = fs::read_to_string(path).map_err(|source| TaskError::File {
@@ -43,6 +41,14 @@ pub(crate) fn check(house: &House) -> Result<usize, TaskError> {
         return Ok(files.len());
     }
     Err(TaskError::Findings { check: "untidy places", findings })
+}
+
+/// The text files of the repository that people wrote, sorted.
+pub(crate) fn files(root: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    let mut files = Vec::new();
+    collect(root, &mut files)?;
+    files.sort();
+    Ok(files)
 }
 
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), TaskError> {
@@ -93,13 +99,17 @@ fn findings_in(path: &Path, text: &str) -> Vec<String> {
     found
 }
 
-/// Counts the lines before an inline test module; files of tests count as none.
-fn lines_without_tests(path: &Path, text: &str) -> usize {
-    let is_test_file = path.file_stem().is_some_and(|it| it == "tests")
+/// Whether a file has tests or benchmarks only.
+pub(crate) fn is_test_file(path: &Path) -> bool {
+    path.file_stem().is_some_and(|it| it == "tests")
         || path.components().any(|part| {
             part.as_os_str().to_str().is_some_and(|it| matches!(it, "tests" | "benches"))
-        });
-    if is_test_file {
+        })
+}
+
+/// Counts the lines before an inline test module; files of tests count as none.
+pub(crate) fn lines_without_tests(path: &Path, text: &str) -> usize {
+    if is_test_file(path) {
         return 0;
     }
     let lines: Vec<&str> = text.lines().collect();
