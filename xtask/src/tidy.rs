@@ -25,9 +25,7 @@ const MACHINE_DIRECTORIES: [&str; 3] = ["home", "Users", "work"];
 
 /// Checks every file of the repository; returns the number of files.
 pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
-    let mut files = Vec::new();
-    collect_files(repository.root(), &mut files)?;
-    files.sort();
+    let files = text_files(repository.root())?;
     let mut findings = Vec::new();
     for path in &files {
         let text = fs::read_to_string(path).map_err(|source| TaskError::File {
@@ -43,6 +41,14 @@ pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
         return Ok(files.len());
     }
     Err(TaskError::Findings { check: "untidy places", findings })
+}
+
+/// The handwritten text files of the repository, sorted.
+pub(crate) fn text_files(root: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    let mut files = Vec::new();
+    collect_files(root, &mut files)?;
+    files.sort();
+    Ok(files)
 }
 
 fn collect_files(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), TaskError> {
@@ -93,13 +99,17 @@ fn findings_in(path: &Path, text: &str) -> Vec<String> {
     found
 }
 
-/// Counts the lines before an inline test module; test files count as empty.
-fn lines_without_tests(path: &Path, text: &str) -> usize {
-    let is_test_file = path.file_stem().is_some_and(|it| it == "tests")
+/// Whether a file contains only tests or benchmarks.
+pub(crate) fn is_test_file(path: &Path) -> bool {
+    path.file_stem().is_some_and(|it| it == "tests")
         || path.components().any(|part| {
             part.as_os_str().to_str().is_some_and(|it| matches!(it, "tests" | "benches"))
-        });
-    if is_test_file {
+        })
+}
+
+/// Counts the lines before an inline test module; test files count as empty.
+pub(crate) fn lines_without_tests(path: &Path, text: &str) -> usize {
+    if is_test_file(path) {
         return 0;
     }
     let lines: Vec<&str> = text.lines().collect();
