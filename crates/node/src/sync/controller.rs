@@ -140,10 +140,10 @@ impl SecretSync {
     /// in progress.
     fn handle_watch_event(
         &mut self,
-        seen: WatchUpdate,
+        observed: WatchUpdate,
         listed: &mut Option<BTreeSet<PodStatusKey>>,
     ) {
-        match seen {
+        match observed {
             WatchUpdate::ListStarted => *listed = Some(BTreeSet::new()),
             WatchUpdate::Applied(object) => {
                 if let Some(listed) = listed {

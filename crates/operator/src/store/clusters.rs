@@ -58,8 +58,9 @@ impl CachedCluster {
         if let Some(data) = object.data.as_object_mut() {
             let status = data.remove("status").unwrap_or_default();
             if let Some(encryption) = status.get("secretEncryption") {
-                let kept = Map::from_iter([("secretEncryption".to_owned(), encryption.clone())]);
-                data.insert("status".to_owned(), Value::Object(kept));
+                let retained =
+                    Map::from_iter([("secretEncryption".to_owned(), encryption.clone())]);
+                data.insert("status".to_owned(), Value::Object(retained));
             }
         }
         let content = serde_json::to_vec(&object).unwrap_or_default().into_boxed_slice();
