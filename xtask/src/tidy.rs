@@ -1,5 +1,7 @@
 //! `cargo xtask tidy`: checks conventions that no lint covers.
 
+mod language;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +16,17 @@ const LONGEST_FILE: usize = 600;
 const MEANINGLESS_NAMES: [&str; 5] = ["utils", "util", "common", "helpers", "misc"];
 
 /// Directories of built, installed, generated or tool-managed files.
-const SKIPPED_DIRECTORIES: [&str; 8] =
-    [".git", "target", ".venv", "node_modules", "__pycache__", "artifacts", "corpus", "generated"];
+const SKIPPED_DIRECTORIES: [&str; 9] = [
+    ".git",
+    ".vale",
+    "target",
+    ".venv",
+    "node_modules",
+    "__pycache__",
+    "artifacts",
+    "corpus",
+    "generated",
+];
 
 /// The extensions of handwritten files.
 const TEXT_EXTENSIONS: [&str; 9] = ["rs", "toml", "md", "yaml", "yml", "json", "py", "go", "sh"];
@@ -96,6 +107,12 @@ fn findings_in(path: &Path, text: &str) -> Vec<String> {
             found.push(format!("{place}:{number}: `{place_of_machine}` is a path of one machine"));
         }
     }
+    let is_markdown = path.extension().is_some_and(|it| it == "md");
+    let mut language = language::find_words(text, is_markdown);
+    if path.extension().is_some_and(|it| it == "rs") {
+        language.extend(language::find_identifiers(text));
+    }
+    found.extend(language.iter().map(|it| format!("{place}:{}: {}", it.line, it.problem)));
     found
 }
 

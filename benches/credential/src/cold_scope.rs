@@ -1,4 +1,4 @@
-//! Ten thousand callers who want a token that nobody has yet.
+//! Ten thousand concurrent callers request a token that is not cached.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -133,10 +133,10 @@ impl CachedCluster {
     /// The trigger that this update causes; `None` if nothing relevant changed.
     pub(crate) fn reconcile_trigger(&self, before: Option<&Self>) -> Option<ReconcileTrigger> {
         let Some(before) = before else { return Some(ReconcileTrigger::SpecChanged) };
-        let is_wished_anew = self.content != before.content
+        let is_spec_changed = self.content != before.content
             || self.finalizers != before.finalizers
             || self.is_deleting != before.is_deleting;
-        if is_wished_anew {
+        if is_spec_changed {
             return Some(ReconcileTrigger::SpecChanged);
         }
         (self.conditions != before.conditions).then_some(ReconcileTrigger::RelatedChanged)
