@@ -57,7 +57,7 @@ pub struct VolumeStatusUpdate {
     pub target: PathBuf,
     /// The mounted object versions, sorted by id.
     pub objects: Vec<ProviderObjectVersion>,
-    /// The details that the operator and `lanyard doctor` read.
+    /// The details that the operator reads.
     pub facts: VolumeStatusReport,
 }
 

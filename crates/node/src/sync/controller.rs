@@ -33,7 +33,6 @@ use crate::rotation::PollInterval;
 /// does, with the last of its owners.
 ///
 /// Several volumes are reconciled concurrently, so that a slow one does not delay the others.
-/// waiting.
 #[derive(Debug)]
 pub struct SecretSync {
     worker: Arc<SecretSyncWorker>,
