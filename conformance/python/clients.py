@@ -113,7 +113,7 @@ def new_key():
 
 
 def unknown_certificate():
-    """A certificate that nobody has registered, with its key, as PEM."""
+    """Returns an unregistered certificate with its key, as PEM."""
     key = new_key()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "unknown")])
     now = datetime.datetime.now(datetime.timezone.utc)

@@ -17,7 +17,7 @@ fuzz_target!(|objects: &str| {
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .into();
     if let Ok(read) = ProviderParameters::parse(&parameters) {
-        let again = ProviderParameters::parse(&read.to_parameters());
-        assert_eq!(again.as_ref(), Ok(&read), "written and read again");
+        let repeated = ProviderParameters::parse(&read.to_parameters());
+        assert_eq!(repeated.as_ref(), Ok(&read), "written and read again");
     }
 });

@@ -117,8 +117,8 @@ fn nine_canaries_survive_rotation_and_report_lost_roles() {
             it.metric_value("lanyard_canary_rotations_total") == Some(1.0)
         });
         let calls = r#"lanyard_canary_calls_total{result="granted"}"#;
-        let made = canary.metric_value(calls).unwrap();
-        canary.wait_until(|it| it.metric_value(calls).unwrap() > made);
+        let created = canary.metric_value(calls).unwrap();
+        canary.wait_until(|it| it.metric_value(calls).unwrap() > created);
         assert_ne!(&thumbprint(canary), before, "{}", canary.component);
         assert_no_lapse(canary);
         assert_eq!(canary.is_hop_good("entra-token"), Some(true), "{}", canary.component);
@@ -237,8 +237,8 @@ fn control_plane_operator_canary_probes_network_and_key() {
     };
     canary.wait_until(|it| is(it, "network", 1.0) && is(it, "encryption", 1.0));
 
-    let drill = json!({"fault": "arm-role", "component": "kms"}).to_string();
-    assert_eq!(up.control_request("POST", "drills", &drill).0, 201);
+    let planned_fault = json!({"fault": "arm-role", "component": "kms"}).to_string();
+    assert_eq!(up.control_request("POST", "drills", &planned_fault).0, 201);
     canary.wait_until(|it| is(it, "encryption", 0.0));
     assert!(is(&canary, "network", 1.0));
     assert_eq!(canary.is_hop_good(GRANTED_HOP), Some(true), "a failed probe does not fail a hop");

@@ -101,16 +101,16 @@ async fn run_killed(
 async fn crash_publish(node: &CrashTestNode, moment: CrashTrigger) -> Result<(), Failed> {
     node.provide_version("1");
     node.start_plugin(Some(moment)).await?.publish("1").await.expect_killed_at(moment)?;
-    let seen = node.visible_version()?;
+    let observed = node.visible_version()?;
 
     let mut plugin = node.start_plugin(None).await?;
     // The provider returns no content, so a publish may succeed only if the volume is complete.
     node.refuse_content();
-    match (plugin.publish("1").await, seen.as_deref()) {
+    match (plugin.publish("1").await, observed.as_deref()) {
         (CsiCallResult::Refused(_), None) | (CsiCallResult::Good, Some("1")) => {}
-        (answer, seen) => {
-            let seen = seen.unwrap_or("nothing");
-            return Err(format!("without its source, {seen} was called {answer}").into());
+        (answer, observed) => {
+            let observed = observed.unwrap_or("nothing");
+            return Err(format!("without its source, {observed} was called {answer}").into());
         }
     }
     node.provide_version("1");
@@ -144,17 +144,17 @@ async fn crash_during_update(
 ) -> Result<CrashTestPlugin, Failed> {
     node.provide_version(second);
     node.start_plugin(Some(moment)).await?.publish(second).await.expect_killed_at(moment)?;
-    let seen = node.visible_version()?.unwrap_or_default();
-    if seen != first && seen != second {
-        return Err(format!("after the crash a reader sees {seen:?}").into());
+    let observed = node.visible_version()?.unwrap_or_default();
+    if observed != first && observed != second {
+        return Err(format!("after the crash a reader sees {observed:?}").into());
     }
-    container.check_version(Some(&seen))?;
+    container.check_version(Some(&observed))?;
 
     let mut plugin = node.start_plugin(None).await?;
     // A pod uses the volume, so the volume must stay regardless of the provider.
     node.refuse_content();
     plugin.publish(second).await.expect_good()?;
-    node.check_version(&seen)?;
+    node.check_version(&observed)?;
     node.provide_version("3");
     plugin.publish("3").await.expect_good()?;
     node.check_version("3")?;
@@ -223,13 +223,13 @@ async fn crash_unpublish(node: &CrashTestNode, moment: CrashTrigger) -> Result<(
 
     let mut plugin = node.start_plugin(None).await?;
     // The kubelet may retry either call.
-    let seen = node.visible_version()?;
+    let observed = node.visible_version()?;
     node.refuse_content();
-    match (plugin.publish("2").await, seen.as_deref()) {
+    match (plugin.publish("2").await, observed.as_deref()) {
         (CsiCallResult::Refused(_), None) | (CsiCallResult::Good, Some("2")) => {}
-        (answer, seen) => {
-            let seen = seen.unwrap_or("nothing");
-            return Err(format!("without its source, {seen} was called {answer}").into());
+        (answer, observed) => {
+            let observed = observed.unwrap_or("nothing");
+            return Err(format!("without its source, {observed} was called {answer}").into());
         }
     }
     node.provide_version("3");

@@ -250,8 +250,8 @@ async fn policy_suggested_from_audit_allows_exactly_the_recorded_reads() {
 async fn policy_does_not_restrict_identities_of_the_pod() {
     let directory = tempfile::tempdir().unwrap();
     let azure = PolicyTestAzure::start(&directory.path().join("state"));
-    let guests = azure.get_control("guests");
-    let (federated, application) = (&guests["federated"], &guests["secret"]);
+    let test_clients = azure.get_control("guests");
+    let (federated, application) = (&test_clients["federated"], &test_clients["secret"]);
     let binding = azure.post_control(
         "identity-bindings",
         &json!({
@@ -276,9 +276,9 @@ async fn policy_does_not_restrict_identities_of_the_pod() {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let object = PolicyTestSecret {
         client: text(&federated["clientId"]),
-        tenant: text(&guests["tenant"]),
-        vault: text(&guests["vaultHost"]).split('.').next().unwrap().to_owned(),
-        name: text(&guests["secretName"]),
+        tenant: text(&test_clients["tenant"]),
+        vault: text(&test_clients["vaultHost"]).split('.').next().unwrap().to_owned(),
+        name: text(&test_clients["secretName"]),
     };
     let token_for = |audience: &Value| {
         let minted = azure.post_control("federated-token", &json!({ "audience": audience }));

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     kubernetes: KubernetesVersion,
     /// Update the golden files of the chart instead of comparing them
     #[arg(long)]
-    bless: bool,
+    update_golden: bool,
     /// Run only the cases whose names contain this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -113,7 +113,7 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<PassFailC
     let tally = run_suites(&suites, |suite| {
         let mut command = suite_command(repository, suite, arguments.kubernetes)?;
         command.args(arguments.live.then_some("--live"));
-        command.args(arguments.bless.then_some("--bless"));
+        command.args(arguments.update_golden.then_some("--update-golden"));
         command.args(arguments.only.iter());
         match arguments.only {
             // With a filter, most suites have no matching case.

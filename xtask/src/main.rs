@@ -15,9 +15,11 @@ mod deny;
 mod fuzz;
 mod image;
 mod layers;
+mod messages;
 mod outcomes;
 mod process;
 mod repository;
+mod sample;
 mod task_error;
 mod test;
 mod tidy;
@@ -49,6 +51,10 @@ enum XtaskCommand {
     Ci(ci::Args),
     /// Generate the documentation page of the outcome codes
     Outcomes,
+    /// List every text that the product shows to its users
+    Messages,
+    /// Draw random items and paragraphs for a reader
+    Sample(sample::Args),
     /// Check that crates depend only on lower layers
     Layers,
     /// Check file lengths, names and other conventions without a lint
@@ -87,6 +93,8 @@ fn run(task: &XtaskCommand, repository: &Repository) -> Result<(), TaskError> {
         XtaskCommand::Check => check::run(repository),
         XtaskCommand::Ci(arguments) => ci::run(repository, arguments),
         XtaskCommand::Outcomes => outcomes::run(repository),
+        XtaskCommand::Messages => messages::run(repository),
+        XtaskCommand::Sample(arguments) => sample::run(repository, arguments),
         XtaskCommand::Layers => layers::check(repository).map(drop),
         XtaskCommand::Tidy => tidy::check(repository).map(drop),
         XtaskCommand::Codegen(arguments) => codegen::run(repository, arguments),

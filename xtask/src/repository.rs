@@ -131,8 +131,8 @@ mod tests {
     fn package_variables_are_distinguished_from_cargo_settings() {
         assert!(is_package_variable("CARGO_PKG_NAME"));
         assert!(is_package_variable("CARGO_MANIFEST_DIR"));
-        for kept in ["CARGO_TARGET_DIR", "CARGO_HOME", "RUSTFLAGS"] {
-            assert!(!is_package_variable(kept), "{kept}");
+        for retained in ["CARGO_TARGET_DIR", "CARGO_HOME", "RUSTFLAGS"] {
+            assert!(!is_package_variable(retained), "{retained}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `cargo xtask tidy`: checks conventions that no lint covers.
 
+mod language;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +16,17 @@ const LONGEST_FILE: usize = 600;
 const MEANINGLESS_NAMES: [&str; 5] = ["utils", "util", "common", "helpers", "misc"];
 
 /// Directories of built, installed, generated or tool-managed files.
-const SKIPPED_DIRECTORIES: [&str; 8] =
-    [".git", "target", ".venv", "node_modules", "__pycache__", "artifacts", "corpus", "generated"];
+const SKIPPED_DIRECTORIES: [&str; 9] = [
+    ".git",
+    ".vale",
+    "target",
+    ".venv",
+    "node_modules",
+    "__pycache__",
+    "artifacts",
+    "corpus",
+    "generated",
+];
 
 /// The extensions of handwritten files.
 const TEXT_EXTENSIONS: [&str; 9] = ["rs", "toml", "md", "yaml", "yml", "json", "py", "go", "sh"];
@@ -25,9 +36,7 @@ const MACHINE_DIRECTORIES: [&str; 3] = ["home", "Users", "work"];
 
 /// Checks every file of the repository; returns the number of files.
 pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
-    let mut files = Vec::new();
-    collect_files(repository.root(), &mut files)?;
-    files.sort();
+    let files = text_files(repository.root())?;
     let mut findings = Vec::new();
     for path in &files {
         let text = fs::read_to_string(path).map_err(|source| TaskError::File {
@@ -43,6 +52,14 @@ pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
         return Ok(files.len());
     }
     Err(TaskError::Findings { check: "untidy places", findings })
+}
+
+/// The handwritten text files of the repository, sorted.
+pub(crate) fn text_files(root: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    let mut files = Vec::new();
+    collect_files(root, &mut files)?;
+    files.sort();
+    Ok(files)
 }
 
 fn collect_files(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), TaskError> {
@@ -90,16 +107,26 @@ fn findings_in(path: &Path, text: &str) -> Vec<String> {
             found.push(format!("{place}:{number}: `{place_of_machine}` is a path of one machine"));
         }
     }
+    let is_markdown = path.extension().is_some_and(|it| it == "md");
+    let mut language = language::find_words(text, is_markdown);
+    if path.extension().is_some_and(|it| it == "rs") {
+        language.extend(language::find_identifiers(text));
+    }
+    found.extend(language.iter().map(|it| format!("{place}:{}: {}", it.line, it.problem)));
     found
 }
 
-/// Counts the lines before an inline test module; test files count as empty.
-fn lines_without_tests(path: &Path, text: &str) -> usize {
-    let is_test_file = path.file_stem().is_some_and(|it| it == "tests")
+/// Whether a file contains only tests or benchmarks.
+pub(crate) fn is_test_file(path: &Path) -> bool {
+    path.file_stem().is_some_and(|it| it == "tests")
         || path.components().any(|part| {
             part.as_os_str().to_str().is_some_and(|it| matches!(it, "tests" | "benches"))
-        });
-    if is_test_file {
+        })
+}
+
+/// Counts the lines before an inline test module; test files count as empty.
+pub(crate) fn lines_without_tests(path: &Path, text: &str) -> usize {
+    if is_test_file(path) {
         return 0;
     }
     let lines: Vec<&str> = text.lines().collect();

@@ -3,13 +3,13 @@
 //! Writes one JSON array of [`measurement::Measurement`]s to standard output and its progress to
 //! standard error. Nothing leaves the process: both libraries talk to a scripted token service.
 
-mod cached;
-mod cold;
-mod contestant;
-mod failing;
-mod failure;
-mod hanging;
+mod cached_tokens;
+mod cold_scope;
+mod error;
+mod hanging_requests;
+mod library;
 mod measurement;
+mod rejected_requests;
 mod reload;
 mod service;
 mod threads;
@@ -19,17 +19,17 @@ use std::process::ExitCode;
 
 use lanyard_clock::SystemClock;
 
-use crate::failure::BenchError;
-use crate::measurement::Measurement;
+use crate::error::BenchError;
+use crate::measurement::CredentialMeasurement;
 
-type Part = fn(SystemClock) -> Result<Vec<Measurement>, BenchError>;
+type BenchmarkFunction = fn(SystemClock) -> Result<Vec<CredentialMeasurement>, BenchError>;
 
-const PARTS: [(&str, Part); 6] = [
-    ("cached tokens", cached::measure),
+const BENCHMARKS: [(&str, BenchmarkFunction); 6] = [
+    ("cached tokens", cached_tokens::measure),
     ("threads", threads::measure),
-    ("callers on a cold scope", cold::measure),
-    ("hits while a request hangs", hanging::measure),
-    ("callers while the service refuses", failing::measure),
+    ("callers on a cold scope", cold_scope::measure),
+    ("hits while a request hangs", hanging_requests::measure),
+    ("callers while the service refuses", rejected_requests::measure),
     ("reload", reload::measure),
 ];
 
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 fn run() -> Result<(), BenchError> {
     let clock = SystemClock::new();
     let mut measurements = Vec::new();
-    for (name, measure) in PARTS {
+    for (name, measure) in BENCHMARKS {
         eprintln!("credential: {name}");
         measurements.extend(measure(clock)?);
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// One number about one library. What it should be is not known here.
 #[derive(Debug, Serialize)]
-pub struct Measurement {
+pub struct CredentialMeasurement {
     /// The library and its version.
     pub subject: &'static str,
     /// What was measured; the same word for every library.
@@ -17,7 +17,7 @@ pub struct Measurement {
     pub value: f64,
 }
 
-impl Measurement {
+impl CredentialMeasurement {
     /// A number of things.
     pub fn count(
         subject: &'static str,
@@ -52,7 +52,7 @@ pub fn quantile(samples: &mut [f64], of_thousand: usize) -> f64 {
 }
 
 /// A number of things as a value; none of them is counted beyond 32 bits.
-pub fn number(things: usize) -> f64 {
+pub fn count_as_f64(things: usize) -> f64 {
     u32::try_from(things).map_or(f64::INFINITY, f64::from)
 }
 

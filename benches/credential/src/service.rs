@@ -17,53 +17,53 @@ pub const TOKEN_LENGTH: usize = 1_500;
 
 /// What the service answers.
 #[derive(Debug, Clone, Copy)]
-pub enum Answer {
+pub enum ServiceResponse {
     /// A token that lives for a day.
     DayLongToken,
     /// A token that is due for renewal after a second, by `refresh_in` as well as by the rule of
     /// five minutes before the end.
     SoonDueToken,
     /// A refusal that no repetition changes: the application is not in this tenant.
-    Refusal,
+    UnauthorizedClient,
 }
 
 /// A token service in process.
-pub struct TokenService {
+pub struct FixedTokenService {
     clock: SystemClock,
-    answer: Answer,
+    response: ServiceResponse,
     latency_in_milliseconds: AtomicU64,
     requests: AtomicUsize,
-    answers: AtomicUsize,
+    responses: AtomicUsize,
 }
 
-impl TokenService {
+impl FixedTokenService {
     /// A service that gives this answer after `latency`.
-    pub fn new(clock: SystemClock, answer: Answer, latency: Duration) -> Arc<Self> {
+    pub fn new(clock: SystemClock, answer: ServiceResponse, latency: Duration) -> Arc<Self> {
         let service = Self {
             clock,
-            answer,
+            response: answer,
             latency_in_milliseconds: AtomicU64::new(0),
             requests: AtomicUsize::new(0),
-            answers: AtomicUsize::new(0),
+            responses: AtomicUsize::new(0),
         };
-        service.answer_after(latency);
+        service.set_latency(latency);
         Arc::new(service)
     }
 
     /// How long requests hang from here on.
-    pub fn answer_after(&self, latency: Duration) {
+    pub fn set_latency(&self, latency: Duration) {
         let milliseconds = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
         self.latency_in_milliseconds.store(milliseconds, Ordering::SeqCst);
     }
 
     /// How many requests came in.
-    pub fn requests(&self) -> usize {
+    pub fn request_count(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 
     /// Whether a request has not been answered yet.
-    pub fn is_hanging(&self) -> bool {
-        self.answers.load(Ordering::SeqCst) < self.requests()
+    pub fn has_pending_request(&self) -> bool {
+        self.responses.load(Ordering::SeqCst) < self.request_count()
     }
 
     /// Client options that reach this service.
@@ -72,40 +72,43 @@ impl TokenService {
         ClientOptions { transport: Some(Transport::new(client)), ..ClientOptions::default() }
     }
 
-    fn content(&self) -> (StatusCode, String) {
+    fn response_content(&self) -> (StatusCode, String) {
         let token = |lifetime: &str| {
             let token = "t".repeat(TOKEN_LENGTH);
             format!(r#"{{"token_type":"Bearer",{lifetime},"access_token":"{token}"}}"#)
         };
-        match self.answer {
-            Answer::DayLongToken => {
+        match self.response {
+            ServiceResponse::DayLongToken => {
                 (StatusCode::Ok, token(r#""expires_in":86400,"ext_expires_in":86400"#))
             }
-            Answer::SoonDueToken => {
+            ServiceResponse::SoonDueToken => {
                 (StatusCode::Ok, token(r#""expires_in":301,"ext_expires_in":301,"refresh_in":1"#))
             }
-            Answer::Refusal => (StatusCode::BadRequest, REFUSAL.to_owned()),
+            ServiceResponse::UnauthorizedClient => (StatusCode::BadRequest, REFUSAL.to_owned()),
         }
     }
 }
 
 #[async_trait]
-impl HttpClient for TokenService {
+impl HttpClient for FixedTokenService {
     async fn execute_request(&self, _: &Request) -> azure_core::Result<AsyncRawResponse> {
         self.requests.fetch_add(1, Ordering::SeqCst);
         let latency = self.latency_in_milliseconds.load(Ordering::SeqCst);
         if latency > 0 {
             self.clock.sleep(Duration::from_millis(latency)).await;
         }
-        let (status, body) = self.content();
-        self.answers.fetch_add(1, Ordering::SeqCst);
+        let (status, body) = self.response_content();
+        self.responses.fetch_add(1, Ordering::SeqCst);
         Ok(AsyncRawResponse::from_bytes(status, Headers::new(), body))
     }
 }
 
-impl fmt::Debug for TokenService {
+impl fmt::Debug for FixedTokenService {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("TokenService").field("answer", &self.answer).finish_non_exhaustive()
+        formatter
+            .debug_struct("TokenService")
+            .field("answer", &self.response)
+            .finish_non_exhaustive()
     }
 }
 

@@ -11,7 +11,7 @@
 {{- if .Values.secretsStoreDriver }}
 - --secrets-store-driver
 {{- end }}
-- --patience={{ .Values.renewalPatience }}
+- --renewal-grace-period={{ .Values.renewalGracePeriod }}
 - {{ printf "--metrics-addr=%s" .Values.metricsAddr | quote }}
 {{- if .Values.logFormatJSON }}
 - --log-format-json

@@ -305,8 +305,8 @@ mod tests {
             fs::write(directory.path().join("status"), "precious").expect("it is writable");
             let refused = LocalCluster::down(directory.path(), SystemClock::shared()).await;
             assert!(matches!(refused, Err(ClusterError::NotAClusterDirectory(_))), "{refused:?}");
-            let kept = fs::read_to_string(directory.path().join("status"));
-            assert_eq!(kept.expect("it is there"), "precious");
+            let retained = fs::read_to_string(directory.path().join("status"));
+            assert_eq!(retained.expect("it is there"), "precious");
         }
     }
 

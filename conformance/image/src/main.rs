@@ -230,12 +230,12 @@ fn image_contains_azure_root(fixture: &ImageFixture) -> Result<(), Failed> {
 const AZURE_ROOT: &str = "DigiCert Global Root G2";
 
 fn names_resolve_through_dns(fixture: &ImageFixture) -> Result<(), Failed> {
-    let seen = fixture.run_credential_check(&fixture.public_ca, None).map_err(trial_failure)?;
+    let observed = fixture.run_credential_check(&fixture.public_ca, None).map_err(trial_failure)?;
     expect_true(
-        seen.queried_names.iter().any(|name| name == ENTRA_HOST),
-        &format!("queried names: {:?}", seen.queried_names),
+        observed.queried_names.iter().any(|name| name == ENTRA_HOST),
+        &format!("queried names: {:?}", observed.queried_names),
     )?;
-    expect_token_request(&seen)
+    expect_token_request(&observed)
 }
 
 fn private_ca_is_trusted(fixture: &ImageFixture) -> Result<(), Failed> {
@@ -255,22 +255,23 @@ fn public_roots_stay_trusted(fixture: &ImageFixture) -> Result<(), Failed> {
 }
 
 fn unknown_ca_is_rejected(fixture: &ImageFixture) -> Result<(), Failed> {
-    let seen = fixture.run_credential_check(&fixture.private_ca, None).map_err(trial_failure)?;
+    let observed =
+        fixture.run_credential_check(&fixture.private_ca, None).map_err(trial_failure)?;
     expect_true(
-        seen.requests.is_empty(),
-        &format!("requests {:?} arrived although the CA is unknown", seen.requests),
+        observed.requests.is_empty(),
+        &format!("requests {:?} arrived although the CA is unknown", observed.requests),
     )?;
     // The client must reject the certificate for this reason only.
-    expect_true(seen.output.contains("UnknownIssuer"), &seen.output)
+    expect_true(observed.output.contains("UnknownIssuer"), &observed.output)
 }
 
 /// Expects that a token request arrived over TLS.
-fn expect_token_request(seen: &CredentialCheckResult) -> Result<(), Failed> {
+fn expect_token_request(observed: &CredentialCheckResult) -> Result<(), Failed> {
     let is_for_token =
         |line: &String| line.starts_with("POST /") && line.contains("/oauth2/v2.0/token");
     expect_true(
-        seen.requests.iter().any(is_for_token),
-        &format!("requests: {:?}; output: {}", seen.requests, seen.output),
+        observed.requests.iter().any(is_for_token),
+        &format!("requests: {:?}; output: {}", observed.requests, observed.output),
     )
 }
 

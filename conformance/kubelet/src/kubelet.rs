@@ -385,8 +385,8 @@ impl FakeKubelet {
         let mut tokens = BTreeMap::new();
         for request in &driver.token_requests {
             let now = self.0.clock.now();
-            let kept = self.0.state.lock().token_cache.get(pod, &request.audience, now);
-            let token = match kept {
+            let retained = self.0.state.lock().token_cache.get(pod, &request.audience, now);
+            let token = match retained {
                 Some(token) => token,
                 None => {
                     self.0.token_minter.mint(pod, &request.audience, now, request.lifetime).await?

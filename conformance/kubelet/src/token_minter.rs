@@ -83,8 +83,8 @@ impl TokenCache {
     pub(crate) fn get(&self, pod: &PodSpec, audience: &str, now: Timestamp) -> Option<MintedToken> {
         self.0
             .get(&(pod.uid.clone(), audience.to_owned()))
-            .filter(|kept| now < kept.renew_after)
-            .map(|kept| kept.token.clone())
+            .filter(|retained| now < retained.renew_after)
+            .map(|retained| retained.token.clone())
     }
 
     /// Caches a token for four fifths of its remaining lifetime, unless it is already cached.
@@ -96,13 +96,13 @@ impl TokenCache {
         token: &MintedToken,
     ) {
         let key = (pod.uid.clone(), audience.to_owned());
-        if self.0.get(&key).is_some_and(|kept| kept.token == *token) {
+        if self.0.get(&key).is_some_and(|retained| retained.token == *token) {
             return;
         }
         let life = Duration::try_from(token.expires.duration_since(now)).unwrap_or_default();
         let renew = now.saturating_add(life / 5 * 4).unwrap_or(Timestamp::MAX);
-        let kept = CachedPodToken { token: token.clone(), renew_after: renew };
-        self.0.insert(key, kept);
+        let retained = CachedPodToken { token: token.clone(), renew_after: renew };
+        self.0.insert(key, retained);
     }
 
     pub(crate) fn remove_pod(&mut self, uid: &str) {

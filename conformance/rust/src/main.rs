@@ -27,7 +27,7 @@ use sha2::{Digest, Sha256};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Inputs {
+struct RustClientInputs {
     tenant: String,
     client: String,
     client_secret: String,
@@ -37,11 +37,11 @@ struct Inputs {
     secret_name: String,
 }
 
-type Credential = Arc<dyn TokenCredential>;
+type SharedCredential = Arc<dyn TokenCredential>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    match run().await {
+    match run_case().await {
         Ok(answer) => {
             println!("{answer}");
             ExitCode::SUCCESS
@@ -53,12 +53,12 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run() -> Result<Value, Box<dyn Error>> {
+async fn run_case() -> Result<Value, Box<dyn Error>> {
     let case =
         std::env::args().nth(1).ok_or("usage: rust-clients CALL:CREDENTIAL < inputs.json")?;
     let (call, credential) = case.split_once(':').ok_or("a case is CALL:CREDENTIAL")?;
-    let inputs: Inputs = serde_json::from_reader(io::stdin().lock())?;
-    let answer = match build(credential, &inputs)? {
+    let inputs: RustClientInputs = serde_json::from_reader(io::stdin().lock())?;
+    let answer = match build_credential(credential, &inputs)? {
         Ok(credential) => match call {
             "token" => read_token(&credential, &inputs).await,
             "vault" => read_secret(credential, &inputs).await,
@@ -66,14 +66,14 @@ async fn run() -> Result<Value, Box<dyn Error>> {
         },
         Err(error) => Err(error),
     };
-    Ok(answer.unwrap_or_else(|error| json!({ "refused": refusal(&error) })))
+    Ok(answer.unwrap_or_else(|error| json!({ "refused": rejection(&error) })))
 }
 
 /// The outer error is ours (no such case), the inner one is the client's.
-fn build(
+fn build_credential(
     name: &str,
-    inputs: &Inputs,
-) -> Result<Result<Credential, azure_core::Error>, Box<dyn Error>> {
+    inputs: &RustClientInputs,
+) -> Result<Result<SharedCredential, azure_core::Error>, Box<dyn Error>> {
     let secret = |tenant: &str, text: &str| {
         ClientSecretCredential::new(
             tenant,
@@ -81,7 +81,7 @@ fn build(
             Secret::new(text.to_owned()),
             None,
         )
-        .map(|it| it as Credential)
+        .map(|it| it as SharedCredential)
     };
     Ok(match name {
         "secret" => secret(&inputs.tenant, &inputs.client_secret),
@@ -93,24 +93,30 @@ fn build(
             token_file_path: Some(inputs.token_file.clone().into()),
             ..WorkloadIdentityCredentialOptions::default()
         }))
-        .map(|it| it as Credential),
+        .map(|it| it as SharedCredential),
         "managed-identity" => {
             ManagedIdentityCredential::new(Some(ManagedIdentityCredentialOptions {
                 user_assigned_id: Some(UserAssignedId::ClientId(inputs.client.clone())),
                 ..ManagedIdentityCredentialOptions::default()
             }))
-            .map(|it| it as Credential)
+            .map(|it| it as SharedCredential)
         }
         _ => return Err(format!("no credential is named `{name}`").into()),
     })
 }
 
-async fn read_token(credential: &Credential, inputs: &Inputs) -> azure_core::Result<Value> {
+async fn read_token(
+    credential: &SharedCredential,
+    inputs: &RustClientInputs,
+) -> azure_core::Result<Value> {
     let token = credential.get_token(&[&inputs.scope], None).await?;
-    Ok(json!({ "token": claims(token.token.secret()) }))
+    Ok(json!({ "token": decode_claims(token.token.secret()) }))
 }
 
-async fn read_secret(credential: Credential, inputs: &Inputs) -> azure_core::Result<Value> {
+async fn read_secret(
+    credential: SharedCredential,
+    inputs: &RustClientInputs,
+) -> azure_core::Result<Value> {
     let client = SecretClient::new(&inputs.vault, credential, None)?;
     let secret = client.get_secret(&inputs.secret_name, None).await?.into_model()?;
     let digest = Sha256::digest(secret.value.unwrap_or_default().as_bytes());
@@ -120,21 +126,21 @@ async fn read_secret(credential: Credential, inputs: &Inputs) -> azure_core::Res
     Ok(json!({ "secret": { "name": inputs.secret_name, "version": version, "sha256": hex } }))
 }
 
-fn claims(token: &str) -> Value {
+fn decode_claims(token: &str) -> Value {
     let payload = token.split('.').nth(1).unwrap_or_default();
     let decoded = URL_SAFE_NO_PAD.decode(payload).unwrap_or_default();
     serde_json::from_slice(&decoded).unwrap_or_default()
 }
 
 /// The innermost answer of a service, with the AADSTS code where Entra named one.
-fn refusal(error: &azure_core::Error) -> Value {
+fn rejection(error: &azure_core::Error) -> Value {
     let mut text = error.to_string();
-    let mut service = service_answer(error);
+    let mut service = service_error_response(error);
     let mut source = error.source();
     while let Some(cause) = source {
         text.push_str(": ");
         text.push_str(&cause.to_string());
-        service = cause.downcast_ref().and_then(service_answer).or(service);
+        service = cause.downcast_ref().and_then(service_error_response).or(service);
         source = cause.source();
     }
     let entra = text.find("AADSTS").map(|start| {
@@ -151,7 +157,7 @@ fn refusal(error: &azure_core::Error) -> Value {
 }
 
 #[derive(Debug, Default)]
-struct ServiceAnswer {
+struct ServiceErrorResponse {
     status: Option<u16>,
     code: Option<String>,
     inner: Option<String>,
@@ -159,14 +165,14 @@ struct ServiceAnswer {
 
 /// The codes are read from the response that the client hands out: its own reader gives up, and
 /// puts the status in their place, where the message has an escape in it.
-fn service_answer(error: &azure_core::Error) -> Option<ServiceAnswer> {
+fn service_error_response(error: &azure_core::Error) -> Option<ServiceErrorResponse> {
     let ErrorKind::HttpResponse { status, raw_response, .. } = error.kind() else { return None };
     let body: Value = raw_response
         .as_ref()
         .and_then(|response| serde_json::from_slice(response.body().as_ref()).ok())
         .unwrap_or_default();
     let text = |pointer| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    Some(ServiceAnswer {
+    Some(ServiceErrorResponse {
         status: Some(u16::from(*status)),
         code: text("/error/code"),
         inner: text("/error/innererror/code"),

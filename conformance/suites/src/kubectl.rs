@@ -106,21 +106,21 @@ impl Kubectl {
         let clock = SystemClock::new();
         let deadline = clock.monotonic() + timeout;
         loop {
-            let seen = self.get_json(arguments);
-            if let Ok(object) = &seen
+            let observed = self.get_json(arguments);
+            if let Ok(object) = &observed
                 && condition(object)
             {
-                return seen;
+                return observed;
             }
             if clock.monotonic() > deadline {
-                let seen = match seen {
+                let observed = match observed {
                     Ok(object) => object.get("status").unwrap_or(&object).to_string(),
                     Err(error) => error.to_string(),
                 };
                 return Err(KubectlError::TimedOut {
                     what: what.to_owned(),
                     timeout,
-                    last_object: seen,
+                    last_object: observed,
                 });
             }
             clock.sleep(POLL_INTERVAL).await;

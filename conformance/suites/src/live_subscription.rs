@@ -81,12 +81,14 @@ impl LiveSubscription {
 
     /// The inputs of a client; `None` if the environment has no credential for this method.
     pub(crate) fn inputs(&self, holder: SignInMethod, scope: &str) -> Option<ClientInputs> {
-        let (_, variable) = SIGN_IN_VARIABLES.iter().find(|(way, _)| *way == holder)?;
+        let (_, variable) = SIGN_IN_VARIABLES.iter().find(|(method, _)| *method == holder)?;
         let credential = self.variable(variable);
         if credential.is_empty() {
             return None;
         }
-        let of = |way: SignInMethod| if way == holder { credential.clone() } else { String::new() };
+        let of = |method: SignInMethod| {
+            if method == holder { credential.clone() } else { String::new() }
+        };
         let managed = of(SignInMethod::ManagedIdentity);
         Some(ClientInputs {
             tenant: self.variable("AZURE_TENANT_ID"),

@@ -80,7 +80,7 @@ pub(crate) struct SuiteArgs {
     clusters: usize,
     /// Update the golden files instead of comparing them, for the suite `chart`
     #[arg(long)]
-    bless: bool,
+    update_golden: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -250,9 +250,9 @@ mod tests {
         fs::set_permissions(target.join("..1/tls/key"), mode).expect("it is ours");
         symlink("..1", target.join("..data")).expect("it is linked");
         symlink("..data/tls", target.join("tls")).expect("it is linked");
-        let seen = volume.read_files().expect("it can be read");
+        let observed = volume.read_files().expect("it can be read");
         let key = VolumeFile { mode: 0o640, content: b"k".to_vec() };
-        assert_eq!(seen, BTreeMap::from([("tls/key".to_owned(), key)]));
+        assert_eq!(observed, BTreeMap::from([("tls/key".to_owned(), key)]));
         volume.remove_directory();
         assert!(!target.exists());
     }

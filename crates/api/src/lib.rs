@@ -28,7 +28,7 @@ pub mod parameters;
 pub mod pod_status;
 pub mod secret_provider_class;
 mod time;
-pub mod volume_report;
+pub mod volume_status_report;
 mod yaml_source;
 
 pub use canary_report::CanaryStatusReport;
@@ -43,5 +43,5 @@ pub use parameters::{IdentityMode, ParameterProblem, ParameterProblems, Provider
 pub use pod_status::SecretProviderClassPodStatus;
 pub use secret_provider_class::SecretProviderClass;
 pub use time::truncate_to_second;
-pub use volume_report::{ObjectStatusReport, VolumeStatusReport};
+pub use volume_status_report::{ObjectStatusReport, VolumeStatusReport};
 pub use yaml_source::is_unquoted_yaml_string;

@@ -115,16 +115,16 @@ mod tests {
             assert_eq!(token.token.secret(), "t");
         }
         assert_eq!(bench.script.request_count(), 1);
-        let seen = bench.script.request(0);
-        assert_eq!(seen.url.as_str(), "https://login.example/tenant/oauth2/v2.0/token");
-        assert_eq!(seen.form_field("client_secret").unwrap(), "planted marker/of~a secret");
-        assert_eq!(seen.form_field("client_assertion"), None);
+        let observed = bench.script.request(0);
+        assert_eq!(observed.url.as_str(), "https://login.example/tenant/oauth2/v2.0/token");
+        assert_eq!(observed.form_field("client_secret").unwrap(), "planted marker/of~a secret");
+        assert_eq!(observed.form_field("client_assertion"), None);
     }
 
     #[tokio::test]
     async fn echoed_client_secret_is_redacted_from_errors() {
-        let echo = |seen: &crate::scripted_service::RecordedRequest, _| {
-            let secret = seen.form_field("client_secret").unwrap();
+        let echo = |observed: &crate::scripted_service::RecordedRequest, _| {
+            let secret = observed.form_field("client_secret").unwrap();
             let text = format!("AADSTS7000215: Invalid client secret provided: {secret}");
             let body = serde_json::json!({"error": "invalid_client", "error_description": text});
             ScriptedReply::status(401, &body.to_string())

@@ -232,9 +232,9 @@ impl<O: FederatedTokenProvider> TokenSource for FederatedTokenSource<O> {
         if is_assertion_rejected(&outcome) {
             self.provider.record_rejection(&token);
             // The token may have rotated between the read and Entra's check.
-            let again = self.provider.load(&self.transport).await?;
-            if !again.is_same(&token) {
-                token = again;
+            let repeated = self.provider.load(&self.transport).await?;
+            if !repeated.is_same(&token) {
+                token = repeated;
                 outcome = self.exchange(&token, key).await;
                 if is_assertion_rejected(&outcome) {
                     self.provider.record_rejection(&token);

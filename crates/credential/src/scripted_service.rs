@@ -150,17 +150,17 @@ impl fmt::Debug for ScriptedTokenService {
 impl HttpClient for ScriptedTokenService {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let Body::Bytes(body) = request.body() else { panic!("token requests have no streams") };
-        let seen = RecordedRequest {
+        let observed = RecordedRequest {
             url: request.url().clone(),
             headers: request.headers().clone(),
             body: String::from_utf8(body.to_vec()).unwrap(),
         };
         let number = {
             let mut all = self.recorded_requests.lock();
-            all.push(seen.clone());
+            all.push(observed.clone());
             all.len() - 1
         };
-        self.reply((self.reply_function)(&seen, number)).await
+        self.reply((self.reply_function)(&observed, number)).await
     }
 }
 

@@ -124,10 +124,10 @@ fn faulty_service(
     assertions: &Arc<Mutex<Vec<String>>>,
 ) -> TokenServiceFixture {
     let assertions = Arc::clone(assertions);
-    TokenServiceFixture::new(move |seen, number| {
-        let assertion = seen.form_field("client_assertion").unwrap();
+    TokenServiceFixture::new(move |observed, number| {
+        let assertion = observed.form_field("client_assertion").unwrap();
         assertions.lock().push(assertion.clone());
-        mischiefs[number % mischiefs.len()].reply(&assertion, &seen.body)
+        mischiefs[number % mischiefs.len()].reply(&assertion, &observed.body)
     })
 }
 

@@ -166,8 +166,8 @@ impl TokenProxy {
         if server_name.as_deref().is_some_and(|name| !is_host_name(name)) {
             return Err(TokenProxyError::ServerName);
         }
-        let way = Mutex::new(TokenProxyState { server_name, ..TokenProxyState::default() });
-        Ok(Self { url, ca_file: settings.ca_file, state: way, failures: AtomicU64::new(0) })
+        let method = Mutex::new(TokenProxyState { server_name, ..TokenProxyState::default() });
+        Ok(Self { url, ca_file: settings.ca_file, state: method, failures: AtomicU64::new(0) })
     }
 
     /// Converts the proxy to an HTTP client that sends every request to the proxy, whatever its host.
@@ -248,9 +248,9 @@ impl TokenProxy {
 #[async_trait]
 impl HttpClient for TokenProxy {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
-        let way = self.client_and_server_name().await;
+        let method = self.client_and_server_name().await;
         let (client, server_name) =
-            way.map_err(|error| Error::new(ErrorKind::Credential, error))?;
+            method.map_err(|error| Error::new(ErrorKind::Credential, error))?;
         let mut request = request.clone();
         let Some(url) = proxied_url(&self.url, request.url(), &server_name) else {
             return Err(Error::new(ErrorKind::Credential, TokenProxyError::ServerName));
@@ -470,7 +470,7 @@ mod tests {
                 proxy.client_and_server_name(),
                 proxy.client_and_server_name()
             );
-            [clients.0, clients.1, clients.2].map(|way| way.err().unwrap())
+            [clients.0, clients.1, clients.2].map(|method| method.err().unwrap())
         };
         let release = async {
             for _ in 0..100 {

@@ -54,7 +54,7 @@ async fn serve(config: ServerConfig) -> (SocketAddr, RecordedHandshakes) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (acceptor, shown) = (TlsAcceptor::from(Arc::new(config)), RecordedHandshakes::default());
-    let seen = Arc::clone(&shown);
+    let observed = Arc::clone(&shown);
     drop(tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
@@ -63,7 +63,7 @@ async fn serve(config: ServerConfig) -> (SocketAddr, RecordedHandshakes) {
             let mut request = vec![0; 16_384];
             let Ok(length) = stream.read(&mut request).await else { continue };
             let request = String::from_utf8_lossy(&request[..length]).into_owned();
-            seen.lock().unwrap().push((name, request));
+            observed.lock().unwrap().push((name, request));
             let body = r#"{"token_type":"Bearer","access_token":"t","expires_in":3600}"#;
             let head = format!(
                 "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
@@ -92,11 +92,11 @@ fn transport_through_proxy(
     TokenTransport::new(options)
 }
 
-async fn request_token(way: &TokenTransport) -> Result<String, TokenError> {
+async fn request_token(method: &TokenTransport) -> Result<String, TokenError> {
     let authority = "https://login.microsoftonline.com/".parse().unwrap();
     let (tenant, client) = ("tenant".parse().unwrap(), "client".parse().unwrap());
     let credential =
-        InMemoryTokenCredential::new(tenant, client, &authority, JWT.as_bytes(), way).unwrap();
+        InMemoryTokenCredential::new(tenant, client, &authority, JWT.as_bytes(), method).unwrap();
     match credential.get_token(&["https://vault.azure.net/.default"], None).await {
         Ok(token) => Ok(token.token.secret().to_owned()),
         Err(error) => Err(TokenError::of(&error).unwrap().clone()),
@@ -110,15 +110,15 @@ async fn token_requests_go_to_the_api_server_with_the_cluster_server_name() {
     let (root, config) = issue_certificate(&["127.0.0.1", "kubernetes", CLUSTER, SERVER_NAME]);
     fs::write(&ca_file, root).unwrap();
     let (address, shown) = serve(config).await;
-    let way = transport_through_proxy(address, &ca_file, None);
-    assert_eq!(request_token(&way).await.unwrap(), "t");
-    assert_eq!(request_token(&way).await.unwrap(), "t");
+    let method = transport_through_proxy(address, &ca_file, None);
+    assert_eq!(request_token(&method).await.unwrap(), "t");
+    assert_eq!(request_token(&method).await.unwrap(), "t");
     let shown = shown.lock().unwrap();
-    let [(look, _), (name, request), (again, _)] = &shown[..] else { panic!("{shown:?}") };
+    let [(poll, _), (name, request), (repeated, _)] = &shown[..] else { panic!("{shown:?}") };
     // One fetch of the certificate, by address and thus without a server name, for the lifetime of the proxy.
-    assert_eq!(look.as_deref(), None);
+    assert_eq!(poll.as_deref(), None);
     assert_eq!(name.as_deref(), Some(SERVER_NAME));
-    assert_eq!(again.as_deref(), Some(SERVER_NAME));
+    assert_eq!(repeated.as_deref(), Some(SERVER_NAME));
     assert!(request.starts_with("POST /tenant/oauth2/v2.0/token HTTP/1.1\r\n"), "{request}");
     let host = format!("host: {address}\r\n");
     assert_eq!(request.to_ascii_lowercase().matches("host: ").count(), 1, "{request}");
@@ -139,12 +139,12 @@ async fn rotated_ca_is_used_by_the_next_request() {
     );
     let (new, config) = issue_certificate(&[name]);
     let (second, shown) = serve(config).await;
-    let way = transport_through_proxy(second, &ca_file, Some(name));
-    let error = request_token(&way).await.unwrap_err();
+    let method = transport_through_proxy(second, &ca_file, Some(name));
+    let error = request_token(&method).await.unwrap_err();
     assert!(error.is_outage(), "{error}");
     assert!(shown.lock().unwrap().is_empty(), "nothing is said to who is not trusted");
     fs::write(&ca_file, &new).unwrap();
-    assert_eq!(request_token(&way).await.unwrap(), "t");
+    assert_eq!(request_token(&method).await.unwrap(), "t");
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ pub(crate) fn desired_workloads(
     encryption_config: Option<&Secret>,
     inputs: &DesiredObjectInputs<'_>,
 ) -> BTreeMap<String, Value> {
-    let site = WorkloadContext { cluster, inputs, desired, encryption_config };
+    let location = WorkloadContext { cluster, inputs, desired, encryption_config };
     let mut deployments = BTreeMap::new();
     for wiring in &desired.credential_injections {
         let mut names = vec![wiring.consumer.deployment];
@@ -83,7 +83,7 @@ pub(crate) fn desired_workloads(
         names.extend(operators.filter(|name| inputs.templates.deployment(name).is_some()));
         for name in names {
             if !inputs.templates.is_excluded(name) && !deployments.contains_key(name) {
-                deployments.insert(name.to_owned(), site.deployment(name));
+                deployments.insert(name.to_owned(), location.deployment(name));
             }
         }
     }

@@ -39,7 +39,8 @@ pub(crate) struct AzureState {
     /// The identities of the metadata service.
     pub(crate) imds: ImdsState,
     /// The identities of the components, for rotation and fault plans.
-    pub(crate) roster: IdentityRegistry,
+    #[serde(rename = "roster")]
+    pub(crate) registry: IdentityRegistry,
     /// The injected faults.
     pub(crate) faults: FaultRules,
 }

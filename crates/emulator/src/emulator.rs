@@ -387,8 +387,8 @@ impl Emulator {
     /// # Errors
     ///
     /// Returns an error if the component has no identity.
-    pub async fn apply_fault_plan(&self, drill: FaultPlan) -> Result<(), StateChangeError> {
-        self.update_azure_state(move |world, ids, now| apply_fault_plan(world, drill, ids, now))
+    pub async fn apply_fault_plan(&self, fault: FaultPlan) -> Result<(), StateChangeError> {
+        self.update_azure_state(move |world, ids, now| apply_fault_plan(world, fault, ids, now))
             .await
     }
 

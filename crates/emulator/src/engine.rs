@@ -125,8 +125,8 @@ impl EmulatorEngine {
         let now = state.azure.clock.emulated_time(self.clock.now());
         let mut trace = RequestTrace::default();
         let (reply, delay, reset) = match resolve_endpoint(request, ingress) {
-            Ok(site) => self.apply_faults_and_run(&mut state, request, site, now, &mut trace),
-            Err(refusal) => (refusal, Duration::ZERO, false),
+            Ok(place) => self.apply_faults_and_run(&mut state, request, place, now, &mut trace),
+            Err(rejection) => (rejection, Duration::ZERO, false),
         };
         let reply = add_service_headers(&mut state, request, &trace, reply, now);
         let elapsed = self.clock.monotonic().saturating_sub(began);
@@ -136,7 +136,7 @@ impl EmulatorEngine {
 
     /// Rejects a tunnel to a host that is not Azure's; returns `None` if the tunnel is allowed.
     pub(crate) fn reject_tunnel(&self, host: &str, port: u16) -> Option<ServiceReply> {
-        let refusal = tunnel_rejection(host, port)?;
+        let rejection = tunnel_rejection(host, port)?;
         let request = ServiceRequest {
             method: Method::CONNECT,
             scheme: RequestScheme::Http,
@@ -146,19 +146,19 @@ impl EmulatorEngine {
             headers: http::HeaderMap::new(),
             body: bytes::Bytes::new(),
         };
-        Some(self.record_rejection(&request, refusal))
+        Some(self.record_rejection(&request, rejection))
     }
 
     /// Records a request that was rejected before it reached a service.
     pub(crate) fn record_rejection(
         &self,
         request: &ServiceRequest,
-        refusal: ServiceReply,
+        rejection: ServiceReply,
     ) -> ServiceReply {
         let mut state = self.state.lock();
         let now = state.azure.clock.emulated_time(self.clock.now());
         let trace = RequestTrace::default();
-        let reply = add_service_headers(&mut state, request, &trace, refusal, now);
+        let reply = add_service_headers(&mut state, request, &trace, rejection, now);
         state.request_log.append(request_log_entry(request, &trace, &reply, now, Duration::ZERO));
         reply
     }
@@ -167,15 +167,15 @@ impl EmulatorEngine {
         &self,
         state: &mut State,
         request: &ServiceRequest,
-        site: ServiceEndpoint,
+        place: ServiceEndpoint,
         now: Timestamp,
         trace: &mut RequestTrace,
     ) -> (ServiceReply, Duration, bool) {
-        trace.service = Some(site.service);
+        trace.service = Some(place.service);
         let hit = if state.azure.faults.is_empty() {
             None
         } else {
-            state.azure.faults.match_request(site.service, request, now)
+            state.azure.faults.match_request(place.service, request, now)
         };
         let (mut delay, mut reset) = (Duration::ZERO, false);
         if let Some(FaultHit { rule_name: rule, effect }) = hit {
@@ -190,40 +190,40 @@ impl EmulatorEngine {
                     ServiceReply::empty(StatusCode::BAD_GATEWAY)
                         .with_rejection_reason("connection reset"),
                 ),
-                other => other.replacement_reply(site.service),
+                other => other.replacement_reply(place.service),
             };
             if let Some(reply) = replacement {
                 return (reply, delay, reset);
             }
         }
-        (self.run_operation(state, request, site, now, trace), delay, reset)
+        (self.run_operation(state, request, place, now, trace), delay, reset)
     }
 
     fn run_operation(
         &self,
         state: &mut State,
         request: &ServiceRequest,
-        site: ServiceEndpoint,
+        place: ServiceEndpoint,
         now: Timestamp,
         trace: &mut RequestTrace,
     ) -> ServiceReply {
         let segments: Vec<_> = request.segments().collect();
         let (operation, parameters) = match find_operation(
-            services::operations_of_service(site.service),
+            services::operations_of_service(place.service),
             &request.method,
             &segments,
         ) {
             OperationLookup::Found(operation, parameters) => (operation, parameters),
             OperationLookup::NotFound(nearest) => {
                 trace.unimplemented = true;
-                return not_implemented_reply(site.service, request, nearest);
+                return not_implemented_reply(place.service, request, nearest);
             }
         };
         trace.operation = Some(operation.id);
         let State { azure: world, ids, request_log: ledger } = state;
         let mut call = OperationContext {
             request,
-            endpoint: site,
+            endpoint: place,
             now,
             system_now: self.clock.now(),
             ids,
@@ -234,7 +234,7 @@ impl EmulatorEngine {
             request_log: ledger,
             authority: &self.authority,
         };
-        let reply = (operation.handler)(&mut call).unwrap_or_else(|refusal| refusal);
+        let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);
         trace.caller = call.caller;
         let changed = call.state_changed;
         if changed && let Err(error) = self.write_state_file(world, ids) {
@@ -351,7 +351,7 @@ fn request_log_entry(
         tls: request.scheme == RequestScheme::Https,
         caller: trace.caller,
         micros: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
-        refusal: reply.rejection_reason.clone(),
+        rejection: reply.rejection_reason.clone(),
         missing: trace.unimplemented,
         fault: trace.fault.clone(),
     }

@@ -126,19 +126,19 @@ pub(crate) const fn mismatched_encoding(declared: ObjectEncoding) -> ObjectEncod
 /// later rotations keep the fault; the other faults remove an object.
 pub(crate) fn apply_fault_plan(
     azure: &mut AzureState,
-    drill: FaultPlan,
+    planned_fault: FaultPlan,
     ids: &mut IdGenerator,
     now: Timestamp,
 ) -> Result<(), SeedError> {
-    let FaultPlan { fault, component } = drill;
+    let FaultPlan { fault, component } = planned_fault;
     let identity = azure
-        .roster
+        .registry
         .component_identity_mut(component)
         .ok_or(SeedError::ComponentIdentityMissing { component })?;
     identity.faults.insert(fault);
     let identity = identity.clone();
     if fault.changes_secret_value() {
-        for sharing in azure.roster.identities_sharing_secret_mut(&identity) {
+        for sharing in azure.registry.identities_sharing_secret_mut(&identity) {
             sharing.faults.insert(fault);
         }
         seed::rotate_credential(azure, component, ids, now, 0)?;

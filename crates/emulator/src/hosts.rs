@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn service_of_host(host: &str) -> Option<AzureService> {
-        endpoint_of_host(host).map(|site| site.service)
+        endpoint_of_host(host).map(|location| location.service)
     }
 
     #[test]

@@ -39,8 +39,8 @@ pub struct RequestLogEntry {
     /// The duration of the request, in microseconds of the emulator's clock.
     pub micros: u64,
     /// Why the request was rejected.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refusal: Option<String>,
+    #[serde(rename = "refusal", skip_serializing_if = "Option::is_none")]
+    pub rejection: Option<String>,
     /// Whether the emulator does not implement the operation.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub missing: bool,
@@ -107,7 +107,7 @@ mod tests {
             tls: false,
             caller: None,
             micros: 0,
-            refusal: None,
+            rejection: None,
             missing: false,
             fault: None,
         }

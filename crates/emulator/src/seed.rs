@@ -158,12 +158,14 @@ pub(crate) fn apply_plan(
     seed.add_vaults()?;
     seed.add_identities()?;
     seed.add_vault_reader();
-    if plan.guests {
+    if plan.test_clients {
         seed.add_test_clients()?;
     }
-    for drill in &plan.drills {
-        if let Some(holder) = seed.world.roster.component_identity(drill.component).cloned() {
-            fault_plan::remove_faulted_objects(seed.world, drill.fault, &holder);
+    for planned_fault in &plan.drills {
+        if let Some(holder) =
+            seed.world.registry.component_identity(planned_fault.component).cloned()
+        {
+            fault_plan::remove_faulted_objects(seed.world, planned_fault.fault, &holder);
         }
     }
     Ok(())
@@ -200,13 +202,13 @@ fn required_key_count(plan: &SeedPlan) -> usize {
     let tenants = if plan.tenant == plan.vault.tenant { 1 } else { 2 };
     let authority = 1;
     let kms = usize::from(plan.kms_key.is_some());
-    let guests = if plan.guests { test_clients::KEY_COUNT } else { 0 };
+    let client_keys = if plan.test_clients { test_clients::KEY_COUNT } else { 0 };
     let mismatched = plan
         .drills
         .iter()
-        .filter(|drill| drill.fault == fault_plan::IdentityFault::KeyMismatch)
+        .filter(|planned_fault| planned_fault.fault == fault_plan::IdentityFault::KeyMismatch)
         .count();
-    tenants + authority + kms + guests + plan.identities.len() + mismatched
+    tenants + authority + kms + client_keys + plan.identities.len() + mismatched
 }
 
 #[cfg(test)]

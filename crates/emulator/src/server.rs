@@ -250,8 +250,8 @@ async fn handle_port_request(
     if request.method() == Method::CONNECT {
         let host = normalize_host(request.uri().host().unwrap_or_default());
         let port = request.uri().port_u16().unwrap_or(443);
-        if let Some(refusal) = gate.engine.reject_tunnel(&host, port) {
-            return Ok(into_http_response(refusal, false));
+        if let Some(rejection) = gate.engine.reject_tunnel(&host, port) {
+            return Ok(into_http_response(rejection, false));
         }
         *asked.lock() = Some(hyper::upgrade::on(&mut request));
         return Ok(into_http_response(ServiceReply::empty(StatusCode::OK), false));

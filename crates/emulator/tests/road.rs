@@ -54,7 +54,7 @@ fn plan() -> SeedPlan {
         vault_reader_client_id: "33333333-3333-4333-8333-333333333333".parse().unwrap(),
         identities: Component::ALL.into_iter().map(identity).collect(),
         drills: Vec::new(),
-        guests: false,
+        test_clients: false,
     }
 }
 
@@ -266,24 +266,26 @@ async fn injected_fault_breaks_its_component_at_the_named_hop() {
 #[tokio::test]
 async fn test_clients_sign_in_by_secret_and_by_subject_token() {
     let mut plan = plan();
-    plan.guests = true;
+    plan.test_clients = true;
     plan.vault.tenant = plan.tenant.clone();
     let emulator = Emulator::builder().seed(plan).start().await.unwrap();
     let stranger = PlainHttpClient::for_emulator(&emulator);
-    let (_, guests) = stranger.send_control_request(reqwest::Method::GET, "guests", "").await;
+    let (_, test_clients) = stranger.send_control_request(reqwest::Method::GET, "guests", "").await;
     let (status, minted) =
         stranger.send_control_request(reqwest::Method::POST, "federated-token", "").await;
     assert_eq!(status, 201, "{minted}");
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let endpoint =
-        format!("https://login.microsoftonline.com/{}/oauth2/v2.0/token", text(&guests["tenant"]));
+    let endpoint = format!(
+        "https://login.microsoftonline.com/{}/oauth2/v2.0/token",
+        text(&test_clients["tenant"])
+    );
     let jwt_bearer = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer".to_owned();
     let by_secret = vec![
-        ("client_id", text(&guests["secret"]["clientId"])),
-        ("client_secret", text(&guests["secret"]["clientSecret"])),
+        ("client_id", text(&test_clients["secret"]["clientId"])),
+        ("client_secret", text(&test_clients["secret"]["clientSecret"])),
     ];
     let by_token = vec![
-        ("client_id", text(&guests["federated"]["clientId"])),
+        ("client_id", text(&test_clients["federated"]["clientId"])),
         ("client_assertion_type", jwt_bearer),
         ("client_assertion", text(&minted["token"])),
     ];
@@ -299,8 +301,8 @@ async fn test_clients_sign_in_by_secret_and_by_subject_token() {
         let token = text(&body["access_token"]);
         let url = format!(
             "https://{}/secrets/{}?api-version=7.5",
-            text(&guests["vaultHost"]),
-            text(&guests["secretName"])
+            text(&test_clients["vaultHost"]),
+            text(&test_clients["secretName"])
         );
         let (status, body) =
             PlainHttpClient::send_request(stranger.proxied.get(url).bearer_auth(token)).await;

@@ -26,8 +26,8 @@ pub trait ReadMemory: fmt::Debug + Send + Sync {
     /// Returns an error if the bytes cannot become available, or after a timeout.
     async fn reserve_read_memory(&self, room: u64) -> Result<(), MemoryExhausted>;
 
-    /// Releases all of `room` except `kept` bytes that stay in use.
-    fn finish_read(&self, room: u64, kept: u64);
+    /// Releases all of `room` except `retained` bytes that stay in use.
+    fn finish_read(&self, room: u64, retained: u64);
 
     /// The maximum number of bytes that could be reserved if all other volumes released theirs.
     fn max_read_reservation(&self) -> u64;

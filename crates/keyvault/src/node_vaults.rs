@@ -264,9 +264,9 @@ impl NodeVaults {
                     source,
                 })?;
             }
-            let kept = decoder.decode_object(fetched)?;
+            let retained = decoder.decode_object(fetched)?;
             if room > 0 {
-                memory.finish_read(room, kept);
+                memory.finish_read(room, retained);
             }
         }
         Ok(decoder.finish())

@@ -137,9 +137,9 @@ impl ReaderSessions {
         }
         let credential = self.create_credential(identified)?;
         let (vaults, used_at) = (Mutex::default(), Mutex::new(now));
-        let asker = FlowId(self.opened_count.fetch_add(1, Ordering::Relaxed));
+        let flow = FlowId(self.opened_count.fetch_add(1, Ordering::Relaxed));
         let reader =
-            Arc::new(ReaderSession { credential, request_flow: asker, vaults, last_used: used_at });
+            Arc::new(ReaderSession { credential, request_flow: flow, vaults, last_used: used_at });
         close_idle_sessions(&mut open, now);
         open.insert(identified.reader.clone(), Arc::clone(&reader));
         Ok(reader)
@@ -189,14 +189,14 @@ impl ReaderSessions {
                 ReaderIdentity::WorkloadIdentity { client_id, through, .. },
                 ReaderCredential::Token(token),
             ) => {
-                let way = match through {
+                let method = match through {
                     TokenExchangeEndpoint::Authority => &self.transports.entra_transport,
                     TokenExchangeEndpoint::TokenProxy => &self.transports.token_proxy,
                 };
                 let (tenant, client) = (tenant.clone(), entra_client_id(*client_id));
                 let token = token.token.expose();
                 let held =
-                    InMemoryTokenCredential::new(tenant, client, &cloud.authority, token, way);
+                    InMemoryTokenCredential::new(tenant, client, &cloud.authority, token, method);
                 SessionCredential::HeldToken(held.map_err(ReaderCredentialError::Token)?)
             }
             (

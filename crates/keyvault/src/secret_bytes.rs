@@ -123,14 +123,14 @@ mod tests {
 
     #[test]
     fn buffer_with_large_spare_capacity_is_reallocated() {
-        for (length, capacity, kept) in
+        for (length, capacity, retained) in
             [(100, 165, true), (100, 300, false), (25_000, 26_000, true)]
         {
             let mut bytes = vec![7; length];
             bytes.reserve_exact(capacity - length);
             let pointer = bytes.as_ptr();
             let secret = SharedSecretBytes::from(bytes);
-            assert_eq!(secret.expose().as_ptr() == pointer, kept, "{length} {capacity}");
+            assert_eq!(secret.expose().as_ptr() == pointer, retained, "{length} {capacity}");
             assert_eq!(secret.expose(), vec![7; length]);
             assert_eq!(secret.clone().expose().as_ptr(), secret.expose().as_ptr());
         }

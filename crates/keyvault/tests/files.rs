@@ -129,12 +129,12 @@ async fn fetch_test_files(
 
 /// The path, content and id of each file.
 fn describe_files(files: &[MountedFile]) -> Vec<String> {
-    let tell = |file: &MountedFile| {
+    let report = |file: &MountedFile| {
         let content = String::from_utf8_lossy(file.content.expose());
         let first = content.lines().next().unwrap_or_default().to_owned();
         format!("{}={first} {} {:o}", file.path, file.object, file.mode)
     };
-    files.iter().map(tell).collect()
+    files.iter().map(report).collect()
 }
 
 #[tokio::test]

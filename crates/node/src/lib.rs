@@ -90,11 +90,12 @@ pub use publish_request::{
 };
 pub use publisher::{
     NodeMemoryUsage, PublishFailure, Publisher, PublisherParts, PublisherSettings, RecoveryOutcome,
-    RefreshOutcome, VolumeState,
+    RefreshOutcome, VolumeSnapshot,
 };
 pub use registration::{RegistrationRejectedError, RegistrationSettings};
 pub use reporter::{
-    NoopReporter, PodEvent, PodEventKind, PollResult, Reporter, StatusReportError, VolumeReport,
+    NoopReporter, PodEvent, PodEventKind, PollResult, Reporter, StatusReportError,
+    VolumeStatusUpdate,
 };
 pub use server::{
     NodePluginServer, NodePluginServerParts, NodePluginServerSettings, NodeServeError,

@@ -43,7 +43,7 @@ use tracing::Instrument;
 pub use failure::PublishFailure;
 pub use recover::RecoveryOutcome;
 pub use refresh::RefreshOutcome;
-pub use state::VolumeState;
+pub use state::VolumeSnapshot;
 
 use crate::audit::AuditTrail;
 use crate::classes::ClassSource;
@@ -54,7 +54,7 @@ use crate::mount_table::MountTable;
 use crate::provider::{Provider, Urgency};
 use crate::publish_request::PublishRequest;
 use crate::reporter::Reporter;
-use crate::rotation::{IntervalBounds, PollInterval, RotatableVolumes, RotatingVolume};
+use crate::rotation::{IntervalBounds, PollInterval, RotatableVolumes, RotationTarget};
 use crate::volume_step::VolumeStep;
 use disk::{PublishContext, TargetInspection};
 use fetched_response::FetchedResponse;
@@ -279,14 +279,14 @@ impl Publisher {
     }
 
     /// The states of all mounted volumes, sorted by target.
-    pub fn states(&self) -> Vec<Arc<VolumeState>> {
+    pub fn states(&self) -> Vec<Arc<VolumeSnapshot>> {
         self.engine.locks.states()
     }
 
     /// Returns a closure that reads [`Publisher::states`] and keeps only the volume locks alive.
     pub(crate) fn state_reader(
         &self,
-    ) -> impl Fn() -> Vec<Arc<VolumeState>> + Send + Sync + 'static + use<> {
+    ) -> impl Fn() -> Vec<Arc<VolumeSnapshot>> + Send + Sync + 'static + use<> {
         let locks = self.engine.locks.clone();
         move || locks.states()
     }
@@ -320,23 +320,23 @@ impl Publisher {
     }
 
     /// The state of the volume at `target`, if one is mounted.
-    pub fn state(&self, target: &Path) -> Option<Arc<VolumeState>> {
+    pub fn state(&self, target: &Path) -> Option<Arc<VolumeSnapshot>> {
         self.engine.locks.state(target)
     }
 }
 
 #[async_trait]
 impl RotatableVolumes for Publisher {
-    fn volumes(&self) -> Vec<RotatingVolume> {
-        self.states().iter().map(|state| state.to_rotating_volume()).collect()
+    fn volumes(&self) -> Vec<RotationTarget> {
+        self.states().iter().map(|state| state.to_rotation_target()).collect()
     }
 
-    async fn rotate(&self, target: &Path, urgency: Urgency, looked: Option<Timestamp>) {
+    async fn rotate(&self, target: &Path, urgency: Urgency, polled: Option<Timestamp>) {
         let engine = Arc::clone(&self.engine);
         let guard = engine.locks.lock(target).await;
         // `rotate` has reported the outcome already.
         let outcome =
-            run_to_completion(async move { engine.rotate(guard, urgency, looked).await }).await;
+            run_to_completion(async move { engine.rotate(guard, urgency, polled).await }).await;
         tracing::debug!(target_path = %target.display(), ?outcome, "scheduled rotation finished");
     }
 

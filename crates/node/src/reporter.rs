@@ -20,7 +20,7 @@ pub trait Reporter: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// Returns an error if the status could not be written. The volume is unaffected.
-    async fn report_status(&self, report: &VolumeReport) -> Result<(), StatusReportError>;
+    async fn report_status(&self, report: &VolumeStatusUpdate) -> Result<(), StatusReportError>;
 
     /// Emits a Kubernetes event on the pod. Does not wait for the API and never fails; events that cannot be
     /// sent are logged.
@@ -46,9 +46,9 @@ pub struct PollResult {
     pub rotation_lags: Vec<Duration>,
 }
 
-/// The state of a mounted volume.
+/// The status of a mounted volume, which a [`Reporter`] writes to the Kubernetes API.
 #[derive(Debug, Clone, PartialEq)]
-pub struct VolumeReport {
+pub struct VolumeStatusUpdate {
     /// The pod that mounts the volume.
     pub pod: VolumePod,
     /// The name of the SecretProviderClass.
@@ -57,7 +57,7 @@ pub struct VolumeReport {
     pub target: PathBuf,
     /// The mounted object versions, sorted by id.
     pub objects: Vec<ProviderObjectVersion>,
-    /// The details that the operator and `lanyard doctor` read.
+    /// The details that the operator reads.
     pub facts: VolumeStatusReport,
 }
 
@@ -108,7 +108,7 @@ pub struct NoopReporter;
 
 #[async_trait]
 impl Reporter for NoopReporter {
-    async fn report_status(&self, _report: &VolumeReport) -> Result<(), StatusReportError> {
+    async fn report_status(&self, _report: &VolumeStatusUpdate) -> Result<(), StatusReportError> {
         Ok(())
     }
 

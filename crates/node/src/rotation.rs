@@ -44,4 +44,4 @@ pub use proof_state::{ProofState, proof_state};
 pub use rotation_policy::{
     AnnotationProblem, OlderVersion, ParseOlderVersionError, RefreshRequest, RotationPolicy,
 };
-pub use rotator::{RotatableVolumes, RotatingVolume, Rotator, RotatorSettings};
+pub use rotator::{RotatableVolumes, RotationTarget, Rotator, RotatorSettings};

@@ -383,7 +383,8 @@ impl AtomicVolume {
             if is_shown || due > now {
                 let later = now.saturating_add(SCRUB_GRACE).unwrap_or(Timestamp::MAX);
                 let next = if due > now { due } else { later };
-                scrubbed.next_scrub = Some(scrubbed.next_scrub.map_or(next, |next| next.min(next)));
+                scrubbed.next_scrub =
+                    Some(scrubbed.next_scrub.map_or(next, |earliest| earliest.min(next)));
                 continue;
             }
             let visited = visit_files(&self.directory, generation, &mut |folder, name| {

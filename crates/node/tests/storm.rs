@@ -20,7 +20,7 @@ use lanyard_clock::{Clock as _, SharedClock};
 use lanyard_keyvault::testing::{FakeAzure, FakeVaultLimit};
 use lanyard_keyvault::{NodeVaultSettings, NodeVaults, PodCredentials, VolumePod};
 use lanyard_node::rotation::{
-    IntervalBounds, PollHistory, PollInterval, RotatableVolumes, RotatingVolume, RotationPolicy,
+    IntervalBounds, PollHistory, PollInterval, RotatableVolumes, RotationPolicy, RotationTarget,
     Rotator, RotatorSettings,
 };
 use lanyard_node::{
@@ -131,9 +131,9 @@ impl SimulatedNode {
 
 #[async_trait]
 impl RotatableVolumes for SimulatedNode {
-    fn volumes(&self) -> Vec<RotatingVolume> {
+    fn volumes(&self) -> Vec<RotationTarget> {
         let volumes = self.volumes.lock();
-        let rotating = volumes.iter().map(|(target, volume)| RotatingVolume {
+        let rotating = volumes.iter().map(|(target, volume)| RotationTarget {
             volume_id: volume.class.clone(),
             target: target.clone(),
             pod: pod(&volume.class),

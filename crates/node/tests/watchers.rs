@@ -33,11 +33,11 @@ impl InotifyWatcher {
     fn take_events(&self) -> ReadFlags {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.0, &mut buffer);
-        let mut heard = ReadFlags::empty();
+        let mut received = ReadFlags::empty();
         loop {
             match reader.next() {
-                Ok(event) => heard |= event.events(),
-                Err(Errno::AGAIN) => return heard,
+                Ok(event) => received |= event.events(),
+                Err(Errno::AGAIN) => return received,
                 Err(errno) => panic!("{errno}"),
             }
         }
@@ -81,10 +81,10 @@ fn first_generation_watcher_receives_modify_on_every_publish() {
     for round in 1..=100 {
         world.publish(&round.to_string());
         for watcher in &watchers {
-            let heard = watcher.take_events();
-            assert!(heard.contains(ReadFlags::MODIFY), "round {round}: {heard:?}");
+            let received = watcher.take_events();
+            assert!(received.contains(ReadFlags::MODIFY), "round {round}: {received:?}");
             let lost = ReadFlags::IGNORED | ReadFlags::DELETE_SELF;
-            assert!(!heard.intersects(lost), "round {round}: {heard:?}");
+            assert!(!received.intersects(lost), "round {round}: {received:?}");
         }
         world.clock.advance(Duration::from_secs(40));
         world.volume.scrub().unwrap();

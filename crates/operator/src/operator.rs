@@ -227,9 +227,9 @@ impl Operator {
     /// Drops the in-memory state of clusters that this process did not lead `before` or does not lead now.
     pub(crate) fn forget_lost_shards(&self, before: &mut BTreeSet<u32>) {
         let now = self.lease_terms.led_shards();
-        let kept: BTreeSet<_> = before.intersection(&now).copied().collect();
+        let retained: BTreeSet<_> = before.intersection(&now).copied().collect();
         let shards = self.lease_terms.shards();
-        self.context.retain_clusters(|key| kept.contains(&key.shard(shards)));
+        self.context.retain_clusters(|key| retained.contains(&key.shard(shards)));
         *before = now;
     }
 

@@ -124,11 +124,15 @@ pub(crate) fn evaluate_status(
     let status = status::identities_status(&observation);
     let next =
         status::next_status_change_at(&observation, &status).into_iter().chain(memory_due).min();
-    let parting = dependents.map(|dependents| {
+    let deletion_progress = dependents.map(|dependents| {
         let is_forced = observed.cluster.is_deletion_forced;
         deletion::deletion_status(&observation, &status, dependents, is_forced)
     });
-    EvaluatedStatus { status, next_change: NextStatusChange(next), deletion_status: parting }
+    EvaluatedStatus {
+        status,
+        next_change: NextStatusChange(next),
+        deletion_status: deletion_progress,
+    }
 }
 
 /// Reports the status of the identities if it changed. Returns when a report that is held back by a
@@ -168,8 +172,8 @@ pub(crate) async fn report_status(
         Some(deletion) => deletion_status::deletion_condition(observed, deletion, before),
         None => before.cloned(),
     };
-    let news = deletion_condition.as_ref().zip(evaluated.deletion_status.as_ref());
-    let news = news.and_then(|(condition, deletion)| {
+    let change = deletion_condition.as_ref().zip(evaluated.deletion_status.as_ref());
+    let change = change.and_then(|(condition, deletion)| {
         deletion_status::deletion_transition(deletion, condition, before)
     });
     let is_over = before.is_some() && deletion_condition.is_none();
@@ -180,7 +184,7 @@ pub(crate) async fn report_status(
     let desired_digest = digest_without_timestamps(&conditions);
     let due = context.backoff_until(key, WriteTarget::Conditions, desired_digest);
     if due.is_none() {
-        events::emit_events(context, observed, news.as_slice(), fencing_token).await?;
+        events::emit_events(context, observed, change.as_slice(), fencing_token).await?;
         apply_conditions(context, observed, &conditions, fencing_token).await?;
         context.record_write(key, WriteTarget::Conditions, desired_digest, || {
             WriteTarget::Conditions.describe_conflict(key)

@@ -1,6 +1,8 @@
 //! The stores: caches of the watched objects.
 
 mod clusters;
+mod identities_report;
+mod keys;
 mod kind_state;
 mod objects;
 mod parse;
@@ -12,7 +14,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DynamicObject;
-use lanyard_api::hosted_cluster_identities::HostedClusterIdentitiesStatus;
 use lanyard_api::{HostedClusterIdentities, SecretProviderClassPodStatus};
 use lanyard_desired::status::{ObservedPod, ObservedVolume};
 use lanyard_desired::workload::PRIVATE_ROUTER_SERVICE;
@@ -27,9 +28,11 @@ use crate::observe::namespace_key;
 use crate::queue::ReconcileTrigger;
 use crate::watched_kinds::WatchedKind;
 pub(crate) use clusters::CachedCluster;
+pub(crate) use identities_report::IdentitiesReport;
+pub(crate) use keys::control_plane_namespace;
+use keys::{cache_namespace, cluster_namespaced_name, namespaced_name, object_key};
 pub(crate) use kind_state::KindState;
 use kind_state::is_unusable;
-use objects::is_older_version;
 pub(crate) use objects::{DesiredDigests, ObjectCache, ObjectsToCompare, desired_digests};
 use parse::{TypeMismatch, parse_typed};
 
@@ -70,16 +73,6 @@ struct NamespaceCache {
     volumes: BTreeMap<String, ObservedVolume>,
     /// The address of the private router, through which components reach private vaults.
     private_router: Option<IpAddr>,
-}
-
-/// The last reported status of a cluster's identities.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct IdentitiesReport {
-    pub(crate) uid: String,
-    pub(crate) version: String,
-    /// The uid of the HostedCluster that the report is about.
-    pub(crate) owner: Option<String>,
-    pub(crate) status: Option<HostedClusterIdentitiesStatus>,
 }
 
 /// The progress of a list in progress.
@@ -571,57 +564,14 @@ impl WatchStoresInner {
     }
 }
 
-impl IdentitiesReport {
-    pub(crate) fn of(identities: HostedClusterIdentities) -> Self {
-        let metadata = identities.metadata;
-        let owner = metadata.owner_references.unwrap_or_default().into_iter().next();
-        Self {
-            uid: metadata.uid.unwrap_or_default(),
-            version: metadata.resource_version.unwrap_or_default(),
-            owner: owner.map(|owner| owner.uid),
-            status: identities.status,
-        }
-    }
-
-    /// Whether a write response was newer than this object. The watch delivers the intermediate versions
-    /// later; processing them would report the changes again.
-    fn is_older_than(&self, known: &Self) -> bool {
-        self.uid == known.uid && is_older_version(&self.version, &known.version)
-    }
-}
-
 /// The number of consecutive refusals after which a listed kind becomes stale. With the back-off in
 /// between that takes at least twenty seconds.
 const REFUSALS_UNTIL_UNUSABLE: u32 = 8;
-
-/// The namespace of the control plane of a cluster.
-pub(crate) fn control_plane_namespace(key: &ClusterKey) -> String {
-    lanyard_desired::hosted_cluster::control_plane_namespace(key.namespace(), key.name())
-}
-
-/// The control-plane namespace of an object; for a Namespace its own name.
-fn cache_namespace(key: &ObjectKey) -> String {
-    key.namespace.clone().unwrap_or_else(|| key.name.clone())
-}
-
-fn object_key(kind: OwnedKind, namespace: &str, name: String) -> ObjectKey {
-    let namespace = kind.info().namespaced.then(|| namespace.to_owned());
-    ObjectKey { kind, namespace, name }
-}
 
 /// The address of the Service of the private router; a headless Service has none.
 fn router_address(name: &str, service: &DynamicObject) -> Option<IpAddr> {
     let address = service.data.pointer("/spec/clusterIP")?.as_str()?;
     address.parse().ok().filter(|_| name == PRIVATE_ROUTER_SERVICE)
-}
-
-fn namespaced_name(object: &DynamicObject) -> (String, String) {
-    let metadata = &object.metadata;
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-}
-
-fn cluster_namespaced_name(key: &ClusterKey) -> (String, String) {
-    (key.namespace().to_owned(), key.name().to_owned())
 }
 
 fn parse_object<T: serde::de::DeserializeOwned>(object: &DynamicObject) -> Option<T> {

@@ -68,6 +68,6 @@ pub fn local_azure_plan(
         vault_reader_client_id: vault_reader.unwrap_or_else(|| DEFAULT_VAULT_READER.into()),
         identities,
         drills: fault.into_iter().collect(),
-        guests: true,
+        test_clients: true,
     }
 }

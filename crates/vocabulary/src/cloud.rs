@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn endpoints_are_host_names_and_unique_per_cloud() {
-        let mut seen = std::collections::BTreeSet::new();
+        let mut observed = std::collections::BTreeSet::new();
         for endpoints in Cloud::ALL.into_iter().filter_map(Cloud::endpoints) {
             let names = [
                 endpoints.authority_host,
@@ -267,7 +267,7 @@ mod tests {
             for name in all.chain(endpoints.registry_suffix) {
                 let bare = !name.starts_with('.') && !name.contains(['/', ':']);
                 assert!(bare && name.contains('.'), "{name}");
-                assert!(seen.insert(name), "{name} is there twice");
+                assert!(observed.insert(name), "{name} is there twice");
             }
         }
     }

@@ -509,10 +509,10 @@ mod tests {
 
     #[test]
     fn no_two_volumes_of_one_pod_share_a_mount_path() {
-        let mut seen = HashSet::new();
+        let mut observed = HashSet::new();
         for consumer in Component::ALL.iter().flat_map(|component| component.consumers()) {
             let place = (consumer.deployment, consumer.container, consumer.mount_path);
-            assert!(seen.insert(place), "{place:?}");
+            assert!(observed.insert(place), "{place:?}");
         }
     }
 

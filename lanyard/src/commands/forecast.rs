@@ -24,7 +24,7 @@ use crate::settings::ProcessEnvironment;
 /// when the renewal is overdue, the last moment at which a new version in the vault still propagates in time,
 /// and the expiry. The verdict of an identity is ok, renewal-due, overdue, too-late, expired or unknown.
 ///
-/// A renewal is overdue when it should have been in use: a rotator that writes within --patience of
+/// A renewal is overdue when it should have been in use: a rotator that writes within --renewal-grace-period of
 /// `renew_after` is never reported, and a rotator that has stopped is reported while a write still helps.
 #[derive(Debug, clap::Args)]
 #[command(

@@ -83,7 +83,7 @@ mod tests {
         assert_ne!(quoted, EXAMPLE);
         let parsed = parse_hosted_cluster(&quoted).unwrap();
         let lints: Vec<_> = parsed.lints.iter().map(problem_line).collect();
-        assert!(lints.iter().any(|it| it.contains("`7` has no quotes")), "{lints:?}");
+        assert!(lints.iter().any(|it| it.contains("`7` is not quoted")), "{lints:?}");
         let mut file = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut file, quoted.as_bytes()).unwrap();
         let (wire, cluster) = load_with_wire(Some(file.path())).unwrap();

@@ -19,7 +19,7 @@ pub(crate) struct RotationTimingArgs {
     secrets_store_driver: bool,
     /// How long after `renew_after` a working rotator may take to write
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = parse_duration)]
-    patience: Duration,
+    renewal_grace_period: Duration,
 }
 
 impl RotationTimingArgs {
@@ -32,7 +32,7 @@ impl RotationTimingArgs {
         };
         RenewalPolicy {
             propagation_delay: reach(self.rotation_poll_interval),
-            grace_period: self.patience,
+            grace_period: self.renewal_grace_period,
         }
     }
 }

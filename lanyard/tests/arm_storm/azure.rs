@@ -145,16 +145,16 @@ fn transport_and_client(
         retry: RetryPolicy { retries: 0, base: second, cap: second },
         ..AzureTransportSettings::default()
     };
-    let kept: Arc<Mutex<Option<Arc<dyn HttpClient>>>> = Arc::default();
+    let retained: Arc<Mutex<Option<Arc<dyn HttpClient>>>> = Arc::default();
     let wrap = |inner| {
         let client: Arc<dyn HttpClient> =
             Arc::new(InFlightCountingClient { inner, in_flight: Arc::clone(open) });
-        *kept.lock() = Some(Arc::clone(&client));
+        *retained.lock() = Some(Arc::clone(&client));
         client
     };
     let transport =
         AzureTransport::with_wrapped_client(&settings, Arc::new(clock.clone()), wrap).unwrap();
-    let client = kept.lock().clone().unwrap();
+    let client = retained.lock().clone().unwrap();
     (transport, client)
 }
 

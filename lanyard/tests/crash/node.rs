@@ -132,8 +132,8 @@ impl CrashTestNode {
             return Err(format!("{layers} mounts are stacked on the target").into());
         }
         match self.visible_version()? {
-            Some(seen) if seen == version => Ok(()),
-            seen => Err(format!("a reader sees {seen:?}, not {version}").into()),
+            Some(observed) if observed == version => Ok(()),
+            observed => Err(format!("a reader sees {observed:?}, not {version}").into()),
         }
     }
 
@@ -210,11 +210,11 @@ impl OpenVolumeFiles {
 
 impl CrashTestContainer {
     pub(crate) fn check_version(&self, version: Option<&str>) -> Result<(), Failed> {
-        let seen = read_version(&self.0)?;
-        if seen.as_deref() == version {
+        let observed = read_version(&self.0)?;
+        if observed.as_deref() == version {
             return Ok(());
         }
-        Err(format!("the container sees {seen:?}, not {version:?}").into())
+        Err(format!("the container sees {observed:?}, not {version:?}").into())
     }
 }
 

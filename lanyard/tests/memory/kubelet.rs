@@ -67,9 +67,13 @@ impl MemoryTestNode {
 
     /// Checks that the pod reads this version.
     pub(crate) fn check_version(&self, pod: &str, version: u64) -> Result<(), Failed> {
-        let seen = fs::read_to_string(self.kubelet.target_path(pod).join("one"))?;
-        let is_shown = seen == MemoryTestVault::small_secret_value(version);
-        if is_shown { Ok(()) } else { Err(format!("pod {pod} reads {seen}, not {version}").into()) }
+        let observed = fs::read_to_string(self.kubelet.target_path(pod).join("one"))?;
+        let is_shown = observed == MemoryTestVault::small_secret_value(version);
+        if is_shown {
+            Ok(())
+        } else {
+            Err(format!("pod {pod} reads {observed}, not {version}").into())
+        }
     }
 
     /// Waits until the pod reads this version.

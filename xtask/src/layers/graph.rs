@@ -75,13 +75,13 @@ impl CrateGraph {
 
     /// Whether `from` directly or indirectly needs `to` to be built or run.
     pub(super) fn depends_on(&self, from: &str, to: &str) -> bool {
-        let mut seen = BTreeSet::new();
+        let mut observed = BTreeSet::new();
         let mut waiting = vec![from];
         while let Some(name) = waiting.pop() {
             if name == to {
                 return true;
             }
-            if seen.insert(name) {
+            if observed.insert(name) {
                 waiting.extend(
                     self.build_dependencies.get(name).into_iter().flatten().map(String::as_str),
                 );

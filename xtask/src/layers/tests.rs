@@ -118,8 +118,8 @@ fn crate_without_layer_is_found() {
 
 #[test]
 fn a_row_without_a_crate_is_found() {
-    let (kept, gone) = (&LAYERS[1..], LAYERS[0].0);
-    let members: Vec<Value> = kept.iter().map(|(name, _)| json!({ "name": name })).collect();
+    let (retained, gone) = (&LAYERS[1..], LAYERS[0].0);
+    let members: Vec<Value> = retained.iter().map(|(name, _)| json!({ "name": name })).collect();
     let expected = format!("{gone} is in the table of layers and no crate");
     assert_eq!(rows_without_crate(&test_graph(&members, &[])), [expected]);
 }

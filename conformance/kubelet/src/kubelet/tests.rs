@@ -398,7 +398,7 @@ async fn hanging_call_is_abandoned_after_two_minutes() {
 #[tokio::test]
 async fn restarted_kubelet_republishes_found_volumes_and_unpublishes_orphans() {
     let fixture = FakeKubeletFixture::with_driver(DriverScript::default());
-    let kept = fixture.add_pod("uid-1");
+    let retained = fixture.add_pod("uid-1");
     fixture.add_pod("uid-2");
     fixture.kubelet.tick().await;
     // A second kubelet that does not know the second pod, as after a deletion while the kubelet was down.
@@ -415,7 +415,7 @@ async fn restarted_kubelet_republishes_found_volumes_and_unpublishes_orphans() {
     fixture.clock.advance(Duration::from_millis(100));
     survivor.tick().await;
     assert_eq!(fixture.script.call_count("Publish"), 3);
-    assert!(survivor.is_mounted(&kept));
+    assert!(survivor.is_mounted(&retained));
     assert_eq!(survivor.volume_count(), 1);
 }
 

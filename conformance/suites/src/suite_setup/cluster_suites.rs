@@ -45,7 +45,7 @@ pub(super) fn prepare_cluster_suite(
             azure_helm: helm_for_chart(arguments, tools, &suite_cluster, LanyardChart::Azure)?,
             suite_cluster,
             golden_root: arguments.repository.join("conformance").join("kubernetes"),
-            bless: arguments.bless,
+            update_golden: arguments.update_golden,
         }),
         ClusterSuite::Csi => csi::trials(&csi_fixture(arguments, tools, &suite_cluster)?)?,
         ClusterSuite::Interop => {

@@ -168,7 +168,7 @@ pub(crate) struct ChartSuiteFixture {
     /// `conformance/kubernetes`.
     pub(crate) golden_root: PathBuf,
     /// Whether to write the golden files instead of comparing them.
-    pub(crate) bless: bool,
+    pub(crate) update_golden: bool,
 }
 
 pub(crate) fn trials(fixture: ChartSuiteFixture) -> Vec<Trial> {
@@ -263,7 +263,7 @@ impl ChartSuiteFixture {
         let rendered = self.render_variant(variant)?;
         let golden =
             self.golden_directory(variant.chart).join(format!("{}.golden.yaml", variant.name));
-        if self.bless {
+        if self.update_golden {
             return fs::write(&golden, rendered).map_err(failed_with_causes);
         }
         let committed = fs::read_to_string(&golden).map_err(failed_with_causes)?;
@@ -310,7 +310,7 @@ fn compare_with_golden(committed: &str, rendered: &str, golden: &Path) -> Result
     let line = differing.unwrap_or_else(|| committed.lines().count().min(rendered.lines().count()));
     let show = |text: &str| text.lines().nth(line).unwrap_or("(the end)").to_owned();
     Err(format!(
-        "{} differs at line {}\n  committed: {}\n  rendered:  {}\nif the change is intended, run cargo xtask conformance chart --bless",
+        "{} differs at line {}\n  committed: {}\n  rendered:  {}\nif the change is intended, run cargo xtask conformance chart --update_golden",
         golden.display(),
         line + 1,
         show(committed),

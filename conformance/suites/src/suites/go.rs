@@ -327,7 +327,9 @@ fn wait_for_certificate(
 ) -> Result<(), Failed> {
     loop {
         match client.next_event(timeout).map_err(failed_with_causes)? {
-            ClientEvent::Certificate { thumbprint: seen } if seen == thumbprint => return Ok(()),
+            ClientEvent::Certificate { thumbprint: observed } if observed == thumbprint => {
+                return Ok(());
+            }
             ClientEvent::Refused { message } | ClientEvent::Log { message } => {
                 return Err(message.into());
             }

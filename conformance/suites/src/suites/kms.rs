@@ -197,8 +197,8 @@ impl KmsSuiteFixture {
         let file = self.directory.join(format!("{name}.credential.json"));
         fs::write(&file, self.fetch_credential().await?).map_err(failed_with_causes)?;
         let config = json!({ "cloud": "AzurePublicCloud", "aadMSIDataPlaneIdentityPath": file });
-        let made = KmsPluginOptions { name, key, kind: KmsPluginKind::Lanyard { layout } };
-        KmsPluginProcess::start(self, made, &config).await
+        let created = KmsPluginOptions { name, key, kind: KmsPluginKind::Lanyard { layout } };
+        KmsPluginProcess::start(self, created, &config).await
     }
 
     /// Starts upstream's plugin with a client secret.

@@ -10,7 +10,7 @@ use super::validation_messages;
 pub(super) fn authentication_schema() -> CrdSchema {
     let kinds = ["ManagedIdentities", "WorkloadIdentities"];
     CrdSchema::object()
-        .with_description("How components authenticate.")
+        .with_description("The authentication type of the components.")
         .required_field("azureAuthenticationConfigType", CrdSchema::enumeration(&kinds))
         .optional_field("managedIdentities", managed_identities_schema())
         .optional_field("workloadIdentities", workload_identities_schema())
@@ -33,7 +33,7 @@ fn control_plane_components() -> impl Iterator<Item = Component> {
 
 fn managed_identities_schema() -> CrdSchema {
     let vault = CrdSchema::object()
-        .with_description("The vault with the credentials of all of them.")
+        .with_description("The vault that contains the credentials of all identities.")
         .required_field("name", CrdSchema::string(255).with_description("The name of the vault."))
         .required_field(
             "tenantID",
@@ -88,7 +88,7 @@ pub(super) fn managed_identity_schema() -> CrdSchema {
         .with_pattern(validation_messages::SECRET_NAME_PATTERN);
     // HyperShift's documentation mentions a default, but its schema has none.
     let encoding = CrdSchema::enumeration(&ObjectEncoding::ALL.map(ObjectEncoding::name))
-        .with_description("How the credential is written into the secret.");
+        .with_description("The encoding of the credential in the secret.");
     CrdSchema::object()
         .optional_field("clientID", client_id_schema())
         .required_field("credentialsSecretName", secret)

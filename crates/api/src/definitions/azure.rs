@@ -22,7 +22,7 @@ pub(super) fn azure_schema() -> CrdSchema {
         .with_description("The cloud.")
         .with_default(Cloud::default().name());
     CrdSchema::object()
-        .with_description("The cluster on Azure.")
+        .with_description("The Azure settings of the cluster.")
         .optional_field("cloud", cloud)
         .required_field("location", id("The region.", validation_messages::LOCATION_IMMUTABLE))
         .required_field("resourceGroup", group)
@@ -45,7 +45,7 @@ pub(super) fn azure_schema() -> CrdSchema {
         .optional_field(
             "topology",
             CrdSchema::enumeration(&["Public", "PublicAndPrivate", "Private"])
-                .with_description("From where the API server can be reached."),
+                .with_description("The networks from which the API server is reachable."),
         )
         .optional_field("private", private_schema())
         .with_cel_rule("has(self.private) == has(oldSelf.private)", validation_messages::PRIVATE_PRESENCE)
@@ -103,7 +103,7 @@ fn subnet_id_schema() -> CrdSchema {
 fn private_schema() -> CrdSchema {
     let nat_subnet = CrdSchema::string(355)
         .with_minimum_size(1)
-        .with_description("The id of the subnet for network address translation.")
+        .with_description("The ID of the NAT subnet.")
         .with_cel_rule(
             r"self.matches(r'^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+$')",
             validation_messages::NAT_SUBNET_FORMAT,
@@ -122,7 +122,7 @@ fn private_schema() -> CrdSchema {
             CrdSchema::bounded_list(subscription, 50)
                 .with_minimum_size(1)
                 .into_set()
-                .with_description("Further subscriptions that may connect."),
+                .with_description("Additional subscriptions that may connect."),
         );
     let network = CrdSchema::string(63)
         .with_minimum_size(1)
@@ -136,7 +136,7 @@ fn private_schema() -> CrdSchema {
         .with_description("Swift.")
         .required_field("podNetworkInstance", network);
     CrdSchema::object()
-        .with_description("How the API server is reached in private.")
+        .with_description("The private connection to the API server.")
         .required_field(
             "type",
             CrdSchema::enumeration(&["PrivateLink", "Swift"])
@@ -158,7 +158,7 @@ fn private_schema() -> CrdSchema {
 fn container_registry_schema() -> CrdSchema {
     let id = CrdSchema::string(345)
         .with_minimum_size(131)
-        .with_description("The id of the identity as a resource.")
+        .with_description("The Azure resource ID of the identity.")
         .with_cel_rule(
             r"self.lowerAscii().matches(r'^/subscriptions/[^/]+/resourcegroups/[^/]+/providers/microsoft\.managedidentity/userassignedidentities/[^/]+$')",
             validation_messages::REGISTRY_ID,
@@ -167,7 +167,7 @@ fn container_registry_schema() -> CrdSchema {
         .with_description("The identity of the nodes.")
         .required_field("resourceID", id);
     let credentials = CrdSchema::object()
-        .with_description("Where the credentials come from.")
+        .with_description("The vault of the credentials.")
         .required_field("type", CrdSchema::enumeration(&["ManagedIdentity"]))
         .optional_field("managedIdentity", identity)
         .with_cel_rule(

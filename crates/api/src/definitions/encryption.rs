@@ -7,7 +7,7 @@ use super::validation_messages;
 /// `secretEncryption`: a union of which the API checks only the discriminators.
 pub(super) fn secret_encryption_schema() -> CrdSchema {
     let kms = CrdSchema::object()
-        .with_description("Encryption by a key management service.")
+        .with_description("Encryption with a key management service.")
         .preserve_unknown_fields()
         .required_field("provider", CrdSchema::enumeration(&["IBMCloud", "AWS", "Azure"]))
         .optional_field("azure", azure_kms_schema());
@@ -24,17 +24,17 @@ fn azure_kms_schema() -> CrdSchema {
         |object: &str| format!("(has({object}.keyVaultType) ? {object}.keyVaultType : 'KeyVault')");
     CrdSchema::object()
         .with_description("Keys in a vault.")
-        .required_field("activeKey", kms_key_schema("The key that encrypts."))
-        .optional_field("backupKey", kms_key_schema("A key that still decrypts (deprecated)."))
+        .required_field("activeKey", kms_key_schema("The key that is used for encryption."))
+        .optional_field("backupKey", kms_key_schema("A key that is used only for decryption (deprecated)."))
         .optional_field("kms", managed_identity_schema().with_description("The identity, on managed Azure."))
         .optional_field(
             "workloadIdentity",
             workload_identity_schema().with_description("The identity, on self-managed Azure."),
         )
-        .optional_field("keyVaultType", CrdSchema::enumeration(&kinds).with_description("What holds the keys."))
+        .optional_field("keyVaultType", CrdSchema::enumeration(&kinds).with_description("The provider of the keys."))
         .optional_field(
             "keyVaultAccess",
-            CrdSchema::enumeration(&["Public", "Private", ""]).with_description("How the vault is reached."),
+            CrdSchema::enumeration(&["Public", "Private", ""]).with_description("Whether the vault is public or private."),
         )
         .with_cel_rule(
             "!has(self.backupKey) || self.backupKey.keyVaultName == self.activeKey.keyVaultName",

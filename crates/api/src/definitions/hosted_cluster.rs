@@ -39,7 +39,7 @@ pub(super) fn hosted_cluster_crd() -> Value {
         PrinterColumn::age(),
     ];
     let schema =
-        root_object_schema("A cluster whose control plane runs as pods of a management cluster.")
+        root_object_schema("A cluster whose control plane runs as pods in a management cluster.")
             .required_field("spec", hosted_cluster_spec_schema())
             .optional_field("status", status_schema());
     crd_json(&names, &columns, schema)
@@ -63,7 +63,7 @@ pub(super) fn hosted_control_plane_crd() -> Value {
         PrinterColumn::age(),
     ];
     let spec = common_spec_schema()
-        .with_description("What the control plane is made from, copied from the HostedCluster.")
+        .with_description("The desired state of the control plane, copied from the HostedCluster.")
         .optional_field(
             "issuerURL",
             CrdSchema::string(255).with_description("The issuer of service account tokens."),
@@ -86,7 +86,7 @@ pub(super) fn root_object_schema(description: &str) -> CrdSchema {
 
 fn status_schema() -> CrdSchema {
     CrdSchema::preserved_object()
-        .with_description("What was observed.")
+        .with_description("The observed state.")
         .optional_field("conditions", conditions_schema())
 }
 
@@ -94,7 +94,7 @@ fn status_schema() -> CrdSchema {
 fn common_spec_schema() -> CrdSchema {
     let infra_id = CrdSchema::string(253)
         .with_minimum_size(1)
-        .with_description("The unique id that names of cloud resources are made of.")
+        .with_description("The unique ID that is part of the names of cloud resources.")
         .with_cel_rule(
             r"self.matches(r'^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
             validation_messages::INFRA_ID,
@@ -112,10 +112,10 @@ fn common_spec_schema() -> CrdSchema {
             validation_messages::CLUSTER_ID_IMMUTABLE,
         );
     let platform = CrdSchema::preserved_object()
-        .with_description("Where the cluster runs.")
+        .with_description("The platform of the cluster.")
         .required_field(
             "type",
-            CrdSchema::string(255).with_description("The platform, `Azure` here."),
+            CrdSchema::string(255).with_description("The platform type; lanyard supports `Azure`."),
         )
         .optional_field("azure", azure_schema());
     CrdSchema::preserved_object()
@@ -142,7 +142,7 @@ fn hosted_cluster_spec_schema() -> CrdSchema {
     let other = "self.platform.type != 'Azure'";
     let self_managed = "(has(self.platform.azure) && self.platform.azure.azureAuthenticationConfig.azureAuthenticationConfigType == 'WorkloadIdentities')";
     common_spec_schema()
-        .with_description("What the cluster should be.")
+        .with_description("The desired state of the cluster.")
         .optional_field("issuerURL", issuer_url)
         .required_field("services", services_schema())
         .with_cel_rule(
@@ -185,7 +185,7 @@ fn hosted_cluster_spec_schema() -> CrdSchema {
 /// How the services of the control plane are published.
 fn services_schema() -> CrdSchema {
     let strategy = CrdSchema::preserved_object()
-        .with_description("How the service is published.")
+        .with_description("The publishing strategy of the service.")
         .required_field(
             "type",
             CrdSchema::enumeration(&["LoadBalancer", "NodePort", "Route", "None", "S3"]),
@@ -196,12 +196,12 @@ fn services_schema() -> CrdSchema {
         .required_field("service", CrdSchema::enumeration(&known))
         .required_field("servicePublishingStrategy", strategy);
     CrdSchema::bounded_list(service, 6)
-        .with_description("How the services of the control plane are published.")
+        .with_description("The publishing strategies of the control plane services.")
 }
 
 fn signing_key_schema() -> CrdSchema {
     CrdSchema::object()
-        .with_description("The Secret with the key that signs service account tokens.")
+        .with_description("The Secret with the signing key of service account tokens.")
         .optional_field(
             "name",
             CrdSchema::unbounded_string()
@@ -214,8 +214,8 @@ fn signing_key_schema() -> CrdSchema {
 fn dns_schema() -> CrdSchema {
     let text = |what: &str| CrdSchema::unbounded_string().with_description(what);
     CrdSchema::preserved_object()
-        .with_description("The names of the cluster.")
-        .optional_field("baseDomain", text("The domain below which the cluster's names are."))
+        .with_description("The DNS settings of the cluster.")
+        .optional_field("baseDomain", text("The base domain of the cluster's DNS names."))
         .optional_field("baseDomainPrefix", text("The label between the base domain and the name."))
 }
 
@@ -224,10 +224,7 @@ fn capabilities_schema() -> CrdSchema {
         CrdSchema::unbounded_list(CrdSchema::unbounded_string()).with_description(what)
     };
     CrdSchema::preserved_object()
-        .with_description("Parts of OpenShift that are switched on or off.")
-        .optional_field(
-            "enabled",
-            list("Capabilities that are on although they are off by default."),
-        )
-        .optional_field("disabled", list("Capabilities that are off."))
+        .with_description("Enabled and disabled optional components of OpenShift.")
+        .optional_field("enabled", list("Enabled capabilities that are disabled by default."))
+        .optional_field("disabled", list("Disabled capabilities."))
 }

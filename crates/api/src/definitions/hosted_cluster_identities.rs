@@ -25,26 +25,26 @@ pub(super) fn hosted_cluster_identities_crd() -> Value {
         PrinterColumn::age(),
     ];
     let status = CrdSchema::object()
-        .with_description("How the identities are.")
+        .with_description("The status of the identities.")
         .optional_field(
             "observedGeneration",
             CrdSchema::unsigned_integer()
-                .with_description("The generation of the HostedCluster that this is about."),
+                .with_description("The generation of the HostedCluster that the operator observed last."),
         )
         .optional_field(
             "identities",
             CrdSchema::bounded_list(identity_status_schema(), 32)
                 .into_map_list("component")
-                .with_description("One entry for each identity."),
+                .with_description("One entry per identity."),
         )
         .optional_field("conditions", conditions_schema())
         .optional_field(
             "drift",
             CrdSchema::bounded_list(drift_schema(), 100).with_description(
-                "What is not as it was rendered, or not in use as it is mounted.",
+                "Differences between rendered and actual objects, and between mounted and loaded credentials.",
             ),
         );
-    let schema = root_object_schema("How every identity of a hosted cluster is.")
+    let schema = root_object_schema("The status of every identity of a hosted cluster.")
         .optional_field("status", status);
     crd_json(&names, &columns, schema)
 }
@@ -53,53 +53,55 @@ fn identity_status_schema() -> CrdSchema {
     let text = |longest: u32, what: &str| CrdSchema::string(longest).with_description(what);
     let time = |what: &str| CrdSchema::date_time().with_description(what);
     CrdSchema::object()
-        .with_description("How one identity is.")
+        .with_description("The status of one identity.")
         .required_field(
             "component",
-            text(63, "The component, as its field in the HostedCluster API."),
+            text(63, "The component, named like its field in the HostedCluster API."),
         )
         .optional_field("clientID", text(36, "The client id."))
-        .required_field("secretProviderClass", text(253, "The class that brings the credential."))
+        .required_field(
+            "secretProviderClass",
+            text(253, "The SecretProviderClass of the credential."),
+        )
         .required_field(
             "ready",
             CrdSchema::enumeration(&["True", "False", "Unknown"])
-                .with_description("Whether the identity works; Unknown where nobody reported."),
+                .with_description("Whether the identity works; Unknown while no pod has reported."),
         )
-        .required_field("reason", text(1024, "A word for it."))
+        .required_field("reason", text(1024, "A machine-readable reason in CamelCase."))
         .optional_field(
             "message",
-            text(32_768, "What was tried, what came back and what to do next."),
+            text(32_768, "The failed operation, the response and the next step."),
         )
-        .optional_field("lastGoodHop", text(63, "The last hop that is known to be good."))
-        .optional_field("failedHop", text(63, "The hop that is to blame."))
+        .optional_field("lastGoodHop", text(63, "The last hop that succeeded."))
+        .optional_field("failedHop", text(63, "The hop that failed."))
         .optional_field(
             "loadedVersion",
             text(IdentityStatus::MAX_VERSION_LENGTH.into(), LOADED_VERSION_DESCRIPTION),
         )
-        .optional_field("notBefore", time("When the credential begins."))
-        .optional_field("notAfter", time("When the credential ends."))
-        .optional_field("renewAfter", time("From when on a newer credential is to be expected."))
+        .optional_field("notBefore", time("The start of the credential's validity."))
+        .optional_field("notAfter", time("The end of the credential's validity."))
+        .optional_field("renewAfter", time("The time after which a newer credential is expected."))
         .optional_field(
             "cannotRenewAfter",
-            time("From when on the identity cannot be renewed any more."),
+            time("The time after which the identity cannot be renewed."),
         )
-        .optional_field("since", time("Since when the identity is as it is."))
+        .optional_field("since", time("The last time `ready` changed."))
 }
 
-const LOADED_VERSION_DESCRIPTION: &str =
-    "The version of the vault's secret that is loaded, or else mounted.";
+const LOADED_VERSION_DESCRIPTION: &str = "The version of the vault secret that the component has loaded, or that is mounted if the loaded one is unknown.";
 
 fn drift_schema() -> CrdSchema {
     let text = |longest: u32, what: &str| CrdSchema::string(longest).with_description(what);
     CrdSchema::object()
         .with_description(
-            "Something that is not as it was rendered, or not in use as it is mounted.",
+            "A difference between rendered and actual objects, or between mounted and loaded credentials.",
         )
-        .required_field("kind", text(1024, "A word for it."))
-        .required_field("subject", text(1024, "What it is about: a component, a pod, an object."))
-        .required_field("message", text(32_768, "What is so, and what to do next."))
+        .required_field("kind", text(1024, "A machine-readable reason in CamelCase."))
+        .required_field("subject", text(1024, "The component, pod or object that differs."))
+        .required_field("message", text(32_768, "The details of the condition, and the next step."))
         .required_field(
             "since",
-            CrdSchema::date_time().with_description("Since when it is known to be so."),
+            CrdSchema::date_time().with_description("The last time the condition changed."),
         )
 }

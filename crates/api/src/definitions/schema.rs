@@ -156,20 +156,27 @@ pub(super) fn conditions_schema() -> CrdSchema {
     let condition = CrdSchema::object()
         .required_field(
             "type",
-            CrdSchema::string(316).with_description("What the condition is about."),
+            CrdSchema::string(316).with_description("The type of the condition."),
         )
         .required_field("status", CrdSchema::enumeration(&["True", "False", "Unknown"]))
         .required_field(
             "reason",
-            CrdSchema::string(1024).with_minimum_size(1).with_description("Why, in one word."),
+            CrdSchema::string(1024)
+                .with_minimum_size(1)
+                .with_description("A machine-readable reason in CamelCase."),
         )
-        .required_field("message", CrdSchema::string(32_768).with_description("Why, for people."))
+        .required_field(
+            "message",
+            CrdSchema::string(32_768).with_description("A human-readable explanation."),
+        )
         .required_field(
             "lastTransitionTime",
-            CrdSchema::date_time().with_description("Since when the status is so."),
+            CrdSchema::date_time().with_description(
+                "The last time the condition changed from one status to another.",
+            ),
         )
         .optional_field("observedGeneration", CrdSchema::unsigned_integer());
     CrdSchema::bounded_list(condition, 100)
         .into_map_list("type")
-        .with_description("What was observed last.")
+        .with_description("The last observed state.")
 }

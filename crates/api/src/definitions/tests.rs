@@ -164,14 +164,14 @@ fn both_kinds_carry_the_same_platform_and_encryption() {
 #[test]
 fn an_encoding_has_no_default_and_its_absence_is_refused() {
     let identities = openapi_schema_of("hostedclusters");
-    let mut seen = 0;
+    let mut observed = 0;
     visit_subschemas(&identities, "", &mut |path, schema| {
         if !schema["properties"]["objectEncoding"].is_null() {
-            seen += 1;
+            observed += 1;
             assert!(schema["properties"]["objectEncoding"]["default"].is_null(), "{path}");
             let required = schema["required"].as_array().unwrap();
             assert!(required.contains(&Value::from("objectEncoding")), "{path}");
         }
     });
-    assert_eq!(seen, lanyard_vocabulary::Component::ALL.len());
+    assert_eq!(observed, lanyard_vocabulary::Component::ALL.len());
 }

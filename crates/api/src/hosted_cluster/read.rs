@@ -234,15 +234,15 @@ fn document_headers(text: &str) -> Result<Vec<DocumentHeader>, ReadHostedCluster
 /// Returns the lines from `first` up to but excluding `end`, preceded by blank lines, so that error
 /// positions refer to the whole text.
 fn blank_other_lines(text: &str, first: u64, end: u64) -> String {
-    let mut kept = String::with_capacity(text.len());
+    let mut retained = String::with_capacity(text.len());
     for (number, line) in (1_u64..).zip(text.split_inclusive('\n')) {
         if number < first {
-            kept.push('\n');
+            retained.push('\n');
         } else if number < end {
-            kept.push_str(line);
+            retained.push_str(line);
         }
     }
-    kept
+    retained
 }
 
 fn invalid_field_error(error: &serde_saphyr::Error, document: &str) -> ReadHostedClusterError {

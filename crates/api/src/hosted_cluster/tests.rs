@@ -43,8 +43,8 @@ fn unknown_fields_survive_a_round_trip() {
     let control_plane = &platform["azureAuthenticationConfig"]["managedIdentities"]["controlPlane"];
     assert_eq!(control_plane["velero"]["clientID"], "a");
     assert_eq!(control_plane["disk"]["more"], 1);
-    let again: HostedCluster = serde_json::from_value(value).unwrap();
-    assert_eq!(again, cluster);
+    let repeated: HostedCluster = serde_json::from_value(value).unwrap();
+    assert_eq!(repeated, cluster);
 }
 
 #[test]

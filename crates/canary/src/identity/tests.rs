@@ -114,11 +114,11 @@ fn restarted_canary_keeps_unverified_facts() {
         }
         identity
     };
-    let walk = |outcomes: &[Result<(), &str>]| walk_with(loaded_credential("t"), outcomes);
+    let hop_sequence = |outcomes: &[Result<(), &str>]| walk_with(loaded_credential("t"), outcomes);
     let refused = [Ok(()), Ok(()), Err("AuthorizationFailed")];
     let good = [Ok(()), Ok(()), Ok(())];
     for before in [refused, good] {
-        let mut earlier = walk(&before);
+        let mut earlier = hop_sequence(&before);
         earlier.record_probe(
             ProbeKind::Network,
             Ok("all are in westeurope".to_owned()),
@@ -127,10 +127,10 @@ fn restarted_canary_keeps_unverified_facts() {
         let before = earlier.facts();
         // The new process got as far as the file or the token; later hops keep their results.
         for reached in 1..=2 {
-            let restarted = walk(&good[..reached]);
+            let restarted = hop_sequence(&good[..reached]);
             assert_eq!(merge_with_previous(restarted.facts(), &before), before, "{reached} hops");
         }
-        let restarted = walk(&[Ok(()), Err("AADSTS700016")]);
+        let restarted = hop_sequence(&[Ok(()), Err("AADSTS700016")]);
         let merged = merge_with_previous(restarted.facts(), &before);
         assert_eq!(
             merged.failure,
@@ -146,7 +146,7 @@ fn restarted_canary_keeps_unverified_facts() {
         let other = walk_with(client, &good[..2]);
         assert_eq!(merge_with_previous(other.facts(), &before), other.facts());
     }
-    let (earlier, healed) = (walk(&refused), walk(&good));
+    let (earlier, healed) = (hop_sequence(&refused), hop_sequence(&good));
     assert_eq!(merge_with_previous(healed.facts(), &earlier.facts()), healed.facts());
 }
 
@@ -154,13 +154,13 @@ fn restarted_canary_keeps_unverified_facts() {
 fn restarted_canary_keeps_reporting_throttling() {
     let busy =
         || ProofError::new(ProofErrorKind::Throttled, "TooManyRequests", "throttled", "wait");
-    let walk = |identity: &mut IdentityState| {
+    let hop_sequence = |identity: &mut IdentityState| {
         identity.set_credential(loaded_credential("t"));
         identity.record_hop(Hop::Credential, Ok(()), clock_at(0));
         identity.record_hop(Hop::EntraToken, Ok(()), clock_at(0));
     };
     let mut earlier = new_identity();
-    walk(&mut earlier);
+    hop_sequence(&mut earlier);
     earlier.record_hop(Hop::Granted, Ok(()), clock_at(0));
     for minute in 1..10 {
         earlier.record_hop(Hop::Granted, Err(busy()), clock_at(60 * minute));
@@ -168,7 +168,7 @@ fn restarted_canary_keeps_reporting_throttling() {
     let before = earlier.facts();
     assert_eq!(before.throttled.as_ref().unwrap().since, clock_at(60).wall);
     let mut restarted = new_identity();
-    walk(&mut restarted);
+    hop_sequence(&mut restarted);
     assert_eq!(merge_with_previous(restarted.facts(), &before), before, "no request was made yet");
     for minute in 20..30 {
         restarted.record_hop(Hop::Granted, Err(busy()), clock_at(60 * minute));
@@ -264,13 +264,13 @@ fn facts_keep_their_start_time_after_restart() {
     identity.record_probe(ProbeKind::Network, Ok("all are in westeurope".to_owned()), clock_at(0));
     let before = identity.facts();
     let mut restarted = new_identity();
-    let again = ProofError::new(
+    let repeated = ProofError::new(
         ProofErrorKind::Definitive,
         "CredentialInvalid",
         "other words",
         "what to do",
     );
-    restarted.record_hop(Hop::Credential, Err(again), clock_at(900));
+    restarted.record_hop(Hop::Credential, Err(repeated), clock_at(900));
     restarted.record_probe(
         ProbeKind::Network,
         Ok("all are in westeurope".to_owned()),

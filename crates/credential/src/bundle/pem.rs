@@ -121,9 +121,9 @@ mod tests {
         let text = b"Bag Attributes\r\n    friendlyName: \xE9\r\n-----BEGIN A B-----\r\nAQ\r\nID\r\n-----END A B-----\r\nsubject=CN\r\n\
                     -----BEGIN C-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nBA==\n-----END C-----";
         let sections = parse_sections(text).ok().unwrap();
-        let seen: Vec<_> =
+        let observed: Vec<_> =
             sections.iter().map(|s| (s.label, s.encrypted, s.der.as_slice())).collect();
-        assert_eq!(seen, [(&b"A B"[..], false, &[1, 2, 3][..]), (&b"C"[..], true, &[4][..])]);
+        assert_eq!(observed, [(&b"A B"[..], false, &[1, 2, 3][..]), (&b"C"[..], true, &[4][..])]);
     }
 
     #[test]

@@ -123,8 +123,8 @@ fn malformed_keys_are_reported_by_their_pem_label() {
         ("RSA PRIVATE KEY", KeyError::RsaRefused { reason: "not a valid rsa key" }),
     ];
     for (label, error) in cases {
-        let refusal = parse_error(&[&labelled(label), fixture::LEAF]);
-        assert_eq!(refusal, BundleError::Key(error), "{label}");
+        let rejection = parse_error(&[&labelled(label), fixture::LEAF]);
+        assert_eq!(rejection, BundleError::Key(error), "{label}");
     }
 }
 

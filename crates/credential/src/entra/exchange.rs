@@ -86,9 +86,9 @@ impl TokenExchange for ClientCredentialsExchange<'_> {
             return false;
         }
         // Only date headers need the time, and the retry class does not use them.
-        let refusal = self.error_from_response(response, jiff::Timestamp::UNIX_EPOCH);
+        let rejection = self.error_from_response(response, jiff::Timestamp::UNIX_EPOCH);
         // A detected loop (AADSTS50196) counts as throttling, but retries are its cause.
-        refusal.retry_class() == RetryClass::Transient
+        rejection.retry_class() == RetryClass::Transient
             || response.status() == StatusCode::TooManyRequests
     }
 }

@@ -218,9 +218,11 @@ mod tests {
         let old = jwt(NOW + 86_400);
         let bench = {
             let old = old.clone();
-            TokenServiceFixture::new(move |seen, _| match seen.form_field("client_assertion") {
-                Some(token) if token == old => ScriptedReply::error("invalid_client", 700_024),
-                _ => ScriptedReply::token("t", 60),
+            TokenServiceFixture::new(move |observed, _| {
+                match observed.form_field("client_assertion") {
+                    Some(token) if token == old => ScriptedReply::error("invalid_client", 700_024),
+                    _ => ScriptedReply::token("t", 60),
+                }
             })
         };
         let credential = credential(&bench, &old);
@@ -265,7 +267,8 @@ mod tests {
 
     #[tokio::test]
     async fn invalid_tokens_are_rejected_and_tokens_are_never_printed() {
-        let bench = TokenServiceFixture::new(|seen, _| ScriptedReply::status(401, &seen.body));
+        let bench =
+            TokenServiceFixture::new(|observed, _| ScriptedReply::status(401, &observed.body));
         let credential = credential(&bench, &jwt(NOW + 60));
         let refused = credential.replace_token(b"{\"token\":\"planted\"}").unwrap_err();
         assert_eq!(refused.to_string(), "the federated token does not hold a JWT");

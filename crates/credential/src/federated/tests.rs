@@ -70,10 +70,10 @@ async fn the_token_in_the_file_is_exchanged() {
     let fixture = FederatedTokenFixture::new(|_, _| ScriptedReply::token("t", 3_600));
     let credential = fixture.credential();
     assert_eq!(get(&credential).await.unwrap(), "t");
-    let seen = fixture.token_service.script.request(0);
-    assert_eq!(seen.url.as_str(), "https://login.example/tenant/oauth2/v2.0/token");
-    assert_eq!(seen.form_field("client_assertion").unwrap(), jwt("first"));
-    assert_eq!(seen.form_field("client_id").unwrap(), "client");
+    let observed = fixture.token_service.script.request(0);
+    assert_eq!(observed.url.as_str(), "https://login.example/tenant/oauth2/v2.0/token");
+    assert_eq!(observed.form_field("client_assertion").unwrap(), jwt("first"));
+    assert_eq!(observed.form_field("client_id").unwrap(), "client");
 }
 
 #[tokio::test]

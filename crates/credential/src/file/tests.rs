@@ -47,7 +47,7 @@ fn volume() -> TempDir {
 /// Waits in real time for generation `number`.
 async fn wait_for_generation(file: &CredentialFile, number: u64) {
     let mut numbers = file.subscribe();
-    let arrived = numbers.wait_for(|seen| *seen >= number);
+    let arrived = numbers.wait_for(|observed| *observed >= number);
     tokio::time::timeout(Duration::from_secs(20), arrived).await.unwrap().unwrap();
 }
 
@@ -340,13 +340,13 @@ async fn observer_is_called_once_per_version() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(NAME);
     fs::write(&path, version(1)).unwrap();
-    let heard = Arc::new(RecordingLoadObserver::default());
-    let observer: Arc<dyn LoadObserver> = Arc::<RecordingLoadObserver>::clone(&heard);
+    let received = Arc::new(RecordingLoadObserver::default());
+    let observer: Arc<dyn LoadObserver> = Arc::<RecordingLoadObserver>::clone(&received);
     let options = CredentialFileOptions { observer: Some(observer), ..polling_only() };
     let (file, _clock) = open_manual(&path, options).await;
     for content in [version(2), version(1), version(1), version(2), b"{".to_vec()] {
         fs::write(&path, content).unwrap();
         file.reload().await;
     }
-    assert_eq!(*heard.0.lock(), ["published 1", "published 2", "older", "unusable"]);
+    assert_eq!(*received.0.lock(), ["published 1", "published 2", "older", "unusable"]);
 }

@@ -149,8 +149,8 @@ fn older_not_before_is_counted_once_and_reported_until_corrected() {
         matches!(action, LoaderAction::Keep(KeepReason::Older { offered: o, current: h }) if o == offered && h == held),
         "{action:?}"
     );
-    let again = load_content(&mut loader, &older);
-    assert!(matches!(again, LoaderAction::Ignore(IgnoreReason::RejectedBefore)), "{again:?}");
+    let repeated = load_content(&mut loader, &older);
+    assert!(matches!(repeated, LoaderAction::Ignore(IgnoreReason::RejectedBefore)), "{repeated:?}");
     let state = health(&loader);
     assert_eq!(state.counts.refused_older, 1);
     assert!(state.warnings.contains(&HealthWarning::FileRefused { offered, held }));
@@ -165,8 +165,8 @@ fn unusable_content_keeps_the_old_credential_and_is_counted_once() {
     let later = "2027-02-03T00:00:00Z";
     let action = load_content(&mut loader, b"{\"client_id\": ");
     assert!(matches!(action, LoaderAction::Keep(KeepReason::Failed(_))), "{action:?}");
-    let again = load_content_at(&mut loader, b"{\"client_id\": ", timestamp(later));
-    assert!(matches!(again, LoaderAction::Ignore(IgnoreReason::UnusableBefore)), "{again:?}");
+    let repeated = load_content_at(&mut loader, b"{\"client_id\": ", timestamp(later));
+    assert!(matches!(repeated, LoaderAction::Ignore(IgnoreReason::UnusableBefore)), "{repeated:?}");
     let state = health(&loader);
     assert_eq!((state.counts.failed, state.counts.unchanged), (1, 1));
     let error = state.last_error.unwrap();

@@ -41,10 +41,10 @@ async fn imds_is_asked_for_the_resource_and_its_quoted_numbers_are_read() {
     let token = imds(&bench).get_token(&[VAULT], None).await.unwrap();
     assert_eq!(token.token.secret(), "t");
     assert_eq!(token.expires_on.unix_timestamp(), 1_795_262_400 + 86_399);
-    let seen = bench.script.request(0);
-    assert_eq!(seen.headers.get_optional_str(&"metadata".into()), Some("true"));
+    let observed = bench.script.request(0);
+    assert_eq!(observed.headers.get_optional_str(&"metadata".into()), Some("true"));
     assert_eq!(
-        seen.url.as_str(),
+        observed.url.as_str(),
         "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fvault.azure.net"
     );
 }
@@ -55,24 +55,26 @@ async fn app_service_answers_with_expires_on_alone() {
     let bench = TokenServiceFixture::new(move |_, _| ScriptedReply::status(200, body));
     let token = credential(&bench, app_service()).get_token(&[VAULT], None).await.unwrap();
     assert_eq!(token.expires_on.unix_timestamp(), 1_795_266_000);
-    let seen = bench.script.request(0);
-    let header = seen.headers.get_optional_str(&"x-identity-header".into());
+    let observed = bench.script.request(0);
+    let header = observed.headers.get_optional_str(&"x-identity-header".into());
     assert_eq!(header, Some("planted-header-marker"));
-    assert!(seen.url.as_str().starts_with("http://127.0.0.1:41/msi/token?api-version=2019-08-01&"));
+    assert!(
+        observed.url.as_str().starts_with("http://127.0.0.1:41/msi/token?api-version=2019-08-01&")
+    );
 }
 
 #[tokio::test]
 async fn endpoint_update_is_outlasted_by_retries() {
-    for trouble in [404, 410, 429, 500, 503] {
+    for last_error in [404, 410, 429, 500, 503] {
         let bench = TokenServiceFixture::new(move |_, number| match number {
-            0..6 => ScriptedReply::status(trouble, "updating"),
+            0..6 => ScriptedReply::status(last_error, "updating"),
             _ => ScriptedReply::token("t", 3_600),
         });
         let credential = imds(&bench);
         let asking = credential.get_token(&[VAULT], None);
         let (outcome, took) = bench.run_and_measure(asking).await;
-        assert_eq!(outcome.unwrap().token.secret(), "t", "{trouble}");
-        assert_eq!(took, Duration::from_secs(1 + 2 + 4 + 8 + 16 + 20), "{trouble}");
+        assert_eq!(outcome.unwrap().token.secret(), "t", "{last_error}");
+        assert_eq!(took, Duration::from_secs(1 + 2 + 4 + 8 + 16 + 20), "{last_error}");
     }
 }
 
@@ -91,8 +93,8 @@ async fn errors_have_hints() {
     ] {
         let bench = TokenServiceFixture::new(move |_, _| ScriptedReply::status(status, body));
         let error = failure(&bench, &imds(&bench)).await;
-        let TokenError::ManagedIdentity(refusal) = &error else { panic!("{error:?}") };
-        assert_eq!(refusal.status(), status);
+        let TokenError::ManagedIdentity(rejection) = &error else { panic!("{error:?}") };
+        assert_eq!(rejection.status(), status);
         assert!(error.hint().unwrap().contains(hint), "{status}: {:?}", error.hint());
         assert_eq!(bench.script.request_count(), requests, "{status}");
     }

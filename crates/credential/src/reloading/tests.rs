@@ -92,25 +92,25 @@ async fn get(
     }
 }
 
-fn jwt_part(seen: &RecordedRequest, number: usize) -> Value {
-    let assertion = seen.form_field("client_assertion").unwrap();
+fn jwt_part(observed: &RecordedRequest, number: usize) -> Value {
+    let assertion = observed.form_field("client_assertion").unwrap();
     let part = assertion.split('.').nth(number).unwrap().to_owned();
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
 }
 
 /// Whether the client assertion contains this certificate.
-fn is_signed_with(seen: &RecordedRequest, certificate: &[u8]) -> bool {
+fn is_signed_with(observed: &RecordedRequest, certificate: &[u8]) -> bool {
     let pem = std::str::from_utf8(certificate).unwrap();
     let body: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
-    jwt_part(seen, 0)["x5c"][0] == json!(body)
+    jwt_part(observed, 0)["x5c"][0] == json!(body)
 }
 
 /// Accepts the keys of `certificates` only.
 fn accept_certificates(
     certificates: &'static [&'static [u8]],
 ) -> impl Fn(&RecordedRequest, usize) -> ScriptedReply {
-    move |seen, number| {
-        if certificates.iter().any(|certificate| is_signed_with(seen, certificate)) {
+    move |observed, number| {
+        if certificates.iter().any(|certificate| is_signed_with(observed, certificate)) {
             ScriptedReply::token(&format!("t{number}"), 3_600)
         } else {
             ScriptedReply::error("invalid_client", 700_027)
@@ -124,14 +124,14 @@ async fn certificate_is_exchanged_for_a_token() {
     let credential = fixture.open().await;
     assert_eq!(get(&credential, VAULT).await.unwrap(), "t0");
     assert_eq!(credential.with_cached_token(VAULT, str::len), Some(2));
-    let seen = fixture.token_service.script.request(0);
+    let observed = fixture.token_service.script.request(0);
     let endpoint = format!("https://login.example/{TENANT}/oauth2/v2.0/token");
-    assert_eq!(seen.url.as_str(), endpoint);
-    assert_eq!(seen.form_field("client_id").unwrap(), CLIENT);
-    assert_eq!(seen.form_field("grant_type").unwrap(), "client_credentials");
-    let claims = jwt_part(&seen, 1);
+    assert_eq!(observed.url.as_str(), endpoint);
+    assert_eq!(observed.form_field("client_id").unwrap(), CLIENT);
+    assert_eq!(observed.form_field("grant_type").unwrap(), "client_credentials");
+    let claims = jwt_part(&observed, 1);
     assert_eq!((&claims["aud"], &claims["iss"]), (&json!(endpoint), &json!(CLIENT)));
-    assert_eq!(jwt_part(&seen, 0)["x5c"].as_array().unwrap().len(), 2);
+    assert_eq!(jwt_part(&observed, 0)["x5c"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -182,10 +182,10 @@ async fn no_more_than_four_scopes_are_tried_at_once() {
 
 #[tokio::test]
 async fn in_flight_request_with_the_old_key_does_not_test_the_new_key() {
-    let fixture = ReloadingCredentialFixture::new(|seen, number| match number {
+    let fixture = ReloadingCredentialFixture::new(|observed, number| match number {
         0 => ScriptedReply::token("t0", 3_600),
         1 => ScriptedReply::token("t1", 3_600).gated(),
-        _ if is_signed_with(seen, OTHER) => ScriptedReply::error("invalid_client", 700_027),
+        _ if is_signed_with(observed, OTHER) => ScriptedReply::error("invalid_client", 700_027),
         _ => ScriptedReply::token("rescued", 3_600),
     });
     let credential = fixture.open().await;
@@ -248,8 +248,8 @@ async fn waiting_trial_does_not_keep_the_engine_alive() {
 
 #[tokio::test]
 async fn a_rotation_to_another_identity_drops_the_tokens_and_fetches_new_ones() {
-    let fixture = ReloadingCredentialFixture::new(|seen, _| {
-        ScriptedReply::token(&seen.form_field("client_id").unwrap(), 3_600)
+    let fixture = ReloadingCredentialFixture::new(|observed, _| {
+        ScriptedReply::token(&observed.form_field("client_id").unwrap(), 3_600)
     });
     let credential = fixture.open().await;
     assert_eq!(get(&credential, VAULT).await.unwrap(), CLIENT);
@@ -337,8 +337,8 @@ async fn last_accepted_key_survives_two_bad_rotations() {
 
 #[tokio::test]
 async fn last_accepted_key_survives_a_wrong_client_id() {
-    let fixture = ReloadingCredentialFixture::new(|seen, number| {
-        if seen.form_field("client_id").unwrap() == CLIENT && is_signed_with(seen, LEAF) {
+    let fixture = ReloadingCredentialFixture::new(|observed, number| {
+        if observed.form_field("client_id").unwrap() == CLIENT && is_signed_with(observed, LEAF) {
             ScriptedReply::token(&format!("t{number}"), 3_600)
         } else {
             ScriptedReply::error("invalid_client", 700_027)
@@ -368,9 +368,9 @@ async fn last_accepted_key_is_not_used_after_expiry() {
     fixture.token_service.clock.advance(Duration::from_secs(1));
     let before = fixture.token_service.script.request_count();
     assert!(matches!(get(&credential, ARM).await, Err(TokenError::Refused(_))));
-    let seen = (before..fixture.token_service.script.request_count())
+    let observed = (before..fixture.token_service.script.request_count())
         .map(|n| fixture.token_service.script.request(n));
-    assert!(!seen.into_iter().any(|seen| is_signed_with(&seen, LEAF)));
+    assert!(!observed.into_iter().any(|observed| is_signed_with(&observed, LEAF)));
 }
 
 #[tokio::test]
@@ -400,8 +400,8 @@ async fn persistent_key_rejection_reloads_the_file_once() {
 #[tokio::test]
 async fn key_error_codes_count_with_any_oauth_error() {
     for code in [700_027, 700_024, 1_000_502, 7_000_214] {
-        let fixture = ReloadingCredentialFixture::new(move |seen, _| {
-            if is_signed_with(seen, OTHER) {
+        let fixture = ReloadingCredentialFixture::new(move |observed, _| {
+            if is_signed_with(observed, OTHER) {
                 ScriptedReply::token("t", 3_600)
             } else {
                 ScriptedReply::error("invalid_request", code)
@@ -434,10 +434,10 @@ async fn other_tenants_use_their_own_token_endpoint() {
     let mut options = TokenRequestOptions::default();
     options.method_options.context.insert(context);
     credential.get_token(&[VAULT], Some(options)).await.unwrap();
-    let seen = fixture.token_service.script.request(0);
+    let observed = fixture.token_service.script.request(0);
     let endpoint = "https://login.example/fabrikam.example/oauth2/v2.0/token";
-    assert_eq!(seen.url.as_str(), endpoint);
-    assert_eq!(jwt_part(&seen, 1)["aud"], endpoint);
+    assert_eq!(observed.url.as_str(), endpoint);
+    assert_eq!(jwt_part(&observed, 1)["aud"], endpoint);
 }
 
 #[tokio::test]
@@ -504,9 +504,9 @@ impl MetricsHook for RecordingMetricsHook {
 #[tokio::test]
 async fn loads_refusals_and_failures_are_counted() {
     let fixture = ReloadingCredentialFixture::new(accept_certificates(&[]));
-    let heard = Arc::new(RecordingMetricsHook::default());
+    let received = Arc::new(RecordingMetricsHook::default());
     let mut options = fixture.options();
-    let metrics: Arc<dyn MetricsHook> = Arc::<RecordingMetricsHook>::clone(&heard);
+    let metrics: Arc<dyn MetricsHook> = Arc::<RecordingMetricsHook>::clone(&received);
     options.transport =
         TokenTransport::new(TokenTransportOptions { metrics, ..fixture.token_service.options() });
     let credential = ReloadingCertificateCredential::open(fixture.path(), options).await.unwrap();
@@ -517,7 +517,7 @@ async fn loads_refusals_and_failures_are_counted() {
     credential.engine.source().file().reload().await;
     fixture.token_service.run_pending_tasks().await;
     assert_eq!(
-        *heard.0.lock(),
+        *received.0.lock(),
         ["loaded 1", "failed Some(700027)", "loaded 2", "refused: older", "refused: unusable"]
     );
     assert_eq!(fixture.token_service.clock.now().as_second(), 1_795_262_400);

@@ -120,8 +120,8 @@ impl<S: TokenSource> TokenEngine<S> {
         {
             return Ok(token);
         }
-        let patience = context.and_then(TokenRequestContext::timeout);
-        let waiting = Box::pin(self.shared.wait_for_token(scopes, variant, patience));
+        let time_limit = context.and_then(TokenRequestContext::timeout);
+        let waiting = Box::pin(self.shared.wait_for_token(scopes, variant, time_limit));
         Ok(waiting.await?)
     }
 
@@ -205,16 +205,16 @@ impl<S: TokenSource> TokenEngineState<S> {
         self: &Arc<Self>,
         scopes: &[&str],
         variant: &TokenVariant,
-        patience: Option<Duration>,
+        time_limit: Option<Duration>,
     ) -> Result<AccessToken, TokenError> {
         let scope = parse_scope(scopes)?;
         let read = CachedToken::to_access_token;
         let fetched = pin!(self.fetch_or_wait(scope, variant, FetchReason::Missing, read));
-        let outcome = match patience {
+        let outcome = match time_limit {
             None => fetched.await,
-            Some(patience) => match select(fetched, self.clock.sleep(patience)).await {
+            Some(time_limit) => match select(fetched, self.clock.sleep(time_limit)).await {
                 Either::Left((outcome, _)) => outcome,
-                Either::Right(_) => Err(TokenError::CallerTimeout { timeout: patience }),
+                Either::Right(_) => Err(TokenError::CallerTimeout { timeout: time_limit }),
             },
         };
         // In the last seconds of a token's lifetime, an old token is better than an error.

@@ -84,8 +84,8 @@ impl TokenRequestContext {
 
     /// Sets the caller's timeout. The request itself continues for other callers.
     #[must_use]
-    pub fn with_timeout(mut self, patience: Duration) -> Self {
-        self.timeout = Some(patience);
+    pub fn with_timeout(mut self, time_limit: Duration) -> Self {
+        self.timeout = Some(time_limit);
         self
     }
 

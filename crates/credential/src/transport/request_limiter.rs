@@ -145,8 +145,8 @@ mod tests {
             }
             for start in &left {
                 let second = *start..*start + Duration::from_millis(999);
-                let seen = left.iter().filter(|moment| second.contains(*moment)).count();
-                prop_assert!(seen <= usize::try_from(per_second).unwrap(), "{seen}");
+                let observed = left.iter().filter(|moment| second.contains(*moment)).count();
+                prop_assert!(observed <= usize::try_from(per_second).unwrap(), "{observed}");
             }
         }
     }

@@ -196,13 +196,13 @@ impl TokenTransport {
                 self.shared.clock.sleep(wait).await;
                 continue;
             }
-            let turn = self.acquire_permit(exchange.endpoint(), started).await?;
+            let slot = self.acquire_permit(exchange.endpoint(), started).await?;
             if self.exchange_cool_down(exchange).is_some() {
                 continue;
             }
             attempt += 1;
             let outcome = self.attempt(exchange, attempt).await;
-            drop(turn);
+            drop(slot);
             if !is_outcome_retryable(exchange, &outcome) || attempt >= self.shared.retry.attempts {
                 return outcome;
             }
@@ -232,13 +232,13 @@ impl TokenTransport {
             Some(place)
         } else {
             let elapsed = shared.clock.monotonic().saturating_sub(started);
-            let patience = shared.retry.budget.saturating_sub(elapsed);
+            let timeout = shared.retry.budget.saturating_sub(elapsed);
             let place = pin!(Arc::clone(&origin.permits).acquire_owned());
-            match select(place, shared.clock.sleep(patience)).await {
+            match select(place, shared.clock.sleep(timeout)).await {
                 Either::Left((place, _)) => place.ok(),
                 Either::Right(_) => {
                     let endpoint = display_url(endpoint);
-                    return Err(TokenError::ConcurrencyLimitReached { endpoint, waited: patience });
+                    return Err(TokenError::ConcurrencyLimitReached { endpoint, waited: timeout });
                 }
             }
         };

@@ -452,19 +452,19 @@ proptest! {
     ) {
         let operators = two_operators(one.as_deref(), other.as_deref());
         let mut server = FakeApiServer::default();
-        let reconcile = |turn: bool, server: &mut FakeApiServer| {
-            let changes = diff_objects(&server.observed_objects(), &operators[usize::from(turn)], PruneScope::Never);
+        let reconcile = |slot: bool, server: &mut FakeApiServer| {
+            let changes = diff_objects(&server.observed_objects(), &operators[usize::from(slot)], PruneScope::Never);
             server.apply_changes(&changes);
         };
-        for turn in order {
-            reconcile(turn, &mut server);
+        for slot in order {
+            reconcile(slot, &mut server);
         }
-        for turn in [false, true, false] {
-            reconcile(turn, &mut server);
+        for slot in [false, true, false] {
+            reconcile(slot, &mut server);
         }
         let before = server.writes;
-        for turn in [true, false, true, false] {
-            reconcile(turn, &mut server);
+        for slot in [true, false, true, false] {
+            reconcile(slot, &mut server);
         }
         prop_assert_eq!(server.writes, before, "they write in turn");
         let class = key_of(&operators[0], "managed-azure-kms");

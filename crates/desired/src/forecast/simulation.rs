@@ -165,15 +165,15 @@ proptest! {
         let plan = SimulatedRotation { stops_at_generation: Some(stops), ..plan };
         let used = plan.simulate();
         let (from, last) = used[used.len() - 1];
-        let seen = observed_states(&plan, last, from, last.not_after + 10);
-        let announced = seen.iter().find(|(_, verdict)| verdict.requires_action());
+        let observed = observed_states(&plan, last, from, last.not_after + 10);
+        let announced = observed.iter().find(|(_, verdict)| verdict.requires_action());
         let (time, verdict) = announced.copied().unwrap();
         prop_assert_eq!(verdict, RenewalState::Overdue);
         // A write at the time of the first alarm is in use before the expiry, even with the maximum
         // node delay.
         prop_assert!(plan.in_use_at(time, 1000) <= last.not_after);
-        prop_assert!(seen.iter().all(|(time, verdict)| (*verdict == RenewalState::Expired) == (*time >= last.not_after)));
-        prop_assert!(seen.iter().map(|(_, verdict)| verdict).is_sorted());
+        prop_assert!(observed.iter().all(|(time, verdict)| (*verdict == RenewalState::Expired) == (*time >= last.not_after)));
+        prop_assert!(observed.iter().map(|(_, verdict)| verdict).is_sorted());
     }
 
     #[test]
@@ -189,14 +189,14 @@ proptest! {
                 // The outage was so long that two versions arrive together.
                 continue;
             }
-            let seen = observed_states(&plan, version, from, until);
-            let alarm = seen.iter().find(|(_, verdict)| verdict.requires_action());
+            let observed = observed_states(&plan, version, from, until);
+            let alarm = observed.iter().find(|(_, verdict)| verdict.requires_action());
             // A version that arrives late may already be close to its own renewal.
             prop_assert!(alarm.is_none() || plan.is_delayed_by_outage(until, next), "{alarm:?}");
-            let expired = seen.iter().find(|(_, verdict)| *verdict == RenewalState::Expired);
+            let expired = observed.iter().find(|(_, verdict)| *verdict == RenewalState::Expired);
             if let Some((end, _)) = expired {
                 prop_assert!(*end >= version.not_after);
-                let before = seen.iter().any(|(time, verdict)| *time < *end && *verdict == RenewalState::Overdue);
+                let before = observed.iter().any(|(time, verdict)| *time < *end && *verdict == RenewalState::Overdue);
                 prop_assert!(before || from >= seconds(plan.forecast(version, 0).last_write_at.unwrap()));
             }
         }

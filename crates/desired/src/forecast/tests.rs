@@ -167,7 +167,7 @@ fn every_renewal_state_has_name_summary_and_hint() {
 #[test]
 fn summary_and_state_stay_until_the_next_change() {
     let mut now = day(-10);
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     while let Some(next) =
         forecast_renewal(half_time_renewal_timestamps(), &hourly_poll_policy(), now)
             .next_change_at()
@@ -181,11 +181,11 @@ fn summary_and_state_stay_until_the_next_change() {
             ),
         );
         assert_eq!((one.verdict, one.summary()), (other.verdict, other.summary()));
-        seen.push(one.verdict);
+        observed.push(one.verdict);
         now = next;
     }
     assert_eq!(
-        seen,
+        observed,
         [RenewalState::Ok, RenewalState::RenewalDue, RenewalState::Overdue, RenewalState::TooLate]
     );
 }

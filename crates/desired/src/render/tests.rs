@@ -105,8 +105,8 @@ fn shuffled(value: &Value, seed: u64) -> String {
     match value {
         Value::Object(map) => {
             let mut entries: Vec<_> = map.iter().collect();
-            let turn = usize::try_from(seed).unwrap() % entries.len().max(1);
-            entries.rotate_left(turn);
+            let slot = usize::try_from(seed).unwrap() % entries.len().max(1);
+            entries.rotate_left(slot);
             if seed % 2 == 1 {
                 entries.reverse();
             }

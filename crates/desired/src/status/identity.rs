@@ -23,8 +23,8 @@ pub(super) fn identity_status(
     component: Component,
 ) -> IdentityStatus {
     let reports = pod_reports(inputs, component);
-    if let Some(kept) = previous_status_while_awaited(inputs, component, &reports) {
-        return kept;
+    if let Some(retained) = previous_status_while_awaited(inputs, component, &reports) {
+        return retained;
     }
     let deciding =
         reports.iter().min_by_key(|it| severity_order(it)).map(|report| &report.identity);
@@ -152,7 +152,7 @@ fn pod_reports<'a>(
     let object = vault_object_id(inputs, component);
     let rows = component.consumers().iter().enumerate();
     rows.flat_map(|(row, consumer)| {
-        let walk = PodIdentityInputs {
+        let hop_sequence = PodIdentityInputs {
             component,
             consumer,
             vault_object_id: object.as_deref(),
@@ -160,7 +160,7 @@ fn pod_reports<'a>(
             now: inputs.now,
             previous_status: previous_status(inputs, component),
         };
-        consumer_reports(inputs, &walk, row)
+        consumer_reports(inputs, &hop_sequence, row)
     })
     .map(|mut report| {
         // The existing objects prove the hops before the first reported one.
@@ -187,17 +187,20 @@ fn final_hop(inputs: &IdentityStatusInputs<'_>, component: Component) -> Hop {
 
 fn consumer_reports<'a>(
     inputs: &IdentityStatusInputs<'a>,
-    walk: &PodIdentityInputs<'_>,
+    hop_sequence: &PodIdentityInputs<'_>,
     row: usize,
 ) -> Vec<PodIdentityReport<'a>> {
-    let pods: Vec<_> =
-        inputs.pods.iter().filter(|pod| is_consumer_pod(pod, walk.component, row)).collect();
+    let pods: Vec<_> = inputs
+        .pods
+        .iter()
+        .filter(|pod| is_consumer_pod(pod, hop_sequence.component, row))
+        .collect();
     let mut reports: Vec<_> = pods
         .iter()
         .filter(|pod| check_pod_counts(inputs, pod).is_ok())
         .map(|pod| {
-            let identity =
-                walk.evaluate_with_pod_name(pod, volume_of_pod(inputs, pod, walk.component));
+            let identity = hop_sequence
+                .evaluate_with_pod_name(pod, volume_of_pod(inputs, pod, hop_sequence.component));
             PodIdentityReport {
                 identity,
                 consumer_index: row,
@@ -207,7 +210,7 @@ fn consumer_reports<'a>(
         })
         .collect();
     if reports.is_empty() {
-        let identity = without_counted_pod(inputs, walk, &pods);
+        let identity = without_counted_pod(inputs, hop_sequence, &pods);
         let is_awaited =
             pods.iter().any(|pod| matches!(check_pod_counts(inputs, pod), Err(Some(_))))
                 || inputs.is_deleting && pods.iter().all(|pod| pod.is_deleting);
@@ -248,17 +251,18 @@ fn volume_of_pod<'a>(
 /// Returns the identity of a consumer without pods that count.
 fn without_counted_pod(
     inputs: &IdentityStatusInputs<'_>,
-    walk: &PodIdentityInputs<'_>,
+    hop_sequence: &PodIdentityInputs<'_>,
     pods: &[&ObservedPod],
 ) -> PodIdentity {
-    let Consumer { deployment, .. } = walk.consumer;
+    let Consumer { deployment, .. } = hop_sequence.consumer;
     let mut pods: Vec<_> = pods.iter().filter(|pod| !pod.is_deleting).collect();
     pods.sort_by_key(|pod| &pod.name);
     let missing = match pods.first() {
         None => format!("no pod of `{deployment}` mounts the class"),
         Some(pod) if !pod.is_ready => {
-            let volume = volume_of_pod(inputs, pod, walk.component);
-            let failure = volume.and_then(|volume| walk.evaluate(pod, Some(volume)).failure);
+            let volume = volume_of_pod(inputs, pod, hop_sequence.component);
+            let failure =
+                volume.and_then(|volume| hop_sequence.evaluate(pod, Some(volume)).failure);
             let reason = failure.map(|it| format!(": {}: {}", it.reason, it.message));
             let events = "; its events say why".to_owned();
             format!("pod `{}` of `{deployment}` is not ready{}", pod.name, reason.unwrap_or(events))

@@ -332,9 +332,9 @@ fn observed_pod_has_deployment_classes_and_canary_report() {
         },
     }))
     .unwrap();
-    let seen = ObservedPod::from_pod(&pod);
+    let observed = ObservedPod::from_pod(&pod);
     assert_eq!(
-        seen,
+        observed,
         ObservedPod {
             name: "ingress-operator-7d9-x".to_owned(),
             uid: Some("u".to_owned()),
@@ -357,14 +357,14 @@ fn observed_pod_has_deployment_classes_and_canary_report() {
 
 #[test]
 fn finished_pod_is_not_ready_and_invalid_report_is_unreadable() {
-    let seen = |status: Value, annotation: &str| {
+    let observed = |status: Value, annotation: &str| {
         let pod = json!({"metadata": {"annotations": {(CanaryStatusReport::REPORT_ANNOTATION): annotation}}, "status": status});
         ObservedPod::from_pod(&serde_json::from_value(pod).unwrap())
     };
     let ready = json!([{"type": "Ready", "status": "True"}]);
-    assert!(!seen(json!({"phase": "Succeeded", "conditions": ready}), "").is_ready);
-    assert!(!seen(json!({"phase": "Running"}), "").is_ready);
-    assert_eq!(seen(json!({}), "[").canary_report, ReportAnnotation::Unreadable);
+    assert!(!observed(json!({"phase": "Succeeded", "conditions": ready}), "").is_ready);
+    assert!(!observed(json!({"phase": "Running"}), "").is_ready);
+    assert_eq!(observed(json!({}), "[").canary_report, ReportAnnotation::Unreadable);
     assert_eq!(ObservedPod::from_pod(&Pod::default()), ObservedPod::default());
 }
 
@@ -378,10 +378,10 @@ fn observed_volume_has_versions_from_any_driver() {
         },
     }))
     .unwrap();
-    let seen = ObservedVolume::from_pod_status(&status).unwrap();
-    assert_eq!(seen.objects, [("secret/a".to_owned(), "1".to_owned())]);
-    assert_eq!((seen.pod_uid.as_deref(), seen.is_mounted), (Some("u"), true));
-    assert_eq!(seen.report, ReportAnnotation::Absent);
+    let observed = ObservedVolume::from_pod_status(&status).unwrap();
+    assert_eq!(observed.objects, [("secret/a".to_owned(), "1".to_owned())]);
+    assert_eq!((observed.pod_uid.as_deref(), observed.is_mounted), (Some("u"), true));
+    assert_eq!(observed.report, ReportAnnotation::Absent);
     status.status.pod_name = None;
     assert_eq!(ObservedVolume::from_pod_status(&status), None);
 }

@@ -111,13 +111,13 @@ async fn non_azure_hosts_are_rejected_and_logged() {
     let clear = client.get(format!("http://{LOGIN}/common")).send().await.unwrap();
     assert_eq!(clear.status(), StatusCode::FORBIDDEN);
     let entries = emulator.request_log();
-    let seen: Vec<_> =
+    let observed: Vec<_> =
         entries.iter().map(|e| (e.method.as_str(), e.host.as_str(), e.status)).collect();
     assert_eq!(
-        seen,
+        observed,
         [("CONNECT", "example.com", 403), ("GET", "example.com", 403), ("GET", LOGIN, 403)]
     );
-    assert!(entries.iter().all(|entry| entry.refusal.is_some() && entry.service.is_none()));
+    assert!(entries.iter().all(|entry| entry.rejection.is_some() && entry.service.is_none()));
 }
 
 #[tokio::test]
@@ -344,9 +344,9 @@ async fn saved_state_of_another_seed_plan_is_rejected() {
         "{refused}"
     );
     assert!(refused.is_invalid_plan() && refused.hint().is_some());
-    let kept = start(EmulatorBuilder::seed_if_new, &other).await.unwrap();
-    assert_eq!(kept.engine.state().azure.roster.holders[0].location, "eastus");
-    kept.shutdown().await;
+    let retained = start(EmulatorBuilder::seed_if_new, &other).await.unwrap();
+    assert_eq!(retained.engine.state().azure.registry.holders[0].location, "eastus");
+    retained.shutdown().await;
 
     plan.drills.push(FaultPlan { fault: crate::IdentityFault::Expired, component: Component::Kms });
     let contradictory = Emulator::builder().seed(plan).start().await.unwrap_err();

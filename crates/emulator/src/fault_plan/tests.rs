@@ -8,7 +8,7 @@ use crate::seed::tests::{SEED_TIME, nine_identity_plan, seed_azure, seeded_nine_
 fn object_digests(azure: &AzureState) -> BTreeMap<&'static str, String> {
     let mut traces = BTreeMap::new();
     for component in Component::ALL {
-        let holder = azure.roster.component_identity(component).unwrap();
+        let holder = azure.registry.component_identity(component).unwrap();
         let vault = azure.vaults.vault_at_host(&holder.vault_host).unwrap();
         let secret = vault.secrets.object(holder.secret_name.as_str()).ok();
         let scope = object_scope(vault, KeyVaultObjectKind::Secret, holder.secret_name.as_str());
@@ -53,8 +53,8 @@ fn fault_plan_affects_only_its_component() {
     let before = object_digests(&azure);
     for fault in IdentityFault::ALL {
         let (mut azure, mut ids) = (azure.clone(), ids.clone());
-        let drill = FaultPlan { fault, component: Component::Ingress };
-        apply_fault_plan(&mut azure, drill, &mut ids, SEED_TIME).unwrap();
+        let planned_fault = FaultPlan { fault, component: Component::Ingress };
+        apply_fault_plan(&mut azure, planned_fault, &mut ids, SEED_TIME).unwrap();
         let after = object_digests(&azure);
         for component in Component::ALL {
             let touched = before[component.name()] != after[component.name()];
@@ -68,8 +68,8 @@ fn fault_plan_for_component_without_identity_is_rejected() {
     let mut plan = nine_identity_plan();
     plan.identities.retain(|identity| identity.component == Component::Disk);
     let (mut azure, mut ids) = seed_azure(&plan);
-    let drill = FaultPlan { fault: IdentityFault::Expired, component: Component::File };
-    let error = apply_fault_plan(&mut azure, drill, &mut ids, SEED_TIME).unwrap_err();
+    let planned_fault = FaultPlan { fault: IdentityFault::Expired, component: Component::File };
+    let error = apply_fault_plan(&mut azure, planned_fault, &mut ids, SEED_TIME).unwrap_err();
     assert!(matches!(error, SeedError::ComponentIdentityMissing { component: Component::File }));
 }
 
@@ -87,8 +87,9 @@ fn seeded_fault_plans_remove_only_the_named_objects() {
         drills.into_iter().map(|(fault, component)| FaultPlan { fault, component }).collect();
     let (azure, _) = seed_azure(&plan);
     for component in Component::ALL {
-        let drill = drills.iter().find(|(_, broken)| *broken == component).map(|(fault, _)| *fault);
-        let holder = azure.roster.component_identity(component).unwrap();
+        let planned_fault =
+            drills.iter().find(|(_, broken)| *broken == component).map(|(fault, _)| *fault);
+        let holder = azure.registry.component_identity(component).unwrap();
         let vault = azure.vaults.vault_at_host(&holder.vault_host).unwrap();
         let scope = object_scope(vault, KeyVaultObjectKind::Secret, holder.secret_name.as_str());
         let found = [
@@ -107,7 +108,7 @@ fn seeded_fault_plans_remove_only_the_named_objects() {
             ),
         ];
         for (fault, broken) in found {
-            assert_eq!(broken, drill == Some(fault), "{component}: {fault}");
+            assert_eq!(broken, planned_fault == Some(fault), "{component}: {fault}");
         }
     }
 }

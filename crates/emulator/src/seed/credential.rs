@@ -59,7 +59,7 @@ pub(crate) fn rotate_credential(
     padding: usize,
 ) -> Result<IssuedCredential, SeedError> {
     let identity = azure
-        .roster
+        .registry
         .component_identity(component)
         .ok_or(SeedError::ComponentIdentityMissing { component })?;
     let decoy = identity.has_wrong_key();
@@ -81,7 +81,7 @@ pub(super) fn issue_credential(
     material: &CredentialMaterial,
 ) -> Result<IssuedCredential, SeedError> {
     let identity = azure
-        .roster
+        .registry
         .component_identity(component)
         .cloned()
         .ok_or(SeedError::ComponentIdentityMissing { component })?;
@@ -107,7 +107,7 @@ pub(super) fn issue_credential(
         },
     )?;
     let not_before = stamps.validity.not_before;
-    for held in azure.roster.identities_sharing_secret_mut(&identity) {
+    for held in azure.registry.identities_sharing_secret_mut(&identity) {
         held.not_before = Some(not_before);
     }
     Ok(IssuedCredential {

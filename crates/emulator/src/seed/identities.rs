@@ -24,15 +24,15 @@ impl AzureSeeder<'_> {
             let holder = self.add_component_identity(identity);
             self.assign_component_roles(&holder);
             let component = holder.component;
-            let is_issued = self.world.roster.identities_sharing_secret(&holder).next().is_some();
-            self.world.roster.holders.push(holder);
+            let is_issued = self.world.registry.identities_sharing_secret(&holder).next().is_some();
+            self.world.registry.holders.push(holder);
             if is_issued {
                 continue;
             }
             let key = self.keys.take()?;
             let decoy = self
                 .world
-                .roster
+                .registry
                 .component_identity(component)
                 .is_some_and(ComponentIdentity::has_wrong_key);
             let decoy = decoy.then(|| self.keys.take()).transpose()?;
@@ -57,10 +57,11 @@ impl AzureSeeder<'_> {
             None => self.create_component_principal(identity),
         };
         let drills = plan.drills.iter();
-        let faults = drills.filter(|drill| {
-            let broken = plan.identities.iter().find(|row| row.component == drill.component);
-            drill.component == component
-                || drill.fault.changes_secret_value()
+        let faults = drills.filter(|planned_fault| {
+            let broken =
+                plan.identities.iter().find(|row| row.component == planned_fault.component);
+            planned_fault.component == component
+                || planned_fault.fault.changes_secret_value()
                     && broken.is_some_and(|broken| {
                         broken.secret_name_key() == identity.secret_name_key()
                     })
@@ -78,14 +79,14 @@ impl AzureSeeder<'_> {
             encoding: identity.encoding,
             bundle: identity.bundle,
             not_before: None,
-            faults: faults.map(|drill| drill.fault).collect(),
+            faults: faults.map(|planned_fault| planned_fault.fault).collect(),
         }
     }
 
     /// An earlier component with the same identity.
     fn find_shared_identity(&self, identity: &IdentityPlan) -> Option<&ComponentIdentity> {
         let client = self.plan.client_id_of(identity);
-        self.world.roster.holders.iter().find(|holder| {
+        self.world.registry.holders.iter().find(|holder| {
             Some(holder.client_id) == client
                 || holder.secret_name.as_str().eq_ignore_ascii_case(identity.secret_name.as_str())
         })

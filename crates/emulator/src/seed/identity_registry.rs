@@ -22,7 +22,8 @@ pub(crate) struct IdentityRegistry {
     /// One entry per component with an identity.
     pub(crate) holders: Vec<ComponentIdentity>,
     /// Credentials for test clients.
-    pub(crate) guests: Option<TestClients>,
+    #[serde(rename = "guests")]
+    pub(crate) test_clients: Option<TestClients>,
 }
 
 /// A component's identity, and the location and format of its credential.

@@ -49,8 +49,8 @@ pub struct SeedPlan {
     #[serde(default)]
     pub drills: Vec<FaultPlan>,
     /// Whether to add principals and a vault for test clients.
-    #[serde(default)]
-    pub guests: bool,
+    #[serde(default, rename = "guests")]
+    pub test_clients: bool,
 }
 
 /// A public DNS zone.
@@ -156,12 +156,14 @@ impl SeedPlan {
                 add(field.to_owned(), &format!("the id is not of a `{expected}`"));
             }
         }
-        if self.guests && self.test_client_vault_name().is_none_or(|name| self.has_vault(&name)) {
+        if self.test_clients
+            && self.test_client_vault_name().is_none_or(|name| self.has_vault(&name))
+        {
             add("infraId".to_owned(), "it gives the vault of the guests no name of its own");
         }
         self.check_identities(&mut add);
-        for (at, drill) in self.drills.iter().enumerate() {
-            if !self.identities.iter().any(|identity| identity.component == drill.component) {
+        for (at, fault) in self.drills.iter().enumerate() {
+            if !self.identities.iter().any(|identity| identity.component == fault.component) {
                 add(
                     format!("drills[{at}].component"),
                     "the plan has no identity for the component",

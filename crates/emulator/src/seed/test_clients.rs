@@ -80,17 +80,17 @@ pub(crate) fn mint_subject_token(
     ids: &mut IdGenerator,
     now: Timestamp,
 ) -> Result<RedactedText, SubjectTokenError> {
-    let guests = world.roster.guests.as_ref().ok_or(SubjectTokenError::NoIssuer)?;
+    let test_clients = world.registry.test_clients.as_ref().ok_or(SubjectTokenError::NoIssuer)?;
     let key = world
         .directory
         .issuers
-        .get(&guests.issuer)
-        .and_then(|issuer| issuer.keys.get(&guests.key_id))
+        .get(&test_clients.issuer)
+        .and_then(|issuer| issuer.keys.get(&test_clients.key_id))
         .ok_or(SubjectTokenError::NoIssuer)?;
-    let header = json!({ "alg": "RS256", "kid": guests.key_id, "typ": "JWT" });
+    let header = json!({ "alg": "RS256", "kid": test_clients.key_id, "typ": "JWT" });
     let issued = now.as_second();
     let claims = json!({
-        "iss": guests.issuer,
+        "iss": test_clients.issuer,
         "sub": subject,
         "aud": [audience],
         "iat": issued,
@@ -131,7 +131,7 @@ impl AzureSeeder<'_> {
         for client in [secret_client, certificate_client, federated_client] {
             self.grant_test_client_access(client, &vault, client == secret_client);
         }
-        self.world.roster.guests = Some(TestClients {
+        self.world.registry.test_clients = Some(TestClients {
             tenant: self.plan.tenant.clone(),
             secret_client,
             secret,

@@ -66,7 +66,7 @@ pub(crate) fn nine_identity_plan() -> SeedPlan {
         vault_reader_client_id: parse_value("33333333-3333-4333-8333-333333333333"),
         identities: Component::ALL.into_iter().enumerate().map(identity).collect(),
         drills: Vec::new(),
-        guests: false,
+        test_clients: false,
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn seeded_nine_identities() -> (AzureState, IdGenerator) {
     static NINE: LazyLock<(AzureState, IdGenerator)> = LazyLock::new(|| {
         let mut plan = nine_identity_plan();
         plan.vault.tenant = plan.tenant.clone();
-        plan.guests = true;
+        plan.test_clients = true;
         seed_azure(&plan)
     });
     NINE.clone()
@@ -118,7 +118,7 @@ fn plan_with_one_identity(component: Component, change: impl FnOnce(&mut SeedPla
 }
 
 fn latest_secret(azure: &AzureState, component: Component) -> &StoredObjectVersion<SecretContent> {
-    let holder = azure.roster.component_identity(component).unwrap();
+    let holder = azure.registry.component_identity(component).unwrap();
     let vault = azure.vaults.vault_at_host(&holder.vault_host).unwrap();
     vault.secrets.version(holder.secret_name.as_str(), None).unwrap().1
 }
@@ -132,7 +132,7 @@ fn decode_secret_value(encoding: ObjectEncoding, text: &str) -> Vec<u8> {
 }
 
 fn credential_document(azure: &AzureState, component: Component) -> Value {
-    let holder = azure.roster.component_identity(component).unwrap();
+    let holder = azure.registry.component_identity(component).unwrap();
     let text = decode_secret_value(
         holder.encoding,
         latest_secret(azure, component).content.value.expose(),
@@ -185,7 +185,7 @@ fn every_component_gets_a_complete_credential_document() {
             ],
             "{component}"
         );
-        let holder = azure.roster.component_identity(component).unwrap();
+        let holder = azure.registry.component_identity(component).unwrap();
         assert_eq!(document["client_id"], holder.client_id.to_string());
         assert_eq!(document["authentication_endpoint"], "https://login.microsoftonline.com/");
         for stamp in ["not_before", "not_after", "renew_after", "cannot_renew_after"] {
@@ -205,7 +205,7 @@ fn certificates_come_from_the_authority_and_match_their_keys_in_every_bundle() {
     let authority = &azure.directory.authorities[tenants::MSI_AUTHORITY];
     let (_, authority) = X509Certificate::from_der(&authority.certificate).unwrap();
     for component in Component::ALL {
-        let holder = azure.roster.component_identity(component).unwrap();
+        let holder = azure.registry.component_identity(component).unwrap();
         let (key, chain) =
             key_and_certificates(&credential_document(&azure, component), holder.bundle);
         let (_, leaf) = X509Certificate::from_der(&chain[0]).unwrap();
@@ -254,9 +254,9 @@ fn padding_grows_the_document_up_to_the_secret_size_limit() {
 #[test]
 fn value_faults_break_the_documented_part() {
     let broken = |fault| {
-        let drill = FaultPlan { fault, component: Component::CloudProvider };
+        let planned_fault = FaultPlan { fault, component: Component::CloudProvider };
         seed_azure(&plan_with_one_identity(Component::CloudProvider, |plan| {
-            plan.drills.push(drill);
+            plan.drills.push(planned_fault);
         }))
         .0
     };
@@ -290,7 +290,7 @@ fn plan_problems_are_all_reported_before_seeding() {
     let mut plan = nine_identity_plan();
     plan.cloud = Cloud::Stack;
     plan.subnet_id = plan.vnet_id.clone();
-    plan.guests = true;
+    plan.test_clients = true;
     plan.vault.name = parse_value("Guests-demo-abcde");
     plan.identities[0].client_id = Some(parse_value("44444444-4444-4444-8444-444444444444"));
     plan.identities[1].client_id = Some(parse_value("55555555-5555-4555-8555-555555555555"));
@@ -330,7 +330,7 @@ fn scopes_in_the_same_resource_group_get_one_assignment() {
         plan.security_group_id = parse_value(&format!("{group}/networkSecurityGroups/n"));
     });
     let (azure, _) = seed_azure(&plan);
-    let holder = azure.roster.component_identity(Component::File).unwrap();
+    let holder = azure.registry.component_identity(Component::File).unwrap();
     assert_eq!(azure.authorization.of_principal(holder.object_id).count(), 1);
 }
 
@@ -348,7 +348,7 @@ fn components_sharing_a_secret_or_client_id_share_an_identity() {
     rest[1].client_id = Some(client);
     assert_eq!(plan.validation_problems(), []);
     let (mut azure, mut ids) = seed_azure(&plan);
-    let holders = azure.roster.holders.clone();
+    let holders = azure.registry.holders.clone();
     assert!(holders.iter().all(|holder| holder.client_id == client));
     let principals = azure.directory.principals.iter();
     assert_eq!(principals.filter(|known| known.client_id == client).count(), 1);
@@ -363,8 +363,9 @@ fn components_sharing_a_secret_or_client_id_share_an_identity() {
     let second =
         rotate_credential(&mut azure, holders[1].component, &mut ids, SEED_TIME, 0).unwrap();
     assert!(first.not_before < second.not_before, "one secret, one order of its credentials");
-    let drill = FaultPlan { fault: IdentityFault::Encoding, component: holders[0].component };
-    fault_plan::apply_fault_plan(&mut azure, drill, &mut ids, SEED_TIME).unwrap();
+    let planned_fault =
+        FaultPlan { fault: IdentityFault::Encoding, component: holders[0].component };
+    fault_plan::apply_fault_plan(&mut azure, planned_fault, &mut ids, SEED_TIME).unwrap();
     rotate_credential(&mut azure, holders[1].component, &mut ids, SEED_TIME, 0).unwrap();
     let text = latest_secret(&azure, holders[1].component).content.value.expose();
     let wrongly = STANDARD.decode(text).unwrap();
@@ -387,7 +388,7 @@ fn networks_may_be_in_another_subscription_and_the_subnet_in_another_network() {
     for id in [group, second.as_str(), plan.vnet_id.as_str(), plan.subnet_id.as_str()] {
         assert!(resources.resource(&parse_value(id)).is_some(), "{id}");
     }
-    let holder = azure.roster.component_identity(Component::Network).unwrap();
+    let holder = azure.registry.component_identity(Component::Network).unwrap();
     let scopes: Vec<_> = azure
         .authorization
         .of_principal(holder.object_id)
@@ -413,13 +414,15 @@ fn test_client_vault_name_is_valid_for_any_infrastructure_id() {
 
 #[test]
 fn test_clients_belong_to_the_subscription_tenant() {
-    let plan = SeedPlan { guests: true, ..plan_with_one_identity(Component::Disk, |_| {}) };
+    let plan = SeedPlan { test_clients: true, ..plan_with_one_identity(Component::Disk, |_| {}) };
     assert_ne!(plan.tenant, plan.vault.tenant);
     let (azure, _) = seed_azure(&plan);
-    let guests = azure.roster.guests.as_ref().unwrap();
-    let vault = azure.vaults.vault_at_host(&guests.vault_host).unwrap();
+    let test_clients = azure.registry.test_clients.as_ref().unwrap();
+    let vault = azure.vaults.vault_at_host(&test_clients.vault_host).unwrap();
     assert_eq!(vault.settings.tenant, plan.tenant);
-    for client in [guests.secret_client, guests.certificate_client, guests.federated_client] {
+    for client in
+        [test_clients.secret_client, test_clients.certificate_client, test_clients.federated_client]
+    {
         assert_eq!(azure.directory.by_client_id(client).unwrap().tenant, plan.tenant);
     }
     let id = "/subscriptions/sub/resourceGroups/demo-abcde/providers/Microsoft.KeyVault/vaults/guests-demo-abcde";
@@ -439,12 +442,18 @@ fn seed_plan_round_trips_with_documented_field_names() {
 #[test]
 fn test_clients_get_a_signed_subject_token_and_vault_objects() {
     let (azure, mut ids) = seeded_nine_identities();
-    let guests = azure.roster.guests.clone().unwrap();
-    let token =
-        mint_subject_token(&azure, &guests.subject, &guests.audience, &mut ids, SEED_TIME).unwrap();
+    let test_clients = azure.registry.test_clients.clone().unwrap();
+    let token = mint_subject_token(
+        &azure,
+        &test_clients.subject,
+        &test_clients.audience,
+        &mut ids,
+        SEED_TIME,
+    )
+    .unwrap();
     assert_eq!(token.expose().split('.').count(), 3);
-    assert!(azure.directory.by_client_id(guests.federated_client).is_some());
-    let vault = azure.vaults.vault_at_host(&guests.vault_host).unwrap();
+    assert!(azure.directory.by_client_id(test_clients.federated_client).is_some());
+    let vault = azure.vaults.vault_at_host(&test_clients.vault_host).unwrap();
     assert!(vault.certificates.version("guest-certificate", None).is_ok());
     for (name, curve, digits) in [
         ("guest-key-p256", "P-256", 43),
@@ -464,7 +473,7 @@ fn test_clients_get_a_signed_subject_token_and_vault_objects() {
     let unseeded = AzureState::default();
     let refused = mint_subject_token(&unseeded, "s", "a", &mut ids, SEED_TIME).unwrap_err();
     assert!(matches!(refused, SubjectTokenError::NoIssuer));
-    let client: EntraClientId = guests.certificate_client;
+    let client: EntraClientId = test_clients.certificate_client;
     assert_eq!(azure.directory.by_client_id(client).unwrap().certificates.len(), 1);
 }
 

@@ -125,17 +125,17 @@ pub(crate) fn injected_error_reply(
 /// The error reply of the token service, for other services with the same format.
 pub(crate) fn entra_error_reply(
     call: &mut OperationContext<'_>,
-    refusal: &TokenServiceError,
+    rejection: &TokenServiceError,
 ) -> ServiceReply {
     let correlation = call.request.header("client-request-id");
-    refusal.to_reply(call.now, correlation, call.ids)
+    rejection.to_reply(call.now, correlation, call.ids)
 }
 
 fn reply_or_error(
     call: &mut OperationContext<'_>,
     handler: impl FnOnce(&mut OperationContext<'_>) -> Result<ServiceReply, TokenServiceError>,
 ) -> Result<ServiceReply, ServiceReply> {
-    handler(call).map_err(|refusal| entra_error_reply(call, &refusal))
+    handler(call).map_err(|rejection| entra_error_reply(call, &rejection))
 }
 
 /// The client's form and `Authorization` header.

@@ -11,7 +11,7 @@ pub struct GetPluginInfoResponse {
     /// The version of the plugin.
     #[prost(string, tag = "2")]
     pub vendor_version: ::prost::alloc::string::String,
-    /// More about the plugin; nobody interprets it.
+    /// Additional information about the plugin, in no defined format.
     #[prost(btree_map = "string, string", tag = "3")]
     pub manifest: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
@@ -128,7 +128,7 @@ pub struct NodePublishVolumeRequest {
     /// How it is to be used.
     #[prost(message, optional, tag = "5")]
     pub volume_capability: ::core::option::Option<VolumeCapability>,
-    /// Whether nobody may write to it.
+    /// Whether the volume is read-only.
     #[prost(bool, tag = "6")]
     pub readonly: bool,
     /// The content of `nodePublishSecretRef`, and from Kubernetes 1.35 the ServiceAccount tokens.
@@ -202,7 +202,7 @@ pub mod node_service_capability {
             GetVolumeStats = 2,
             /// A volume can grow.
             ExpandVolume = 3,
-            /// The health of a volume is told.
+            /// The plugin reports the condition of a volume.
             VolumeCondition = 4,
             /// Several pods of a node may write.
             SingleNodeMultiWriter = 5,
@@ -379,7 +379,7 @@ pub struct CreateVolumeRequest {
     /// In which ways it shall be usable.
     #[prost(message, repeated, tag = "3")]
     pub volume_capabilities: ::prost::alloc::vec::Vec<VolumeCapability>,
-    /// What the plugin is told.
+    /// Parameters of the plugin.
     #[prost(btree_map = "string, string", tag = "4")]
     pub parameters: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
@@ -403,7 +403,7 @@ pub struct Volume {
     /// Its id.
     #[prost(string, tag = "2")]
     pub volume_id: ::prost::alloc::string::String,
-    /// What the node service is told about it.
+    /// The context that the node service receives for the volume.
     #[prost(btree_map = "string, string", tag = "3")]
     pub volume_context: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,

@@ -78,7 +78,7 @@ impl NodeVaultsFixture {
         more: ClassParameterPairs<'_>,
         pod: &VolumePod,
         proofs: &PodCredentials,
-        demand: Freshness,
+        required_freshness: Freshness,
     ) -> Result<String, NodeVaultError> {
         let parameters = parameters(&["a"], more);
         let serve_stale = None;
@@ -86,15 +86,16 @@ impl NodeVaultsFixture {
             parameters: &parameters,
             pod,
             credentials: proofs,
-            freshness: demand,
+            freshness: required_freshness,
             serve_stale,
             memory: &UnlimitedMemory,
         };
         Ok(only_file_text(&self.fetch(&order).await?))
     }
 
-    async fn read_managed(&self, demand: Freshness) -> Result<String, NodeVaultError> {
-        self.read_file(MANAGED, &pod("ns", "sa"), &PodCredentials::default(), demand).await
+    async fn read_managed(&self, required_freshness: Freshness) -> Result<String, NodeVaultError> {
+        self.read_file(MANAGED, &pod("ns", "sa"), &PodCredentials::default(), required_freshness)
+            .await
     }
 
     /// Like [`Self::read_file`], for a class that opts in to the sealed cache.
@@ -105,12 +106,12 @@ impl NodeVaultsFixture {
         max_age: Duration,
     ) -> Result<VolumeReadResult, NodeVaultError> {
         let parameters = parameters(&["a"], WORKLOAD);
-        let (demand, serve_stale) = (MOUNT, Some(max_age));
+        let (required_freshness, serve_stale) = (MOUNT, Some(max_age));
         self.fetch(&VolumeReadRequest {
             parameters: &parameters,
             pod,
             credentials: proofs,
-            freshness: demand,
+            freshness: required_freshness,
             serve_stale,
             memory: &UnlimitedMemory,
         })
@@ -122,7 +123,7 @@ impl NodeVaultsFixture {
         &self,
         pod: &VolumePod,
         proofs: &PodCredentials,
-        demand: Freshness,
+        required_freshness: Freshness,
     ) -> Result<VolumeReadResult, NodeVaultError> {
         let parameters = parameters(&["a"], WORKLOAD);
         let serve_stale = Some(HOUR);
@@ -130,7 +131,7 @@ impl NodeVaultsFixture {
             parameters: &parameters,
             pod,
             credentials: proofs,
-            freshness: demand,
+            freshness: required_freshness,
             serve_stale,
             memory: &UnlimitedMemory,
         })
@@ -166,12 +167,12 @@ async fn pods_starting_together_share_one_read_per_object_and_one_token() {
             let parameters = parameters(&names, MANAGED);
             let pod = pod(&format!("ns{number}"), "sa");
             let proofs = PodCredentials::default();
-            let (demand, serve_stale) = (MOUNT, None);
+            let (required_freshness, serve_stale) = (MOUNT, None);
             let order = VolumeReadRequest {
                 parameters: &parameters,
                 pod: &pod,
                 credentials: &proofs,
-                freshness: demand,
+                freshness: required_freshness,
                 serve_stale,
                 memory: &UnlimitedMemory,
             };
@@ -241,10 +242,11 @@ async fn secret_near_renewal_is_reread_sooner() {
     node.azure.add_secret_version("kv1", "a");
     let renewal = node.azure.clock().now() + 4.minutes();
     node.azure.set_tag("kv1", "a", "renew_after", renewal.to_string());
-    let demand = Freshness { max_age_near_renewal: Duration::from_secs(25), ..ROTATION };
-    node.read_managed(demand).await.unwrap();
+    let required_freshness =
+        Freshness { max_age_near_renewal: Duration::from_secs(25), ..ROTATION };
+    node.read_managed(required_freshness).await.unwrap();
     node.azure.advance_clock(Duration::from_secs(28)).await;
-    node.read_managed(demand).await.unwrap();
+    node.read_managed(required_freshness).await.unwrap();
     assert_eq!(node.azure.reads(), 2, "an eighth of what is left has passed");
     node.read_managed(ROTATION).await.unwrap();
     assert_eq!(node.azure.reads(), 2);
@@ -316,12 +318,12 @@ async fn outage_is_bridged_only_for_readers_that_read_before() {
     let (pod, proofs) = node.workload_pod("ns", "sa");
     node.read_stale(&pod, &proofs, HOUR).await.unwrap();
     node.azure.advance_clock(Duration::from_mins(5)).await;
-    for trouble in [
+    for failure in [
         FakeAzureFailure::Status(503),
         FakeAzureFailure::Unreachable,
         FakeAzureFailure::Status(429),
     ] {
-        node.azure.set_failure(FakeAzureService::Vaults, Some(trouble));
+        node.azure.set_failure(FakeAzureService::Vaults, Some(failure));
         let began = node.azure.clock().now();
         let (_, newer) = node.workload_pod("ns", "sa");
         let reading = node.read_stale(&pod, &newer, HOUR).await.unwrap();
@@ -331,8 +333,8 @@ async fn outage_is_bridged_only_for_readers_that_read_before() {
         assert!(error.vault_error().is_some_and(VaultReadError::is_outage), "it says why: {error}");
         // The start of the outage does not change with further failures.
         node.azure.advance_clock(Duration::from_mins(1)).await;
-        let again = node.read_stale(&pod, &newer, HOUR).await.unwrap();
-        assert_eq!(again.outage.map(|outage| outage.since), Some(since));
+        let repeated = node.read_stale(&pod, &newer, HOUR).await.unwrap();
+        assert_eq!(repeated.outage.map(|outage| outage.since), Some(since));
         for (namespace, account) in [("ns", "other"), ("other", "sa")] {
             let (pod, proofs) = node.workload_pod(namespace, account);
             let error = node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
@@ -380,7 +382,7 @@ async fn denied_read_is_not_bridged_and_invalidates_the_sealed_entry() {
 
 #[tokio::test]
 async fn denied_object_is_not_resealed_from_an_older_cached_value() {
-    for demand in [MOUNT, ROTATION] {
+    for required_freshness in [MOUNT, ROTATION] {
         let node = NodeVaultsFixture::new();
         node.azure.add_secret_version("kv1", "a");
         let (pod, proofs) = node.workload_pod("ns", "sa");
@@ -392,7 +394,7 @@ async fn denied_object_is_not_resealed_from_an_older_cached_value() {
         assert!(matches!(vault_error(&error), VaultReadError::Forbidden(_)), "{error}");
         // A read from five seconds before is fresh enough for both.
         node.azure.advance_clock(Duration::from_secs(1)).await;
-        node.read_with_stale_allowed(&pod, &proofs, demand).await.unwrap_err();
+        node.read_with_stale_allowed(&pod, &proofs, required_freshness).await.unwrap_err();
         node.azure.set_failure(FakeAzureService::Vaults, Some(FakeAzureFailure::Unreachable));
         node.azure.advance_clock(Duration::from_mins(2)).await;
         node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
@@ -456,12 +458,12 @@ async fn debug_output_and_errors_contain_no_secret() {
     let mut output = Vec::new();
     for (more, proofs) in [(WORKLOAD, &token), (&[][..], &secret)] {
         let parameters = parameters_of(more);
-        let (demand, serve_stale) = (MOUNT, Some(HOUR));
+        let (required_freshness, serve_stale) = (MOUNT, Some(HOUR));
         let order = VolumeReadRequest {
             parameters: &parameters,
             pod: &pod,
             credentials: proofs,
-            freshness: demand,
+            freshness: required_freshness,
             serve_stale,
             memory: &UnlimitedMemory,
         };
@@ -504,16 +506,16 @@ impl ReaderCase {
     async fn read_advancing_clock(
         &self,
         node: &NodeVaultsFixture,
-        demand: Freshness,
+        required_freshness: Freshness,
     ) -> (Result<VolumeReadResult, NodeVaultError>, String) {
-        node.azure.run_advancing_clock(self.read_without_clock(node, demand)).await
+        node.azure.run_advancing_clock(self.read_without_clock(node, required_freshness)).await
     }
 
     /// Like [`Self::read_advancing_clock`], while another task advances the clock.
     async fn read_without_clock(
         &self,
         node: &NodeVaultsFixture,
-        demand: Freshness,
+        required_freshness: Freshness,
     ) -> (Result<VolumeReadResult, NodeVaultError>, String) {
         let (more, pod, proofs, identity): (Vec<(&str, &str)>, _, _, _) = match self {
             Self::Node { client: true } => {
@@ -552,7 +554,7 @@ impl ReaderCase {
             parameters: &parameters,
             pod,
             credentials: proofs,
-            freshness: demand,
+            freshness: required_freshness,
             serve_stale,
             memory: &UnlimitedMemory,
         };
@@ -573,10 +575,10 @@ proptest! {
             let node = NodeVaultsFixture::new();
             node.azure.add_secret_version("kv1", "a");
             let mut could_read = BTreeSet::new();
-            for (who, demand, pause, outage) in steps {
+            for (who, required_freshness, pause, outage) in steps {
                 node.azure.set_failure(FakeAzureService::Vaults, outage.then_some(FakeAzureFailure::Status(500)));
                 node.azure.advance_clock(Duration::from_secs(pause)).await;
-                let (outcome, identity) = who.read_advancing_clock(&node, demand).await;
+                let (outcome, identity) = who.read_advancing_clock(&node, required_freshness).await;
                 if let Ok(reading) = outcome {
                     let text = only_file_text(&reading);
                     let suffix = format!(" for {identity}");
@@ -619,7 +621,7 @@ proptest! {
                 node.azure.set_failure(FakeAzureService::Vaults, outage.then_some(FakeAzureFailure::Status(500)));
                 node.azure.advance_clock(Duration::from_secs(pause)).await;
                 // All at once.
-                let asking = readers.iter().map(|(who, demand)| who.read_without_clock(&node, *demand));
+                let asking = readers.iter().map(|(who, required_freshness)| who.read_without_clock(&node, *required_freshness));
                 let outcomes = node.azure.run_advancing_clock(futures::future::join_all(asking)).await;
                 for (outcome, identity) in &outcomes {
                     if let Ok(reading) = outcome {

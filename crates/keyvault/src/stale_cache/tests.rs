@@ -96,10 +96,10 @@ async fn stored_entry_is_loaded_with_all_attributes() {
     let SealedRecord::Object(FetchedVaultObject::Secret(found)) = entry.record else {
         panic!("a secret")
     };
-    let FetchedVaultObject::Secret(kept) = secret("planted") else { panic!("a secret") };
-    assert_eq!(found.value, kept.value);
-    assert_eq!(found.attributes, kept.attributes);
-    assert_eq!((found.version, found.content_type), (kept.version, kept.content_type));
+    let FetchedVaultObject::Secret(retained) = secret("planted") else { panic!("a secret") };
+    assert_eq!(found.value, retained.value);
+    assert_eq!(found.attributes, retained.attributes);
+    assert_eq!((found.version, found.content_type), (retained.version, retained.content_type));
     assert!(found.is_certificate_secret);
     assert!(!format!("{cache:?}").contains("planted"));
 }

@@ -35,11 +35,11 @@ fn fake_api(
 async fn collect_until_listed(api: &KubernetesApi, watch: &ResourceWatch) -> Vec<WatchUpdate> {
     let complete = Notify::new();
     let mut updates = Vec::new();
-    let take = |seen| {
-        if matches!(seen, WatchUpdate::ListCompleted) {
+    let take = |observed| {
+        if matches!(observed, WatchUpdate::ListCompleted) {
             complete.notify_one();
         }
-        updates.push(seen);
+        updates.push(observed);
     };
     tokio::select! {
         () = watch.follow(api, take) => {}

@@ -113,17 +113,17 @@ impl KubeClassCache {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Arc<SecretProviderClass>>, String> {
-        let turn = self.shared.read_lock(namespace, name);
-        let _turn = turn.lock().await;
+        let slot = self.shared.read_lock(namespace, name);
+        let _turn = slot.lock().await;
         let known = match self.lookup_class(namespace, name) {
             ClassLookup::Current(class) | ClassLookup::LastKnown(class) => return Ok(Some(class)),
             ClassLookup::Absent => return Ok(None),
             ClassLookup::Failed(problem) => return Err(problem),
             ClassLookup::NeedsRead(known) => known,
         };
-        let patience =
+        let timeout =
             if known.is_some() { ApiRetryPolicy::SHORT } else { ApiRetryPolicy::STANDARD };
-        match (self.shared.fetch_class(patience, namespace, name).await, known) {
+        match (self.shared.fetch_class(timeout, namespace, name).await, known) {
             (Ok(class), _) => Ok(class),
             (Err(error), Some(class)) => {
                 tracing::debug!(namespace, name, %error, "serving a class from the cache");
@@ -208,19 +208,19 @@ impl KubeClassCacheState {
     fn read_lock(&self, namespace: &str, name: &str) -> Arc<ClassReadLock> {
         let key = (namespace.to_owned(), name.to_owned());
         let mut turns = self.read_locks.lock();
-        if let Some(turn) = turns.get(&key).and_then(Weak::upgrade) {
-            return turn;
+        if let Some(slot) = turns.get(&key).and_then(Weak::upgrade) {
+            return slot;
         }
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        let turn = Arc::default();
-        turns.insert(key, Arc::downgrade(&turn));
-        turn
+        turns.retain(|_, slot| slot.strong_count() > 0);
+        let slot = Arc::default();
+        turns.insert(key, Arc::downgrade(&slot));
+        slot
     }
 
     /// Reads a class and stores it.
     async fn fetch_class(
         &self,
-        patience: ApiRetryPolicy,
+        timeout: ApiRetryPolicy,
         namespace: &str,
         name: &str,
     ) -> Result<Option<Arc<SecretProviderClass>>, ApiError> {
@@ -236,7 +236,7 @@ impl KubeClassCacheState {
             let _permit = self.reads.acquire().await;
             classes.get(name).await
         };
-        let read = self.api.call(patience, action, get).await;
+        let read = self.api.call(timeout, action, get).await;
         let problem = read.as_ref().err().filter(|error| !error.is_not_found());
         let problem = problem.map(ToString::to_string);
         self.update_store(namespace, |store| {
@@ -248,9 +248,9 @@ impl KubeClassCacheState {
                 // The class is taken before another class can evict it.
                 let mut known = None;
                 self.update_store(namespace, |store| {
-                    let news = store.observe(class);
+                    let update = store.observe(class);
                     known = store.class(name);
-                    news
+                    update
                 });
                 Ok(known)
             }

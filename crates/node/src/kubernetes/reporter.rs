@@ -24,7 +24,7 @@ use super::api::NodeKubernetesApi;
 use super::events::PodEventQueue;
 use super::names::{node_label_value, pod_status_name, pod_status_name_with_digest};
 use crate::metrics::StatusWrite;
-use crate::reporter::{PodEvent, Reporter, StatusReportError, VolumeReport};
+use crate::reporter::{PodEvent, Reporter, StatusReportError, VolumeStatusUpdate};
 
 /// Writes a `SecretProviderClassPodStatus` per volume, and events about pods.
 ///
@@ -109,7 +109,7 @@ impl KubeReporter {
 
     async fn write_status(
         &self,
-        report: &VolumeReport,
+        report: &VolumeStatusUpdate,
         written: &mut BTreeMap<PathBuf, WrittenPodStatus>,
     ) -> Result<(), ApiError> {
         let now = self.api.clock().monotonic();
@@ -147,7 +147,7 @@ impl KubeReporter {
     /// Returns the status name for a volume that this process reports first, and the existing object.
     async fn choose_name(
         &self,
-        report: &VolumeReport,
+        report: &VolumeStatusUpdate,
     ) -> Result<(String, Option<SecretProviderClassPodStatus>), ApiError> {
         let name = pod_status_name(&report.pod, &report.class_name);
         let existing = self.fetch_status(report, &name).await?;
@@ -165,7 +165,7 @@ impl KubeReporter {
 
     async fn fetch_status(
         &self,
-        report: &VolumeReport,
+        report: &VolumeStatusUpdate,
         name: &str,
     ) -> Result<Option<SecretProviderClassPodStatus>, ApiError> {
         let namespace = &report.pod.namespace;
@@ -194,7 +194,7 @@ impl KubeReporter {
         Ok(())
     }
 
-    fn shared_name(&self, report: &VolumeReport) -> Arc<SharedStatusName> {
+    fn shared_name(&self, report: &VolumeStatusUpdate) -> Arc<SharedStatusName> {
         let name = pod_status_name(&report.pod, &report.class_name);
         let key = (report.pod.namespace.clone(), name);
         Arc::clone(self.status_names.lock().entry(key).or_default())
@@ -208,7 +208,7 @@ impl KubeReporter {
 
 #[async_trait]
 impl Reporter for KubeReporter {
-    async fn report_status(&self, report: &VolumeReport) -> Result<(), StatusReportError> {
+    async fn report_status(&self, report: &VolumeStatusUpdate) -> Result<(), StatusReportError> {
         let name = self.shared_name(report);
         let mut written = name.written.lock().await;
         let settle = self.write_status(report, &mut written).await;

@@ -196,12 +196,12 @@ impl MemoryAccountState {
         Some(self.limit_error(waiter.0, waiting.reservation.bytes()))
     }
 
-    /// Ends a read: of its reservation of `room` bytes, the fetch keeps `kept`.
-    pub(super) fn end_read(&mut self, id: FetchId, room: u64, kept: u64) {
+    /// Ends a read: of its reservation of `room` bytes, the fetch keeps `retained`.
+    pub(super) fn end_read(&mut self, id: FetchId, room: u64, retained: u64) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         fetch.active_reads = fetch.active_reads.saturating_sub(1);
-        fetch.reserved = fetch.reserved.saturating_sub(room).saturating_add(kept);
-        self.fetch_bytes = self.fetch_bytes.saturating_sub(room).saturating_add(kept);
+        fetch.reserved = fetch.reserved.saturating_sub(room).saturating_add(retained);
+        self.fetch_bytes = self.fetch_bytes.saturating_sub(room).saturating_add(retained);
     }
 
     /// Claims the memory of a growing volume that uses `own` bytes. It replaces the bytes that the

@@ -107,8 +107,8 @@ impl ReadMemory for FetchMemory {
         self.reserve(Reservation::Read(bytes)).await.map_err(to_memory_exhausted)
     }
 
-    fn finish_read(&self, bytes: u64, kept: u64) {
-        self.0.memory.update(|state| state.end_read(self.0.id, bytes, kept));
+    fn finish_read(&self, bytes: u64, retained: u64) {
+        self.0.memory.update(|state| state.end_read(self.0.id, bytes, retained));
     }
 
     fn max_read_reservation(&self) -> u64 {

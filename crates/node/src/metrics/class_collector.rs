@@ -13,7 +13,7 @@ use lanyard_telemetry::prometheus_client::encoding::{
 use lanyard_telemetry::prometheus_client::metrics::MetricType;
 use lanyard_telemetry::prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::publisher::VolumeState;
+use crate::publisher::VolumeSnapshot;
 
 /// Collects the state of every mounted volume per class, when the metrics are scraped. It stores nothing and
 /// reads the states from the publisher.
@@ -23,7 +23,7 @@ pub(super) struct ClassMetricsCollector {
     clock: SharedClock,
 }
 
-type VolumeStatesFn = dyn Fn() -> Vec<Arc<VolumeState>> + Send + Sync;
+type VolumeStatesFn = dyn Fn() -> Vec<Arc<VolumeSnapshot>> + Send + Sync;
 
 /// The metrics of one class: the worst values of its volumes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,7 +43,7 @@ impl ClassMetricsCollector {
     /// Sets the function that returns the states of the volumes.
     pub(super) fn watch(
         &self,
-        volumes: impl Fn() -> Vec<Arc<VolumeState>> + Send + Sync + 'static,
+        volumes: impl Fn() -> Vec<Arc<VolumeSnapshot>> + Send + Sync + 'static,
     ) {
         // A process has one publisher; a second one is ignored.
         drop(self.volumes.set(Box::new(volumes)));
@@ -70,7 +70,7 @@ impl ClassMetricsCollector {
 }
 
 impl ClassMetricsRow {
-    fn of(state: &VolumeState, now: Timestamp) -> Self {
+    fn of(state: &VolumeSnapshot, now: Timestamp) -> Self {
         let ends = state.objects.iter().filter_map(|object| object.timestamps.not_after);
         let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64();
         Self {

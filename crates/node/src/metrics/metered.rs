@@ -9,7 +9,7 @@ use lanyard_vocabulary::OutcomeCode;
 use super::NodeMetrics;
 use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 use crate::reporter::{
-    PodEvent, PodEventKind, PollResult, Reporter, StatusReportError, VolumeReport,
+    PodEvent, PodEventKind, PollResult, Reporter, StatusReportError, VolumeStatusUpdate,
 };
 
 /// Counts the responses of a provider that came from the sealed cache.
@@ -74,7 +74,7 @@ impl MeteredReporter {
 
 #[async_trait]
 impl Reporter for MeteredReporter {
-    async fn report_status(&self, report: &VolumeReport) -> Result<(), StatusReportError> {
+    async fn report_status(&self, report: &VolumeStatusUpdate) -> Result<(), StatusReportError> {
         self.inner.report_status(report).await
     }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::marker::{MountedObject, VolumeLastError};
 use crate::provider::{ObjectTimestamps, ProviderObjectVersion};
-use crate::publisher::{NodeMemoryUsage, VolumeState};
+use crate::publisher::{NodeMemoryUsage, VolumeSnapshot};
 use crate::reporter::{NoopReporter, PodEvent, PodEventKind, Reporter};
 use crate::rotation::{PollHistory, PollRecord};
 
@@ -68,7 +68,7 @@ fn upstream_metric_names_are_exposed() {
 }
 
 /// A volume with a last successful poll at second `checked`.
-fn volume_state(class: &str, checked: i64, not_after: Option<i64>) -> VolumeState {
+fn volume_snapshot(class: &str, checked: i64, not_after: Option<i64>) -> VolumeSnapshot {
     let second = |second| Timestamp::from_second(second).unwrap();
     let record = PollRecord {
         checked: second(checked),
@@ -79,7 +79,7 @@ fn volume_state(class: &str, checked: i64, not_after: Option<i64>) -> VolumeStat
     let version = ProviderObjectVersion { id: "secret/one".to_owned(), version: "v1".to_owned() };
     let timestamps =
         ObjectTimestamps { not_after: not_after.map(second), ..ObjectTimestamps::default() };
-    VolumeState {
+    VolumeSnapshot {
         volume_id: "csi-1".to_owned(),
         target: "/a".into(),
         pod: VolumePod {
@@ -143,7 +143,7 @@ fn tenant_chosen_names_are_bounded() {
         metrics.record_publish(Some(&format!("provider-{number}")), Ok(()));
     }
     let states = move || {
-        let class = |number| Arc::new(volume_state(&format!("class-{number:04}"), 0, None));
+        let class = |number| Arc::new(volume_snapshot(&format!("class-{number:04}"), 0, None));
         (0..1000).map(class).collect()
     };
     metrics.0.classes.watch(states);
@@ -200,18 +200,18 @@ fn class_row_has_the_oldest_age_and_the_earliest_expiry() {
     let watched = Arc::clone(&volumes);
     metrics.0.classes.watch(move || watched.lock().clone());
     clock.advance(Duration::from_secs(100));
-    let failing = VolumeState {
+    let failing = VolumeSnapshot {
         last_error: Some(VolumeLastError::new(
             OutcomeCode::VaultThrottled,
             Timestamp::UNIX_EPOCH,
             "",
         )),
-        ..volume_state("disk", 10, Some(500))
+        ..volume_snapshot("disk", 10, Some(500))
     };
     *volumes.lock() = vec![
         Arc::new(failing),
-        Arc::new(volume_state("disk", 60, Some(400))),
-        Arc::new(volume_state("disk", 100, None)),
+        Arc::new(volume_snapshot("disk", 60, Some(400))),
+        Arc::new(volume_snapshot("disk", 100, None)),
     ];
     let labels = "{namespace=\"tenant\",class=\"disk\"}";
     assert_line(&page, &format!("lanyard_node_content_age_seconds{labels} 90.0"));

@@ -131,8 +131,8 @@ impl PolicyCheck {
         let mut reads: Vec<ObjectRead> = Vec::new();
         for entry in &parameters.objects {
             let object = VaultObjectName { kind: entry.kind, name: entry.name.clone() };
-            let judgement = evaluate_access(policy, &by, parameters, &object);
-            let read = object_read(&by, parameters, entry, judgement);
+            let decision = evaluate_access(policy, &by, parameters, &object);
+            let read = object_read(&by, parameters, entry, decision);
             if !reads.contains(&read) {
                 reads.push(read);
             }
@@ -220,7 +220,7 @@ fn object_read(
     by: &ReadRequester,
     parameters: &ProviderParameters,
     entry: &VaultObjectEntry,
-    judgement: AuditVerdict,
+    decision: AuditVerdict,
 ) -> ObjectRead {
     let (mode, identity) = describe_identity(&parameters.identity);
     ObjectRead {
@@ -231,7 +231,7 @@ fn object_read(
         object: VaultObjectName { kind: entry.kind, name: entry.name.clone() }.to_string(),
         version: entry.version.as_ref().map(ToString::to_string),
         stale: false,
-        verdict: judgement,
+        verdict: decision,
     }
 }
 

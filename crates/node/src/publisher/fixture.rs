@@ -30,7 +30,7 @@ use crate::provider::{
 };
 use crate::publish_request::PublishRequest;
 use crate::reporter::{
-    PodEvent, PodEventKind, PollResult, Reporter, StatusReportError, VolumeReport,
+    PodEvent, PodEventKind, PollResult, Reporter, StatusReportError, VolumeStatusUpdate,
 };
 
 pub(super) const DRIVER_NAME: &str = "secrets-store.csi.k8s.io";
@@ -169,7 +169,7 @@ impl Provider for ScriptedProvider {
 /// A reporter that records events and polls.
 #[derive(Debug, Default)]
 pub(super) struct RecordingReporter {
-    pub(super) reports: Mutex<Vec<VolumeReport>>,
+    pub(super) reports: Mutex<Vec<VolumeStatusUpdate>>,
     pub(super) events: Mutex<Vec<PodEvent>>,
     pub(super) polls: Mutex<Vec<PollResult>>,
     pub(super) forgotten: Mutex<Vec<PathBuf>>,
@@ -184,7 +184,7 @@ impl RecordingReporter {
 
 #[async_trait]
 impl Reporter for RecordingReporter {
-    async fn report_status(&self, report: &VolumeReport) -> Result<(), StatusReportError> {
+    async fn report_status(&self, report: &VolumeStatusUpdate) -> Result<(), StatusReportError> {
         if self.fails_status_writes.load(Ordering::SeqCst) {
             return Err(StatusReportError { message: "no response".to_owned() });
         }
@@ -196,8 +196,8 @@ impl Reporter for RecordingReporter {
         self.events.lock().push(notice);
     }
 
-    fn record_poll(&self, look: &PollResult) {
-        self.polls.lock().push(look.clone());
+    fn record_poll(&self, poll: &PollResult) {
+        self.polls.lock().push(poll.clone());
     }
 
     fn forget_volume(&self, target: &Path) {

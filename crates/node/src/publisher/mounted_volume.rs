@@ -9,12 +9,12 @@ use lanyard_vocabulary::{Hop, RecoveryMode};
 
 use super::failure::PublishFailure;
 use super::mount_target::{MountId, MountTarget};
-use super::state::VolumeState;
+use super::state::VolumeSnapshot;
 use crate::generation::VolumeGeneration;
 use crate::marker::{MountedObject, VolumeLastError, VolumeMarker};
 use crate::provider::{ObjectTimestamps, ProviderObjectVersion};
 use crate::publish_request::PublishRequest;
-use crate::reporter::VolumeReport;
+use crate::reporter::VolumeStatusUpdate;
 use crate::rotation::PollHistory;
 use crate::volume::AtomicVolume;
 
@@ -104,10 +104,10 @@ impl MountedVolume {
         self.has_kubelet_request = true;
     }
 
-    pub(super) fn state(&self) -> VolumeState {
+    pub(super) fn state(&self) -> VolumeSnapshot {
         let VolumeMarker { volume_id, pod, class_name, objects, .. } = self.marker.clone();
         let generation = self.visible_generation.parse::<VolumeGeneration>();
-        VolumeState {
+        VolumeSnapshot {
             volume_id,
             target: self.target.path().to_owned(),
             pod,
@@ -125,9 +125,9 @@ impl MountedVolume {
         }
     }
 
-    pub(super) fn to_report(&self) -> VolumeReport {
+    pub(super) fn to_report(&self) -> VolumeStatusUpdate {
         let error = self.marker.last_error.as_ref();
-        VolumeReport {
+        VolumeStatusUpdate {
             pod: self.marker.pod.clone(),
             class_name: self.marker.class_name.clone(),
             target: self.target.path().to_owned(),

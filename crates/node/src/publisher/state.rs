@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use lanyard_keyvault::{PodCredentials, VolumePod};
 
 use crate::marker::{MountedObject, VolumeLastError};
-use crate::rotation::{PollHistory, RotatingVolume};
+use crate::rotation::{PollHistory, RotationTarget};
 
 /// A snapshot of a mounted volume.
 #[derive(Debug, Clone)]
-pub struct VolumeState {
+pub struct VolumeSnapshot {
     /// The CSI volume id.
     pub volume_id: String,
     /// The path at which the volume is mounted.
@@ -42,10 +42,10 @@ pub struct VolumeState {
     pub proofs: Option<PodCredentials>,
 }
 
-impl VolumeState {
-    pub(super) fn to_rotating_volume(&self) -> RotatingVolume {
+impl VolumeSnapshot {
+    pub(super) fn to_rotation_target(&self) -> RotationTarget {
         let stamps = |object: &MountedObject| (object.version.id.clone(), object.timestamps);
-        RotatingVolume {
+        RotationTarget {
             volume_id: self.volume_id.clone(),
             target: self.target.clone(),
             pod: self.pod.clone(),

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::mounted_volume::MountedVolume;
-use super::state::VolumeState;
+use super::state::VolumeSnapshot;
 use crate::memory::{FetchMemory, MemoryAccount, VolumeMemory};
 use crate::memory_limit::{GrowthRequest, MemoryBudget, MemoryLimitError};
 
@@ -32,7 +32,7 @@ struct VolumeLockEntry {
 pub(super) struct VolumeLock {
     volume: Arc<tokio::sync::Mutex<Option<MountedVolume>>>,
     /// The state of the volume when the last guard was dropped.
-    state: RwLock<Option<Arc<VolumeState>>>,
+    state: RwLock<Option<Arc<VolumeSnapshot>>>,
     /// The memory of the volume when the last guard was dropped. Once the current operation has
     /// claimed memory for a write, the most that the volume may use after it.
     memory: VolumeMemory,
@@ -82,16 +82,16 @@ impl VolumeLocks {
     }
 
     /// The states of all mounted volumes, sorted by target.
-    pub(super) fn states(&self) -> Vec<Arc<VolumeState>> {
+    pub(super) fn states(&self) -> Vec<Arc<VolumeSnapshot>> {
         let entries = self.entries.lock();
         let states = entries.values().filter_map(|entry| entry.lock.state.read().clone());
-        let mut states: Vec<Arc<VolumeState>> = states.collect();
+        let mut states: Vec<Arc<VolumeSnapshot>> = states.collect();
         drop(entries);
         states.sort_by(|one, other| one.target.cmp(&other.target));
         states
     }
 
-    pub(super) fn state(&self, target: &Path) -> Option<Arc<VolumeState>> {
+    pub(super) fn state(&self, target: &Path) -> Option<Arc<VolumeSnapshot>> {
         self.entries.lock().get(target).and_then(|entry| entry.lock.state.read().clone())
     }
 

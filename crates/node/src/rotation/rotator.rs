@@ -30,7 +30,7 @@ use crate::reporter::Reporter;
 #[async_trait]
 pub trait RotatableVolumes: fmt::Debug + Send + Sync {
     /// The volumes that are mounted with complete content.
-    fn volumes(&self) -> Vec<RotatingVolume>;
+    fn volumes(&self) -> Vec<RotationTarget>;
 
     /// Fetches the content of a volume and publishes it. The outcome is recorded in the volume's
     /// [`PollHistory`] and reported as events and status.
@@ -44,9 +44,9 @@ pub trait RotatableVolumes: fmt::Debug + Send + Sync {
     async fn scrub(&self, target: &Path) -> Result<Option<Timestamp>, PublishError>;
 }
 
-/// A mounted volume, as the [`Rotator`] sees it.
+/// A mounted volume that the [`Rotator`] polls.
 #[derive(Debug, Clone)]
-pub struct RotatingVolume {
+pub struct RotationTarget {
     /// The CSI volume id.
     pub volume_id: String,
     /// The path at which the volume is mounted.

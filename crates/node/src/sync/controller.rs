@@ -33,7 +33,6 @@ use crate::rotation::PollInterval;
 /// does, with the last of its owners.
 ///
 /// Several volumes are reconciled concurrently, so that a slow one does not delay the others.
-/// waiting.
 #[derive(Debug)]
 pub struct SecretSync {
     worker: Arc<SecretSyncWorker>,
@@ -140,10 +139,10 @@ impl SecretSync {
     /// in progress.
     fn handle_watch_event(
         &mut self,
-        seen: WatchUpdate,
+        observed: WatchUpdate,
         listed: &mut Option<BTreeSet<PodStatusKey>>,
     ) {
-        match seen {
+        match observed {
             WatchUpdate::ListStarted => *listed = Some(BTreeSet::new()),
             WatchUpdate::Applied(object) => {
                 if let Some(listed) = listed {

@@ -282,8 +282,8 @@ mod tests {
         let stale = age(marker(generation, |it| it.stale_since = Some(at(50))));
         assert_eq!((stale.fetched_at, stale.confirmed_at), (at(50), None));
         let last_error = VolumeLastError::new(OutcomeCode::CredentialOlder, at(500), "");
-        let kept = age(marker(generation, |it| it.last_error = Some(last_error)));
-        assert_eq!((kept.fetched_at, kept.confirmed_at), (at(100), None));
+        let retained = age(marker(generation, |it| it.last_error = Some(last_error)));
+        assert_eq!((retained.fetched_at, retained.confirmed_at), (at(100), None));
         assert_eq!(age(marker("..2026_11_21_12_00_00.7", |_| ())), written);
         assert_eq!(age(b"{}".to_vec()), written);
     }

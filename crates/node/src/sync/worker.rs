@@ -80,7 +80,7 @@ impl SecretSyncWorker {
         let mut secrets = Vec::new();
         let mut first = None;
         for object in &class.spec.secret_objects {
-            let made = match desired_secret(object, &mounted) {
+            let created = match desired_secret(object, &mounted) {
                 Ok(desired) => self
                     .secrets
                     .ensure_secret(cause, &desired, &owners)
@@ -91,7 +91,7 @@ impl SecretSyncWorker {
                     problems,
                 }),
             };
-            match made {
+            match created {
                 Ok(ensured) => {
                     secrets.push((object.secret_name.clone().unwrap_or_default(), ensured));
                 }
@@ -102,10 +102,10 @@ impl SecretSyncWorker {
                 }
             }
         }
-        let patience =
+        let timeout =
             mounted.age.max_read_age.saturating_mul(2).saturating_add(SKIPPED_REPORT_MARGIN);
         first.map_or(
-            Ok(SecretSyncOutcome::Reconciled { secrets, report_skipped_after: patience }),
+            Ok(SecretSyncOutcome::Reconciled { secrets, report_skipped_after: timeout }),
             Err,
         )
     }

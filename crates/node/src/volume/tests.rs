@@ -45,14 +45,14 @@ impl VolumeFixture {
 
     /// The files that a reader sees, by path, without the directories of the layout.
     fn visible_files(&self) -> BTreeMap<String, String> {
-        let mut seen = BTreeMap::new();
+        let mut observed = BTreeMap::new();
         for entry in fs::read_dir(self.dir.path()).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if !name.starts_with("..") {
-                read_files(&self.path(&name), &name, &mut seen);
+                read_files(&self.path(&name), &name, &mut observed);
             }
         }
-        seen
+        observed
     }
 
     fn entry_names(&self) -> Vec<String> {
@@ -64,17 +64,17 @@ impl VolumeFixture {
     }
 }
 
-fn read_files(path: &Path, name: &str, seen: &mut BTreeMap<String, String>) {
+fn read_files(path: &Path, name: &str, observed: &mut BTreeMap<String, String>) {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
             for entry in fs::read_dir(path).unwrap() {
                 let entry = entry.unwrap();
                 let below = format!("{name}/{}", entry.file_name().to_str().unwrap());
-                read_files(&entry.path(), &below, seen);
+                read_files(&entry.path(), &below, observed);
             }
         }
         Ok(_) => {
-            seen.insert(name.to_owned(), fs::read_to_string(path).unwrap());
+            observed.insert(name.to_owned(), fs::read_to_string(path).unwrap());
         }
         // A link that was created before the swap, or outlived one, is dangling.
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
@@ -273,10 +273,10 @@ fn crash_at_any_step_shows_one_whole_generation_and_the_next_publish_repairs() {
     let crashes = crash_at_every_call(
         |_, mut volume| volume.publish(&file_entries(SECOND_FILES)).is_ok(),
         |world, crash| {
-            let seen = world.visible_files();
+            let observed = world.visible_files();
             assert!(
-                seen == expected_files(FIRST_FILES) || seen == expected_files(SECOND_FILES),
-                "crash {crash}: {seen:?}"
+                observed == expected_files(FIRST_FILES) || observed == expected_files(SECOND_FILES),
+                "crash {crash}: {observed:?}"
             );
             world.open().publish(&file_entries(SECOND_FILES)).unwrap();
             assert_eq!(world.visible_files(), expected_files(SECOND_FILES), "crash {crash}");
@@ -312,13 +312,13 @@ fn a_crash_at_any_step_of_the_first_publish_shows_nothing_or_everything() {
             .open_with_fail_point(FailPoint::failing_after(crash))
             .publish(&file_entries(FIRST_FILES))
             .is_ok();
-        let mut seen = world.visible_files();
+        let mut observed = world.visible_files();
         if world.open().current_generation().unwrap().is_some() {
             // A directory that blocks a link is replaced after the swap.
-            seen.retain(|path, _| !path.starts_with("tls"));
-            assert_eq!(seen, expected_files(&[("cert", "one"), ("old", "x")]), "crash {crash}");
+            observed.retain(|path, _| !path.starts_with("tls"));
+            assert_eq!(observed, expected_files(&[("cert", "one"), ("old", "x")]), "crash {crash}");
         } else {
-            assert_eq!(seen, BTreeMap::new(), "crash {crash}");
+            assert_eq!(observed, BTreeMap::new(), "crash {crash}");
         }
         world.open().publish(&file_entries(FIRST_FILES)).unwrap();
         assert_eq!(world.visible_files(), expected_files(FIRST_FILES), "crash {crash}");
@@ -531,10 +531,10 @@ proptest! {
             let pairs: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
             let fail_point = crash.map_or_else(FailPoint::default, FailPoint::failing_after);
             let done = world.open_with_fail_point(fail_point).publish(&file_entries(&pairs)).is_ok();
-            let seen = world.visible_files();
+            let observed = world.visible_files();
             let after = expected_files(&pairs);
-            prop_assert!(seen == after || (!done && seen == before), "{:?}", seen);
-            before = seen;
+            prop_assert!(observed == after || (!done && observed == before), "{:?}", observed);
+            before = observed;
             world.clock.advance(Duration::from_secs(45));
             world.open().scrub().unwrap();
         }

@@ -15,13 +15,13 @@ use lanyard_kubelet::{
     CsiDriverObject, FakeKubelet, InlineVolume, KubeletEvent, PodSpec, VolumeKey,
 };
 use lanyard_node::audit::{AuditSink, AuditTrail};
-use lanyard_node::rotation::{RotatableVolumes, RotatingVolume, Rotator, RotatorSettings};
+use lanyard_node::rotation::{RotatableVolumes, RotationTarget, Rotator, RotatorSettings};
 use lanyard_node::{
     ClassError, ClassSource, NodeMetrics, NodePluginServer, NodePluginServerParts,
     NodePluginServerSettings, NodeServeError, ObjectTimestamps, PodEvent, PodEventKind, Provider,
     ProviderError, ProviderFile, ProviderObjectVersion, ProviderRequest, ProviderResponse,
     PublishError, Publisher, PublisherParts, PublisherSettings, RegistrationSettings, Reporter,
-    StatusReportError, Urgency, VolumeReport,
+    StatusReportError, Urgency, VolumeStatusUpdate,
 };
 use lanyard_telemetry::Readiness;
 use lanyard_vocabulary::OutcomeCode;
@@ -132,7 +132,7 @@ struct FakeEventReporter(Mutex<Vec<PodEvent>>);
 
 #[async_trait]
 impl Reporter for FakeEventReporter {
-    async fn report_status(&self, _report: &VolumeReport) -> Result<(), StatusReportError> {
+    async fn report_status(&self, _report: &VolumeStatusUpdate) -> Result<(), StatusReportError> {
         Ok(())
     }
 
@@ -152,13 +152,13 @@ struct TrackedVolumes {
 
 #[async_trait]
 impl RotatableVolumes for TrackedVolumes {
-    fn volumes(&self) -> Vec<RotatingVolume> {
+    fn volumes(&self) -> Vec<RotationTarget> {
         self.publisher.volumes()
     }
 
-    async fn rotate(&self, target: &Path, urgency: Urgency, looked: Option<Timestamp>) {
+    async fn rotate(&self, target: &Path, urgency: Urgency, polled: Option<Timestamp>) {
         self.running_tasks.fetch_add(1, Ordering::SeqCst);
-        self.publisher.rotate(target, urgency, looked).await;
+        self.publisher.rotate(target, urgency, polled).await;
         self.running_tasks.fetch_sub(1, Ordering::SeqCst);
     }
 

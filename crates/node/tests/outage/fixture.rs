@@ -140,8 +140,8 @@ impl OutageFixture {
         let Ok(entries) = std::fs::read_dir(self.target(pod)) else { return BTreeMap::new() };
         let paths = entries.map(|entry| entry.unwrap().path());
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
-        let seen = paths.filter(|path| !name(path).starts_with(".."));
-        seen.map(|path| (name(&path), std::fs::read_to_string(&path).unwrap())).collect()
+        let observed = paths.filter(|path| !name(path).starts_with(".."));
+        observed.map(|path| (name(&path), std::fs::read_to_string(&path).unwrap())).collect()
     }
 
     /// Returns the generation that a pod reads.

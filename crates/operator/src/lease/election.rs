@@ -60,11 +60,11 @@ impl ObservedLeases {
     /// Records the listed leases.
     pub(crate) fn observe_all(&mut self, records: BTreeMap<String, LeaseRecord>, now: Duration) {
         let before = std::mem::take(&mut self.0);
-        let kept = |name: &String, record: &LeaseRecord| {
+        let retained = |name: &String, record: &LeaseRecord| {
             before.get(name).filter(|it| it.record == *record).map(|it| it.first_observed)
         };
         let to_observed = |(name, record): (String, LeaseRecord)| {
-            let first_observed = kept(&name, &record).unwrap_or(now);
+            let first_observed = retained(&name, &record).unwrap_or(now);
             (name, ObservedLease { record, first_observed })
         };
         self.0 = records.into_iter().map(to_observed).collect();

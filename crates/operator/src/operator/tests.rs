@@ -85,12 +85,12 @@ async fn losing_the_lease_forgets_cluster_memory() {
 async fn panicking_reconcile_keeps_worker_and_backs_off() {
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
     let operator = operator_with_api(&clock, || async { panic!("a defect") });
-    let (key, seen) = watched_example();
+    let (key, observed) = watched_example();
     let mut list_progress = ListProgress::default();
     let stores = &operator.context.stores;
     drop(stores.apply_watch_update(
         WatchedKind::HostedClusters,
-        seen,
+        observed,
         &mut list_progress,
         Duration::ZERO,
     ));

@@ -58,8 +58,9 @@ impl CachedCluster {
         if let Some(data) = object.data.as_object_mut() {
             let status = data.remove("status").unwrap_or_default();
             if let Some(encryption) = status.get("secretEncryption") {
-                let kept = Map::from_iter([("secretEncryption".to_owned(), encryption.clone())]);
-                data.insert("status".to_owned(), Value::Object(kept));
+                let retained =
+                    Map::from_iter([("secretEncryption".to_owned(), encryption.clone())]);
+                data.insert("status".to_owned(), Value::Object(retained));
             }
         }
         let content = serde_json::to_vec(&object).unwrap_or_default().into_boxed_slice();
@@ -132,10 +133,10 @@ impl CachedCluster {
     /// The trigger that this update causes; `None` if nothing relevant changed.
     pub(crate) fn reconcile_trigger(&self, before: Option<&Self>) -> Option<ReconcileTrigger> {
         let Some(before) = before else { return Some(ReconcileTrigger::SpecChanged) };
-        let is_wished_anew = self.content != before.content
+        let is_spec_changed = self.content != before.content
             || self.finalizers != before.finalizers
             || self.is_deleting != before.is_deleting;
-        if is_wished_anew {
+        if is_spec_changed {
             return Some(ReconcileTrigger::SpecChanged);
         }
         (self.conditions != before.conditions).then_some(ReconcileTrigger::RelatedChanged)

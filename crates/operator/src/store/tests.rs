@@ -32,7 +32,7 @@ fn list_kind(
     let mut list_progress = ListProgress::default();
     let all =
         [WatchUpdate::ListStarted].into_iter().chain(objects).chain([WatchUpdate::ListCompleted]);
-    all.flat_map(|seen| stores.apply_watch_update(kind, seen, &mut list_progress, Duration::ZERO))
+    all.flat_map(|found| stores.apply_watch_update(kind, found, &mut list_progress, Duration::ZERO))
         .collect()
 }
 
@@ -156,8 +156,8 @@ fn older_watch_update_after_write_wakes_nothing() {
     let stores = WatchStores::new(&["Ours"], ComparisonScope::Nothing);
     let mut list_progress = ListProgress::default();
     let mut apply_update = |kind, object: &DynamicObject| {
-        let seen = WatchUpdate::Applied(Box::new(object.clone()));
-        stores.apply_watch_update(kind, seen, &mut list_progress, Duration::ZERO).len()
+        let found = WatchUpdate::Applied(Box::new(object.clone()));
+        stores.apply_watch_update(kind, found, &mut list_progress, Duration::ZERO).len()
     };
     let key = ClusterKey::of("clusters", "harbour");
     let of_cluster = |version: &str, status: &str| {

@@ -79,8 +79,8 @@ impl OperatorFixture {
             (0..clusters)
                 .for_each(|number| server.put_externally(HOSTED_CLUSTERS, hosted_cluster(number)));
         });
-        let made = || (0..clusters).all(|number| is_fully_applied(&fixture.server, number));
-        fixture.advance_until("all objects exist", 30 * SECOND, made).await;
+        let created = || (0..clusters).all(|number| is_fully_applied(&fixture.server, number));
+        fixture.advance_until("all objects exist", 30 * SECOND, created).await;
         fixture.run_until_idle().await;
         fixture.server.clear_requests();
         fixture.advance(30 * SECOND).await;

@@ -44,8 +44,8 @@ async fn time_to_add_clusters(fixture: &OperatorFixture, from: usize) -> Duratio
     numbers
         .clone()
         .for_each(|number| fixture.server.put_externally(HOSTED_CLUSTERS, hosted_cluster(number)));
-    let made = || numbers.clone().all(|number| is_fully_applied(&fixture.server, number));
-    fixture.advance_until("the added clusters have all objects", 10 * SECOND, made).await
+    let created = || numbers.clone().all(|number| is_fully_applied(&fixture.server, number));
+    fixture.advance_until("the added clusters have all objects", 10 * SECOND, created).await
 }
 
 #[tokio::test]
@@ -158,9 +158,9 @@ async fn repeatedly_deleted_control_plane_is_reported_with_few_requests() {
         );
         fixture.advance(SECOND).await;
     }
-    let made =
+    let created =
         |it: &ReceivedRequest| it.verb.is_write() && it.path.collection == "hostedcontrolplanes";
-    let written = fixture.server.count_requests(made);
+    let written = fixture.server.count_requests(created);
     assert!((5..=16).contains(&written), "{written} writes in ten minutes");
     let request_count = fixture.server.count_requests(|_| true);
     assert!(request_count < 2_000, "{request_count} requests in ten minutes");

@@ -20,7 +20,7 @@ pub(super) fn request_log_table(entries: &[RequestLogEntry]) -> String {
             entry.status.to_string(),
             if entry.tls { "yes" } else { "no" }.to_owned(),
             entry.caller.map_or_else(|| "-".to_owned(), |caller| caller.to_string()),
-            entry.refusal.clone().unwrap_or_default(),
+            entry.rejection.clone().unwrap_or_default(),
         ]);
     }
     let missing = entries.iter().filter(|entry| entry.missing).count();

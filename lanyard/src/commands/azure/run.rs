@@ -29,7 +29,7 @@ pub(crate) struct Args {
     state: Option<PathBuf>,
     /// Do not print the request log
     #[arg(long)]
-    no_ledger: bool,
+    no_request_log: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
             .with_cause(&error)
     })?;
 
-    if !args.no_ledger {
+    if !args.no_request_log {
         output::print_stderr(&request_log_table::request_log_table(&emulator.request_log()));
     }
     emulator.shutdown().await;

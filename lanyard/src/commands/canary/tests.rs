@@ -94,7 +94,7 @@ fn all_flag_problems_are_reported_together() {
         "--probe network: give --vnet-id",
         "--probe network: give --security-group-id",
         "--probe network: give --resource-group-id",
-        "--key-url: `https://kv.vault.azure.cn/keys/etcd/abc` is not",
+        "--key-url: `https://kv.vault.azure.cn/keys/etcd/abc` does not have the form",
         "--interval: give 1 s or more",
         "hint:",
     ] {
@@ -127,7 +127,7 @@ fn canary_arguments_rendered_by_the_operator_parse() {
         refresh: VolumeRefresh::Polled,
         private_router: None,
     };
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     for object in desired_objects(&cluster, &inputs) {
         let containers = object.value.pointer("/spec/template/spec/containers");
         for container in containers.and_then(serde_json::Value::as_array).into_iter().flatten() {
@@ -144,10 +144,10 @@ fn canary_arguments_rendered_by_the_operator_parse() {
             };
             let settings = settings::resolve_settings(&args).unwrap();
             assert!(settings.call.is_some(), "{}", args.component);
-            seen.push((args.component, settings.probes.len()));
+            observed.push((args.component, settings.probes.len()));
         }
     }
-    seen.sort_unstable();
+    observed.sort_unstable();
     let probes = |component| match component {
         Component::ControlPlaneOperator => 2,
         Component::Kms => 1,
@@ -155,5 +155,5 @@ fn canary_arguments_rendered_by_the_operator_parse() {
     };
     let mut expected: Vec<_> = Component::ALL.map(|it| (it, probes(it))).into();
     expected.sort_unstable();
-    assert_eq!(seen, expected);
+    assert_eq!(observed, expected);
 }

@@ -140,7 +140,7 @@ fn conflicting_flags_are_refused() {
 #[test]
 fn command_lines_of_the_chart_are_accepted() {
     let rendered = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/kubernetes/chart");
-    let mut seen = 0;
+    let mut observed = 0;
     for entry in std::fs::read_dir(rendered).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -163,7 +163,7 @@ fn command_lines_of_the_chart_are_accepted() {
         let settings = NodeSettings::resolve(&args);
         assert!(settings.is_ok(), "{name}: {:?}", settings.err());
         assert_eq!(args.ignored.given_flags(), [""; 0], "{name}");
-        seen += 1;
+        observed += 1;
     }
-    assert!(seen >= 6, "{seen}");
+    assert!(observed >= 6, "{observed}");
 }

@@ -81,7 +81,8 @@ fn flags_win_over_templates() {
 fn rotation_flags_determine_the_forecast_policy() {
     let line = ["--leader-elect=false"];
     assert_eq!(resolve_settings(&parse_args(&line), 1).unwrap().policy, RenewalPolicy::default());
-    let hourly = ["--leader-elect=false", "--rotation-poll-interval=1h", "--patience=7d"];
+    let hourly =
+        ["--leader-elect=false", "--rotation-poll-interval=1h", "--renewal-grace-period=7d"];
     let policy = resolve_settings(&parse_args(&hourly), 1).unwrap().policy;
     assert_eq!(
         policy.propagation_delay,

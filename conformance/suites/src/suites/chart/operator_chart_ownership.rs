@@ -66,9 +66,9 @@ impl ChartSuiteFixture {
 
     fn install_leaves_hypershift_definitions(&self) -> Result<(), Failed> {
         let before = self.mark_definitions_as_hypershift()?;
-        let beside = ["--set", "role=identity-only"];
+        let alongside = ["--set", "role=identity-only"];
         self.operator_helm
-            .install(&self.operator_values_file(), &beside)
+            .install(&self.operator_values_file(), &alongside)
             .map_err(failed_with_causes)?;
         self.operator_helm.uninstall().map_err(failed_with_causes)?;
         self.expect_definitions_unchanged(&before)
@@ -82,14 +82,14 @@ impl ChartSuiteFixture {
         self.set_helm_release("clusterrole", CANARY_ROLE, "first", "operators")?;
         let before = self.resource_version("clusterrole", CANARY_ROLE)?;
         let values = self.operator_values_file();
-        let beside = "crds.hypershift=false,crds.identities=false";
+        let alongside = "crds.hypershift=false,crds.identities=false";
         let ways = [
             "the ClusterRole lanyard-canary belongs to the Helm release operators/first",
             "One release with role=all",
             "rbac.install=false",
         ];
-        expect_helm_refusal(self.operator_helm.install(&values, &["--set", beside]), &ways)?;
-        let without_rights = format!("{beside},rbac.install=false");
+        expect_helm_refusal(self.operator_helm.install(&values, &["--set", alongside]), &ways)?;
+        let without_rights = format!("{alongside},rbac.install=false");
         self.operator_helm
             .install(&values, &["--set", &without_rights])
             .map_err(failed_with_causes)?;
@@ -97,9 +97,9 @@ impl ChartSuiteFixture {
         self.expect_unchanged("clusterrole", CANARY_ROLE, &before)?;
         kubectl.delete(&["clusterrole", CANARY_ROLE]).map_err(failed_with_causes)?;
         // Now the release is the only one, and an upgrade keeps its objects.
-        self.operator_helm.install(&values, &["--set", beside]).map_err(failed_with_causes)?;
+        self.operator_helm.install(&values, &["--set", alongside]).map_err(failed_with_causes)?;
         self.operator_helm
-            .upgrade(&values, &["--set", &format!("{beside},workers=7")])
+            .upgrade(&values, &["--set", &format!("{alongside},workers=7")])
             .map_err(failed_with_causes)?;
         self.operator_helm.uninstall().map_err(failed_with_causes)
     }

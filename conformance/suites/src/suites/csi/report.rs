@@ -74,14 +74,14 @@ mod tests {
             {"ContainerHierarchyTexts": null, "LeafNodeType": "BeforeSuite", "LeafNodeText": "", "State": "panicked"}
         ]}]"#;
         let specs = parse_report(report).expect("it is a report");
-        let seen: Vec<_> =
+        let observed: Vec<_> =
             specs.iter().map(|it| (it.name.as_str(), it.failure.as_deref())).collect();
         let expected = [
             ("Node Service NodeGetInfo should return appropriate values", None),
             ("b", Some("failed: Expected 1")),
             ("BeforeSuite", Some("panicked: ")),
         ];
-        assert_eq!(seen, expected);
+        assert_eq!(observed, expected);
         assert!(parse_report(b"{}").is_err());
     }
 }

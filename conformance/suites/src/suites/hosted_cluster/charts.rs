@@ -130,13 +130,13 @@ fn node_values(
     parts: &HostedClusterSuiteInputs,
     ports: &HostedClusterPorts,
 ) -> Result<Value, Failed> {
-    let site = &parts.suite_cluster;
+    let location = &parts.suite_cluster;
     let proxy = format!("http://{}", ports.azure_address());
     Ok(json!({
         "linux": {
             "image": image_values(&parts.images.node)?,
-            "kubeletRootDir": site.cluster.layout().kubelet_directory(),
-            "providersDir": site.directory().join("p"),
+            "kubeletRootDir": location.cluster.layout().kubelet_directory(),
+            "providersDir": location.directory().join("p"),
             "additionalProvidersDirs": [],
             "metricsAddr": format!("127.0.0.1:{}", ports.node_metrics),
             "env": [
@@ -217,11 +217,11 @@ pub(super) async fn uninstall_charts(fixture: &HostedClusterSuiteFixture) -> Res
         }
         clock.sleep(std::time::Duration::from_millis(500)).await;
     }
-    let kept = ["get", "crd", "--output=name"];
-    let kept = fixture.kubectl().run(&kept).map_err(failed_with_causes)?;
+    let retained = ["get", "crd", "--output=name"];
+    let retained = fixture.kubectl().run(&retained).map_err(failed_with_causes)?;
     for name in ["hostedclusters.hypershift.openshift.io", "hostedclusteridentities.lanyard.dev"] {
-        if !kept.contains(name) {
-            return Err(format!("the definition {name} is gone: {kept}").into());
+        if !retained.contains(name) {
+            return Err(format!("the definition {name} is gone: {retained}").into());
         }
     }
     Ok(())

@@ -35,9 +35,9 @@ pub(super) struct MountedContents {
 
 impl<'a> InteropCaseFixture<'a> {
     pub(super) fn new(suite_fixture: &'a InteropSuiteFixture, name: &str) -> Result<Self, Failed> {
-        let site = &suite_fixture.suite_cluster;
+        let location = &suite_fixture.suite_cluster;
         let fixture_directory =
-            DriverFixtureDirectory::new(site.directory(), name, site.kubectl.kubeconfig())
+            DriverFixtureDirectory::new(location.directory(), name, location.kubectl.kubeconfig())
                 .map_err(failed_with_causes)?;
         Ok(Self { suite: suite_fixture, fixture_directory })
     }

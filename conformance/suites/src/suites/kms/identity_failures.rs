@@ -58,8 +58,8 @@ async fn revoked_permission(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
     server.write_secret("one", VALUE).await?;
     server.wait_for_kms_readiness(true, Duration::from_secs(5)).await?;
 
-    let drill = json!({ "fault": "arm-role", "component": "kms" });
-    drop(control.post::<Value>("drills", &drill).await.map_err(failed_with_causes)?);
+    let fault = json!({ "fault": "arm-role", "component": "kms" });
+    drop(control.post::<Value>("drills", &fault).await.map_err(failed_with_causes)?);
     let noticed = server.wait_for_kms_readiness(false, HEALTH_TIMEOUT).await;
     let page = plugin.fetch_health_page("/healthz").await;
     let live = plugin.fetch_health_page("/livez").await;

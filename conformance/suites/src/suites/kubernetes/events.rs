@@ -7,7 +7,7 @@ use lanyard_node::{PodEvent, PodEventKind, Reporter};
 use lanyard_vocabulary::OutcomeCode;
 use libtest_mimic::{Failed, Trial};
 
-use super::pod_status::{start_reporter, volume_report};
+use super::pod_status::{start_reporter, status_update};
 use super::trial_fixture::KubernetesTrialFixture;
 use super::{KubernetesSuiteFixture, trial};
 use crate::suites::expect_equal;
@@ -21,7 +21,7 @@ pub(super) fn trials(suite: &KubernetesSuiteFixture) -> Vec<Trial> {
 }
 
 fn pod_notice(fixture: &KubernetesTrialFixture, kind: PodEventKind) -> PodEvent {
-    PodEvent { pod: volume_report(fixture, "p", "u", "v").pod, kind, message: "example".to_owned() }
+    PodEvent { pod: status_update(fixture, "p", "u", "v").pod, kind, message: "example".to_owned() }
 }
 
 async fn list_events(fixture: &KubernetesTrialFixture) -> Result<Vec<Event>, Failed> {

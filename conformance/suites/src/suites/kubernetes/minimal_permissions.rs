@@ -7,7 +7,7 @@ use lanyard_node::{ClassError, ClassSource, KubeClassCache, KubeClassCacheSettin
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::pod_status::{start_reporter, volume_report};
+use super::pod_status::{start_reporter, status_update};
 use super::trial_fixture::KubernetesTrialFixture;
 use super::{KubernetesSuiteFixture, NODE_PLUGIN_USER, trial};
 use crate::suites::expect_equal;
@@ -63,7 +63,7 @@ async fn chart_permissions_are_sufficient(fixture: KubernetesTrialFixture) -> Re
     )?;
     let probed = counted.api.probe().await;
     expect_equal("the probe succeeds without permissions", probed.is_ok(), false)?;
-    let denied = reporter.report_status(&volume_report(&fixture, "p", "u", "v")).await;
+    let denied = reporter.report_status(&status_update(&fixture, "p", "u", "v")).await;
     let Err(denied) = denied else { return Err("reported without rights".into()) };
     expect_equal(
         "the error names the ClusterRole",
@@ -76,10 +76,10 @@ async fn chart_permissions_are_sufficient(fixture: KubernetesTrialFixture) -> Re
     })
     .await?;
     counted.api.probe().await?;
-    reporter.report_status(&volume_report(&fixture, "p", "u", "v")).await?;
+    reporter.report_status(&status_update(&fixture, "p", "u", "v")).await?;
     // Taking over the pod status of a former pod needs no further permission.
-    reporter.forget_volume(&volume_report(&fixture, "p", "u", "v").target);
-    reporter.report_status(&volume_report(&fixture, "p", "w", "v")).await?;
+    reporter.forget_volume(&status_update(&fixture, "p", "u", "v").target);
+    reporter.report_status(&status_update(&fixture, "p", "w", "v")).await?;
     counted.take_requests();
     eventually("the cache serves the class from the watch", async || {
         counted.take_requests();

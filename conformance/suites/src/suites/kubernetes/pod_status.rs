@@ -8,7 +8,7 @@ use lanyard_cluster::ControlPlane;
 use lanyard_keyvault::VolumePod;
 use lanyard_node::{
     KubeReporter, KubeReporterSettings, PodEventQueue, ProviderObjectVersion, Reporter,
-    VolumeReport,
+    VolumeStatusUpdate,
 };
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
@@ -63,18 +63,18 @@ pub(super) fn start_reporter(counted: &CountingNodeApi, node: &str) -> KubeRepor
     KubeReporter::new(counted.api.clone(), node, events, KubeReporterSettings::default())
 }
 
-pub(super) fn volume_report(
+pub(super) fn status_update(
     fixture: &KubernetesTrialFixture,
     pod: &str,
     uid: &str,
     volume: &str,
-) -> VolumeReport {
+) -> VolumeStatusUpdate {
     let target = format!("/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/{volume}/mount");
     let object = |id: &str, version: &str| ProviderObjectVersion {
         id: id.to_owned(),
         version: version.to_owned(),
     };
-    VolumeReport {
+    VolumeStatusUpdate {
         pod: VolumePod {
             namespace: fixture.namespace.clone(),
             name: pod.to_owned(),
@@ -110,7 +110,7 @@ async fn report_becomes_pod_status(fixture: KubernetesTrialFixture) -> Result<()
     let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let long_node = "n".repeat(100);
     let reporter = start_reporter(&counted, &long_node);
-    let report = volume_report(&fixture, "p", "u", "v");
+    let report = status_update(&fixture, "p", "u", "v");
     reporter.report_status(&report).await?;
     let name = pod_status_name(&fixture, "p");
     let status = serde_json::to_value(read_pod_status(&fixture, &name).await?)?;
@@ -142,7 +142,7 @@ async fn report_becomes_pod_status(fixture: KubernetesTrialFixture) -> Result<()
 
 async fn equal_reports_need_no_write(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
     let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
-    let report = volume_report(&fixture, "p", "u", "v");
+    let report = status_update(&fixture, "p", "u", "v");
     let first = start_reporter(&counted, "node");
     first.report_status(&report).await?;
     expect_equal("writes of the first report", counted.take_writes().len(), 1)?;
@@ -171,7 +171,7 @@ async fn equal_reports_need_no_write(fixture: KubernetesTrialFixture) -> Result<
 /// Writes a pod status as the Secrets Store CSI driver does: POST for a new one, PUT for an existing one.
 async fn write_as_upstream(
     fixture: &KubernetesTrialFixture,
-    report: &VolumeReport,
+    report: &VolumeStatusUpdate,
     version: &str,
 ) -> Result<(), Failed> {
     let name = pod_status_name(fixture, &report.pod.name);
@@ -213,7 +213,7 @@ async fn write_as_upstream(
 
 async fn upstream_status_is_taken_over(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
     let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
-    let report = volume_report(&fixture, "p", "u", "v");
+    let report = status_update(&fixture, "p", "u", "v");
     let name = pod_status_name(&fixture, "p");
     write_as_upstream(&fixture, &report, "0").await?;
     start_reporter(&counted, "node").report_status(&report).await?;
@@ -233,7 +233,7 @@ async fn upstream_status_is_taken_over(fixture: KubernetesTrialFixture) -> Resul
 
 async fn volumes_of_one_class_stay_separate(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
     let (one, two) =
-        (volume_report(&fixture, "p", "u", "one"), volume_report(&fixture, "p", "u", "two"));
+        (status_update(&fixture, "p", "u", "one"), status_update(&fixture, "p", "u", "two"));
     expect_separate_statuses(&fixture, &one, &two).await
 }
 
@@ -242,9 +242,9 @@ async fn pods_with_one_status_name_stay_separate(
     fixture: KubernetesTrialFixture,
 ) -> Result<(), Failed> {
     let namespace = &fixture.namespace;
-    let mut one = volume_report(&fixture, "p", "one", "v");
+    let mut one = status_update(&fixture, "p", "one", "v");
     one.class_name = format!("q-{namespace}-c");
-    let two = volume_report(&fixture, &format!("p-{namespace}-q"), "two", "v");
+    let two = status_update(&fixture, &format!("p-{namespace}-q"), "two", "v");
     let name = format!("p-{namespace}-q-{namespace}-c");
     expect_separate_statuses(&fixture, &one, &two).await?;
     expect_equal(
@@ -257,8 +257,8 @@ async fn pods_with_one_status_name_stay_separate(
 /// Expects that two volumes with one status name get two objects, and keep them.
 async fn expect_separate_statuses(
     fixture: &KubernetesTrialFixture,
-    one: &VolumeReport,
-    two: &VolumeReport,
+    one: &VolumeStatusUpdate,
+    two: &VolumeStatusUpdate,
 ) -> Result<(), Failed> {
     let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let first = start_reporter(&counted, "node");
@@ -289,9 +289,9 @@ async fn status_of_former_pod_is_taken_over(fixture: KubernetesTrialFixture) -> 
     let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let name = pod_status_name(&fixture, "p");
     // First upstream's pod, then lanyard's, then the next pod of the StatefulSet.
-    write_as_upstream(&fixture, &volume_report(&fixture, "p", "first", "v"), "0").await?;
+    write_as_upstream(&fixture, &status_update(&fixture, "p", "first", "v"), "0").await?;
     for uid in ["second", "third"] {
-        let report = volume_report(&fixture, "p", uid, "v");
+        let report = status_update(&fixture, "p", uid, "v");
         start_reporter(&counted, "node").report_status(&report).await?;
         let status = read_pod_status(&fixture, &name).await?;
         expect_equal("owners", owner_uids(&status), vec![uid])?;
@@ -303,7 +303,7 @@ async fn status_of_former_pod_is_taken_over(fixture: KubernetesTrialFixture) -> 
 
 async fn deleted_status_is_created_again(fixture: KubernetesTrialFixture) -> Result<(), Failed> {
     let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
-    let report = volume_report(&fixture, "p", "u", "v");
+    let report = status_update(&fixture, "p", "u", "v");
     let events = PodEventQueue::start(counted.api.clone(), "node");
     let settings = KubeReporterSettings { reread_after: std::time::Duration::ZERO };
     let reporter = KubeReporter::new(counted.api.clone(), "node", events, settings);
@@ -322,7 +322,7 @@ async fn hundred_volumes_in_parallel(fixture: KubernetesTrialFixture) -> Result<
     let counted = fixture.counting_api(ControlPlane::ADMINISTRATOR).await?;
     let reporter = start_reporter(&counted, "node");
     let reports: Vec<_> = (0..100)
-        .map(|number| volume_report(&fixture, &format!("p{number}"), &format!("u{number}"), "v"))
+        .map(|number| status_update(&fixture, &format!("p{number}"), &format!("u{number}"), "v"))
         .collect();
     for outcome in
         futures::future::join_all(reports.iter().map(|it| reporter.report_status(it))).await

@@ -12,7 +12,7 @@ use lanyard_cluster::ControlPlane;
 use lanyard_node::rotation::PollInterval;
 use lanyard_node::{
     AtomicVolume, FileEntry, KubeClassCache, KubeClassCacheSettings, Reporter, SecretSync,
-    SecretSyncSettings, VolumeReport,
+    SecretSyncSettings, VolumeStatusUpdate,
 };
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use super::minimal_permissions::grant_cluster_role;
-use super::pod_status::{start_reporter, volume_report};
+use super::pod_status::{start_reporter, status_update};
 use super::trial_fixture::{CountingNodeApi, KubernetesTrialFixture};
 use super::{KubernetesSuiteFixture, NODE_PLUGIN_USER, trial};
 use crate::suites::expect_equal;
@@ -74,7 +74,7 @@ impl Drop for SecretSyncNode {
 /// A mounted volume of a pod.
 struct MountedPodVolume {
     volume: AtomicVolume,
-    report: VolumeReport,
+    report: VolumeStatusUpdate,
 }
 
 impl SecretSyncNode {
@@ -115,7 +115,7 @@ impl SecretSyncNode {
     ) -> Result<MountedPodVolume, Failed> {
         let created: Pod = fixture.create_object(pod_manifest(pod)).await?;
         let uid = created.metadata.uid.unwrap_or_default();
-        let mut report = volume_report(fixture, pod, &uid, "creds");
+        let mut report = status_update(fixture, pod, &uid, "creds");
         let path = Path::new("pods").join(&uid).join("volumes/kubernetes.io~csi/creds/mount");
         report.target = self.kubelet_directory.path().join(path);
         std::fs::create_dir_all(&report.target)?;
@@ -268,8 +268,8 @@ async fn secret_follows_volume(fixture: KubernetesTrialFixture) -> Result<(), Fa
         let foreign = map.as_ref().and_then(|it| it.get("foreign")).map(String::as_str);
         expect_equal("the foreign label or annotation", foreign, Some("1"))?;
     }
-    let kept = secret.data.is_some_and(|data| data.contains_key("foreign"));
-    expect_equal("the foreign key", kept, true)?;
+    let retained = secret.data.is_some_and(|data| data.contains_key("foreign"));
+    expect_equal("the foreign key", retained, true)?;
     trigger_resync(&fixture, &node, "2").await?;
     trigger_resync(&fixture, &node, "3").await?;
     expect_equal("writes of an unchanged Secret", node.counting_api.take_writes(), Vec::new())
@@ -332,7 +332,7 @@ async fn tampered_path_is_not_read(fixture: KubernetesTrialFixture) -> Result<()
     std::fs::write(elsewhere.join("..data/token"), "stolen")?;
     let created: Pod = fixture.create_object(pod_manifest("p")).await?;
     let mut report =
-        volume_report(&fixture, "p", &created.metadata.uid.unwrap_or_default(), "creds");
+        status_update(&fixture, "p", &created.metadata.uid.unwrap_or_default(), "creds");
     report.target = elsewhere;
     start_reporter(&node.counting_api, &node.name).report_status(&report).await?;
     eventually("the controller has read the pod", async || {
@@ -424,7 +424,7 @@ async fn role_is_required_and_sufficient(fixture: KubernetesTrialFixture) -> Res
     .await?;
     let node = SecretSyncNode::start(&fixture, "node", NODE_PLUGIN_USER).await?;
     eventually("the permissions are effective", async || {
-        let probe = volume_report(&fixture, "probe", "u", "v");
+        let probe = status_update(&fixture, "probe", "u", "v");
         Ok(start_reporter(&node.counting_api, &node.name).report_status(&probe).await.is_ok())
     })
     .await?;

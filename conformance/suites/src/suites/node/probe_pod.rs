@@ -42,9 +42,9 @@ pub(super) struct ProbePod<'a> {
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(super) enum ProbeEvent {
     /// The content of a file changed.
-    Seen { path: String, digest: String },
+    Changed { path: String, digest: String },
     /// A file could not be read.
-    Lost { path: String, error: String },
+    Unreadable { path: String, error: String },
     /// The number of reads so far.
     Alive { reads: u64 },
 }
@@ -169,11 +169,11 @@ impl<'a> ProbePod<'a> {
                 return events;
             }
             if clock.monotonic() > deadline {
-                let seen = format!(
+                let observed = format!(
                     "condition `{what}` did not hold within {} s;  {events:?}",
                     timeout.as_secs()
                 );
-                return Err(self.failure_with_events(&seen));
+                return Err(self.failure_with_events(&observed));
             }
             clock.sleep(Duration::from_millis(300)).await;
         }
@@ -227,7 +227,7 @@ pub(super) fn file_digests<'a>(events: &'a [ProbeEvent], file: &str) -> Vec<&'a 
     events
         .iter()
         .filter_map(|event| match event {
-            ProbeEvent::Seen { path, digest } if path.ends_with(file) => Some(digest.as_str()),
+            ProbeEvent::Changed { path, digest } if path.ends_with(file) => Some(digest.as_str()),
             _ => None,
         })
         .collect()
@@ -235,7 +235,8 @@ pub(super) fn file_digests<'a>(events: &'a [ProbeEvent], file: &str) -> Vec<&'a 
 
 /// Expects that reads happened and none failed.
 fn expect_no_lost_file(events: &[ProbeEvent]) -> Result<(), Failed> {
-    let lost: Vec<_> = events.iter().filter(|it| matches!(it, ProbeEvent::Lost { .. })).collect();
+    let lost: Vec<_> =
+        events.iter().filter(|it| matches!(it, ProbeEvent::Unreadable { .. })).collect();
     if !lost.is_empty() {
         return Err(format!("files were lost: {lost:?}").into());
     }
@@ -251,7 +252,7 @@ mod tests {
     use super::*;
 
     fn seen_event(path: &str, digest: &str) -> ProbeEvent {
-        ProbeEvent::Seen { path: path.to_owned(), digest: digest.to_owned() }
+        ProbeEvent::Changed { path: path.to_owned(), digest: digest.to_owned() }
     }
 
     #[test]
@@ -259,7 +260,7 @@ mod tests {
         let whole =
             vec![seen_event("/a", "1"), ProbeEvent::Alive { reads: 50 }, seen_event("/a", "2")];
         assert!(expect_no_lost_file(&whole).is_ok());
-        let lost = ProbeEvent::Lost { path: "/a".to_owned(), error: "gone".to_owned() };
+        let lost = ProbeEvent::Unreadable { path: "/a".to_owned(), error: "gone".to_owned() };
         assert!(expect_no_lost_file(&[whole.clone(), vec![lost]].concat()).is_err());
         assert!(expect_no_lost_file(&whole[..1]).is_err());
         assert_eq!(file_digests(&whole, "/a"), ["1", "2"]);
@@ -267,13 +268,13 @@ mod tests {
 
     #[test]
     fn probe_event_lines_are_parsed() {
-        let line = r#"{"event":"seen","path":"/a","length":3,"digest":"00ff"}"#;
+        let line = r#"{"event":"changed","path":"/a","length":3,"digest":"00ff"}"#;
         assert_eq!(
             serde_json::from_str::<ProbeEvent>(line).expect("it is one"),
             seen_event("/a", "00ff")
         );
-        let line = r#"{"event":"lost","path":"/a","error":"gone"}"#;
-        assert!(matches!(serde_json::from_str(line), Ok(ProbeEvent::Lost { .. })));
+        let line = r#"{"event":"unreadable","path":"/a","error":"gone"}"#;
+        assert!(matches!(serde_json::from_str(line), Ok(ProbeEvent::Unreadable { .. })));
         let line = r#"{"event":"alive","reads":7}"#;
         assert_eq!(
             serde_json::from_str::<ProbeEvent>(line).expect("it is one"),

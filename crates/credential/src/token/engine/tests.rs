@@ -114,10 +114,11 @@ async fn the_expiry_that_callers_see_is_wall_time() {
 
 #[tokio::test]
 async fn hanging_request_does_not_block_other_scopes() {
-    let bench = TokenServiceFixture::new(|seen, _| match seen.form_field("scope").as_deref() {
-        Some(VAULT) => ScriptedReply::NoResponse,
-        _ => ScriptedReply::token("arm", 3_600),
-    });
+    let bench =
+        TokenServiceFixture::new(|observed, _| match observed.form_field("scope").as_deref() {
+            Some(VAULT) => ScriptedReply::NoResponse,
+            _ => ScriptedReply::token("arm", 3_600),
+        });
     let engine = engine(&bench);
     let hanging = spawn_get(&engine, VAULT);
     bench.run_pending_tasks().await;
@@ -278,10 +279,11 @@ async fn failed_early_renewal_keeps_the_token_and_backs_off() {
 
 #[tokio::test]
 async fn a_scope_that_does_not_exist_leaves_the_credential_ready() {
-    let bench = TokenServiceFixture::new(|seen, _| match seen.form_field("scope").as_deref() {
-        Some(ARM) => ScriptedReply::error("invalid_client", 700_027),
-        _ => ScriptedReply::error("invalid_resource", 500_011),
-    });
+    let bench =
+        TokenServiceFixture::new(|observed, _| match observed.form_field("scope").as_deref() {
+            Some(ARM) => ScriptedReply::error("invalid_client", 700_027),
+            _ => ScriptedReply::error("invalid_resource", 500_011),
+        });
     let engine = engine(&bench);
     get(&engine, VAULT).await.unwrap_err();
     assert!(engine.health().is_ready());
@@ -295,8 +297,8 @@ async fn a_scope_that_does_not_exist_leaves_the_credential_ready() {
 
 #[tokio::test]
 async fn scope_errors_are_cleared_by_a_token_for_the_same_scope() {
-    let bench = TokenServiceFixture::new(|seen, number| {
-        match (seen.form_field("scope").as_deref(), number) {
+    let bench = TokenServiceFixture::new(|observed, number| {
+        match (observed.form_field("scope").as_deref(), number) {
             (Some(VAULT), 0) => ScriptedReply::error("unauthorized_client", 700_016),
             _ => ScriptedReply::token("t", 3_600),
         }
@@ -418,8 +420,8 @@ async fn errors_have_the_shape_of_azure_core() {
     assert_eq!(u16::from(*status), 401);
     assert_eq!(error_code.as_deref(), Some("invalid_client"));
     assert!(raw_response.is_some());
-    let Some(TokenError::Refused(refusal)) = TokenError::of(&error) else { panic!("{error:?}") };
-    assert_eq!(refusal.code(), Some(700_027));
+    let Some(TokenError::Refused(rejection)) = TokenError::of(&error) else { panic!("{error:?}") };
+    assert_eq!(rejection.code(), Some(700_027));
     assert!(error.to_string().contains("AADSTS700027"));
 }
 

@@ -30,28 +30,28 @@ fn status(outcome: &Result<TokenEndpointResponse, TokenError>) -> u16 {
 
 #[tokio::test]
 async fn transient_failures_are_retried_with_growing_delays() {
-    for trouble in [408, 429, 500, 502, 503, 504, 0] {
-        let bench = TokenServiceFixture::new(move |_, number| match (number, trouble) {
+    for failure in [408, 429, 500, 502, 503, 504, 0] {
+        let bench = TokenServiceFixture::new(move |_, number| match (number, failure) {
             (0..3, 0) => ScriptedReply::ConnectionReset,
             (0..3, status) => ScriptedReply::status(status, "trouble"),
             _ => ScriptedReply::status(200, "{}"),
         });
         let transport = bench.transport();
         let (outcome, took) = bench.run_and_measure(transport.send(&test_exchange())).await;
-        assert_eq!(status(&outcome), 200, "{trouble}");
-        assert_eq!(bench.script.request_count(), 4, "{trouble}");
-        assert_eq!(took, Duration::from_millis(500 + 1_000 + 2_000), "{trouble}");
+        assert_eq!(status(&outcome), 200, "{failure}");
+        assert_eq!(bench.script.request_count(), 4, "{failure}");
+        assert_eq!(took, Duration::from_millis(500 + 1_000 + 2_000), "{failure}");
     }
 }
 
 #[tokio::test]
 async fn errors_and_redirects_are_not_retried() {
-    for trouble in [301, 302, 307, 400, 401, 403, 407] {
+    for failure in [301, 302, 307, 400, 401, 403, 407] {
         let bench = TokenServiceFixture::new(move |_, _| {
-            ScriptedReply::status(trouble, "").with_header("location", "https://elsewhere.example/")
+            ScriptedReply::status(failure, "").with_header("location", "https://elsewhere.example/")
         });
         let (outcome, took) = bench.run_and_measure(bench.transport().send(&test_exchange())).await;
-        assert_eq!(status(&outcome), trouble);
+        assert_eq!(status(&outcome), failure);
         assert_eq!(bench.script.request_count(), 1);
         assert_eq!(took, Duration::ZERO);
     }
@@ -114,8 +114,8 @@ async fn cool_down_longer_than_the_budget_fails_immediately() {
     let transport = bench.transport();
     let (outcome, took) = bench.run_and_measure(transport.send(&test_exchange())).await;
     assert_eq!((status(&outcome), took), (429, Duration::ZERO));
-    let again = transport.send(&test_exchange()).await;
-    assert!(matches!(again, Err(TokenError::CoolingDown { .. })));
+    let repeated = transport.send(&test_exchange()).await;
+    assert!(matches!(repeated, Err(TokenError::CoolingDown { .. })));
     assert_eq!(bench.script.request_count(), 1);
     assert_eq!(transport.cool_down(&test_exchange().0, None), Some(Duration::from_mins(1)));
     bench.clock.advance(Duration::from_mins(1));

@@ -111,8 +111,8 @@ fn a_changed_key_is_read_by_every_api_server_before_it_writes_and_the_old_one_st
     let ended = json!({"activeKey": record["targetKey"], "history": record["history"]});
     assert_eq!(next_record(&cluster_with_key_record("2", None, &ended), true), None);
     assert_eq!(key_role_versions(&cluster_with_key_record("3", None, &ended)), versions("2", "3"));
-    let again = next_record(&cluster_with_key_record("3", None, &ended), true).unwrap();
-    assert_eq!(again["history"].as_array().unwrap().len(), 2);
+    let repeated = next_record(&cluster_with_key_record("3", None, &ended), true).unwrap();
+    assert_eq!(repeated["history"].as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -298,8 +298,8 @@ fn deployment_is_rolled_out_without_pods_of_old_revisions() {
         *deployment.pointer_mut(pointer).unwrap() = json!(value);
         assert!(!is_rolled_out(&deployment), "{pointer}");
     }
-    let mut leaving = rolled;
-    leaving["status"]["terminatingReplicas"] = json!(1);
-    assert!(!is_rolled_out(&leaving));
+    let mut deleted = rolled;
+    deleted["status"]["terminatingReplicas"] = json!(1);
+    assert!(!is_rolled_out(&deleted));
     assert!(!is_rolled_out(&json!({"spec": {"replicas": 1}})));
 }

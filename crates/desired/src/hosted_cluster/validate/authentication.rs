@@ -68,7 +68,7 @@ fn check_identities(
     control_plane: &ControlPlaneIdentities,
     disabled: &[String],
 ) -> BTreeMap<Component, ControlPlaneIdentity> {
-    let mut kept = BTreeMap::new();
+    let mut retained = BTreeMap::new();
     let ours =
         |component: &Component| component.definition().parent == IdentityFieldParent::ControlPlane;
     for component in Component::ALL.into_iter().filter(ours) {
@@ -87,10 +87,10 @@ fn check_identities(
             continue;
         };
         if let Some(identity) = check_identity(checker, &field, wire).filter(|_| runs) {
-            kept.insert(component, identity);
+            retained.insert(component, identity);
         }
     }
-    kept
+    retained
 }
 
 fn check_data_plane(checker: &mut FieldChecker, wire: &WireDataPlane) -> DataPlaneClientIds {

@@ -36,10 +36,10 @@ pub(super) fn check_shared_secrets(
     checker: &mut FieldChecker,
     identities: &BTreeMap<Component, ControlPlaneIdentity>,
 ) {
-    let mut seen: BTreeMap<String, (Component, &ControlPlaneIdentity)> = BTreeMap::new();
+    let mut observed: BTreeMap<String, (Component, &ControlPlaneIdentity)> = BTreeMap::new();
     for (component, identity) in identities {
         let name = identity.secret_name.as_str().to_ascii_lowercase();
-        let (other, first) = *seen.entry(name).or_insert((*component, identity));
+        let (other, first) = *observed.entry(name).or_insert((*component, identity));
         if other == *component {
             continue;
         }
@@ -78,10 +78,10 @@ pub(super) fn lint_shared_client_ids(
     checker: &mut FieldChecker,
     identities: &BTreeMap<Component, ControlPlaneIdentity>,
 ) {
-    let mut seen: BTreeMap<EntraClientId, (Component, &ControlPlaneIdentity)> = BTreeMap::new();
+    let mut observed: BTreeMap<EntraClientId, (Component, &ControlPlaneIdentity)> = BTreeMap::new();
     for (component, identity) in identities {
         let Some(client_id) = identity.client_id else { continue };
-        let (other, first) = *seen.entry(client_id).or_insert((*component, identity));
+        let (other, first) = *observed.entry(client_id).or_insert((*component, identity));
         if other != *component && !identity.shares_secret(first) {
             checker.problems.lint(
                 format!("{}.clientID", component.field_path()),

@@ -234,8 +234,8 @@ proptest! {
     fn the_order_and_bytes_of_the_objects_are_always_the_same(changes in any_changes()) {
         let wire = example_with_changes(&changes);
         let text = serde_json::to_string(&wire).unwrap();
-        let again: lanyard_api::HostedCluster = serde_json::from_str(&text).unwrap();
-        prop_assert_eq!(desired_objects_of(&wire), desired_objects_of(&again));
+        let repeated: lanyard_api::HostedCluster = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(desired_objects_of(&wire), desired_objects_of(&repeated));
         let steps: Vec<_> = desired_objects_of(&wire).iter().map(|object| object.step).collect();
         prop_assert!(steps.is_sorted());
     }

@@ -114,8 +114,8 @@ fn parse_collection_path(
     // Without the collection itself; for a group, also without `providers/<namespace>`.
     let direct =
         segments.len() >= 3 && segments[segments.len() - 3].eq_ignore_ascii_case("providers");
-    let kept = segments.len() - if direct { 3 } else { 1 };
-    Ok((parse_request_scope(&format!("/{}", segments[..kept].join("/")))?, kind))
+    let retained = segments.len() - if direct { 3 } else { 1 };
+    Ok((parse_request_scope(&format!("/{}", segments[..retained].join("/")))?, kind))
 }
 
 /// Collections below a resource require that resource. Implicit resources such as `blobServices/default`

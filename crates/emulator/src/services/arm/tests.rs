@@ -24,13 +24,13 @@ struct ArmFixture {
 impl ArmFixture {
     fn new() -> Self {
         let (world, _) = seeded_nine_identities();
-        let guests = world.roster.guests.clone().unwrap();
-        let (owner, reader) = (guests.secret_client, guests.certificate_client);
+        let test_clients = world.registry.test_clients.clone().unwrap();
+        let (owner, reader) = (test_clients.secret_client, test_clients.certificate_client);
         Self { probe: EngineFixture::new(world), owner, reader }
     }
 
     fn client(&self, component: Component) -> EntraClientId {
-        self.probe.engine.state().azure.roster.component_identity(component).unwrap().client_id
+        self.probe.engine.state().azure.registry.component_identity(component).unwrap().client_id
     }
 
     fn send_request(
@@ -246,15 +246,15 @@ fn lists_are_paged_when_top_is_set() {
             .collect()
     };
     assert!(all.get("nextLink").is_none());
-    let (mut seen, mut next) = (Vec::new(), format!("{groups}?$top=2"));
+    let (mut observed, mut next) = (Vec::new(), format!("{groups}?$top=2"));
     loop {
         let page = reply_json(&visit.get(visit.owner, &next));
-        seen.extend(names(&page));
+        observed.extend(names(&page));
         let Some(link) = page["nextLink"].as_str() else { break };
         next = link.strip_prefix(ARM).unwrap().to_owned();
     }
-    assert_eq!(seen, names(&all));
-    assert_eq!(seen.len(), 5);
+    assert_eq!(observed, names(&all));
+    assert_eq!(observed.len(), 5);
 }
 
 #[test]
@@ -278,17 +278,18 @@ fn identity_creates_and_deletes_its_principal() {
     let visit = ArmFixture::new();
     let path =
         format!("{GROUP}/platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/Mine");
-    let made = visit.send_request(visit.owner, "PUT", &path, r#"{"location":"eastus"}"#);
-    assert_eq!(made.status, StatusCode::CREATED);
-    let made = reply_json(&made);
-    let client: EntraClientId = made["properties"]["clientId"].as_str().unwrap().parse().unwrap();
-    let object = made["properties"]["principalId"].clone();
+    let created = visit.send_request(visit.owner, "PUT", &path, r#"{"location":"eastus"}"#);
+    assert_eq!(created.status, StatusCode::CREATED);
+    let created = reply_json(&created);
+    let client: EntraClientId =
+        created["properties"]["clientId"].as_str().unwrap().parse().unwrap();
+    let object = created["properties"]["principalId"].clone();
     let known = visit.probe.engine.state().azure.directory.by_client_id(client).cloned().unwrap();
     assert_eq!(known.object_id.to_string(), object.as_str().unwrap());
-    let again =
+    let repeated =
         visit.send_request(visit.owner, "PUT", &path, r#"{"location":"eastus","tags":{"a":"b"}}"#);
-    assert_eq!(again.status, StatusCode::OK);
-    assert_eq!(reply_json(&again)["properties"]["principalId"], object);
+    assert_eq!(repeated.status, StatusCode::OK);
+    assert_eq!(reply_json(&repeated)["properties"]["principalId"], object);
     assert_eq!(visit.send_request(visit.owner, "DELETE", &path, "").status, StatusCode::OK);
     assert!(visit.probe.engine.state().azure.directory.by_client_id(client).is_none());
     assert_eq!(visit.send_request(visit.owner, "DELETE", &path, "").status, StatusCode::NO_CONTENT);
@@ -354,7 +355,7 @@ fn role_assignments_are_written_once_and_take_effect_at_once() {
         .engine
         .state()
         .azure
-        .roster
+        .registry
         .component_identity(Component::Disk)
         .unwrap()
         .object_id
@@ -480,9 +481,9 @@ fn a_vault_is_made_changed_deleted_recovered_and_purged() {
         visit.send_request(visit.owner, method, path, given)
     };
     assert_eq!(error_code(&ask("GET", &path, "")), "ResourceNotFound");
-    let made = ask("PUT", &path, &vault(""));
-    assert_eq!(made.status, StatusCode::CREATED);
-    assert_eq!(reply_json(&made)["properties"]["vaultUri"], "https://fresh-kv.vault.azure.net/");
+    let created = ask("PUT", &path, &vault(""));
+    assert_eq!(created.status, StatusCode::CREATED);
+    assert_eq!(reply_json(&created)["properties"]["vaultUri"], "https://fresh-kv.vault.azure.net/");
     let rbac = |visit: &ArmFixture| {
         let state = visit.probe.engine.state();
         state
@@ -541,8 +542,8 @@ fn removing_one_components_role_leaves_others_authorized() {
     let visit = ArmFixture::new();
     {
         let state = &mut *visit.probe.engine.state();
-        let drill = FaultPlan { fault: IdentityFault::ArmRole, component: Component::Disk };
-        apply_fault_plan(&mut state.azure, drill, &mut state.ids, SEED_TIME).unwrap();
+        let planned_fault = FaultPlan { fault: IdentityFault::ArmRole, component: Component::Disk };
+        apply_fault_plan(&mut state.azure, planned_fault, &mut state.ids, SEED_TIME).unwrap();
     }
     for component in Component::ALL {
         let [granted, _] = granted_and_denied_paths(component);

@@ -55,7 +55,7 @@ fn component_to_rotate(
             name.parse::<Component>().map_err(|error| invalid(&error.to_string()))
         }
         (None, Some(client)) => {
-            let mut rows = call.world().roster.identities_of_client(client);
+            let mut rows = call.world().registry.identities_of_client(client);
             let first = rows.next().ok_or_else(|| {
                 control_error(
                     StatusCode::NOT_FOUND,
@@ -79,11 +79,11 @@ fn component_to_rotate(
 pub(super) fn inject_identity_fault(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let drill: FaultPlan = parse_body(call)?;
+    let fault: FaultPlan = parse_body(call)?;
     let now = call.now;
     let (world, ids) = call.azure_and_ids();
-    apply_fault_plan(world, drill, ids, now).map_err(|error| seed_error_reply(&error))?;
-    Ok(ServiceReply::json(StatusCode::CREATED, &drill))
+    apply_fault_plan(world, fault, ids, now).map_err(|error| seed_error_reply(&error))?;
+    Ok(ServiceReply::json(StatusCode::CREATED, &fault))
 }
 
 fn seed_error_reply(error: &SeedError) -> ServiceReply {
@@ -110,9 +110,10 @@ pub(super) fn mint_subject_token_for_request(
     } else {
         parse_body(call)?
     };
-    let guests = call.world().roster.guests.as_ref().ok_or_else(no_test_clients_reply)?;
-    let subject = body.subject.unwrap_or_else(|| guests.subject.clone());
-    let audience = body.audience.unwrap_or_else(|| guests.audience.clone());
+    let test_clients =
+        call.world().registry.test_clients.as_ref().ok_or_else(no_test_clients_reply)?;
+    let subject = body.subject.unwrap_or_else(|| test_clients.subject.clone());
+    let audience = body.audience.unwrap_or_else(|| test_clients.audience.clone());
     let minted = mint_subject_token(call.world, &subject, &audience, call.ids, call.now);
     let token = minted.map_err(|error| {
         control_error(StatusCode::CONFLICT, "WorldRefuses", &format!("{error}."))
@@ -131,24 +132,25 @@ pub(super) fn get_identity_header(call: &OperationContext<'_>) -> ServiceReply {
 pub(super) fn get_test_clients(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let guests = call.world().roster.guests.as_ref().ok_or_else(no_test_clients_reply)?;
+    let test_clients =
+        call.world().registry.test_clients.as_ref().ok_or_else(no_test_clients_reply)?;
     Ok(ServiceReply::json(
         StatusCode::OK,
         &json!({
-            "tenant": guests.tenant,
-            "vaultHost": guests.vault_host,
-            "secretName": guests.secret_name,
-            "withheldSecretName": guests.withheld_secret_name,
-            "secret": { "clientId": guests.secret_client, "clientSecret": guests.secret },
+            "tenant": test_clients.tenant,
+            "vaultHost": test_clients.vault_host,
+            "secretName": test_clients.secret_name,
+            "withheldSecretName": test_clients.withheld_secret_name,
+            "secret": { "clientId": test_clients.secret_client, "clientSecret": test_clients.secret },
             "certificate": {
-                "clientId": guests.certificate_client,
-                "certificatePem": guests.certificate,
+                "clientId": test_clients.certificate_client,
+                "certificatePem": test_clients.certificate,
             },
             "federated": {
-                "clientId": guests.federated_client,
-                "issuer": guests.issuer,
-                "subject": guests.subject,
-                "audience": guests.audience,
+                "clientId": test_clients.federated_client,
+                "issuer": test_clients.issuer,
+                "subject": test_clients.subject,
+                "audience": test_clients.audience,
             },
             "identityHeader": call.world().imds.identity_header,
         }),

@@ -21,7 +21,7 @@ pub(super) fn list_azure_state(call: &OperationContext<'_>) -> ServiceReply {
         StatusCode::OK,
         &json!({
             "tenants": azure.directory.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
-            "components": azure.roster.holders.iter().map(component_json).collect::<Vec<_>>(),
+            "components": azure.registry.holders.iter().map(component_json).collect::<Vec<_>>(),
             "principals": azure.directory.principals.iter().map(principal_json).collect::<Vec<_>>(),
             "issuers": azure.directory.issuers.keys().collect::<Vec<_>>(),
             "vaults": azure.vaults.iter().map(vault_json).collect::<Vec<_>>(),
@@ -112,6 +112,6 @@ fn vault_json(vault: &EmulatedVault) -> Value {
     })
 }
 
-fn object_names<T>(shelf: &VersionedObjectStore<T>) -> Vec<&str> {
-    shelf.objects_after(None, false).map(|object| object.name.as_str()).collect()
+fn object_names<T>(store: &VersionedObjectStore<T>) -> Vec<&str> {
+    store.objects_after(None, false).map(|object| object.name.as_str()).collect()
 }

@@ -25,7 +25,8 @@ pub(super) fn get_instance_discovery(
     let asked = call.request.query("authorization_endpoint").unwrap_or_default();
     let url = url::Url::parse(asked).ok();
     let host = url.as_ref().and_then(url::Url::host_str).unwrap_or_default();
-    if hosts::endpoint_of_host(host).is_none_or(|site| site.service != AzureService::Entra) {
+    if hosts::endpoint_of_host(host).is_none_or(|location| location.service != AzureService::Entra)
+    {
         return Err(
             INSTANCE_UNKNOWN.with_description(format!("Unknown or invalid instance '{host}'."))
         );

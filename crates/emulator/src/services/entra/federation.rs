@@ -61,7 +61,8 @@ fn is_entra_issuer(issuer: &str) -> bool {
     let host = host.as_ref().and_then(url::Url::host_str).unwrap_or_default();
     host == "sts.chinacloudapi.cn"
         || host == "sts.microsoftonline.de"
-        || hosts::endpoint_of_host(host).is_some_and(|site| site.service == AzureService::Entra)
+        || hosts::endpoint_of_host(host)
+            .is_some_and(|location| location.service == AzureService::Entra)
 }
 
 fn find_matching_credential<'a>(

@@ -23,17 +23,17 @@ struct KmsKeyFixture {
 impl KmsKeyFixture {
     fn new() -> Self {
         let (world, _) = seeded_nine_identities();
-        let kms = world.roster.component_identity(Component::Kms).unwrap().client_id;
-        let desk = Self {
+        let kms = world.registry.component_identity(Component::Kms).unwrap().client_id;
+        let fixture = Self {
             probe: EngineFixture::new(world),
             kms,
             vector: serde_json::from_str(VECTOR).unwrap(),
         };
-        let numbers = &desk.vector["key"];
-        let put = desk.put_key_version(&json!({ "version": "ABCD", "numbers": numbers }));
+        let numbers = &fixture.vector["key"];
+        let put = fixture.put_key_version(&json!({ "version": "ABCD", "numbers": numbers }));
         assert_eq!(put.status, 201, "{}", reply_json(&put));
         assert_eq!(reply_json(&put)["kid"], format!("https://{HOST}/keys/mykey/ABCD"));
-        desk
+        fixture
     }
 
     /// Creates a version of the key, or changes one.
@@ -94,46 +94,47 @@ fn expected_error(status: u16, code: &str) -> (u16, String) {
 
 #[test]
 fn ciphertext_from_other_kms_plugins_is_decrypted() {
-    let desk = KmsKeyFixture::new();
+    let fixture = KmsKeyFixture::new();
     for layout in ["upstream", "openshift"] {
-        let ciphertext = desk.vector_text(&format!("/{layout}/ciphertext"));
-        let reply = desk.run_key_operation("decrypt", "RSA-OAEP-256", ciphertext);
+        let ciphertext = fixture.vector_text(&format!("/{layout}/ciphertext"));
+        let reply = fixture.run_key_operation("decrypt", "RSA-OAEP-256", ciphertext);
         assert_eq!(
             reply_json(&reply)["value"],
-            desk.vector_text(&format!("/{layout}/requestValue"))
+            fixture.vector_text(&format!("/{layout}/requestValue"))
         );
         assert_eq!(reply_json(&reply)["kid"], format!("https://{HOST}/keys/mykey/ABCD"));
-        let other = desk.run_key_operation("decrypt", "RSA-OAEP", ciphertext);
+        let other = fixture.run_key_operation("decrypt", "RSA-OAEP", ciphertext);
         assert_eq!(status_and_inner_code(&other), expected_error(400, "BadParameter"));
     }
-    let reply = desk.run_key_operation("decrypt", "RSA1_5", desk.vector_text("/v1/ciphertext"));
-    assert_eq!(reply_json(&reply)["value"], desk.vector_text("/upstream/requestValue"));
+    let reply =
+        fixture.run_key_operation("decrypt", "RSA1_5", fixture.vector_text("/v1/ciphertext"));
+    assert_eq!(reply_json(&reply)["value"], fixture.vector_text("/upstream/requestValue"));
 }
 
 #[test]
 fn encrypted_or_wrapped_value_round_trips_with_new_ciphertext() {
-    let desk = KmsKeyFixture::new();
-    let value = desk.vector_text("/upstream/requestValue");
+    let fixture = KmsKeyFixture::new();
+    let value = fixture.vector_text("/upstream/requestValue");
     for (there, back) in [("encrypt", "decrypt"), ("wrapkey", "unwrapkey")] {
         for alg in ["RSA-OAEP-256", "RSA-OAEP", "RSA1_5"] {
-            let one = reply_json(&desk.run_key_operation(there, alg, value))["value"].clone();
-            let other = reply_json(&desk.run_key_operation(there, alg, value))["value"].clone();
+            let one = reply_json(&fixture.run_key_operation(there, alg, value))["value"].clone();
+            let other = reply_json(&fixture.run_key_operation(there, alg, value))["value"].clone();
             assert_ne!(one, other, "{alg}");
             assert_eq!(one.as_str().unwrap().len(), 342, "256 bytes");
-            let reply = desk.run_key_operation(back, alg, one.as_str().unwrap());
+            let reply = fixture.run_key_operation(back, alg, one.as_str().unwrap());
             assert_eq!(reply_json(&reply)["value"], value, "{alg}");
         }
     }
     // The current version, by the path without a version.
     let given = json!({ "alg": "RSA-OAEP-256", "value": value });
-    let reply = desk.send_request(desk.kms, "POST", "/keys/MYKEY//encrypt", &given);
+    let reply = fixture.send_request(fixture.kms, "POST", "/keys/MYKEY//encrypt", &given);
     assert_eq!(reply_json(&reply)["kid"], format!("https://{HOST}/keys/mykey/ABCD"));
 }
 
 #[test]
 fn malformed_requests_return_bad_parameter() {
-    let desk = KmsKeyFixture::new();
-    let value = desk.vector_text("/upstream/requestValue");
+    let fixture = KmsKeyFixture::new();
+    let value = fixture.vector_text("/upstream/requestValue");
     let long = URL_SAFE_NO_PAD.encode([7; 191]);
     let short = URL_SAFE_NO_PAD.encode([7; 255]);
     let cases = [
@@ -145,7 +146,7 @@ fn malformed_requests_return_bad_parameter() {
         ("decrypt", "RSA-OAEP-256", value),
     ];
     for (operation, alg, value) in cases {
-        let reply = desk.run_key_operation(operation, alg, value);
+        let reply = fixture.run_key_operation(operation, alg, value);
         assert_eq!(
             status_and_inner_code(&reply),
             expected_error(400, "BadParameter"),
@@ -154,54 +155,55 @@ fn malformed_requests_return_bad_parameter() {
         assert!(!reply.body.windows(8).any(|bytes| value.as_bytes().starts_with(bytes)));
     }
     for given in [json!({}), json!({ "alg": "RSA1_5" }), json!({ "value": value })] {
-        let reply = desk.send_request(desk.kms, "POST", "/keys/mykey/ABCD/encrypt", &given);
+        let reply = fixture.send_request(fixture.kms, "POST", "/keys/mykey/ABCD/encrypt", &given);
         assert_eq!(status_and_inner_code(&reply), expected_error(400, "BadParameter"), "{given}");
     }
     let given = json!({ "alg": "RSA-OAEP-256", "value": value });
-    let reply = desk.send_request(desk.kms, "POST", "/keys/mykey/9999/encrypt", &given);
+    let reply = fixture.send_request(fixture.kms, "POST", "/keys/mykey/9999/encrypt", &given);
     assert_eq!(status_and_inner_code(&reply), expected_error(404, "KeyNotFound"));
 }
 
 #[test]
 fn unauthorized_caller_learns_nothing_about_the_key() {
-    let desk = KmsKeyFixture::new();
-    let disk = desk
+    let fixture = KmsKeyFixture::new();
+    let disk = fixture
         .probe
         .engine
         .state()
         .azure
-        .roster
+        .registry
         .component_identity(Component::Disk)
         .unwrap()
         .client_id;
     let given =
-        json!({ "alg": "RSA-OAEP-256", "value": desk.vector_text("/upstream/requestValue") });
+        json!({ "alg": "RSA-OAEP-256", "value": fixture.vector_text("/upstream/requestValue") });
     for path in ["/keys/mykey/ABCD/encrypt", "/keys/mykey/ABCD/decrypt", "/keys/none/1/decrypt"] {
-        let reply = desk.send_request(disk, "POST", path, &given);
+        let reply = fixture.send_request(disk, "POST", path, &given);
         assert_eq!(status_and_inner_code(&reply), expected_error(403, "ForbiddenByRbac"), "{path}");
         let message = reply_json(&reply)["error"]["message"].as_str().unwrap().to_owned();
         let action = if path.ends_with("encrypt") { "encrypt" } else { "decrypt" };
         assert!(message.contains(&format!("vaults/keys/{action}/action'")), "{message}");
     }
-    let reply = desk.send_request(desk.kms, "POST", "/keys/mykey/create", &json!({ "kty": "RSA" }));
+    let reply =
+        fixture.send_request(fixture.kms, "POST", "/keys/mykey/create", &json!({ "kty": "RSA" }));
     assert_eq!(status_and_inner_code(&reply), expected_error(403, "ForbiddenByRbac"));
 }
 
 #[test]
 fn disabled_key_is_unusable_and_expired_key_only_decrypts() {
-    let desk = KmsKeyFixture::new();
-    let value = desk.vector_text("/upstream/requestValue");
-    let ciphertext = desk.vector_text("/upstream/ciphertext");
+    let fixture = KmsKeyFixture::new();
+    let value = fixture.vector_text("/upstream/requestValue");
+    let ciphertext = fixture.vector_text("/upstream/ciphertext");
     let both = || {
-        let encrypt = desk.run_key_operation("encrypt", "RSA-OAEP-256", value);
-        let decrypt = desk.run_key_operation("decrypt", "RSA-OAEP-256", ciphertext);
+        let encrypt = fixture.run_key_operation("encrypt", "RSA-OAEP-256", value);
+        let decrypt = fixture.run_key_operation("decrypt", "RSA-OAEP-256", ciphertext);
         (encrypt, decrypt)
     };
-    desk.put_key_version(&json!({ "version": "ABCD", "enabled": false }));
+    fixture.put_key_version(&json!({ "version": "ABCD", "enabled": false }));
     let (encrypt, decrypt) = both();
     assert_eq!(status_and_inner_code(&encrypt), expected_error(403, "KeyDisabled"));
     assert_eq!(status_and_inner_code(&decrypt), expected_error(403, "KeyDisabled"));
-    desk.put_key_version(
+    fixture.put_key_version(
         &json!({ "version": "ABCD", "enabled": true, "expires": "2020-01-01T00:00:00Z" }),
     );
     let (encrypt, decrypt) = both();
@@ -210,7 +212,7 @@ fn disabled_key_is_unusable_and_expired_key_only_decrypts() {
     let later = json!({
         "version": "ABCD", "expires": "2099-01-01T00:00:00Z", "notBefore": "2098-01-01T00:00:00Z",
     });
-    desk.put_key_version(&later);
+    fixture.put_key_version(&later);
     let (encrypt, decrypt) = both();
     assert_eq!(status_and_inner_code(&encrypt), expected_error(403, "KeyNotYetValid"));
     assert_eq!(decrypt.status, 200);
@@ -218,35 +220,38 @@ fn disabled_key_is_unusable_and_expired_key_only_decrypts() {
 
 #[test]
 fn previous_key_version_stays_usable() {
-    let desk = KmsKeyFixture::new();
-    assert_eq!(desk.put_key_version(&json!({ "version": "EF01" })).status, 201);
-    let value = desk.vector_text("/upstream/requestValue");
+    let fixture = KmsKeyFixture::new();
+    assert_eq!(fixture.put_key_version(&json!({ "version": "EF01" })).status, 201);
+    let value = fixture.vector_text("/upstream/requestValue");
     let given = json!({ "alg": "RSA-OAEP-256", "value": value });
-    let newest = desk.send_request(desk.kms, "POST", "/keys/mykey/EF01/encrypt", &given);
+    let newest = fixture.send_request(fixture.kms, "POST", "/keys/mykey/EF01/encrypt", &given);
     assert_eq!(reply_json(&newest)["kid"], format!("https://{HOST}/keys/mykey/EF01"));
     let value = reply_json(&newest)["value"].as_str().unwrap().to_owned();
-    let crossed = desk.run_key_operation("decrypt", "RSA-OAEP-256", &value);
+    let crossed = fixture.run_key_operation("decrypt", "RSA-OAEP-256", &value);
     assert_eq!(status_and_inner_code(&crossed), expected_error(400, "BadParameter"));
-    let old =
-        desk.run_key_operation("decrypt", "RSA-OAEP-256", desk.vector_text("/upstream/ciphertext"));
+    let old = fixture.run_key_operation(
+        "decrypt",
+        "RSA-OAEP-256",
+        fixture.vector_text("/upstream/ciphertext"),
+    );
     assert_eq!(old.status, 200);
-    let again = desk.put_key_version(&json!({ "version": "ABCD", "bits": 2048 }));
-    assert_eq!(status_and_inner_code(&again), expected_error(409, "VersionExists"));
+    let repeated = fixture.put_key_version(&json!({ "version": "ABCD", "bits": 2048 }));
+    assert_eq!(status_and_inner_code(&repeated), expected_error(409, "VersionExists"));
 }
 
 #[test]
 fn replies_have_region_and_request_id_and_key_survives_restore() {
-    let desk = KmsKeyFixture::new();
-    let reply = desk.run_key_operation(
+    let fixture = KmsKeyFixture::new();
+    let reply = fixture.run_key_operation(
         "encrypt",
         "RSA-OAEP-256",
-        desk.vector_text("/upstream/requestValue"),
+        fixture.vector_text("/upstream/requestValue"),
     );
     for name in ["x-ms-keyvault-region", "x-ms-request-id", "date"] {
         let found = reply.headers.iter().find(|(known, _)| known.as_str() == name);
         assert!(found.is_some_and(|(_, value)| !value.is_empty()), "{name}");
     }
-    let stored = serde_json::to_string(&desk.probe.engine.state().azure).unwrap();
+    let stored = serde_json::to_string(&fixture.probe.engine.state().azure).unwrap();
     let read = serde_json::from_str::<crate::azure_state::AzureState>(&stored).unwrap();
     let vault = read.vaults.vault_at_host(HOST).unwrap();
     assert!(vault.keys.version("mykey", Some("ABCD")).is_ok());

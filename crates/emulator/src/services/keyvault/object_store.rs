@@ -247,47 +247,47 @@ mod tests {
     }
 
     fn store_with_objects(names: &[&str]) -> VersionedObjectStore<u8> {
-        let mut shelf = VersionedObjectStore::default();
+        let mut store = VersionedObjectStore::default();
         for name in names {
-            shelf.push_version(name, version_with_id("1")).unwrap();
+            store.push_version(name, version_with_id("1")).unwrap();
         }
-        shelf
+        store
     }
 
     #[test]
     fn latest_version_is_the_last_one_pushed() {
-        let mut shelf = store_with_objects(&["Name"]);
-        shelf.push_version("NAME", version_with_id("2")).unwrap();
-        let (object, latest) = shelf.version("name", None).unwrap();
+        let mut store = store_with_objects(&["Name"]);
+        store.push_version("NAME", version_with_id("2")).unwrap();
+        let (object, latest) = store.version("name", None).unwrap();
         assert_eq!((object.name.as_str(), latest.id.as_str()), ("Name", "2"));
-        assert_eq!(shelf.version("name", Some("1")).unwrap().1.id, "1");
-        assert_eq!(shelf.version("name", Some("3")).unwrap_err(), ObjectStoreError::NotFound);
+        assert_eq!(store.version("name", Some("1")).unwrap().1.id, "1");
+        assert_eq!(store.version("name", Some("3")).unwrap_err(), ObjectStoreError::NotFound);
     }
 
     #[test]
     fn a_deleted_object_keeps_its_name_until_it_is_purged() {
-        let mut shelf = store_with_objects(&["a"]);
+        let mut store = store_with_objects(&["a"]);
         let retention = SignedDuration::from_hours(24);
-        shelf.soft_delete("a", Timestamp::UNIX_EPOCH, retention).unwrap();
-        assert_eq!(shelf.object("a").unwrap_err(), ObjectStoreError::NotFound);
-        assert_eq!(shelf.push_version("a", version_with_id("2")), Err(DeletedNameConflict));
-        shelf.recover("a").unwrap();
-        shelf.push_version("a", version_with_id("2")).unwrap();
-        assert_eq!(shelf.purge("a"), Err(ObjectStoreError::NotFound));
-        shelf.soft_delete("a", Timestamp::UNIX_EPOCH, retention).unwrap();
-        shelf.purge_expired(Timestamp::UNIX_EPOCH + SignedDuration::from_hours(23));
-        assert!(shelf.deleted_object("a").is_ok());
-        shelf.purge_expired(Timestamp::UNIX_EPOCH + retention);
-        assert!(shelf.deleted_object("a").is_err());
-        shelf.push_version("a", version_with_id("3")).unwrap();
+        store.soft_delete("a", Timestamp::UNIX_EPOCH, retention).unwrap();
+        assert_eq!(store.object("a").unwrap_err(), ObjectStoreError::NotFound);
+        assert_eq!(store.push_version("a", version_with_id("2")), Err(DeletedNameConflict));
+        store.recover("a").unwrap();
+        store.push_version("a", version_with_id("2")).unwrap();
+        assert_eq!(store.purge("a"), Err(ObjectStoreError::NotFound));
+        store.soft_delete("a", Timestamp::UNIX_EPOCH, retention).unwrap();
+        store.purge_expired(Timestamp::UNIX_EPOCH + SignedDuration::from_hours(23));
+        assert!(store.deleted_object("a").is_ok());
+        store.purge_expired(Timestamp::UNIX_EPOCH + retention);
+        assert!(store.deleted_object("a").is_err());
+        store.push_version("a", version_with_id("3")).unwrap();
     }
 
     #[test]
     fn objects_are_listed_by_name_and_by_deletion_state() {
-        let mut shelf = store_with_objects(&["c", "A", "b"]);
-        shelf.soft_delete("b", Timestamp::UNIX_EPOCH, SignedDuration::from_hours(1)).unwrap();
+        let mut store = store_with_objects(&["c", "A", "b"]);
+        store.soft_delete("b", Timestamp::UNIX_EPOCH, SignedDuration::from_hours(1)).unwrap();
         let names = |marker, deleted| -> Vec<_> {
-            shelf.objects_after(marker, deleted).map(|object| object.name.clone()).collect()
+            store.objects_after(marker, deleted).map(|object| object.name.clone()).collect()
         };
         assert_eq!(names(None, false), ["A", "c"]);
         assert_eq!(names(Some("a"), false), ["c"]);

@@ -27,7 +27,7 @@ struct KeyVaultFixture {
 impl KeyVaultFixture {
     fn new() -> Self {
         let (world, _) = seeded_nine_identities();
-        let guest = world.roster.guests.clone().unwrap().certificate_client;
+        let guest = world.registry.test_clients.clone().unwrap().certificate_client;
         let reader = nine_identity_plan().vault_reader_client_id;
         Self { probe: EngineFixture::new(world), reader, guest }
     }
@@ -89,7 +89,7 @@ impl KeyVaultFixture {
     }
 
     fn client(&self, component: Component) -> EntraClientId {
-        self.probe.engine.state().azure.roster.component_identity(component).unwrap().client_id
+        self.probe.engine.state().azure.registry.component_identity(component).unwrap().client_id
     }
 
     fn apply_fault(&self, fault: IdentityFault, component: Component) {
@@ -154,7 +154,7 @@ fn tokens_for_another_resource_or_tenant_are_rejected_with_401() {
     let mut two_tenants = nine_identity_plan();
     two_tenants.identities.truncate(1);
     let (world, _) = seed_azure(&two_tenants);
-    let foreign = world.roster.holders[0].client_id;
+    let foreign = world.registry.holders[0].client_id;
     let visit =
         KeyVaultFixture { probe: EngineFixture::new(world), reader: foreign, guest: foreign };
     let reply = visit.get(foreign, "/secrets/any");
@@ -210,7 +210,7 @@ fn components_cannot_read_any_credential_secret() {
                 .engine
                 .state()
                 .azure
-                .roster
+                .registry
                 .component_identity(component)
                 .unwrap()
                 .object_id;
@@ -437,7 +437,7 @@ fn access_policies_and_roles_exclude_each_other() {
     let component = visit.client(Component::Disk);
     {
         let state = &mut *visit.probe.engine.state();
-        let object = state.azure.roster.component_identity(Component::Disk).unwrap().object_id;
+        let object = state.azure.registry.component_identity(Component::Disk).unwrap().object_id;
         let vault = state.azure.vaults.vault_at_host_mut("platform-kv.vault.azure.net").unwrap();
         vault.settings.rbac = false;
         let policy = json!({

@@ -191,13 +191,14 @@ impl ClassEntry {
 /// request reads them again.
 pub(super) fn evict_to_limit<'a>(stores: impl Iterator<Item = &'a mut ClassStore>, limit: u64) {
     let classes = stores.flat_map(|store| store.entries.values_mut());
-    let mut kept: Vec<&mut ClassEntry> = classes.filter(|entry| entry.class.is_some()).collect();
-    let mut total = kept.iter().map(|entry| entry.cached_bytes()).fold(0, u64::saturating_add);
+    let mut retained: Vec<&mut ClassEntry> =
+        classes.filter(|entry| entry.class.is_some()).collect();
+    let mut total = retained.iter().map(|entry| entry.cached_bytes()).fold(0, u64::saturating_add);
     if total <= limit {
         return;
     }
-    kept.sort_by_key(|entry| entry.last_requested);
-    for entry in kept {
+    retained.sort_by_key(|entry| entry.last_requested);
+    for entry in retained {
         if total <= limit {
             break;
         }
@@ -386,9 +387,9 @@ mod tests {
         store.lookup("c", HOUR);
         store.observe(class("c", 1, "one"));
         assert_eq!(store.observe(class("c", 2, "one")), None);
-        let kept = store.class("c").unwrap();
-        assert_eq!(kept.metadata.managed_fields, None);
-        assert_eq!(kept.metadata.annotations.as_ref().map(BTreeMap::len), Some(0));
+        let retained = store.class("c").unwrap();
+        assert_eq!(retained.metadata.managed_fields, None);
+        assert_eq!(retained.metadata.annotations.as_ref().map(BTreeMap::len), Some(0));
     }
 
     #[test]
@@ -430,14 +431,14 @@ mod tests {
             stores[index].observe(large);
         }
         evict_to_limit(stores.iter_mut(), 250 << 10);
-        let kept = |stores: &[ClassStore; 2]| {
+        let retained = |stores: &[ClassStore; 2]| {
             let is_kept = |index: usize, name| stores[index].class(name).is_some();
             [is_kept(0, "a"), is_kept(0, "b"), is_kept(1, "c")]
         };
-        assert_eq!(kept(&stores), [true, false, true]);
+        assert_eq!(retained(&stores), [true, false, true]);
         assert_eq!(stores[0].lookup("b", 3 * HOUR), ClassLookup::NeedsRead(None));
         evict_to_limit(stores.iter_mut(), 0);
-        assert_eq!(kept(&stores), [false; 3]);
+        assert_eq!(retained(&stores), [false; 3]);
     }
 
     #[test]

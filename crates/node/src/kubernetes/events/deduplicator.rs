@@ -311,7 +311,7 @@ mod tests {
             let pod = pod_event(&pod.to_string(), FAILED);
             assert!(matches!(ledger.decide(&pod, now, at(now)), PodEventDecision::Create(_)));
         }
-        let kept = ledger.sent_events.len() + ledger.budgets.len();
-        assert!(kept <= EVICTION_THRESHOLD + 2, "{kept}");
+        let retained = ledger.sent_events.len() + ledger.budgets.len();
+        assert!(retained <= EVICTION_THRESHOLD + 2, "{retained}");
     }
 }

@@ -9,11 +9,11 @@ use lanyard_keyvault::VolumePod;
 use serde_json::{Map, Value, json};
 
 use crate::kubernetes::digest::sha256_of_texts;
-use crate::reporter::VolumeReport;
+use crate::reporter::VolumeStatusUpdate;
 
 /// Returns the pod status of a report with only the fields that the node owns, ready for server-side apply.
 pub(super) fn desired_pod_status(
-    report: &VolumeReport,
+    report: &VolumeStatusUpdate,
     name: &str,
     node_label: &str,
 ) -> SecretProviderClassPodStatus {
@@ -73,7 +73,7 @@ fn pod_owner(pod: &VolumePod) -> OwnerReference {
 }
 
 /// Returns a digest that two reports share exactly when they result in the same pod status.
-pub(super) fn report_fingerprint(report: &VolumeReport) -> [u8; 32] {
+pub(super) fn report_fingerprint(report: &VolumeStatusUpdate) -> [u8; 32] {
     let status = desired_pod_status(report, "", "");
     sha256_of_texts(&[&serde_json::to_string(&status).unwrap_or_default()])
 }
@@ -135,7 +135,7 @@ pub(super) enum PodStatusNameKind {
 /// volume that still exists. An object of an earlier pod of the same name is a leftover and is reused.
 pub(super) fn select_name_kind(
     existing: Option<&SecretProviderClassPodStatus>,
-    report: &VolumeReport,
+    report: &VolumeStatusUpdate,
 ) -> PodStatusNameKind {
     let Some(existing) = existing else { return PodStatusNameKind::Plain };
     let status = &existing.status;
@@ -184,8 +184,8 @@ mod tests {
         ProviderObjectVersion { id: id.to_owned(), version: version.to_owned() }
     }
 
-    fn report(uid: &str, target: &str) -> VolumeReport {
-        VolumeReport {
+    fn report(uid: &str, target: &str) -> VolumeStatusUpdate {
+        VolumeStatusUpdate {
             pod: VolumePod {
                 namespace: "n".to_owned(),
                 name: "p".to_owned(),
@@ -212,13 +212,13 @@ mod tests {
         }
     }
 
-    fn desired(report: &VolumeReport) -> SecretProviderClassPodStatus {
+    fn desired(report: &VolumeStatusUpdate) -> SecretProviderClassPodStatus {
         desired_pod_status(report, "p-n-c", "node")
     }
 
     #[test]
     fn pod_status_matches_upstream_plus_facts_annotation() {
-        let with_facts = VolumeReport { facts: facts(), ..report("u", "/t") };
+        let with_facts = VolumeStatusUpdate { facts: facts(), ..report("u", "/t") };
         let text = r#"{"lastGoodHop":"file","objects":[{"id":"secret/a","version":"1","notAfter":"1970-01-01T00:00:00Z"}]}"#;
         assert_eq!(
             serde_json::to_value(desired(&with_facts)).unwrap(),
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn every_owned_field_makes_a_status_outdated() {
-        let should = desired(&VolumeReport { facts: facts(), ..report("u", "/t") });
+        let should = desired(&VolumeStatusUpdate { facts: facts(), ..report("u", "/t") });
         let changes: [fn(&mut SecretProviderClassPodStatus); 9] = [
             |it| it.status.pod_name = None,
             |it| it.status.secret_provider_class_name = Some("x".to_owned()),
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn report_without_facts_removes_the_annotation() {
-        let is = desired(&VolumeReport { facts: facts(), ..report("u", "/t") });
+        let is = desired(&VolumeStatusUpdate { facts: facts(), ..report("u", "/t") });
         assert!(!is_up_to_date(&is, &desired(&report("u", "/t"))));
     }
 
@@ -325,15 +325,15 @@ mod tests {
         #[test]
         fn the_order_of_the_objects_does_not_matter(
             mut objects in prop::collection::vec(("[a-z]{1,3}", "[0-9]{1,3}"), 0..6),
-            turn in 0_usize..6,
+            slot in 0_usize..6,
         ) {
-            let of = |objects: &[(String, String)]| VolumeReport {
+            let of = |objects: &[(String, String)]| VolumeStatusUpdate {
                 objects: objects.iter().map(|(id, version)| object(id, version)).collect(),
                 ..report("u", "/t")
             };
             let before = of(&objects);
-            let turn = turn.min(objects.len());
-            objects.rotate_left(turn);
+            let slot = slot.min(objects.len());
+            objects.rotate_left(slot);
             let after = of(&objects);
             prop_assert_eq!(report_fingerprint(&before), report_fingerprint(&after));
             prop_assert!(is_up_to_date(&desired(&before), &desired(&after)));

@@ -101,12 +101,13 @@ pub(super) async fn connect_trusted(path: &Path) -> Result<UnixStream, SocketCon
 /// path.
 pub(super) fn check_trust(path: &Path, own: u32) -> Result<(), SocketConnectError> {
     let socket = read_metadata(path)?;
-    let distrust = |reason| Err(SocketConnectError::Untrusted { path: path.to_owned(), reason });
+    let untrusted_reason =
+        |reason| Err(SocketConnectError::Untrusted { path: path.to_owned(), reason });
     if !socket.file_type().is_socket() {
-        return distrust(UntrustedSocketReason::NotSocket);
+        return untrusted_reason(UntrustedSocketReason::NotSocket);
     }
     if !is_trusted_user(socket.uid(), own) {
-        return distrust(UntrustedSocketReason::Owner { owner: socket.uid() });
+        return untrusted_reason(UntrustedSocketReason::Owner { owner: socket.uid() });
     }
     let parent = path.parent().unwrap_or(path);
     let real = parent
@@ -130,10 +131,10 @@ fn check_directory_trust(
     own: u32,
 ) -> Result<(), SocketConnectError> {
     let metadata = read_metadata(directory)?;
-    let distrust =
+    let untrusted_reason =
         |reason| Err(SocketConnectError::Untrusted { path: directory.to_owned(), reason });
     if !is_trusted_user(metadata.uid(), own) {
-        return distrust(UntrustedSocketReason::Owner { owner: metadata.uid() });
+        return untrusted_reason(UntrustedSocketReason::Owner { owner: metadata.uid() });
     }
     let mode = metadata.mode() & 0o7777;
     let is_sticky = mode & 0o1000 != 0;
@@ -141,7 +142,7 @@ fn check_directory_trust(
     if metadata.is_symlink() || mode & 0o022 == 0 || (may_be_sticky && is_sticky) {
         return Ok(());
     }
-    distrust(UntrustedSocketReason::Writable { mode })
+    untrusted_reason(UntrustedSocketReason::Writable { mode })
 }
 
 fn read_metadata(path: &Path) -> Result<std::fs::Metadata, SocketConnectError> {

@@ -102,10 +102,10 @@ async fn racing_publish_and_unpublish_leave_a_whole_volume_or_none() {
     let publisher = node.start();
     for round in 0..30 {
         let mut calls = Vec::new();
-        for turn in 0..6 {
+        for slot in 0..6 {
             let (publisher, order) = (publisher.clone(), publish_request(&target));
             calls.push(tokio::spawn(async move {
-                if turn % 3 == round % 3 {
+                if slot % 3 == round % 3 {
                     publisher.unpublish("csi-1", &order.target).await
                 } else {
                     publisher.publish(order).await

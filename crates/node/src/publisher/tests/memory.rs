@@ -200,8 +200,8 @@ async fn endlessly_rotating_volume_leaves_memory_for_other_rotations() {
         publisher.publish(publish_request(target)).await.unwrap();
     }
     let (mut rotated, mut last) = (0, None);
-    for turn in 0..1000 {
-        let text = turn.to_string();
+    for slot in 0..1000 {
+        let text = slot.to_string();
         let files: Vec<_> = names.iter().map(|name| (name.as_str(), text.as_str())).collect();
         node.provider.set_files(&files, &text);
         match publisher.refresh(&one, Urgency::ForceRefresh).await {

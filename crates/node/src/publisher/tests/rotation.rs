@@ -100,14 +100,14 @@ async fn rotation_is_skipped_after_a_republish_polled_the_volume() {
     let target = node.prepare_target("v");
     let publisher = node.start();
     publisher.publish(publish_request(&target)).await.unwrap();
-    let looked = publisher.volumes()[0].history.last_attempt();
+    let polled = publisher.volumes()[0].history.last_attempt();
     node.advance_to_next_poll();
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!(node.provider.request_count(), 2);
-    publisher.rotate(&target, Urgency::Rotation, looked).await;
+    publisher.rotate(&target, Urgency::Rotation, polled).await;
     assert_eq!(node.provider.request_count(), 2);
-    let looked = publisher.volumes()[0].history.last_attempt();
-    publisher.rotate(&target, Urgency::Rotation, looked).await;
+    let polled = publisher.volumes()[0].history.last_attempt();
+    publisher.rotate(&target, Urgency::Rotation, polled).await;
     assert_eq!(node.provider.request_count(), 3);
 }
 
@@ -350,8 +350,8 @@ async fn poll_without_changes_triggers_no_inotify_event() {
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!(node.provider.request_count(), 3);
     let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
-    let heard = Reader::new(&queue, &mut buffer).next().map(|event| event.events());
-    assert_eq!(heard.err(), Some(rustix::io::Errno::AGAIN));
+    let received = Reader::new(&queue, &mut buffer).next().map(|event| event.events());
+    assert_eq!(received.err(), Some(rustix::io::Errno::AGAIN));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use lanyard_api::SecretProviderClass;
 use lanyard_vocabulary::OutcomeCode;
 
 use super::event_history::{RotationEventHistory, RotationEventTopic, RotationProblem};
-use super::{RotatingVolume, RotatorSettings};
+use super::{RotationTarget, RotatorSettings};
 use crate::generation::SCRUB_GRACE;
 use crate::provider::{ObjectTimestamps, Urgency};
 use crate::reporter::PodEvent;
@@ -91,7 +91,7 @@ impl RotationScheduler {
     pub(super) fn classes_to_poll(
         &mut self,
         now: Timestamp,
-        volumes: &[RotatingVolume],
+        volumes: &[RotationTarget],
     ) -> Vec<ClassKey> {
         if self.settings.interval.is_none() {
             return Vec::new();
@@ -100,7 +100,7 @@ impl RotationScheduler {
         self.classes.retain(|key, _| used.contains(key));
         let is_time = self
             .next_class_poll
-            .is_none_or(|look| look <= now || look > saturating_after(now, CLASS_POLL_INTERVAL));
+            .is_none_or(|poll| poll <= now || poll > saturating_after(now, CLASS_POLL_INTERVAL));
         if is_time {
             self.next_class_poll = Some(saturating_after(now, CLASS_POLL_INTERVAL));
         }
@@ -134,7 +134,7 @@ impl RotationScheduler {
     pub(super) fn plan_tasks(
         &mut self,
         now: Timestamp,
-        volumes: Vec<RotatingVolume>,
+        volumes: Vec<RotationTarget>,
     ) -> Vec<PodEvent> {
         self.retain_volumes(&volumes);
         self.cooling_down
@@ -219,14 +219,14 @@ impl RotationScheduler {
         next.map_or(MAX_SLEEP, until).min(MAX_SLEEP).min(longest).max(MIN_SLEEP)
     }
 
-    fn retain_volumes(&mut self, volumes: &[RotatingVolume]) {
+    fn retain_volumes(&mut self, volumes: &[RotationTarget]) {
         let targets: BTreeSet<_> = volumes.iter().map(|volume| &volume.target).collect();
         self.scrubs.retain(|target, _| targets.contains(target));
     }
 
     /// A new volume is scrubbed at once: an earlier process may have mounted it.
-    fn plan_scrub(&mut self, now: Timestamp, volume: &RotatingVolume) {
-        let RotatingVolume { target, generation, .. } = volume;
+    fn plan_scrub(&mut self, now: Timestamp, volume: &RotationTarget) {
+        let RotationTarget { target, generation, .. } = volume;
         let scrubs = self
             .scrubs
             .entry(target.clone())
@@ -251,7 +251,7 @@ impl RotationScheduler {
         &mut self,
         now: Timestamp,
         interval: PollInterval,
-        volume: &RotatingVolume,
+        volume: &RotationTarget,
         due: &mut Vec<((Urgency, Timestamp), RotationTask)>,
     ) {
         match self.decide_rotation(now, interval, volume) {
@@ -274,7 +274,7 @@ impl RotationScheduler {
         &self,
         now: Timestamp,
         interval: PollInterval,
-        volume: &RotatingVolume,
+        volume: &RotationTarget,
     ) -> PollDecision {
         let class = self.classes.get(&class_key(volume));
         let of_class = match class {
@@ -304,7 +304,7 @@ impl RotationScheduler {
         &self,
         now: Timestamp,
         interval: PollInterval,
-        volume: &RotatingVolume,
+        volume: &RotationTarget,
         problems: &mut BTreeMap<RotationEventTopic, RotationProblem>,
     ) {
         let key = class_key(volume);
@@ -372,7 +372,7 @@ fn annotation_message((namespace, name): &ClassKey, policy: &RotationPolicy) -> 
     format!("SecretProviderClass {namespace}/{name}: {}", problems.join("; "))
 }
 
-fn class_key(volume: &RotatingVolume) -> ClassKey {
+fn class_key(volume: &RotationTarget) -> ClassKey {
     (volume.pod.namespace.clone(), volume.class_name.clone())
 }
 

@@ -10,14 +10,14 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::classes::ClassError;
-use crate::reporter::{PodEvent, PodEventKind, StatusReportError, VolumeReport};
+use crate::reporter::{PodEvent, PodEventKind, StatusReportError, VolumeStatusUpdate};
 use crate::rotation::RotationPolicy;
 
 /// In-memory volumes whose provider returns scripted outcomes.
 #[derive(Debug)]
 struct FakeRotatableVolumes {
     clock: ManualClock,
-    volumes: Mutex<BTreeMap<PathBuf, RotatingVolume>>,
+    volumes: Mutex<BTreeMap<PathBuf, RotationTarget>>,
     polls: Mutex<Vec<(PathBuf, Urgency, i64)>>,
     scrubs: Mutex<Vec<(PathBuf, i64)>>,
     failure: Mutex<Option<RetryClass>>,
@@ -29,7 +29,7 @@ struct FakeRotatableVolumes {
 
 #[async_trait]
 impl RotatableVolumes for FakeRotatableVolumes {
-    fn volumes(&self) -> Vec<RotatingVolume> {
+    fn volumes(&self) -> Vec<RotationTarget> {
         self.volumes.lock().values().cloned().collect()
     }
 
@@ -81,7 +81,7 @@ struct RotationEventRecorder(Mutex<Vec<PodEvent>>);
 
 #[async_trait]
 impl Reporter for RotationEventRecorder {
-    async fn report_status(&self, _report: &VolumeReport) -> Result<(), StatusReportError> {
+    async fn report_status(&self, _report: &VolumeStatusUpdate) -> Result<(), StatusReportError> {
         Ok(())
     }
 
@@ -108,7 +108,7 @@ fn target(number: usize) -> PathBuf {
     format!("/pods/{number}").into()
 }
 
-fn volume(number: usize, checked: i64) -> RotatingVolume {
+fn volume(number: usize, checked: i64) -> RotationTarget {
     let mut clock = PollHistory::default();
     let checked = Timestamp::from_second(checked).unwrap();
     clock.record_success(checked, &RotationPolicy::default(), []);
@@ -118,7 +118,7 @@ fn volume(number: usize, checked: i64) -> RotatingVolume {
         uid: number.to_string(),
         service_account: "default".to_owned(),
     };
-    RotatingVolume {
+    RotationTarget {
         volume_id: format!("csi-{number}"),
         target: target(number),
         pod,
@@ -140,7 +140,7 @@ fn class(annotations: &[(&str, &str)]) -> SecretProviderClass {
 
 impl RotatorFixture {
     async fn start(
-        volumes: impl IntoIterator<Item = RotatingVolume>,
+        volumes: impl IntoIterator<Item = RotationTarget>,
         settings: RotatorSettings,
         takes: Duration,
     ) -> Self {
@@ -149,13 +149,13 @@ impl RotatorFixture {
 
     async fn start_with_class(
         class: Option<SecretProviderClass>,
-        volumes: impl IntoIterator<Item = RotatingVolume>,
+        volumes: impl IntoIterator<Item = RotationTarget>,
         settings: RotatorSettings,
         takes: Duration,
     ) -> Self {
         let clock = ManualClock::starting_at(Timestamp::from_second(START).unwrap());
         let volumes = volumes.into_iter().map(|it| (it.target.clone(), it)).collect();
-        let shelf = Arc::new(FakeRotatableVolumes {
+        let store = Arc::new(FakeRotatableVolumes {
             clock: clock.clone(),
             volumes: Mutex::new(volumes),
             polls: Mutex::default(),
@@ -168,7 +168,7 @@ impl RotatorFixture {
         let classes = Arc::new(FakeRotationClasses(Mutex::new(class)));
         let ears = Arc::new(RotationEventRecorder::default());
         let rotator = Rotator::new(
-            Arc::<FakeRotatableVolumes>::clone(&shelf),
+            Arc::<FakeRotatableVolumes>::clone(&store),
             Arc::<FakeRotationClasses>::clone(&classes),
             Arc::<RotationEventRecorder>::clone(&ears),
             Arc::new(clock.clone()),
@@ -178,7 +178,7 @@ impl RotatorFixture {
         let task = tokio::spawn(rotator.run(async move {
             let _sent = stopped.await;
         }));
-        let scene = Self { clock, volumes: shelf, classes, reporter: ears, stop: Some(stop), task };
+        let scene = Self { clock, volumes: store, classes, reporter: ears, stop: Some(stop), task };
         yield_until_idle().await;
         scene
     }
@@ -295,7 +295,7 @@ async fn invalid_interval_annotation_is_reported_once_and_the_node_interval_appl
 
 #[tokio::test]
 async fn workload_identity_without_token_waits_and_reports_a_long_wait() {
-    let restored = RotatingVolume { proofs: None, ..volume(1, START) };
+    let restored = RotationTarget { proofs: None, ..volume(1, START) };
     let scene = RotatorFixture::start([restored], settings("2m"), Duration::ZERO).await;
     scene.advance(400).await;
     assert_eq!(scene.polls_of(1), []);
@@ -314,7 +314,7 @@ async fn workload_identity_without_token_waits_and_reports_a_long_wait() {
 
 #[tokio::test]
 async fn volume_with_unavailable_class_is_not_reported_as_missing_a_token() {
-    let restored = RotatingVolume { proofs: None, ..volume(1, START) };
+    let restored = RotationTarget { proofs: None, ..volume(1, START) };
     let scene =
         RotatorFixture::start_with_class(None, [restored], settings("2m"), Duration::ZERO).await;
     scene.advance(460).await;

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::*;
 use crate::kubernetes::KubeClassCacheSettings;
 use crate::metrics::NodeMetrics;
-use crate::reporter::{StatusReportError, VolumeReport};
+use crate::reporter::{StatusReportError, VolumeStatusUpdate};
 use crate::sync::secret_applier::SecretApplyError;
 
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ struct FakeSecretSyncReporter(Mutex<Vec<PodEventKind>>);
 
 #[async_trait]
 impl Reporter for FakeSecretSyncReporter {
-    async fn report_status(&self, _report: &VolumeReport) -> Result<(), StatusReportError> {
+    async fn report_status(&self, _report: &VolumeStatusUpdate) -> Result<(), StatusReportError> {
         Ok(())
     }
 
@@ -256,10 +256,10 @@ async fn statuses_missing_from_a_list_are_forgotten() {
         scene.sync.handle_watch_event(update, &mut listed);
         scene.sync.pod_statuses.keys().map(|(_, name)| name.clone()).collect::<Vec<_>>()
     };
-    for seen in
+    for observed in
         [WatchUpdate::ListStarted, there("a"), there("b"), WatchUpdate::ListCompleted, there("c")]
     {
-        handle(&mut scene, seen);
+        handle(&mut scene, observed);
     }
     assert_eq!(handle(&mut scene, gone("b")), ["a", "c"]);
     // An interrupted list says nothing about the statuses that it did not reach.

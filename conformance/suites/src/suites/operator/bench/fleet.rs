@@ -28,8 +28,8 @@ impl HostedClusterFleet {
     pub(super) fn hosted_cluster(&self, number: usize) -> Result<Value, Failed> {
         let mut text = self.template.replace(TEMPLATE_NAME, &cluster_name(number));
         for id in &self.ids {
-            let kept = id.get(..id.len() - NAME_DIGITS).unwrap_or_default();
-            text = text.replace(id, &format!("{kept}{number:0NAME_DIGITS$}"));
+            let retained = id.get(..id.len() - NAME_DIGITS).unwrap_or_default();
+            text = text.replace(id, &format!("{retained}{number:0NAME_DIGITS$}"));
         }
         Ok(serde_json::from_str(&text)?)
     }

@@ -44,15 +44,15 @@ impl WriteScript {
 
     /// The number of objects that the writes create, without events.
     pub(super) fn object_count(&self) -> usize {
-        let made = self.0.iter().map(|write| write.path.split('?').next().unwrap_or_default());
-        let made = made.filter(|path| {
+        let created = self.0.iter().map(|write| write.path.split('?').next().unwrap_or_default());
+        let created = created.filter(|path| {
             !path.contains("/hostedclusters/")
                 && !path.ends_with("/status")
                 && !path.ends_with("/events")
                 // The namespace is created by POST and then applied under its name.
                 && !path.ends_with("/namespaces")
         });
-        made.collect::<BTreeSet<_>>().len()
+        created.collect::<BTreeSet<_>>().len()
     }
 
     /// The requests for another cluster: other names and namespaces, without the operator's label.

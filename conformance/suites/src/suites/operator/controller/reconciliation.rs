@@ -91,9 +91,9 @@ async fn no_writes_once_settled(fixture: OperatorTrialFixture) -> Result<(), Fai
     let before = object_versions(&fixture).await?;
     running.stop().await?;
     // Another process finds the state unchanged and writes nothing.
-    let again = RunningOperator::start(&fixture, |_| ()).await?;
-    wait_until_quiet(&again, &fixture.namespace).await?;
-    let writes = again.writes_to(&fixture.namespace);
+    let repeated = RunningOperator::start(&fixture, |_| ()).await?;
+    wait_until_quiet(&repeated, &fixture.namespace).await?;
+    let writes = repeated.writes_to(&fixture.namespace);
     if !writes.is_empty() {
         let events: Api<Event> = Api::namespaced(fixture.client.clone(), &fixture.namespace);
         let reported = events.list(&ListParams::default()).await?;
@@ -105,10 +105,10 @@ async fn no_writes_once_settled(fixture: OperatorTrialFixture) -> Result<(), Fai
     // Objects that the watches delivered are not read again.
     expect_equal(
         "reads",
-        again.requests().reads_of(&fixture.control_plane_namespace()),
+        repeated.requests().reads_of(&fixture.control_plane_namespace()),
         Vec::new(),
     )?;
-    again.stop().await?;
+    repeated.stop().await?;
     fixture.delete_cluster().await
 }
 
@@ -215,8 +215,8 @@ async fn field_conflict_is_reported(fixture: OperatorTrialFixture) -> Result<(),
     })
     .await?;
     let map = maps.get("azure-cloud-config").await?;
-    let kept = map.data.and_then(|data| data.get("cloud.conf").cloned());
-    expect_equal("the field of the other", kept.as_deref(), Some("{}"))?;
+    let retained = map.data.and_then(|data| data.get("cloud.conf").cloned());
+    expect_equal("the field of the other", retained.as_deref(), Some("{}"))?;
     running.stop().await?;
     fixture.delete_cluster().await
 }

@@ -100,8 +100,8 @@ fn check_publishing_strategies(
 ) {
     let published = |name: &str, ways: &[&str]| {
         services.iter().filter(|service| service.service.as_deref() == Some(name)).any(|service| {
-            let way = service.strategy.as_ref().and_then(|it| it.strategy_type.as_deref());
-            way.is_some_and(|way| ways.contains(&way))
+            let method = service.strategy.as_ref().and_then(|it| it.strategy_type.as_deref());
+            method.is_some_and(|method| ways.contains(&method))
         })
     };
     let (message, ways): (_, &[&str]) = if self_managed {

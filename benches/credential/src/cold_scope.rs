@@ -1,4 +1,4 @@
-//! Ten thousand callers who want a token that nobody has yet.
+//! Ten thousand concurrent callers request a token that is not cached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use lanyard_clock::{Clock as _, SystemClock};
 use tokio::runtime::Runtime;
 
-use crate::contestant::{self, Contestant, Lanyard, scope};
-use crate::failure::BenchError;
-use crate::measurement::{Measurement, median, number};
-use crate::service::Answer;
+use crate::error::BenchError;
+use crate::library::{self, BenchmarkedLibrary, LanyardLibrary, scope_name};
+use crate::measurement::{CredentialMeasurement, count_as_f64, median};
+use crate::service::ServiceResponse;
 
 const CALLERS: usize = 10_000;
 /// Many, because one round differs from the next by more than the libraries differ.
@@ -17,37 +17,44 @@ const ROUNDS: usize = 41;
 /// As far away as Entra is at best.
 const LATENCY: Duration = Duration::from_millis(50);
 
-pub fn measure(clock: SystemClock) -> Result<Vec<Measurement>, BenchError> {
-    let runtime = contestant::runtime()?;
-    let lanyard = Lanyard::open(&runtime, clock, Answer::DayLongToken, LATENCY)?;
-    let peer = Contestant::azure_identity(clock, Answer::DayLongToken, LATENCY)?;
-    let contestants = [&lanyard.contestant, &peer];
+pub fn measure(clock: SystemClock) -> Result<Vec<CredentialMeasurement>, BenchError> {
+    let runtime = library::runtime()?;
+    let lanyard = LanyardLibrary::open(&runtime, clock, ServiceResponse::DayLongToken, LATENCY)?;
+    let peer = BenchmarkedLibrary::azure_identity(clock, ServiceResponse::DayLongToken, LATENCY)?;
+    let contestants = [&lanyard.library, &peer];
     let mut times = [const { Vec::new() }; 2];
     for round in 0..ROUNDS {
         for (contestant, times) in contestants.iter().zip(&mut times) {
-            times.push(stampede(&runtime, clock, contestant, &scope(round))?.as_secs_f64());
+            times.push(
+                time_concurrent_callers(&runtime, clock, contestant, &scope_name(round))?
+                    .as_secs_f64(),
+            );
         }
     }
     let mut measured = Vec::new();
     for (contestant, times) in contestants.iter().zip(&mut times) {
-        let requests = number(contestant.service.requests()) / number(ROUNDS);
+        let requests = count_as_f64(contestant.service.request_count()) / count_as_f64(ROUNDS);
         let time = Duration::from_secs_f64(median(times));
-        measured.push(Measurement::count(
+        measured.push(CredentialMeasurement::count(
             contestant.name,
             "cold_scope_requests",
             "requests",
             requests,
         ));
-        measured.push(Measurement::milliseconds(contestant.name, "cold_scope_time", time));
+        measured.push(CredentialMeasurement::milliseconds(
+            contestant.name,
+            "cold_scope_time",
+            time,
+        ));
     }
     Ok(measured)
 }
 
 /// From the first call to the last token.
-fn stampede(
+fn time_concurrent_callers(
     runtime: &Runtime,
     clock: SystemClock,
-    contestant: &Contestant,
+    contestant: &BenchmarkedLibrary,
     scope: &str,
 ) -> Result<Duration, BenchError> {
     let scope: Arc<str> = scope.into();

@@ -6,37 +6,43 @@ use std::time::Duration;
 use lanyard_clock::{Clock as _, SystemClock};
 use tokio::runtime::Runtime;
 
-use crate::contestant::{self, Contestant, Lanyard, scope};
-use crate::failure::BenchError;
-use crate::measurement::{Measurement, number};
-use crate::service::Answer;
+use crate::error::BenchError;
+use crate::library::{self, BenchmarkedLibrary, LanyardLibrary, scope_name};
+use crate::measurement::{CredentialMeasurement, count_as_f64};
+use crate::service::ServiceResponse;
 
 const CALLERS: usize = 20;
 const LATENCY: Duration = Duration::from_millis(200);
 
-pub fn measure(clock: SystemClock) -> Result<Vec<Measurement>, BenchError> {
-    let runtime = contestant::runtime()?;
-    let lanyard = Lanyard::open(&runtime, clock, Answer::Refusal, LATENCY)?;
-    let peer = Contestant::azure_identity(clock, Answer::Refusal, LATENCY)?;
+pub fn measure(clock: SystemClock) -> Result<Vec<CredentialMeasurement>, BenchError> {
+    let runtime = library::runtime()?;
+    let lanyard =
+        LanyardLibrary::open(&runtime, clock, ServiceResponse::UnauthorizedClient, LATENCY)?;
+    let peer =
+        BenchmarkedLibrary::azure_identity(clock, ServiceResponse::UnauthorizedClient, LATENCY)?;
     let mut measured = Vec::new();
-    for contestant in [&lanyard.contestant, &peer] {
-        let longest = longest_wait(&runtime, clock, contestant)?;
-        let requests = number(contestant.service.requests());
-        measured.push(Measurement::count(
+    for contestant in [&lanyard.library, &peer] {
+        let longest = longest_caller_wait(&runtime, clock, contestant)?;
+        let requests = count_as_f64(contestant.service.request_count());
+        measured.push(CredentialMeasurement::count(
             contestant.name,
             "refused_requests",
             "requests",
             requests,
         ));
-        measured.push(Measurement::milliseconds(contestant.name, "refused_longest_wait", longest));
+        measured.push(CredentialMeasurement::milliseconds(
+            contestant.name,
+            "refused_longest_wait",
+            longest,
+        ));
     }
     Ok(measured)
 }
 
-fn longest_wait(
+fn longest_caller_wait(
     runtime: &Runtime,
     clock: SystemClock,
-    contestant: &Contestant,
+    contestant: &BenchmarkedLibrary,
 ) -> Result<Duration, BenchError> {
     runtime.block_on(async {
         let callers: Vec<_> = (0..CALLERS)
@@ -44,7 +50,7 @@ fn longest_wait(
                 let credential = Arc::clone(&contestant.credential);
                 tokio::spawn(async move {
                     let start = clock.monotonic();
-                    let refused = credential.get_token(&[&scope(0)], None).await.is_err();
+                    let refused = credential.get_token(&[&scope_name(0)], None).await.is_err();
                     (refused, clock.monotonic().saturating_sub(start))
                 })
             })

@@ -18,8 +18,8 @@ use lanyard_credential::{
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::failure::BenchError;
-use crate::service::{Answer, TokenService};
+use crate::error::BenchError;
+use crate::service::{FixedTokenService, ServiceResponse};
 
 /// Ourselves.
 pub const LANYARD: &str = "lanyard-credential";
@@ -30,50 +30,50 @@ const TENANT: &str = "11111111-1111-4111-8111-111111111111";
 const CLIENT: &str = "22222222-2222-4222-8222-222222222222";
 
 /// A credential and the service that it asks.
-pub struct Contestant {
+pub struct BenchmarkedLibrary {
     pub name: &'static str,
     pub credential: Arc<dyn TokenCredential>,
-    pub service: Arc<TokenService>,
+    pub service: Arc<FixedTokenService>,
 }
 
 /// Our credential, which has a file and can lend.
-pub struct Lanyard {
+pub struct LanyardLibrary {
     pub credential: Arc<ReloadingCertificateCredential>,
-    pub contestant: Contestant,
+    pub library: BenchmarkedLibrary,
     _folder: TempDir,
 }
 
-impl Lanyard {
+impl LanyardLibrary {
     /// Opens a credential file of its own.
     pub fn open(
         runtime: &Runtime,
         clock: SystemClock,
-        answer: Answer,
+        answer: ServiceResponse,
         latency: Duration,
     ) -> Result<Self, BenchError> {
         let folder = tempfile::tempdir().map_err(BenchError::File)?;
         let path = folder.path().join("identity.json");
-        fs::write(&path, document(0)).map_err(BenchError::File)?;
-        let service = TokenService::new(clock, answer, latency);
+        fs::write(&path, credential_document(0)).map_err(BenchError::File)?;
+        let service = FixedTokenService::new(clock, answer, latency);
         let mut transport = TokenTransportOptions::default();
         transport.client = service.client_options();
-        let options = ReloadingCertificateOptions::over(transport);
+        let options = ReloadingCertificateOptions::with_transport(transport);
         let credential = runtime.block_on(ReloadingCertificateCredential::open(path, options))?;
         let shared: Arc<dyn TokenCredential> =
             Arc::<ReloadingCertificateCredential>::clone(&credential);
-        let contestant = Contestant { name: LANYARD, credential: shared, service };
-        Ok(Self { credential, contestant, _folder: folder })
+        let contestant = BenchmarkedLibrary { name: LANYARD, credential: shared, service };
+        Ok(Self { credential, library: contestant, _folder: folder })
     }
 }
 
-impl Contestant {
+impl BenchmarkedLibrary {
     /// The credential of `azure_identity` that needs least: no key is parsed, nothing is signed.
     pub fn azure_identity(
         clock: SystemClock,
-        answer: Answer,
+        answer: ServiceResponse,
         latency: Duration,
     ) -> Result<Self, BenchError> {
-        let service = TokenService::new(clock, answer, latency);
+        let service = FixedTokenService::new(clock, answer, latency);
         let options = ClientSecretCredentialOptions { client_options: service.client_options() };
         let credential = ClientSecretCredential::new(
             TENANT,
@@ -85,21 +85,24 @@ impl Contestant {
     }
 
     /// Fetches tokens for this many scopes.
-    pub fn fill(&self, runtime: &Runtime, scopes: usize) -> Result<(), BenchError> {
+    pub fn prefetch_tokens(&self, runtime: &Runtime, scopes: usize) -> Result<(), BenchError> {
         for number in 0..scopes {
-            runtime.block_on(self.credential.get_token(&[&scope(number)], None))?;
+            runtime.block_on(self.credential.get_token(&[&scope_name(number)], None))?;
         }
         Ok(())
     }
 }
 
 /// A scope, as long as real ones.
-pub fn scope(number: usize) -> String {
+pub fn scope_name(number: usize) -> String {
     format!("https://service-{number:04}.example.net/.default")
 }
 
 /// Takes a token: at once where it is cached, and as soon as it comes where it is not.
-pub fn take(credential: &dyn TokenCredential, scope: &str) -> azure_core::Result<AccessToken> {
+pub fn get_token_now(
+    credential: &dyn TokenCredential,
+    scope: &str,
+) -> azure_core::Result<AccessToken> {
     let scopes = [scope];
     let mut future = pin!(credential.get_token(&scopes, None));
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -115,7 +118,7 @@ pub fn runtime() -> Result<Runtime, BenchError> {
 
 /// A credential document with an RSA-2048 key and two certificates in PEM; versions differ in one
 /// field that means nothing.
-pub fn document(version: usize) -> String {
+pub fn credential_document(version: usize) -> String {
     let secret = STANDARD.encode(concat!(
         include_str!("../../../crates/credential/tests/fixtures/leaf.pkcs8.key"),
         include_str!("../../../crates/credential/tests/fixtures/leaf.pem"),
