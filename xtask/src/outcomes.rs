@@ -10,7 +10,7 @@ use crate::repository::Repository;
 use crate::task_error::TaskError;
 
 /// The path of the page in the repository.
-const PAGE_PATH: &str = "docs/outcomes.md";
+const PAGE_PATH: &str = "docs/reference/outcomes.md";
 
 /// Writes the page. A test below checks that it is up to date.
 pub(crate) fn run(repository: &Repository) -> Result<(), TaskError> {

@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn documentation_names_every_metric_condition_drift_and_state() {
-        let page = include_str!("../../../docs/identities.md");
+        let page = include_str!("../../../docs/reference/hosted-cluster-identities.md");
         let conditions = [
             VALID_AZURE_IDENTITIES,
             VALID_KMS_CONFIG,

@@ -1,7 +1,7 @@
 //! Outcome codes: one code for each failure of a volume that an operator may be paged for.
 //!
 //! A code is stable. It is the reason of an event, the label of a metric, a field of a log line and a heading
-//! of `docs/outcomes.md`, which is generated from this table. Codes for which the Secrets Store CSI driver
+//! of `docs/reference/outcomes.md`, which is generated from this table. Codes for which the Secrets Store CSI driver
 //! (v1.6.0) has a reason use its spelling.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The suite `hosted-cluster`: the flow of `docs/tutorial-kubernetes.md` on a real node, with the three
+//! The suite `hosted-cluster`: the flow of `docs/tutorial/kubernetes-cluster.md` on a real node, with the three
 //! charts, a HostedCluster that `kubectl` applies, and a canary for each of its nine components. The local
 //! Azure runs in a pod.
 //!
@@ -128,7 +128,7 @@ impl HostedClusterSuiteFixture {
     pub(crate) fn new(parts: HostedClusterSuiteInputs) -> Result<Self, Failed> {
         let ports = HostedClusterPorts::choose()?;
         let azure = ControlApi::new(&ports.control_api_url()).map_err(failed_with_causes)?;
-        let page = parts.repository.join("docs").join("tutorial-kubernetes.md");
+        let page = parts.repository.join("docs/tutorial/kubernetes-cluster.md");
         let page = Tutorial::read(&page).map_err(failed_with_causes)?;
         let surroundings = charts::build_tutorial_environment(&parts, &ports)?;
         Ok(Self {
