@@ -66,7 +66,7 @@ impl Tutorial {
         Ok(Self { text })
     }
 
-    /// The commands in the `console` blocks below a heading, up to the next heading.
+    /// The commands in the blocks with [`SUITE_FENCE`] below a heading, up to the next heading.
     pub(crate) fn section_steps(&self, heading: &str) -> Result<Vec<TutorialStep>, TutorialError> {
         let mut is_here = false;
         let mut is_console = false;
@@ -80,13 +80,16 @@ impl Tutorial {
             } else if line.starts_with('#') {
                 is_here = line.trim_start_matches('#').trim() == heading;
             } else {
-                is_console = line == "```console";
+                is_console = line == SUITE_FENCE;
             }
         }
         let steps = parse_steps(&lines);
         if steps.is_empty() { Err(TutorialError::NoSection(heading.to_owned())) } else { Ok(steps) }
     }
 }
+
+/// The first line of a block whose commands the suite runs. The tests of the book ignore it.
+const SUITE_FENCE: &str = "```console,ignore,suite";
 
 /// A command begins with `$ ` and continues after a line that ends with a backslash.
 fn parse_steps(lines: &[&str]) -> Vec<TutorialStep> {
@@ -172,7 +175,7 @@ fn matches_line(printed: &str, line: &str) -> bool {
 mod tests {
     use super::*;
 
-    const PAGE: &str = "# Page\n\n## One\n\n```console\n$ echo a \\\n    b\na b\n$ true\n```\n\n```yaml\n$ no\n```\n\n## Two\n";
+    const PAGE: &str = "# Page\n\n## One\n\n```console,ignore,suite\n$ echo a \\\n    b\na b\n$ true\n```\n\n```yaml\n$ no\n```\n\n## Two\n";
 
     #[test]
     fn section_steps_returns_console_commands_and_output() {
