@@ -12,6 +12,7 @@ use std::time::Duration;
 use self::job_groups::JobGroup;
 use self::processor_time::ProcessorTime;
 use crate::auxiliary_workspaces;
+use crate::book;
 use crate::codegen;
 use crate::conformance::{self, SuiteName};
 use crate::deny;
@@ -19,6 +20,7 @@ use crate::fuzz;
 use crate::image;
 use crate::layers;
 use crate::process::{self, PassFailCounts, Stopwatch};
+use crate::prose;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 use crate::test;
@@ -167,6 +169,8 @@ fn all_stages() -> Vec<CiStage> {
             ..with_separate_build(counted_stage("image", image::check))
         },
         with_separate_build(single_check_stage("deny", deny::check)),
+        with_separate_build(single_check_stage("book", book::build)),
+        with_separate_build(single_check_stage("prose", prose::check)),
         with_separate_build(counted_stage("satellites", auxiliary_workspaces::check)),
     ];
     stages.extend(SuiteName::ALL.map(|suite| {

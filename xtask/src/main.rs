@@ -6,6 +6,7 @@
 
 mod auxiliary_workspaces;
 mod bench;
+mod book;
 mod check;
 mod ci;
 mod cluster;
@@ -18,6 +19,7 @@ mod layers;
 mod messages;
 mod outcomes;
 mod process;
+mod prose;
 mod repository;
 mod sample;
 mod task_error;
@@ -59,6 +61,10 @@ enum XtaskCommand {
     Layers,
     /// Check file lengths, names and other conventions without a lint
     Tidy,
+    /// Build the book, and check the links of the documentation
+    Book,
+    /// Check the language of the documentation
+    Prose,
     /// Generate the Rust of the .proto files, and the CRDs
     Codegen(codegen::Args),
     /// Run one conformance suite, or all of them
@@ -97,6 +103,8 @@ fn run(task: &XtaskCommand, repository: &Repository) -> Result<(), TaskError> {
         XtaskCommand::Sample(arguments) => sample::run(repository, arguments),
         XtaskCommand::Layers => layers::check(repository).map(drop),
         XtaskCommand::Tidy => tidy::check(repository).map(drop),
+        XtaskCommand::Book => book::build(repository),
+        XtaskCommand::Prose => prose::check(repository),
         XtaskCommand::Codegen(arguments) => codegen::run(repository, arguments),
         XtaskCommand::Conformance(arguments) => conformance::run(repository, arguments).map(drop),
         XtaskCommand::Bench(arguments) => bench::run(repository, arguments),

@@ -13,7 +13,7 @@ mod test_images;
 
 use std::path::PathBuf;
 
-pub(crate) use self::cargo::{CARGO_DENY, CARGO_NEXTEST, cargo_tool};
+pub(crate) use self::cargo::{CARGO_DENY, CARGO_NEXTEST, LYCHEE, MDBOOK, cargo_tool};
 pub(crate) use self::clients::{go_clients, python_clients, rust_clients};
 pub(crate) use self::go::{go_command, go_program};
 pub(crate) use self::node_tools::{KubernetesVersion, node_programs};
@@ -48,6 +48,8 @@ type InstallFn = dyn Fn(&Repository) -> Result<InstalledTool, TaskError>;
 fn all_tools() -> Vec<ToolDefinition> {
     let mut tools = vec![
         required_tool("cargo-deny", |repository| cargo::install(repository, CARGO_DENY)),
+        required_tool("lychee", |repository| cargo::install(repository, LYCHEE)),
+        required_tool("mdbook", |repository| cargo::install(repository, MDBOOK)),
         ToolDefinition {
             on_demand: true,
             ..required_tool("cargo-nextest", |repository| cargo::install(repository, CARGO_NEXTEST))

@@ -25,6 +25,8 @@ pub(super) struct GoToolRecipe {
     programs: &'static [(&'static str, &'static str)],
     /// The string variables to set with the linker. `{version}`, `{major}` and `{minor}` are replaced.
     stamps: &'static [(&'static str, &'static str)],
+    /// Whether the programs need C code. All others are linked statically.
+    cgo: bool,
     /// Whether CI does not need the tool.
     pub(super) on_demand: bool,
 }
@@ -44,12 +46,13 @@ const DRIVER_PROGRAMS: &[(&str, &str)] = &[(
 const DRIVER_STAMPS: &[(&str, &str)] =
     &[("sigs.k8s.io/secrets-store-csi-driver/pkg/version.BuildVersion", "{version}")];
 
-pub(super) const RECIPES: [GoToolRecipe; 10] = [
+pub(super) const RECIPES: [GoToolRecipe; 11] = [
     GoToolRecipe {
         name: "etcd",
         module: "go.etcd.io/etcd/server/v3",
         programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
         stamps: &[],
+        cgo: false,
         on_demand: false,
     },
     GoToolRecipe {
@@ -63,6 +66,7 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
             ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
         ],
         stamps: KUBERNETES_STAMPS,
+        cgo: false,
         on_demand: false,
     },
     // A controller manager and a scheduler must not be newer than their API server, so this recipe builds the
@@ -77,6 +81,7 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
             ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
         ],
         stamps: KUBERNETES_STAMPS,
+        cgo: false,
         on_demand: true,
     },
     GoToolRecipe {
@@ -84,6 +89,7 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
         module: "github.com/kubernetes-csi/csi-test/v5",
         programs: &[("csi-sanity", "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity")],
         stamps: &[],
+        cgo: false,
         on_demand: false,
     },
     GoToolRecipe {
@@ -91,6 +97,7 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
         module: "helm.sh/helm/v4",
         programs: &[("helm", "helm.sh/helm/v4/cmd/helm")],
         stamps: &[("helm.sh/helm/v4/internal/version.version", "{version}")],
+        cgo: false,
         on_demand: false,
     },
     GoToolRecipe {
@@ -98,6 +105,7 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
         module: DRIVER,
         programs: DRIVER_PROGRAMS,
         stamps: DRIVER_STAMPS,
+        cgo: false,
         on_demand: false,
     },
     GoToolRecipe {
@@ -105,6 +113,7 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
         module: DRIVER,
         programs: DRIVER_PROGRAMS,
         stamps: DRIVER_STAMPS,
+        cgo: false,
         on_demand: false,
     },
     GoToolRecipe {
@@ -118,6 +127,7 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
             "github.com/Azure/secrets-store-csi-driver-provider-azure/pkg/version.BuildVersion",
             "{version}",
         )],
+        cgo: false,
         on_demand: false,
     },
     GoToolRecipe {
@@ -125,6 +135,15 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
         module: "github.com/Azure/kubernetes-kms",
         programs: &[("kubernetes-kms", "github.com/Azure/kubernetes-kms/cmd/server")],
         stamps: &[("github.com/Azure/kubernetes-kms/pkg/version.BuildVersion", "{version}")],
+        cgo: false,
+        on_demand: false,
+    },
+    GoToolRecipe {
+        name: "vale",
+        module: "github.com/vale-cli/vale/v3",
+        programs: &[("vale", "github.com/vale-cli/vale/v3/cmd/vale")],
+        stamps: &[],
+        cgo: true,
         on_demand: false,
     },
     // The driver's end-to-end provider is a module that no proxy serves. The mock server for the driver's own
@@ -134,6 +153,7 @@ pub(super) const RECIPES: [GoToolRecipe; 10] = [
         module: DRIVER,
         programs: &[("mock-provider", ".")],
         stamps: &[],
+        cgo: false,
         on_demand: false,
     },
 ];
@@ -150,7 +170,8 @@ pub(super) fn install(
         check: "recipes whose module is not required by their go.mod",
         findings: vec![format!("{}: {}", recipe.name, recipe.module)],
     })?;
-    let mut pins = ToolFingerprint::new().with(format!("{recipe:?}").as_bytes());
+    let build = (recipe.programs, recipe.stamps);
+    let mut pins = ToolFingerprint::new().with(format!("{build:?}").as_bytes());
     for place in std::iter::once(directory.clone())
         .chain(local_replacements(&text).into_iter().map(|path| directory.join(path)))
     {
@@ -160,6 +181,9 @@ pub(super) fn install(
     install_atomically(&place, |half| {
         recipe.programs.iter().try_for_each(|(program, package)| {
             let mut build = go_command(repository)?;
+            if recipe.cgo {
+                build.env("CGO_ENABLED", "1");
+            }
             build.current_dir(&directory).args(["build", "-ldflags"]);
             build.arg(linker_flags(recipe.stamps, version));
             build.arg("-o").arg(half.join(program)).arg(package);
@@ -284,6 +308,7 @@ mod tests {
     #[test]
     fn recipe_programs_must_match_go_mod_tools() {
         let recipe = |programs| GoToolRecipe {
+            cgo: false,
             name: "x",
             module: "a.example",
             programs,
