@@ -3,6 +3,10 @@
 //! A block with the info string `console` runs here, in a directory that contains only `examples/`. `TRYCMD=overwrite`
 //! writes the actual output into the page. Blocks that cannot run here are marked with `ignore` and a reason.
 
+#![cfg(all(feature = "cli", feature = "emulator", feature = "node"))]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+#![expect(clippy::disallowed_methods, reason = "the commands of the pages need PATH")]
+
 use std::path::{Path, PathBuf};
 
 /// Why a command block may be ignored here.
