@@ -40,7 +40,6 @@ pub(crate) struct CommandError {
     hint: Option<String>,
 }
 
-/// The result of a command.
 pub(crate) type CommandResult = Result<CommandExit, CommandError>;
 
 impl CommandError {

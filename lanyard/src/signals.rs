@@ -4,7 +4,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::CommandError;
 
-/// A termination signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TerminationSignal {
     /// SIGINT (Ctrl-C): the terminal sends it to the whole process group.

@@ -14,7 +14,6 @@ use crate::tools::go_command;
 const RUST_WORKSPACES: [&str; 3] =
     ["benches/credential", "conformance/kubernetes/witness", "conformance/rust"];
 
-/// Go modules.
 const GO_MODULES: [&str; 4] = [
     "benches/credential-go",
     "conformance/go",

@@ -86,7 +86,6 @@ struct PackImageArgs {
 /// An image on disk.
 #[derive(Debug)]
 pub(crate) struct BuiltImage {
-    /// The archive.
     pub(crate) archive: PathBuf,
     /// The directory with the same files.
     pub(crate) root: PathBuf,

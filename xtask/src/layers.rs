@@ -27,7 +27,6 @@ enum CrateLayer {
     LongRunning = 4,
     /// Compositions without rules of their own.
     Composition = 5,
-    /// The binary.
     Binary = 6,
     /// Servers and fakes for tests.
     TestSupport = 7,

@@ -8,7 +8,6 @@ use thiserror::Error;
 
 use crate::codegen::CodegenError;
 
-/// An error of a task.
 #[derive(Debug, Error)]
 pub(crate) enum TaskError {
     #[error("could not start `{program}`")]

@@ -31,7 +31,6 @@ pub enum ControlPlaneError {
     /// A program exited before it was ready.
     #[error("`{program}` exited before it was ready; the end of its log:\n{log}")]
     Exited {
-        /// The program.
         program: &'static str,
         /// The last lines of its log.
         log: String,

@@ -128,7 +128,6 @@ fn kubelet_flags(context: ClusterContext<'_>) -> ComponentFlags {
     ]
 }
 
-/// The kubeconfig of a component.
 pub(crate) fn component_kubeconfig_path(
     context: ClusterContext<'_>,
     component: ClusterComponent,

@@ -83,7 +83,6 @@ pub enum ClusterError {
     /// A process could not be started.
     #[error("could not start `{component}`")]
     StartComponent {
-        /// The component.
         component: ClusterComponent,
         /// The error of the operating system.
         #[source]
@@ -92,7 +91,6 @@ pub enum ClusterError {
     /// A component exited before it was ready.
     #[error("`{component}` exited before it was ready; the end of its log {}:\n{log_tail}", log.display())]
     Exited {
-        /// The component.
         component: ClusterComponent,
         /// The path of its log.
         log: PathBuf,
@@ -105,7 +103,6 @@ pub enum ClusterError {
         timeout.as_secs(), log.display()
     )]
     NotReady {
-        /// The component.
         component: ClusterComponent,
         /// How long the call waited.
         timeout: Duration,
@@ -117,7 +114,6 @@ pub enum ClusterError {
     /// A process survived SIGKILL.
     #[error("{process_name} with process id {pid} did not exit after SIGKILL")]
     StillRunning {
-        /// The name of the process.
         process_name: String,
         /// Its process id.
         pid: i32,
@@ -130,7 +126,6 @@ pub enum ClusterError {
     Command {
         /// The command line.
         command: String,
-        /// Its exit status.
         exit_status: String,
         /// Its standard error.
         message: String,

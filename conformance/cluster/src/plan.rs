@@ -108,7 +108,6 @@ impl LocalClusterPlan {
         format!("10.{high}.{low}.0/24")
     }
 
-    /// The path of a program.
     pub fn program_path(&self, name: &str) -> PathBuf {
         self.programs.join(name)
     }

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ClusterError;
 
-/// The ports of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterPorts {
     /// The client port of etcd.

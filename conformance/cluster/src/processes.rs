@@ -49,7 +49,6 @@ impl RecordedProcess {
         Self::observe(self.pid).as_ref() == Some(self)
     }
 
-    /// Resident memory in bytes.
     pub(crate) fn resident_memory_bytes(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
         parse_memory(&status)

@@ -24,7 +24,6 @@ pub struct ClusterStatus {
 /// The status of one component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ComponentStatus {
-    /// The component.
     pub component: ClusterComponent,
     /// Its process id, if it runs.
     pub pid: Option<i32>,
@@ -37,7 +36,6 @@ pub struct ComponentStatus {
     pub memory_bytes: Option<u64>,
 }
 
-/// The health of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "health", content = "message", rename_all = "kebab-case")]
 pub enum ComponentHealth {

@@ -7,7 +7,6 @@ use tonic::Code;
 /// A volume of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeKey {
-    /// The UID of the pod.
     pub pod_uid: String,
     /// The name of the volume in the pod.
     pub volume: String,
@@ -32,7 +31,6 @@ impl fmt::Display for VolumeKey {
 pub enum KubeletEvent {
     /// A driver was registered and can be called.
     Registered {
-        /// The driver.
         driver: String,
         /// The node id that the driver returned.
         node_id: String,
@@ -45,10 +43,7 @@ pub enum KubeletEvent {
         message: String,
     },
     /// The registration socket of a driver was removed.
-    Deregistered {
-        /// The driver.
-        driver: String,
-    },
+    Deregistered { driver: String },
     /// The driver published a volume.
     Published {
         /// The volume.

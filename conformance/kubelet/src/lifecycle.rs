@@ -40,7 +40,6 @@ pub(crate) enum DriverCall {
     Unpublish,
 }
 
-/// The result of a publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PublishCallResult {
     Published,

@@ -10,7 +10,6 @@ use crate::directory::{KubeletDirectoryError, list_names};
 use crate::driver_calls;
 use crate::event::KubeletEvent;
 
-/// A registered driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegisteredDriver {
     /// The socket of its CSI services.

@@ -50,7 +50,6 @@ pub struct TokenRequest {
 /// Settings of a [`FakeKubelet`](crate::FakeKubelet).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FakeKubeletSettings {
-    /// The name of the node.
     pub node_name: String,
     /// `syncFrequency`, the nominal period in which pods are synced.
     pub sync_period: Duration,

@@ -26,7 +26,6 @@ pub trait TokenMinter: fmt::Debug + Send + Sync {
     ) -> Result<MintedToken, TokenMintError>;
 }
 
-/// A minted token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MintedToken {
     /// The token.

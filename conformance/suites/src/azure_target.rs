@@ -212,7 +212,6 @@ impl LocalAzureTarget {
         environment
     }
 
-    /// The control API.
     pub(crate) const fn control_api(&self) -> &ControlApi {
         self.azure.control_api()
     }

@@ -141,12 +141,10 @@ impl DriverFixtureDirectory {
         self.root.join("k")
     }
 
-    /// The directory of provider sockets.
     pub(crate) fn provider_socket_directory(&self) -> PathBuf {
         self.root.join("p")
     }
 
-    /// The socket of a provider.
     pub(crate) fn provider_socket(&self, name: &str) -> PathBuf {
         self.provider_socket_directory().join(format!("{name}.sock"))
     }

@@ -5,12 +5,10 @@ use std::process::Command;
 
 use thiserror::Error;
 
-/// A chart of lanyard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LanyardChart {
     /// The node plugin.
     Node,
-    /// The operator.
     Operator,
     /// The local Azure.
     Azure,

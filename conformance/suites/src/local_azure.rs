@@ -116,7 +116,6 @@ impl LocalAzure {
         self.directory.path()
     }
 
-    /// Its control API.
     pub(crate) const fn control_api(&self) -> &ControlApi {
         &self.control_api
     }

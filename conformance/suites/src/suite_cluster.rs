@@ -66,7 +66,6 @@ impl SuiteCluster {
         self.directory.path()
     }
 
-    /// The directory of the cluster.
     fn cluster_directory(&self) -> PathBuf {
         self.directory.path().join("c")
     }

@@ -46,7 +46,6 @@ impl Toolbox {
         Self(tools.iter().map(|tool| (tool.name.clone(), tool.path.clone())).collect())
     }
 
-    /// The path of a program.
     pub(crate) fn program_path(&self, name: &'static str) -> Result<&Path, MissingTool> {
         self.0.get(name).map(PathBuf::as_path).ok_or(MissingTool(name))
     }

@@ -42,7 +42,6 @@ pub(crate) struct TestVolume {
     pods_directory: PathBuf,
 }
 
-/// A file of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VolumeFile {
     pub(crate) mode: u32,

@@ -54,7 +54,6 @@ pub struct HopFailure {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadedCredential {
-    /// The client id.
     pub client_id: String,
     /// The SHA-256 thumbprint of the certificate, base64url: `x5t#S256` of its assertions.
     pub thumbprint: String,

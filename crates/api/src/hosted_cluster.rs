@@ -226,7 +226,6 @@ wire! {
 wire! {
     /// An identity with a federated credential.
     WorkloadIdentity {
-        /// The client id.
         client_id: "clientID" => String,
     }
 }
@@ -285,7 +284,6 @@ wire! {
 wire! {
     /// `private.swift`.
     SwiftSpec {
-        /// The pod network instance.
         pod_network_instance: "podNetworkInstance" => String,
     }
 }
@@ -331,11 +329,8 @@ wire! {
 wire! {
     /// A key in a vault.
     KmsKey {
-        /// The name of the vault.
         key_vault_name: "keyVaultName" => String,
-        /// The name of the key.
         key_name: "keyName" => String,
-        /// The version of the key.
         key_version: "keyVersion" => String,
     }
 }

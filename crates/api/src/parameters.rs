@@ -136,7 +136,6 @@ pub enum ParameterProblem {
     /// A required parameter is absent or blank.
     #[error("`{key}` is not set")]
     Missing {
-        /// The key.
         key: &'static str,
         /// An existing key that differs only in case; keys are case-sensitive.
         similar: Option<String>,
@@ -144,7 +143,6 @@ pub enum ParameterProblem {
     /// A boolean parameter is neither true nor false.
     #[error("`{key}` is `{text}`, which is neither true nor false")]
     NotBoolean {
-        /// The key.
         key: &'static str,
         /// The value.
         text: String,
@@ -158,17 +156,13 @@ pub enum ParameterProblem {
     /// A value is invalid.
     #[error("`{key}`: {reason}")]
     Invalid {
-        /// The key.
         key: &'static str,
         /// The reason why the value is invalid.
         reason: String,
     },
     /// `objects` as a whole cannot be parsed.
     #[error("`objects` cannot be read: {reason}")]
-    InvalidObjects {
-        /// The reason.
-        reason: String,
-    },
+    InvalidObjects { reason: String },
     /// `objects` exceeds a limit.
     #[error("`objects` has {found} {what}; the maximum is {most}")]
     TooManyObjects {
@@ -192,7 +186,6 @@ pub enum ParameterProblem {
         index: usize,
         /// The field of the entry; empty for the entry as a whole.
         field: &'static str,
-        /// The reason.
         reason: String,
     },
 }

@@ -62,7 +62,6 @@ pub struct SecretProviderClassObject {
     /// The id: for Key Vault, `<type>/<name>`, followed by `/<index>` in a version history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Fields that this type does not define, preserved as they were read.

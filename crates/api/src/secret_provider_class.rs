@@ -54,7 +54,6 @@ pub struct SecretProviderClassSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretObject {
-    /// The name of the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_name: Option<String>,
     /// The type of the Secret, such as `Opaque` or `kubernetes.io/tls`.

@@ -27,7 +27,6 @@ pub(crate) struct YamlSourceError {
     pub(crate) line: usize,
     /// The column, from 1.
     pub(crate) column: usize,
-    /// The reason.
     pub(crate) reason: String,
 }
 

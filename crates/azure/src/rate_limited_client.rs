@@ -28,7 +28,6 @@ use crate::retry::{AttemptOutcome, RetryPolicy};
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{host} {cause} for another {}s", remaining.as_secs())]
 pub struct ThrottledError {
-    /// The host.
     pub host: String,
     /// Why no request is sent.
     pub cause: ThrottleCause,

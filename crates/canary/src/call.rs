@@ -23,34 +23,19 @@ pub struct GrantedCall {
 pub enum ParseCallError {
     /// The line does not consist of a method and a URL.
     #[error("`{line}` does not have the form `METHOD URL`")]
-    Form {
-        /// The line.
-        line: String,
-    },
+    Form { line: String },
     /// The method is neither GET nor HEAD, so it may change something.
     #[error("a canary makes only GET and HEAD requests, not {method}")]
-    Method {
-        /// The method.
-        method: String,
-    },
+    Method { method: String },
     /// The URL is malformed, is not https, or contains a user, a password or a fragment.
     #[error("`{url}` is not an https URL without user and fragment")]
-    Url {
-        /// The URL.
-        url: String,
-    },
+    Url { url: String },
     /// The URL has no `api-version` parameter.
     #[error("`{url}` has no `api-version` parameter")]
-    NoVersion {
-        /// The URL.
-        url: String,
-    },
+    NoVersion { url: String },
     /// The host is no Azure service of this cloud that the canary can get tokens for.
     #[error("`{host}` is neither Azure Resource Manager nor a vault of this cloud")]
-    Host {
-        /// The host.
-        host: String,
-    },
+    Host { host: String },
 }
 
 impl GrantedCall {

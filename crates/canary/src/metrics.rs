@@ -51,7 +51,6 @@ label_values! {
 }
 
 label_values! {
-    /// The result of a probe.
     pub(crate) enum ProbeResult {
         /// The resources are as expected.
         Good = "good",

@@ -27,14 +27,12 @@ pub enum ProbeSettings {
     Network(NetworkProbeTarget),
     /// Checks that the key encrypts.
     Encryption {
-        /// The key.
         key: KeyUrl,
         /// The credential file to use, if it is not the canary's own.
         credential_file: Option<PathBuf>,
     },
 }
 
-/// The kind of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbeKind {
     /// [`ProbeSettings::Encryption`].

@@ -12,6 +12,8 @@
 //! assert!(clock.monotonic() >= before);
 //! ```
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "test-util")]
 mod manual;
 mod system;

@@ -30,6 +30,8 @@
 //! Secrets are kept in types that cannot be printed and are wiped on drop. The copy of a token that a caller
 //! receives as `azure_core`'s own type is the caller's responsibility.
 
+#![warn(missing_docs)]
+
 pub mod assertion;
 pub mod bundle;
 pub mod detected_format;

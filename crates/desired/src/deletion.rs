@@ -47,7 +47,6 @@ pub enum DependentKind {
     NodePool,
     /// The `Cluster` of Cluster API.
     Cluster,
-    /// A machine in Azure.
     AzureMachine,
 }
 
@@ -88,7 +87,6 @@ pub struct OrphanedResources {
 /// continues to clean up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NonRenewableIdentity {
-    /// The component.
     pub component: Component,
     /// The reason why it cannot be renewed, from its status.
     pub reason: String,

@@ -37,18 +37,14 @@ pub enum Drift {
     },
     /// A pod mounts another object than the vault secret that the HostedCluster names.
     UnexpectedObjectMounted {
-        /// The component.
         component: Component,
-        /// The pod.
         pod: String,
         /// The id of the vault secret that the HostedCluster names.
         expected_id: String,
     },
     /// A pod mounts an older version than another pod does.
     StaleMount {
-        /// The component.
         component: Component,
-        /// The pod.
         pod: String,
         /// The version that the pod mounts.
         mounted_version: String,
@@ -57,13 +53,10 @@ pub enum Drift {
     },
     /// A process uses an older certificate than the mounted one.
     OldCertificateInUse {
-        /// The component.
         component: Component,
-        /// The pod.
         pod: String,
         /// The SHA-256 thumbprint of the certificate in use.
         thumbprint: String,
-        /// The mounted version.
         mounted_version: String,
     },
     /// Another hosted cluster uses the same vault secret for a credential.
@@ -94,7 +87,6 @@ pub struct UnavailableKind {
 /// A drift with the time at which it was first seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriftFinding {
-    /// The drift.
     pub drift: Drift,
     /// The time at which the difference was first seen.
     pub since: Timestamp,
@@ -126,7 +118,6 @@ impl ChangedObject {
 /// The inputs of [`find_drift`].
 #[derive(Debug, Clone, Copy)]
 pub struct DriftInputs<'a> {
-    /// The cluster.
     pub cluster: &'a ValidatedHostedCluster,
     /// The current time.
     pub now: Timestamp,
@@ -350,7 +341,6 @@ impl Drift {
         }
     }
 
-    /// Returns the message.
     pub fn message(&self) -> String {
         match self {
             Self::ObjectChanged { object, paths } => {

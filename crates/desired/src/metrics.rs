@@ -26,11 +26,9 @@ pub struct IdentityMetric {
 /// A sample of a gauge.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricSample {
-    /// The metric.
     pub metric: &'static IdentityMetric,
     /// The value of the label.
     pub label: Option<String>,
-    /// The value.
     pub value: f64,
 }
 

@@ -26,7 +26,6 @@ pub use ownership_marks::{
 /// The identity of an object: kind, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// The kind.
     pub kind: OwnedKind,
     /// `metadata.namespace`; `None` for cluster-scoped kinds.
     pub namespace: Option<String>,
@@ -34,7 +33,6 @@ pub struct ObjectKey {
     pub name: String,
 }
 
-/// The writer of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectWriter {
     /// The controller that reconciles HostedClusters.
@@ -47,7 +45,6 @@ pub enum ObjectWriter {
 /// steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ApplyStep {
-    /// The namespace.
     Namespace,
     /// The HostedControlPlane, which owns the objects of all later steps.
     ControlPlane,
@@ -55,11 +52,9 @@ pub enum ApplyStep {
     Access,
     /// SecretProviderClasses and configurations, which pods mount.
     Configuration,
-    /// Workloads.
     Workload,
 }
 
-/// A desired object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredObject {
     /// The identity of the object.

@@ -87,9 +87,7 @@ pub enum ProofTarget {
 /// An object in a vault that a proof call reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProofVaultObject {
-    /// A secret.
     Secret(SecretName),
-    /// A key.
     Key(SecretName),
 }
 

@@ -57,7 +57,6 @@ pub enum SchemaCasesError {
     /// A case has an invalid format.
     #[error("a case of `{topic}` cannot be read")]
     InvalidCase {
-        /// The topic.
         topic: String,
         /// The cause.
         #[source]
@@ -74,7 +73,6 @@ pub enum SchemaCasesError {
     /// A patch of a case cannot be applied.
     #[error("`{case}` cannot be made")]
     PatchFailed {
-        /// The case.
         case: String,
         /// The cause.
         #[source]

@@ -39,7 +39,6 @@ pub(crate) struct RoleAssignment {
     pub(crate) name: Uuid,
     /// The scope, which includes everything below it.
     pub(crate) scope: AccessScope,
-    /// The role.
     #[serde(with = "role_id")]
     pub(crate) role: RoleDefinitionId,
     /// The object id of the principal.

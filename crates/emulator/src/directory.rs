@@ -13,13 +13,11 @@ use uuid::Uuid;
 use crate::keys::{RedactedText, RsaKey};
 use crate::published_key::RsaPublicJwk;
 
-/// The directory of Entra.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct EntraDirectory {
     /// The tenants with their signing keys.
     pub(crate) tenants: Vec<Tenant>,
-    /// The principals.
     pub(crate) principals: Vec<Principal>,
     /// Certificate authorities for subject name and issuer (SNI) authentication.
     pub(crate) authorities: BTreeMap<String, CertificateAuthority>,
@@ -27,7 +25,6 @@ pub(crate) struct EntraDirectory {
     pub(crate) issuers: BTreeMap<String, TrustedIssuer>,
 }
 
-/// A tenant.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Tenant {
     /// The directory id.
@@ -43,7 +40,6 @@ pub(crate) struct Tenant {
     pub(crate) certificate: Vec<u8>,
 }
 
-/// The kind of a principal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "type")]
 pub(crate) enum PrincipalKind {
@@ -69,7 +65,6 @@ pub(crate) struct Principal {
     pub(crate) client_id: EntraClientId,
     /// The home tenant.
     pub(crate) tenant: EntraTenantId,
-    /// The display name.
     pub(crate) display_name: String,
     /// Whether the principal may obtain tokens.
     pub(crate) enabled: bool,
@@ -84,7 +79,6 @@ pub(crate) struct Principal {
     /// Subject name and issuer trust: any certificate of one subject from one authority (requires the chain).
     #[serde(default)]
     pub(crate) subject_name_issuer: Option<SubjectNameIssuer>,
-    /// Federated credentials.
     #[serde(default)]
     pub(crate) federated_credentials: Vec<FederatedCredential>,
 }
@@ -134,7 +128,6 @@ pub(crate) struct FederatedCredential {
 pub(crate) struct CertificateAuthority {
     /// The certificate in DER.
     pub(crate) certificate: Vec<u8>,
-    /// Its key.
     pub(crate) key: RsaKey,
 }
 

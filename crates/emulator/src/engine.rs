@@ -27,7 +27,6 @@ use crate::state_store::{StateStore, StateStoreError};
 /// The engine's reply to the client.
 #[derive(Debug)]
 pub(crate) struct EngineReply {
-    /// The reply.
     pub(crate) reply: ServiceReply,
     /// The delay before the reply is sent.
     pub(crate) delay: Duration,
@@ -42,7 +41,6 @@ pub(crate) struct State {
     pub(crate) azure: AzureState,
     /// The generator of new ids.
     pub(crate) ids: IdGenerator,
-    /// The request log.
     pub(crate) request_log: RequestLog,
 }
 
@@ -118,7 +116,6 @@ impl EmulatorEngine {
         store.save(self.authority.stored_form(), ids, world)
     }
 
-    /// Handles a request.
     pub(crate) fn handle_request(&self, request: &ServiceRequest, ingress: Ingress) -> EngineReply {
         let began = self.clock.monotonic();
         let mut state = self.state.lock();

@@ -16,9 +16,7 @@ use crate::services::keyvault::{KeyVaultObjectKind, object_scope};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FaultPlan {
-    /// The fault.
     pub fault: IdentityFault,
-    /// The component.
     #[serde(with = "crate::seed::component_name")]
     pub component: Component,
 }

@@ -107,7 +107,6 @@ pub(crate) enum FaultEffect {
     },
     /// A status with a JSON error or an HTML page of a gateway.
     Status {
-        /// The status.
         status: u16,
         /// Whether the body is an HTML page.
         #[serde(default)]
@@ -124,23 +123,17 @@ pub(crate) enum FaultEffect {
     /// The connection is reset without a reply.
     Reset,
     /// The token service responds with this AADSTS code.
-    TokenError {
-        /// The code.
-        code: u32,
-    },
+    TokenError { code: u32 },
 }
 
 /// The effect of the first rule that affects a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FaultHit {
-    /// The name of the rule.
     pub(crate) rule_name: String,
-    /// The effect.
     pub(crate) effect: FaultEffect,
 }
 
 impl FaultRules {
-    /// The rules.
     pub(crate) fn rules(&self) -> &[FaultRule] {
         &self.rules
     }

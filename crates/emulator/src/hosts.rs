@@ -8,9 +8,7 @@ use crate::operations::AzureService;
 /// The service and the cloud of a host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServiceEndpoint {
-    /// The service.
     pub(crate) service: AzureService,
-    /// The cloud.
     pub(crate) cloud: Cloud,
 }
 

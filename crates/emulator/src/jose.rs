@@ -40,9 +40,7 @@ pub(crate) struct JoseHeader {
 /// A token with an unverified signature.
 #[derive(Clone)]
 pub(crate) struct UnverifiedToken {
-    /// The header.
     pub(crate) header: JoseHeader,
-    /// The claims.
     pub(crate) claims: Map<String, Value>,
     signing_input: String,
     signature: Vec<u8>,

@@ -21,7 +21,6 @@ pub(crate) enum IdGenerator {
     Random,
     /// The n-th id is a name-based UUID of n within this namespace.
     Seeded {
-        /// The namespace.
         namespace: Uuid,
         /// The number of generated ids.
         count: u64,
@@ -50,7 +49,6 @@ impl IdGenerator {
 /// written to the state file.
 #[derive(Debug)]
 pub(crate) struct OperationContext<'a> {
-    /// The request.
     pub(crate) request: &'a ServiceRequest,
     /// The service and the cloud of the host.
     pub(crate) endpoint: ServiceEndpoint,

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
-/// A service of Azure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum AzureService {
@@ -84,7 +83,6 @@ pub(crate) struct ServiceOperation {
     pub(crate) path: &'static str,
     /// How completely the operation is implemented.
     pub(crate) support: OperationSupport,
-    /// The handler.
     pub(crate) handler: OperationHandler,
 }
 

@@ -21,7 +21,6 @@ pub(crate) enum RequestScheme {
 /// A completely read request. `Debug` omits headers, query and body, because they contain tokens and secrets.
 #[derive(Clone)]
 pub(crate) struct ServiceRequest {
-    /// The method.
     pub(crate) method: Method,
     /// The transport.
     pub(crate) scheme: RequestScheme,
@@ -31,9 +30,7 @@ pub(crate) struct ServiceRequest {
     pub(crate) path: String,
     /// The decoded pairs of the query, in order.
     pub(crate) query: Vec<(String, String)>,
-    /// The headers.
     pub(crate) headers: HeaderMap,
-    /// The body.
     pub(crate) body: Bytes,
 }
 
@@ -83,11 +80,9 @@ impl fmt::Debug for ServiceRequest {
 /// A complete reply. `Debug` omits headers and body.
 #[derive(Clone)]
 pub(crate) struct ServiceReply {
-    /// The status.
     pub(crate) status: StatusCode,
     /// The headers that the service adds; the server adds the request ids and the date.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    /// The body.
     pub(crate) body: Bytes,
     /// The reason of a rejection, for the request log. Never contains a secret.
     pub(crate) rejection_reason: Option<String>,

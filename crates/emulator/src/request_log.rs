@@ -20,7 +20,6 @@ pub struct RequestLogEntry {
     pub service: Option<&'static str>,
     /// The id of the operation, such as `Token_Post`; `None` if the emulator does not implement it.
     pub operation: Option<&'static str>,
-    /// The method.
     pub method: String,
     /// The host, without a port.
     pub host: String,

@@ -79,10 +79,7 @@ pub enum SeedError {
     },
     /// The component has no identity.
     #[error("the emulator has no identity for `{component}`")]
-    ComponentIdentityMissing {
-        /// The component.
-        component: Component,
-    },
+    ComponentIdentityMissing { component: Component },
     /// The vault rejects the secret, because its name belongs to a deleted one.
     #[error(
         "the vault `{vault}` does not take the secret `{secret}`: it is deleted and not purged"

@@ -58,7 +58,6 @@ pub(crate) fn authority_key() -> RsaKey {
 pub(crate) fn issuer_key() -> RsaKey {
     KEYS[3].clone()
 }
-/// An untrusted key.
 pub(crate) fn untrusted_key() -> RsaKey {
     KEYS[4].clone()
 }

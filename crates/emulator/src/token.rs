@@ -141,10 +141,8 @@ pub(crate) enum ClientAuthMethod {
     KeyOrToken,
 }
 
-/// The grant of a token.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TokenGrant<'a> {
-    /// The principal.
     pub(crate) principal: &'a Principal,
     /// The resource exactly as requested: it becomes `aud`, including slashes.
     pub(crate) resource: &'a str,
@@ -154,10 +152,8 @@ pub(crate) struct TokenGrant<'a> {
     pub(crate) cloud: Cloud,
 }
 
-/// An issued token.
 #[derive(Debug)]
 pub(crate) struct IssuedAccessToken {
-    /// The token.
     pub(crate) token: RedactedText,
     /// The start of the validity, in seconds of Unix time.
     pub(crate) not_before: i64,

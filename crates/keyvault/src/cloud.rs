@@ -61,7 +61,6 @@ pub enum VaultCloudError {
     /// The cloud's authority is not a URL, which is a bug in this crate's tables.
     #[error("the authority of {cloud} is malformed")]
     Authority {
-        /// The cloud.
         cloud: Cloud,
         /// The parse error.
         #[source]
@@ -156,7 +155,6 @@ impl VaultCloud {
         }
     }
 
-    /// The URL of a vault.
     pub fn vault_url(&self, name: &VaultName) -> String {
         format!("https://{}/", self.vault_host(name))
     }

@@ -34,7 +34,6 @@ pub enum ContentError {
     EncodingMismatch {
         /// The value of `objectEncoding`.
         encoding: ObjectEncoding,
-        /// The content type.
         content_type: &'static str,
     },
     /// The public key cannot be written as a file.

@@ -77,7 +77,6 @@ impl fmt::Display for ObjectId {
 #[derive(Debug, thiserror::Error)]
 #[error("could not make the file `{path}` from {object}")]
 pub struct DecodeError {
-    /// The object.
     pub object: ObjectReference,
     /// The path of the file.
     pub path: String,
@@ -112,7 +111,6 @@ pub enum DecodeWarning {
          order of the vault"
     )]
     IncompleteChain {
-        /// The object.
         object: ObjectReference,
         /// The number of certificates that are linked to the leaf.
         linked: usize,

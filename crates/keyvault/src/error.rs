@@ -253,7 +253,6 @@ pub struct VaultErrorDetails {
     pub code: Option<String>,
     /// The code of the inner error, which is more specific (`ForbiddenByRbac`).
     pub inner_code: Option<String>,
-    /// The message.
     pub message: String,
 }
 

@@ -53,7 +53,6 @@ pub enum ReadError {
     /// The vault did not return the object.
     #[error("could not read {object}")]
     Object {
-        /// The object.
         object: ObjectReference,
         /// The vault's error.
         #[source]
@@ -62,7 +61,6 @@ pub enum ReadError {
     /// The vault did not list the versions of the object.
     #[error("could not list the versions of {object}")]
     Versions {
-        /// The object.
         object: ObjectReference,
         /// The vault's error.
         #[source]
@@ -71,7 +69,6 @@ pub enum ReadError {
     /// The listed versions do not contain the requested history.
     #[error("could not choose the version history of {object}")]
     History {
-        /// The object.
         object: ObjectReference,
         /// The problem of the history.
         #[source]
@@ -152,11 +149,9 @@ impl ReadError {
     }
 }
 
-/// A fetched vault object.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FetchedVaultObject {
-    /// A secret.
     Secret(FetchedSecret),
     /// The public part of a key.
     Key(FetchedKey),
@@ -191,7 +186,6 @@ pub struct FetchedEntryObject {
     pub entry: VaultObjectEntry,
     /// The index in the entry's version history, if it requests one.
     pub history_index: Option<usize>,
-    /// The object.
     pub object: Arc<FetchedVaultObject>,
 }
 

@@ -8,7 +8,6 @@ use crate::source::ListedVersion;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// No version is enabled.
     #[error("no version is enabled")]
     NoEnabledVersion,
     /// The start version is disabled or does not exist.

@@ -40,7 +40,6 @@ pub struct PodCredentials {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServiceAccountTokens(pub BTreeMap<String, ServiceAccountToken>);
 
-/// A service account token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServiceAccountToken {
     /// The compact JWT.

@@ -29,9 +29,7 @@ use crate::vault::KeyVault;
 /// The transports of a node to Azure services.
 #[derive(Debug, Clone)]
 pub struct NodeTransports {
-    /// The transport to vaults.
     pub vault_transport: AzureTransport,
-    /// The transport to Entra.
     pub entra_transport: TokenTransport,
     /// The transport to the instance metadata service.
     pub managed_identity: ManagedIdentityTransport,

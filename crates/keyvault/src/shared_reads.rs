@@ -126,7 +126,6 @@ struct FailedRead {
     error: Arc<VaultReadError>,
 }
 
-/// A read in flight.
 struct InFlightRead<V> {
     number: u64,
     started: ReadStart,

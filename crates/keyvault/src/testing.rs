@@ -39,7 +39,6 @@ pub enum FakeAzureFailure {
     NoResponse,
 }
 
-/// A fake service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FakeAzureService {
     /// Key Vault.
@@ -108,7 +107,6 @@ impl FakeAzure {
         Self { clock: ManualClock::starting_at(noon), state: Arc::default() }
     }
 
-    /// The clock.
     pub fn clock(&self) -> &ManualClock {
         &self.clock
     }
@@ -188,7 +186,6 @@ impl FakeAzure {
         busiest
     }
 
-    /// The transport to this Azure.
     pub fn azure_transport(
         &self,
         rate: RequestRate,

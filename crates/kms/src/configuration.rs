@@ -32,11 +32,9 @@ pub enum VaultIdentity {
     ManagedIdentity(Option<ManagedIdentityId>),
     /// An application with a client secret.
     ClientSecret {
-        /// The tenant.
         tenant: TenantId,
         /// The application.
         client: ClientId,
-        /// Its secret.
         secret: SecretText,
     },
     /// The credential file of a hosted control plane, which is reloaded after each rotation.
@@ -67,7 +65,6 @@ pub enum KmsConfigurationError {
 /// A problem of one key of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigurationKeyProblem {
-    /// The key.
     pub key: &'static str,
     /// The problem. It quotes no value except that of `cloud`.
     pub problem: String,

@@ -19,7 +19,6 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
 
-/// The layout of a ciphertext.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CiphertextLayout {
     /// The layout of kubernetes-kms.
@@ -59,10 +58,7 @@ pub enum CiphertextLayoutError {
     #[error(
         "the decrypted value is not base64url without padding, as the {layout} layout requires"
     )]
-    Plaintext {
-        /// The layout.
-        layout: CiphertextLayout,
-    },
+    Plaintext { layout: CiphertextLayout },
 }
 
 /// The modulus lengths of RSA keys in vaults, in bytes.

@@ -45,7 +45,6 @@ pub enum KmsServeError {
     /// The server stopped although it was not asked to.
     #[error("the server on {} stopped unexpectedly", socket.display())]
     Ended {
-        /// The socket.
         socket: PathBuf,
         /// The server's error, if it reported one.
         #[source]

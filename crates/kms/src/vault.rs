@@ -44,7 +44,6 @@ pub struct KeyResult {
     pub kid: Option<String>,
     /// The value as returned by the vault, base64url-encoded.
     pub value: Zeroizing<String>,
-    /// Headers of the reply.
     pub reply_headers: VaultReplyHeaders,
 }
 

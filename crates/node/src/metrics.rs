@@ -157,7 +157,6 @@ impl NodeMetrics {
         self.0.publish.get_or_create(&ProviderLabels { provider, os_type }).inc();
     }
 
-    /// Records an unpublish.
     pub fn record_unpublish(&self, succeeded: bool) {
         let labels = SystemLabels { os_type: Os::Linux };
         self.0.unpublish.get_or_create(&labels).inc();

@@ -31,7 +31,6 @@ use crate::rotation::OlderVersion;
 pub struct OlderCredential {
     /// The object id.
     pub id: String,
-    /// The mounted version.
     pub mounted_version: String,
     /// The `not_before` of the mounted version.
     pub mounted_not_before: Timestamp,

@@ -134,7 +134,6 @@ pub struct ProviderFile {
     pub path: FilePath,
     /// The permission bits. With `None`, the publisher uses 0644, or 0640 when the pod has an `fsGroup`.
     pub mode: Option<u32>,
-    /// The content.
     pub content: SharedSecretBytes,
     /// The id of the object the file was made from, if the provider reports it.
     pub object: Option<String>,

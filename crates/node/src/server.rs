@@ -63,7 +63,6 @@ pub struct NodePluginServerParts {
     pub metrics: NodeMetrics,
     /// The gates of the other components. The server adds gates for its sockets and its registration.
     pub readiness: Readiness,
-    /// The clock.
     pub clock: SharedClock,
 }
 

@@ -448,7 +448,6 @@ fn remove_volume_content(directory: &OpenDirectory) -> Result<(), VolumeDiskErro
     Ok(())
 }
 
-/// The outcome of a publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishOutcome {
     /// What the publish changed.
@@ -472,7 +471,6 @@ pub enum VolumeChange {
     Content,
 }
 
-/// The outcome of a scrub.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScrubOutcome {
     /// The number of truncated files.

@@ -11,7 +11,6 @@ use crate::store::WatchStores;
 use crate::watched_kinds::MANAGED_BY_SELECTOR;
 use crate::watched_resource::{WatchedResource, name_selector, observed_object};
 
-/// The fetched objects.
 #[derive(Debug, Default)]
 pub(crate) struct FetchedObjects {
     /// The objects that exist.

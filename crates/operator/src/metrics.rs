@@ -42,7 +42,6 @@ struct OperatorMetricFamilies {
 }
 
 label_values! {
-    /// The verb of a write.
     pub(crate) enum WriteVerb {
         /// The object did not exist.
         Create = "create",

@@ -11,7 +11,6 @@ pub struct ApiPermission {
     pub group: &'static str,
     /// The resource, with a subresource after a `/`.
     pub resource: &'static str,
-    /// The verbs.
     pub verbs: &'static [&'static str],
     /// The `resourceNames`; all objects if empty.
     pub names: &'static [&'static str],

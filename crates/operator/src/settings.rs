@@ -9,7 +9,6 @@ use lanyard_vocabulary::EntraClientId;
 
 use crate::lease::LeaseSettings;
 
-/// The settings of the operator.
 #[derive(Debug, Clone)]
 pub struct OperatorSettings {
     /// Which objects the operator writes.

@@ -9,7 +9,6 @@ use lanyard_desired::workload::PRIVATE_ROUTER_SERVICE;
 use crate::settings::OperatorRole;
 use crate::watched_resource::WatchedResource;
 
-/// A watched kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum WatchedKind {
     /// HostedClusters, the desired state.

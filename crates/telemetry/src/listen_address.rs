@@ -70,7 +70,6 @@ impl fmt::Display for ListenAddress {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a listen address: use `IP:PORT`, `:PORT` for every interface, or `0`")]
 pub struct ParseListenAddressError {
-    /// The text.
     pub text: String,
 }
 

@@ -114,7 +114,6 @@ impl BoundListener {
 #[derive(Debug, thiserror::Error)]
 #[error("could not listen on {address}")]
 pub struct ListenError {
-    /// The address.
     pub address: ListenAddress,
     /// The error of the operating system.
     #[source]

@@ -33,9 +33,7 @@ pub struct ArmResourceId(String);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an Azure resource id: {reason}")]
 pub struct ParseArmResourceIdError {
-    /// The text.
     pub text: String,
-    /// The reason.
     pub reason: &'static str,
 }
 

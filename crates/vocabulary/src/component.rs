@@ -38,7 +38,6 @@ pub enum Component {
     Kms,
 }
 
-/// The definition of a component.
 #[derive(Debug, Clone, Copy)]
 pub struct ComponentDefinition {
     /// The field of the identity in the HostedCluster API.

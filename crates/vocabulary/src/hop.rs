@@ -81,7 +81,6 @@ impl fmt::Display for Hop {
     }
 }
 
-/// The outcome of a hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(into = "&'static str")]
 pub enum HopOutcome {

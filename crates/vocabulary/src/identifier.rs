@@ -14,7 +14,6 @@ pub struct ParseIdentifierError {
     pub kind: &'static str,
     /// The violated rule.
     pub rule: &'static str,
-    /// The text.
     pub text: String,
 }
 
@@ -138,7 +137,6 @@ text_identifier!(
 pub struct EntraClientId(Uuid);
 
 impl EntraClientId {
-    /// The UUID.
     pub const fn uuid(self) -> Uuid {
         self.0
     }

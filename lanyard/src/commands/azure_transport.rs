@@ -30,7 +30,6 @@ pub(super) fn transport_settings(
     })
 }
 
-/// Builds the transport.
 #[cfg(any(feature = "kms", feature = "canary", feature = "cli"))]
 pub(super) fn build_transport(
     settings: &AzureTransportSettings,

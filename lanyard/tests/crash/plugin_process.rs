@@ -30,14 +30,12 @@ pub(crate) struct CrashTestPlugin {
     log: PathBuf,
 }
 
-/// The clock of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessClock {
     SystemTime,
     OneHourAhead,
 }
 
-/// The result of a call.
 #[derive(Debug)]
 pub(crate) enum CsiCallResult {
     Good,

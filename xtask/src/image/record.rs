@@ -13,7 +13,6 @@ use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-/// The header of the list.
 const LIST_HEADER: &str = "\
 # Functions that ran in `lanyard node` during `cargo xtask bench node`, in the order of their first calls:
 # mangled names without their hash. `cargo xtask image build --release lanyard-node` places them first.

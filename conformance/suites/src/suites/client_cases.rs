@@ -35,7 +35,6 @@ pub(super) enum ExpectedAnswer {
 }
 
 impl ClientCase {
-    /// The name of the trial.
     fn trial_name(&self, client: &str) -> String {
         let (call, credential) = self.name.split_once(':').unwrap_or((self.name, ""));
         match self.expected {

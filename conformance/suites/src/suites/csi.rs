@@ -85,7 +85,6 @@ const CONTROLLER_VARIABLE: &str = "LANYARD_TEST_CONTROLLER";
 const NAMESPACE: &str = "sanity";
 const PROVIDER_NAME: &str = "e2e-provider";
 const CLASS_NAME: &str = "sanity";
-/// The UID of the pod.
 const POD_UID: &str = "00000000-0000-4000-8000-000000000000";
 
 pub(crate) fn trials(fixture: &CsiSuiteFixture) -> Result<Vec<Trial>, SanityError> {

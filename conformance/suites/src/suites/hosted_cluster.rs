@@ -29,7 +29,6 @@ const NAMESPACE: &str = "clusters";
 const CLUSTER_NAME: &str = "harbour";
 const CONTROL_PLANE_NAMESPACE: &str = "clusters-harbour";
 
-/// The namespace of the releases.
 const RELEASE_NAMESPACE: &str = "lanyard";
 
 /// How long pods may take to run with local images.

@@ -33,7 +33,6 @@ const REST_TIME: Duration = Duration::from_secs(5);
 /// The kubelet publishes volumes in parallel.
 const PARALLEL_PUBLISHES: usize = 20;
 
-/// The fixture of the benchmark.
 #[derive(Debug)]
 pub(crate) struct NodeBenchmarkFixture {
     pub(crate) suite_cluster: Arc<SuiteCluster>,

@@ -125,7 +125,6 @@ impl CrdSchema {
         self.with_cel_rule("self == oldSelf", message)
     }
 
-    /// Preserves unknown fields.
     pub(super) fn preserve_unknown_fields(self) -> Self {
         self.with_keyword("x-kubernetes-preserve-unknown-fields", json!(true))
     }

@@ -30,7 +30,6 @@ pub struct KeyUrl {
     "`{text}` does not have the form https://VAULT/keys/NAME/VERSION with a vault of this cloud"
 )]
 pub struct ParseKeyUrlError {
-    /// The text.
     pub text: String,
 }
 

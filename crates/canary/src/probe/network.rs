@@ -11,7 +11,6 @@ use crate::proof_error::{ProofError, ProofErrorKind};
 pub struct NetworkProbeTarget {
     /// The virtual network.
     pub vnet: ArmResourceId,
-    /// Its security group.
     pub security_group: ArmResourceId,
     /// The resource group of the cluster.
     pub resource_group: ArmResourceId,

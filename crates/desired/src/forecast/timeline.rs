@@ -147,7 +147,6 @@ fn cluster_entries(
 }
 
 impl RenewalForecast {
-    /// Returns the next milestone.
     pub fn next_milestone(&self) -> Option<NextMilestone> {
         let mut moments = self.milestones().into_iter().filter(|(at, _)| *at > self.evaluated_at);
         moments.next().map(|(at, moment)| NextMilestone { moment, at })

@@ -18,7 +18,6 @@ pub const STORAGE_OPERATOR: &str = "cluster-storage-operator";
 /// The credential injection for one consumer of a component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CredentialInjection {
-    /// The component.
     pub component: Component,
     /// The pod that reads the credential.
     pub consumer: Consumer,
@@ -37,11 +36,8 @@ pub struct CredentialInjection {
 /// An environment variable of a container.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContainerVariable {
-    /// The deployment.
     pub deployment: &'static str,
-    /// The container.
     pub container: &'static str,
-    /// The variable.
     pub variable: EnvVar,
 }
 

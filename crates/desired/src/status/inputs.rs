@@ -108,9 +108,7 @@ impl<T> ReportAnnotation<T> {
 /// store whole pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedPod {
-    /// The name.
     pub name: String,
-    /// The uid.
     pub uid: Option<String>,
     /// The owning deployment, if it can be determined.
     pub deployment: Option<String>,
@@ -128,7 +126,6 @@ pub struct ObservedPod {
     pub started_at: Option<Timestamp>,
     /// The highest restart count of its containers.
     pub restarts: u32,
-    /// The report of its canary.
     pub canary_report: ReportAnnotation<CanaryStatusReport>,
 }
 
@@ -189,7 +186,6 @@ fn class_names_of(pod: &Pod) -> BTreeSet<String> {
 /// A mounted volume, from its `SecretProviderClassPodStatus`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedVolume {
-    /// The name of the pod.
     pub pod_name: String,
     /// The uid of the pod, from the owner reference of the pod status.
     pub pod_uid: Option<String>,

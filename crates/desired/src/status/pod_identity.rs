@@ -14,7 +14,6 @@ use crate::report_text::{next_hop, parse_hop, parse_outcome_code, previous_hop, 
 /// The state of an identity in one pod, or the reason why it is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PodIdentity {
-    /// The state.
     pub(super) state: PodIdentityState,
     /// The last hop that succeeded.
     pub(super) last_good_hop: Option<Hop>,
@@ -37,12 +36,10 @@ pub(super) enum PodIdentityState {
     Proven,
 }
 
-/// A failure of an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IdentityFailure {
     /// The hop that failed.
     pub(super) hop: Option<Hop>,
-    /// The reason.
     pub(super) reason: String,
     /// The attempted operation and the response.
     pub(super) message: String,

@@ -11,7 +11,6 @@ use crate::report_text::{single_line, valid_reason_or};
 /// A status transition, as an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusTransition {
-    /// The event type.
     pub event_type: EventType,
     /// The event reason.
     pub reason: String,

@@ -21,9 +21,7 @@ pub(crate) struct AccessScope {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a scope: {reason}")]
 pub(crate) struct ParseAccessScopeError {
-    /// The text.
     pub(crate) text: String,
-    /// The reason.
     pub(crate) reason: &'static str,
 }
 

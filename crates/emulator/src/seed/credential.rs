@@ -23,13 +23,11 @@ use crate::services::keyvault::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IssuedCredential {
-    /// The component.
     pub component: Component,
     /// The client id of the identity.
     pub client_id: EntraClientId,
     /// The host name of the vault.
     pub vault_host: String,
-    /// The name of the secret.
     pub secret_name: SecretName,
     /// The new version of the secret.
     pub version: String,

@@ -29,18 +29,15 @@ pub(crate) struct IdentityRegistry {
 /// A component's identity, and the location and format of its credential.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ComponentIdentity {
-    /// The component.
     #[serde(with = "component_name")]
     pub(crate) component: Component,
     /// The application id.
     pub(crate) client_id: EntraClientId,
     /// The object id of the service principal.
     pub(crate) object_id: Uuid,
-    /// The tenant.
     pub(crate) tenant: EntraTenantId,
     /// The user-assigned identity.
     pub(crate) resource_id: ArmResourceId,
-    /// The cloud.
     pub(crate) cloud: Cloud,
     /// The region.
     pub(crate) location: String,
@@ -91,7 +88,6 @@ pub(crate) struct TestClients {
 }
 
 impl IdentityRegistry {
-    /// The identity of a component.
     pub(crate) fn component_identity(&self, component: Component) -> Option<&ComponentIdentity> {
         self.holders.iter().find(|holder| holder.component == component)
     }

@@ -20,7 +20,6 @@ pub struct SeedPlan {
     pub tenant: EntraTenantId,
     /// The subscription of all resources, except network resources with other ids.
     pub subscription: SubscriptionId,
-    /// The cloud.
     pub cloud: Cloud,
     /// The region, such as `eastus`.
     pub location: String,
@@ -67,7 +66,6 @@ pub struct DnsZonePlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VaultPlan {
-    /// The name.
     pub name: VaultName,
     /// The tenant whose tokens the vault accepts: that of the platform, not of the cluster.
     pub tenant: EntraTenantId,
@@ -77,9 +75,7 @@ pub struct VaultPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KmsKeyPlan {
-    /// The vault.
     pub vault: VaultName,
-    /// The name.
     pub name: SecretName,
     /// The version, 32 hexadecimal digits; a new one if absent.
     #[serde(default)]
@@ -90,7 +86,6 @@ pub struct KmsKeyPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityPlan {
-    /// The component.
     #[serde(with = "component_name")]
     pub component: Component,
     /// The client id; a new one if absent.
@@ -118,7 +113,6 @@ pub enum CredentialBundleFormat {
     ModernPkcs12,
 }
 
-/// A problem of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}`: {problem}")]
 pub struct SeedPlanProblem {

@@ -94,7 +94,6 @@ enum ArmReadKind {
     Resource,
     /// A collection in a resource group or below a resource.
     ChildCollection,
-    /// A collection in a subscription.
     SubscriptionCollection,
 }
 

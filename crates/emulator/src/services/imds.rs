@@ -35,17 +35,13 @@ pub(crate) struct ImdsState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ImdsMachine {
-    /// The name.
     pub(crate) name: String,
     /// The region.
     pub(crate) location: String,
-    /// The subscription.
     pub(crate) subscription: String,
-    /// The resource group.
     pub(crate) resource_group: String,
     /// The unique id.
     pub(crate) id: Uuid,
-    /// The cloud.
     pub(crate) cloud: Cloud,
 }
 

@@ -16,35 +16,24 @@ pub enum SocketError {
         path.display()
     )]
     TooLong {
-        /// The path.
         path: PathBuf,
         /// Its length in bytes.
         length: usize,
     },
     /// Another process listens on the path.
     #[error("another process already listens on {}", path.display())]
-    InUse {
-        /// The path.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// A file, directory or link exists at the path; it is not removed.
     #[error("{} exists and is not a socket", path.display())]
-    NotASocket {
-        /// The path.
-        path: PathBuf,
-    },
+    NotASocket { path: PathBuf },
     /// The path has no file name.
     #[error("`{}` has no file name", path.display())]
-    NoName {
-        /// The path.
-        path: PathBuf,
-    },
+    NoName { path: PathBuf },
     /// A system call failed.
     #[error("could not {operation} {}", path.display())]
     Io {
         /// The operation that failed.
         operation: SocketOperation,
-        /// The path.
         path: PathBuf,
         /// The error of the system call.
         #[source]

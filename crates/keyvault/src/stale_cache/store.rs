@@ -33,7 +33,6 @@ pub(super) enum SealedStore {
     Disk(Arc<SealedDiskStore>),
 }
 
-/// A store in memory.
 #[derive(Debug)]
 pub(super) struct SealedMemoryStore {
     entries: Mutex<HashMap<EntryId, SealedEntry>>,

@@ -12,7 +12,6 @@ pub struct AuditRecord {
     pub sequence: u64,
     /// The time of the event, by the node's clock.
     pub time: Timestamp,
-    /// The event.
     #[serde(flatten)]
     pub event: AuditEvent,
     /// The hash of the previous line; 64 zeros in the first line of a chain.
@@ -35,7 +34,6 @@ pub enum AuditEvent {
     Denied(ObjectRead),
     /// The read failed.
     Refused {
-        /// The read.
         #[serde(flatten)]
         read: ObjectRead,
         /// The outcome code.
@@ -96,7 +94,6 @@ pub struct ObjectRead {
     /// pod's own secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
-    /// The vault.
     pub vault: String,
     /// The object, as `<kind>/<name>`.
     pub object: String,

@@ -17,14 +17,12 @@ use crate::audit::recent_events::RecentAuditEvents;
 /// The retry interval for pending lines when no other event arrives.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A message to the writer.
 #[derive(Debug)]
 pub(super) enum AuditWriterMessage {
     /// An event to write.
     Event {
         /// The time of the event.
         time: Timestamp,
-        /// The event.
         event: Box<AuditEvent>,
         /// The number of earlier events that were dropped because the queue was full.
         lost_before: u64,

@@ -193,7 +193,6 @@ struct KubeClassCacheState {
 /// Held during the read of a class.
 type ClassReadLock = tokio::sync::Mutex<()>;
 
-/// A watched namespace.
 struct WatchedNamespace {
     store: ClassStore,
     task: AbortHandle,

@@ -5,7 +5,6 @@ use parking_lot::Mutex;
 
 use super::MemoryAccount;
 
-/// The memory of a cache.
 #[derive(Debug)]
 pub struct NodeCacheMemory {
     memory: MemoryAccount,

@@ -24,11 +24,8 @@ label_values! {
 label_values! {
     /// The kind of object that was read from a vault.
     pub enum ReadKind {
-        /// A secret.
         Secret = "secret",
-        /// A key.
         Key = "key",
-        /// A certificate.
         Certificate = "cert",
     }
 }

@@ -73,18 +73,14 @@ pub struct VaultAccess {
     pub class: String,
     /// The shared identity.
     pub identity: SharedIdentity,
-    /// The vault.
     pub vault: VaultName,
-    /// The object.
     pub object: VaultObjectName,
 }
 
 /// An object of a vault, without a version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VaultObjectName {
-    /// The kind.
     pub kind: VaultObjectKind,
-    /// The name.
     pub name: SecretName,
 }
 

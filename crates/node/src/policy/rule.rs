@@ -8,7 +8,6 @@ use crate::policy::pattern::{IdentityPattern, NamePattern, ObjectPattern};
 pub(crate) struct PolicyRule {
     /// The name of the rule in the audit trail.
     pub(crate) name: String,
-    /// The namespaces.
     pub(crate) namespaces: Vec<NamePattern>,
     /// The SecretProviderClasses; `None` matches every class.
     pub(crate) classes: Option<Vec<NamePattern>>,
@@ -23,7 +22,6 @@ pub(crate) struct PolicyRule {
 pub(crate) struct VaultGrant {
     /// The vaults.
     pub(crate) name: NamePattern,
-    /// The objects.
     pub(crate) objects: Vec<ObjectPattern>,
 }
 

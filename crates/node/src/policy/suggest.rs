@@ -26,7 +26,6 @@ pub struct ObservedReads {
 /// A suggested policy, and the number of reads behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicySuggestion {
-    /// The policy.
     pub policy: NodePolicy,
     /// The number of distinct reads that the policy allows.
     pub accesses: usize,

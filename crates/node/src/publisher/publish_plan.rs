@@ -15,7 +15,6 @@ pub(super) enum MountProbe {
     Unreadable,
     /// A mount that is not a tmpfs.
     NotTmpfs,
-    /// A tmpfs.
     Tmpfs {
         /// The number of mounts that are stacked at the target.
         layers: usize,

@@ -18,7 +18,6 @@ use crate::reporter::{PodEventKind, PollResult};
 use crate::rotation::{PollDecision, PollInputs, PollInterval, decide_poll};
 use crate::volume::VolumeChange;
 
-/// The outcome of a refresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefreshOutcome {

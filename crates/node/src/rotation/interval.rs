@@ -80,7 +80,6 @@ impl fmt::Display for PollInterval {
     }
 }
 
-/// The bounds of an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntervalBounds {
     /// The shortest allowed interval.

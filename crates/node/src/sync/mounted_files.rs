@@ -60,10 +60,7 @@ pub(super) enum MountedFilesError {
     },
     /// The path is not a regular file.
     #[error("{} is not a regular file", path.display())]
-    NotRegularFile {
-        /// The path.
-        path: PathBuf,
-    },
+    NotRegularFile { path: PathBuf },
     /// The file is larger than a Secret.
     #[error("{} is larger than a Secret may be", path.display())]
     TooLarge {

@@ -23,7 +23,6 @@ pub(super) struct DriverVolumesLocation<'a> {
 /// A pod status is not processed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SelectVolumeError {
-    /// The pod is terminating.
     #[error("the pod is terminating")]
     PodTerminating,
     /// The pod of that name is a newer one.

@@ -35,7 +35,6 @@ pub(crate) type ResponseRule = Box<dyn Fn(&ReceivedRequest) -> Option<InjectedRe
 pub(crate) type BodyFrame = hyper::body::Frame<Bytes>;
 pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// A change of an object.
 #[derive(Clone)]
 pub(crate) struct WatchedObjectChange {
     pub(crate) version: u64,
@@ -53,7 +52,6 @@ pub(crate) struct OpenWatch {
     pub(crate) is_silent: bool,
 }
 
-/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) verb: RequestVerb,

@@ -30,7 +30,6 @@ pub(crate) struct FakeManagementApi {
     clock: ManualClock,
 }
 
-/// An injected response.
 #[derive(Debug, Clone)]
 pub(crate) enum InjectedResponse {
     /// A `Status` with this HTTP code and these fields.

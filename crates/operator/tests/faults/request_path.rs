@@ -21,7 +21,6 @@ pub(crate) struct RequestPath {
     is_watch: bool,
 }
 
-/// The verb of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestVerb {
     List,

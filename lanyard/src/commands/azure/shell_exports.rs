@@ -115,7 +115,6 @@ impl ShellExports {
         self.set.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// The variables to unset.
     pub(crate) const fn variables_to_unset(&self) -> &'static [&'static str] {
         self.unset
     }

@@ -17,7 +17,6 @@ use super::{KmsKeyVersion, KmsSuiteFixture, socket_path};
 use crate::daemon::Daemon;
 use crate::suites::failed_with_causes;
 
-/// The kind of plugin.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum KmsPluginKind<'a> {
     Lanyard { layout: &'a str },

@@ -74,7 +74,6 @@ impl KubernetesTrialFixture {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Creates an object.
     pub(super) async fn create_object<K>(&self, object: Value) -> Result<K, Failed>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>

@@ -12,7 +12,6 @@ use super::{DRIVER, NAMESPACE, NodeSuiteFixture, START_TIMEOUT, failed_with_caus
 /// The mount path of the volume in every pod.
 pub(super) const MOUNT_PATH: &str = "/mnt/secrets";
 
-/// The volume of a pod.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PodVolume {
     /// The SecretProviderClass.

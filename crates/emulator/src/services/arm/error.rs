@@ -24,9 +24,7 @@ pub(super) enum ArmServiceError<'a> {
     },
     /// No role assignment grants the action.
     Unauthorized {
-        /// The caller.
         caller: &'a AuthenticatedCaller,
-        /// The action.
         action: &'a str,
         /// The scope at which it was evaluated.
         scope: &'a AccessScope,

@@ -18,15 +18,12 @@ pub(crate) const RESOURCE_GROUP_TYPE: &str = "Microsoft.Resources/resourceGroups
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ArmResourceStore {
-    /// The subscriptions.
     pub(crate) subscriptions: Vec<Subscription>,
     by_id: BTreeMap<String, ArmResource>,
 }
 
-/// A subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Subscription {
-    /// The id.
     pub(crate) id: SubscriptionId,
     /// The tenant that it trusts.
     pub(crate) tenant: EntraTenantId,
@@ -111,7 +108,6 @@ impl ArmResourceStore {
         self.subscriptions.iter().find(|known| known.id.as_str().eq_ignore_ascii_case(id))
     }
 
-    /// A resource.
     pub(crate) fn resource(&self, id: &AccessScope) -> Option<&ArmResource> {
         self.by_id.get(&lookup_key(id))
     }

@@ -25,7 +25,6 @@ pub(super) struct TokenEndpoint<'a> {
     pub(super) host: &'a str,
     /// The tenant as in the path.
     pub(super) tenant_in_path: &'a str,
-    /// The tenant.
     pub(super) tenant: &'a EntraTenantId,
     /// The v1 issuer of the tenant.
     pub(super) issuer: &'a str,

@@ -30,7 +30,6 @@ pub(super) enum CertificateChainError {
     Untrusted,
 }
 
-/// Parses a certificate.
 pub(super) fn parse_certificate(der: &[u8]) -> Option<X509Certificate<'_>> {
     X509Certificate::from_der(der).ok().and_then(|(rest, parsed)| rest.is_empty().then_some(parsed))
 }

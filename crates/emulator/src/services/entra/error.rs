@@ -95,7 +95,6 @@ const KNOWN_CODES: [AadstsCode; 27] = [
 /// An error of the token service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TokenServiceError {
-    /// The code.
     pub(crate) code: AadstsCode,
     /// The error description. It may contain ids, never credentials.
     pub(crate) description: String,

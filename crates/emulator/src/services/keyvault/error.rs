@@ -37,26 +37,22 @@ pub(crate) enum VaultServiceError<'a> {
     },
     /// No role assignment grants the action.
     DeniedByRole {
-        /// The caller.
         caller: &'a AuthenticatedCaller,
         /// The data action.
         action: &'a str,
         /// The scope at which it was evaluated.
         scope: &'a str,
-        /// The vault.
         vault: &'a EmulatedVault,
         /// Why no assignment grants it.
         nearest_miss: String,
     },
     /// No access policy grants the permission.
     DeniedByPolicy {
-        /// The caller.
         caller: &'a AuthenticatedCaller,
         /// The kind of object.
         kind: KeyVaultObjectKind,
         /// The permission, such as `get`.
         permission: &'a str,
-        /// The vault.
         vault: &'a EmulatedVault,
     },
     /// The object or version does not exist.
@@ -70,7 +66,6 @@ pub(crate) enum VaultServiceError<'a> {
     ObjectDisabled {
         /// The kind of object.
         kind: KeyVaultObjectKind,
-        /// The name.
         name: &'a str,
     },
     /// The key must not be used for this operation, or not at this time.
@@ -84,14 +79,10 @@ pub(crate) enum VaultServiceError<'a> {
     DeletedButRecoverable {
         /// The kind of object.
         kind: KeyVaultObjectKind,
-        /// The name.
         name: &'a str,
     },
     /// The object belongs to a certificate and is changed through it.
-    ManagedByCertificate {
-        /// The name.
-        name: &'a str,
-    },
+    ManagedByCertificate { name: &'a str },
     /// The request is malformed.
     BadParameter(String),
 }

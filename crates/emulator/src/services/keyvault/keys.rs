@@ -79,7 +79,6 @@ pub(crate) enum NewKeyMaterial<'a> {
 
 /// A new version of a key.
 pub(crate) struct NewKeyVersion<'a> {
-    /// The name.
     pub(crate) name: &'a str,
     /// The version.
     pub(crate) id: String,
@@ -87,9 +86,7 @@ pub(crate) struct NewKeyVersion<'a> {
     pub(crate) material: NewKeyMaterial<'a>,
     /// The permitted operations; all if absent.
     pub(crate) operations: Option<Vec<String>>,
-    /// Attributes.
     pub(crate) attributes: StoredObjectAttributes,
-    /// Tags.
     pub(crate) tags: BTreeMap<String, String>,
 }
 

@@ -1,13 +1,9 @@
 //! The kinds of vault objects, and the permissions on them.
 
-/// A kind of vault object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyVaultObjectKind {
-    /// A secret.
     Secret,
-    /// A key.
     Key,
-    /// A certificate.
     Certificate,
 }
 

@@ -40,9 +40,7 @@ pub(crate) struct SoftDeletion {
 pub(crate) struct StoredObjectVersion<T> {
     /// 32 hexadecimal digits.
     pub(crate) id: String,
-    /// Attributes.
     pub(crate) attributes: StoredObjectAttributes,
-    /// Tags.
     pub(crate) tags: BTreeMap<String, String>,
     /// The content of the version.
     pub(crate) content: T,
@@ -63,7 +61,6 @@ pub(crate) struct StoredObjectAttributes {
     pub(crate) updated: Timestamp,
 }
 
-/// Errors of the object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectStoreError {
     /// The object or version does not exist.
@@ -194,7 +191,6 @@ impl<T> VersionedObjectStore<T> {
         Ok(())
     }
 
-    /// A deleted object.
     pub(crate) fn deleted_object(
         &self,
         name: &str,

@@ -17,7 +17,6 @@ use crate::request::ServiceReply;
 
 /// A kind of object, with its store and its wire format.
 pub(super) trait StoredObject: Sized {
-    /// The kind.
     const KIND: KeyVaultObjectKind;
     /// The permission to read an object.
     const GET: VaultPermission;
@@ -118,7 +117,6 @@ pub(super) fn object_id<K: StoredObject>(vault: &EmulatedVault, name: &str) -> S
     format!("{}/{}/{name}", vault.base_url(), K::KIND.collection())
 }
 
-/// The id of a version.
 pub(super) fn version_id<K: StoredObject>(
     vault: &EmulatedVault,
     name: &str,

@@ -21,7 +21,6 @@ pub(crate) struct VaultStore {
     pub(crate) deleted: BTreeMap<String, DeletedVault>,
 }
 
-/// A deleted vault.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct DeletedVault {
     /// The vault before its deletion.
@@ -35,7 +34,6 @@ pub(crate) struct DeletedVault {
 /// A vault: the data plane of a `Microsoft.KeyVault/vaults` resource.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct EmulatedVault {
-    /// The name.
     pub(crate) name: VaultName,
     /// The host name, in lower case.
     pub(crate) host: String,
@@ -45,11 +43,8 @@ pub(crate) struct EmulatedVault {
     pub(crate) location: String,
     /// The settings from the ARM resource.
     pub(crate) settings: VaultSettings,
-    /// Secrets.
     pub(crate) secrets: VersionedObjectStore<SecretContent>,
-    /// Keys.
     pub(crate) keys: VersionedObjectStore<KeyContent>,
-    /// Certificates.
     pub(crate) certificates: VersionedObjectStore<CertificateContent>,
 }
 
@@ -60,7 +55,6 @@ pub(crate) struct VaultSettings {
     pub(crate) tenant: EntraTenantId,
     /// `enableRbacAuthorization`: roles decide; otherwise only access policies do.
     pub(crate) rbac: bool,
-    /// The access policies.
     pub(crate) access_policies: Vec<AccessPolicy>,
     /// `softDeleteRetentionInDays`: 7 to 90.
     pub(crate) retention_days: u16,
@@ -74,7 +68,6 @@ pub(crate) struct AccessPolicy {
     pub(crate) tenant_id: EntraTenantId,
     /// The object id of the principal.
     pub(crate) object_id: Uuid,
-    /// The permissions.
     #[serde(default)]
     pub(crate) permissions: AccessPolicyPermissions,
 }
@@ -94,7 +87,6 @@ pub(crate) struct AccessPolicyPermissions {
 /// The content of a secret version.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SecretContent {
-    /// The value.
     pub(crate) value: RedactedText,
     /// The content type, free text.
     pub(crate) content_type: Option<String>,
@@ -105,7 +97,6 @@ pub(crate) struct SecretContent {
 /// The content of a key version.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct KeyContent {
-    /// The key.
     pub(crate) key: StoredVaultKey,
     /// Whether the key belongs to a certificate.
     pub(crate) managed: bool,
@@ -147,7 +138,6 @@ impl From<RsaKey> for StoredVaultKey {
 pub(crate) struct CertificateContent {
     /// The certificate, DER.
     pub(crate) der: Vec<u8>,
-    /// The subject.
     pub(crate) subject: String,
     /// The content type of the certificate's secret.
     pub(crate) secret_type: String,

@@ -67,7 +67,6 @@ pub(crate) enum ProviderResponseProblem {
     PathCollision {
         /// The index in the response.
         index: usize,
-        /// The path.
         path: String,
     },
     /// The mode of a file is out of range.
@@ -75,7 +74,6 @@ pub(crate) enum ProviderResponseProblem {
     InvalidMode {
         /// The index in the response.
         index: usize,
-        /// The mode.
         mode: i32,
     },
     /// The id or the version of an object is too long or has control characters.

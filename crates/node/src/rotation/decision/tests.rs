@@ -308,7 +308,6 @@ fn a_clock_that_was_set_back_makes_a_volume_due_once() {
     assert!(due_reason(&poll_inputs(&clock, "1h"), 5_020).is_some());
 }
 
-/// The outcome of a poll.
 #[derive(Debug, Clone, Copy)]
 enum ScriptedPollOutcome {
     Succeeded,

@@ -107,7 +107,6 @@ impl RotationScheduler {
         used.into_iter().filter(|key| is_time || !self.classes.contains_key(key)).collect()
     }
 
-    /// Records a class.
     pub(super) fn record_class(
         &mut self,
         now: Timestamp,

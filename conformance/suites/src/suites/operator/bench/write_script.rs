@@ -23,7 +23,6 @@ use super::fleet::{self, NAMESPACE};
 /// same length.
 pub(super) const WRITE_LOOP_NAMESPACE: &str = "rawfleet";
 
-/// A recorded write.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedWrite {
     method: Method,
