@@ -13,26 +13,7 @@ use crate::client_program::{ClientInputs, EnvironmentVariables};
 use crate::live_subscription::LiveSubscription;
 use crate::local_azure::{ControlApi, LocalAzure, LocalAzureError};
 use crate::recording_proxy::ForwardTarget;
-
-/// How a client authenticates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SignInMethod {
-    Certificate,
-    Secret,
-    Federated,
-    ManagedIdentity,
-}
-
-impl SignInMethod {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Certificate => "certificate",
-            Self::Secret => "secret",
-            Self::Federated => "federated",
-            Self::ManagedIdentity => "managed-identity",
-        }
-    }
-}
+use crate::sign_in_method::SignInMethod;
 
 /// The scope of every token that the cases request.
 const SCOPE: &str = "https://management.azure.com/.default";

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::client_program::EnvironmentVariables;
 use crate::daemon::{Daemon, DaemonError};
-use crate::volume::CsiDriverClient;
+use crate::volume::{CsiDriverClient, UNMANAGED_NODE_NAME};
 
 /// How long a program may take until it responds.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,9 +45,6 @@ pub(crate) struct RunningDriver {
     pub(crate) daemon: Daemon,
     pub(crate) client: CsiDriverClient,
 }
-
-/// The name of a Node object without a kubelet. Drivers act for this node, and no kubelet runs its pods.
-pub(crate) const UNMANAGED_NODE_NAME: &str = "elsewhere";
 
 /// Upstream's mock provider, whose responses the case sets.
 #[derive(Debug)]

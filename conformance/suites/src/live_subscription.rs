@@ -5,8 +5,8 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::azure_target::SignInMethod;
 use crate::client_program::ClientInputs;
+use crate::sign_in_method::SignInMethod;
 
 /// Environment variables that every live suite requires.
 const REQUIRED_VARIABLES: [&str; 6] = [

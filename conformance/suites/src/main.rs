@@ -20,6 +20,7 @@ mod proxied_request;
 mod recording_proxy;
 mod registrar;
 mod request_differences;
+mod sign_in_method;
 mod suite_cluster;
 mod suite_setup;
 mod suites;

@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tonic::{Request, Status};
 
-use crate::driver_processes::UNMANAGED_NODE_NAME;
-
 /// The kubelet's deadline for a call.
 const CALL_DEADLINE: Duration = Duration::from_mins(2);
+
+/// The name of a Node object without a kubelet. Drivers act for this node, and no kubelet runs its pods.
+pub(crate) const UNMANAGED_NODE_NAME: &str = "elsewhere";
 
 /// A CSI call returned an error.
 #[derive(Debug, Error)]

@@ -4,8 +4,6 @@ use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::folder_watch::folder_of;
-
 /// The metadata of a file and its folder. If two snapshots differ, the file should be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileSnapshot {
@@ -81,3 +79,11 @@ fn changed(metadata: &Metadata) -> ChangeTime {
 
 #[cfg(not(unix))]
 fn changed(_metadata: &Metadata) -> ChangeTime {}
+
+/// The folder of a file; `.` if the path has no parent.
+pub(crate) fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}

@@ -12,7 +12,7 @@ use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
-use crate::file_snapshot::FolderIdentity;
+use crate::file_snapshot::{FolderIdentity, folder_of};
 
 /// A watch on a folder that may be deleted and recreated.
 #[derive(Debug)]
@@ -102,14 +102,6 @@ impl WatchSignal {
                 self.changed.notify_one();
             }
         }
-    }
-}
-
-/// The folder of a file; `.` if the path has no parent.
-pub(crate) fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
-        _ => PathBuf::from("."),
     }
 }
 

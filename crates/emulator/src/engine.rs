@@ -11,7 +11,6 @@ use serde_json::json;
 
 use crate::authority::LocalAuthority;
 use crate::azure_state::AzureState;
-use crate::emulator::StateChangeError;
 use crate::fault_rules::{FaultEffect, FaultHit};
 use crate::hosts::ServiceEndpoint;
 pub(crate) use crate::ingress::Ingress;
@@ -22,6 +21,7 @@ use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::seed::SeedError;
 use crate::services;
+use crate::state_change_error::StateChangeError;
 use crate::state_store::{StateStore, StateStoreError};
 
 /// The engine's reply to the client.

@@ -47,13 +47,14 @@ mod request_log;
 mod seed;
 mod server;
 mod services;
+mod state_change_error;
 mod state_store;
 #[cfg(test)]
 mod testing;
 mod token;
 
 pub use authority::AuthorityError;
-pub use emulator::{Emulator, EmulatorBuilder, StartError, StateChangeError};
+pub use emulator::{Emulator, EmulatorBuilder, StartError};
 pub use fault_plan::{FaultPlan, IdentityFault, ParseIdentityFaultError};
 pub use request_log::RequestLogEntry;
 pub use seed::IssuedCredential;
@@ -61,5 +62,6 @@ pub use seed::{
     CredentialBundleFormat, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedError, SeedPlan,
     SeedPlanProblem, VaultPlan,
 };
+pub use state_change_error::StateChangeError;
 pub use state_store::StateStoreError;
 pub use token::TokenPolicy;

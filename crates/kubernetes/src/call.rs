@@ -9,7 +9,8 @@ use lanyard_clock::SharedClock;
 use lanyard_vocabulary::format_error_chain;
 
 use crate::UserAgent;
-use crate::access::{AccessError, ApiAccess, KubectlAccess};
+use crate::access::{ApiAccess, KubectlAccess};
+use crate::access_error::AccessError;
 use crate::connections::{ApiConnections, WatchConnection};
 
 /// A client for the Kubernetes API. Clones share the connections.

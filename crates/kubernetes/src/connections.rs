@@ -22,7 +22,7 @@ use rustls_pki_types::ServerName;
 use tokio::sync::Mutex;
 use tower::{BoxError, ServiceBuilder};
 
-use crate::access::AccessError;
+use crate::access_error::AccessError;
 
 /// Clients of one API server, each with its own connection: one for calls, several for watches.
 #[derive(Clone)]

@@ -20,6 +20,7 @@
 //! ```
 
 mod access;
+mod access_error;
 mod call;
 mod connections;
 mod watch;
@@ -27,7 +28,8 @@ mod watch;
 /// The value of the `User-Agent` header, as the API server's audit log shows it: `<program>/<version>`.
 pub use http::HeaderValue as UserAgent;
 
-pub use access::{AccessError, ApiAccess, KubectlAccess};
+pub use access::{ApiAccess, KubectlAccess};
+pub use access_error::AccessError;
 pub use call::{ApiError, ApiRetryPolicy, FieldConflict, KubernetesApi, backoff};
 pub use connections::WatchConnection;
 pub use watch::{ResourceWatch, WatchUpdate, with_type_meta};

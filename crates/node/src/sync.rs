@@ -12,9 +12,11 @@ mod owners;
 mod partial_pod;
 mod schedule;
 mod secret_applier;
+mod settings;
 mod volume_selection;
 mod worker;
 mod write_decision;
 
-pub use controller::{SecretSync, SecretSyncSettings};
+pub use controller::SecretSync;
 pub use health::SecretSyncHealth;
+pub use settings::SecretSyncSettings;

@@ -5,8 +5,8 @@ use lanyard_api::truncate_to_second;
 use lanyard_desired::deletion::DeletionStatus;
 use lanyard_desired::status::{self, EventType, StatusTransition};
 
+use crate::events::MAX_MESSAGE_CHARS;
 use crate::observe::ObservedCluster;
-use crate::status::MAX_MESSAGE_CHARS;
 
 /// Condition: whether the deletion leaves no resource behind in Azure. It is set only while a cluster is
 /// being deleted.

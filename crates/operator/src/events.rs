@@ -22,6 +22,9 @@ use crate::lease::FencingToken;
 use crate::metrics::WriteVerb;
 use crate::observe::ObservedCluster;
 
+/// The maximum length of an event message.
+pub(crate) const MAX_MESSAGE_CHARS: usize = 1_000;
+
 /// The number of events that each cluster may still emit.
 #[derive(Debug, Default)]
 pub(crate) struct EventBudgets(HashMap<ClusterKey, EventBudget>);

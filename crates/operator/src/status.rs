@@ -31,6 +31,7 @@ use crate::context::ReconcileContext;
 use crate::deletion_status::{self, CLEANED_UP};
 use crate::error::FencedWriteError;
 use crate::events;
+use crate::events::MAX_MESSAGE_CHARS;
 use crate::hosted_cluster::{self, HostedClusterFields};
 use crate::lease::FencingToken;
 use crate::metrics::WriteVerb;
@@ -417,5 +418,3 @@ fn identities_api(context: &ReconcileContext, key: &ClusterKey) -> Api<HostedClu
 const RECHECK_INTERVAL: Duration = Duration::from_mins(5);
 /// The reason of the condition about identities for an invalid cluster.
 const INVALID_REASON: &str = "InvalidHostedCluster";
-/// The maximum length of an event message.
-pub(crate) const MAX_MESSAGE_CHARS: usize = 1_000;

@@ -14,7 +14,7 @@ use lanyard_vocabulary::{Component, EntraClientId};
 
 use crate::local_azure_plan::{DEFAULT_VAULT_READER, local_azure_plan};
 use crate::options::Options;
-use crate::run_context::ScenarioRunError;
+use crate::scenario_run_error::ScenarioRunError;
 
 /// The local Azure seeded for one cluster, with the transports that its clients use.
 #[derive(Debug)]

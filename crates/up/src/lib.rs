@@ -21,12 +21,13 @@ mod rotate;
 mod run_context;
 mod run_directory;
 mod scenario_run;
+mod scenario_run_error;
 mod time;
 
 pub use local_azure_plan::local_azure_plan;
 pub use options::{ComponentFault, Options, ParseComponentFaultError};
 pub use reader_threads::ReaderCounts;
 pub use report::{ComponentReport, HopReport, RotationReport, ScenarioFailure, ScenarioReport};
-pub use run_context::ScenarioRunError;
 pub use run_directory::{CloseRunError, RunDirectoryError};
 pub use scenario_run::ScenarioRun;
+pub use scenario_run_error::ScenarioRunError;

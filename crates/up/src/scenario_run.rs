@@ -18,7 +18,8 @@ use crate::options::Options;
 use crate::reader_threads::ReaderCounts;
 use crate::report::{ComponentReport, RotationReport, ScenarioReport};
 use crate::rotate;
-use crate::run_context::{RunContext, ScenarioRunError};
+use crate::run_context::RunContext;
+use crate::scenario_run_error::ScenarioRunError;
 
 /// How often the volumes are refreshed from the vault while `lanyard up` keeps running.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
-use crate::azure_target::{AzureTarget, SignInMethod};
+use crate::azure_target::AzureTarget;
 use crate::client_program::{ClientInputs, ClientProgram};
+use crate::sign_in_method::SignInMethod;
 
 /// One case of a client program.
 #[derive(Debug, Clone, Copy)]

@@ -17,9 +17,10 @@ use serde_json::{Value, json};
 use self::case_fixture::InteropCaseFixture;
 use super::failed_with_causes;
 use crate::azure_target::LocalAzureTarget;
-use crate::driver_processes::{InClusterAccess, UNMANAGED_NODE_NAME};
+use crate::driver_processes::InClusterAccess;
 use crate::kubectl::KubectlError;
 use crate::suite_cluster::SuiteCluster;
+use crate::volume::UNMANAGED_NODE_NAME;
 
 /// The fixture of the suite `interop`.
 #[derive(Debug)]

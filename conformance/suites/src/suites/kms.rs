@@ -20,7 +20,8 @@ use tokio::runtime::Runtime;
 use self::encrypting_api_server::EncryptingApiServer;
 use self::plugin_process::{KmsPluginKind, KmsPluginOptions, KmsPluginProcess};
 use super::failed_with_causes;
-use crate::azure_target::{LocalAzureTarget, SignInMethod};
+use crate::azure_target::LocalAzureTarget;
+use crate::sign_in_method::SignInMethod;
 
 /// The fixture of the suite `kms`.
 #[derive(Debug)]

@@ -23,10 +23,11 @@ use tokio::sync::OnceCell;
 
 use self::federation::TokenFederation;
 use super::failed_with_causes;
-use crate::azure_target::{LocalAzureTarget, SignInMethod};
+use crate::azure_target::LocalAzureTarget;
 use crate::class_manifests::{self, ClassIdentityMode};
 use crate::helm::Helm;
 use crate::kubectl::KubectlError;
+use crate::sign_in_method::SignInMethod;
 use crate::suite_cluster::SuiteCluster;
 
 /// The namespace of the pods.

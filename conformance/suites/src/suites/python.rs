@@ -5,8 +5,9 @@ use std::sync::Arc;
 use libtest_mimic::Trial;
 
 use super::client_cases::{self, ClientCase, ExpectedAnswer};
-use crate::azure_target::{AzureTarget, SignInMethod};
+use crate::azure_target::AzureTarget;
 use crate::client_program::ClientProgram;
+use crate::sign_in_method::SignInMethod;
 
 const fn client_case(
     name: &'static str,

@@ -12,12 +12,13 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::failed_with_causes;
-use crate::azure_target::{AzureTarget, SignInMethod, interception_environment};
+use crate::azure_target::{AzureTarget, interception_environment};
 use crate::client_program::{ClientInputs, ClientProgram};
 use crate::lanyard_clients::{LanyardClientError, LanyardClients, request_token};
 use crate::proxied_request::{InputNames, ProxiedRequest};
 use crate::recording_proxy::{ForwardTarget, RecordingProxy};
 use crate::request_differences::{AcceptedDifference, compare_requests, unexpected_differences};
+use crate::sign_in_method::SignInMethod;
 
 /// The fixture of the suite `requests`.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! The controller of the Secret synchronization: scheduling, reconciles and reports.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +19,11 @@ use tokio::sync::mpsc;
 use super::health::SecretSyncHealth;
 use super::schedule::{PodStatusKey, SecretSyncAttempt, SecretSyncSchedule};
 use super::secret_applier::SecretApplyOutcome;
+use super::settings::SecretSyncSettings;
 use super::worker::{SecretSyncError, SecretSyncOutcome, SecretSyncWorker};
 use crate::kubernetes::NodeKubernetesApi;
 use crate::kubernetes::{KubeClassCache, node_label_value};
 use crate::reporter::{PodEvent, PodEventKind, Reporter};
-use crate::rotation::PollInterval;
 
 /// Synchronizes Secrets with the files that are mounted on this node.
 ///
@@ -40,19 +39,6 @@ pub struct SecretSync {
     schedule: SecretSyncSchedule,
     pod_statuses: BTreeMap<PodStatusKey, WatchedPodStatus>,
     health: SecretSyncHealth,
-}
-
-/// Settings of a [`SecretSync`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecretSyncSettings {
-    /// The name of this node.
-    pub node: String,
-    /// The name of the driver. Volumes of other drivers are not read.
-    pub driver: String,
-    /// The kubelet's root directory.
-    pub kubelet_directory: PathBuf,
-    /// The poll interval of volumes whose class sets none.
-    pub interval: PollInterval,
 }
 
 /// A pod status of this node, with the state of its reports.

@@ -9,7 +9,6 @@ use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
 use lanyard_vocabulary::format_error_chain;
 
-use super::controller::SecretSyncSettings;
 use super::desired::{InvalidSecretObjectError, desired_secret, referenced_files};
 use super::mounted_files::{
     MountedFiles, MountedFilesError, MountedVolumeLocation, load_mounted_files,
@@ -19,6 +18,7 @@ use super::partial_pod::PartialPod;
 use super::secret_applier::{
     SecretApplier, SecretApplyError, SecretApplyOutcome, SecretSyncSource,
 };
+use super::settings::SecretSyncSettings;
 use super::volume_selection::{DriverVolumesLocation, SelectVolumeError, select_volume};
 use crate::classes::{ClassError, ClassSource};
 use crate::kubernetes::KubeClassCache;

@@ -9,13 +9,13 @@ use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
 use super::{InteropSuiteFixture, NAMESPACE, failed_with_causes};
-use crate::azure_target::SignInMethod;
 use crate::class_manifests::{self, ClassIdentityMode};
 use crate::client_program::ClientInputs;
 use crate::daemon::Daemon;
 use crate::driver_processes::{
     DriverFixtureDirectory, DriverRotation, RunningDriver, SharedMountDirectory,
 };
+use crate::sign_in_method::SignInMethod;
 use crate::volume::{CsiCallError, CsiDriverClient, TestVolume, VolumeFile};
 use crate::waiting::{DEFAULT_TIMEOUT, sleep};
 

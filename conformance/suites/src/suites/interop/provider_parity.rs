@@ -9,9 +9,9 @@ use super::case_fixture::{
     InteropCaseFixture, MountedContents, is_unknown_class_error, publish_known_class,
 };
 use super::{InteropSuiteFixture, UPSTREAM_PROVIDER_NAME, trial};
-use crate::azure_target::SignInMethod;
 use crate::daemon::Daemon;
 use crate::driver_processes::{DriverRotation, RunningDriver};
+use crate::sign_in_method::SignInMethod;
 
 /// Objects that both providers must fetch alike, or both refuse.
 #[derive(Debug, Clone, Copy)]

@@ -8,8 +8,8 @@ use libtest_mimic::{Failed, Trial};
 
 use super::case_fixture::{InteropCaseFixture, MountedContents};
 use super::{InteropSuiteFixture, failed_with_causes, trial};
-use crate::azure_target::SignInMethod;
 use crate::driver_processes::DriverRotation;
+use crate::sign_in_method::SignInMethod;
 use crate::volume::{CsiDriverClient, TestVolume};
 
 /// The rotation interval of the drivers.

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::case_fixture::InteropCaseFixture;
 use super::{InteropSuiteFixture, UPSTREAM_PROVIDER_NAME, failed_with_causes, trial};
-use crate::azure_target::SignInMethod;
 use crate::driver_processes::{DriverRotation, MockProvider, RunningDriver};
+use crate::sign_in_method::SignInMethod;
 use crate::volume::TestVolume;
 
 /// The rotation interval of lanyard's driver.

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 
 use super::node_stack::NodeStackKind;
 use super::{NodeBenchmarkFixture, failed_with_causes};
-use crate::azure_target::SignInMethod;
 use crate::class_manifests::{self, ClassIdentityMode};
-use crate::driver_processes::{DriverFixtureDirectory, UNMANAGED_NODE_NAME};
+use crate::driver_processes::DriverFixtureDirectory;
+use crate::sign_in_method::SignInMethod;
 use crate::volume::TestVolume;
+use crate::volume::UNMANAGED_NODE_NAME;
 
 const NAMESPACE_COUNT: usize = 1_000;
 const CLASSES_PER_NAMESPACE: usize = 9;

@@ -10,10 +10,10 @@ use serde_json::json;
 
 use super::probe_pod::{PodVolume, ProbeEvent, ProbePod, file_digests};
 use super::{DRIVER, NodeSuiteFixture, ROTATION_TIMEOUT, START_TIMEOUT, failed_with_causes};
-use crate::azure_target::SignInMethod;
 use crate::class_manifests::ClassIdentityMode;
 use crate::daemon::Daemon;
 use crate::registrar::DriverRegistrar;
+use crate::sign_in_method::SignInMethod;
 use crate::volume::CsiDriverClient;
 
 const CREDENTIAL_OBJECT: &str =

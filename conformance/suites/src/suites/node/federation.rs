@@ -4,7 +4,7 @@ use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, NodeSuiteFixture, failed_with_causes};
-use crate::azure_target::SignInMethod;
+use crate::sign_in_method::SignInMethod;
 
 /// The ServiceAccount that is federated with the test client's identity.
 pub(super) const SERVICE_ACCOUNT: &str = "workload";

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::federation::SERVICE_ACCOUNT;
 use super::probe_pod::{PodVolume, ProbePod};
 use super::{NAMESPACE, NodeSuiteFixture, failed_with_causes};
-use crate::azure_target::SignInMethod;
 use crate::class_manifests::ClassIdentityMode;
+use crate::sign_in_method::SignInMethod;
 
 const SECRET_OBJECT: &str = "objectName: guest-secret\nobjectType: secret";
 /// The value of the test clients' secret in the seed data.

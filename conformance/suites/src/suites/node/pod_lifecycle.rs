@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::probe_pod::{PodVolume, ProbeEvent, ProbePod, file_digests};
 use super::{NAMESPACE, NodeSuiteFixture, ROTATION_TIMEOUT, START_TIMEOUT, failed_with_causes};
-use crate::azure_target::SignInMethod;
 use crate::class_manifests::ClassIdentityMode;
+use crate::sign_in_method::SignInMethod;
 
 const CREDENTIAL_OBJECT: &str =
     "objectName: {component}\nobjectType: secret\nobjectAlias: credential";

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::probe_pod::{MOUNT_PATH, PodVolume, ProbePod};
 use super::{NodeSuiteFixture, START_TIMEOUT, failed_with_causes};
-use crate::azure_target::SignInMethod;
 use crate::class_manifests::ClassIdentityMode;
+use crate::sign_in_method::SignInMethod;
 
 const CLASS_NAME: &str = "shapes";
 const CREDENTIAL_OBJECT: &str =

@@ -14,6 +14,7 @@ use super::*;
 use crate::kubernetes::KubeClassCacheSettings;
 use crate::metrics::NodeMetrics;
 use crate::reporter::{StatusReportError, VolumeStatusUpdate};
+use crate::rotation::PollInterval;
 use crate::sync::secret_applier::SecretApplyError;
 
 #[derive(Debug, Default)]

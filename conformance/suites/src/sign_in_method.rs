@@ -1,0 +1,21 @@
+//! The ways in which the test clients authenticate.
+
+/// How a client authenticates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SignInMethod {
+    Certificate,
+    Secret,
+    Federated,
+    ManagedIdentity,
+}
+
+impl SignInMethod {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Certificate => "certificate",
+            Self::Secret => "secret",
+            Self::Federated => "federated",
+            Self::ManagedIdentity => "managed-identity",
+        }
+    }
+}
