@@ -19,18 +19,17 @@ const REASONS: [&str; 3] = [
 
 #[test]
 fn every_command_of_the_book_prints_what_the_page_shows() {
-    let directory = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(repository().join("examples"), directory.path().join("examples"))
-        .unwrap();
-    std::env::set_current_dir(directory.path()).unwrap();
-    let cases = trycmd::TestCases::new();
     // Commands within `lanyard azure run` may be `lanyard` itself.
     let programs = Path::new(env!("CARGO_BIN_EXE_lanyard")).parent().unwrap();
-    cases.env("PATH", format!("{}:{}", programs.display(), std::env::var("PATH").unwrap()));
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     for page in task_pages() {
-        cases.case(page);
+        // The blocks of a page share the state directories that they create; pages do not.
+        let directory = tempfile::tempdir().unwrap();
+        let examples = directory.path().join("examples");
+        std::os::unix::fs::symlink(repository().join("examples"), examples).unwrap();
+        std::env::set_current_dir(directory.path()).unwrap();
+        trycmd::TestCases::new().env("PATH", &path).case(page).run();
     }
-    cases.run();
 }
 
 #[test]

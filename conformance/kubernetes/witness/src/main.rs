@@ -20,7 +20,8 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-const USAGE_TEXT: &str = "usage: witness watch MILLISECONDS PATH… | read PATH | stat PATH | write PATH";
+const USAGE_TEXT: &str =
+    "usage: witness watch MILLISECONDS PATH… | read PATH | stat PATH | write PATH";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -157,7 +158,8 @@ mod tests {
     #[test]
     fn changed_and_unreadable_files_are_reported() {
         let mut observed = LastDigests::new();
-        read_and_report_change("/proc/self/cmdline", &mut observed).expect("standard output is writable");
+        read_and_report_change("/proc/self/cmdline", &mut observed)
+            .expect("standard output is writable");
         assert!(observed["/proc/self/cmdline"].is_some());
         read_and_report_change("/nowhere", &mut observed).expect("standard output is writable");
         assert_eq!(observed["/nowhere"], None);
