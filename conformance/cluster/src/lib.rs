@@ -7,7 +7,7 @@
 //! half way or a caller that was killed: processes are recorded with their start times and marked by an
 //! environment variable, and mounts, control groups and leftovers are found through the directory.
 //!
-//! [`ControlPlane`](lanyard_apiserver::ControlPlane) of `lanyard-apiserver` is the smaller alternative for
+//! [`ControlPlane`] of `lanyard-apiserver` is the smaller alternative for
 //! suites that need no node: etcd and the API server only.
 //!
 //! ```no_run
