@@ -10,76 +10,76 @@ import (
 )
 
 const (
-	manyScopes    = 1000
-	sampleTime    = 200 * time.Microsecond
-	cachedSamples = 2000
-	crowdRounds   = 300
-	crowdTime     = 2 * time.Millisecond
+	manyScopes   = 1000
+	sampleTime   = 200 * time.Microsecond
+	sampleCount  = 2000
+	threadRounds = 300
+	threadTime   = 2 * time.Millisecond
 )
 
-func measureCached() ([]measurement, error) {
-	one, oneService, err := openHolding(1)
+func measureCachedTokens() ([]measurement, error) {
+	one, oneService, err := openWithTokens(1)
 	if err != nil {
 		return nil, err
 	}
-	many, manyService, err := openHolding(manyScopes)
+	many, manyService, err := openWithTokens(manyScopes)
 	if err != nil {
 		return nil, err
 	}
-	turn := 0
-	measured := measureHits("cached_token_1_scope", one, func() string { return scopes[0] })
-	measured = append(measured, measureHits("cached_token_1000_scopes", many, func() string { return scopes[manyScopes/2] })...)
-	inTurn := measureHits("cached_token_1000_scopes_in_turn", many, func() string {
-		turn = (turn + 1) % manyScopes
-		return scopes[turn]
+	number := 0
+	measured := measureCalls("cached_token_1_scope", one, func() string { return scopes[0] })
+	measured = append(measured, measureCalls("cached_token_1000_scopes", many, func() string { return scopes[manyScopes/2] })...)
+	inTurn := measureCalls("cached_token_1000_scopes_in_turn", many, func() string {
+		number = (number + 1) % manyScopes
+		return scopes[number]
 	})
 	measured = append(measured, inTurn[0])
-	// Nothing was asked for again: what ran were hits.
-	if made := oneService.requests.Load() + manyService.requests.Load(); made != 1+manyScopes {
-		return nil, fmt.Errorf("%d requests for %d scopes", made, 1+manyScopes)
+	// Without a further token request, every measured call returned a cached token.
+	if requests := oneService.requests.Load() + manyService.requests.Load(); requests != 1+manyScopes {
+		return nil, fmt.Errorf("%d token requests for %d scopes", requests, 1+manyScopes)
 	}
 	return measured, nil
 }
 
-// measureHits returns time and allocations of one call.
-func measureHits(metric string, credential azcore.TokenCredential, next func() string) []measurement {
-	calls := calibrate(credential, sampleTime, next)
-	samples := make([]float64, 0, cachedSamples)
-	for range cachedSamples {
+// measureCalls returns the time and the allocations of one call. next returns the scope of a call.
+func measureCalls(metric string, credential azcore.TokenCredential, next func() string) []measurement {
+	calls := callsPerSample(credential, sampleTime, next)
+	samples := make([]float64, 0, sampleCount)
+	for range sampleCount {
 		start := time.Now()
 		for range calls {
-			_ = take(credential, next())
+			_ = requestToken(credential, next())
 		}
 		samples = append(samples, float64(time.Since(start).Nanoseconds())/float64(calls))
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range calls {
-		_ = take(credential, next())
+		_ = requestToken(credential, next())
 	}
 	runtime.ReadMemStats(&after)
 	return []measurement{
-		row(metric, "ns", median(samples)),
-		row(metric+"_allocations", "allocations", float64(after.Mallocs-before.Mallocs)/float64(calls)),
+		newMeasurement(metric, "ns", median(samples)),
+		newMeasurement(metric+"_allocations", "allocations", float64(after.Mallocs-before.Mallocs)/float64(calls)),
 	}
 }
 
-// calibrate finds how many calls take about as long as wanted.
-func calibrate(credential azcore.TokenCredential, wanted time.Duration, next func() string) int {
+// callsPerSample returns the number of calls that take about this duration.
+func callsPerSample(credential azcore.TokenCredential, duration time.Duration, next func() string) int {
 	calls := 0
-	for start := time.Now(); time.Since(start) < 20*wanted; calls++ {
-		_ = take(credential, next())
+	for start := time.Now(); time.Since(start) < 20*duration; calls++ {
+		_ = requestToken(credential, next())
 	}
 	return max(1, calls/20)
 }
 
 func measureThreads() ([]measurement, error) {
-	credential, _, err := openHolding(1)
+	credential, _, err := openWithTokens(1)
 	if err != nil {
 		return nil, err
 	}
 	cores := runtime.NumCPU()
-	crowds := []struct {
+	threadCounts := []struct {
 		metric     string
 		goroutines int
 	}{
@@ -87,17 +87,17 @@ func measureThreads() ([]measurement, error) {
 		{"cached_token_throughput_all_cores", cores},
 		{"cached_token_throughput_twice_the_cores", 2 * cores},
 	}
-	calls := calibrate(credential, crowdTime, func() string { return scopes[0] })
-	best := make([]float64, len(crowds))
-	// The best round counts, as on the Rust side.
-	for range crowdRounds {
-		for index, crowd := range crowds {
-			best[index] = max(best[index], throughput(credential, crowd.goroutines, calls))
+	calls := callsPerSample(credential, threadTime, func() string { return scopes[0] })
+	best := make([]float64, len(threadCounts))
+	// The best round counts, as in benches/credential.
+	for range threadRounds {
+		for index, count := range threadCounts {
+			best[index] = max(best[index], throughput(credential, count.goroutines, calls))
 		}
 	}
 	var measured []measurement
-	for index, crowd := range crowds {
-		measured = append(measured, row(crowd.metric, "calls/ms", best[index]))
+	for index, count := range threadCounts {
+		measured = append(measured, newMeasurement(count.metric, "calls/ms", best[index]))
 	}
 	return measured, nil
 }
@@ -112,7 +112,7 @@ func throughput(credential azcore.TokenCredential, goroutines, calls int) float6
 			ready.Done()
 			<-begin
 			for range calls {
-				_ = take(credential, scopes[0])
+				_ = requestToken(credential, scopes[0])
 			}
 		})
 	}
@@ -123,11 +123,11 @@ func throughput(credential azcore.TokenCredential, goroutines, calls int) float6
 	return float64(goroutines*calls) / (time.Since(start).Seconds() * 1e3)
 }
 
-// Made beforehand, so that no measurement makes one.
+// scopes are created before the measurements, so that no measurement includes their allocation.
 var scopes = func() []string {
 	all := make([]string, manyScopes)
 	for number := range all {
-		all[number] = scope(number)
+		all[number] = scopeName(number)
 	}
 	return all
 }()

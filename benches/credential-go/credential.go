@@ -19,35 +19,35 @@ func clientOptions(service *tokenService) azcore.ClientOptions {
 	return azcore.ClientOptions{Transport: service}
 }
 
-// open makes the credential that needs least: no key is parsed, nothing is signed.
-func open(service *tokenService) (azcore.TokenCredential, error) {
+// newCredential creates the cheapest credential of azidentity: it parses no key and signs nothing.
+func newCredential(service *tokenService) (azcore.TokenCredential, error) {
 	return azidentity.NewClientSecretCredential(tenant, client, "secret", &azidentity.ClientSecretCredentialOptions{
 		ClientOptions:            clientOptions(service),
 		DisableInstanceDiscovery: true,
 	})
 }
 
-// openHolding makes a credential that holds tokens for this many scopes.
-func openHolding(scopes int) (azcore.TokenCredential, *tokenService, error) {
+// openWithTokens creates a credential and fetches tokens for this number of scopes.
+func openWithTokens(scopes int) (azcore.TokenCredential, *tokenService, error) {
 	service := &tokenService{}
-	credential, err := open(service)
+	credential, err := newCredential(service)
 	if err != nil {
 		return nil, nil, err
 	}
 	for number := range scopes {
-		if err := take(credential, scope(number)); err != nil {
+		if err := requestToken(credential, scopeName(number)); err != nil {
 			return nil, nil, err
 		}
 	}
 	return credential, service, nil
 }
 
-func take(credential azcore.TokenCredential, scope string) error {
+func requestToken(credential azcore.TokenCredential, scope string) error {
 	_, err := credential.GetToken(context.Background(), policy.TokenRequestOptions{Scopes: []string{scope}})
 	return err
 }
 
-func scope(number int) string {
+func scopeName(number int) string {
 	return fmt.Sprintf("https://service-%04d.example.net/.default", number)
 }
 

@@ -1,4 +1,4 @@
-// azidentity beside lanyard-credential: the same measurements, the same scripted token service.
+// Measures azidentity with the metrics and the token service of benches/credential.
 module lanyard.dev/benches/credential
 
 go 1.25.0

@@ -1,7 +1,7 @@
-// The Go side of the credential benchmark: azidentity, which msi-dataplane wraps.
+// Measures azidentity, the library that msi-dataplane wraps.
 //
-// Writes one JSON array of measurements to standard output, in the form that the Rust side writes.
-// With the paths of files in PEM as arguments it also measures what msi-dataplane does to take a new certificate.
+// Writes a JSON array of measurements to standard output, in the format of benches/credential. If the arguments are
+// the paths of PEM files, it also measures the steps with which msi-dataplane loads a new certificate.
 package main
 
 import (
@@ -27,28 +27,28 @@ func main() {
 }
 
 func run(pemFiles []string) error {
-	parts := []struct {
+	benchmarks := []struct {
 		name    string
 		measure func() ([]measurement, error)
 	}{
-		{"cached tokens", measureCached},
+		{"cached tokens", measureCachedTokens},
 		{"threads", measureThreads},
-		{"callers on a cold scope", measureCold},
-		{"callers while the service refuses", measureRefused},
+		{"callers on a cold scope", measureColdScope},
+		{"callers of a service that returns errors", measureRejectedRequests},
 		{"reload", func() ([]measurement, error) { return measureReload(pemFiles) }},
 	}
 	var all []measurement
-	for _, part := range parts {
-		fmt.Fprintln(os.Stderr, "credential-go:", part.name)
-		measured, err := part.measure()
+	for _, benchmark := range benchmarks {
+		fmt.Fprintln(os.Stderr, "credential-go:", benchmark.name)
+		measured, err := benchmark.measure()
 		if err != nil {
-			return fmt.Errorf("%s: %w", part.name, err)
+			return fmt.Errorf("%s: %w", benchmark.name, err)
 		}
 		all = append(all, measured...)
 	}
 	return json.NewEncoder(os.Stdout).Encode(all)
 }
 
-func row(metric, unit string, value float64) measurement {
+func newMeasurement(metric, unit string, value float64) measurement {
 	return measurement{Subject: subject, Metric: metric, Unit: unit, Value: value}
 }

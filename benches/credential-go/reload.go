@@ -11,10 +11,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 )
 
-const reloads = 300
+const reloadCount = 300
 
-// measureReload reads a credential document, decodes its bundle and makes a new credential of it: all that
-// msi-dataplane does when it notices a new version.
+// measureReload measures the steps of msi-dataplane after it detects a new version of a credential file: read the
+// document, decode the certificate bundle, and create a credential.
 func measureReload(pemFiles []string) ([]measurement, error) {
 	path, err := writeDocument(pemFiles)
 	if err != nil || path == "" {
@@ -23,18 +23,18 @@ func measureReload(pemFiles []string) ([]measurement, error) {
 	defer os.RemoveAll(filepath.Dir(path))
 	service := &tokenService{}
 	var wall, cpu []float64
-	for range reloads {
-		start, startOfCPU := time.Now(), processorTime()
-		if err := reload(path, service); err != nil {
+	for range reloadCount {
+		start, cpuStart := time.Now(), processorTime()
+		if err := loadCredential(path, service); err != nil {
 			return nil, err
 		}
-		cpu = append(cpu, (processorTime()-startOfCPU).Seconds()*1e3)
+		cpu = append(cpu, (processorTime()-cpuStart).Seconds()*1e3)
 		wall = append(wall, time.Since(start).Seconds()*1e3)
 	}
-	return []measurement{row("reload_cpu", "ms", median(cpu)), row("reload_wall", "ms", median(wall))}, nil
+	return []measurement{newMeasurement("reload_cpu", "ms", median(cpu)), newMeasurement("reload_wall", "ms", median(wall))}, nil
 }
 
-type document struct {
+type credentialDocument struct {
 	ClientID     string `json:"client_id"`
 	TenantID     string `json:"tenant_id"`
 	ClientSecret string `json:"client_secret"`
@@ -53,31 +53,31 @@ func writeDocument(pemFiles []string) (string, error) {
 	if len(pem) == 0 {
 		return "", nil
 	}
-	content, err := json.Marshal(document{client, tenant, base64.StdEncoding.EncodeToString(pem), "2026-01-01T00:00:00Z"})
+	content, err := json.Marshal(credentialDocument{client, tenant, base64.StdEncoding.EncodeToString(pem), "2026-01-01T00:00:00Z"})
 	if err != nil {
 		return "", err
 	}
-	folder, err := os.MkdirTemp("", "credential-bench")
+	directory, err := os.MkdirTemp("", "credential-bench")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(folder, "identity.json")
+	path := filepath.Join(directory, "identity.json")
 	return path, os.WriteFile(path, content, 0o600)
 }
 
-func reload(path string, service *tokenService) error {
+func loadCredential(path string, service *tokenService) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	var read document
-	if err := json.Unmarshal(content, &read); err != nil {
+	var document credentialDocument
+	if err := json.Unmarshal(content, &document); err != nil {
 		return err
 	}
-	if _, err := time.Parse(time.RFC3339, read.NotBefore); err != nil {
+	if _, err := time.Parse(time.RFC3339, document.NotBefore); err != nil {
 		return err
 	}
-	bundle, err := base64.StdEncoding.DecodeString(read.ClientSecret)
+	bundle, err := base64.StdEncoding.DecodeString(document.ClientSecret)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func reload(path string, service *tokenService) error {
 	if err != nil {
 		return err
 	}
-	_, err = azidentity.NewClientCertificateCredential(read.TenantID, read.ClientID, certificates, key, &azidentity.ClientCertificateCredentialOptions{
+	_, err = azidentity.NewClientCertificateCredential(document.TenantID, document.ClientID, certificates, key, &azidentity.ClientCertificateCredentialOptions{
 		ClientOptions:            clientOptions(service),
 		DisableInstanceDiscovery: true,
 		SendCertificateChain:     true,
@@ -93,7 +93,7 @@ func reload(path string, service *tokenService) error {
 	return err
 }
 
-// processorTime returns the processor time of the whole process.
+// processorTime returns the processor time of all threads of the process.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -1,4 +1,4 @@
-//! Ten thousand concurrent callers request a token that is not cached.
+//! Measures 10 000 concurrent callers of one scope without a cached token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,49 +12,46 @@ use crate::measurement::{CredentialMeasurement, count_as_f64, median};
 use crate::service::ServiceResponse;
 
 const CALLERS: usize = 10_000;
-/// Many, because one round differs from the next by more than the libraries differ.
+/// Many rounds, because the times of two rounds differ by more than the libraries do.
 const ROUNDS: usize = 41;
-/// As far away as Entra is at best.
+/// About the lowest latency of Entra.
 const LATENCY: Duration = Duration::from_millis(50);
 
 pub fn measure(clock: SystemClock) -> Result<Vec<CredentialMeasurement>, BenchError> {
     let runtime = library::runtime()?;
     let lanyard = LanyardLibrary::open(&runtime, clock, ServiceResponse::DayLongToken, LATENCY)?;
-    let peer = BenchmarkedLibrary::azure_identity(clock, ServiceResponse::DayLongToken, LATENCY)?;
-    let contestants = [&lanyard.library, &peer];
+    let azure_identity =
+        BenchmarkedLibrary::azure_identity(clock, ServiceResponse::DayLongToken, LATENCY)?;
+    let libraries = [&lanyard.library, &azure_identity];
     let mut times = [const { Vec::new() }; 2];
     for round in 0..ROUNDS {
-        for (contestant, times) in contestants.iter().zip(&mut times) {
+        for (library, times) in libraries.iter().zip(&mut times) {
             times.push(
-                time_concurrent_callers(&runtime, clock, contestant, &scope_name(round))?
+                time_concurrent_callers(&runtime, clock, library, &scope_name(round))?
                     .as_secs_f64(),
             );
         }
     }
     let mut measured = Vec::new();
-    for (contestant, times) in contestants.iter().zip(&mut times) {
-        let requests = count_as_f64(contestant.service.request_count()) / count_as_f64(ROUNDS);
+    for (library, times) in libraries.iter().zip(&mut times) {
+        let requests = count_as_f64(library.service.request_count()) / count_as_f64(ROUNDS);
         let time = Duration::from_secs_f64(median(times));
         measured.push(CredentialMeasurement::count(
-            contestant.name,
+            library.name,
             "cold_scope_requests",
             "requests",
             requests,
         ));
-        measured.push(CredentialMeasurement::milliseconds(
-            contestant.name,
-            "cold_scope_time",
-            time,
-        ));
+        measured.push(CredentialMeasurement::milliseconds(library.name, "cold_scope_time", time));
     }
     Ok(measured)
 }
 
-/// From the first call to the last token.
+/// Returns the time from the first call until the last caller has its token.
 fn time_concurrent_callers(
     runtime: &Runtime,
     clock: SystemClock,
-    contestant: &BenchmarkedLibrary,
+    library: &BenchmarkedLibrary,
     scope: &str,
 ) -> Result<Duration, BenchError> {
     let scope: Arc<str> = scope.into();
@@ -62,7 +59,7 @@ fn time_concurrent_callers(
     runtime.block_on(async {
         let callers: Vec<_> = (0..CALLERS)
             .map(|_| {
-                let (credential, scope) = (Arc::clone(&contestant.credential), Arc::clone(&scope));
+                let (credential, scope) = (Arc::clone(&library.credential), Arc::clone(&scope));
                 tokio::spawn(async move { credential.get_token(&[&scope], None).await })
             })
             .collect();

@@ -1,27 +1,27 @@
-//! What stops a measurement.
+//! The error of a benchmark run.
 
 use std::io;
 
 use lanyard_credential::LoadError;
 use thiserror::Error;
 
-/// A measurement that would have said nothing.
+/// The benchmark cannot run, or a library did not do what the benchmark measures.
 #[derive(Debug, Error)]
 pub enum BenchError {
-    #[error("the runtime did not start")]
+    #[error("the Tokio runtime cannot start")]
     Runtime(#[source] io::Error),
-    #[error("the credential file could not be written")]
+    #[error("the credential file cannot be written")]
     File(#[source] io::Error),
-    #[error("the credential file could not be used")]
+    #[error("the credential file cannot be loaded")]
     Load(#[from] LoadError),
-    #[error("a token was refused")]
+    #[error("a token request failed")]
     Token(#[from] azure_core::Error),
-    #[error("a caller did not come to its end")]
+    #[error("the task of a caller failed")]
     Caller(#[from] tokio::task::JoinError),
-    #[error("{subject} did not do what is measured here: {what}")]
+    #[error("{subject}: unexpected result: {what}")]
     Unexpected { subject: &'static str, what: String },
-    #[error("the measurements could not be written")]
+    #[error("the measurements cannot be written")]
     Output(#[source] io::Error),
-    #[error("the measurements could not be encoded")]
+    #[error("the measurements cannot be encoded")]
     Json(#[from] serde_json::Error),
 }

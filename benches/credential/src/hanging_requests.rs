@@ -1,4 +1,5 @@
-//! What a hit costs while a request for something else, or for its own renewal, hangs.
+//! Measures calls for a cached token while a token request hangs: for another scope, or for the renewal of
+//! the same token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,37 +12,37 @@ use crate::library::{self, BenchmarkedLibrary, LanyardLibrary, get_token_now, sc
 use crate::measurement::{CredentialMeasurement, quantile};
 use crate::service::ServiceResponse;
 
-/// How long the request hangs.
+/// The time until the token service responds.
 const HANG_DURATION: Duration = Duration::from_secs(1);
-/// By then a token that is due after a second is due, whatever the jitter.
+/// Longer than the second after which a token is due for renewal, plus the jitter.
 const RENEWAL_DUE_DELAY: Duration = Duration::from_millis(1_300);
-/// As many hits are timed, unless one of them waits for the request.
+/// The number of timed calls; fewer if a call waits for the hanging request.
 const HITS: usize = 300_000;
-/// Of a thousand hits.
+/// The reported percentile, per mille.
 const TAIL_PER_MILLE: usize = 999;
-/// How often to look whether the request hangs, a millisecond apart.
+/// The maximum number of polls, a millisecond apart, until the service has a pending request.
 const MAX_POLLS: usize = 5_000;
 
-/// What hangs.
+/// A hanging token request, and the metric of the calls meanwhile.
 struct HangScenario {
     metric: &'static str,
-    answer: ServiceResponse,
-    /// How long to wait until the request has a reason.
+    response: ServiceResponse,
+    /// The wait before the call that makes the request, so that a renewal is due.
     delay: Duration,
-    /// The scope of the request; hits are of scope 0.
+    /// The number of the requested scope; the measured calls request scope 0.
     scope: usize,
 }
 
 const HANG_SCENARIOS: [HangScenario; 2] = [
     HangScenario {
         metric: "hit_beside_hanging_request",
-        answer: ServiceResponse::DayLongToken,
+        response: ServiceResponse::DayLongToken,
         delay: Duration::ZERO,
         scope: 1,
     },
     HangScenario {
         metric: "hit_beside_hanging_renewal",
-        answer: ServiceResponse::SoonDueToken,
+        response: ServiceResponse::SoonDueToken,
         delay: RENEWAL_DUE_DELAY,
         scope: 0,
     },
@@ -49,60 +50,62 @@ const HANG_SCENARIOS: [HangScenario; 2] = [
 
 pub fn measure(clock: SystemClock) -> Result<Vec<CredentialMeasurement>, BenchError> {
     let runtime = library::runtime()?;
-    // A hit may begin a renewal, in the background of the runtime that is entered.
+    // A call for a cached token may start a background renewal on the entered runtime.
     let _entered = runtime.enter();
     let mut measured = Vec::new();
-    for disturbance in &HANG_SCENARIOS {
-        let lanyard = LanyardLibrary::open(&runtime, clock, disturbance.answer, Duration::ZERO)?;
-        let peer = BenchmarkedLibrary::azure_identity(clock, disturbance.answer, Duration::ZERO)?;
-        for contestant in [&lanyard.library, &peer] {
-            measured.push(measure_hang_impact(&runtime, clock, contestant, disturbance)?);
+    for scenario in &HANG_SCENARIOS {
+        let lanyard = LanyardLibrary::open(&runtime, clock, scenario.response, Duration::ZERO)?;
+        let azure_identity =
+            BenchmarkedLibrary::azure_identity(clock, scenario.response, Duration::ZERO)?;
+        for library in [&lanyard.library, &azure_identity] {
+            measured.push(measure_hang_impact(&runtime, clock, library, scenario)?);
         }
     }
     Ok(measured)
 }
 
-/// How much slower the slowest hits get, in microseconds.
+/// Returns the added time of the slowest calls, in microseconds.
 fn measure_hang_impact(
     runtime: &Runtime,
     clock: SystemClock,
-    contestant: &BenchmarkedLibrary,
-    disturbance: &HangScenario,
+    library: &BenchmarkedLibrary,
+    scenario: &HangScenario,
 ) -> Result<CredentialMeasurement, BenchError> {
-    contestant.prefetch_tokens(runtime, 1)?;
-    let baseline = hit_latency_p999(clock, contestant, |_| true)?;
-    contestant.service.set_latency(HANG_DURATION);
-    runtime.block_on(clock.sleep(disturbance.delay));
-    let (credential, scope) = (Arc::clone(&contestant.credential), scope_name(disturbance.scope));
+    library.prefetch_tokens(runtime, 1)?;
+    let baseline = hit_latency_p999(clock, library, |_| true)?;
+    library.service.set_latency(HANG_DURATION);
+    runtime.block_on(clock.sleep(scenario.delay));
+    let (credential, scope) = (Arc::clone(&library.credential), scope_name(scenario.scope));
     let call = runtime.spawn(async move { credential.get_token(&[&scope], None).await });
-    let mut looks = 0;
-    while !contestant.service.has_pending_request() {
-        looks += 1;
-        if contestant.service.request_count() > 1 || looks > MAX_POLLS {
-            let what = "no request hung".to_owned();
-            return Err(BenchError::Unexpected { subject: contestant.name, what });
+    let mut polls = 0;
+    while !library.service.has_pending_request() {
+        polls += 1;
+        if library.service.request_count() > 1 || polls > MAX_POLLS {
+            let what = "no request was pending".to_owned();
+            return Err(BenchError::Unexpected { subject: library.name, what });
         }
         runtime.block_on(clock.sleep(Duration::from_millis(1)));
     }
-    let hanging =
-        hit_latency_p999(clock, contestant, |contestant| contestant.service.has_pending_request())?;
+    let while_hanging =
+        hit_latency_p999(clock, library, |library| library.service.has_pending_request())?;
     runtime.block_on(call)??;
-    let microseconds = ((hanging - baseline) * 1e6).max(0.0);
-    Ok(CredentialMeasurement::count(contestant.name, disturbance.metric, "µs", microseconds))
+    let microseconds = ((while_hanging - baseline) * 1e6).max(0.0);
+    Ok(CredentialMeasurement::count(library.name, scenario.metric, "µs", microseconds))
 }
 
-/// The 99.9th percentile of hits in seconds, taken while `goes_on` says so.
+/// Returns the 99.9th percentile of the times of calls for a cached token, in seconds. Stops when
+/// `should_continue` returns false.
 fn hit_latency_p999(
     clock: SystemClock,
-    contestant: &BenchmarkedLibrary,
-    goes_on: impl Fn(&BenchmarkedLibrary) -> bool,
+    library: &BenchmarkedLibrary,
+    should_continue: impl Fn(&BenchmarkedLibrary) -> bool,
 ) -> Result<f64, BenchError> {
     let scope = scope_name(0);
-    let mut hits = Vec::with_capacity(HITS);
-    while hits.len() < HITS && goes_on(contestant) {
+    let mut times = Vec::with_capacity(HITS);
+    while times.len() < HITS && should_continue(library) {
         let start = clock.monotonic();
-        drop(get_token_now(&*contestant.credential, &scope)?);
-        hits.push(clock.monotonic().saturating_sub(start).as_secs_f64());
+        drop(get_token_now(&*library.credential, &scope)?);
+        times.push(clock.monotonic().saturating_sub(start).as_secs_f64());
     }
-    Ok(quantile(&mut hits, TAIL_PER_MILLE))
+    Ok(quantile(&mut times, TAIL_PER_MILLE))
 }

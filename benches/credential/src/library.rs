@@ -1,4 +1,4 @@
-//! The libraries that are compared, each over a service of its own.
+//! The compared libraries, each with its own token service.
 
 use std::fs;
 use std::pin::pin;
@@ -21,59 +21,59 @@ use tokio::runtime::Runtime;
 use crate::error::BenchError;
 use crate::service::{FixedTokenService, ServiceResponse};
 
-/// Ourselves.
+/// The name of lanyard's library in the measurements.
 pub const LANYARD: &str = "lanyard-credential";
-/// The official Rust library.
+/// The name and version of the Azure SDK for Rust in the measurements.
 pub const AZURE_IDENTITY: &str = "azure_identity 1.0.0";
 
 const TENANT: &str = "11111111-1111-4111-8111-111111111111";
 const CLIENT: &str = "22222222-2222-4222-8222-222222222222";
 
-/// A credential and the service that it asks.
+/// A credential and its token service.
 pub struct BenchmarkedLibrary {
     pub name: &'static str,
     pub credential: Arc<dyn TokenCredential>,
     pub service: Arc<FixedTokenService>,
 }
 
-/// Our credential, which has a file and can lend.
+/// The credential of lanyard, with its credential file. The concrete type has `with_cached_token`.
 pub struct LanyardLibrary {
     pub credential: Arc<ReloadingCertificateCredential>,
     pub library: BenchmarkedLibrary,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl LanyardLibrary {
-    /// Opens a credential file of its own.
+    /// Writes a credential file and opens a credential from it.
     pub fn open(
         runtime: &Runtime,
         clock: SystemClock,
-        answer: ServiceResponse,
+        response: ServiceResponse,
         latency: Duration,
     ) -> Result<Self, BenchError> {
-        let folder = tempfile::tempdir().map_err(BenchError::File)?;
-        let path = folder.path().join("identity.json");
+        let directory = tempfile::tempdir().map_err(BenchError::File)?;
+        let path = directory.path().join("identity.json");
         fs::write(&path, credential_document(0)).map_err(BenchError::File)?;
-        let service = FixedTokenService::new(clock, answer, latency);
+        let service = FixedTokenService::new(clock, response, latency);
         let mut transport = TokenTransportOptions::default();
         transport.client = service.client_options();
         let options = ReloadingCertificateOptions::with_transport(transport);
         let credential = runtime.block_on(ReloadingCertificateCredential::open(path, options))?;
         let shared: Arc<dyn TokenCredential> =
             Arc::<ReloadingCertificateCredential>::clone(&credential);
-        let contestant = BenchmarkedLibrary { name: LANYARD, credential: shared, service };
-        Ok(Self { credential, library: contestant, _folder: folder })
+        let library = BenchmarkedLibrary { name: LANYARD, credential: shared, service };
+        Ok(Self { credential, library, _directory: directory })
     }
 }
 
 impl BenchmarkedLibrary {
-    /// The credential of `azure_identity` that needs least: no key is parsed, nothing is signed.
+    /// Creates the cheapest credential of `azure_identity`: it parses no key and signs nothing.
     pub fn azure_identity(
         clock: SystemClock,
-        answer: ServiceResponse,
+        response: ServiceResponse,
         latency: Duration,
     ) -> Result<Self, BenchError> {
-        let service = FixedTokenService::new(clock, answer, latency);
+        let service = FixedTokenService::new(clock, response, latency);
         let options = ClientSecretCredentialOptions { client_options: service.client_options() };
         let credential = ClientSecretCredential::new(
             TENANT,
@@ -84,7 +84,7 @@ impl BenchmarkedLibrary {
         Ok(Self { name: AZURE_IDENTITY, credential, service })
     }
 
-    /// Fetches tokens for this many scopes.
+    /// Fetches tokens for the scopes 0 to `scopes` - 1.
     pub fn prefetch_tokens(&self, runtime: &Runtime, scopes: usize) -> Result<(), BenchError> {
         for number in 0..scopes {
             runtime.block_on(self.credential.get_token(&[&scope_name(number)], None))?;
@@ -93,12 +93,12 @@ impl BenchmarkedLibrary {
     }
 }
 
-/// A scope, as long as real ones.
+/// A scope with the length of a real one.
 pub fn scope_name(number: usize) -> String {
     format!("https://service-{number:04}.example.net/.default")
 }
 
-/// Takes a token: at once where it is cached, and as soon as it comes where it is not.
+/// Gets a token. Polls the call once, which is enough for a cached token, and blocks on it otherwise.
 pub fn get_token_now(
     credential: &dyn TokenCredential,
     scope: &str,
@@ -111,13 +111,13 @@ pub fn get_token_now(
     }
 }
 
-/// A runtime as programs have it.
+/// A multi-thread runtime with the defaults of Tokio.
 pub fn runtime() -> Result<Runtime, BenchError> {
     Runtime::new().map_err(BenchError::Runtime)
 }
 
-/// A credential document with an RSA-2048 key and two certificates in PEM; versions differ in one
-/// field that means nothing.
+/// A credential document with an RSA-2048 key and two certificates in PEM. Versions differ only in
+/// `object_id`, which no library uses.
 pub fn credential_document(version: usize) -> String {
     let secret = STANDARD.encode(concat!(
         include_str!("../../../crates/credential/tests/fixtures/leaf.pkcs8.key"),

@@ -1,7 +1,7 @@
-//! `lanyard-credential` beside `azure_identity`, in one process and the same run.
+//! Measures `lanyard-credential` and `azure_identity` in one process.
 //!
-//! Writes one JSON array of [`measurement::Measurement`]s to standard output and its progress to
-//! standard error. Nothing leaves the process: both libraries talk to a scripted token service.
+//! Writes a JSON array of [`CredentialMeasurement`] to standard output, and the progress to standard
+//! error. Both libraries send their requests to a token service in this process.
 
 mod cached_tokens;
 mod cold_scope;
@@ -28,8 +28,8 @@ const BENCHMARKS: [(&str, BenchmarkFunction); 6] = [
     ("cached tokens", cached_tokens::measure),
     ("threads", threads::measure),
     ("callers on a cold scope", cold_scope::measure),
-    ("hits while a request hangs", hanging_requests::measure),
-    ("callers while the service refuses", rejected_requests::measure),
+    ("cached tokens while a request hangs", hanging_requests::measure),
+    ("callers of a service that returns errors", rejected_requests::measure),
     ("reload", reload::measure),
 ];
 
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             eprintln!("error: {error}");
             let mut source = std::error::Error::source(&error);
             while let Some(cause) = source {
-                eprintln!("  because: {cause}");
+                eprintln!("  caused by: {cause}");
                 source = cause.source();
             }
             ExitCode::FAILURE

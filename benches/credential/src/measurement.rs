@@ -1,24 +1,22 @@
-//! One measured number, and the statistics that it is made with.
+//! Measurements and their statistics.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// One number about one library. What it should be is not known here.
+/// The value of one metric for one library. The goals are in `xtask/src/bench/credential.rs`.
 #[derive(Debug, Serialize)]
 pub struct CredentialMeasurement {
     /// The library and its version.
     pub subject: &'static str,
-    /// What was measured; the same word for every library.
+    /// The name of the metric; the same for every library.
     pub metric: &'static str,
-    /// The unit of `value`.
     pub unit: &'static str,
-    /// The number.
     pub value: f64,
 }
 
 impl CredentialMeasurement {
-    /// A number of things.
+    /// A measurement in the given unit.
     pub fn count(
         subject: &'static str,
         metric: &'static str,
@@ -28,32 +26,32 @@ impl CredentialMeasurement {
         Self { subject, metric, unit, value }
     }
 
-    /// A time in nanoseconds.
+    /// A measured time in nanoseconds.
     pub fn nanoseconds(subject: &'static str, metric: &'static str, value: f64) -> Self {
         Self { subject, metric, unit: "ns", value }
     }
 
-    /// A time in milliseconds.
+    /// A measured time, reported in milliseconds.
     pub fn milliseconds(subject: &'static str, metric: &'static str, value: Duration) -> Self {
         Self { subject, metric, unit: "ms", value: value.as_secs_f64() * 1e3 }
     }
 }
 
-/// The middle of the samples.
+/// The median of the samples.
 pub fn median(samples: &mut [f64]) -> f64 {
     quantile(samples, 500)
 }
 
-/// The sample that so many of a thousand samples do not exceed (nearest rank).
-pub fn quantile(samples: &mut [f64], of_thousand: usize) -> f64 {
+/// The quantile of the samples in thousandths, by the nearest-rank method. NaN without samples.
+pub fn quantile(samples: &mut [f64], per_mille: usize) -> f64 {
     samples.sort_by(f64::total_cmp);
-    let rank = (samples.len() * of_thousand).div_ceil(1_000);
+    let rank = (samples.len() * per_mille).div_ceil(1_000);
     samples.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// A number of things as a value; none of them is counted beyond 32 bits.
-pub fn count_as_f64(things: usize) -> f64 {
-    u32::try_from(things).map_or(f64::INFINITY, f64::from)
+/// Converts a count to `f64`; infinity above 32 bits.
+pub fn count_as_f64(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::INFINITY, f64::from)
 }
 
 #[cfg(test)]
@@ -61,12 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_samples_by_nearest_rank() {
+    fn quantile_uses_nearest_rank() {
         let mut samples: Vec<f64> = (1..=1_000).rev().map(f64::from).collect();
         let cases = [(500, 500.0), (999, 999.0), (1_000, 1_000.0), (1, 1.0)];
-        for (of_thousand, expected) in cases {
-            let difference = quantile(&mut samples, of_thousand) - expected;
-            assert!(difference.abs() < f64::EPSILON, "{of_thousand}");
+        for (per_mille, expected) in cases {
+            let difference = quantile(&mut samples, per_mille) - expected;
+            assert!(difference.abs() < f64::EPSILON, "{per_mille}");
         }
         assert!((quantile(&mut [7.0], 999) - 7.0).abs() < f64::EPSILON);
         assert!(median(&mut []).is_nan());

@@ -1,4 +1,4 @@
-//! Twenty callers while the service refuses.
+//! Measures 20 concurrent callers while the token service returns an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,20 +18,20 @@ pub fn measure(clock: SystemClock) -> Result<Vec<CredentialMeasurement>, BenchEr
     let runtime = library::runtime()?;
     let lanyard =
         LanyardLibrary::open(&runtime, clock, ServiceResponse::UnauthorizedClient, LATENCY)?;
-    let peer =
+    let azure_identity =
         BenchmarkedLibrary::azure_identity(clock, ServiceResponse::UnauthorizedClient, LATENCY)?;
     let mut measured = Vec::new();
-    for contestant in [&lanyard.library, &peer] {
-        let longest = longest_caller_wait(&runtime, clock, contestant)?;
-        let requests = count_as_f64(contestant.service.request_count());
+    for library in [&lanyard.library, &azure_identity] {
+        let longest = longest_caller_wait(&runtime, clock, library)?;
+        let requests = count_as_f64(library.service.request_count());
         measured.push(CredentialMeasurement::count(
-            contestant.name,
+            library.name,
             "refused_requests",
             "requests",
             requests,
         ));
         measured.push(CredentialMeasurement::milliseconds(
-            contestant.name,
+            library.name,
             "refused_longest_wait",
             longest,
         ));
@@ -42,25 +42,26 @@ pub fn measure(clock: SystemClock) -> Result<Vec<CredentialMeasurement>, BenchEr
 fn longest_caller_wait(
     runtime: &Runtime,
     clock: SystemClock,
-    contestant: &BenchmarkedLibrary,
+    library: &BenchmarkedLibrary,
 ) -> Result<Duration, BenchError> {
     runtime.block_on(async {
         let callers: Vec<_> = (0..CALLERS)
             .map(|_| {
-                let credential = Arc::clone(&contestant.credential);
+                let credential = Arc::clone(&library.credential);
                 tokio::spawn(async move {
                     let start = clock.monotonic();
-                    let refused = credential.get_token(&[&scope_name(0)], None).await.is_err();
-                    (refused, clock.monotonic().saturating_sub(start))
+                    let failed = credential.get_token(&[&scope_name(0)], None).await.is_err();
+                    (failed, clock.monotonic().saturating_sub(start))
                 })
             })
             .collect();
         let mut longest = Duration::ZERO;
         for caller in callers {
-            let (refused, wait) = caller.await?;
-            if !refused {
-                let what = "a caller got a token from a service that refuses".to_owned();
-                return Err(BenchError::Unexpected { subject: contestant.name, what });
+            let (failed, wait) = caller.await?;
+            if !failed {
+                let what =
+                    "a caller received a token although the service returns errors".to_owned();
+                return Err(BenchError::Unexpected { subject: library.name, what });
             }
             longest = longest.max(wait);
         }

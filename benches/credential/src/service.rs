@@ -1,4 +1,4 @@
-//! The scripted token service that every contestant talks to.
+//! A token service in this process, with a fixed response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use azure_core::http::{
 };
 use lanyard_clock::{Clock as _, SystemClock};
 
-/// As long as a real token.
+/// The length of a real token, in bytes.
 pub const TOKEN_LENGTH: usize = 1_500;
 
-/// What the service answers.
+/// The response of the token service.
 #[derive(Debug, Clone, Copy)]
 pub enum ServiceResponse {
-    /// A token that lives for a day.
+    /// A token with a lifetime of one day.
     DayLongToken,
-    /// A token that is due for renewal after a second, by `refresh_in` as well as by the rule of
-    /// five minutes before the end.
+    /// A token that is due for renewal after one second: by `refresh_in`, and by the common rule of five
+    /// minutes before the expiry.
     SoonDueToken,
-    /// A refusal that no repetition changes: the application is not in this tenant.
+    /// A permanent error: the application is not in this tenant.
     UnauthorizedClient,
 }
 
-/// A token service in process.
+/// An HTTP client that returns the response of a token service without a network.
 pub struct FixedTokenService {
     clock: SystemClock,
     response: ServiceResponse,
@@ -37,11 +37,11 @@ pub struct FixedTokenService {
 }
 
 impl FixedTokenService {
-    /// A service that gives this answer after `latency`.
-    pub fn new(clock: SystemClock, answer: ServiceResponse, latency: Duration) -> Arc<Self> {
+    /// Creates a service that returns `response` after `latency`.
+    pub fn new(clock: SystemClock, response: ServiceResponse, latency: Duration) -> Arc<Self> {
         let service = Self {
             clock,
-            response: answer,
+            response,
             latency_in_milliseconds: AtomicU64::new(0),
             requests: AtomicUsize::new(0),
             responses: AtomicUsize::new(0),
@@ -50,23 +50,23 @@ impl FixedTokenService {
         Arc::new(service)
     }
 
-    /// How long requests hang from here on.
+    /// Sets the time until the response of later requests.
     pub fn set_latency(&self, latency: Duration) {
         let milliseconds = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
         self.latency_in_milliseconds.store(milliseconds, Ordering::SeqCst);
     }
 
-    /// How many requests came in.
+    /// The number of received requests.
     pub fn request_count(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// Whether a request has not been answered yet.
+    /// Whether a request has no response yet.
     pub fn has_pending_request(&self) -> bool {
         self.responses.load(Ordering::SeqCst) < self.request_count()
     }
 
-    /// Client options that reach this service.
+    /// Client options with this service as the transport.
     pub fn client_options(self: &Arc<Self>) -> ClientOptions {
         let client: Arc<dyn HttpClient> = Arc::<Self>::clone(self);
         ClientOptions { transport: Some(Transport::new(client)), ..ClientOptions::default() }
@@ -84,7 +84,9 @@ impl FixedTokenService {
             ServiceResponse::SoonDueToken => {
                 (StatusCode::Ok, token(r#""expires_in":301,"ext_expires_in":301,"refresh_in":1"#))
             }
-            ServiceResponse::UnauthorizedClient => (StatusCode::BadRequest, REFUSAL.to_owned()),
+            ServiceResponse::UnauthorizedClient => {
+                (StatusCode::BadRequest, UNAUTHORIZED_CLIENT_BODY.to_owned())
+            }
         }
     }
 }
@@ -106,11 +108,12 @@ impl HttpClient for FixedTokenService {
 impl fmt::Debug for FixedTokenService {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("TokenService")
-            .field("answer", &self.response)
+            .debug_struct("FixedTokenService")
+            .field("response", &self.response)
             .finish_non_exhaustive()
     }
 }
 
-/// Without escapes in its text: `azure_identity` 1.0.0 cannot read those.
-const REFUSAL: &str = r#"{"error":"unauthorized_client","error_description":"AADSTS700016: Application was not found in the directory. Trace ID: 0 Correlation ID: 0 Timestamp: 2026-01-01 00:00:00Z","error_codes":[700016],"timestamp":"2026-01-01 00:00:00Z","trace_id":"0","correlation_id":"0"}"#;
+/// The body of [`ServiceResponse::UnauthorizedClient`]. `azure_identity` 1.0.0 cannot parse escape sequences
+/// in it.
+const UNAUTHORIZED_CLIENT_BODY: &str = r#"{"error":"unauthorized_client","error_description":"AADSTS700016: Application was not found in the directory. Trace ID: 0 Correlation ID: 0 Timestamp: 2026-01-01 00:00:00Z","error_codes":[700016],"timestamp":"2026-01-01 00:00:00Z","trace_id":"0","correlation_id":"0"}"#;
