@@ -1,4 +1,4 @@
-// Programs of other people's libraries: msi-dataplane, azidentity, azsecrets, armresources.
+// Conformance programs that use unmodified Go libraries: msi-dataplane, azidentity, azsecrets, armresources.
 module lanyard.dev/conformance
 
 go 1.25.0

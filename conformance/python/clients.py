@@ -1,11 +1,11 @@
-"""Azure SDK for Python as a judge: one case per process.
+"""Runs one conformance case with the Azure SDK for Python.
 
 Usage: clients.py CASE < inputs.json
 
-The inputs are one JSON object on standard input; the answer is one JSON object on standard
-output: what the client got, or {"refused": {"code", "status"}} with the code that it reported.
-Where requests go is decided by the environment alone (HTTPS_PROXY, REQUESTS_CA_BUNDLE): the
-clients are used as published and know nothing of an emulator.
+Standard input is a JSON object with the inputs. Standard output is a JSON object: the result of the
+call, or {"refused": {"code", "inner", "status", "message"}} with the error that the client reported.
+The clients are unmodified; only HTTPS_PROXY and REQUESTS_CA_BUNDLE direct their requests to the
+local Azure.
 """
 
 import base64
@@ -33,29 +33,33 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 ARM = "https://management.azure.com/.default"
-KEY = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+KEY_FORMAT = (
+    serialization.Encoding.PEM,
+    serialization.PrivateFormat.PKCS8,
+    serialization.NoEncryption(),
+)
 
 
 # Credentials ---------------------------------------------------------------------------------
 
 
-def certificate(inputs, **changed):
-    given = {**inputs, **changed}
+def certificate_credential(inputs, **overrides):
+    inputs = {**inputs, **overrides}
     return CertificateCredential(
-        given["tenant"],
-        given["client"],
-        given.get("certificate"),
-        certificate_data=given.get("certificate_data"),
-        send_certificate_chain=given.get("send_certificate_chain", False),
+        inputs["tenant"],
+        inputs["client"],
+        inputs.get("certificate"),
+        certificate_data=inputs.get("certificate_data"),
+        send_certificate_chain=inputs.get("send_certificate_chain", False),
     )
 
 
-def secret(inputs, **changed):
-    given = {**inputs, **changed}
-    return ClientSecretCredential(given["tenant"], given["client"], given["client_secret"])
+def secret_credential(inputs, **overrides):
+    inputs = {**inputs, **overrides}
+    return ClientSecretCredential(inputs["tenant"], inputs["client"], inputs["client_secret"])
 
 
-def federated(inputs):
+def federated_credential(inputs):
     return WorkloadIdentityCredential(
         tenant_id=inputs["tenant"],
         client_id=inputs["client"],
@@ -63,23 +67,23 @@ def federated(inputs):
     )
 
 
-def managed_identity(inputs):
+def managed_identity_credential(inputs):
     return ManagedIdentityCredential(client_id=inputs["client"])
 
 
 CREDENTIALS = {
-    "certificate": certificate,
-    "secret": secret,
-    "federated": federated,
-    "managed-identity": managed_identity,
+    "certificate": certificate_credential,
+    "secret": secret_credential,
+    "federated": federated_credential,
+    "managed-identity": managed_identity_credential,
 }
 
 
-# Assertions that no honest client would make -------------------------------------------------
+# Credentials that Entra rejects --------------------------------------------------------------
 
 
-def forged(inputs, *, key=None, audience=None, lifetime=300):
-    """A client assertion with the registered thumbprint and one thing wrong."""
+def client_assertion(inputs, *, key=None, audience=None, lifetime=300):
+    """Returns a client assertion with the registered thumbprint; each argument makes it invalid."""
     with open(inputs["certificate"], "rb") as file:
         content = file.read()
     registered = x509.load_pem_x509_certificates(content)[0]
@@ -104,7 +108,7 @@ def forged(inputs, *, key=None, audience=None, lifetime=300):
     )
 
 
-def by_assertion(inputs, assertion):
+def assertion_credential(inputs, assertion):
     return ClientAssertionCredential(inputs["tenant"], inputs["client"], lambda: assertion)
 
 
@@ -117,7 +121,7 @@ def unknown_certificate():
     key = new_key()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "unknown")])
     now = datetime.datetime.now(datetime.timezone.utc)
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -127,56 +131,62 @@ def unknown_certificate():
         .not_valid_after(now + datetime.timedelta(hours=1))
         .sign(key, hashes.SHA256())
     )
-    return key.private_bytes(*KEY) + made.public_bytes(serialization.Encoding.PEM)
+    return key.private_bytes(*KEY_FORMAT) + certificate.public_bytes(serialization.Encoding.PEM)
 
 
-REFUSALS = {
-    "wrong-signature": lambda it: by_assertion(it, forged(it, key=new_key())),
-    "wrong-audience": lambda it: by_assertion(it, forged(it, audience="https://example.org/token")),
-    "expired-assertion": lambda it: by_assertion(it, forged(it, lifetime=-3600)),
-    "unknown-thumbprint": lambda it: certificate(
-        it, certificate=None, certificate_data=unknown_certificate()
+REJECTED_CREDENTIALS = {
+    "wrong-signature": lambda inputs: assertion_credential(
+        inputs, client_assertion(inputs, key=new_key())
     ),
-    "unknown-application": lambda it: certificate(it, client=str(uuid.uuid4())),
-    "wrong-secret": lambda it: secret(it, client_secret="not-the-secret"),
+    "wrong-audience": lambda inputs: assertion_credential(
+        inputs, client_assertion(inputs, audience="https://example.org/token")
+    ),
+    "expired-assertion": lambda inputs: assertion_credential(
+        inputs, client_assertion(inputs, lifetime=-3600)
+    ),
+    "unknown-thumbprint": lambda inputs: certificate_credential(
+        inputs, certificate=None, certificate_data=unknown_certificate()
+    ),
+    "unknown-application": lambda inputs: certificate_credential(inputs, client=str(uuid.uuid4())),
+    "wrong-secret": lambda inputs: secret_credential(inputs, client_secret="not-the-secret"),
 }
 
 
 # Calls ---------------------------------------------------------------------------------------
 
 
-def claims_of(token):
+def token_claims(token):
     payload = token.split(".")[1]
     claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     return {name: claims.get(name) for name in ("aud", "appid", "oid", "tid", "idtyp", "xms_mirid")}
 
 
 def read_token(credential, inputs):
-    return {"token": claims_of(credential.get_token(inputs.get("scope", ARM)).token)}
+    return {"token": token_claims(credential.get_token(inputs.get("scope", ARM)).token)}
 
 
 def read_secret(credential, inputs):
     client = SecretClient(inputs["vault"], credential)
-    answer = client.get_secret(inputs["secret_name"])
-    digest = hashlib.sha256((answer.value or "").encode()).hexdigest()
-    return {"secret": {"name": answer.name, "version": answer.properties.version, "sha256": digest}}
+    secret = client.get_secret(inputs["secret_name"])
+    digest = hashlib.sha256((secret.value or "").encode()).hexdigest()
+    return {"secret": {"name": secret.name, "version": secret.properties.version, "sha256": digest}}
 
 
-def read_group(credential, inputs):
+def read_resource_group(credential, inputs):
     client = ResourceManagementClient(credential, inputs["subscription"])
     group = client.resource_groups.get(inputs["resource_group"])
     return {"group": {"name": group.name, "location": group.location}}
 
 
-CALLS = {"token": read_token, "vault": read_secret, "arm": read_group}
+CALLS = {"token": read_token, "vault": read_secret, "arm": read_resource_group}
 
 
-def refusal(error):
-    """The code that the client shows: AADSTS from Entra, else the service's own."""
-    entra = re.search(r"AADSTS\d+", str(error))
+def error_details(error):
+    """Returns the reported error; its code is the AADSTS code of Entra, or that of another service."""
+    aadsts_code = re.search(r"AADSTS\d+", str(error))
     detail = getattr(error, "error", None)
     inner = getattr(detail, "innererror", None) or {}
-    code = entra.group() if entra else getattr(detail, "code", None)
+    code = aadsts_code.group() if aadsts_code else getattr(detail, "code", None)
     return {
         "code": code,
         "inner": inner.get("code"),
@@ -186,14 +196,14 @@ def refusal(error):
 
 
 def run(case, inputs):
-    """A case is `CALL:CREDENTIAL`, such as `vault:managed-identity` or `token:wrong-audience`."""
+    """Runs a case, `CALL:CREDENTIAL`, such as `vault:managed-identity` or `token:wrong-audience`."""
     call, _, name = case.partition(":")
-    build = CREDENTIALS.get(name) or REFUSALS[name]
+    build = CREDENTIALS.get(name) or REJECTED_CREDENTIALS[name]
     try:
         with build(inputs) as credential:
             return CALLS[call](credential, inputs)
     except HttpResponseError as error:
-        return {"refused": refusal(error)}
+        return {"refused": error_details(error)}
 
 
 if __name__ == "__main__":

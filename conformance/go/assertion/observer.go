@@ -1,4 +1,4 @@
-// Package assertion sees which certificate a credential really uses, from outside.
+// Package assertion observes which certificate a credential uses in its token requests.
 package assertion
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// Observer is a pipeline policy that reports the certificate of every token that was granted.
+// Observer is a pipeline policy that reports the certificate of every successful token request.
 //
-// It is put into the public client options, so the libraries that are observed stay as published.
+// Set it in the public client options, so that the observed library stays unmodified.
 type Observer struct {
-	// Granted is called with the SHA-256 thumbprint, in lower-case hex.
-	Granted func(thumbprint string)
+	// OnToken is called with the SHA-256 thumbprint of the certificate, in lower-case hex.
+	OnToken func(thumbprint string)
 }
 
 // Do implements policy.Policy.
@@ -32,17 +32,17 @@ func (o *Observer) Do(request *policy.Request) (*http.Response, error) {
 		if err := request.RewindBody(); err != nil {
 			return nil, err
 		}
-		thumbprint = thumbprintOf(string(content))
+		thumbprint = assertionThumbprint(string(content))
 	}
 	response, err := request.Next()
 	if err == nil && response.StatusCode == http.StatusOK && thumbprint != "" {
-		o.Granted(thumbprint)
+		o.OnToken(thumbprint)
 	}
 	return response, err
 }
 
-// thumbprintOf reads `x5t#S256` from the client assertion of a form; empty when there is none.
-func thumbprintOf(form string) string {
+// assertionThumbprint returns `x5t#S256` of the client assertion in a form body, or an empty string.
+func assertionThumbprint(form string) string {
 	values, err := url.ParseQuery(form)
 	if err != nil {
 		return ""
@@ -61,7 +61,7 @@ func thumbprintOf(form string) string {
 	if err := json.Unmarshal(decoded, &fields); err != nil {
 		return ""
 	}
-	// MSAL Go writes the standard alphabet with padding, the RFC wants the other one without.
+	// MSAL Go writes standard base64 with padding; RFC 7515 requires base64url without padding.
 	plain := strings.NewReplacer("+", "-", "/", "_", "=", "").Replace(fields.Thumbprint)
 	digest, err := base64.RawURLEncoding.DecodeString(plain)
 	if err != nil {

@@ -1,6 +1,6 @@
-// The reference requests: what azidentity and azsecrets send for given inputs. The judge records
-// them on the wire and compares ours with them, field by field; this program prints nothing that
-// is compared.
+// Requests sends the requests of azidentity and azsecrets for given inputs. The conformance suite
+// records them with a proxy and compares them with lanyard's requests, field by field. The output
+// of this program is not compared.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
 )
 
-// inputs is the object that the judge writes to standard input.
+// inputs is the object that the conformance suite writes to standard input.
 type inputs struct {
 	Tenant      string `json:"tenant"`
 	Client      string `json:"client"`
@@ -48,19 +48,19 @@ func main() {
 func run(ctx context.Context, name string, in inputs) error {
 	switch name {
 	case "certificate":
-		return token(ctx, in, certificateCredential)
+		return requestToken(ctx, in, certificateCredential)
 	case "federated":
-		return token(ctx, in, federatedCredential)
+		return requestToken(ctx, in, federatedCredential)
 	case "managed-identity":
-		return token(ctx, in, managedIdentityCredential)
+		return requestToken(ctx, in, managedIdentityCredential)
 	case "secret":
-		return secret(ctx, in)
+		return readSecret(ctx, in)
 	default:
-		return fmt.Errorf("no case is called %q", name)
+		return fmt.Errorf("unknown case %q", name)
 	}
 }
 
-func token(
+func requestToken(
 	ctx context.Context, in inputs, build func(inputs) (azcore.TokenCredential, error),
 ) error {
 	credential, err := build(in)
@@ -71,8 +71,8 @@ func token(
 	return err
 }
 
-// certificateCredential has the settings of msi-dataplane: the chain is sent, and the authority,
-// which may be regional, is not looked up.
+// certificateCredential uses the settings of msi-dataplane: it sends the certificate chain and, because
+// the authority may be regional, disables instance discovery.
 func certificateCredential(in inputs) (azcore.TokenCredential, error) {
 	content, err := os.ReadFile(in.Certificate)
 	if err != nil {
@@ -104,7 +104,7 @@ func managedIdentityCredential(in inputs) (azcore.TokenCredential, error) {
 	})
 }
 
-func secret(ctx context.Context, in inputs) error {
+func readSecret(ctx context.Context, in inputs) error {
 	credential, err := managedIdentityCredential(in)
 	if err != nil {
 		return err
@@ -113,11 +113,11 @@ func secret(ctx context.Context, in inputs) error {
 	if err != nil {
 		return err
 	}
-	answer, err := client.GetSecret(ctx, in.SecretName, "", nil)
+	response, err := client.GetSecret(ctx, in.SecretName, "", nil)
 	if err != nil {
 		return err
 	}
-	if answer.Value == nil {
+	if response.Value == nil {
 		return errors.New("the secret has no value")
 	}
 	return nil

@@ -1,7 +1,7 @@
-// The witness holds a msi-dataplane credential on a mounted file and reports, one JSON object per
-// line, what the unmodified library does: the certificate of every token that it obtains, and how
-// ARM answers two calls, one that is granted and one that is not. With -watch it stays and asks for a token all the time, as a busy
-// component would, so a reload shows as soon as the library has noticed it.
+// Witness opens a mounted credential file with unmodified msi-dataplane and prints one JSON object
+// per line: the certificate of the library's tokens when it changes, and the responses of ARM to a
+// call that is permitted and to one that is not. With -watch it requests a token every few
+// milliseconds until it is interrupted, so that a reload of the library appears immediately.
 package main
 
 import (
@@ -30,17 +30,17 @@ import (
 	"lanyard.dev/conformance/assertion"
 )
 
-// The scope that ARM clients for Go ask for; the double slash is theirs.
+// scope is the scope that the ARM clients for Go request, with their double slash.
 const scope = "https://management.core.windows.net//.default"
 
-type report struct {
+type reporter struct {
 	mutex   sync.Mutex
 	encoder *json.Encoder
 	last    string
 }
 
-type line struct {
-	Event      string `json:"event"`
+type event struct {
+	Kind       string `json:"event"`
 	Thumbprint string `json:"thumbprint,omitempty"`
 	Call       string `json:"call,omitempty"`
 	Status     int    `json:"status,omitempty"`
@@ -48,23 +48,23 @@ type line struct {
 	Message    string `json:"message,omitempty"`
 }
 
-func (r *report) write(l line) {
+func (r *reporter) write(e event) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	// Standard output is gone when the judge is gone.
-	if err := r.encoder.Encode(l); err != nil {
+	// Standard output closes when the conformance suite ends.
+	if err := r.encoder.Encode(e); err != nil {
 		os.Exit(1)
 	}
 }
 
-// granted reports a certificate when it is not the one of the token before.
-func (r *report) granted(thumbprint string) {
+// reportCertificate reports the certificate of a token if the previous token had another one.
+func (r *reporter) reportCertificate(thumbprint string) {
 	r.mutex.Lock()
 	changed := r.last != thumbprint
 	r.last = thumbprint
 	r.mutex.Unlock()
 	if changed {
-		r.write(line{Event: "certificate", Thumbprint: thumbprint})
+		r.write(event{Kind: "certificate", Thumbprint: thumbprint})
 	}
 }
 
@@ -77,75 +77,75 @@ func main() {
 
 func run() error {
 	file := flag.String("file", "", "the mounted credential file")
-	granted := flag.String("granted", "", "path and api-version of an ARM resource that may be read")
-	refused := flag.String("refused", "", "path and api-version of one that may not")
-	watch := flag.Bool("watch", false, "stay until interrupted and report every rotation")
+	granted := flag.String("granted", "", "path and api-version of an ARM resource that the identity may read")
+	refused := flag.String("refused", "", "path and api-version of an ARM resource that the identity may not read")
+	watch := flag.Bool("watch", false, "run until interrupted and report every rotation")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	out := &report{encoder: json.NewEncoder(os.Stdout)}
-	logger := librarysLogger(out)
+	out := &reporter{encoder: json.NewEncoder(os.Stdout)}
+	logger := errorLogger(out)
 	credential, err := dataplane.NewUserAssignedIdentityCredential(ctx, *file,
 		dataplane.WithLogger(&logger),
 		dataplane.WithClientOpts(azcore.ClientOptions{
 			Cloud:           cloud.AzurePublic,
-			PerCallPolicies: []policy.Policy{&assertion.Observer{Granted: out.granted}},
+			PerCallPolicies: []policy.Policy{&assertion.Observer{OnToken: out.reportCertificate}},
 		}))
 	if err != nil {
 		return fmt.Errorf("open %s: %w", *file, err)
 	}
-	out.write(line{Event: "attached"})
+	out.write(event{Kind: "attached"})
 
 	for name, target := range map[string]string{"granted": *granted, "refused": *refused} {
 		if target != "" {
-			if err := read(ctx, credential, name, target, out); err != nil {
+			if err := readResource(ctx, credential, name, target, out); err != nil {
 				return err
 			}
 		}
 	}
 	if *watch {
-		return askUntilDone(ctx, credential, out)
+		return requestTokensUntilDone(ctx, credential, out)
 	}
 	_, err = credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 	return err
 }
 
-// read makes one call with the generic client of armresources and reports how ARM answered.
-func read(
-	ctx context.Context, credential azcore.TokenCredential, name, target string, out *report,
+// readResource reads a resource with the generic client of armresources and reports the response of ARM.
+func readResource(
+	ctx context.Context, credential azcore.TokenCredential, name, target string, out *reporter,
 ) error {
 	path, version, found := strings.Cut(target, "?api-version=")
 	if !found {
 		return fmt.Errorf("%s: no ?api-version= in %s", name, target)
 	}
-	// The subscription stands in the path; the client wants one all the same.
+	// The path contains the subscription, but NewClient requires one as well.
 	client, err := armresources.NewClient("unused", credential, &arm.ClientOptions{})
 	if err != nil {
 		return err
 	}
-	answer := line{Event: "arm", Call: name, Status: http.StatusOK}
+	result := event{Kind: "arm", Call: name, Status: http.StatusOK}
 	if _, err = client.GetByID(ctx, path, version, nil); err != nil {
 		var response *azcore.ResponseError
 		if !errors.As(err, &response) {
 			return fmt.Errorf("%s: read %s: %w", name, path, err)
 		}
-		answer.Status, answer.Code = response.StatusCode, response.ErrorCode
+		result.Status, result.Code = response.StatusCode, response.ErrorCode
 	}
-	out.write(answer)
+	out.write(result)
 	return nil
 }
 
-// askUntilDone asks every few milliseconds: a token that is cached costs microseconds, and a
-// reload empties the library's cache, so the next question reaches Entra with the new key.
-func askUntilDone(ctx context.Context, credential azcore.TokenCredential, out *report) error {
+// requestTokensUntilDone requests a token every few milliseconds. A cached token takes microseconds. A
+// reload empties the library's cache, so the next call requests a token from Entra with the new key.
+func requestTokensUntilDone(ctx context.Context, credential azcore.TokenCredential, out *reporter) error {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		_, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 		if err != nil && ctx.Err() == nil {
-			out.write(line{Event: "refused", Message: err.Error()})
+			out.write(event{Kind: "refused", Message: err.Error()})
 		}
 		select {
 		case <-ctx.Done():
@@ -155,12 +155,12 @@ func askUntilDone(ctx context.Context, credential azcore.TokenCredential, out *r
 	}
 }
 
-// librarysLogger passes on what the library calls an error; the rest is about its own beginning
-// and end. A reload that went well is not logged at all.
-func librarysLogger(out *report) logr.Logger {
+// errorLogger reports the errors that the library logs, but not its messages about its start and end.
+// The library does not log a successful reload.
+func errorLogger(out *reporter) logr.Logger {
 	return funcr.New(func(_, message string) {
 		if !strings.HasPrefix(message, `"level"=`) {
-			out.write(line{Event: "log", Message: message})
+			out.write(event{Kind: "log", Message: message})
 		}
 	}, funcr.Options{})
 }

@@ -79,8 +79,8 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.0 // indirect
 )
 
-// Neither of the versions that it asks for is served by the module proxy; these are the nearest
-// ones with the same names.
+// The module proxy does not serve the versions that the provider requires; these are the nearest versions with the
+// same API.
 replace (
 	github.com/Azure/azure-sdk-for-go/sdk/azidentity => github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.14.0-beta.3
 	sigs.k8s.io/secrets-store-csi-driver => sigs.k8s.io/secrets-store-csi-driver v1.5.6

@@ -167,8 +167,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// The module replaces these by directories of its own repository; the same content is
-// published under the same names.
+// k8s.io/kubernetes replaces these modules with directories of its repository. The published modules have the same
+// content.
 replace (
 	k8s.io/api => k8s.io/api v0.34.4
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.34.4

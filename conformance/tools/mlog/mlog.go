@@ -1,5 +1,5 @@
-// Package mlog stands in for the logging module of the Secrets Store CSI driver and of
-// kubernetes-kms, which the module proxy does not serve. It has the names that they call, over klog.
+// Package mlog replaces monis.app/mlog, a logging module that the module proxy does not serve. It has the functions
+// that the Secrets Store CSI driver and kubernetes-kms call, and logs with klog.
 package mlog
 
 import (
@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Format names a log format. klog has one, so both names mean it.
+// Format is a log format. klog has only one, so both values select it.
 type Format string
 
 const (
@@ -19,23 +19,23 @@ const (
 	FormatJSON Format = "json"
 )
 
-// Setup returns what has to run before the process ends.
+// Setup returns the function to call before the process exits.
 func Setup() func() {
 	return klog.Flush
 }
 
-// Fatal logs the error and ends the process.
+// Fatal logs the error and exits the process.
 func Fatal(err error, keysAndValues ...any) {
 	klog.ErrorSDepth(1, err, "fatal error", keysAndValues...)
 	klog.FlushAndExit(klog.ExitFlushTimeout, 1)
 }
 
-// Error logs an error of the caller's.
+// Error logs an error.
 func Error(msg string, err error, keysAndValues ...any) {
 	klog.ErrorSDepth(1, err, msg, keysAndValues...)
 }
 
-// ValidateAndSetKlogLevelAndFormatGlobally sets klog's verbosity and refuses unknown formats.
+// ValidateAndSetKlogLevelAndFormatGlobally sets the verbosity of klog. Returns an error for an unknown format.
 func ValidateAndSetKlogLevelAndFormatGlobally(_ context.Context, level klog.Level, format Format) error {
 	if format != FormatText && format != FormatJSON {
 		return fmt.Errorf("unknown log format %q", format)
@@ -45,34 +45,34 @@ func ValidateAndSetKlogLevelAndFormatGlobally(_ context.Context, level klog.Leve
 	return flags.Set("v", strconv.Itoa(int(level)))
 }
 
-// Levels of the key management plugin's logs, as klog's verbosity.
+// The log levels of kubernetes-kms, as verbosities of klog.
 const (
 	LevelInfo  klog.Level = 2
 	LevelDebug klog.Level = 4
 	LevelTrace klog.Level = 6
 )
 
-// Always logs whatever the verbosity.
+// Always logs at every verbosity.
 func Always(msg string, keysAndValues ...any) {
 	klog.InfoSDepth(1, msg, keysAndValues...)
 }
 
-// Info logs what operators want to know.
+// Info logs at LevelInfo.
 func Info(msg string, keysAndValues ...any) {
-	at(LevelInfo, msg, keysAndValues)
+	logAt(LevelInfo, msg, keysAndValues)
 }
 
-// Debug logs what developers want to know.
+// Debug logs at LevelDebug.
 func Debug(msg string, keysAndValues ...any) {
-	at(LevelDebug, msg, keysAndValues)
+	logAt(LevelDebug, msg, keysAndValues)
 }
 
-// Trace logs everything.
+// Trace logs at LevelTrace.
 func Trace(msg string, keysAndValues ...any) {
-	at(LevelTrace, msg, keysAndValues)
+	logAt(LevelTrace, msg, keysAndValues)
 }
 
-func at(level klog.Level, msg string, keysAndValues []any) {
+func logAt(level klog.Level, msg string, keysAndValues []any) {
 	if klog.V(level).Enabled() {
 		klog.InfoSDepth(2, msg, keysAndValues...)
 	}

@@ -15,5 +15,5 @@ require (
 	google.golang.org/protobuf v1.36.10 // indirect
 )
 
-// Its logger is not served by the module proxy; ours has the names that are called.
+// The module proxy does not serve the driver's logging module; ../mlog has the functions that the driver calls.
 replace monis.app/mlog => ../mlog

@@ -1,9 +1,8 @@
-// Mock-provider runs the mock server that the Secrets Store CSI driver publishes for its own
-// tests (package provider/fake) on a socket, so that other programs can be tried against it.
+// Mock-provider serves the mock provider of the Secrets Store CSI driver's tests (package
+// provider/fake) on a socket, so that conformance suites can test other drivers with it.
 //
-// Each line of standard input is one JSON object and replaces what the next mounts are
-// answered with; a line "ready" on standard output says that it is in force. The process ends
-// with its standard input.
+// Each line of standard input is a JSON object with the response to later mounts. The process
+// prints "ready" when the response is set, and ends when standard input is closed.
 //
 //	{"files": [{"path": "a/b", "mode": 420, "contents": "…"}], "objects": {"id": "version"},
 //	 "error_code": "", "refuse": {"code": 14, "message": "…"}}
@@ -27,16 +26,16 @@ type file struct {
 	Contents string `json:"contents"`
 }
 
-type refusal struct {
+type grpcError struct {
 	Code    codes.Code `json:"code"`
 	Message string     `json:"message"`
 }
 
-type answer struct {
+type mountResponse struct {
 	Files     []file            `json:"files"`
 	Objects   map[string]string `json:"objects"`
 	ErrorCode string            `json:"error_code"`
-	Refuse    *refusal          `json:"refuse"`
+	Refuse    *grpcError        `json:"refuse"`
 }
 
 func main() {
@@ -61,31 +60,32 @@ func serve(socket string) error {
 	defer server.Stop()
 
 	lines := bufio.NewScanner(os.Stdin)
-	// An answer may be larger than the 4 MiB that gRPC takes by default.
+	// A response may be larger than the default limit of gRPC messages, which is 4 MiB.
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
-		var next answer
-		if err := json.Unmarshal(lines.Bytes(), &next); err != nil {
-			return fmt.Errorf("reading an answer: %w", err)
+		var response mountResponse
+		if err := json.Unmarshal(lines.Bytes(), &response); err != nil {
+			return fmt.Errorf("parse a response: %w", err)
 		}
-		put(server, next)
+		setResponse(server, response)
 		fmt.Println("ready")
 	}
 	return lines.Err()
 }
 
-// The mock server's fields have no lock: the caller changes the answer between mounts.
-func put(server *fake.MockCSIProviderServer, next answer) {
-	files := make([]*v1alpha1.File, 0, len(next.Files))
-	for _, one := range next.Files {
-		files = append(files, &v1alpha1.File{Path: one.Path, Mode: one.Mode, Contents: []byte(one.Contents)})
+// setResponse sets the response to later mounts. The fields of the mock server have no lock, so it must not run
+// during a mount.
+func setResponse(server *fake.MockCSIProviderServer, response mountResponse) {
+	files := make([]*v1alpha1.File, 0, len(response.Files))
+	for _, entry := range response.Files {
+		files = append(files, &v1alpha1.File{Path: entry.Path, Mode: entry.Mode, Contents: []byte(entry.Contents)})
 	}
 	server.SetFiles(files)
-	server.SetObjects(next.Objects)
-	server.SetProviderErrorCode(next.ErrorCode)
-	if next.Refuse == nil {
+	server.SetObjects(response.Objects)
+	server.SetProviderErrorCode(response.ErrorCode)
+	if response.Refuse == nil {
 		server.SetReturnError(nil)
 	} else {
-		server.SetReturnError(status.Error(next.Refuse.Code, next.Refuse.Message))
+		server.SetReturnError(status.Error(response.Refuse.Code, response.Refuse.Message))
 	}
 }

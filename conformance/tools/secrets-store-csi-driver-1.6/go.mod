@@ -79,5 +79,5 @@ require (
 	sigs.k8s.io/yaml v1.4.0 // indirect
 )
 
-// Its logger is not served by the module proxy; ours has the names that are called.
+// The module proxy does not serve the driver's logging module; ../mlog has the functions that the driver calls.
 replace monis.app/mlog => ../mlog
