@@ -50,16 +50,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/* Whether the driver runs next to the upstream driver, under another name. */}}
-{{- define "lanyard-node.isBeside" -}}
+{{- define "lanyard-node.coexists" -}}
 {{- if ne .Values.driverName "secrets-store.csi.k8s.io" }}true{{ end }}
 {{- end }}
 
 {{/* Whether the plugin serves azure.sock. By default it does, unless another process must serve it. */}}
 {{- define "lanyard-node.servesProvider" -}}
-{{- $asked := .Values.providerSocket.enabled }}
-{{- if kindIs "invalid" $asked }}
-{{- if not (or (include "lanyard-node.isBeside" .) (eq .Values.azureProvider "socket")) }}true{{ end }}
-{{- else if $asked }}true{{ end }}
+{{- $enabled := .Values.providerSocket.enabled }}
+{{- if kindIs "invalid" $enabled }}
+{{- if not (or (include "lanyard-node.coexists" .) (eq .Values.azureProvider "socket")) }}true{{ end }}
+{{- else if $enabled }}true{{ end }}
 {{- end }}
 
 {{/*
@@ -79,6 +79,6 @@ The directory of the CSI socket. With the upstream driver name it is upstream's 
 finds the socket again.
 */}}
 {{- define "lanyard-node.pluginDir" -}}
-{{- $leaf := ternary .Values.driverName "csi-secrets-store" (eq (include "lanyard-node.isBeside" .) "true") }}
+{{- $leaf := ternary .Values.driverName "csi-secrets-store" (eq (include "lanyard-node.coexists" .) "true") }}
 {{- printf "%s/plugins/%s" (trimSuffix "/" .Values.linux.kubeletRootDir) $leaf }}
 {{- end }}

@@ -20,7 +20,7 @@ what is rendered.
 {{- if $root.Values.linux.crds.enabled }}
 {{- $crd := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name }}
 {{- if or (not $crd) (include "lanyard.isOurs" (list $root $crd)) }}true
-{{- else if not (include "lanyard-node.isBeside" $root) }}
+{{- else if not (include "lanyard-node.coexists" $root) }}
 {{- fail (printf "the CustomResourceDefinition %s belongs to %s, so the chart does not change it. To use it as it is, set linux.crds.enabled=false; %s" $name (include "lanyard.owner" $crd) (include "lanyard.adoption" $root)) }}
 {{- end }}
 {{- end }}

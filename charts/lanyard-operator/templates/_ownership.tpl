@@ -17,11 +17,11 @@ unknown, and only the values below `crds` decide what is rendered.
 Whether a value below `crds` enables its CRDs. Takes a list: the root context, the value. By default, the CRDs
 of HyperShift are enabled with `role: all`.
 */}}
-{{- define "lanyard-operator.wishesCrds" -}}
+{{- define "lanyard-operator.installsCrds" -}}
 {{- $root := index . 0 }}
-{{- $asked := get $root.Values.crds (index . 1) }}
-{{- if kindIs "bool" $asked }}
-{{- if $asked }}true{{ end }}
+{{- $enabled := get $root.Values.crds (index . 1) }}
+{{- if kindIs "bool" $enabled }}
+{{- if $enabled }}true{{ end }}
 {{- else if eq $root.Values.role "all" }}true{{ end }}
 {{- end }}
 
@@ -30,7 +30,7 @@ of HyperShift are enabled with `role: all`.
 {{- $root := index . 0 }}
 {{- $crd := index . 1 }}
 {{- $value := include "lanyard-operator.crdValue" $crd.spec.group | trim }}
-{{- if include "lanyard-operator.wishesCrds" (list $root $value) }}
+{{- if include "lanyard-operator.installsCrds" (list $root $value) }}
 {{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $crd.metadata.name }}
 {{- if or (not $found) (include "lanyard.isOurs" (list $root $found)) }}true
 {{- else }}
