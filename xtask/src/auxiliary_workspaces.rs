@@ -1,6 +1,6 @@
 //! Checks the auxiliary workspaces: programs outside of the main workspace, because they need other
-//! dependency versions and settings. They are conformance clients and benchmark peers, and are formatted and
-//! linted like all other code.
+//! dependency versions and settings. They are conformance clients and benchmarks of upstream libraries, and are
+//! formatted and linted like all other code.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -41,7 +41,7 @@ pub(crate) fn check(repository: &Repository) -> Result<PassFailCounts, TaskError
 
 /// The shared target directory of the auxiliary workspaces, so that common dependencies are built once.
 pub(crate) fn target_directory(repository: &Repository) -> PathBuf {
-    repository.target_directory().join("satellites")
+    repository.target_directory().join("auxiliary")
 }
 
 fn check_go_module(repository: &Repository, directory: PathBuf) -> Result<(), TaskError> {

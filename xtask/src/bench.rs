@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: compares lanyard with its peers, measured in the same run.
+//! `cargo xtask bench`: compares lanyard with upstream programs, measured in the same run.
 //!
 //! The programs in `benches/` only measure. The goals are defined here, and the rows show whether they are
 //! met. A missed goal is not an error, because the speed of a machine at a given moment is not a property of
@@ -98,11 +98,11 @@ fn run_and_read_measurements(
 
 /// Compares the measurements; returns an error if one is missing.
 fn bench_rows(
-    ourselves: &str,
+    lanyard_subject: &str,
     metrics: &[BenchMetric],
     measurements: &[ReportedMeasurement],
 ) -> Result<Vec<BenchRow>, TaskError> {
-    row::compare_measurements(ourselves, metrics, measurements).map_err(|findings| {
+    row::compare_measurements(lanyard_subject, metrics, measurements).map_err(|findings| {
         TaskError::Findings { check: "measurements missing from the benchmark's output", findings }
     })
 }

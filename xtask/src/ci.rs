@@ -171,7 +171,7 @@ fn all_stages() -> Vec<CiStage> {
         with_separate_build(single_check_stage("deny", deny::check)),
         with_separate_build(single_check_stage("book", book::build)),
         with_separate_build(single_check_stage("prose", prose::check)),
-        with_separate_build(counted_stage("satellites", auxiliary_workspaces::check)),
+        with_separate_build(counted_stage("auxiliary", auxiliary_workspaces::check)),
     ];
     stages.extend(SuiteName::ALL.map(|suite| {
         let name = format!("conformance {}", suite.name());

@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::row::{BenchMetric, BenchPeer, BenchRow, MetricGoal, ReportedMeasurement};
+use super::row::{BenchMetric, BenchRow, MetricGoal, ReportedMeasurement, UpstreamProgram};
 use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
 /// The names that the programs report.
 const SUBJECT: &str = "lanyard-credential";
-const AZURE_IDENTITY: BenchPeer = BenchPeer { name: "azure_identity 1.0.0", absence_reason: None };
+const AZURE_IDENTITY: UpstreamProgram =
+    UpstreamProgram { name: "azure_identity 1.0.0", absence_reason: None };
 const AZIDENTITY: &str = "azidentity 1.15.0";
 
 /// Builds the programs, runs them one after the other and compares their measurements.
@@ -25,7 +26,7 @@ pub(super) fn measure(repository: &Repository, cores: usize) -> Result<Vec<Bench
     }
     let absence = if go.is_none() { Some("Go is not installed") } else { None };
     let metrics =
-        credential_metrics(cores, &BenchPeer { name: AZIDENTITY, absence_reason: absence });
+        credential_metrics(cores, &UpstreamProgram { name: AZIDENTITY, absence_reason: absence });
     super::bench_rows(SUBJECT, &metrics, &measurements)
 }
 
@@ -69,25 +70,25 @@ fn run_and_parse_measurements(
 }
 
 /// The metrics, and their goals on a machine with this many cores.
-fn credential_metrics(cores: usize, azidentity: &BenchPeer) -> Vec<BenchMetric> {
-    let no_peers = Vec::new;
+fn credential_metrics(cores: usize, azidentity: &UpstreamProgram) -> Vec<BenchMetric> {
+    let no_upstream = Vec::new;
     let rust = || vec![AZURE_IDENTITY];
     let both = || vec![AZURE_IDENTITY, azidentity.clone()];
     let go = || vec![azidentity.clone()];
     let cores = f64::from(u32::try_from(cores).unwrap_or(u32::MAX));
-    let metric = |name, goal, peers| BenchMetric { name, goal, peers };
+    let metric = |name, goal, upstream| BenchMetric { name, goal, upstream };
     vec![
         metric(ONE_SCOPE, MetricGoal::AtMost(150.0), both()),
         metric("cached_token_1_scope_allocations", MetricGoal::AtMost(2.0), both()),
         metric("cached_token_1000_scopes", MetricGoal::AtMostTimes(1.2, ONE_SCOPE), both()),
         metric("cached_token_1000_scopes_allocations", MetricGoal::AtMost(2.0), both()),
         metric("cached_token_1000_scopes_in_turn", MetricGoal::None, both()),
-        metric(BORROWED_TOKEN_ONE_SCOPE, MetricGoal::AtMost(60.0), no_peers()),
-        metric("lent_token_1_scope_allocations", MetricGoal::AtMost(0.0), no_peers()),
+        metric(BORROWED_TOKEN_ONE_SCOPE, MetricGoal::AtMost(60.0), no_upstream()),
+        metric("lent_token_1_scope_allocations", MetricGoal::AtMost(0.0), no_upstream()),
         metric(
             "lent_token_1000_scopes",
             MetricGoal::AtMostTimes(1.2, BORROWED_TOKEN_ONE_SCOPE),
-            no_peers(),
+            no_upstream(),
         ),
         metric(ONE_THREAD, MetricGoal::None, both()),
         metric(ALL_CORES, MetricGoal::AtLeastTimes(0.8 * cores, ONE_THREAD), both()),
@@ -99,7 +100,11 @@ fn credential_metrics(cores: usize, azidentity: &BenchPeer) -> Vec<BenchMetric> 
         metric("hit_beside_hanging_request", MetricGoal::AtMost(10.0), rust()),
         metric("hit_beside_hanging_renewal", MetricGoal::AtMost(10.0), rust()),
         metric("cold_scope_requests", MetricGoal::Exactly(1.0), both()),
-        metric("cold_scope_time", MetricGoal::AtMostOfPeer { factor: 1.0, limit: None }, both()),
+        metric(
+            "cold_scope_time",
+            MetricGoal::AtMostOfUpstream { factor: 1.0, limit: None },
+            both(),
+        ),
         metric("refused_requests", MetricGoal::Exactly(1.0), both()),
         metric("refused_longest_wait", MetricGoal::None, both()),
         metric("reload_cpu", MetricGoal::AtMost(2.0), go()),

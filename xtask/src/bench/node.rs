@@ -1,6 +1,6 @@
 //! Compares the node plugin with the Secrets Store CSI driver and its Azure provider.
 
-use super::row::{BenchMetric, BenchPeer, BenchRow, MetricGoal};
+use super::row::{BenchMetric, BenchRow, MetricGoal, UpstreamProgram};
 use crate::conformance;
 use crate::image::{self, ImageKind};
 use crate::repository::Repository;
@@ -8,8 +8,8 @@ use crate::task_error::TaskError;
 
 /// The names that the conformance driver reports.
 const SUBJECT: &str = "lanyard node";
-const UPSTREAM_PEER: BenchPeer =
-    BenchPeer { name: "driver 1.6.0 + provider 1.8.2", absence_reason: None };
+const DRIVER_AND_PROVIDER: UpstreamProgram =
+    UpstreamProgram { name: "driver 1.6.0 + provider 1.8.2", absence_reason: None };
 
 /// Builds the programs, runs the benchmark of the conformance driver, and compares the measurements.
 pub(super) fn measure(repository: &Repository) -> Result<Vec<BenchRow>, TaskError> {
@@ -29,10 +29,10 @@ pub(super) fn measure(repository: &Repository) -> Result<Vec<BenchRow>, TaskErro
 fn node_metrics() -> Vec<BenchMetric> {
     let compared = |name, factor, limit| BenchMetric {
         name,
-        goal: MetricGoal::AtMostOfPeer { factor, limit },
-        peers: vec![UPSTREAM_PEER],
+        goal: MetricGoal::AtMostOfUpstream { factor, limit },
+        upstream: vec![DRIVER_AND_PROVIDER],
     };
-    let metric = |name, goal| BenchMetric { name, goal, peers: vec![UPSTREAM_PEER] };
+    let metric = |name, goal| BenchMetric { name, goal, upstream: vec![DRIVER_AND_PROVIDER] };
     vec![
         compared("idle_memory", 0.2, Some(10.0)),
         compared("memory_100_volumes_9000_classes", 0.2, Some(15.0)),

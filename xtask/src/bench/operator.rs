@@ -1,6 +1,6 @@
 //! Compares the operator with a plain loop that writes the same bytes.
 
-use super::row::{BenchMetric, BenchPeer, BenchRow, MetricGoal};
+use super::row::{BenchMetric, BenchRow, MetricGoal, UpstreamProgram};
 use crate::conformance;
 use crate::image::{self, ImageKind};
 use crate::repository::Repository;
@@ -8,7 +8,7 @@ use crate::task_error::TaskError;
 
 /// The names that the conformance driver reports.
 const SUBJECT: &str = "lanyard operator";
-const PLAIN_LOOP_PEER: BenchPeer = BenchPeer { name: "plain loop", absence_reason: None };
+const PLAIN_LOOP: UpstreamProgram = UpstreamProgram { name: "plain loop", absence_reason: None };
 
 /// Builds the programs, runs the operator benchmark of the conformance driver with a fleet of `clusters`, and
 /// compares the measurements.
@@ -27,11 +27,11 @@ pub(super) fn measure(repository: &Repository, clusters: u32) -> Result<Vec<Benc
 
 /// The metrics and their goals.
 fn operator_metrics() -> Vec<BenchMetric> {
-    let compared = |name, goal| BenchMetric { name, goal, peers: vec![PLAIN_LOOP_PEER] };
-    let alone = |name, goal| BenchMetric { name, goal, peers: Vec::new() };
+    let compared = |name, goal| BenchMetric { name, goal, upstream: vec![PLAIN_LOOP] };
+    let alone = |name, goal| BenchMetric { name, goal, upstream: Vec::new() };
     vec![
-        compared("converge_rate", MetricGoal::AtLeastOfPeer(0.8)),
-        compared("converge_time", MetricGoal::AtMostOfPeer { factor: 1.25, limit: None }),
+        compared("converge_rate", MetricGoal::AtLeastOfUpstream(0.8)),
+        compared("converge_time", MetricGoal::AtMostOfUpstream { factor: 1.25, limit: None }),
         alone("longest_pause", MetricGoal::None),
         alone("converge_refused", MetricGoal::AtMost(0.0)),
         compared("writes_per_cluster", MetricGoal::None),

@@ -1,4 +1,4 @@
-//! Compares measurements with those of peers and with goals.
+//! Compares lanyard's measurements with those of upstream programs and with goals.
 
 use std::collections::HashMap;
 
@@ -24,29 +24,29 @@ pub(super) enum MetricGoal {
     AtMostTimes(f64, &'static str),
     /// At least this many times another measurement of lanyard.
     AtLeastTimes(f64, &'static str),
-    /// At most this many times the peer's measurement, and at most `limit` if it is set.
-    AtMostOfPeer {
+    /// At most this many times the upstream value, and at most `limit` if it is set.
+    AtMostOfUpstream {
         factor: f64,
         limit: Option<f64>,
     },
-    /// At least this many times the peer's measurement.
-    AtLeastOfPeer(f64),
+    /// At least this many times the upstream value.
+    AtLeastOfUpstream(f64),
 }
 
-/// A library that lanyard is compared with.
+/// A program or library that lanyard is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BenchPeer {
+pub(super) struct UpstreamProgram {
     pub(super) name: &'static str,
     /// Why it was not measured.
     pub(super) absence_reason: Option<&'static str>,
 }
 
-/// A metric, its goal, and the peers with the same metric.
+/// A metric, its goal, and the upstream programs with the same metric.
 #[derive(Debug, Clone)]
 pub(super) struct BenchMetric {
     pub(super) name: &'static str,
     pub(super) goal: MetricGoal,
-    pub(super) peers: Vec<BenchPeer>,
+    pub(super) upstream: Vec<UpstreamProgram>,
 }
 
 /// One row of the result.
@@ -54,10 +54,12 @@ pub(super) struct BenchMetric {
 pub(super) struct BenchRow {
     metric: &'static str,
     unit: String,
-    ours: f64,
-    peer: Option<String>,
-    peer_value: Option<f64>,
-    /// Lanyard's value divided by the peer's.
+    /// Lanyard's value.
+    lanyard: f64,
+    /// The name of the upstream program, with the reason if it was not measured.
+    upstream: Option<String>,
+    upstream_value: Option<f64>,
+    /// Lanyard's value divided by the upstream value.
     ratio: Option<f64>,
     goal: Option<String>,
     met: Option<bool>,
@@ -73,13 +75,13 @@ impl MeasurementIndex<'_> {
     }
 }
 
-/// One row for each metric and peer, in the order of the metrics.
+/// One row for each metric and upstream program, in the order of the metrics.
 ///
 /// # Errors
 ///
 /// The missing measurements.
 pub(super) fn compare_measurements(
-    ourselves: &str,
+    lanyard_subject: &str,
     metrics: &[BenchMetric],
     measurements: &[ReportedMeasurement],
 ) -> Result<Vec<BenchRow>, Vec<String>> {
@@ -87,7 +89,7 @@ pub(super) fn compare_measurements(
     let numbers = MeasurementIndex(keyed.collect());
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
     for metric in metrics {
-        match metric_rows(ourselves, metric, &numbers) {
+        match metric_rows(lanyard_subject, metric, &numbers) {
             Ok(found) => rows.extend(found),
             Err(problem) => missing.push(problem),
         }
@@ -96,67 +98,80 @@ pub(super) fn compare_measurements(
 }
 
 fn metric_rows(
-    ourselves: &str,
+    lanyard_subject: &str,
     metric: &BenchMetric,
     numbers: &MeasurementIndex<'_>,
 ) -> Result<Vec<BenchRow>, String> {
-    let ours = numbers.find(ourselves, metric.name)?;
+    let measured = numbers.find(lanyard_subject, metric.name)?;
     let limit = match metric.goal {
-        // Requires the peer's measurement.
-        MetricGoal::None | MetricGoal::AtMostOfPeer { .. } | MetricGoal::AtLeastOfPeer(_) => None,
+        // Requires the upstream value.
+        MetricGoal::None
+        | MetricGoal::AtMostOfUpstream { .. }
+        | MetricGoal::AtLeastOfUpstream(_) => None,
         MetricGoal::AtMost(value) | MetricGoal::Exactly(value) => Some(value),
         MetricGoal::AtMostTimes(factor, of) | MetricGoal::AtLeastTimes(factor, of) => {
-            Some(factor * numbers.find(ourselves, of)?.value)
+            Some(factor * numbers.find(lanyard_subject, of)?.value)
         }
     };
     let alone = BenchRow {
         metric: metric.name,
-        unit: ours.unit.clone(),
-        ours: ours.value,
-        peer: None,
-        peer_value: None,
+        unit: measured.unit.clone(),
+        lanyard: measured.value,
+        upstream: None,
+        upstream_value: None,
         ratio: None,
         goal: metric.goal.to_text(),
-        met: limit.map(|limit| metric.goal.is_met(ours.value, limit)),
+        met: limit.map(|limit| metric.goal.is_met(measured.value, limit)),
     };
-    if metric.peers.is_empty() {
+    if metric.upstream.is_empty() {
         return Ok(vec![alone]);
     }
-    metric.peers.iter().map(|peer| peer_row(&alone, metric.goal, peer, numbers)).collect()
+    metric
+        .upstream
+        .iter()
+        .map(|program| upstream_row(&alone, metric.goal, program, numbers))
+        .collect()
 }
 
-fn peer_row(
+fn upstream_row(
     alone: &BenchRow,
     goal: MetricGoal,
-    peer: &BenchPeer,
+    program: &UpstreamProgram,
     numbers: &MeasurementIndex<'_>,
 ) -> Result<BenchRow, String> {
-    if let Some(absence) = peer.absence_reason {
-        return Ok(BenchRow { peer: Some(format!("{} ({absence})", peer.name)), ..alone.clone() });
+    if let Some(absence) = program.absence_reason {
+        return Ok(BenchRow {
+            upstream: Some(format!("{} ({absence})", program.name)),
+            ..alone.clone()
+        });
     }
-    let theirs = numbers.find(peer.name, alone.metric)?;
-    if theirs.unit != alone.unit {
-        return Err(format!("{}: {} in {}", peer.name, alone.metric, alone.unit));
+    let found = numbers.find(program.name, alone.metric)?;
+    if found.unit != alone.unit {
+        return Err(format!("{}: {} in {}", program.name, alone.metric, alone.unit));
     }
-    let ratio = (theirs.value > 0.0).then(|| alone.ours / theirs.value);
+    let ratio = (found.value > 0.0).then(|| alone.lanyard / found.value);
     let met = match goal {
-        MetricGoal::AtMostOfPeer { factor, limit } => {
-            let limit = limit.unwrap_or(f64::INFINITY).min(factor * theirs.value);
-            Some(goal.is_met(alone.ours, limit))
+        MetricGoal::AtMostOfUpstream { factor, limit } => {
+            let limit = limit.unwrap_or(f64::INFINITY).min(factor * found.value);
+            Some(goal.is_met(alone.lanyard, limit))
         }
-        MetricGoal::AtLeastOfPeer(factor) => Some(goal.is_met(alone.ours, factor * theirs.value)),
+        MetricGoal::AtLeastOfUpstream(factor) => {
+            Some(goal.is_met(alone.lanyard, factor * found.value))
+        }
         _ => alone.met,
     };
-    let peer = Some(peer.name.to_owned());
-    Ok(BenchRow { peer, peer_value: Some(theirs.value), ratio, met, ..alone.clone() })
+    let upstream = Some(program.name.to_owned());
+    Ok(BenchRow { upstream, upstream_value: Some(found.value), ratio, met, ..alone.clone() })
 }
 
 impl MetricGoal {
     fn is_met(self, value: f64, limit: f64) -> bool {
         match self {
             Self::None => true,
-            Self::AtMost(_) | Self::AtMostTimes(..) | Self::AtMostOfPeer { .. } => value <= limit,
-            Self::AtLeastTimes(..) | Self::AtLeastOfPeer(_) => value >= limit,
+            Self::AtMost(_) | Self::AtMostTimes(..) | Self::AtMostOfUpstream { .. } => {
+                value <= limit
+            }
+            Self::AtLeastTimes(..) | Self::AtLeastOfUpstream(_) => value >= limit,
             Self::Exactly(_) => (value - limit).abs() < f64::EPSILON,
         }
     }
@@ -168,10 +183,12 @@ impl MetricGoal {
             Self::Exactly(value) => Some(format!("= {value}")),
             Self::AtMostTimes(factor, of) => Some(format!("≤ {factor} × {of}")),
             Self::AtLeastTimes(factor, of) => Some(format!("≥ {factor} × {of}")),
-            Self::AtLeastOfPeer(factor) => Some(format!("≥ {factor} × peer's")),
-            Self::AtMostOfPeer { factor, limit: None } => Some(format!("≤ {factor} × peer's")),
-            Self::AtMostOfPeer { factor, limit: Some(limit) } => {
-                Some(format!("≤ {limit}, ≤ {factor} × peer's"))
+            Self::AtLeastOfUpstream(factor) => Some(format!("≥ {factor} × upstream")),
+            Self::AtMostOfUpstream { factor, limit: None } => {
+                Some(format!("≤ {factor} × upstream"))
+            }
+            Self::AtMostOfUpstream { factor, limit: Some(limit) } => {
+                Some(format!("≤ {limit}, ≤ {factor} × upstream"))
             }
         }
     }
@@ -179,7 +196,7 @@ impl MetricGoal {
 
 /// Formats the rows as a table, and the number of met goals.
 pub(super) fn format_table(rows: &[BenchRow]) -> Vec<String> {
-    let heads = ["metric", "unit", "ours", "peer", "peer's", "ratio", "goal", "met"];
+    let heads = ["metric", "unit", "lanyard", "upstream", "upstream value", "ratio", "goal", "met"];
     let mut cells = vec![heads.map(str::to_owned)];
     cells.extend(rows.iter().map(BenchRow::cells));
     let mut widths = [0; 8];
@@ -220,9 +237,9 @@ impl BenchRow {
         [
             self.metric.to_owned(),
             self.unit.clone(),
-            format_number(self.ours),
-            self.peer.clone().unwrap_or_default(),
-            number(self.peer_value),
+            format_number(self.lanyard),
+            self.upstream.clone().unwrap_or_default(),
+            number(self.upstream_value),
             number(self.ratio),
             self.goal.clone().unwrap_or_default(),
             self.met.map_or("", |met| if met { "yes" } else { "NO" }).to_owned(),
@@ -250,7 +267,8 @@ fn format_number(value: f64) -> String {
 mod tests {
     use super::*;
 
-    const TEST_PEER: BenchPeer = BenchPeer { name: "peer 1", absence_reason: None };
+    const TEST_UPSTREAM: UpstreamProgram =
+        UpstreamProgram { name: "other 1", absence_reason: None };
 
     fn test_measurement(subject: &str, metric: &str, value: f64) -> ReportedMeasurement {
         ReportedMeasurement {
@@ -261,13 +279,18 @@ mod tests {
         }
     }
 
-    fn test_metric(name: &'static str, goal: MetricGoal, peers: &[BenchPeer]) -> BenchMetric {
-        BenchMetric { name, goal, peers: peers.to_vec() }
+    fn test_metric(
+        name: &'static str,
+        goal: MetricGoal,
+        upstream: &[UpstreamProgram],
+    ) -> BenchMetric {
+        BenchMetric { name, goal, upstream: upstream.to_vec() }
     }
 
     #[test]
     fn goals_are_met_up_to_their_limit_and_not_beyond() {
-        let measurements = [test_measurement("us", "a", 100.0), test_measurement("us", "b", 120.0)];
+        let measurements =
+            [test_measurement("lanyard", "a", 100.0), test_measurement("lanyard", "b", 120.0)];
         let cases = [
             (MetricGoal::AtMost(120.0), Some(true)),
             (MetricGoal::AtMost(119.0), Some(false)),
@@ -280,95 +303,106 @@ mod tests {
             (MetricGoal::None, None),
         ];
         for (goal, met) in cases {
-            let rows = compare_measurements("us", &[test_metric("b", goal, &[])], &measurements)
-                .expect("all measurements exist");
+            let rows =
+                compare_measurements("lanyard", &[test_metric("b", goal, &[])], &measurements)
+                    .expect("all measurements exist");
             assert_eq!(rows[0].met, met, "{goal:?}");
         }
     }
 
     #[test]
-    fn peer_goal_applies_factor_and_absolute_limit() {
+    fn upstream_goal_applies_factor_and_absolute_limit() {
         let measurements =
-            [test_measurement("us", "a", 50.0), test_measurement("peer 1", "a", 200.0)];
+            [test_measurement("lanyard", "a", 50.0), test_measurement("other 1", "a", 200.0)];
         for (factor, limit, met) in [
             (0.25, None, true),
             (0.2, None, false),
             (0.25, Some(50.0), true),
             (0.25, Some(49.0), false),
         ] {
-            let goal = MetricGoal::AtMostOfPeer { factor, limit };
-            let rows =
-                compare_measurements("us", &[test_metric("a", goal, &[TEST_PEER])], &measurements);
+            let goal = MetricGoal::AtMostOfUpstream { factor, limit };
+            let rows = compare_measurements(
+                "lanyard",
+                &[test_metric("a", goal, &[TEST_UPSTREAM])],
+                &measurements,
+            );
             assert_eq!(rows.expect("all measurements exist")[0].met, Some(met), "{goal:?}");
         }
     }
 
     #[test]
-    fn at_least_of_peer_goal_compares_with_the_peer() {
+    fn at_least_goal_compares_with_the_upstream_value() {
         let measurements =
-            [test_measurement("us", "a", 80.0), test_measurement("peer 1", "a", 100.0)];
+            [test_measurement("lanyard", "a", 80.0), test_measurement("other 1", "a", 100.0)];
         for (factor, met) in [(0.8, true), (0.81, false)] {
-            let metrics = [test_metric("a", MetricGoal::AtLeastOfPeer(factor), &[TEST_PEER])];
-            let rows = compare_measurements("us", &metrics, &measurements)
+            let metrics =
+                [test_metric("a", MetricGoal::AtLeastOfUpstream(factor), &[TEST_UPSTREAM])];
+            let rows = compare_measurements("lanyard", &metrics, &measurements)
                 .expect("all measurements exist");
             assert_eq!(rows[0].met, Some(met), "{factor}");
         }
     }
 
     #[test]
-    fn row_contains_own_and_peer_values() {
+    fn row_contains_lanyard_and_upstream_values() {
         let measurements =
-            [test_measurement("us", "a", 50.0), test_measurement("peer 1", "a", 200.0)];
+            [test_measurement("lanyard", "a", 50.0), test_measurement("other 1", "a", 200.0)];
         let rows = compare_measurements(
-            "us",
-            &[test_metric("a", MetricGoal::AtMost(60.0), &[TEST_PEER])],
+            "lanyard",
+            &[test_metric("a", MetricGoal::AtMost(60.0), &[TEST_UPSTREAM])],
             &measurements,
         )
         .expect("all measurements exist");
         let json = serde_json::to_value(&rows).expect("rows are JSON");
         let expected = serde_json::json!([{
-            "metric": "a", "unit": "ns", "ours": 50.0, "peer": "peer 1", "peer_value": 200.0,
-            "ratio": 0.25, "goal": "≤ 60", "met": true,
+            "metric": "a", "unit": "ns", "lanyard": 50.0, "upstream": "other 1",
+            "upstream_value": 200.0, "ratio": 0.25, "goal": "≤ 60", "met": true,
         }]);
         assert_eq!(json, expected);
     }
 
     #[test]
-    fn absent_peer_has_a_row_with_the_reason() {
-        let absent = BenchPeer { name: "peer 1", absence_reason: Some("Go is not installed") };
+    fn absent_upstream_program_has_a_row_with_the_reason() {
+        let absent =
+            UpstreamProgram { name: "other 1", absence_reason: Some("Go is not installed") };
         let rows = compare_measurements(
-            "us",
+            "lanyard",
             &[test_metric("a", MetricGoal::None, &[absent])],
-            &[test_measurement("us", "a", 1.0)],
+            &[test_measurement("lanyard", "a", 1.0)],
         )
         .expect("all measurements exist");
-        assert_eq!(rows[0].peer.as_deref(), Some("peer 1 (Go is not installed)"));
-        assert_eq!(rows[0].peer_value, None);
+        assert_eq!(rows[0].upstream.as_deref(), Some("other 1 (Go is not installed)"));
+        assert_eq!(rows[0].upstream_value, None);
     }
 
     #[test]
     fn missing_measurements_are_reported() {
         let metrics = [
-            test_metric("a", MetricGoal::None, &[TEST_PEER]),
+            test_metric("a", MetricGoal::None, &[TEST_UPSTREAM]),
             test_metric("b", MetricGoal::None, &[]),
         ];
-        let missing = compare_measurements("us", &metrics, &[test_measurement("us", "a", 1.0)]);
-        assert_eq!(missing, Err(vec!["peer 1: a".to_owned(), "us: b".to_owned()]));
-        let empty = [test_measurement("us", "b", f64::NAN)];
+        let missing =
+            compare_measurements("lanyard", &metrics, &[test_measurement("lanyard", "a", 1.0)]);
+        assert_eq!(missing, Err(vec!["other 1: a".to_owned(), "lanyard: b".to_owned()]));
+        let empty = [test_measurement("lanyard", "b", f64::NAN)];
         assert_eq!(
-            compare_measurements("us", &metrics[1..], &empty),
-            Err(vec!["us: b".to_owned()])
+            compare_measurements("lanyard", &metrics[1..], &empty),
+            Err(vec!["lanyard: b".to_owned()])
         );
     }
 
     #[test]
-    fn a_peer_in_another_unit_is_not_compared() {
+    fn values_in_different_units_are_not_compared() {
         let other =
-            ReportedMeasurement { unit: "ms".to_owned(), ..test_measurement("peer 1", "a", 1.0) };
-        let metrics = [test_metric("a", MetricGoal::None, &[TEST_PEER])];
+            ReportedMeasurement { unit: "ms".to_owned(), ..test_measurement("other 1", "a", 1.0) };
+        let metrics = [test_metric("a", MetricGoal::None, &[TEST_UPSTREAM])];
         assert!(
-            compare_measurements("us", &metrics, &[test_measurement("us", "a", 1.0), other])
-                .is_err()
+            compare_measurements(
+                "lanyard",
+                &metrics,
+                &[test_measurement("lanyard", "a", 1.0), other]
+            )
+            .is_err()
         );
     }
 
@@ -389,17 +423,17 @@ mod tests {
     }
 
     #[test]
-    fn goal_with_two_peers_must_be_met_against_both() {
-        let other = BenchPeer { name: "peer 2", absence_reason: None };
+    fn goal_with_two_upstream_programs_must_be_met_against_both() {
+        let other = UpstreamProgram { name: "other 2", absence_reason: None };
         let measurements = [
-            test_measurement("us", "a", 50.0),
-            test_measurement("peer 1", "a", 25.0),
-            test_measurement("peer 2", "a", 200.0),
+            test_measurement("lanyard", "a", 50.0),
+            test_measurement("other 1", "a", 25.0),
+            test_measurement("other 2", "a", 200.0),
         ];
-        let goal = MetricGoal::AtMostOfPeer { factor: 1.0, limit: None };
+        let goal = MetricGoal::AtMostOfUpstream { factor: 1.0, limit: None };
         let rows = compare_measurements(
-            "us",
-            &[test_metric("a", goal, &[TEST_PEER, other])],
+            "lanyard",
+            &[test_metric("a", goal, &[TEST_UPSTREAM, other])],
             &measurements,
         );
         let lines = format_table(&rows.expect("all measurements exist"));
@@ -408,25 +442,26 @@ mod tests {
 
     #[test]
     fn the_table_counts_each_goal_once() {
-        let other = BenchPeer { name: "peer 2", absence_reason: None };
+        let other = UpstreamProgram { name: "other 2", absence_reason: None };
         let measurements = [
-            test_measurement("us", "a", 50.0),
-            test_measurement("peer 1", "a", 200.0),
-            test_measurement("peer 2", "a", 25.0),
-            test_measurement("us", "b", 7.0),
+            test_measurement("lanyard", "a", 50.0),
+            test_measurement("other 1", "a", 200.0),
+            test_measurement("other 2", "a", 25.0),
+            test_measurement("lanyard", "b", 7.0),
         ];
         let metrics = [
-            test_metric("a", MetricGoal::AtMost(60.0), &[TEST_PEER, other]),
+            test_metric("a", MetricGoal::AtMost(60.0), &[TEST_UPSTREAM, other]),
             test_metric("b", MetricGoal::AtMost(6.0), &[]),
         ];
         let lines = format_table(
-            &compare_measurements("us", &metrics, &measurements).expect("all measurements exist"),
+            &compare_measurements("lanyard", &metrics, &measurements)
+                .expect("all measurements exist"),
         );
         let expected = [
-            "metric  unit  ours  peer    peer's  ratio  goal  met",
-            "a       ns    50.0  peer 1     200   0.25  ≤ 60  yes",
-            "a       ns    50.0  peer 2    25.0   2.00  ≤ 60  yes",
-            "b       ns    7.00                         ≤ 6   NO",
+            "metric  unit  lanyard  upstream  upstream value  ratio  goal  met",
+            "a       ns       50.0  other 1              200   0.25  ≤ 60  yes",
+            "a       ns       50.0  other 2             25.0   2.00  ≤ 60  yes",
+            "b       ns       7.00                                   ≤ 6   NO",
             "",
             "1 of 2 goals met",
         ];
