@@ -48,12 +48,12 @@ type InstallFn = dyn Fn(&Repository) -> Result<InstalledTool, TaskError>;
 fn all_tools() -> Vec<ToolDefinition> {
     let mut tools = vec![
         required_tool("cargo-deny", |repository| cargo::install(repository, CARGO_DENY)),
-        required_tool("lychee", |repository| cargo::install(repository, LYCHEE)),
-        required_tool("mdbook", |repository| cargo::install(repository, MDBOOK)),
         ToolDefinition {
             on_demand: true,
             ..required_tool("cargo-nextest", |repository| cargo::install(repository, CARGO_NEXTEST))
         },
+        required_tool("lychee", |repository| cargo::install(repository, LYCHEE)),
+        required_tool("mdbook", |repository| cargo::install(repository, MDBOOK)),
     ];
     tools.extend(go::RECIPES.iter().map(|recipe| ToolDefinition {
         name: recipe.name,
