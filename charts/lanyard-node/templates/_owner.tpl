@@ -1,7 +1,7 @@
 {{/* The owner of an object. All charts of lanyard use this file (`cargo xtask codegen` copies it). */}}
 
 {{/* Whether an object belongs to this release. Takes a list: the root context, the object. */}}
-{{- define "lanyard.isOurs" -}}
+{{- define "lanyard.isOwnedByRelease" -}}
 {{- $root := index . 0 }}
 {{- $annotations := (index . 1).metadata.annotations | default dict }}
 {{- if and (eq (get $annotations "meta.helm.sh/release-name") $root.Release.Name)

@@ -32,7 +32,7 @@ of HyperShift are enabled with `role: all`.
 {{- $value := include "lanyard-operator.crdValue" $crd.spec.group | trim }}
 {{- if include "lanyard-operator.installsCrds" (list $root $value) }}
 {{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $crd.metadata.name }}
-{{- if or (not $found) (include "lanyard.isOurs" (list $root $found)) }}true
+{{- if or (not $found) (include "lanyard.isOwnedByRelease" (list $root $found)) }}true
 {{- else }}
 {{- fail (printf "the CustomResourceDefinition %s belongs to %s, so the chart does not change it. To use it as it is, set crds.%s=false; %s" $crd.metadata.name (include "lanyard.owner" $found) $value (include "lanyard.adoption" $root)) }}
 {{- end }}
@@ -44,9 +44,9 @@ Fails if another release with `role: all` serves the cluster, or if the ClusterR
 owner. Two such releases would write the same objects, and the uninstallation of one would remove the
 permissions of all canaries.
 */}}
-{{- define "lanyard-operator.isOnlyOne" -}}
+{{- define "lanyard-operator.requireSingleRelease" -}}
 {{- $found := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "lanyard-canary" }}
-{{- if and $found (not (include "lanyard.isOurs" (list . $found))) }}
+{{- if and $found (not (include "lanyard.isOwnedByRelease" (list . $found))) }}
 {{- fail (printf "the ClusterRole lanyard-canary belongs to %s, so the chart does not change it. One release with role=all serves every HostedCluster of a cluster: remove the other one first. If another tool creates the permissions, set rbac.install=false; %s" (include "lanyard.owner" $found) (include "lanyard.adoption" .)) }}
 {{- end }}
 {{- end }}

@@ -1,4 +1,4 @@
-/* Holds the namespaces of a pod: sleeps until it is told to end, and collects the children that
+/* Holds the namespaces of a pod: sleeps until a termination signal, and reaps the children that
  * a shared process namespace leaves to it. */
 
 #include <errno.h>
