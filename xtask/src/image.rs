@@ -341,15 +341,16 @@ fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) 
 
 /// The CI stage: checks the dependencies of each image, builds it and tests it.
 pub(crate) fn check(repository: &Repository) -> Result<PassFailCounts, TaskError> {
-    let mut tally = check_dependencies(repository)?;
+    let mut tally = check_no_forbidden_dependencies(repository)?;
     for image_kind in ImageKind::ALL {
         tally += test_image(repository, image_kind, &build_for_suites(repository, image_kind)?)?;
     }
     Ok(tally)
 }
 
-/// Checks the packages and features that the program of each image is compiled from.
-fn check_dependencies(repository: &Repository) -> Result<PassFailCounts, TaskError> {
+/// Checks that the program of each image contains no forbidden package and no test feature. Forbidden ones are
+/// the error [`TaskError::Findings`].
+fn check_no_forbidden_dependencies(repository: &Repository) -> Result<PassFailCounts, TaskError> {
     let mut tally = PassFailCounts::default();
     let mut findings = Vec::new();
     for image_kind in ImageKind::ALL {

@@ -18,7 +18,7 @@
 //! ```
 
 pub mod canary_report;
-pub mod definitions;
+pub mod crd_definitions;
 pub mod hosted_cluster;
 pub mod hosted_cluster_identities;
 pub mod hosted_control_plane;

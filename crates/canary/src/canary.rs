@@ -20,7 +20,7 @@ use self::proof_loop::ProofLoop;
 use crate::annotation::FactsPublisher;
 use crate::call::GrantedCall;
 use crate::check_tracker::{ClockReading, FailureThreshold};
-use crate::credential::FollowedCredential;
+use crate::credential::WatchedCredential;
 use crate::credential_location::CredentialFileLocation;
 use crate::delays::with_jitter;
 use crate::identity::IdentityState;
@@ -112,17 +112,15 @@ impl IdentityCanary {
             tasks.spawn(publisher.publish_changes(facts));
         }
         let mut reporter = IdentityReporter::new(&settings, dependencies.clone(), facts_sender);
-        let followed = reporter.open_credential(&settings).await;
-        dependencies
-            .metrics
-            .observe_credential(Arc::clone(&followed.credential), &settings.scope());
+        let watched = reporter.open_credential(&settings).await;
+        dependencies.metrics.observe_credential(Arc::clone(&watched.credential), &settings.scope());
         let (sender, probed) = mpsc::channel(PROBE_QUEUE_SIZE);
         for probe in &settings.probes {
             let task = ProbeTask::new(probe.clone(), &settings, &dependencies);
-            tasks.spawn(task.run(followed.clone(), sender.clone()));
+            tasks.spawn(task.run(watched.clone(), sender.clone()));
         }
         drop(sender);
-        ProofLoop::new(&settings, dependencies, followed).run(&mut reporter, probed).await;
+        ProofLoop::new(&settings, dependencies, watched).run(&mut reporter, probed).await;
     }
 }
 
@@ -143,10 +141,10 @@ impl CanarySettings {
 
     fn caller(
         &self,
-        followed: &FollowedCredential,
+        watched: &WatchedCredential,
         transport: &AzureTransport,
     ) -> AuthenticatedClient {
-        let credential = Arc::clone(&followed.credential);
+        let credential = Arc::clone(&watched.credential);
         AuthenticatedClient::new(self.scope(), credential, transport)
     }
 }
@@ -179,15 +177,15 @@ impl IdentityReporter {
     }
 
     /// Opens the credential file; retries until it succeeds.
-    async fn open_credential(&mut self, settings: &CanarySettings) -> FollowedCredential {
+    async fn open_credential(&mut self, settings: &CanarySettings) -> WatchedCredential {
         loop {
-            match FollowedCredential::open(
+            match WatchedCredential::open(
                 &settings.credential_location,
                 &self.dependencies.token_transport,
             )
             .await
             {
-                Ok(followed) => return followed,
+                Ok(watched) => return watched,
                 Err(error) => {
                     self.dependencies.metrics.record_hop_failure(Hop::Credential);
                     let now = self.now();

@@ -207,11 +207,11 @@ impl CheckTracker {
                 }
             }
             ProofErrorKind::Throttled => {
-                let is_to_last = error.asks_for_at_least(threshold.duration);
+                let outlasts_threshold = error.requests_pause_of_at_least(threshold.duration);
                 let first = || ThrottlingPeriod::starting_at(error.clone(), now);
                 let throttling = self.throttling_period.get_or_insert_with(first);
                 if throttling.failure_streak.add_failure(now, threshold)
-                    || is_to_last
+                    || outlasts_threshold
                     || self.status == CheckStatus::Unknown
                 {
                     throttling.mark_reported(error);

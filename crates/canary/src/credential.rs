@@ -24,14 +24,14 @@ pub(crate) struct LoadStatus {
     pub(crate) last_error: Option<ProofError>,
 }
 
-/// A credential that reloads its file, with the status of its last load.
+/// A credential that reloads its file after each change, with the status of its last load.
 #[derive(Debug, Clone)]
-pub(crate) struct FollowedCredential {
+pub(crate) struct WatchedCredential {
     pub(crate) credential: Arc<ReloadingCertificateCredential>,
     pub(crate) load_status: watch::Receiver<LoadStatus>,
 }
 
-impl FollowedCredential {
+impl WatchedCredential {
     /// Opens the file that the component would open now.
     pub(crate) async fn open(
         location: &CredentialFileLocation,

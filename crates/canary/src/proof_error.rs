@@ -10,7 +10,8 @@ use lanyard_vocabulary::format_error_chain;
 use crate::credential_location::CredentialLocationError;
 use crate::delays::throttled_delay;
 
-/// An error of a hop or probe, with its hint.
+/// An error of a hop or probe of the canary, with a hint, and whether it proves that the identity does not
+/// work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProofError {
     /// A stable code: Entra's, a service's or the canary's own. For a probe, the reason of a
@@ -26,7 +27,7 @@ pub(crate) struct ProofError {
     pub(crate) kind: ProofErrorKind,
     /// Whether the service or Entra throttled the request.
     is_throttled: bool,
-    /// The pause that the service asks for, if it names one.
+    /// The pause that the response requested (`Retry-After`), if any.
     retry_after: Option<Duration>,
 }
 
@@ -68,7 +69,7 @@ impl ProofError {
     /// An error of loading the credential file. A file that cannot be read may be readable in a
     /// moment, so the error is definitive only if no older version is in use.
     pub(crate) fn of_file(error: &LoadError, holds_older: bool) -> Self {
-        let (code, nature) = match error {
+        let (code, kind) = match error {
             LoadError::Read { .. } if holds_older => {
                 ("CredentialFileUnreadable", ProofErrorKind::Transient)
             }
@@ -80,18 +81,18 @@ impl ProofError {
             }
             _ => ("CredentialNotFollowed", ProofErrorKind::Definitive),
         };
-        Self::new(nature, code, format_error_chain(error), error.hint())
+        Self::new(kind, code, format_error_chain(error), error.hint())
     }
 
     /// An error of a token request.
     pub(crate) fn of_token(error: &TokenError) -> Self {
         let hint = error.hint().unwrap_or_else(|| SEE_THE_LOG.to_owned());
         let class = error.retry_class();
-        let nature = match class {
+        let kind = match class {
             RetryClass::Throttled { .. } | RetryClass::Transient => ProofErrorKind::Transient,
             _ => ProofErrorKind::Definitive,
         };
-        let proof_error = Self::new(nature, &error.code(), format_error_chain(error), hint);
+        let proof_error = Self::new(kind, &error.code(), format_error_chain(error), hint);
         match class {
             RetryClass::Throttled { after } => proof_error.with_throttling(after),
             _ => proof_error,
@@ -114,7 +115,7 @@ impl ProofError {
     /// An error of a call to a service.
     pub(crate) fn of_call(error: &AzureCallError) -> Self {
         let status = error.status();
-        let (nature, code) = match error {
+        let (kind, code) = match error {
             AzureCallError::Token { source, .. } => return Self::of_token_request(source),
             AzureCallError::Throttled { .. } => (ProofErrorKind::Throttled, THROTTLED_CODE),
             AzureCallError::Unreachable { .. } => (ProofErrorKind::Transient, "ServiceUnreachable"),
@@ -122,25 +123,25 @@ impl ProofError {
             AzureCallError::InvalidTarget { .. } => (ProofErrorKind::Definitive, "InvalidTarget"),
             _ => {
                 let passes = status.is_some_and(|status| matches!(status, 408 | 409 | 500..));
-                let nature =
+                let kind =
                     if passes { ProofErrorKind::Transient } else { ProofErrorKind::Definitive };
-                (nature, error.code().unwrap_or_default())
+                (kind, error.code().unwrap_or_default())
             }
         };
         let code = match status {
             Some(status) if !is_valid_code(code) => format!("HTTP{status}"),
             _ => code.to_owned(),
         };
-        let proof_error = Self::new(nature, &code, format_error_chain(error), error.hint());
+        let proof_error = Self::new(kind, &code, format_error_chain(error), error.hint());
         match error {
             AzureCallError::Throttled { pause, .. } => proof_error.with_throttling(*pause),
             _ => proof_error,
         }
     }
 
-    /// Marks the error as throttling, with the pause that the service asks for.
-    fn with_throttling(self, asked: Option<Duration>) -> Self {
-        Self { is_throttled: true, retry_after: asked, ..self }
+    /// Marks the error as throttling, with the pause that the response requested.
+    fn with_throttling(self, retry_after: Option<Duration>) -> Self {
+        Self { is_throttled: true, retry_after, ..self }
     }
 
     /// Whether the service or Entra throttled the request, whatever the kind of the error.
@@ -148,9 +149,10 @@ impl ProofError {
         self.is_throttled
     }
 
-    /// Whether the service asks for a pause of at least `pause`.
-    pub(crate) fn asks_for_at_least(&self, pause: Duration) -> bool {
-        self.retry_after.is_some_and(|asked| asked >= pause)
+    /// Whether the response requested a pause (`Retry-After`) of at least `pause`. Such throttling is reported
+    /// at once, because it will outlast the threshold. False for throttling without a requested pause.
+    pub(crate) fn requests_pause_of_at_least(&self, pause: Duration) -> bool {
+        self.retry_after.is_some_and(|requested| requested >= pause)
     }
 
     /// Turns a throttling error into an inconclusive one ([`ProofErrorKind::Throttled`]): while a

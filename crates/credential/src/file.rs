@@ -20,7 +20,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use lanyard_clock::SharedClock;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::generation::{CandidateOptions, CredentialGeneration};
+use crate::generation::{CredentialGeneration, ParseCredentialOptions};
 use crate::loader::{
     EqualTimestampPolicy, FileFollowerState, KeepReason, LoaderHealth, LoaderReport,
 };
@@ -41,7 +41,7 @@ pub struct CredentialFile {
 #[non_exhaustive]
 pub struct CredentialFileOptions {
     /// Options for parsing the file.
-    pub candidate: CandidateOptions,
+    pub parsing: ParseCredentialOptions,
     /// Whether to accept a version with the same `not_before` and different content.
     pub equal_timestamps: EqualTimestampPolicy,
     /// The interval of unconditional reads; 6 hours, as in the reference system.
@@ -64,7 +64,7 @@ pub struct CredentialFileOptions {
 impl Default for CredentialFileOptions {
     fn default() -> Self {
         Self {
-            candidate: CandidateOptions::default(),
+            parsing: ParseCredentialOptions::default(),
             equal_timestamps: EqualTimestampPolicy::default(),
             resync_interval: Duration::from_hours(6),
             poll_interval: Duration::from_secs(1),

@@ -15,7 +15,7 @@ pub(crate) struct FileSnapshot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileVersionId {
     target: PathBuf,
-    inode: Inode,
+    file_id: FileId,
     length: u64,
     modified: Option<SystemTime>,
     change_time: ChangeTime,
@@ -24,14 +24,17 @@ struct FileVersionId {
 /// The identity of a folder. It includes the birth time because file systems reuse inode numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FolderIdentity {
-    inode: Inode,
+    file_id: FileId,
     created: Option<SystemTime>,
 }
 
+/// The device and inode numbers, which identify a file while it exists; empty on systems other than Unix.
 #[cfg(unix)]
-type Inode = (u64, u64);
+type FileId = (u64, u64);
 #[cfg(not(unix))]
-type Inode = ();
+type FileId = ();
+/// The time of the last change of content or mode (`ctime`), which user programs cannot set: seconds and
+/// nanoseconds. Empty on systems other than Unix.
 #[cfg(unix)]
 type ChangeTime = (i64, i64);
 #[cfg(not(unix))]
@@ -40,45 +43,48 @@ type ChangeTime = ();
 impl FileSnapshot {
     /// Takes a snapshot of `path`. Missing and inaccessible parts are `None`.
     pub(crate) fn of(path: &Path) -> Self {
-        Self { file: file_id(path), folder: folder_id(&folder_of(path)) }
+        Self { file: file_version_id(path), folder: folder_id(&folder_of(path)) }
     }
 }
 
-fn file_id(path: &Path) -> Option<FileVersionId> {
+/// Identifies the file that `path` leads to, and its version. `None` if the file cannot be inspected.
+fn file_version_id(path: &Path) -> Option<FileVersionId> {
     let target = fs::canonicalize(path).ok()?;
     let metadata = fs::metadata(&target).ok()?;
     Some(FileVersionId {
         target,
-        inode: inode(&metadata),
+        file_id: file_id(&metadata),
         length: metadata.len(),
         modified: metadata.modified().ok(),
-        change_time: changed(&metadata),
+        change_time: change_time_of(&metadata),
     })
 }
 
+/// Identifies a folder. `None` if the folder cannot be inspected.
 fn folder_id(folder: &Path) -> Option<FolderIdentity> {
     let metadata = fs::metadata(folder).ok()?;
-    Some(FolderIdentity { inode: inode(&metadata), created: metadata.created().ok() })
+    Some(FolderIdentity { file_id: file_id(&metadata), created: metadata.created().ok() })
 }
 
+/// Returns the device and inode numbers of a file or folder.
 #[cfg(unix)]
-fn inode(metadata: &Metadata) -> Inode {
+fn file_id(metadata: &Metadata) -> FileId {
     use std::os::unix::fs::MetadataExt as _;
     (metadata.dev(), metadata.ino())
 }
 
 #[cfg(not(unix))]
-fn inode(_metadata: &Metadata) -> Inode {}
+fn file_id(_metadata: &Metadata) -> FileId {}
 
-/// The time of the last change of content or mode (`ctime`), which user programs cannot set.
+/// Returns the time of the last change of content or mode of a file.
 #[cfg(unix)]
-fn changed(metadata: &Metadata) -> ChangeTime {
+fn change_time_of(metadata: &Metadata) -> ChangeTime {
     use std::os::unix::fs::MetadataExt as _;
     (metadata.ctime(), metadata.ctime_nsec())
 }
 
 #[cfg(not(unix))]
-fn changed(_metadata: &Metadata) -> ChangeTime {}
+fn change_time_of(_metadata: &Metadata) -> ChangeTime {}
 
 /// The folder of a file; `.` if the path has no parent.
 pub(crate) fn folder_of(path: &Path) -> PathBuf {

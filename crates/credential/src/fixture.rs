@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::generation::{CandidateOptions, CredentialCandidate, CredentialGeneration};
+use crate::generation::{CredentialGeneration, ParseCredentialOptions, ParsedCredential};
 use crate::secret::SecretText;
 
 macro_rules! fixture {
@@ -105,8 +105,8 @@ pub(crate) fn to_bytes(document: &Value) -> Vec<u8> {
     serde_json::to_vec(document).unwrap()
 }
 
-pub(crate) fn candidate(document: &Value) -> CredentialCandidate {
-    CredentialCandidate::parse(&to_bytes(document), &CandidateOptions::default()).unwrap()
+pub(crate) fn parsed_credential(document: &Value) -> ParsedCredential {
+    ParsedCredential::parse(&to_bytes(document), &ParseCredentialOptions::default()).unwrap()
 }
 
 pub(crate) fn generation(
@@ -114,5 +114,5 @@ pub(crate) fn generation(
     document: &Value,
     loaded_at: Timestamp,
 ) -> CredentialGeneration {
-    CredentialGeneration::new(number, candidate(document), loaded_at)
+    CredentialGeneration::new(number, parsed_credential(document), loaded_at)
 }

@@ -19,11 +19,11 @@ use crate::secret::SecretText;
 pub struct CredentialGeneration {
     number: u64,
     loaded_at: Timestamp,
-    candidate: CredentialCandidate,
+    credential: ParsedCredential,
 }
 
-/// A parsed version of the file that the loader has not accepted yet.
-pub struct CredentialCandidate {
+/// The parsed content of a credential file: identity, authority and signing key.
+pub struct ParsedCredential {
     tenant_id: TenantId,
     client_id: ClientId,
     authority: Authority,
@@ -33,10 +33,10 @@ pub struct CredentialCandidate {
     content_hash: ContentHash,
 }
 
-/// Options for parsing a file into a [`CredentialCandidate`].
+/// Options for parsing a file into a [`ParsedCredential`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct CandidateOptions {
+pub struct ParseCredentialOptions {
     /// Options for client assertions.
     pub assertion: AssertionOptions,
     /// The password of PKCS#12 archives. The reference system does not support one.
@@ -46,7 +46,7 @@ pub struct CandidateOptions {
 /// Errors of parsing a credential file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum CandidateError {
+pub enum ParseCredentialError {
     /// The JSON document is invalid.
     #[error(transparent)]
     Document(#[from] DocumentError),
@@ -58,7 +58,7 @@ pub enum CandidateError {
     Key(#[from] AssertionError),
 }
 
-impl CandidateError {
+impl ParseCredentialError {
     /// Advises how to fix the file.
     pub fn hint(&self) -> String {
         match self {
@@ -94,13 +94,16 @@ impl fmt::Debug for ContentHash {
     }
 }
 
-impl CredentialCandidate {
+impl ParsedCredential {
     /// Parses a credential document and its bundle.
     ///
     /// # Errors
     ///
-    /// Returns a [`CandidateError`] that names the invalid part.
-    pub fn parse(bytes: &[u8], options: &CandidateOptions) -> Result<Self, CandidateError> {
+    /// Returns a [`ParseCredentialError`] that names the invalid part.
+    pub fn parse(
+        bytes: &[u8],
+        options: &ParseCredentialOptions,
+    ) -> Result<Self, ParseCredentialError> {
         let document = CredentialDocument::parse(bytes)?;
         let password = options.pkcs12_password.as_deref();
         let bundle = CertificateBundle::parse_with_password(document.client_secret(), password)?;
@@ -123,15 +126,15 @@ impl CredentialCandidate {
         &self.timestamps
     }
 
-    /// The hash of the file that the candidate was parsed from.
+    /// The hash of the file that the credential was parsed from.
     pub fn content_hash(&self) -> ContentHash {
         self.content_hash
     }
 }
 
 impl CredentialGeneration {
-    pub(crate) fn new(number: u64, candidate: CredentialCandidate, loaded_at: Timestamp) -> Self {
-        Self { number, loaded_at, candidate }
+    pub(crate) fn new(number: u64, credential: ParsedCredential, loaded_at: Timestamp) -> Self {
+        Self { number, loaded_at, credential }
     }
 
     /// The sequence number of the generation within its file, from 1.
@@ -141,42 +144,42 @@ impl CredentialGeneration {
 
     /// The tenant of the identity.
     pub fn tenant_id(&self) -> &TenantId {
-        &self.candidate.tenant_id
+        &self.credential.tenant_id
     }
 
     /// The application (client) id of the identity.
     pub fn client_id(&self) -> &ClientId {
-        &self.candidate.client_id
+        &self.credential.client_id
     }
 
     /// The base URL of the token service.
     pub fn authority(&self) -> &Url {
-        self.candidate.authority.as_url()
+        self.credential.authority.as_url()
     }
 
     /// The v2 token endpoint, built from authority and tenant without discovery.
     pub fn token_endpoint(&self) -> &Url {
-        &self.candidate.token_endpoint
+        &self.credential.token_endpoint
     }
 
     /// The certificates and the private key.
     pub fn bundle(&self) -> &CertificateBundle {
-        self.candidate.signer.bundle()
+        self.credential.signer.bundle()
     }
 
     /// The four timestamps of the document.
     pub fn timestamps(&self) -> &CredentialTimestamps {
-        &self.candidate.timestamps
+        &self.credential.timestamps
     }
 
     /// The start of validity in the document.
     pub fn not_before(&self) -> Timestamp {
-        self.candidate.timestamps.not_before
+        self.credential.timestamps.not_before
     }
 
     /// The end of validity in the document, if present.
     pub fn not_after(&self) -> Option<Timestamp> {
-        self.candidate.timestamps.not_after
+        self.credential.timestamps.not_after
     }
 
     /// The validity period of the leaf certificate.
@@ -192,7 +195,7 @@ impl CredentialGeneration {
 
     /// The hash of the file that the generation was parsed from.
     pub fn content_hash(&self) -> ContentHash {
-        self.candidate.content_hash
+        self.credential.content_hash
     }
 
     /// When the generation was loaded.
@@ -225,19 +228,19 @@ impl CredentialGeneration {
         now: Timestamp,
         jti: Uuid,
     ) -> Result<ClientAssertion, AssertionError> {
-        self.candidate.signer.sign(self.client_id(), endpoint, now, jti)
+        self.credential.signer.sign(self.client_id(), endpoint, now, jti)
     }
 
     /// The v2 token endpoint of another tenant at the same authority.
     pub(crate) fn token_endpoint_of(&self, tenant: &TenantId) -> Url {
-        self.candidate.authority.token_endpoint(tenant)
+        self.credential.authority.token_endpoint(tenant)
     }
 }
 
-impl fmt::Debug for CredentialCandidate {
+impl fmt::Debug for ParsedCredential {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Candidate")
+            .debug_struct("ParsedCredential")
             .field("client_id", &self.client_id)
             .field("token_endpoint", &self.token_endpoint.as_str())
             .field("bundle", self.signer.bundle())

@@ -27,7 +27,7 @@ pub use health::{HealthWarning, LoadCounts, LoadFailure, LoaderHealth};
 
 pub(crate) use health::{FileFollowerState, LoaderReport, validity_warnings};
 
-use crate::generation::{ContentHash, CredentialCandidate, CredentialGeneration};
+use crate::generation::{ContentHash, CredentialGeneration, ParsedCredential};
 use crate::secret::SecretBytes;
 
 /// Whether to accept a version with the current `not_before` and different content.
@@ -54,7 +54,7 @@ pub enum LoaderEvent {
     /// The result of [`LoaderAction::Read`].
     Read(Result<CredentialFileContent, LoadError>),
     /// The result of [`LoaderAction::Parse`].
-    Parsed(Result<Box<CredentialCandidate>, LoadError>),
+    Parsed(Result<Box<ParsedCredential>, LoadError>),
 }
 
 /// The action that follows an event. Every event has exactly one action.
@@ -180,7 +180,7 @@ impl CredentialLoader {
             }
             LoaderEvent::Read(Ok(content)) => self.on_content(content),
             LoaderEvent::Read(Err(error)) => self.on_failure(error, now),
-            LoaderEvent::Parsed(Ok(candidate)) => self.on_candidate(*candidate, now),
+            LoaderEvent::Parsed(Ok(offered_credential)) => self.on_parsed(*offered_credential, now),
             LoaderEvent::Parsed(Err(error)) => {
                 // Without a generation to keep, every failure is final, even a repeated one.
                 let remembered = self.current.is_some() && is_content_error(&error);
@@ -223,17 +223,18 @@ impl CredentialLoader {
         LoaderAction::Ignore(reason)
     }
 
-    fn on_candidate(&mut self, candidate: CredentialCandidate, now: Timestamp) -> LoaderAction {
+    /// Publishes the parsed credential if it is newer than the current one, and rejects it otherwise.
+    fn on_parsed(&mut self, offered_credential: ParsedCredential, now: Timestamp) -> LoaderAction {
         self.report.last_error = None;
-        let offered = candidate.timestamps().not_before;
-        let Some(current) = &self.current else { return self.publish(candidate, now) };
+        let offered = offered_credential.timestamps().not_before;
+        let Some(current) = &self.current else { return self.publish(offered_credential, now) };
         let held = current.not_before();
         if offered > held
             || (offered == held && self.equal_timestamps == EqualTimestampPolicy::Accept)
         {
-            return self.publish(candidate, now);
+            return self.publish(offered_credential, now);
         }
-        self.rejected_hash = Some(candidate.content_hash());
+        self.rejected_hash = Some(offered_credential.content_hash());
         let warning = HealthWarning::FileRefused { offered, held };
         self.report.rejection = Some(warning);
         if offered == held {
@@ -244,9 +245,10 @@ impl CredentialLoader {
         LoaderAction::Keep(KeepReason::Older { offered, current: held })
     }
 
-    fn publish(&mut self, candidate: CredentialCandidate, now: Timestamp) -> LoaderAction {
+    /// Makes the credential the current generation.
+    fn publish(&mut self, credential: ParsedCredential, now: Timestamp) -> LoaderAction {
         let number = self.current.as_ref().map_or(1, |current| current.number() + 1);
-        let generation = Arc::new(CredentialGeneration::new(number, candidate, now));
+        let generation = Arc::new(CredentialGeneration::new(number, credential, now));
         self.previous = self.current.replace(Arc::clone(&generation));
         (self.rejected_hash, self.unusable_content) = (None, None);
         self.report.rejection = None;

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use lanyard_credential::bundle::CertificateBundle;
 use lanyard_credential::detected_format::DetectedFormat;
 use lanyard_credential::document::CredentialDocument;
-use lanyard_credential::generation::{CandidateOptions, CredentialCandidate};
+use lanyard_credential::generation::{ParseCredentialOptions, ParsedCredential};
 use lanyard_credential::inspect::inspect;
 use lanyard_credential::secret::SecretText;
 use proptest::prelude::*;
@@ -57,8 +57,8 @@ fn collect_all_output(bytes: &[u8]) -> String {
             shown.push_str(&error.hint());
         }
     }
-    match CredentialCandidate::parse(bytes, &CandidateOptions::default()) {
-        Ok(candidate) => writeln!(shown, "{candidate:?}").unwrap(),
+    match ParsedCredential::parse(bytes, &ParseCredentialOptions::default()) {
+        Ok(credential) => writeln!(shown, "{credential:?}").unwrap(),
         Err(error) => writeln!(shown, "{error}\n{error:?}\n{}", error.hint()).unwrap(),
     }
     let inspection = inspect(bytes, now());
@@ -148,7 +148,7 @@ fn damage(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)], cut: usize)
 #[test]
 fn valid_document_is_accepted_by_every_reader() {
     let bytes = serde_json::to_vec(&document()).unwrap();
-    assert!(CredentialCandidate::parse(&bytes, &CandidateOptions::default()).is_ok());
+    assert!(ParsedCredential::parse(&bytes, &ParseCredentialOptions::default()).is_ok());
     assert_no_secret_shown(&collect_all_output(&bytes)).unwrap();
 }
 

@@ -2,7 +2,7 @@
 //! `conformance/cases/hosted_cluster.yaml`.
 //!
 //! Two validators run the cases: [`validate_schema`] with [`validate_update`], and a real API
-//! server with the CRDs of `lanyard_api::definitions`. The header of the file describes its format.
+//! server with the CRDs of `lanyard_api::crd_definitions`. The header of the file describes its format.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -54,7 +54,7 @@ pub use conditions::{
 };
 pub use inputs::{
     ClusterValidation, IdentityStatusInputs, ObservedClasses, ObservedPod, ObservedVolume,
-    ReportAnnotation,
+    StatusReportAnnotation,
 };
 pub use transitions::{EventType, StatusTransition, status_transitions};
 

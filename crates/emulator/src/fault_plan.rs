@@ -21,7 +21,7 @@ pub struct FaultPlan {
     pub component: Component,
 }
 
-/// A fault in the identity flow of a component.
+/// A deliberate fault in the identity flow of a component, by its name on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum IdentityFault {
@@ -82,6 +82,7 @@ impl fmt::Display for IdentityFault {
     }
 }
 
+/// For serde: the name of the fault, as on the command line.
 impl From<IdentityFault> for &'static str {
     fn from(fault: IdentityFault) -> Self {
         fault.name()
@@ -104,6 +105,7 @@ impl FromStr for IdentityFault {
     }
 }
 
+/// For serde: parses the name of a fault, such as `missing-secret`.
 impl TryFrom<String> for IdentityFault {
     type Error = ParseIdentityFaultError;
 

@@ -100,11 +100,13 @@ impl Default for CertificateOptions {
     }
 }
 
-/// The bytes of one object. Clones share the buffer.
+/// The content to mount for one object entry. Clones share the buffers.
 #[derive(Debug, Clone)]
 pub(crate) struct FileContent {
     pub(crate) bytes: SharedSecretBytes,
-    pub(crate) split_pem: Option<SplitPem>,
+    /// The certificates (`<file>.crt`) and the other blocks, such as the key (`<file>.key`); `None` unless
+    /// separate files are requested.
+    pub(crate) separate_files: Option<SplitPem>,
     /// The number of certificates that are linked to the leaf, and the total, if they differ.
     pub(crate) incomplete_chain: Option<(usize, usize)>,
 }
@@ -115,15 +117,16 @@ impl FileContent {
         let is_shared = matches!(object, FetchedVaultObject::Secret(secret)
             if std::ptr::eq(secret.value.expose(), self.bytes.expose()));
         let own = if is_shared { 0 } else { self.bytes.len() };
-        let separated = self.split_pem.as_ref();
-        let separated = separated.map_or(0, |it| it.certificates.len() + it.other_blocks.len());
-        saturating_u64(own.saturating_add(separated))
+        let separate_files = self.separate_files.as_ref();
+        let separate_bytes =
+            separate_files.map_or(0, |it| it.certificates.len() + it.other_blocks.len());
+        saturating_u64(own.saturating_add(separate_bytes))
     }
 }
 
 impl From<SharedSecretBytes> for FileContent {
     fn from(bytes: SharedSecretBytes) -> Self {
-        Self { bytes, split_pem: None, incomplete_chain: None }
+        Self { bytes, separate_files: None, incomplete_chain: None }
     }
 }
 
@@ -152,7 +155,7 @@ pub(crate) fn decode_content(
     }
 }
 
-/// Converts the secret of a certificate: key and chain.
+/// Converts the secret of a certificate, its key and chain, by the content type of the secret.
 fn decode_certificate_secret(
     entry: &VaultObjectEntry,
     secret: &FetchedSecret,
@@ -161,17 +164,18 @@ fn decode_certificate_secret(
     match known_content_type(secret.content_type.as_deref()) {
         Some(PEM_FILE) => {
             let bytes = decode_value(&secret.value, entry)?;
-            let separated =
+            let separate_files =
                 options.write_separate_files.then(|| split_certificates_in_bytes(bytes.expose()));
-            Ok(FileContent { split_pem: separated, ..bytes.into() })
+            Ok(FileContent { separate_files, ..bytes.into() })
         }
         Some(PKCS12) => decode_pfx_secret(entry, &secret.value, options),
         _ => Err(ContentError::UnknownContentType { content_type: secret.content_type.clone() }),
     }
 }
 
-/// The value is base64 of an archive, so `base64` is redundant and `hex` is wrong. Upstream decodes the PEM
-/// text, and fails.
+/// Converts the secret of a certificate with a PKCS#12 archive: to PEM, or to the archive itself if the format
+/// is `pfx`. The value is base64 of the archive, so the encoding `base64` is redundant and `hex` is wrong.
+/// Upstream decodes the PEM text, and fails.
 fn decode_pfx_secret(
     entry: &VaultObjectEntry,
     value: &SharedSecretBytes,
@@ -189,21 +193,21 @@ fn decode_pfx_secret(
                 .map_err(ContentError::UnreadablePfx)?,
         )
     };
-    let separated = converted
+    let separate_files = converted
         .as_ref()
         .filter(|_| options.write_separate_files)
         .map(|converted| split_certificates_in_bytes(converted.pem.expose()));
     match converted {
         Some(converted) if !keeps_archive => Ok(FileContent {
             bytes: converted.pem,
-            split_pem: separated,
+            separate_files,
             incomplete_chain: converted.incomplete_chain,
         }),
-        _ => Ok(FileContent { split_pem: separated, ..decode_value(value, entry)?.into() }),
+        _ => Ok(FileContent { separate_files, ..decode_value(value, entry)?.into() }),
     }
 }
 
-/// The decoded value. Plain text shares the buffer of the value.
+/// Decodes a value by the encoding of its entry. Plain text shares the buffer of the value.
 fn decode_value(
     value: &SharedSecretBytes,
     entry: &VaultObjectEntry,
@@ -214,6 +218,7 @@ fn decode_value(
     }
 }
 
+/// Returns the supported content type that equals this one, ignoring case and spaces around it.
 fn known_content_type(content_type: Option<&str>) -> Option<&'static str> {
     let content_type = content_type?.trim();
     [PEM_FILE, PKCS12].into_iter().find(|known| known.eq_ignore_ascii_case(content_type))

@@ -200,9 +200,9 @@ impl VolumeDecoder {
             version: fetched.object.version().clone(),
             attributes: fetched.object.attributes().clone(),
         };
-        if let Some(separated) = content.split_pem {
-            self.decoded.files.push(file(format!("{path}.crt"), separated.certificates));
-            self.decoded.files.push(file(format!("{path}.key"), separated.other_blocks));
+        if let Some(separate_files) = content.separate_files {
+            self.decoded.files.push(file(format!("{path}.crt"), separate_files.certificates));
+            self.decoded.files.push(file(format!("{path}.key"), separate_files.other_blocks));
         }
         self.decoded.files.push(file(path, content.bytes));
     }

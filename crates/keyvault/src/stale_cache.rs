@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use crate::memory::CacheMemory;
 
-pub(crate) use self::record::{SealedRecord, SealedRecordRef};
+pub(crate) use self::record::{EntryRecord, EntryRecordRef};
 use self::store::{
     MAX_ENTRIES, MAX_ENTRY_AGE, MAX_SEALED_BYTES, SealedEntry, SealedMemoryStore, SealedStore,
 };
@@ -36,7 +36,7 @@ pub(crate) struct EntryId([u8; 32]);
 /// A decrypted entry.
 #[derive(Debug)]
 pub(crate) struct StaleEntry {
-    pub(crate) record: SealedRecord,
+    pub(crate) record: EntryRecord,
     /// When the read from the vault started.
     pub(crate) read_at: Timestamp,
 }
@@ -183,7 +183,7 @@ impl StaleCache {
     pub(crate) async fn store_if_newer(
         &self,
         id: EntryId,
-        record: SealedRecordRef<'_>,
+        record: EntryRecordRef<'_>,
         read_at: Timestamp,
     ) {
         if self.store.read_at(&id).is_some_and(|known| known >= read_at)
@@ -268,26 +268,26 @@ impl StaleCache {
         Some(SealedEntry { read_at, nonce: *nonce.as_ref(), bytes: std::mem::take(&mut *bytes) })
     }
 
-    fn unseal_entry(&self, id: EntryId, sealed: SealedEntry) -> Option<SealedRecord> {
+    fn unseal_entry(&self, id: EntryId, sealed: SealedEntry) -> Option<EntryRecord> {
         let SealedEntry { read_at, nonce, bytes } = sealed;
         let mut bytes = Zeroizing::new(bytes);
         let aad = Aad::from(additional_data(&id, read_at));
         let nonce = Nonce::assume_unique_for_key(nonce);
         let opened = self.encryption_key.open_in_place(nonce, aad, &mut bytes).ok()?;
-        SealedRecord::decode(opened)
+        EntryRecord::decode(opened)
     }
 }
 
 impl InvalidatedEntries {
     fn record_invalidation(&self, id: EntryId, now: Timestamp) {
-        let mut forgotten = self.0.lock();
-        forgotten.retain(|_, at| now.duration_since(*at).abs() < INVALIDATION_RETENTION);
-        forgotten.insert(id, now);
+        let mut invalidated = self.0.lock();
+        invalidated.retain(|_, at| now.duration_since(*at).abs() < INVALIDATION_RETENTION);
+        invalidated.insert(id, now);
     }
 
     /// Whether the entry was invalidated after `read_at`.
     fn was_invalidated_after(&self, id: &EntryId, read_at: Timestamp) -> bool {
-        self.0.lock().get(id).is_some_and(|forgotten| *forgotten >= read_at)
+        self.0.lock().get(id).is_some_and(|invalidated_at| *invalidated_at >= read_at)
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! It is not a reference for Azure's behaviour: the emulator is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,17 +79,20 @@ pub struct FakeVaultCall {
 #[derive(Clone)]
 pub struct FakeAzure {
     clock: ManualClock,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FakeAzureState>>,
 }
 
+/// The state that the clones of a [`FakeAzure`] share.
 #[derive(Debug, Default)]
-struct State {
+struct FakeAzureState {
     /// The secrets by host and name.
     secrets: BTreeMap<String, FakeSecret>,
-    denied: BTreeSet<(String, u16)>,
+    /// The status of every response to an identity whose reads are denied.
+    denied_identities: BTreeMap<String, u16>,
     failures: BTreeMap<FakeAzureService, FakeAzureFailure>,
     vault_limit: Option<FakeVaultLimit>,
-    calls: Vec<FakeVaultCall>,
+    vault_calls: Vec<FakeVaultCall>,
+    /// The identities of the token requests, in order.
     token_requests: Vec<String>,
 }
 
@@ -136,7 +139,7 @@ impl FakeAzure {
 
     /// Responds to every read of `identity` with `status` from now on.
     pub fn deny(&self, identity: impl Into<String>, status: u16) {
-        self.state.lock().denied.insert((identity.into(), status));
+        self.state.lock().denied_identities.insert(identity.into(), status);
     }
 
     /// Sets or clears the failure of a service.
@@ -155,12 +158,12 @@ impl FakeAzure {
 
     /// All recorded requests to vaults.
     pub fn calls(&self) -> Vec<FakeVaultCall> {
-        self.state.lock().calls.clone()
+        self.state.lock().vault_calls.clone()
     }
 
     /// The number of successful reads.
     pub fn reads(&self) -> usize {
-        self.state.lock().calls.iter().filter(|call| call.status == 200).count()
+        self.state.lock().vault_calls.iter().filter(|call| call.status == 200).count()
     }
 
     /// The identities of all token requests, in order.
@@ -170,15 +173,15 @@ impl FakeAzure {
 
     /// Clears the recorded requests.
     pub fn clear_calls(&self) {
-        self.state.lock().calls.clear();
+        self.state.lock().vault_calls.clear();
     }
 
     /// The maximum number of requests within any `window`.
     pub fn max_calls_within(&self, window: Duration) -> usize {
         let state = self.state.lock();
         let (mut busiest, mut first) = (0, 0);
-        for (last, call) in state.calls.iter().enumerate() {
-            while call.at.saturating_sub(state.calls[first].at) >= window {
+        for (last, call) in state.vault_calls.iter().enumerate() {
+            while call.at.saturating_sub(state.vault_calls[first].at) >= window {
                 first += 1;
             }
             busiest = busiest.max(last + 1 - first);
@@ -261,6 +264,7 @@ impl FakeAzure {
             == Some(&FakeAzureFailure::NoResponse)
     }
 
+    /// The status, headers and body of the response to a request; `None` if there is no response.
     fn respond(&self, request: &Request) -> Option<(u16, Headers, String)> {
         let part = service_of_request(request);
         let mut state = self.state.lock();
@@ -320,7 +324,7 @@ impl HttpClient for FakeAzure {
     }
 }
 
-impl State {
+impl FakeAzureState {
     fn secret_mut(&mut self, vault: &str, name: &str) -> &mut FakeSecret {
         self.secrets.entry(format!("{vault}.{VAULTS}/secrets/{name}")).or_default()
     }
@@ -341,19 +345,16 @@ impl State {
                 }
                 429
             }
-            None => {
-                let denied = self.denied.iter().find(|(denied, _)| *denied == identity);
-                match denied {
-                    Some((_, status)) => *status,
-                    None if !self.secrets.contains_key(&target) => 404,
-                    None => 200,
-                }
-            }
+            None => match self.denied_identities.get(&identity) {
+                Some(status) => *status,
+                None if !self.secrets.contains_key(&target) => 404,
+                None => 200,
+            },
         };
         let user_agent = request.headers().get_optional_string(&USER_AGENT).unwrap_or_default();
         let call = FakeVaultCall { at: now, target, identity, status, user_agent };
         let body = self.secret_body(&call);
-        self.calls.push(call);
+        self.vault_calls.push(call);
         (status != 0).then_some((status, headers, body))
     }
 
@@ -361,12 +362,13 @@ impl State {
     fn is_throttled(&self, target: &str, now: Duration) -> bool {
         let Some(limit) = self.vault_limit else { return false };
         let host = |target: &str| target.split('/').next().map(str::to_owned);
-        let asked = self.calls.iter().rev();
+        let asked = self.vault_calls.iter().rev();
         let recent = asked.take_while(|call| now.saturating_sub(call.at) < limit.window);
         let ours = recent.filter(|call| host(&call.target) == host(target)).count();
         ours + limit.other_client_requests >= limit.requests
     }
 
+    /// The body of the response to a read of a secret: the secret, or an error.
     fn secret_body(&self, call: &FakeVaultCall) -> String {
         if call.status != 200 {
             return format!(
@@ -416,6 +418,7 @@ fn requested_identity(request: &Request) -> String {
     format!("{client} of {tenant} as {proof}")
 }
 
+/// The claim `sub` of a JWT.
 fn subject_of(jwt: &str) -> Option<String> {
     let payload = URL_SAFE_NO_PAD.decode(jwt.split('.').nth(1)?).ok()?;
     let claims: serde_json::Value = serde_json::from_slice(&payload).ok()?;

@@ -25,18 +25,19 @@ use crate::error::{KeyOperationError, VaultErrorReply};
 use crate::key::{PinnedKey, VaultKind};
 use crate::vault::{KeyResult, KmsKeyOperation, VaultKeyClient};
 
-/// The test vector: one software key, and ciphertexts that the other plugins decrypt.
+/// The test vector `fixtures/vector.json`: one software key, and ciphertexts that the other plugins decrypt.
 pub(crate) fn test_vector() -> Value {
     serde_json::from_str(include_str!("../fixtures/vector.json")).unwrap()
 }
 
-/// A text of the test vector.
-pub(crate) fn vector_text(pointer: &str) -> String {
+/// The text at a JSON pointer of the test vector.
+pub(crate) fn test_vector_text(pointer: &str) -> String {
     test_vector().pointer(pointer).unwrap().as_str().unwrap().to_owned()
 }
 
-/// The key of the test vector.
-pub(crate) fn vector_key() -> PinnedKey {
+/// The key version `mykey/ABCD` of the vault `example`, which encrypted the ciphertexts of
+/// `fixtures/vector.json`.
+pub(crate) fn test_vector_key() -> PinnedKey {
     PinnedKey::new(
         Cloud::Public.endpoints().unwrap(),
         VaultKind::Vault,
@@ -75,9 +76,9 @@ pub(crate) struct FakeKmsVault {
 
 impl FakeKmsVault {
     /// A vault with the key of the test vector.
-    pub(crate) fn with_vector_key() -> Self {
+    pub(crate) fn with_test_vector_key() -> Self {
         let part =
-            |name: &str| URL_SAFE_NO_PAD.decode(vector_text(&format!("/key/{name}"))).unwrap();
+            |name: &str| URL_SAFE_NO_PAD.decode(test_vector_text(&format!("/key/{name}"))).unwrap();
         let components = KeyPairComponents {
             public_key: PublicKeyComponents { n: part("n"), e: part("e") },
             d: part("d"),
@@ -108,6 +109,7 @@ impl FakeKmsVault {
         self.requests.lock().len()
     }
 
+    /// Encrypts or decrypts `input` with the key of the vault; `None` if the operation fails.
     fn compute(
         &self,
         operation: KmsKeyOperation,
@@ -140,6 +142,7 @@ impl FakeKmsVault {
     }
 }
 
+/// The error of an operation for a response of the vault with this status.
 fn status_error(status: u16) -> KeyOperationError {
     let reply = VaultErrorReply { status, code: None, message: "scripted".to_owned() };
     match status {
@@ -174,7 +177,7 @@ impl VaultKeyClient for FakeKmsVault {
         let input = URL_SAFE_NO_PAD.decode(value).map_err(|_malformed| status_error(400))?;
         let output = self.compute(operation, algorithm, &input).ok_or_else(|| status_error(400));
         let mut result = KeyResult {
-            kid: Some(vector_key().url().to_owned()),
+            kid: Some(test_vector_key().url().to_owned()),
             value: Zeroizing::new(output.map(|output| URL_SAFE_NO_PAD.encode(output))?),
             reply_headers: VaultReplyHeaders {
                 date: "now".to_owned(),

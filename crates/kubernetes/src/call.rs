@@ -299,7 +299,7 @@ impl ApiError {
     }
 
     /// The HTTP status of a refusal that lasts until an administrator acts: the resource is not served or
-    /// access is denied. `None` for errors that may pass by themselves.
+    /// access is denied. `None` for all other errors.
     pub const fn refusal_status(&self) -> Option<u16> {
         match self {
             Self::NotServed { .. } => Some(404),

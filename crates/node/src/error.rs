@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::directory::VolumeDiskError;
-use crate::memory_limit::MemoryLimitError;
+use crate::memory_limit::VolumesMemoryLimitError;
 use crate::mount::TmpfsMountError;
 use crate::payload::PayloadProblem;
 
@@ -29,7 +29,7 @@ pub enum PublishError {
         dir: PathBuf,
         /// The requested and the available memory.
         #[source]
-        source: MemoryLimitError,
+        source: VolumesMemoryLimitError,
     },
     /// A system call failed.
     #[error("could not change the volume")]

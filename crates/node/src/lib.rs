@@ -70,9 +70,9 @@ pub use kubernetes::{
 };
 pub use marker::{MountedObject, VolumeLastError};
 pub use memory::{FetchMemory, MemoryAccount, NodeCacheMemory};
-pub use memory_limit::{MemoryLimitError, MemoryPurpose};
+pub use memory_limit::{MemoryPurpose, VolumesMemoryLimitError};
 pub use metrics::{
-    MeteredProvider, MeteredReporter, NodeMetrics, PolicyDecision, ReadKind, StatusWrite,
+    MeteredProvider, MeteredReporter, NodeMetrics, PodStatusWriteResult, PolicyDecision, ReadKind,
 };
 pub use mount::{MountOperation, TmpfsMount, TmpfsMountError};
 pub use payload::{FileEntry, PayloadProblem};

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::memory_limit::{GrowthRequest, MemoryLimit, MemoryLimitError};
+use crate::memory_limit::{GrowthRequest, MemoryLimit, VolumesMemoryLimitError};
 use account_state::MemoryAccountState;
 
 pub use cache::NodeCacheMemory;
@@ -146,7 +146,7 @@ impl VolumeMemory {
         &self,
         growth: GrowthRequest,
         fetch: &FetchMemory,
-    ) -> Result<(), MemoryLimitError> {
+    ) -> Result<(), VolumesMemoryLimitError> {
         let mut own = self.bytes.lock();
         let claim = || self.memory.update(|state| state.claim_for_volume(*own, growth, fetch.id()));
         let claimed = claim().or_else(|(_, missing)| {

@@ -157,7 +157,7 @@ impl MemoryLimit {
         self,
         others: u64,
         growth: GrowthRequest,
-    ) -> Result<u64, MemoryLimitError> {
+    ) -> Result<u64, VolumesMemoryLimitError> {
         let GrowthRequest { used, needed, read_bytes, purpose, .. } = growth;
         let (limit, can_never_fit) = (self.limit_for_request(growth), self.can_never_fit(growth));
         let own = used.saturating_add(needed);
@@ -169,7 +169,7 @@ impl MemoryLimit {
         let limit = if is_too_large { self.0 } else { limit };
         let used = others.saturating_add(used).saturating_add(read_bytes);
         let (has_excess_generations, during_read) = (growth.has_excess_generations(), false);
-        Err(MemoryLimitError {
+        Err(VolumesMemoryLimitError {
             purpose,
             needed,
             used,
@@ -188,10 +188,10 @@ pub(crate) trait MemoryBudget {
     /// # Errors
     ///
     /// Fails if all volumes together would exceed the limit. Then nothing was claimed.
-    fn claim(&self, growth: GrowthRequest) -> Result<(), MemoryLimitError>;
+    fn claim(&self, growth: GrowthRequest) -> Result<(), VolumesMemoryLimitError>;
 }
 
-/// The memory that a volume needs would exceed the limit.
+/// A volume would exceed the memory limit of all volumes of the node (`--volumes-memory-limit`).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} up to {}{}; the volumes of this node{} use {}, and the limit is {}{}",
@@ -214,7 +214,7 @@ pub(crate) trait MemoryBudget {
     }
 )]
 #[non_exhaustive]
-pub struct MemoryLimitError {
+pub struct VolumesMemoryLimitError {
     /// Why the volume grows.
     pub purpose: MemoryPurpose,
     /// The most memory that the volume needs, in bytes.
@@ -232,8 +232,9 @@ pub struct MemoryLimitError {
     pub during_read: bool,
 }
 
-impl MemoryLimitError {
-    /// How to fix the error.
+impl VolumesMemoryLimitError {
+    /// The next step for the user: restart the pod, request less, or raise the limit, depending on why the
+    /// volume does not fit.
     pub const fn hint(&self) -> &'static str {
         if self.has_excess_generations {
             "restart the pod: a volume keeps the inodes of every retired generation as long as it \

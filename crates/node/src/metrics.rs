@@ -40,7 +40,7 @@ use crate::publisher::Publisher;
 use crate::reporter::PollResult;
 use crate::sync::SecretSyncHealth;
 
-pub use self::labels::{PolicyDecision, ReadKind, StatusWrite};
+pub use self::labels::{PodStatusWriteResult, PolicyDecision, ReadKind};
 
 /// The metrics of the node. Clones share them.
 #[derive(Debug, Clone)]
@@ -221,7 +221,7 @@ impl NodeMetrics {
     }
 
     /// Records the result of writing a pod status.
-    pub fn record_status_write(&self, result: StatusWrite) {
+    pub fn record_status_write(&self, result: PodStatusWriteResult) {
         self.0.status_write.get_or_create(&StatusLabels { result }).inc();
     }
 

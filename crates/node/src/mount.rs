@@ -49,7 +49,11 @@ impl TmpfsMount {
         Ok(Self { dir: dir.to_owned(), is_persistent: false })
     }
 
-    /// The tmpfs that is mounted on `dir`, if there is one.
+    /// Returns the tmpfs that is mounted on `dir`, or `None` if `dir` is not a mount point.
+    ///
+    /// # Errors
+    ///
+    /// [`TmpfsMountError::NotTmpfs`] if another file system is mounted there.
     pub fn find(dir: &Path) -> Result<Option<Self>, TmpfsMountError> {
         let failed = |errno| mount_error(MountOperation::Inspect, dir, errno);
         if !is_mount_point(dir).map_err(failed)? {

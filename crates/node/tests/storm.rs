@@ -125,7 +125,10 @@ impl SimulatedNode {
     /// Returns the number of mounted volumes with a successful poll since then.
     fn polled_since(&self, since: Timestamp) -> usize {
         let volumes = self.volumes.lock();
-        volumes.values().filter(|volume| volume.clock.last_success() >= Some(since)).count()
+        volumes
+            .values()
+            .filter(|volume| volume.clock.last_success_started_at() >= Some(since))
+            .count()
     }
 }
 

@@ -168,14 +168,14 @@ impl LeaseCandidate {
                 self.lease_terms.stop_leading(shard);
             }
         }
-        let replicas = self.observed_leases.abandoned_leases(
+        let replicas = self.observed_leases.stale_leases(
             &self.lease_name("replica-"),
-            ABANDONED_LEASE_RETENTION,
+            STALE_LEASE_RETENTION,
             now,
         );
-        let shards = self.observed_leases.abandoned_leases(
+        let shards = self.observed_leases.stale_leases(
             &self.lease_name("shard-"),
-            ABANDONED_LEASE_RETENTION,
+            STALE_LEASE_RETENTION,
             now,
         );
         let others = shards.into_iter().filter(|name| !self.has_our_shard_count(name));
@@ -400,8 +400,8 @@ const LEASE_RETRY_POLICY: ApiRetryPolicy =
 /// How often a release polls for pending writes.
 const DRAIN_POLLS: u32 = 200;
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the lease of a replica that is gone is kept.
-const ABANDONED_LEASE_RETENTION: Duration = Duration::from_hours(1);
+/// How long an expired lease is retained before it is deleted.
+const STALE_LEASE_RETENTION: Duration = Duration::from_hours(1);
 
 #[cfg(test)]
 mod tests;

@@ -211,7 +211,7 @@ impl Collector for OperatorStateCollector {
             if self.lease_terms.fencing_token(&key).is_none() {
                 continue;
             }
-            let status = self.stores.identities(&key).and_then(|report| report.status);
+            let status = self.stores.identities_report(&key).and_then(|report| report.status);
             let samples = status.map(|status| identity_samples(&status, &self.policy, now));
             rows.extend(samples.into_iter().flatten().map(|sample| (key.clone(), sample)));
         }

@@ -69,7 +69,9 @@ pub(crate) fn observe(context: &ReconcileContext, key: &ClusterKey) -> Option<Ob
         private_router: stores.private_router(&namespace),
         classes,
         unavailable_kinds: list_unavailable_kinds(context),
-        last_report: stores.identities(key).filter(|report| report.owner.as_deref() == Some(&*uid)),
+        last_report: stores
+            .identities_report(key)
+            .filter(|report| report.owner.as_deref() == Some(&*uid)),
         now: context.api.clock().now(),
         namespace,
     })

@@ -83,9 +83,10 @@ impl ReconcileQueue {
         failures
     }
 
-    /// Moves the next reconciliation of a cluster to this time, if it is later.
-    pub(crate) fn requeue_by(&self, key: &ClusterKey, then: Duration) {
-        self.schedule.lock().requeue_by(key, then);
+    /// Moves the next reconciliation of a cluster forward to `due`, if it is scheduled later. A delay that the
+    /// API server asked for still applies.
+    pub(crate) fn requeue_by(&self, key: &ClusterKey, due: Duration) {
+        self.schedule.lock().requeue_by(key, due);
         self.changed.notify_one();
     }
 

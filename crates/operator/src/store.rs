@@ -44,7 +44,7 @@ pub(crate) struct WatchStores {
     conditions: &'static [&'static str],
 }
 
-/// The clusters whose objects this process compares with the desired ones.
+/// The clusters whose cached objects this process compares with the desired objects.
 #[derive(Debug, Default)]
 pub(crate) enum ComparisonScope {
     /// None.
@@ -181,7 +181,7 @@ impl WatchStores {
         self.inner.lock().remove(WatchedKind::Owned(key.kind), &(namespace, key.name.clone()));
     }
 
-    /// Stores the reported status from the response to a write.
+    /// Stores the HostedClusterIdentities from the response to a write.
     pub(crate) fn store_identities(&self, key: &ClusterKey, identities: HostedClusterIdentities) {
         self.inner.lock().identities.insert(key.clone(), IdentitiesReport::of(identities));
     }
@@ -200,12 +200,12 @@ impl WatchStores {
         }
     }
 
-    /// The HostedCluster.
+    /// The cached HostedCluster.
     pub(crate) fn cluster(&self, key: &ClusterKey) -> Option<CachedCluster> {
         self.inner.lock().clusters.get(key).cloned()
     }
 
-    /// The keys of all HostedClusters.
+    /// The keys of all cached HostedClusters.
     pub(crate) fn clusters(&self) -> Vec<ClusterKey> {
         self.inner.lock().clusters.keys().cloned().collect()
     }
@@ -220,13 +220,14 @@ impl WatchStores {
         inner.clusters_by_namespace.get(namespace)?.iter().min_by_key(age).cloned()
     }
 
-    /// The uid of an object.
+    /// The uid of a cached object in a namespace.
     pub(crate) fn uid(&self, namespace: &str, key: &ObjectKey) -> Option<String> {
         let inner = self.inner.lock();
         inner.namespaces.get(namespace)?.objects.uid(key).map(str::to_owned)
     }
 
-    /// The ownership marks of a namespace, if it is cached.
+    /// The labels and annotations of a namespace that name its HostedCluster and tell whether the operator
+    /// created it; `None` if the namespace is not cached.
     pub(crate) fn ownership_marks(&self, namespace: &str) -> Option<OwnershipMarks> {
         let inner = self.inner.lock();
         inner.namespaces.get(namespace)?.objects.ownership_marks(&namespace_key(namespace)).cloned()
@@ -238,7 +239,7 @@ impl WatchStores {
         inner.namespaces.get(namespace)?.objects.other_writer(key).map(str::to_owned)
     }
 
-    /// The objects to compare with the desired ones.
+    /// The cached objects of a namespace to compare with the desired objects.
     pub(crate) fn objects_to_compare(
         &self,
         namespace: &str,
@@ -268,7 +269,7 @@ impl WatchStores {
         }
     }
 
-    /// The names of the objects of a kind.
+    /// The names of the cached objects of a kind in a namespace.
     pub(crate) fn object_names(&self, namespace: &str, kind: OwnedKind) -> BTreeSet<String> {
         let inner = self.inner.lock();
         let cache = inner.namespaces.get(namespace);
@@ -292,8 +293,9 @@ impl WatchStores {
         self.inner.lock().namespaces.get(namespace)?.private_router
     }
 
-    /// The last reported status of a cluster's identities.
-    pub(crate) fn identities(&self, key: &ClusterKey) -> Option<IdentitiesReport> {
+    /// The cached HostedClusterIdentities of a cluster: the identity status that the operator wrote last.
+    /// `None` if there is none.
+    pub(crate) fn identities_report(&self, key: &ClusterKey) -> Option<IdentitiesReport> {
         self.inner.lock().identities.get(key).cloned()
     }
 

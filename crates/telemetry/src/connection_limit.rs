@@ -14,15 +14,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Accepts connections up to a limit.
+/// Accepts at most [`MAX_CONNECTIONS`] connections at a time; others wait in the kernel's queue.
 pub(crate) struct ConnectionLimitListener {
     listener: TcpListener,
     permits: Arc<Semaphore>,
     clock: SharedClock,
 }
 
-/// A connection that fails after a maximum age, whatever its state.
-pub(crate) struct TimeLimitedConnection {
+/// A TCP connection whose reads and writes fail with `TimedOut` once it is older than [`MAX_CONNECTION_AGE`],
+/// even if it is in use.
+pub(crate) struct MaxAgeConnection {
     stream: TcpStream,
     deadline: SleepFuture,
     timed_out: bool,
@@ -36,7 +37,7 @@ impl ConnectionLimitListener {
 }
 
 impl Listener for ConnectionLimitListener {
-    type Io = TimeLimitedConnection;
+    type Io = MaxAgeConnection;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
@@ -44,7 +45,7 @@ impl Listener for ConnectionLimitListener {
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         let (stream, address) = Listener::accept(&mut self.listener).await;
         let deadline = self.clock.sleep(MAX_CONNECTION_AGE);
-        (TimeLimitedConnection { stream, deadline, timed_out: false, _permit: permit }, address)
+        (MaxAgeConnection { stream, deadline, timed_out: false, _permit: permit }, address)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
@@ -52,14 +53,15 @@ impl Listener for ConnectionLimitListener {
     }
 }
 
-impl TimeLimitedConnection {
+impl MaxAgeConnection {
+    /// Fails if the connection is too old.
     fn check_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         self.timed_out = self.timed_out || self.deadline.as_mut().poll(context).is_ready();
         if self.timed_out { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 }
 
-impl AsyncRead for TimeLimitedConnection {
+impl AsyncRead for MaxAgeConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -70,7 +72,7 @@ impl AsyncRead for TimeLimitedConnection {
     }
 }
 
-impl AsyncWrite for TimeLimitedConnection {
+impl AsyncWrite for MaxAgeConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

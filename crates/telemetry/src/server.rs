@@ -27,9 +27,9 @@ pub fn metrics_routes(page: MetricsPage) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(page)
 }
 
-/// The routes for liveness at `path` (`/healthz`) and readiness at `/readyz`. They respond with
-/// 200, or with 503 and one reason per line. Warnings follow in either case and do not change the
-/// status.
+/// The routes for liveness at `path` (`/healthz`) and readiness at `/readyz`. Both respond with
+/// 200, or with 503 and the reason; `/readyz` lists one reason per line, followed by the warnings,
+/// which do not change its status.
 pub fn health_routes(
     path: &str,
     liveness: LivenessProbe,

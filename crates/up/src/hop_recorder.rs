@@ -5,7 +5,7 @@ use std::time::Duration;
 use lanyard_clock::SharedClock;
 use lanyard_vocabulary::{Component, Hop};
 
-use crate::report::{ComponentReport, HopReport, ScenarioFailure};
+use crate::report::{ComponentReport, HopReport, StepFailure};
 
 /// The output of a successful hop: a value for the next hop, and a line for the report.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl HopRecorder {
     pub(crate) async fn run_hop<T>(
         &mut self,
         name: Hop,
-        work: impl Future<Output = Result<HopOutput<T>, ScenarioFailure>>,
+        work: impl Future<Output = Result<HopOutput<T>, StepFailure>>,
     ) -> Result<T, HopFailed> {
         let began = self.clock.monotonic();
         let result = work.await;
@@ -60,10 +60,8 @@ impl HopRecorder {
 
     /// The report of a component whose task panicked. The first hop reports the panic.
     pub(crate) fn panicked_report(mut self) -> ComponentReport {
-        let failure = ScenarioFailure::new(
-            "the task of this component panicked",
-            "report the panic in the log",
-        );
+        let failure =
+            StepFailure::new("the task of this component panicked", "report the panic in the log");
         self.hops.push(HopReport::failed(Hop::HostedCluster, Duration::ZERO, failure));
         self.into_report()
     }
@@ -93,9 +91,7 @@ mod tests {
             recorder.run_hop(Hop::HostedCluster, async { Ok(HopOutput::new(7, "named")) }).await;
         assert_eq!(first.unwrap(), 7);
         let second: Result<(), _> = recorder
-            .run_hop(Hop::SecretProviderClass, async {
-                Err(ScenarioFailure::new("gone", "render it"))
-            })
+            .run_hop(Hop::SecretProviderClass, async { Err(StepFailure::new("gone", "render it")) })
             .await;
         assert!(second.is_err());
 

@@ -15,7 +15,7 @@ use lanyard_vocabulary::{Component, Hop};
 
 use crate::azure_environment::AzureEnvironment;
 use crate::hop_recorder::{HopFailed, HopOutput, HopRecorder};
-use crate::report::ScenarioFailure;
+use crate::report::StepFailure;
 use crate::run_context::RunContext;
 use crate::run_directory::OpenVolume;
 
@@ -27,9 +27,12 @@ pub(crate) struct MountedComponent {
     pub(crate) credential: Option<Arc<ReloadingCertificateCredential>>,
 }
 
-pub(crate) type HopResult<T> = Result<HopOutput<T>, ScenarioFailure>;
+/// The output of a hop (a value and a line for the report), or why the hop failed. [`HopRecorder`] adds the
+/// duration.
+pub(crate) type HopResult<T> = Result<HopOutput<T>, StepFailure>;
 
-/// Runs all hops. `mounted` keeps the mounted volumes even if a later hop fails.
+/// Runs all hops of a component, up to the first that fails. `mounted` receives the volumes as soon as they are
+/// mounted, so that the caller has them even if a later hop fails.
 pub(crate) async fn run_component_hops(
     context: &RunContext,
     component: Component,
@@ -41,7 +44,8 @@ pub(crate) async fn run_component_hops(
         recorder.run_hop(Hop::SecretProviderClass, read_class(context, component)).await?;
     recorder.run_hop(Hop::Volume, async { check_volume_paths(context, component) }).await?;
     recorder.run_hop(Hop::ImdsToken, request_imds_token(context, component, &parameters)).await?;
-    let fetched = recorder.run_hop(Hop::VaultRead, read_vault(context, component, &class)).await?;
+    let fetched =
+        recorder.run_hop(Hop::VaultRead, run_vault_read_hop(context, component, &class)).await?;
     let response = recorder.run_hop(Hop::Decode, async { check_decoded_files(fetched) }).await?;
     let volumes =
         recorder.run_hop(Hop::File, async { publish_files(context, component, &response) }).await?;
@@ -58,10 +62,11 @@ pub(crate) async fn run_component_hops(
     recorder.run_hop(Hop::Refused, make_proof_call(&context.azure, &credential, refused)).await
 }
 
+/// The hop `hostedcluster`: finds the identity of the component in the HostedCluster.
 fn find_identity(context: &RunContext, component: Component) -> HopResult<()> {
     let Some(identity) = context.azure.cluster.identities.get(&component) else {
         let detail = format!("the HostedCluster names no identity at {}", component.field_path());
-        return Err(ScenarioFailure::new(detail, "name one, or switch the component off"));
+        return Err(StepFailure::new(detail, "name one, or switch the component off"));
     };
     let detail = format!(
         "secret `{}` in vault `{}`, {}",
@@ -70,6 +75,7 @@ fn find_identity(context: &RunContext, component: Component) -> HopResult<()> {
     Ok(HopOutput::new((), detail))
 }
 
+/// The hop `spc`: reads the class of the component and parses its parameters.
 async fn read_class(
     context: &RunContext,
     component: Component,
@@ -80,13 +86,15 @@ async fn read_class(
         .classes
         .class(namespace, name)
         .await
-        .map_err(|error| ScenarioFailure::of(&error, error.hint()))?;
+        .map_err(|error| StepFailure::of(&error, error.hint()))?;
     let parameters = class.parse_parameters().map_err(|problems| {
-        ScenarioFailure::of(&problems, format!("correct the parameters of {namespace}/{name}"))
+        StepFailure::of(&problems, format!("correct the parameters of {namespace}/{name}"))
     })?;
     Ok(HopOutput::new((class, parameters), format!("{namespace}/{name}")))
 }
 
+/// The hop `volume`: compares, for each consumer, the path that it is configured to read with the path that
+/// its volume provides.
 fn check_volume_paths(context: &RunContext, component: Component) -> HopResult<()> {
     let mut descriptions = Vec::new();
     for consumer in component.consumers() {
@@ -104,7 +112,7 @@ fn check_volume_paths(context: &RunContext, component: Component) -> HopResult<(
                     configured.unwrap_or_else(absent),
                     provided.unwrap_or_else(absent)
                 );
-                return Err(ScenarioFailure::new(
+                return Err(StepFailure::new(
                     detail,
                     "compare the mount path with the configured path",
                 ));
@@ -114,6 +122,7 @@ fn check_volume_paths(context: &RunContext, component: Component) -> HopResult<(
     Ok(HopOutput::new((), descriptions.join("; ")))
 }
 
+/// The hop `imds-token`: requests the token for the vault with the managed identity of the node.
 async fn request_imds_token(
     context: &RunContext,
     component: Component,
@@ -123,7 +132,7 @@ async fn request_imds_token(
     let authenticated = Box::pin(context.vaults.authenticate(parameters, &pod, &proofs)).await;
     let expires = authenticated.map_err(|error| {
         let hint = error.hint();
-        ScenarioFailure::of(&error, hint.unwrap_or_else(|| "see the cause".to_owned()))
+        StepFailure::of(&error, hint.unwrap_or_else(|| "see the cause".to_owned()))
     })?;
     // All components share one token, which is requested once.
     let detail = format!(
@@ -140,10 +149,13 @@ fn token_hint(error: &azure_core::Error) -> String {
         .unwrap_or_else(|| "see the logs with --log lanyard_credential=debug".to_owned())
 }
 
-/// The result of fetching from the provider. The vault read may succeed although a later step fails.
+/// The files of a component, or the provider's error. The error's code names the hop that failed, which may
+/// be a later one than the vault read.
 pub(crate) type ProviderFetchResult = Result<ProviderResponse, ProviderError>;
 
-async fn read_vault(
+/// The hop `vault-read`: reads the objects of the class through the node's provider. Passes if the vault was
+/// read, even if the provider failed later; the output then contains that error, which the next hop reports.
+async fn run_vault_read_hop(
     context: &RunContext,
     component: Component,
     class: &SecretProviderClass,
@@ -195,11 +207,12 @@ fn component_pod(context: &RunContext, component: Component) -> VolumePod {
     }
 }
 
-/// Converts a provider error for the report.
-fn provider_failure(error: ProviderError) -> ScenarioFailure {
-    ScenarioFailure::new(error.message, error.hint)
+/// Converts a provider error to a failure with the provider's hint.
+fn provider_failure(error: ProviderError) -> StepFailure {
+    StepFailure::new(error.message, error.hint)
 }
 
+/// The hop `decode`: fails with the provider's error, or if a decoded file is text that is still encoded.
 pub(crate) fn check_decoded_files(fetched: ProviderFetchResult) -> HopResult<ProviderResponse> {
     let response = fetched.map_err(provider_failure)?;
     for file in &response.files {
@@ -208,7 +221,7 @@ pub(crate) fn check_decoded_files(fetched: ProviderFetchResult) -> HopResult<Pro
                 format!("`{}` decodes to text that is still encoded as {encoding_name}", file.path);
             let hint =
                 format!("declare objectEncoding {encoding_name}, or store the decoded value");
-            return Err(ScenarioFailure::new(detail, hint));
+            return Err(StepFailure::new(detail, hint));
         }
     }
     let files = response.files.iter();
@@ -217,6 +230,7 @@ pub(crate) fn check_decoded_files(fetched: ProviderFetchResult) -> HopResult<Pro
     Ok(HopOutput::new(response, files.join(", ")))
 }
 
+/// The hop `file`: opens a volume for each consumer, and publishes the files into all of them.
 fn publish_files(
     context: &RunContext,
     component: Component,
@@ -227,7 +241,7 @@ fn publish_files(
     let mut volumes = Vec::new();
     for consumer in component.consumers() {
         let opened = context.directory.open_volume(consumer);
-        volumes.push(opened.map_err(|error| ScenarioFailure::of(&error, hint(&error)))?);
+        volumes.push(opened.map_err(|error| StepFailure::of(&error, hint(&error)))?);
     }
     for volume in &mut volumes {
         publish_volume(volume, response)?;
@@ -240,10 +254,10 @@ fn publish_files(
 pub(crate) fn publish_volume(
     open: &mut OpenVolume,
     response: &ProviderResponse,
-) -> Result<(), ScenarioFailure> {
+) -> Result<(), StepFailure> {
     let published = open.volume.publish(&response.file_entries(None)).map(drop);
     published.map_err(|error| {
-        ScenarioFailure::of(&error, error.hint().unwrap_or("run again with --log debug"))
+        StepFailure::of(&error, error.hint().unwrap_or("run again with --log debug"))
     })
 }
 
@@ -257,19 +271,20 @@ pub(crate) fn credential_path(
     Some(volumes.first()?.volume.dir().join(identity.secret_name.as_str()))
 }
 
+/// The hop `credential`: loads the credential from the mounted file.
 async fn load_credential(
     context: &RunContext,
     component: Component,
     volumes: &[OpenVolume],
 ) -> HopResult<Arc<ReloadingCertificateCredential>> {
     let Some(path) = credential_path(context, component, volumes) else {
-        return Err(ScenarioFailure::new("there is no mounted file", "see the hop `file`"));
+        return Err(StepFailure::new("there is no mounted file", "see the hop `file`"));
     };
     let mut options = ReloadingCertificateOptions::default();
     options.transport = context.azure.token_transport.clone();
     let credential = ReloadingCertificateCredential::open(&path, options)
         .await
-        .map_err(|error| ScenarioFailure::of(&error, error.hint()))?;
+        .map_err(|error| StepFailure::of(&error, error.hint()))?;
     let generation = credential.generation();
     let bundle = generation.bundle();
     let detail = format!(
@@ -281,6 +296,7 @@ async fn load_credential(
     Ok(HopOutput::new(credential, detail))
 }
 
+/// The token scope of a proof call: the vault's if it calls a vault, otherwise ARM's.
 fn proof_scope(azure: &AzureEnvironment, proof: Option<&ProofCall>) -> String {
     match proof.map(|proof| &proof.target) {
         Some(ProofTarget::Vault { .. }) => azure.vault_scope(),
@@ -288,6 +304,7 @@ fn proof_scope(azure: &AzureEnvironment, proof: Option<&ProofCall>) -> String {
     }
 }
 
+/// The hop `entra-token`: requests a token for the proof call with the mounted credential.
 async fn request_entra_token(
     context: &RunContext,
     credential: &Arc<ReloadingCertificateCredential>,
@@ -297,12 +314,12 @@ async fn request_entra_token(
     let token = credential
         .get_token(&[&scope], None)
         .await
-        .map_err(|error| ScenarioFailure::of(&error, token_hint(&error)))?;
+        .map_err(|error| StepFailure::of(&error, token_hint(&error)))?;
     let expires = crate::time::rfc3339(token.expires_on);
     Ok(HopOutput::new((), format!("{scope}, valid until {expires}")))
 }
 
-/// Makes a proof call and compares the response with the expected one.
+/// The hops `granted` and `refused`: makes a proof call and compares the response with the expected one.
 pub(crate) async fn make_proof_call(
     azure: &AzureEnvironment,
     credential: &Arc<ReloadingCertificateCredential>,
@@ -310,7 +327,7 @@ pub(crate) async fn make_proof_call(
 ) -> HopResult<()> {
     let Some(proof) = proof else {
         let hint = "set the fields of the HostedCluster that the call needs, such as a base domain";
-        return Err(ScenarioFailure::new("there is no call that would prove the role", hint));
+        return Err(StepFailure::new("there is no call that would prove the role", hint));
     };
     let tokens: Arc<dyn TokenCredential> = Arc::<ReloadingCertificateCredential>::clone(credential);
     let text = proof.url(azure.endpoints);
@@ -324,6 +341,7 @@ pub(crate) async fn make_proof_call(
     evaluate_proof_call(proof, result)
 }
 
+/// Passes if the result of a proof call is the expected one, access granted or refused.
 fn evaluate_proof_call(
     proof: &ProofCall,
     result: Result<lanyard_azure::AzureResponse, AzureCallError>,
@@ -347,9 +365,9 @@ fn evaluate_proof_call(
     Err(match result {
         Ok(_) => {
             let detail = format!("{status} although the role has no {permission}");
-            ScenarioFailure::new(detail, "look for another role assignment of the identity")
+            StepFailure::new(detail, "look for another role assignment of the identity")
         }
-        Err(error) => ScenarioFailure::of(&error, error.hint()),
+        Err(error) => StepFailure::of(&error, error.hint()),
     })
 }
 

@@ -27,7 +27,7 @@ mod time;
 pub use local_azure_plan::local_azure_plan;
 pub use options::{ComponentFault, Options, ParseComponentFaultError};
 pub use reader_threads::ReaderCounts;
-pub use report::{ComponentReport, HopReport, RotationReport, ScenarioFailure, ScenarioReport};
+pub use report::{ComponentReport, HopReport, RotationReport, ScenarioReport, StepFailure};
 pub use run_directory::{CloseRunError, RunDirectoryError};
 pub use scenario_run::ScenarioRun;
 pub use scenario_run_error::ScenarioRunError;

@@ -55,19 +55,21 @@ pub struct RotationReport {
     pub millis: Option<f64>,
     /// The reason why the new key is not in use.
     #[serde(skip)]
-    pub failure: Option<ScenarioFailure>,
+    pub failure: Option<StepFailure>,
 }
 
-/// The reason of a failure and the next step.
+/// Why a hop or a rotation of a [`ScenarioRun`] failed, and the next step for the user.
+///
+/// [`ScenarioRun`]: crate::ScenarioRun
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScenarioFailure {
+pub struct StepFailure {
     /// The failed operation and its error.
     pub detail: String,
     /// The next step for the user.
     pub hint: String,
 }
 
-impl ScenarioFailure {
+impl StepFailure {
     /// Creates a failure from texts.
     pub fn new(detail: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { detail: detail.into(), hint: hint.into() }
@@ -79,7 +81,7 @@ impl ScenarioFailure {
     }
 }
 
-impl From<&AzureControlError> for ScenarioFailure {
+impl From<&AzureControlError> for StepFailure {
     fn from(error: &AzureControlError) -> Self {
         Self::of(error, error.hint())
     }
@@ -95,7 +97,7 @@ impl ScenarioReport {
 }
 
 impl RotationReport {
-    pub(crate) const fn failed(name: Component, failure: ScenarioFailure) -> Self {
+    pub(crate) const fn failed(name: Component, failure: StepFailure) -> Self {
         Self { name, millis: None, failure: Some(failure) }
     }
 
@@ -127,8 +129,8 @@ impl HopReport {
         Self { name, ok: true, millis: millis(took), detail, hint: None, outcome }
     }
 
-    pub(crate) fn failed(name: Hop, took: Duration, failure: ScenarioFailure) -> Self {
-        let ScenarioFailure { detail, hint } = failure;
+    pub(crate) fn failed(name: Hop, took: Duration, failure: StepFailure) -> Self {
+        let StepFailure { detail, hint } = failure;
         let outcome = HopOutcome::Failed;
         Self { name, ok: false, millis: millis(took), detail, hint: Some(hint), outcome }
     }
@@ -154,7 +156,7 @@ mod tests {
         let error =
             AzureControlError::Refused { path: "rotate", status: 500, body: "no key".to_owned() };
         let reports = RotationReport::all_failed([Component::Disk, Component::Kms], &error);
-        let failure = ScenarioFailure::new(error.to_string(), error.hint());
+        let failure = StepFailure::new(error.to_string(), error.hint());
         let expected = [Component::Disk, Component::Kms]
             .map(|component| RotationReport::failed(component, failure.clone()));
         assert_eq!(reports, expected);
@@ -167,7 +169,7 @@ mod tests {
         let failed = HopReport::failed(
             Hop::Credential,
             Duration::ZERO,
-            ScenarioFailure::new("broken", "fix it"),
+            StepFailure::new("broken", "fix it"),
         );
         let component = ComponentReport { name: Component::Disk, hops: vec![hop, failed] };
         let rotated = RotationReport { name: Component::Disk, millis: Some(12.5), failure: None };
@@ -197,7 +199,7 @@ mod tests {
     #[test]
     fn failure_detail_includes_error_causes() {
         assert_eq!(
-            ScenarioFailure::of(&OuterReportError(InnerReportError), "hint").detail,
+            StepFailure::of(&OuterReportError(InnerReportError), "hint").detail,
             "outer: inner"
         );
     }

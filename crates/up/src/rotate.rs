@@ -11,7 +11,7 @@ use lanyard_vocabulary::Component;
 use crate::control_api::AzureControlClient;
 use crate::hops::{self, MountedComponent};
 use crate::reader_threads::{ReaderCounts, ReaderThreads};
-use crate::report::{RotationReport, ScenarioFailure, millis};
+use crate::report::{RotationReport, StepFailure, millis};
 use crate::run_context::RunContext;
 
 /// The time after which a rotation without a token for the new key counts as failed. The documented goal is
@@ -51,32 +51,32 @@ async fn rotate_component(
     control: &AzureControlClient,
     component: Component,
     mounted: &mut MountedComponent,
-) -> Result<Duration, ScenarioFailure> {
+) -> Result<Duration, StepFailure> {
     let Some(credential) = mounted.credential.clone() else {
         let detail = "the component has no credential to rotate";
-        return Err(ScenarioFailure::new(detail, "fix the hop that failed first"));
+        return Err(StepFailure::new(detail, "fix the hop that failed first"));
     };
     let before = credential.generation().number();
-    control.rotate_certificate(component).await.map_err(|error| ScenarioFailure::from(&error))?;
-    // The time is taken before the publish, so the measurement includes the replacement of the files.
-    let swapped = refresh_volumes(context, component, mounted).await?;
+    control.rotate_certificate(component).await.map_err(|error| StepFailure::from(&error))?;
+    // The publish begins at this time, so the measurement includes the replacement of the files.
+    let publish_began = refresh_volumes(context, component, mounted).await?;
     loop {
         match credential.health().key {
             KeyHealth::Accepted { generation } if generation > before => {
-                return Ok(context.azure.clock.monotonic().saturating_sub(swapped));
+                return Ok(context.azure.clock.monotonic().saturating_sub(publish_began));
             }
             KeyHealth::Refused { generation, error } if generation > before => {
                 let hint = error.hint.unwrap_or_else(|| "see Entra's response".to_owned());
-                return Err(ScenarioFailure::new(
+                return Err(StepFailure::new(
                     format!("Entra refuses the new key: {}", error.text),
                     hint,
                 ));
             }
             _ => {}
         }
-        if context.azure.clock.monotonic().saturating_sub(swapped) > NEW_KEY_TIMEOUT {
+        if context.azure.clock.monotonic().saturating_sub(publish_began) > NEW_KEY_TIMEOUT {
             let detail = format!("no token with the new key after {}s", NEW_KEY_TIMEOUT.as_secs());
-            return Err(ScenarioFailure::new(detail, "see --log lanyard_credential=debug"));
+            return Err(StepFailure::new(detail, "see --log lanyard_credential=debug"));
         }
         context.azure.clock.sleep(HEALTH_POLL_INTERVAL).await;
     }
@@ -88,7 +88,7 @@ pub(crate) async fn refresh_volumes(
     context: &RunContext,
     component: Component,
     mounted: &mut MountedComponent,
-) -> Result<Duration, ScenarioFailure> {
+) -> Result<Duration, StepFailure> {
     let fetched =
         hops::fetch_from_provider(context, component, &mounted.class, Urgency::ForceRefresh).await;
     let response = hops::check_decoded_files(fetched)?.value;
@@ -96,7 +96,7 @@ pub(crate) async fn refresh_volumes(
     for open in &mut mounted.volumes {
         hops::publish_volume(open, &response)?;
         open.volume.scrub().map_err(|error| {
-            ScenarioFailure::of(&error, error.hint().unwrap_or("run again with --log debug"))
+            StepFailure::of(&error, error.hint().unwrap_or("run again with --log debug"))
         })?;
     }
     Ok(began)

@@ -24,16 +24,21 @@ use crate::scenario_run_error::ScenarioRunError;
 /// How often the volumes are refreshed from the vault while `lanyard up` keeps running.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A scenario run of one HostedCluster against a local Azure.
+/// A run of the hops (steps of the identity flow, see [`Hop`]) of all components of one HostedCluster
+/// against a local Azure, and of one rotation.
+///
+/// [`Hop`]: lanyard_vocabulary::Hop
 #[derive(Debug)]
 pub struct ScenarioRun {
     context: Arc<RunContext>,
     emulator: Emulator,
     components: Vec<ComponentReport>,
     rotation: Vec<RotationReport>,
+    /// What the threads that read the mounted files during the rotation saw; `None` without a rotation.
     reader_counts: Option<ReaderCounts>,
     mounted: BTreeMap<Component, MountedComponent>,
-    hop_tasks: JoinSet<(Component, ComponentReport, Option<MountedComponent>)>,
+    /// One task per component, which runs its hops.
+    component_tasks: JoinSet<(Component, ComponentReport, Option<MountedComponent>)>,
 }
 
 impl ScenarioRun {
@@ -47,7 +52,7 @@ impl ScenarioRun {
             rotation: Vec::new(),
             reader_counts: None,
             mounted: BTreeMap::new(),
-            hop_tasks: JoinSet::new(),
+            component_tasks: JoinSet::new(),
         })
     }
 
@@ -55,7 +60,7 @@ impl ScenarioRun {
     pub async fn run_hops(&mut self) {
         for (component, _) in self.context.azure.cluster.running_components() {
             let context = Arc::clone(&self.context);
-            self.hop_tasks.spawn(async move {
+            self.component_tasks.spawn(async move {
                 let mut recorder = HopRecorder::new(component, Arc::clone(&context.azure.clock));
                 let mut mounted = None;
                 // The report contains the failed hop.
@@ -66,7 +71,7 @@ impl ScenarioRun {
             });
         }
         let mut reports = BTreeMap::new();
-        while let Some(joined) = self.hop_tasks.join_next().await {
+        while let Some(joined) = self.component_tasks.join_next().await {
             match joined {
                 Ok((component, report, mounted)) => {
                     reports.insert(component, report);
@@ -112,7 +117,7 @@ impl ScenarioRun {
         report
     }
 
-    /// The results of the reader threads, if there was a rotation.
+    /// What the threads that read the mounted files during the rotation saw; `None` without a rotation.
     pub const fn reader_counts(&self) -> Option<ReaderCounts> {
         self.reader_counts
     }
@@ -154,8 +159,8 @@ impl ScenarioRun {
 
     /// Removes the volumes and stops the local Azure.
     pub async fn close(mut self) -> Result<(), ScenarioRunError> {
-        // Cancelled hop tasks hold volumes and the run directory until they end.
-        self.hop_tasks.shutdown().await;
+        // Cancelled component tasks hold volumes and the run directory until they end.
+        self.component_tasks.shutdown().await;
         // An open file in a volume keeps the mount busy.
         drop(self.mounted);
         self.emulator.shutdown().await;

@@ -96,7 +96,8 @@ pub struct Consumer {
     pub volume: &'static str,
     /// The mount path of the volume; the file in it has the name of the vault secret.
     pub mount_path: &'static str,
-    /// The source of the file's path.
+    /// How the consumer gets the path of the file: computed from mount path and secret name, from an
+    /// environment variable, from the cloud configuration or from an AzureClusterIdentity.
     pub path_source: CredentialPathSource,
 }
 

@@ -114,7 +114,8 @@ outcome_codes! {
         "assign the identity to the node's scale set, or correct `userAssignedIdentityID`";
     IdentityRefused, "IdentityRefused", ImdsToken, Never,
         "The token service rejected the identity.",
-        "check the code in the message: federated credential, client id, tenant, secret or certificate";
+        "check the error code of Entra ID (AADSTS...) in the message; it shows which one is wrong: \
+         federated credential, client id, tenant, secret or certificate";
     TokenUnavailable, "TokenUnavailable", ImdsToken, ByItself,
         "The token service was unreachable, failed or throttled the request.",
         "check the node's connection to the instance metadata service or to Entra ID: routes, proxy, DNS";
@@ -131,15 +132,16 @@ outcome_codes! {
         "The identity has no permission to read the object.",
         "assign `Key Vault Secrets User` at the narrowest scope, and check the vault's network rules";
     VaultThrottled, "VaultThrottled", VaultRead, ByItself,
-        "The vault throttled the request or requested a cool-down, or this node's own rate limit for it \
-         is used up.",
+        "The vault throttled the request or requested a cool-down, or the node plugin's own rate limit \
+         for this vault is used up.",
         "wait; every client of the vault shares its limit, so read less often or spread the objects; \
-         where it is this node's own share, raise --vault-requests-per-second";
+         if the node plugin's own rate limit is used up, raise --vault-requests-per-second";
     VaultUnavailable, "VaultUnavailable", VaultRead, ByItself,
         "The vault failed or was unreachable.",
         "check keyvaultName, DNS, the vault's firewall, and the health of Key Vault in the region";
     VaultUntrusted, "VaultUntrusted", VaultRead, Never,
-        "The responding host is not trusted with a token.",
+        "The node sent no token: the vault's URL does not use HTTPS, or its authentication challenge names \
+         another host.",
         "check cloudName, and that no proxy responds in the vault's place";
     ServedStale, "ServedStale", VaultRead, ByItself,
         "The vault could not be read, and the node served the volume from its sealed cache.",

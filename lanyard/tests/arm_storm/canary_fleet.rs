@@ -17,7 +17,7 @@ use lanyard_credential::{TokenTransport, TokenTransportOptions};
 use lanyard_desired::forecast::RenewalPolicy;
 use lanyard_desired::status::{
     ClusterValidation, IdentityStatusInputs, ObservedClasses, ObservedPod, ObservedVolume,
-    ReportAnnotation, identities_status,
+    StatusReportAnnotation, identities_status,
 };
 use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_desired::workload::CanaryCalls;
@@ -158,8 +158,8 @@ impl TestCanaryFleet {
         let classes = Component::ALL.iter().filter(|other| mounts(other));
         let annotations = self.annotations.0.lock();
         let text = annotations.get(&component).map(|(text, _)| text.clone());
-        let canary = text.map_or(ReportAnnotation::Absent, |text| {
-            ReportAnnotation::Parsed(serde_json::from_str(&text).unwrap())
+        let canary = text.map_or(StatusReportAnnotation::Absent, |text| {
+            StatusReportAnnotation::Parsed(serde_json::from_str(&text).unwrap())
         });
         ObservedPod {
             name: format!("{deployment}-0"),

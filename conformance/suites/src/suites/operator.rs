@@ -6,8 +6,8 @@ mod controller;
 mod preservation;
 pub(crate) mod rendered_chart;
 mod schema_cases;
+mod server_and_local_validation;
 pub(crate) mod trial_fixture;
-mod validation_agreement;
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(crate) struct OperatorSuiteFixture {
 pub(crate) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     let subjects: &[fn(&OperatorSuiteFixture) -> Vec<Trial>] = &[
         schema_cases::trials,
-        validation_agreement::trials,
+        server_and_local_validation::trials,
         preservation::trials,
         canary_permissions::trials,
         // Some of these trials stop the API server.

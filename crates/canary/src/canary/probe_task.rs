@@ -7,7 +7,7 @@ use lanyard_azure::{ArmClient, AuthenticatedClient};
 use tokio::sync::mpsc;
 
 use super::{CanaryDependencies, CanarySettings};
-use crate::credential::FollowedCredential;
+use crate::credential::WatchedCredential;
 use crate::credential_location::CredentialFileLocation;
 use crate::metrics::ProbeResult;
 use crate::probe::{ProbeAttempt, ProbeKind, ProbeOutcome, ProbeSettings};
@@ -31,7 +31,7 @@ impl ProbeReport {
     }
 }
 
-/// Runs one probe repeatedly.
+/// The task that attempts one probe repeatedly.
 #[derive(Debug)]
 pub(super) struct ProbeTask {
     probe: ProbeSettings,
@@ -50,13 +50,14 @@ impl ProbeTask {
         Self { probe, endpoints, interval, dependencies: dependencies.clone() }
     }
 
-    /// Runs until the receiver of `reports` is dropped. `own` is the credential of the canary.
-    pub(super) async fn run(self, own: FollowedCredential, reports: mpsc::Sender<ProbeReport>) {
+    /// Attempts the probe repeatedly and sends each outcome to `reports`, until the receiver is dropped. `own`
+    /// is the credential of the canary.
+    pub(super) async fn run(self, own: WatchedCredential, reports: mpsc::Sender<ProbeReport>) {
         let kind = self.probe.kind();
-        let mut followed = None;
+        let mut watched = None;
         loop {
-            let attempt = match self.open_credential(&own, &mut followed).await {
-                Ok(credential) => self.run_probe(&credential).await,
+            let attempt = match self.open_credential(&own, &mut watched).await {
+                Ok(credential) => self.attempt_probe(&credential).await,
                 Err(error) => ProbeAttempt::without_credential(error),
             };
             let pause = attempt.next_delay(self.interval, fastrand::f64());
@@ -65,12 +66,12 @@ impl ProbeTask {
                 return;
             }
             let sleep = self.dependencies.clock.sleep(pause);
-            match &mut followed {
+            match &mut watched {
                 // A new credential may resolve the failure, so the probe runs again immediately.
-                Some(followed) if is_bad => {
+                Some(watched) if is_bad => {
                     tokio::select! {
                         () = sleep => {}
-                        Ok(()) = followed.load_status.changed() => {}
+                        Ok(()) = watched.load_status.changed() => {}
                     }
                 }
                 _ => sleep.await,
@@ -81,25 +82,27 @@ impl ProbeTask {
     /// The credential of the probe: its own file, opened once, or the canary's credential.
     async fn open_credential(
         &self,
-        own: &FollowedCredential,
-        followed: &mut Option<FollowedCredential>,
-    ) -> Result<FollowedCredential, ProofError> {
-        if let Some(followed) = followed {
-            followed.load_status.mark_unchanged();
-            return Ok(followed.clone());
+        own: &WatchedCredential,
+        watched: &mut Option<WatchedCredential>,
+    ) -> Result<WatchedCredential, ProofError> {
+        if let Some(watched) = watched {
+            watched.load_status.mark_unchanged();
+            return Ok(watched.clone());
         }
         let opened = match &self.probe {
             ProbeSettings::Encryption { credential_file: Some(path), .. } => {
                 let location = CredentialFileLocation::File(path.clone());
-                FollowedCredential::open(&location, &self.dependencies.token_transport).await?
+                WatchedCredential::open(&location, &self.dependencies.token_transport).await?
             }
             _ => own.clone(),
         };
-        Ok(followed.insert(opened).clone())
+        Ok(watched.insert(opened).clone())
     }
 
-    async fn run_probe(&self, followed: &FollowedCredential) -> ProbeAttempt {
-        let credential = Arc::clone(&followed.credential);
+    /// Makes one attempt of this task's probe with the given credential: looks up the network resources in ARM,
+    /// or encrypts with the vault key. An attempt that takes longer than [`PROBE_TIMEOUT`] counts as an error.
+    async fn attempt_probe(&self, watched: &WatchedCredential) -> ProbeAttempt {
+        let credential = Arc::clone(&watched.credential);
         let clock = &self.dependencies.clock;
         let transport = &self.dependencies.transport;
         let attempt = match &self.probe {

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::probe_task::ProbeReport;
 use super::{CanaryDependencies, CanarySettings, IdentityReporter};
 use crate::call::{CallOutcome, GrantedCall};
-use crate::credential::FollowedCredential;
+use crate::credential::WatchedCredential;
 use crate::delays::with_jitter;
 use crate::metrics::CallResult;
 use crate::proof_error::{ProofError, ProofErrorKind};
@@ -26,7 +26,7 @@ pub(super) struct ProofLoop {
     interval: Duration,
     token_interval: Duration,
     dependencies: CanaryDependencies,
-    followed_credential: FollowedCredential,
+    watched_credential: WatchedCredential,
     caller: AuthenticatedClient,
     /// The credential generation that Entra last issued a token for.
     proven_generation: Option<u64>,
@@ -45,17 +45,17 @@ impl ProofLoop {
     pub(super) fn new(
         settings: &CanarySettings,
         dependencies: CanaryDependencies,
-        followed_credential: FollowedCredential,
+        watched_credential: WatchedCredential,
     ) -> Self {
         Self {
             scope: settings.scope(),
             call: settings.call.clone(),
             interval: settings.interval,
             token_interval: settings.token_interval,
-            caller: settings.caller(&followed_credential, &dependencies.transport),
+            caller: settings.caller(&watched_credential, &dependencies.transport),
             dependencies,
-            counted_generation: followed_credential.credential.generation().number(),
-            followed_credential,
+            counted_generation: watched_credential.credential.generation().number(),
+            watched_credential,
             proven_generation: None,
             token_due: Duration::ZERO,
             token_backoff: ThrottleBackoff::default(),
@@ -71,7 +71,7 @@ impl ProofLoop {
         mut probed: mpsc::Receiver<ProbeReport>,
     ) {
         loop {
-            self.followed_credential.load_status.mark_unchanged();
+            self.watched_credential.load_status.mark_unchanged();
             self.prove_once(reporter).await;
             reporter.publish_facts();
             let mut pause =
@@ -79,7 +79,7 @@ impl ProofLoop {
             loop {
                 tokio::select! {
                     () = &mut pause => break,
-                    Ok(()) = self.followed_credential.load_status.changed() => break,
+                    Ok(()) = self.watched_credential.load_status.changed() => break,
                     Some(report) = probed.recv() => reporter.record_probe(report),
                 }
             }
@@ -123,12 +123,12 @@ impl ProofLoop {
     }
 
     fn check_credential_file(&mut self, reporter: &mut IdentityReporter) {
-        let generation = self.followed_credential.credential.generation().number();
+        let generation = self.watched_credential.credential.generation().number();
         let newer = generation.saturating_sub(self.counted_generation);
         self.dependencies.metrics.record_rotations(newer);
         self.counted_generation = self.counted_generation.max(generation);
-        reporter.identity.set_credential(self.followed_credential.loaded_credential());
-        let error = self.followed_credential.file_error();
+        reporter.identity.set_credential(self.watched_credential.loaded_credential());
+        let error = self.watched_credential.file_error();
         self.record_hop(reporter, Hop::Credential, error.map_or(Ok(()), Err));
     }
 
@@ -136,9 +136,9 @@ impl ProofLoop {
     /// cache.
     async fn prove_token(&mut self) -> Result<(), ProofError> {
         let now = self.dependencies.clock.monotonic();
-        let generation = self.followed_credential.credential.generation().number();
+        let generation = self.watched_credential.credential.generation().number();
         let is_due = self.proven_generation != Some(generation) || now >= self.token_due;
-        let credential = &self.followed_credential.credential;
+        let credential = &self.watched_credential.credential;
         let result = if is_due {
             let request = credential.renew_token(&self.scope);
             let outcome = with_timeout(&self.dependencies.clock, TOKEN_TIMEOUT, request).await;
@@ -160,7 +160,7 @@ impl ProofLoop {
     /// Returns Entra's error for the newest certificate, if Entra rejects it and the token was
     /// issued for an older one.
     fn key_refusal(&self) -> Option<ProofError> {
-        let KeyHealth::Refused { error, .. } = self.followed_credential.credential.health().key
+        let KeyHealth::Refused { error, .. } = self.watched_credential.credential.health().key
         else {
             return None;
         };
@@ -173,7 +173,7 @@ impl ProofLoop {
     }
 
     fn holds_token(&self) -> bool {
-        self.followed_credential.credential.with_cached_token(&self.scope, |_| ()).is_some()
+        self.watched_credential.credential.with_cached_token(&self.scope, |_| ()).is_some()
     }
 
     fn is_call_due(&self) -> bool {

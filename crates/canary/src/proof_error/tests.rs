@@ -70,7 +70,10 @@ fn token_error_is_reported_with_entra_code() {
     assert_eq!(held.kind, ProofErrorKind::Throttled);
     assert_eq!(held.into_transient_if_throttled(), proof_error);
     let seconds = Duration::from_secs;
-    assert_eq!([9, 10].map(|pause| proof_error.asks_for_at_least(seconds(pause))), [true, false]);
+    assert_eq!(
+        [9, 10].map(|pause| proof_error.requests_pause_of_at_least(seconds(pause))),
+        [true, false]
+    );
     let refused = ProofError::of_call(&call_error(403, "AuthorizationFailed"));
     assert_eq!(refused.clone().into_inconclusive_if_throttled(), refused);
     assert_eq!(crate::call::CallOutcome::from_result(Err(error)).result, CallResult::NoToken);

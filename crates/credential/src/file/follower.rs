@@ -13,7 +13,7 @@ use super::schedule::{DueAction, FollowIntervals, ReadSchedule};
 use super::{CredentialFileOptions, ReloadOutcome, SharedFileState, read};
 use crate::file_snapshot::FileSnapshot;
 use crate::folder_watch::FolderWatch;
-use crate::generation::CredentialCandidate;
+use crate::generation::ParsedCredential;
 use crate::loader::{
     CredentialFileContent, CredentialLoader, IgnoreReason, KeepReason, LoadError, LoaderAction,
     LoaderEvent,
@@ -259,13 +259,13 @@ impl CredentialFileSource<'_> {
     async fn parse(
         &self,
         content: CredentialFileContent,
-    ) -> Result<Box<CredentialCandidate>, LoadError> {
-        let options = self.options.candidate.clone();
+    ) -> Result<Box<ParsedCredential>, LoadError> {
+        let options = self.options.parsing.clone();
         let path = self.path.clone();
         let parsed =
-            spawn_blocking(move || CredentialCandidate::parse(content.bytes(), &options)).await;
+            spawn_blocking(move || ParsedCredential::parse(content.bytes(), &options)).await;
         match parsed {
-            Ok(Ok(candidate)) => Ok(Box::new(candidate)),
+            Ok(Ok(credential)) => Ok(Box::new(credential)),
             Ok(Err(source)) => Err(LoadError::Content { path, source }),
             Err(_) => Err(LoadError::Stopped { path }),
         }

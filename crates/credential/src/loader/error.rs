@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::generation::CandidateError;
+use crate::generation::ParseCredentialError;
 
 /// The reason why a credential file could not be loaded. Never contains any content of the file.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum LoadError {
         path: PathBuf,
         /// The parse error.
         #[source]
-        source: CandidateError,
+        source: ParseCredentialError,
     },
     /// The parser stopped without a result: a bug, or the runtime is shutting down.
     #[error("the reader of the credential file {} stopped", path.display())]

@@ -63,7 +63,7 @@ pub struct LoadCounts {
     pub failed: u64,
     /// Versions rejected because their `not_before` was older.
     pub refused_older: u64,
-    /// Versions rejected because their `not_before` was equal, under [`EqualTimestampPolicy::Reject`].
+    /// Versions rejected because their `not_before` was equal, under [`Reject`](super::EqualTimestampPolicy::Reject).
     pub refused_equal: u64,
 }
 

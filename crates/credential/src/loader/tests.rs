@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fixture::{self, document, timestamp, to_bytes};
-use crate::generation::CandidateOptions;
+use crate::generation::ParseCredentialOptions;
 
 const T1: &str = "2027-01-01T00:00:00Z";
 const T2: &str = "2027-02-01T00:00:00Z";
@@ -27,9 +27,9 @@ fn load_content_at(loader: &mut CredentialLoader, content: &[u8], now: Timestamp
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Box<CredentialCandidate>, LoadError> {
+fn parse(bytes: &[u8]) -> Result<Box<ParsedCredential>, LoadError> {
     let path = PathBuf::from("identity.json");
-    CredentialCandidate::parse(bytes, &CandidateOptions::default())
+    ParsedCredential::parse(bytes, &ParseCredentialOptions::default())
         .map(Box::new)
         .map_err(|source| LoadError::Content { path, source })
 }

@@ -12,32 +12,33 @@ pub(crate) fn redact(text: &str, secrets: &[&str]) -> String {
         let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
         text = text.replace(&encoded, REDACTED);
     }
-    redact_token_runs(&redact_authorization(&redact_partial_secrets(&text, secrets)))
+    redact_token_runs(&redact_authorization(&redact_secret_fragments(&text, secrets)))
 }
 
-/// Replaces parts of a secret that a page truncates or breaks into lines.
-fn redact_partial_secrets(text: &str, secrets: &[&str]) -> String {
+/// Replaces each part of a secret of at least `MIN_PART_LENGTH` bytes: an error page may truncate the secret
+/// or break it into lines.
+fn redact_secret_fragments(text: &str, secrets: &[&str]) -> String {
     let parts: HashSet<&[u8]> =
         secrets.iter().flat_map(|secret| secret.as_bytes().windows(MIN_PART_LENGTH)).collect();
     let mut clean = String::with_capacity(text.len());
-    let mut shown_to = None;
+    let mut redacted_until = None;
     for (start, window) in text.as_bytes().windows(MIN_PART_LENGTH).enumerate() {
         if !parts.contains(window) {
             continue;
         }
         let end = text.ceil_char_boundary(start + MIN_PART_LENGTH);
         let start = text.floor_char_boundary(start);
-        let done = shown_to.replace(end);
+        let done = redacted_until.replace(end);
         if done.is_none_or(|done| done < start) {
             clean.push_str(&text[done.unwrap_or_default()..start]);
             clean.push_str(REDACTED);
         }
     }
-    clean.push_str(&text[shown_to.unwrap_or_default()..]);
+    clean.push_str(&text[redacted_until.unwrap_or_default()..]);
     clean
 }
 
-/// The beginning of a body as one line of readable text, without control characters and markup.
+/// The beginning of a response body as one line of text, without line breaks and control characters.
 pub(crate) fn excerpt(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(MAX_EXCERPT_LENGTH + 4));
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
@@ -58,8 +59,8 @@ pub(crate) fn excerpt(text: &str) -> String {
     line
 }
 
-/// Replaces the value of an `Authorization` header, in the forms in which pages and JSON echo one, whatever
-/// the value looks like.
+/// Replaces the value of an `Authorization` header, in the forms in which HTML pages and JSON echo the header,
+/// even if the value does not look like a token.
 fn redact_authorization(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let mut clean = String::with_capacity(text.len());
@@ -84,13 +85,13 @@ fn redact_authorization(text: &str) -> String {
     clean
 }
 
-/// Replaces long runs of the characters of tokens, assertions and keys.
+/// Replaces runs of token characters that are long or look like a JWT: tokens, assertions and keys.
 fn redact_token_runs(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(is_token_char) {
         let (before, from_run) = rest.split_at(start);
-        let (run, mut after) = split_run(from_run);
+        let (run, mut after) = split_token_run(from_run);
         clean.push_str(before);
         clean.push_str(if looks_secret(run) { REDACTED } else { run });
         if looks_like_jwt(run) {
@@ -98,7 +99,7 @@ fn redact_token_runs(text: &str) -> String {
             while let Some(part) =
                 after.strip_prefix('.').filter(|part| part.starts_with(is_token_char))
             {
-                (_, after) = split_run(part);
+                (_, after) = split_token_run(part);
             }
         }
         rest = after;
@@ -107,7 +108,8 @@ fn redact_token_runs(text: &str) -> String {
     clean
 }
 
-fn split_run(text: &str) -> (&str, &str) {
+/// Splits the text after its leading run of token characters.
+fn split_token_run(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c| !is_token_char(c)).unwrap_or(text.len()))
 }
 
@@ -127,13 +129,13 @@ fn looks_like_jwt(run: &str) -> bool {
     run.len() > 12 && run.contains("eyJ")
 }
 
-/// Replaces a secret.
+/// The word that replaces a secret.
 pub(crate) const REDACTED: &str = "[redacted]";
 /// The header's name in lower case.
 const AUTHORIZATION: &str = "authorization";
 /// Shorter strings occur by chance; replacing them would make the text unreadable.
 const MIN_SECRET_LENGTH: usize = 8;
-/// Shorter parts reveal little of a secret, and may be a word of the page.
+/// Shorter parts reveal little of a secret, and may be a word of the text.
 const MIN_PART_LENGTH: usize = 12;
 /// The longest excerpt, in bytes.
 const MAX_EXCERPT_LENGTH: usize = 400;

@@ -5,7 +5,7 @@ use super::*;
 use crate::fixture::{example_with_changes, validated_cluster};
 use crate::forecast::RenewalPolicy;
 use crate::problem::ValidationProblems;
-use crate::status::{CONDITION_UNKNOWN, ObservedClasses, ObservedPod, ReportAnnotation};
+use crate::status::{CONDITION_UNKNOWN, ObservedClasses, ObservedPod, StatusReportAnnotation};
 use crate::templates::WorkloadTemplates;
 use crate::workload::CanaryCalls;
 
@@ -135,7 +135,7 @@ fn usable_credential_orphans_nothing_until_it_expires_or_fails() {
     };
     let pod = ObservedPod {
         is_ready: true,
-        canary_report: ReportAnnotation::Parsed(canary),
+        canary_report: StatusReportAnnotation::Parsed(canary),
         ..ObservedPod::default()
     };
     assert!(deletion_status_with_pods(&[pod], &reported, dependents(1), false).is_stuck());

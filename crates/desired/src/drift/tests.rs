@@ -7,7 +7,7 @@ use super::*;
 use crate::fixture::{example_with_changes as wire, validated_cluster};
 use crate::lint_shared_credentials;
 use crate::problem::ValidationProblems;
-use crate::status::ReportAnnotation;
+use crate::status::StatusReportAnnotation;
 
 const DISK: Component = Component::Disk;
 const CLASS: &str = "managed-azure-disk-csi";
@@ -55,7 +55,7 @@ impl DriftFixture {
             class_name: CLASS.to_owned(),
             is_mounted: true,
             objects: vec![(id, format!("v{mounted}"))],
-            report: ReportAnnotation::Parsed(VolumeStatusReport {
+            report: StatusReportAnnotation::Parsed(VolumeStatusReport {
                 objects: vec![object],
                 ..VolumeStatusReport::default()
             }),
@@ -72,7 +72,7 @@ impl DriftFixture {
         self.pods.push(ObservedPod {
             name: name.to_owned(),
             is_ready: true,
-            canary_report: ReportAnnotation::Parsed(CanaryStatusReport {
+            canary_report: StatusReportAnnotation::Parsed(CanaryStatusReport {
                 component: DISK.name().to_owned(),
                 credential: Some(credential),
                 ..CanaryStatusReport::default()
@@ -158,9 +158,9 @@ fn only_pods_that_are_ready_and_stay_are_compared() {
 #[test]
 fn version_of_unknown_age_is_stale_beside_a_known_one() {
     let mut world = DriftFixture::new().with_pod("a", 1, 1).with_pod("b", 9, 9);
-    world.volumes[0].report = ReportAnnotation::Absent;
+    world.volumes[0].report = StatusReportAnnotation::Absent;
     assert_eq!(world.clone().find_lasting_drift().len(), 1);
-    world.volumes[1].report = ReportAnnotation::Absent;
+    world.volumes[1].report = StatusReportAnnotation::Absent;
     assert_eq!(world.find_lasting_drift(), [], "versions themselves have no order");
 }
 
@@ -199,10 +199,10 @@ fn process_ahead_of_its_node_report_is_no_drift() {
     assert_eq!(DriftFixture::new().with_pod("a", 1, 9).find_lasting_drift(), []);
     // The timestamps of a certificate and of its document differ slightly.
     let mut world = DriftFixture::new().with_pod("a", 9, 9);
-    let ReportAnnotation::Parsed(canary) = &mut world.pods[0].canary_report else { panic!() };
+    let StatusReportAnnotation::Parsed(canary) = &mut world.pods[0].canary_report else { panic!() };
     canary.credential.as_mut().unwrap().not_before = Some(may_day(8));
     assert_eq!(world.clone().find_lasting_drift(), []);
-    let ReportAnnotation::Parsed(canary) = &mut world.pods[0].canary_report else { panic!() };
+    let StatusReportAnnotation::Parsed(canary) = &mut world.pods[0].canary_report else { panic!() };
     canary.component = "file".to_owned();
     assert_eq!(world.find_lasting_drift(), []);
 }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use lanyard_api::definitions::DEFAULT_ISSUER_URL;
+use lanyard_api::crd_definitions::DEFAULT_ISSUER_URL;
 use lanyard_api::hosted_cluster::{AzurePlatform, HostedClusterSpec};
 use lanyard_api::{HostedCluster, ReadHostedClusterError};
 use lanyard_vocabulary::InfraId;

@@ -1,4 +1,4 @@
-use lanyard_api::definitions;
+use lanyard_api::crd_definitions;
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn collect_rule_messages(schema: &Value, path: &str, words: &mut Vec<String>) {
 #[test]
 fn every_rule_of_the_schema_has_a_case_that_breaks_it() {
     let definition =
-        definitions::crd_manifests().into_iter().find(|it| it.plural() == "hostedclusters");
+        crd_definitions::crd_manifests().into_iter().find(|it| it.plural() == "hostedclusters");
     let schema = &definition.unwrap().value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let mut words = Vec::new();
     collect_rule_messages(&schema["properties"]["spec"], "spec", &mut words);
@@ -99,7 +99,7 @@ fn every_rule_of_the_schema_has_a_case_that_breaks_it() {
     // Defaults are applied first, so this rule never fails; neither does the requirement of the
     // resource group.
     let unbreakable = [
-        definitions::validation_messages::SIGNING_KEY_ISSUER,
+        crd_definitions::validation_messages::SIGNING_KEY_ISSUER,
         "spec.platform.azure.resourceGroup: Required value",
     ];
     let has_case = |words: &&String| {

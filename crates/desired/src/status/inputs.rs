@@ -74,9 +74,10 @@ impl ObservedClasses<'_> {
     }
 }
 
-/// The content of a report annotation.
+/// The content of an annotation with a status report in JSON: the canary's on its pod, or the node plugin's on
+/// a `SecretProviderClassPodStatus`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum ReportAnnotation<T> {
+pub enum StatusReportAnnotation<T> {
     /// The annotation does not exist.
     #[default]
     Absent,
@@ -86,7 +87,7 @@ pub enum ReportAnnotation<T> {
     Parsed(T),
 }
 
-impl<T: DeserializeOwned> ReportAnnotation<T> {
+impl<T: DeserializeOwned> StatusReportAnnotation<T> {
     fn parse(annotation: Option<&String>) -> Self {
         annotation.map_or(Self::Absent, |text| {
             serde_json::from_str(text).map_or(Self::Unreadable, Self::Parsed)
@@ -94,7 +95,7 @@ impl<T: DeserializeOwned> ReportAnnotation<T> {
     }
 }
 
-impl<T> ReportAnnotation<T> {
+impl<T> StatusReportAnnotation<T> {
     /// Returns the parsed report.
     pub const fn parsed(&self) -> Option<&T> {
         match self {
@@ -126,7 +127,7 @@ pub struct ObservedPod {
     pub started_at: Option<Timestamp>,
     /// The highest restart count of its containers.
     pub restarts: u32,
-    pub canary_report: ReportAnnotation<CanaryStatusReport>,
+    pub canary_report: StatusReportAnnotation<CanaryStatusReport>,
 }
 
 impl ObservedPod {
@@ -152,7 +153,7 @@ impl ObservedPod {
             created_at: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
             started_at: containers.iter().filter_map(running_since).max(),
             restarts: restarts.and_then(|count| u32::try_from(count).ok()).unwrap_or_default(),
-            canary_report: ReportAnnotation::parse(
+            canary_report: StatusReportAnnotation::parse(
                 annotations.and_then(|all| all.get(CanaryStatusReport::REPORT_ANNOTATION)),
             ),
         }
@@ -196,7 +197,7 @@ pub struct ObservedVolume {
     /// The ids and versions of the mounted objects.
     pub objects: Vec<(String, String)>,
     /// The report of lanyard's node plugin; the Secrets Store CSI driver writes none.
-    pub report: ReportAnnotation<VolumeStatusReport>,
+    pub report: StatusReportAnnotation<VolumeStatusReport>,
 }
 
 impl ObservedVolume {
@@ -215,7 +216,7 @@ impl ObservedVolume {
             class_name: status.status.secret_provider_class_name.clone()?,
             is_mounted: status.status.mounted == Some(true),
             objects: objects.collect(),
-            report: ReportAnnotation::parse(annotations.and_then(|all| all.get(annotation))),
+            report: StatusReportAnnotation::parse(annotations.and_then(|all| all.get(annotation))),
         })
     }
 

@@ -8,7 +8,7 @@ use lanyard_vocabulary::{Component, Consumer, Hop, RecoveryMode};
 
 use super::CONDITION_TRUE;
 use super::credential::ReportedCredential;
-use super::inputs::{ObservedPod, ObservedVolume, ReportAnnotation};
+use super::inputs::{ObservedPod, ObservedVolume, StatusReportAnnotation};
 use crate::report_text::{next_hop, parse_hop, parse_outcome_code, previous_hop, valid_reason_or};
 
 /// The state of an identity in one pod, or the reason why it is unknown.
@@ -63,9 +63,11 @@ pub(super) struct PodIdentityInputs<'a> {
 }
 
 impl PodIdentityInputs<'_> {
-    /// Returns whether pods of this consumer prove the component. Pods of its other consumers run
-    /// the canary of another component and prove only the file.
-    fn is_proving_consumer(&self) -> bool {
+    /// Returns whether this is the first consumer of the component, whose pods run the component's
+    /// canary. Only that canary's report shows that the identity gets tokens and may call Azure.
+    /// Pods of the other consumers run the canary of another component; they show only that the
+    /// credential file is mounted and current.
+    fn is_canary_consumer(&self) -> bool {
         self.component.consumers().first() == Some(self.consumer)
     }
 
@@ -85,7 +87,7 @@ impl PodIdentityInputs<'_> {
         volume: Option<&ObservedVolume>,
     ) -> PodIdentity {
         let canary = pod.canary_report.parsed().filter(|it| it.component == self.component.name());
-        let canary = canary.filter(|_| self.is_proving_consumer());
+        let canary = canary.filter(|_| self.is_canary_consumer());
         let credential = self.credential_in_use(volume, canary);
         let mount = volume.and_then(|volume| volume.report.parsed()).and_then(volume_failure);
         let end = credential.as_ref().and_then(|it| it.not_after).filter(|end| *end <= self.now);
@@ -159,21 +161,27 @@ impl PodIdentityInputs<'_> {
         };
         let last_good = mount.as_ref().map_or(Some(Hop::File), |mount| mount.last_good_hop);
         let failure = mount.map(|mount| mount.failure);
-        if !self.is_proving_consumer() {
+        if !self.is_canary_consumer() {
             return PodIdentity { failure, ..PodIdentity::proven(last_good) };
         }
         let canary = match &pod.canary_report {
-            ReportAnnotation::Absent => "no canary runs in it".to_owned(),
-            ReportAnnotation::Unreadable => "the report of its canary cannot be parsed".to_owned(),
-            ReportAnnotation::Parsed(other) => {
+            StatusReportAnnotation::Absent => "no canary runs in it".to_owned(),
+            StatusReportAnnotation::Unreadable => {
+                "the report of its canary cannot be parsed".to_owned()
+            }
+            StatusReportAnnotation::Parsed(other) => {
                 let component = crate::report_text::single_line(&other.component, 40);
                 format!("its canary proves `{component}`")
             }
         };
         let node = match volume.report {
-            ReportAnnotation::Absent => ", and its node plugin reports only the mounted version",
-            ReportAnnotation::Unreadable => ", and the report of its node plugin cannot be parsed",
-            ReportAnnotation::Parsed(_) => "",
+            StatusReportAnnotation::Absent => {
+                ", and its node plugin reports only the mounted version"
+            }
+            StatusReportAnnotation::Unreadable => {
+                ", and the report of its node plugin cannot be parsed"
+            }
+            StatusReportAnnotation::Parsed(_) => "",
         };
         let missing = format!("the file is mounted, and {canary}{node}");
         PodIdentity { failure, ..PodIdentity::unknown(REASON_NOT_PROVEN, missing, last_good) }

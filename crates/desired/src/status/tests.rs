@@ -107,7 +107,7 @@ impl StatusFixture {
             class_names: BTreeSet::from([class.to_owned()]),
             is_ready: true,
             started_at: Some(at("2026-06-01T00:00:00Z")),
-            canary_report: ReportAnnotation::Parsed(canary_report(component)),
+            canary_report: StatusReportAnnotation::Parsed(canary_report(component)),
             ..ObservedPod::default()
         });
     }
@@ -230,10 +230,10 @@ impl StatusFixture {
     }
 }
 
-fn parsed_mut<T>(facts: &mut ReportAnnotation<T>) -> &mut T {
+fn parsed_mut<T>(facts: &mut StatusReportAnnotation<T>) -> &mut T {
     match facts {
-        ReportAnnotation::Parsed(facts) => facts,
-        ReportAnnotation::Absent | ReportAnnotation::Unreadable => panic!("no report"),
+        StatusReportAnnotation::Parsed(facts) => facts,
+        StatusReportAnnotation::Absent | StatusReportAnnotation::Unreadable => panic!("no report"),
     }
 }
 
@@ -268,7 +268,7 @@ fn observed_volume(
         class_name: class.to_owned(),
         is_mounted: true,
         objects: vec![(id.to_owned(), version.to_owned())],
-        report: ReportAnnotation::Parsed(facts),
+        report: StatusReportAnnotation::Parsed(facts),
     }
 }
 
@@ -346,7 +346,7 @@ fn observed_pod_has_deployment_classes_and_canary_report() {
             created_at: Some(at("2026-05-31T23:59:00Z")),
             started_at: Some(at("2026-06-01T01:00:00Z")),
             restarts: 4,
-            canary_report: ReportAnnotation::Parsed(CanaryStatusReport {
+            canary_report: StatusReportAnnotation::Parsed(CanaryStatusReport {
                 component: "ingress".to_owned(),
                 last_good_hop: Some("granted".to_owned()),
                 ..CanaryStatusReport::default()
@@ -364,7 +364,7 @@ fn finished_pod_is_not_ready_and_invalid_report_is_unreadable() {
     let ready = json!([{"type": "Ready", "status": "True"}]);
     assert!(!observed(json!({"phase": "Succeeded", "conditions": ready}), "").is_ready);
     assert!(!observed(json!({"phase": "Running"}), "").is_ready);
-    assert_eq!(observed(json!({}), "[").canary_report, ReportAnnotation::Unreadable);
+    assert_eq!(observed(json!({}), "[").canary_report, StatusReportAnnotation::Unreadable);
     assert_eq!(ObservedPod::from_pod(&Pod::default()), ObservedPod::default());
 }
 
@@ -381,7 +381,7 @@ fn observed_volume_has_versions_from_any_driver() {
     let observed = ObservedVolume::from_pod_status(&status).unwrap();
     assert_eq!(observed.objects, [("secret/a".to_owned(), "1".to_owned())]);
     assert_eq!((observed.pod_uid.as_deref(), observed.is_mounted), (Some("u"), true));
-    assert_eq!(observed.report, ReportAnnotation::Absent);
+    assert_eq!(observed.report, StatusReportAnnotation::Absent);
     status.status.pod_name = None;
     assert_eq!(ObservedVolume::from_pod_status(&status), None);
 }

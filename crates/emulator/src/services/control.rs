@@ -238,11 +238,13 @@ fn list_request_log(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
 
 /// The implemented operations, by service.
 fn list_operations(_: &OperationContext<'_>) -> ServiceReply {
-    let rows: Vec<_> = AzureService::ALL.into_iter().flat_map(operations_json).collect();
+    let rows: Vec<_> = AzureService::ALL.into_iter().flat_map(supported_operations_json).collect();
     ServiceReply::json(StatusCode::OK, &json!({ "value": rows }))
 }
 
-fn operations_json(service: AzureService) -> impl Iterator<Item = Value> {
+/// The API operations that the emulator implements for a service, with method, path and whether the support is
+/// full or partial.
+fn supported_operations_json(service: AzureService) -> impl Iterator<Item = Value> {
     services::operations_of_service(service).iter().copied().flatten().map(move |row| {
         let (support, note) = match row.support {
             OperationSupport::Full => ("full", None),

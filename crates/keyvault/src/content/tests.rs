@@ -259,17 +259,20 @@ fn separate_certificate_and_key_files_are_written_when_enabled() {
     let options = CertificateOptions { write_separate_files: true, ..Default::default() };
     for format in [None, PFX] {
         let content = decode_content(&secret_entry(None, format), &object, options).unwrap();
-        let separated = content.split_pem.unwrap();
+        let separate_files = content.separate_files.unwrap();
         let ordered: [&[u8]; 2] = [&chain.leaf, &chain.intermediate];
-        assert_eq!(pem_blocks(separated.certificates.expose()), expected_blocks(None, &ordered));
         assert_eq!(
-            pem_blocks(separated.other_blocks.expose()),
+            pem_blocks(separate_files.certificates.expose()),
+            expected_blocks(None, &ordered)
+        );
+        assert_eq!(
+            pem_blocks(separate_files.other_blocks.expose()),
             expected_blocks(Some(&chain.key), &[])
         );
     }
     let plain = decode_content(&secret_entry(None, None), &vault_secret("x", None, false), options)
         .unwrap();
-    assert!(plain.split_pem.is_none());
+    assert!(plain.separate_files.is_none());
 }
 
 #[test]

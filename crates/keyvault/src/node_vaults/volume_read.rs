@@ -18,7 +18,7 @@ use crate::reader::VaultReader;
 use crate::reader_sessions::ReaderSession;
 use crate::shared_reads::Freshness;
 use crate::source::{ListedVersion, VaultSource};
-use crate::stale_cache::{EntryId, SealedRecord, SealedRecordRef, StaleCache};
+use crate::stale_cache::{EntryId, EntryRecord, EntryRecordRef, StaleCache};
 use crate::vault::KeyVault;
 
 /// The key of a shared read: an object of a vault, read by a reader.
@@ -118,7 +118,7 @@ impl<'a> VolumeRead<'a> {
         &self,
         key: &SharedReadKey,
         part: SealedPart,
-        record: SealedRecordRef<'_>,
+        record: EntryRecordRef<'_>,
         read_at: Timestamp,
     ) {
         if self.vaults.outages.record_success(&self.reader, &self.host, read_at) {
@@ -135,7 +135,7 @@ impl<'a> VolumeRead<'a> {
         key: &SharedReadKey,
         part: SealedPart,
         error: Arc<VaultReadError>,
-    ) -> Result<SealedRecord, Arc<VaultReadError>> {
+    ) -> Result<EntryRecord, Arc<VaultReadError>> {
         let now = self.vaults.clock.now();
         if error.is_denied()
             && let Some(stale) = &self.vaults.stale
@@ -182,14 +182,14 @@ impl ObjectSource for VolumeRead<'_> {
             |object: &FetchedVaultObject| object.attributes().time_to_nearest_change(now);
         match self.vaults.objects.read(key.clone(), self.freshness, distance, fetch).await {
             Ok(read) => {
-                let record = SealedRecordRef::Object(&read.value);
+                let record = EntryRecordRef::Object(&read.value);
                 self.store_stale(&key, SealedPart::Object, record, read.read_at()).await;
                 Ok(read.value)
             }
             Err(error) => {
                 match self.load_stale(&key, SealedPart::Object, Arc::clone(&error)).await? {
-                    SealedRecord::Object(object) => Ok(Arc::new(object)),
-                    SealedRecord::Versions(_) => Err(error),
+                    EntryRecord::Object(object) => Ok(Arc::new(object)),
+                    EntryRecord::Versions(_) => Err(error),
                 }
             }
         }
@@ -206,14 +206,14 @@ impl ObjectSource for VolumeRead<'_> {
         };
         match self.vaults.version_lists.read(key.clone(), self.freshness, |_| None, fetch).await {
             Ok(read) => {
-                let record = SealedRecordRef::Versions(&read.value);
+                let record = EntryRecordRef::Versions(&read.value);
                 self.store_stale(&key, SealedPart::Versions, record, read.read_at()).await;
                 Ok(read.value)
             }
             Err(error) => {
                 match self.load_stale(&key, SealedPart::Versions, Arc::clone(&error)).await? {
-                    SealedRecord::Versions(versions) => Ok(Arc::new(versions)),
-                    SealedRecord::Object(_) => Err(error),
+                    EntryRecord::Versions(versions) => Ok(Arc::new(versions)),
+                    EntryRecord::Object(_) => Err(error),
                 }
             }
         }

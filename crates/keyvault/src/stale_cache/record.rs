@@ -14,24 +14,26 @@ use crate::source::{
     FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion, ObjectAttributes,
 };
 
-/// The record in an entry.
+/// The plain text of a cache entry, decoded.
 #[derive(Debug)]
-pub(crate) enum SealedRecord {
+pub(crate) enum EntryRecord {
+    /// An object with its value.
     Object(FetchedVaultObject),
     /// The versions of an object.
     Versions(Vec<ListedVersion>),
 }
 
-/// A borrowed record, for encoding.
+/// The plain text of a cache entry, borrowed: it is encoded and then sealed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum SealedRecordRef<'a> {
+pub(crate) enum EntryRecordRef<'a> {
+    /// An object with its value.
     Object(&'a FetchedVaultObject),
     /// The versions of an object.
     Versions(&'a [ListedVersion]),
 }
 
-impl SealedRecordRef<'_> {
-    /// Encodes the record in a buffer with `more` bytes of spare capacity.
+impl EntryRecordRef<'_> {
+    /// Encodes the record in a buffer with `more` bytes of spare capacity. `None` if it cannot be encoded.
     pub(super) fn encode(self, more: usize) -> Option<Zeroizing<Vec<u8>>> {
         let (head, value) = match self {
             Self::Versions(versions) => (
@@ -74,8 +76,8 @@ impl SealedRecordRef<'_> {
     }
 }
 
-impl SealedRecord {
-    /// Parses the output of [`SealedRecordRef::encode`].
+impl EntryRecord {
+    /// Parses the output of [`EntryRecordRef::encode`].
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -112,7 +114,7 @@ impl SealedRecord {
     }
 }
 
-/// A record without its value.
+/// The metadata of a record, without its value.
 #[derive(Serialize, Deserialize)]
 enum RecordHeader {
     Secret {

@@ -33,16 +33,17 @@ pub(super) enum SealedStore {
     Disk(Arc<SealedDiskStore>),
 }
 
+/// Sealed entries in memory, by id.
 #[derive(Debug)]
 pub(super) struct SealedMemoryStore {
     entries: Mutex<HashMap<EntryId, SealedEntry>>,
-    /// The memory account of the entries.
+    /// The memory account from which entries are reserved; it limits their total size.
     cache_memory: Arc<dyn CacheMemory>,
-    /// The number of writes.
-    write_count: AtomicU32,
+    /// The number of writes, which determines when expired entries are removed.
+    writes_since_start: AtomicU32,
 }
 
-/// A store of files, with the read times of the entries that this process knows.
+/// Sealed entries in files of one directory, with the read times of the entries that this process knows.
 #[derive(Debug)]
 pub(super) struct SealedDiskStore {
     directory: PathBuf,
@@ -50,25 +51,27 @@ pub(super) struct SealedDiskStore {
     /// Locks that serialize writes and removals of a file, so that the check and the write are atomic. The
     /// first byte of the id selects the lock.
     write_locks: [Mutex<()>; WRITE_LOCK_COUNT],
-    /// The number of writes.
-    write_count: AtomicU32,
+    /// The number of writes, which determines when expired entries are removed.
+    writes_since_start: AtomicU32,
 }
 
 impl SealedMemoryStore {
     /// Sets the memory account of an empty store.
-    pub(super) fn set_cache_memory(&mut self, room: Arc<dyn CacheMemory>) {
-        self.cache_memory = room;
+    pub(super) fn set_cache_memory(&mut self, cache_memory: Arc<dyn CacheMemory>) {
+        self.cache_memory = cache_memory;
     }
 
-    fn put(&self, id: EntryId, sealed: SealedEntry, forgotten: &InvalidatedEntries) {
+    /// Stores an entry, unless a newer one is present, the entry was invalidated since its read, or the memory
+    /// account has no room for it. Every `CLEANUP_INTERVAL_WRITES` writes it first removes expired entries.
+    fn put(&self, id: EntryId, sealed: SealedEntry, invalidated: &InvalidatedEntries) {
         let mut entries = self.entries.lock();
-        let there = entries.get(&id).map(|entry| entry.read_at);
-        if there.is_some_and(|there| there >= sealed.read_at)
-            || forgotten.was_invalidated_after(&id, sealed.read_at)
+        let existing = entries.get(&id).map(|entry| entry.read_at);
+        if existing.is_some_and(|read_at| read_at >= sealed.read_at)
+            || invalidated.was_invalidated_after(&id, sealed.read_at)
         {
             return;
         }
-        if is_cleanup_due(&self.write_count) {
+        if is_cleanup_due(&self.writes_since_start) {
             let oldest = oldest_readable(sealed.read_at);
             let old = entries.extract_if(|_, entry| entry.read_at < oldest);
             let bytes = old.map(|(_, entry)| entry.memory_bytes()).fold(0, u64::saturating_add);
@@ -128,8 +131,8 @@ impl SealedMemoryStore {
 
 impl Default for SealedMemoryStore {
     fn default() -> Self {
-        let (entries, written) = (Mutex::default(), AtomicU32::default());
-        Self { entries, cache_memory: Arc::new(UnlimitedMemory), write_count: written }
+        let (entries, writes_since_start) = (Mutex::default(), AtomicU32::default());
+        Self { entries, cache_memory: Arc::new(UnlimitedMemory), writes_since_start }
     }
 }
 
@@ -141,7 +144,7 @@ impl SealedEntry {
 }
 
 impl SealedStore {
-    /// Opens a directory and removes expired entries.
+    /// Opens a store in a directory and removes its expired entries.
     pub(super) fn open_directory(path: &Path, now: Timestamp) -> Result<Self, StaleCacheError> {
         let failed = |source| StaleCacheError::Directory { path: path.to_owned(), source };
         match DirBuilder::new().recursive(true).mode(0o700).create(path) {
@@ -156,13 +159,14 @@ impl SealedStore {
             return Err(failed(io::ErrorKind::PermissionDenied.into()));
         }
         remove_expired_files(path, now).map_err(failed)?;
-        let (directory, known, turns) = (path.to_owned(), Mutex::default(), Default::default());
-        let written = AtomicU32::new(0);
+        let (directory, read_times, write_locks) =
+            (path.to_owned(), Mutex::default(), Default::default());
+        let writes_since_start = AtomicU32::new(0);
         Ok(Self::Disk(Arc::new(SealedDiskStore {
             directory,
-            read_times: known,
-            write_locks: turns,
-            write_count: written,
+            read_times,
+            write_locks,
+            writes_since_start,
         })))
     }
 
@@ -179,17 +183,17 @@ impl SealedStore {
         &self,
         id: EntryId,
         sealed: SealedEntry,
-        forgotten: &Arc<InvalidatedEntries>,
+        invalidated: &Arc<InvalidatedEntries>,
     ) -> io::Result<()> {
         match self {
             Self::Memory(memory) => {
-                memory.put(id, sealed, forgotten);
+                memory.put(id, sealed, invalidated);
                 Ok(())
             }
             Self::Disk(disk) => {
                 // Complete the write even if the caller is dropped.
-                let (disk, forgotten) = (Arc::clone(disk), Arc::clone(forgotten));
-                run_blocking(move || disk.put(id, &sealed, &forgotten)).await
+                let (disk, invalidated) = (Arc::clone(disk), Arc::clone(invalidated));
+                run_blocking(move || disk.put(id, &sealed, &invalidated)).await
             }
         }
     }
@@ -230,42 +234,46 @@ impl SealedDiskStore {
         self.directory.join(format!("{}{SUFFIX}", hex::encode(id.0)))
     }
 
+    /// The lock for writes and removals of the file of this entry.
     fn write_lock(&self, id: &EntryId) -> &Mutex<()> {
         &self.write_locks[usize::from(id.0[0]) % WRITE_LOCK_COUNT]
     }
 
+    /// Writes the file of an entry, unless a newer one is present or the entry was invalidated since its read.
+    /// Then removes the oldest entry if there are too many, and every `CLEANUP_INTERVAL_WRITES` writes the
+    /// expired ones.
     fn put(
         &self,
         id: EntryId,
         sealed: &SealedEntry,
-        forgotten: &InvalidatedEntries,
+        invalidated: &InvalidatedEntries,
     ) -> io::Result<()> {
         let read_at = sealed.read_at;
         let dropped = {
-            let _turn = self.write_lock(&id).lock();
-            let there = self.read_times.lock().get(&id).copied();
-            if there.is_some_and(|there| there >= read_at)
-                || forgotten.was_invalidated_after(&id, read_at)
+            let _lock = self.write_lock(&id).lock();
+            let existing = self.read_times.lock().get(&id).copied();
+            if existing.is_some_and(|existing| existing >= read_at)
+                || invalidated.was_invalidated_after(&id, read_at)
             {
                 return Ok(());
             }
             write_entry_file(&self.entry_path(&id), sealed)?;
-            let mut known = self.read_times.lock();
-            known.insert(id, read_at);
-            let is_full = known.len() > MAX_ENTRIES;
-            is_full.then(|| remove_oldest(&mut known, None, |read_at| *read_at)).flatten()
+            let mut read_times = self.read_times.lock();
+            read_times.insert(id, read_at);
+            let is_full = read_times.len() > MAX_ENTRIES;
+            is_full.then(|| remove_oldest(&mut read_times, None, |read_at| *read_at)).flatten()
         };
         if let Some((dropped, _)) = dropped {
             self.remove(&dropped)?;
         }
-        if is_cleanup_due(&self.write_count) {
+        if is_cleanup_due(&self.writes_since_start) {
             remove_expired_files(&self.directory, read_at)?;
         }
         Ok(())
     }
 
     fn remove(&self, id: &EntryId) -> io::Result<()> {
-        let _turn = self.write_lock(id).lock();
+        let _lock = self.write_lock(id).lock();
         self.read_times.lock().remove(id);
         match fs::remove_file(self.entry_path(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -291,7 +299,7 @@ pub(super) fn read_key_file(path: &Path) -> Result<Zeroizing<[u8; KEY_LENGTH]>, 
 /// The age in seconds after which a temporary file is a leftover.
 const TEMPORARY_FILE_SECONDS: i64 = 600;
 
-/// Whether a clean-up is due.
+/// Counts a write, and returns whether a clean-up is due.
 fn is_cleanup_due(written: &AtomicU32) -> bool {
     written.fetch_add(1, Ordering::Relaxed).wrapping_add(1).is_multiple_of(CLEANUP_INTERVAL_WRITES)
 }

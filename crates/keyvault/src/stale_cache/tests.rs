@@ -44,7 +44,7 @@ async fn loaded_value(
     max_age: Duration,
 ) -> Option<String> {
     match cache.load(id, at, max_age).await?.record {
-        SealedRecord::Object(FetchedVaultObject::Secret(secret)) => {
+        EntryRecord::Object(FetchedVaultObject::Secret(secret)) => {
             Some(String::from_utf8(secret.value.expose().to_vec()).unwrap())
         }
         _ => None,
@@ -90,10 +90,10 @@ impl DiskCacheFixture {
 async fn stored_entry_is_loaded_with_all_attributes() {
     let cache = StaleCache::in_memory().unwrap();
     let id = cache.entry_id(&fields(&["a"]));
-    cache.store_if_newer(id, SealedRecordRef::Object(&secret("planted")), now()).await;
+    cache.store_if_newer(id, EntryRecordRef::Object(&secret("planted")), now()).await;
     let entry = cache.load(id, now(), HOUR).await.unwrap();
     assert_eq!(entry.read_at, now());
-    let SealedRecord::Object(FetchedVaultObject::Secret(found)) = entry.record else {
+    let EntryRecord::Object(FetchedVaultObject::Secret(found)) = entry.record else {
         panic!("a secret")
     };
     let FetchedVaultObject::Secret(retained) = secret("planted") else { panic!("a secret") };
@@ -108,7 +108,7 @@ async fn stored_entry_is_loaded_with_all_attributes() {
 async fn entry_is_served_up_to_max_age_and_not_from_the_future() {
     let cache = StaleCache::in_memory().unwrap();
     let id = cache.entry_id(&fields(&["a"]));
-    cache.store_if_newer(id, SealedRecordRef::Object(&secret("x")), now()).await;
+    cache.store_if_newer(id, EntryRecordRef::Object(&secret("x")), now()).await;
     for (at, served) in [
         (now() + 60.minutes(), true),
         (now() + 61.minutes(), false),
@@ -125,7 +125,7 @@ async fn only_a_newer_entry_replaces_an_older_one() {
     let id = cache.entry_id(&fields(&["a"]));
     for (text, at) in [("one", 0), ("two", 60), ("late", 30)] {
         let read_at = now() + at.seconds();
-        cache.store_if_newer(id, SealedRecordRef::Object(&secret(text)), read_at).await;
+        cache.store_if_newer(id, EntryRecordRef::Object(&secret(text)), read_at).await;
     }
     assert_eq!(loaded_value(&cache, id, now(), HOUR).await.unwrap(), "two");
     cache.invalidate(id, now() + 90.seconds()).await;
@@ -136,12 +136,12 @@ async fn only_a_newer_entry_replaces_an_older_one() {
 async fn entry_read_before_its_invalidation_is_not_stored() {
     let cache = StaleCache::in_memory().unwrap();
     let id = cache.entry_id(&fields(&["a"]));
-    cache.store_if_newer(id, SealedRecordRef::Object(&secret("one")), now()).await;
+    cache.store_if_newer(id, EntryRecordRef::Object(&secret("one")), now()).await;
     cache.invalidate(id, now() + 60.seconds()).await;
     // A pending write.
-    cache.store_if_newer(id, SealedRecordRef::Object(&secret("one")), now() + 30.seconds()).await;
+    cache.store_if_newer(id, EntryRecordRef::Object(&secret("one")), now() + 30.seconds()).await;
     assert_eq!(loaded_value(&cache, id, now() + 61.seconds(), HOUR).await, None);
-    cache.store_if_newer(id, SealedRecordRef::Object(&secret("two")), now() + 61.seconds()).await;
+    cache.store_if_newer(id, EntryRecordRef::Object(&secret("two")), now() + 61.seconds()).await;
     assert_eq!(loaded_value(&cache, id, now() + 61.seconds(), HOUR).await.unwrap(), "two");
 }
 
@@ -152,12 +152,12 @@ async fn invalidation_while_sealing_is_honored() {
         let id = cache.entry_id(&fields(&["a"]));
         let sealed = |text: &str, second: i64| {
             let encoded =
-                SealedRecordRef::Object(&secret(text)).encode(AES_256_GCM.tag_len()).unwrap();
+                EntryRecordRef::Object(&secret(text)).encode(AES_256_GCM.tag_len()).unwrap();
             cache.seal_entry(id, encoded, now() + second.seconds()).unwrap()
         };
         let (older, refused) = (sealed("older", 10), sealed("refused", 30));
         cache
-            .store_if_newer(id, SealedRecordRef::Object(&secret("newer")), now() + 20.seconds())
+            .store_if_newer(id, EntryRecordRef::Object(&secret("newer")), now() + 20.seconds())
             .await;
         cache.store.put(id, older, &cache.invalidated).await.unwrap();
         assert_eq!(loaded_value(&cache, id, now(), HOUR).await.unwrap(), "newer");
@@ -172,9 +172,9 @@ async fn oversized_entry_is_logged_once_until_it_fits() {
     let cache = StaleCache::in_memory().unwrap();
     let id = cache.entry_id(&fields(&["a"]));
     let large = secret(&"x".repeat(MAX_SEALED_BYTES));
-    cache.store_if_newer(id, SealedRecordRef::Object(&large), now()).await;
+    cache.store_if_newer(id, EntryRecordRef::Object(&large), now()).await;
     assert!(!cache.record_oversized(id, now() + 1.second()));
-    cache.store_if_newer(id, SealedRecordRef::Object(&secret("x")), now() + 2.seconds()).await;
+    cache.store_if_newer(id, EntryRecordRef::Object(&secret("x")), now() + 2.seconds()).await;
     assert!(cache.record_oversized(id, now() + 3.seconds()));
 }
 
@@ -182,15 +182,15 @@ async fn oversized_entry_is_logged_once_until_it_fits() {
 async fn entries_beyond_the_maximum_age_are_dropped() {
     let cache = StaleCache::in_memory().unwrap();
     let id = cache.entry_id(&fields(&["a"]));
-    cache.store_if_newer(id, SealedRecordRef::Object(&secret("x")), now()).await;
+    cache.store_if_newer(id, EntryRecordRef::Object(&secret("x")), now()).await;
     assert_eq!(loaded_value(&cache, id, now() + (24 * 8).hours(), HOUR).await, None);
     assert_eq!(cache.store.read_at(&id), None);
     // Without a read of the entry.
-    cache.store_if_newer(id, SealedRecordRef::Object(&secret("x")), now()).await;
+    cache.store_if_newer(id, EntryRecordRef::Object(&secret("x")), now()).await;
     for number in 0..256 {
         let other = cache.entry_id(&fields(&["b", &number.to_string()]));
         let read_at = now() + (24 * 8).hours();
-        cache.store_if_newer(other, SealedRecordRef::Object(&secret("x")), read_at).await;
+        cache.store_if_newer(other, EntryRecordRef::Object(&secret("x")), read_at).await;
     }
     assert_eq!(cache.store.read_at(&id), None);
 }
@@ -238,7 +238,7 @@ async fn full_node_drops_the_new_entry_and_full_cache_the_oldest() {
     let [a, b, c] = ids;
     let keep = async |id, content: &str, minute: i64| {
         cache
-            .store_if_newer(id, SealedRecordRef::Object(&secret(content)), now() + minute.minutes())
+            .store_if_newer(id, EntryRecordRef::Object(&secret(content)), now() + minute.minutes())
             .await;
     };
     let values = async || {
@@ -275,7 +275,7 @@ async fn entry_that_cannot_be_read_back_is_not_stored() {
     for cache in [disk.open().unwrap(), StaleCache::in_memory().unwrap()] {
         let id = cache.entry_id(&fields(&["a"]));
         let large = "x".repeat(MAX_SEALED_BYTES);
-        cache.store_if_newer(id, SealedRecordRef::Object(&secret(&large)), now()).await;
+        cache.store_if_newer(id, EntryRecordRef::Object(&secret(&large)), now()).await;
         assert_eq!(cache.store.read_at(&id), None);
     }
     assert_eq!(fs::read_dir(disk.entries_directory()).unwrap().count(), 0);
@@ -286,7 +286,7 @@ async fn disk_cache_survives_restart_and_reveals_no_content() {
     let disk = DiskCacheFixture::new();
     let cache = disk.open().unwrap();
     let id = cache.entry_id(&fields(&["tenant-a", "planted-name"]));
-    cache.store_if_newer(id, SealedRecordRef::Object(&secret("planted-value")), now()).await;
+    cache.store_if_newer(id, EntryRecordRef::Object(&secret("planted-value")), now()).await;
     let cache = disk.open().unwrap();
     assert_eq!(loaded_value(&cache, id, now(), HOUR).await.unwrap(), "planted-value");
     let file = disk.only_entry_file();
@@ -307,7 +307,7 @@ async fn tampered_entry_file_is_dropped() {
     let id = cache.entry_id(&fields(&["a"]));
     // A byte of the format, of the time, of the nonce, of the content, of the tag.
     for index in [0, 10, 20, 40, usize::MAX] {
-        cache.store_if_newer(id, SealedRecordRef::Object(&secret("x")), now() + 1.second()).await;
+        cache.store_if_newer(id, EntryRecordRef::Object(&secret("x")), now() + 1.second()).await;
         let file = disk.only_entry_file();
         let mut content = fs::read(&file).unwrap();
         let index = index.min(content.len() - 1);
@@ -328,7 +328,7 @@ async fn entry_file_moved_to_another_id_is_rejected() {
     let disk = DiskCacheFixture::new();
     let cache = disk.open().unwrap();
     let (mine, theirs) = (cache.entry_id(&fields(&["a"])), cache.entry_id(&fields(&["b"])));
-    cache.store_if_newer(theirs, SealedRecordRef::Object(&secret("theirs")), now()).await;
+    cache.store_if_newer(theirs, EntryRecordRef::Object(&secret("theirs")), now()).await;
     let planted = disk.only_entry_file().with_file_name(format!("{}.sealed", hex::encode(mine.0)));
     fs::copy(disk.only_entry_file(), planted).unwrap();
     assert_eq!(loaded_value(&cache, mine, now(), HOUR).await, None);
@@ -381,6 +381,6 @@ proptest! {
 
     #[test]
     fn decoding_arbitrary_record_bytes_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        drop(SealedRecord::decode(&bytes));
+        drop(EntryRecord::decode(&bytes));
     }
 }

@@ -4,7 +4,7 @@ use lanyard_clock::{Clock as _, ManualClock};
 use lanyard_vocabulary::format_error_chain;
 
 use super::*;
-use crate::fake_vault::{FakeKmsVault, FakeVaultFault, vector_key, vector_text};
+use crate::fake_vault::{FakeKmsVault, FakeVaultFault, test_vector_key, test_vector_text};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -16,13 +16,13 @@ struct KmsPluginFixture {
 
 impl KmsPluginFixture {
     fn new(layout: CiphertextLayout) -> Self {
-        Self::with_vault(layout, FakeKmsVault::with_vector_key())
+        Self::with_vault(layout, FakeKmsVault::with_test_vector_key())
     }
 
     fn with_vault(layout: CiphertextLayout, vault: FakeKmsVault) -> Self {
         let (vault, clock) = (Arc::new(vault), ManualClock::starting_at(Timestamp::UNIX_EPOCH));
         let parts = KmsPluginParts {
-            key: vector_key(),
+            key: test_vector_key(),
             layout,
             vault: Arc::<FakeKmsVault>::clone(&vault),
             metrics: KmsMetrics::default(),
@@ -56,13 +56,13 @@ fn example_plaintext() -> Vec<u8> {
 
 /// The ciphertext of the test vector as an API server stores it.
 fn vector_ciphertext(layout: CiphertextLayout) -> EncryptedValue {
-    let ciphertext = vector_text(&format!("/{layout}/ciphertext"));
+    let ciphertext = test_vector_text(&format!("/{layout}/ciphertext"));
     let ciphertext = match layout {
         CiphertextLayout::Upstream => ciphertext.into_bytes(),
         CiphertextLayout::OpenShift => layout.ciphertext(&ciphertext).unwrap(),
     };
     let annotations = desired_annotations(layout, &crate::VaultReplyHeaders::default());
-    EncryptedValue { ciphertext, key_id: vector_text("/keyId"), annotations }
+    EncryptedValue { ciphertext, key_id: test_vector_text("/keyId"), annotations }
 }
 
 const LAYOUTS: [CiphertextLayout; 2] = [CiphertextLayout::Upstream, CiphertextLayout::OpenShift];
@@ -75,7 +75,7 @@ async fn ciphertexts_of_both_layouts_are_decrypted() {
             let found = fixture.plugin.decrypt(&vector_ciphertext(read), MINUTE).await.unwrap();
             assert_eq!(*found, example_plaintext(), "{written} reads {read}");
         }
-        let v1 = vector_text("/v1/ciphertext").into_bytes();
+        let v1 = test_vector_text("/v1/ciphertext").into_bytes();
         assert_eq!(*fixture.plugin.decrypt_v1(&v1, MINUTE).await.unwrap(), example_plaintext());
     }
 }
@@ -85,12 +85,12 @@ async fn vault_requests_match_upstream_per_layout() {
     for layout in LAYOUTS {
         let fixture = KmsPluginFixture::new(layout);
         let new = fixture.plugin.encrypt(&example_plaintext(), MINUTE).await.unwrap();
-        assert_eq!(new.key_id, vector_text("/keyId"));
+        assert_eq!(new.key_id, test_vector_text("/keyId"));
         fixture.plugin.decrypt(&new, MINUTE).await.unwrap();
         fixture.plugin.prove(MINUTE).await.unwrap();
         let asked = fixture.vault.requests.lock().clone();
-        assert_eq!(asked[0].2, vector_text(&format!("/{layout}/requestValue")));
-        assert_eq!(asked[2].2, vector_text(&format!("/healthcheck/{layout}")));
+        assert_eq!(asked[0].2, test_vector_text(&format!("/{layout}/requestValue")));
+        assert_eq!(asked[2].2, test_vector_text(&format!("/healthcheck/{layout}")));
         assert!(asked.iter().all(|(_, algorithm, _)| *algorithm == KeyAlgorithm::RsaOaep256));
     }
 }
@@ -212,7 +212,7 @@ async fn unexpected_kid_fails_encrypt_but_not_decrypt() {
         let error = fixture.plugin.encrypt(b"seed", MINUTE).await.unwrap_err();
         let expected = format!(
             "key id initialized does not match with the key id from encryption result, expected: {}, got: {}",
-            vector_text("/keyId"),
+            test_vector_text("/keyId"),
             kid.unwrap_or_default()
         );
         assert_eq!(error.to_string(), expected);

@@ -13,7 +13,7 @@ use tonic::Code;
 use tower::ServiceExt;
 
 use super::*;
-use crate::fake_vault::{FakeKmsVault, FakeVaultFault, vector_key, vector_text};
+use crate::fake_vault::{FakeKmsVault, FakeVaultFault, test_vector_key, test_vector_text};
 use crate::health::KmsHealthEndpoints;
 use crate::layout::CiphertextLayout;
 use crate::metrics::KmsMetrics;
@@ -21,7 +21,7 @@ use crate::plugin::KmsPluginParts;
 
 fn new_server(socket: &Path, vault: &Arc<FakeKmsVault>, readiness: &Readiness) -> KmsServer {
     let parts = KmsPluginParts {
-        key: vector_key(),
+        key: test_vector_key(),
         layout: CiphertextLayout::Upstream,
         vault: Arc::<FakeKmsVault>::clone(vault),
         metrics: KmsMetrics::default(),
@@ -46,7 +46,7 @@ struct KmsServerFixture {
 
 impl KmsServerFixture {
     async fn start() -> Self {
-        let vault = Arc::new(FakeKmsVault::with_vector_key());
+        let vault = Arc::new(FakeKmsVault::with_test_vector_key());
         let readiness = Readiness::default();
         let directory = tempfile::tempdir().unwrap();
         let server = new_server(&directory.path().join("kms.socket"), &vault, &readiness);
@@ -79,7 +79,7 @@ impl KmsServerFixture {
         KmsHealthEndpoints {
             socket: self.socket(),
             readiness: self.readiness.clone(),
-            key_id: vector_key().id().to_owned(),
+            key_id: test_vector_key().id().to_owned(),
             timeout: Duration::from_secs(20),
             clock: SystemClock::shared(),
         }
@@ -114,7 +114,7 @@ async fn status_response_is_byte_identical_to_upstream() {
     let served = KmsServerFixture::start().await;
     let status = served.v2_client().status(kms_v2::StatusRequest {}).await.unwrap().into_inner();
     let mut expected = b"\x0a\x07v2beta1\x12\x02ok\x1a\x40".to_vec();
-    expected.extend(vector_text("/keyId").bytes());
+    expected.extend(test_vector_text("/keyId").bytes());
     assert_eq!(status.encode_to_vec(), expected);
     assert_eq!(expected.len(), 79);
     served.stop().await;
@@ -145,7 +145,7 @@ async fn both_versions_are_served_on_one_socket() {
     let version = kms_v1beta1::VersionRequest { version: "v1beta1".to_owned() };
     let version = v1.version(version).await.unwrap().into_inner();
     assert_eq!((&*version.version, &*version.runtime_name), ("v1beta1", "Microsoft AzureKMS"));
-    let cipher = vector_text("/v1/ciphertext").into_bytes();
+    let cipher = test_vector_text("/v1/ciphertext").into_bytes();
     let request = kms_v1beta1::DecryptRequest { version: String::new(), cipher };
     assert_eq!(v1.decrypt(request).await.unwrap().get_ref().plain, plaintext);
     served.stop().await;
@@ -230,14 +230,17 @@ async fn health_pages_reject_socket_of_other_instance() {
     let other = KmsHealthEndpoints { key_id: "0123".to_owned(), ..served.health_endpoints() };
     let (status, message) = request_health_page(other, Method::GET, "/healthz").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(message.contains(&vector_text("/keyId")) && message.ends_with("is 0123"), "{message}");
+    assert!(
+        message.contains(&test_vector_text("/keyId")) && message.ends_with("is 0123"),
+        "{message}"
+    );
     served.stop().await;
 }
 
 #[tokio::test]
 async fn unbindable_socket_fails_at_start_and_retries_later() {
     let directory = tempfile::tempdir().unwrap();
-    let vault = Arc::new(FakeKmsVault::with_vector_key());
+    let vault = Arc::new(FakeKmsVault::with_test_vector_key());
     let nowhere = directory.path().join("nowhere/kms.socket");
     let readiness = Readiness::default();
     let server = new_server(&nowhere, &vault, &readiness);

@@ -7,7 +7,7 @@ use lanyard_clock::SystemClock;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::fake_vault::vector_key;
+use crate::fake_vault::test_vector_key;
 use crate::layout::CiphertextLayout;
 
 fn parse_example_reply(status: u16, body: &'static str) -> Result<KeyResult, KeyOperationError> {
@@ -117,7 +117,7 @@ fn vault_with_client(client: Arc<dyn HttpClient>) -> KeyVaultKeyClient {
     let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
     let settings = AzureTransportSettings { retry, ..AzureTransportSettings::default() };
     let transport = AzureTransport::from_http_client(client, &settings, SystemClock::shared());
-    KeyVaultKeyClient::new(&vector_key(), Arc::new(FakeTokenCredential), &transport)
+    KeyVaultKeyClient::new(&test_vector_key(), Arc::new(FakeTokenCredential), &transport)
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ use super::FIELD_MANAGER;
 use super::api::NodeKubernetesApi;
 use super::events::PodEventQueue;
 use super::names::{node_label_value, pod_status_name, pod_status_name_with_digest};
-use crate::metrics::StatusWrite;
+use crate::metrics::PodStatusWriteResult;
 use crate::reporter::{PodEvent, Reporter, StatusReportError, VolumeStatusUpdate};
 
 /// Writes a `SecretProviderClassPodStatus` per volume, and events about pods.
@@ -119,7 +119,7 @@ impl KubeReporter {
             Some(before) if before.fingerprint == fingerprint => {
                 if now.saturating_sub(before.read_at) < self.settings.reread_after {
                     self.api.record_metrics(|metrics| {
-                        metrics.record_status_write(StatusWrite::Unchanged);
+                        metrics.record_status_write(PodStatusWriteResult::Unchanged);
                     });
                     written.insert(report.target.clone(), before);
                     return Ok(());
@@ -133,10 +133,10 @@ impl KubeReporter {
         };
         let desired = desired_pod_status(report, &name, &self.node_label);
         let result = if existing.is_some_and(|existing| is_up_to_date(&existing, &desired)) {
-            StatusWrite::Unchanged
+            PodStatusWriteResult::Unchanged
         } else {
             self.apply_status(&desired).await?;
-            StatusWrite::Written
+            PodStatusWriteResult::Written
         };
         self.api.record_metrics(|metrics| metrics.record_status_write(result));
         let entry = WrittenPodStatus { name, fingerprint, read_at: now };
@@ -220,7 +220,9 @@ impl Reporter for KubeReporter {
             self.remove_unused_names();
         }
         settle.map_err(|error| {
-            self.api.record_metrics(|metrics| metrics.record_status_write(StatusWrite::Failed));
+            self.api.record_metrics(|metrics| {
+                metrics.record_status_write(PodStatusWriteResult::Failed);
+            });
             StatusReportError { message: format!("{error}; {}", error.hint()) }
         })
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lanyard_keyvault::CacheReserveError;
 use tokio::sync::oneshot;
 
-use crate::memory_limit::{GrowthRequest, MemoryLimit, MemoryLimitError, MemoryPurpose};
+use crate::memory_limit::{GrowthRequest, MemoryLimit, MemoryPurpose, VolumesMemoryLimitError};
 
 /// The sequence number of a fetch, in the order in which fetches began.
 pub(super) type FetchId = u64;
@@ -42,7 +42,7 @@ struct FetchReservations {
 #[derive(Debug)]
 struct PendingReservation {
     reservation: Reservation,
-    reply: oneshot::Sender<Result<(), MemoryLimitError>>,
+    reply: oneshot::Sender<Result<(), VolumesMemoryLimitError>>,
 }
 
 /// A reservation of memory.
@@ -66,10 +66,10 @@ impl Reservation {
 #[derive(Debug)]
 pub(super) enum ReserveResult {
     Granted,
-    Refused(MemoryLimitError),
+    Refused(VolumesMemoryLimitError),
     /// There would be enough memory if this many cached bytes were evicted.
     EvictFirst(u64),
-    Pending(WaiterId, oneshot::Receiver<Result<(), MemoryLimitError>>),
+    Pending(WaiterId, oneshot::Receiver<Result<(), VolumesMemoryLimitError>>),
 }
 
 impl MemoryAccountState {
@@ -191,7 +191,7 @@ impl MemoryAccountState {
     }
 
     /// Cancels a waiting reservation. Returns the reason why the memory was not free.
-    pub(super) fn cancel_waiter(&mut self, waiter: WaiterId) -> Option<MemoryLimitError> {
+    pub(super) fn cancel_waiter(&mut self, waiter: WaiterId) -> Option<VolumesMemoryLimitError> {
         let waiting = self.pending.remove(&waiter)?;
         Some(self.limit_error(waiter.0, waiting.reservation.bytes()))
     }
@@ -212,7 +212,7 @@ impl MemoryAccountState {
         own: u64,
         growth: GrowthRequest,
         id: FetchId,
-    ) -> Result<u64, (MemoryLimitError, u64)> {
+    ) -> Result<u64, (VolumesMemoryLimitError, u64)> {
         let (files, reading) = self.fetches.get(&id).map_or((0, 0), |fetch| {
             (fetch.reserved_for_files, fetch.reserved.saturating_sub(fetch.reserved_for_files))
         });
@@ -308,7 +308,7 @@ impl MemoryAccountState {
     fn reply_to(
         &mut self,
         waiter: WaiterId,
-        reply: Result<(), MemoryLimitError>,
+        reply: Result<(), VolumesMemoryLimitError>,
     ) -> Result<(), ()> {
         let Some(waiting) = self.pending.remove(&waiter) else { return Err(()) };
         waiting.reply.send(reply).or(Err(()))
@@ -384,12 +384,12 @@ impl MemoryAccountState {
         }
     }
 
-    fn limit_error(&self, id: FetchId, bytes: u64) -> MemoryLimitError {
+    fn limit_error(&self, id: FetchId, bytes: u64) -> VolumesMemoryLimitError {
         let fetch = self.fetches.get(&id);
         let purpose = fetch.map_or(MemoryPurpose::Mount, |fetch| fetch.purpose);
         let needed = fetch.map_or(0, |fetch| fetch.reserved).saturating_add(bytes);
         let limit = self.limit.limit_for(purpose, false);
-        MemoryLimitError {
+        VolumesMemoryLimitError {
             purpose,
             needed,
             used: self.used(),

@@ -9,7 +9,7 @@ use lanyard_keyvault::{MemoryExhausted, ReadMemory};
 
 use super::MemoryAccount;
 use super::account_state::{FetchId, Reservation, ReserveResult, WaiterId};
-use crate::memory_limit::{GrowthRequest, MemoryLimitError, MemoryPurpose, min_file_size};
+use crate::memory_limit::{GrowthRequest, MemoryPurpose, VolumesMemoryLimitError, min_file_size};
 use crate::provider::Urgency;
 
 /// The memory that a fetch has reserved. Dropping the last clone releases it.
@@ -57,7 +57,7 @@ impl FetchMemory {
         }
     }
 
-    async fn reserve(&self, reservation: Reservation) -> Result<(), MemoryLimitError> {
+    async fn reserve(&self, reservation: Reservation) -> Result<(), VolumesMemoryLimitError> {
         let FetchMemoryShared { memory, id, clock, wait_deadline: until, .. } = &*self.0;
         let mut result = memory.update(|state| state.reserve(*id, reservation, true));
         if let ReserveResult::EvictFirst(missing) = result {
@@ -138,7 +138,7 @@ impl Drop for FetchMemoryShared {
     }
 }
 
-fn to_memory_exhausted(refused: MemoryLimitError) -> MemoryExhausted {
+fn to_memory_exhausted(refused: VolumesMemoryLimitError) -> MemoryExhausted {
     MemoryExhausted {
         message: refused.to_string(),
         hint: refused.hint().to_owned(),

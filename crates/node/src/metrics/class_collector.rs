@@ -77,7 +77,10 @@ impl ClassMetricsRow {
             volumes: 1,
             failing: state.last_error.is_some().into(),
             memory: state.memory.try_into().unwrap_or(i64::MAX),
-            age: state.history.last_success().map(|checked| seconds(checked, now).max(0.0)),
+            age: state
+                .history
+                .last_success_started_at()
+                .map(|checked| seconds(checked, now).max(0.0)),
             expires_in: ends.min().map(|end| seconds(now, end)),
         }
     }

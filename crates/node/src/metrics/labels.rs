@@ -31,8 +31,8 @@ label_values! {
 }
 
 label_values! {
-    /// The result of writing a pod status.
-    pub enum StatusWrite {
+    /// The result of writing a `SecretProviderClassPodStatus`.
+    pub enum PodStatusWriteResult {
         /// The status was up to date.
         Unchanged = "unchanged",
         /// The status was written.
@@ -43,7 +43,7 @@ label_values! {
 }
 
 label_values! {
-    /// The decision of the policy about a read.
+    /// The decision of the node policy about a read.
     pub enum PolicyDecision {
         /// A rule allowed the read.
         Allowed = "allowed",
@@ -111,7 +111,7 @@ pub(super) struct CodeLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct StatusLabels {
-    pub(super) result: StatusWrite,
+    pub(super) result: PodStatusWriteResult,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

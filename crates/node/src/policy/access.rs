@@ -85,14 +85,15 @@ pub struct VaultObjectName {
 }
 
 impl VaultObjectName {
-    /// Parses `<kind>/<name>`, or `<kind>/<name>/<index>` of a version history.
+    /// Parses `<kind>/<name>`, or `<kind>/<name>/<index>`, the id of one entry of a version history, whose index
+    /// is ignored. Returns `None` for any other text.
     pub fn parse(id: &str) -> Option<Self> {
         let mut parts = id.split('/');
         let kind = parts.next()?;
         let kind = VaultObjectKind::ALL.into_iter().find(|known| known.name() == kind)?;
         let name = parts.next()?.parse().ok()?;
-        let rest = parts.next().is_none_or(|index| index.parse::<u32>().is_ok());
-        (rest && parts.next().is_none()).then_some(Self { kind, name })
+        let has_valid_index = parts.next().is_none_or(|index| index.parse::<u32>().is_ok());
+        (has_valid_index && parts.next().is_none()).then_some(Self { kind, name })
     }
 }
 

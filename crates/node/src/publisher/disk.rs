@@ -9,7 +9,9 @@ use super::failure::PublishFailure;
 use super::fetched_response::{ContentRecord, FetchedResponse};
 use super::mount_target::{MountId, MountTarget, TargetState};
 use super::mounted_volume::MountedVolume;
-use super::publish_plan::{MountContent, MountProbe, PublishPlan, classify_content, plan_publish};
+use super::publish_plan::{
+    MountContentState, MountProbe, PublishPlan, classify_content, plan_publish,
+};
 use crate::audit::{AuditEvent, AuditTrail, ReadRequester};
 use crate::directory::OpenDirectory;
 use crate::error::PublishError;
@@ -136,12 +138,14 @@ fn probe_target(
         TargetState::Mounted { root, id, layers, in_memory: true } => {
             let existing =
                 open_existing_mount(context, root, id).map_err(|error| target_failure(&error))?;
-            let content = read_mount_content(&existing).map_err(|error| target_failure(&error))?;
+            let content =
+                classify_existing_mount(&existing).map_err(|error| target_failure(&error))?;
             (MountProbe::Tmpfs { layers, content }, Some(existing))
         }
     })
 }
 
+/// Opens a mounted volume and reads its marker. Ignores an invalid marker.
 fn open_existing_mount(
     context: &PublishContext,
     root: OpenDirectory,
@@ -159,7 +163,9 @@ fn open_existing_mount(
     Ok(ExistingMount { mount_id: id, volume, marker })
 }
 
-fn read_mount_content(existing: &ExistingMount) -> Result<MountContent, PublishError> {
+/// Classifies the content of an existing mount by its links, its current generation and its
+/// marker. Does not read the files.
+fn classify_existing_mount(existing: &ExistingMount) -> Result<MountContentState, PublishError> {
     let is_whole = existing.volume.has_all_links()? == Some(true);
     let current = existing.volume.current_generation()?.filter(|_| is_whole);
     let visible = current.as_ref().map(VolumeGeneration::as_str);

@@ -19,13 +19,13 @@ pub(super) enum MountProbe {
         /// The number of mounts that are stacked at the target.
         layers: usize,
         /// The content of the topmost mount.
-        content: MountContent,
+        content: MountContentState,
     },
 }
 
-/// The content of a mounted volume.
+/// Whether a mounted volume has content, and who wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MountContent {
+pub(super) enum MountContentState {
     /// No readable file.
     Empty,
     /// Files of another program, or this layout with a missing part.
@@ -69,12 +69,14 @@ pub(super) fn classify_content(
     is_empty: bool,
     visible: Option<&str>,
     marker: Option<&VolumeMarker>,
-) -> MountContent {
+) -> MountContentState {
     match (visible, marker) {
-        (Some(visible), Some(marker)) if marker.generation == visible => MountContent::Certified,
-        (Some(_), _) => MountContent::Uncertified,
-        (None, _) if is_empty => MountContent::Empty,
-        (None, _) => MountContent::Foreign,
+        (Some(visible), Some(marker)) if marker.generation == visible => {
+            MountContentState::Certified
+        }
+        (Some(_), _) => MountContentState::Uncertified,
+        (None, _) if is_empty => MountContentState::Empty,
+        (None, _) => MountContentState::Foreign,
     }
 }
 
@@ -90,16 +92,17 @@ pub(super) const fn plan_publish(probe: MountProbe) -> PublishPlan {
         MountProbe::File => PublishPlan::Refuse(TargetObstacle::File),
         MountProbe::NotTmpfs => PublishPlan::Refuse(TargetObstacle::NotTmpfs),
         MountProbe::Unreadable
-        | MountProbe::Tmpfs { layers: 2.., content: MountContent::Empty } => {
+        | MountProbe::Tmpfs { layers: 2.., content: MountContentState::Empty } => {
             PublishPlan::RemoveTopLayer
         }
-        MountProbe::Tmpfs { content: MountContent::Empty | MountContent::Foreign, .. } => {
-            PublishPlan::FillExisting
-        }
-        MountProbe::Tmpfs { content: MountContent::Uncertified, .. } => {
+        MountProbe::Tmpfs {
+            content: MountContentState::Empty | MountContentState::Foreign,
+            ..
+        } => PublishPlan::FillExisting,
+        MountProbe::Tmpfs { content: MountContentState::Uncertified, .. } => {
             PublishPlan::KeepMounted { certified: false }
         }
-        MountProbe::Tmpfs { content: MountContent::Certified, .. } => {
+        MountProbe::Tmpfs { content: MountContentState::Certified, .. } => {
             PublishPlan::KeepMounted { certified: true }
         }
     }
@@ -109,11 +112,11 @@ pub(super) const fn plan_publish(probe: MountProbe) -> PublishPlan {
 mod tests {
     use super::*;
 
-    const ALL_CONTENTS: [MountContent; 4] = [
-        MountContent::Empty,
-        MountContent::Foreign,
-        MountContent::Uncertified,
-        MountContent::Certified,
+    const ALL_CONTENTS: [MountContentState; 4] = [
+        MountContentState::Empty,
+        MountContentState::Foreign,
+        MountContentState::Uncertified,
+        MountContentState::Certified,
     ];
 
     #[test]
@@ -135,7 +138,8 @@ mod tests {
             );
         }
         for (layers, content) in [1, 2, 3].iter().flat_map(|n| ALL_CONTENTS.map(|c| (*n, c))) {
-            let is_whole = matches!(content, MountContent::Uncertified | MountContent::Certified);
+            let is_whole =
+                matches!(content, MountContentState::Uncertified | MountContentState::Certified);
             let plan = plan_publish(MountProbe::Tmpfs { layers, content });
             assert_eq!(
                 matches!(plan, PublishPlan::KeepMounted { .. }),
@@ -153,7 +157,7 @@ mod tests {
                 plan_publish(MountProbe::Tmpfs { layers, content }) == PublishPlan::RemoveTopLayer;
             assert_eq!(
                 uncovers,
-                layers > 1 && content == MountContent::Empty,
+                layers > 1 && content == MountContentState::Empty,
                 "{layers} {content:?}"
             );
         }
@@ -175,10 +179,10 @@ mod tests {
         let marker: VolumeMarker =
             super::super::fixture::marker_with_generation("..2026_11_21_12_00_00.2");
         let content = |current| classify_content(false, current, Some(&marker));
-        assert_eq!(content(Some("..2026_11_21_12_00_00.2")), MountContent::Certified);
-        assert_eq!(content(Some("..2026_11_21_12_00_00.3")), MountContent::Uncertified);
-        assert_eq!(content(None), MountContent::Foreign);
-        assert_eq!(classify_content(true, None, Some(&marker)), MountContent::Empty);
-        assert_eq!(classify_content(false, Some("..x.1"), None), MountContent::Uncertified);
+        assert_eq!(content(Some("..2026_11_21_12_00_00.2")), MountContentState::Certified);
+        assert_eq!(content(Some("..2026_11_21_12_00_00.3")), MountContentState::Uncertified);
+        assert_eq!(content(None), MountContentState::Foreign);
+        assert_eq!(classify_content(true, None, Some(&marker)), MountContentState::Empty);
+        assert_eq!(classify_content(false, Some("..x.1"), None), MountContentState::Uncertified);
     }
 }

@@ -61,7 +61,7 @@ impl PublishEngine {
             mounted.marker.objects.iter().map(|object| object.timestamps).collect();
         let interval = match self.settings.interval {
             Some(interval) => interval,
-            None if mounted.history.last_success().is_none() => PollInterval::DEFAULT,
+            None if mounted.history.last_success_started_at().is_none() => PollInterval::DEFAULT,
             None => return None,
         };
         let volume_id = &mounted.marker.volume_id;

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedMutexGuard, watch};
 use super::mounted_volume::MountedVolume;
 use super::state::VolumeSnapshot;
 use crate::memory::{FetchMemory, MemoryAccount, VolumeMemory};
-use crate::memory_limit::{GrowthRequest, MemoryBudget, MemoryLimitError};
+use crate::memory_limit::{GrowthRequest, MemoryBudget, VolumesMemoryLimitError};
 
 /// The locks of all targets that are in use or mounted.
 #[derive(Debug, Clone)]
@@ -153,7 +153,7 @@ pub(super) struct VolumeMemoryBudget {
 }
 
 impl MemoryBudget for VolumeMemoryBudget {
-    fn claim(&self, growth: GrowthRequest) -> Result<(), MemoryLimitError> {
+    fn claim(&self, growth: GrowthRequest) -> Result<(), VolumesMemoryLimitError> {
         self.lock.memory.claim(growth, &self.fetch_memory)
     }
 }

@@ -149,7 +149,7 @@ fn next_poll(now: Timestamp, inputs: &PollInputs<'_>) -> (Timestamp, PollReason)
 
 /// When the next poll of a healthy volume without a refresh request is due.
 fn next_regular_poll(inputs: &PollInputs<'_>, now: Timestamp) -> (Timestamp, PollReason) {
-    let Some(checked) = inputs.history.last_success() else {
+    let Some(checked) = inputs.history.last_success_started_at() else {
         return (earliest_after_restart(inputs, now).unwrap_or(now), PollReason::NeverPolled);
     };
     let (wait, reason) = healthy_wait(inputs.interval, inputs.timestamps.iter().copied(), checked);

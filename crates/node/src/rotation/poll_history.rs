@@ -29,7 +29,7 @@ pub struct PollHistory {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PollRecord {
-    /// When the last successful request started.
+    /// When the last successful poll of the volume started.
     pub checked: Timestamp,
     /// The refresh request that this poll served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,8 +110,8 @@ impl PollHistory {
         self.record.as_ref()
     }
 
-    /// When the last successful request started.
-    pub fn last_success(&self) -> Option<Timestamp> {
+    /// When the last successful poll of the volume started; `None` before the first success.
+    pub fn last_success_started_at(&self) -> Option<Timestamp> {
         self.record.as_ref().map(|record| record.checked)
     }
 
@@ -134,7 +134,7 @@ impl PollHistory {
 
     /// When the volume was last polled, with or without success.
     pub fn last_attempt(&self) -> Option<Timestamp> {
-        self.last_attempt.or_else(|| self.last_success())
+        self.last_attempt.or_else(|| self.last_success_started_at())
     }
 
     pub(super) const fn failure_streak(&self) -> Option<FailureStreak> {
@@ -197,7 +197,7 @@ mod tests {
         let record: PollRecord = serde_json::from_str(&text).unwrap();
         let resumed = PollHistory::restored(Some(record), at(9));
         assert_eq!(resumed.record(), clock.record());
-        assert_eq!(resumed.last_success(), Some(at(7)));
+        assert_eq!(resumed.last_success_started_at(), Some(at(7)));
         assert_eq!(resumed.interval(), class.interval);
 
         let least: PollRecord =

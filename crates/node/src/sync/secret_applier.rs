@@ -66,9 +66,11 @@ pub(super) enum SecretApplyOutcome {
     },
 }
 
+/// The version of a Secret after its last apply, and what was applied.
 #[derive(Debug, Clone)]
 struct AppliedSecretVersion {
     resource_version: Option<String>,
+    /// See [`secret_fingerprint`].
     fingerprint: [u8; 32],
 }
 
@@ -116,14 +118,17 @@ impl SecretApplier {
         Self { api, applied: Mutex::default() }
     }
 
-    /// Applies a Secret and adds its missing owners.
-    pub(super) async fn ensure_secret(
+    /// Writes a Secret by server-side apply if it differs from `desired`, and adds missing owner references.
+    /// Does not write if the Secret has content from a newer volume, which another node wrote
+    /// ([`SecretApplyOutcome::SkippedOlder`]). `source` has the namespace, the class and the age of the volume's
+    /// content. Conflicts with other writers are retried.
+    pub(super) async fn apply_unless_newer(
         &self,
-        cause: SecretSyncSource<'_>,
+        source: SecretSyncSource<'_>,
         desired: &DesiredSecret,
         owners: &[OwnerReference],
     ) -> Result<SecretApplyOutcome, SecretApplyError> {
-        let namespace = cause.namespace;
+        let namespace = source.namespace;
         let key = (namespace.to_owned(), desired.name.clone());
         let fingerprint = secret_fingerprint(desired, owners);
         if let Some(known) = self.applied_version(&key, &fingerprint) {
@@ -134,68 +139,68 @@ impl SecretApplier {
         }
         self.applied.lock().remove(&key);
         let mut conflicts = 0;
-        let mut taken = None;
-        let (metadata, ensured) = loop {
-            match self.apply_with_owners(cause, desired, owners, &mut taken).await {
+        let mut overwritten = None;
+        let (metadata, outcome) = loop {
+            match self.apply_with_owners(source, desired, owners, &mut overwritten).await {
                 Err(error) if error.is_conflict() && conflicts < MAX_CONFLICT_RETRIES => {
                     conflicts += 1;
                 }
-                brought => break brought?,
+                result => break result?,
             }
         };
-        if !matches!(ensured, SecretApplyOutcome::SkippedOlder { .. }) {
+        if !matches!(outcome, SecretApplyOutcome::SkippedOlder { .. }) {
             let known =
                 AppliedSecretVersion { resource_version: metadata.resource_version, fingerprint };
             self.applied.lock().insert(key, known);
         }
-        Ok(ensured)
+        Ok(outcome)
     }
 
-    /// Applies a Secret and its owners. Stores the overwritten class in `taken`, so that it survives a
-    /// conflict after the Secret was written.
+    /// Attempts the apply of a Secret and its owners once. Stores the overwritten class in `overwritten`, so that
+    /// it survives a conflict after the Secret was written.
     async fn apply_with_owners(
         &self,
-        cause: SecretSyncSource<'_>,
+        source: SecretSyncSource<'_>,
         desired: &DesiredSecret,
         owners: &[OwnerReference],
-        taken: &mut Option<String>,
+        overwritten: &mut Option<String>,
     ) -> Result<(ObjectMeta, SecretApplyOutcome), SecretApplyError> {
-        let (metadata, ensured) = self.apply_if_changed(cause, desired).await?;
-        let ensured = match ensured {
+        let (metadata, outcome) = self.apply_if_changed(source, desired).await?;
+        let outcome = match outcome {
             SecretApplyOutcome::OverwroteClass { class } => {
-                *taken = Some(class.clone());
+                *overwritten = Some(class.clone());
                 SecretApplyOutcome::OverwroteClass { class }
             }
             SecretApplyOutcome::InSync => {
-                taken.clone().map_or(SecretApplyOutcome::InSync, |class| {
+                overwritten.clone().map_or(SecretApplyOutcome::InSync, |class| {
                     SecretApplyOutcome::OverwroteClass { class }
                 })
             }
-            SecretApplyOutcome::SkippedOlder { content_since: written } => {
-                SecretApplyOutcome::SkippedOlder { content_since: written }
+            SecretApplyOutcome::SkippedOlder { content_since } => {
+                SecretApplyOutcome::SkippedOlder { content_since }
             }
         };
-        let there = metadata.owner_references.as_deref().unwrap_or_default();
-        let missing = missing_owners(there, owners);
+        let existing = metadata.owner_references.as_deref().unwrap_or_default();
+        let missing = missing_owners(existing, owners);
         if missing.is_empty() {
-            return Ok((metadata, ensured));
+            return Ok((metadata, outcome));
         }
-        let (namespace, name) = (cause.namespace, &desired.name);
-        Ok((self.add_owners(namespace, name, &metadata, &missing).await?, ensured))
+        let (namespace, name) = (source.namespace, &desired.name);
+        Ok((self.add_owners(namespace, name, &metadata, &missing).await?, outcome))
     }
 
     /// Reads a Secret and writes it if it differs. A concurrent write of another client causes a conflict,
     /// which invalidates the decision.
     async fn apply_if_changed(
         &self,
-        cause: SecretSyncSource<'_>,
+        source: SecretSyncSource<'_>,
         desired: &DesiredSecret,
     ) -> Result<(ObjectMeta, SecretApplyOutcome), SecretApplyError> {
-        let SecretSyncSource { namespace, class, age } = cause;
+        let SecretSyncSource { namespace, class, age } = source;
         let existing = self.fetch_secret(namespace, &desired.name).await?;
         let now = self.api.clock().now();
         let change = decide_secret_write(existing.0.as_ref(), desired, age, now, FIELD_MANAGER);
-        let taken = overwritten_class(existing.0.as_ref(), desired, class, FIELD_MANAGER);
+        let overwritten = overwritten_class(existing.0.as_ref(), desired, class, FIELD_MANAGER);
         let metadata = existing.metadata();
         drop(existing);
         match change {
@@ -205,10 +210,10 @@ impl SecretApplier {
                     self.apply_secret((namespace, class), desired, stamp, metadata).await?;
                 let took = self.api.clock().monotonic().saturating_sub(start);
                 self.api.record_metrics(|metrics| metrics.record_secret_sync(took));
-                let ensured = taken.map_or(SecretApplyOutcome::InSync, |class| {
+                let outcome = overwritten.map_or(SecretApplyOutcome::InSync, |class| {
                     SecretApplyOutcome::OverwroteClass { class }
                 });
-                Ok((applied, ensured))
+                Ok((applied, outcome))
             }
             SecretWriteDecision::TypeMismatch => Err(SecretApplyError::TypeMismatch {
                 namespace: namespace.to_owned(),
@@ -216,13 +221,13 @@ impl SecretApplier {
                 wanted: desired.secret_type.clone(),
             }),
             SecretWriteDecision::UpToDate => Ok((metadata, SecretApplyOutcome::InSync)),
-            SecretWriteDecision::NewerContentExists { content_since: written } => {
-                Ok((metadata, SecretApplyOutcome::SkippedOlder { content_since: written }))
+            SecretWriteDecision::NewerContentExists { content_since } => {
+                Ok((metadata, SecretApplyOutcome::SkippedOlder { content_since }))
             }
         }
     }
 
-    /// Records the resource version of a Secret that is up to date now.
+    /// Returns the known version of a Secret, if it was applied with this fingerprint.
     fn applied_version(
         &self,
         key: &(String, String),
@@ -256,7 +261,7 @@ impl SecretApplier {
 
     async fn fetch_secret(&self, namespace: &str, name: &str) -> Result<ExistingSecret, ApiError> {
         let action = format!("read Secret {namespace}/{name}");
-        // Both are Kubernetes object names and contain no path separators.
+        // Namespace and name are Kubernetes object names and contain no path separators.
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
         let read = async || {
             let request = http::Request::get(&path).body(Vec::new());
@@ -382,6 +387,7 @@ impl fmt::Debug for SecretValues<'_> {
     }
 }
 
+/// The digest of a desired Secret and its owners.
 fn secret_fingerprint(desired: &DesiredSecret, owners: &[OwnerReference]) -> [u8; 32] {
     let pair = |(key, value): (&'_ String, &'_ String)| format!("{key}={value}");
     let mut texts = vec![desired.secret_type.clone()];

@@ -76,14 +76,14 @@ impl SecretSyncWorker {
         let volume = select_volume(status, &pod, location)?;
         let mounted = self.load_volume_files(volume, &class).await?;
         let owners = desired_owners(&pod, status);
-        let cause = SecretSyncSource { namespace, class: name, age: &mounted.age };
+        let source = SecretSyncSource { namespace, class: name, age: &mounted.age };
         let mut secrets = Vec::new();
         let mut first = None;
         for object in &class.spec.secret_objects {
             let created = match desired_secret(object, &mounted) {
                 Ok(desired) => self
                     .secrets
-                    .ensure_secret(cause, &desired, &owners)
+                    .apply_unless_newer(source, &desired, &owners)
                     .await
                     .map_err(SecretSyncError::ApplySecret),
                 Err(problems) => Err(SecretSyncError::InvalidSecretObject {

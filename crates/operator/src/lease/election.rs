@@ -93,16 +93,19 @@ impl ObservedLeases {
         named.map(String::as_str).filter(|name| self.current_holder(name, now).is_some()).collect()
     }
 
-    /// The leases with this prefix that have had no holder for this long.
-    pub(crate) fn abandoned_leases(
+    /// The names of the leases with this prefix that have had no holder for `unheld_for`: the lease duration has
+    /// passed since the last observed change, and this time after it. The caller deletes those of exited
+    /// replicas and of shards of another shard count.
+    pub(crate) fn stale_leases(
         &self,
         prefix: &str,
-        after: Duration,
+        unheld_for: Duration,
         now: Duration,
     ) -> Vec<String> {
         let named = self.0.iter().filter(|(name, _)| name.starts_with(prefix));
-        let is_old =
-            |it: &ObservedLease| now.saturating_sub(it.first_observed) > it.record.duration + after;
+        let is_old = |it: &ObservedLease| {
+            now.saturating_sub(it.first_observed) > it.record.duration + unheld_for
+        };
         named.filter(|(_, it)| is_old(it)).map(|(name, _)| name.clone()).collect()
     }
 }
@@ -228,15 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn leases_of_gone_replicas_expire_then_are_abandoned() {
+    fn leases_of_exited_replicas_expire_then_are_stale() {
         let leases = observed_leases(&[Some("a"), Some("b"), None], SECOND);
         assert_eq!(leases.held_leases("shard-", SECOND).len(), 2);
         assert_eq!(leases.held_leases("shard-", SECOND + LEASE_DURATION + SECOND).len(), 0);
         let hour = Duration::from_hours(1);
-        assert!(
-            leases.abandoned_leases("shard-", hour, SECOND + LEASE_DURATION + SECOND).is_empty()
-        );
-        assert_eq!(leases.abandoned_leases("shard-", hour, 2 * hour).len(), 3);
+        assert!(leases.stale_leases("shard-", hour, SECOND + LEASE_DURATION + SECOND).is_empty());
+        assert_eq!(leases.stale_leases("shard-", hour, 2 * hour).len(), 3);
     }
 
     proptest! {

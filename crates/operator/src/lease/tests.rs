@@ -169,7 +169,7 @@ async fn resharding_waits_until_leases_of_dead_replica_expire() {
     new.run_election_round().await;
     assert_eq!(new.lease_terms.led_count(), 3);
     // The old leases are deleted later, and none of its own.
-    fixture.clock.advance(ABANDONED_LEASE_RETENTION + LEASE_DURATION);
+    fixture.clock.advance(STALE_LEASE_RETENTION + LEASE_DURATION);
     new.run_election_round().await;
     new.run_election_round().await;
     let server = fixture.server.lock();

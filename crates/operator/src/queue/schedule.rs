@@ -156,11 +156,11 @@ impl<K: Clone + Eq + Hash + Ord> ReconcileSchedule<K> {
         failures
     }
 
-    /// Moves the next reconciliation to this time, if it is later. A delay that the API server asked for
-    /// still applies.
-    pub(crate) fn requeue_by(&mut self, key: &K, then: Duration) {
+    /// Moves the next reconciliation of a key forward to `due`, if it is scheduled later. A delay that the API
+    /// server asked for still applies.
+    pub(crate) fn requeue_by(&mut self, key: &K, due: Duration) {
         let Some(item) = self.items.get(key).filter(|item| item.running.is_none()) else { return };
-        let soonest = then.max(item.not_before);
+        let soonest = due.max(item.not_before);
         if soonest < item.due {
             self.reschedule(key, soonest);
         }

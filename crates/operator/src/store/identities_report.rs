@@ -1,11 +1,11 @@
-//! The last reported status of the identities of a cluster.
+//! The identity status of a cluster that the operator wrote last.
 
 use lanyard_api::HostedClusterIdentities;
 use lanyard_api::hosted_cluster_identities::HostedClusterIdentitiesStatus;
 
 use super::objects::is_older_version;
 
-/// The last reported status of a cluster's identities.
+/// A cached HostedClusterIdentities: the identity status of a cluster that the operator wrote last.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct IdentitiesReport {
     pub(crate) uid: String,

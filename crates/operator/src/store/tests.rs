@@ -178,7 +178,8 @@ fn older_watch_update_after_write_wakes_nothing() {
     };
     let parsed_identities =
         |version: &str, status: &str| parse_object(&of_identities(version, status)).unwrap();
-    let known = || stores.identities(&key).unwrap().status.unwrap().conditions[0].status.clone();
+    let known =
+        || stores.identities_report(&key).unwrap().status.unwrap().conditions[0].status.clone();
     stores.store_identities(&key, parsed_identities("11", "True"));
     assert_eq!(apply_update(WatchedKind::Identities, &of_identities("10", "False")), 0);
     assert_eq!(known(), "True");

@@ -25,18 +25,18 @@ use crate::commands::azure_transport;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
-/// The policy, audit trail and metrics that wrap the provider.
-pub(super) struct ProviderHooks<'a> {
+/// The policy, the audit trail and the metrics that apply to every read of the provider.
+pub(super) struct ProviderControls<'a> {
     pub(super) policy: &'a Arc<ReloadablePolicy>,
     pub(super) audit: &'a AuditTrail,
     pub(super) metrics: &'a NodeMetrics,
 }
 
-/// Builds the provider and wraps it with the policy.
+/// Builds the built-in provider, whose reads the policy checks and the audit trail records.
 pub(super) fn build_provider(
     args: &NodeArgs,
     environment: &ProcessEnvironment,
-    hooks: &ProviderHooks<'_>,
+    controls: &ProviderControls<'_>,
     (memory, clock): (&MemoryAccount, &SharedClock),
 ) -> Result<Arc<dyn Provider>, CommandError> {
     let certificates = CertificateOptions {
@@ -51,7 +51,7 @@ pub(super) fn build_provider(
         cache_retention: interval.duration(),
         max_content_bytes: args.volumes.volume_content.bytes(),
     };
-    let transports = vault_transports(&args.key_vault, environment, hooks.metrics, clock)?;
+    let transports = vault_transports(&args.key_vault, environment, controls.metrics, clock)?;
     let stale = open_stale_cache(&args.key_vault, clock)?;
     let vaults = NodeVaults::new(settings, transports, Some(stale), SharedClock::clone(clock));
     let vaults = share_node_memory(memory, vaults);
@@ -61,9 +61,10 @@ pub(super) fn build_provider(
         PolicyModeArg::Audit => PolicyMode::Audit,
         PolicyModeArg::Enforce => PolicyMode::Enforce,
     };
-    let policy = Arc::clone(hooks.policy);
-    let guarded = PolicyCheckedProvider::new(Arc::new(provider), policy, mode, hooks.audit.clone());
-    Ok(Arc::new(guarded.with_metrics(hooks.metrics.clone())))
+    let policy = Arc::clone(controls.policy);
+    let guarded =
+        PolicyCheckedProvider::new(Arc::new(provider), policy, mode, controls.audit.clone());
+    Ok(Arc::new(guarded.with_metrics(controls.metrics.clone())))
 }
 
 /// Accounts the caches of the vault clients in the node's memory account, and evicts them when volumes need

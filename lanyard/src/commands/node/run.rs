@@ -21,7 +21,7 @@ use lanyard_telemetry::{
 };
 use lanyard_vocabulary::format_error_chain;
 
-use super::azure_provider;
+use super::azure_provider::{self, ProviderControls};
 use super::flags::{AzureProviderKind, NodeArgs, PolicyArgs, ProviderArgs};
 use super::kubernetes::{self, KubernetesOpenContext, NodeKubernetes};
 use super::settings::NodeSettings;
@@ -52,11 +52,11 @@ pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> Comm
     };
     let cluster = NodeKubernetes::open(&args, &settings, &open_context, &clock).await?;
     let (policy, audit) = open_policy_and_audit(&args.policy, &metrics, &clock)?;
-    let hooks = azure_provider::ProviderHooks { policy: &policy, audit: &audit, metrics: &metrics };
+    let controls = ProviderControls { policy: &policy, audit: &audit, metrics: &metrics };
     let publisher_settings =
         PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };
     let memory = publisher_settings.memory.clone();
-    let azure = built_in_provider(&args, &environment, &hooks, (&memory, &clock))?;
+    let azure = built_in_provider(&args, &environment, &controls, (&memory, &clock))?;
     let sockets =
         Arc::new(SocketProviders::new(socket_settings(&args.providers), Arc::clone(&clock)));
     let registry =
@@ -136,17 +136,18 @@ fn build_server(
     server
 }
 
-/// Builds the built-in provider, unless another process serves the provider `azure`.
+/// Builds the built-in provider with its policy, audit trail and metrics. Returns `None` if the flags select a
+/// provider `azure` in another process.
 fn built_in_provider(
     args: &NodeArgs,
     environment: &ProcessEnvironment,
-    hooks: &azure_provider::ProviderHooks<'_>,
+    controls: &ProviderControls<'_>,
     (memory, clock): (&MemoryAccount, &SharedClock),
 ) -> Result<Option<Arc<dyn Provider>>, CommandError> {
     match args.providers.azure_provider {
         AzureProviderKind::Socket => Ok(None),
         AzureProviderKind::BuiltIn => {
-            azure_provider::build_provider(args, environment, hooks, (memory, clock)).map(Some)
+            azure_provider::build_provider(args, environment, controls, (memory, clock)).map(Some)
         }
     }
 }
@@ -365,12 +366,15 @@ const fn pod_overrides(args: &ProviderArgs) -> PodOverrides {
     if args.pod_overrides_parameters.0 { PodOverrides::Allowed } else { PodOverrides::Refused }
 }
 
+/// The system clock. The variant with the feature `crash-points` adds the offset `LANYARD_CLOCK_AHEAD` from the
+/// environment and fails if it is not a number.
 #[cfg(not(feature = "crash-points"))]
 #[expect(clippy::unnecessary_wraps, reason = "the variant for crash tests can fail")]
 fn build_clock(_environment: &ProcessEnvironment) -> Result<SharedClock, CommandError> {
     Ok(SystemClock::shared())
 }
 
+/// The system clock, ahead by `LANYARD_CLOCK_AHEAD` seconds.
 #[cfg(feature = "crash-points")]
 fn build_clock(environment: &ProcessEnvironment) -> Result<SharedClock, CommandError> {
     let Some(seconds) = &environment.clock_ahead else { return Ok(SystemClock::shared()) };

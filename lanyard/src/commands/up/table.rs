@@ -3,7 +3,7 @@
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
-use lanyard_up::{ComponentReport, HopReport, ReaderCounts, ScenarioFailure, ScenarioReport};
+use lanyard_up::{ComponentReport, HopReport, ReaderCounts, ScenarioReport, StepFailure};
 use lanyard_vocabulary::{Component, Hop, HopOutcome};
 
 const GREEN: &str = "\x1b[32m";
@@ -85,7 +85,7 @@ fn rotation_table(report: &ScenarioReport) -> String {
 }
 
 /// Formats the failure of a rotation with its hint.
-pub(super) fn rotation_failure_text(component: Component, failure: &ScenarioFailure) -> String {
+pub(super) fn rotation_failure_text(component: Component, failure: &StepFailure) -> String {
     format!("{component}: rotation failed: {}\n  hint: {}\n\n", failure.detail, failure.hint)
 }
 

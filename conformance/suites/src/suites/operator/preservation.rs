@@ -3,7 +3,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
-use lanyard_api::{HostedCluster, HostedClusterIdentities, HostedControlPlane, definitions};
+use lanyard_api::{HostedCluster, HostedClusterIdentities, HostedControlPlane, crd_definitions};
 use lanyard_desired::validate;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ async fn defaults_are_filled_in(fixture: OperatorTrialFixture) -> Result<(), Fai
     expect_equal("cloud", azure["cloud"].as_str(), Some("AzurePublicCloud"))?;
     expect_equal("resourceGroup", azure["resourceGroup"].as_str(), Some("default"))?;
     let issuer = created["spec"]["issuerURL"].as_str();
-    expect_equal("issuerURL", issuer, Some(definitions::DEFAULT_ISSUER_URL))?;
+    expect_equal("issuerURL", issuer, Some(crd_definitions::DEFAULT_ISSUER_URL))?;
     let key = &created["spec"]["serviceAccountSigningKey"];
     expect_equal("serviceAccountSigningKey", key, &json!({"name": ""}))
 }
@@ -111,7 +111,8 @@ async fn misspelled_field_is_pruned(fixture: OperatorTrialFixture) -> Result<(),
 /// A CRD that prunes unknown fields and declares many more than lanyard's, as HyperShift's does. It has its
 /// own group, so that both are served.
 fn fuller_definition() -> Result<CustomResourceDefinition, Failed> {
-    let found = definitions::crd_manifests().into_iter().find(|it| it.plural() == "hostedclusters");
+    let found =
+        crd_definitions::crd_manifests().into_iter().find(|it| it.plural() == "hostedclusters");
     let mut value = found.ok_or("no definition")?.value;
     value["metadata"]["name"] = json!("hostedclusters.fuller.lanyard.dev");
     value["spec"]["group"] = json!("fuller.lanyard.dev");
@@ -180,7 +181,7 @@ async fn control_plane_platform(fixture: OperatorTrialFixture) -> Result<(), Fai
         Ok(_) => Err("a control plane with a broken platform was accepted".into()),
         Err(error) => {
             let text = error.message().unwrap_or_default();
-            let message = definitions::validation_messages::PRIVATE_MEMBER;
+            let message = crd_definitions::validation_messages::PRIVATE_MEMBER;
             if text.contains(message) { Ok(()) } else { Err(text.to_owned().into()) }
         }
     }

@@ -1,6 +1,6 @@
 //! The rules of the HostedCluster schema, for clusters on all platforms.
 //!
-//! The API server enforces the same rules through the CRDs in `lanyard_api::definitions`. The rules
+//! The API server enforces the same rules through the CRDs in `lanyard_api::crd_definitions`. The rules
 //! here produce the same messages, on an object without unknown fields and with defaults applied.
 //! `conformance/cases/hosted_cluster.yaml` tests both implementations with the same cases.
 

@@ -1,7 +1,7 @@
 //! The transition rules: changes that the API server rejects when a HostedCluster is updated.
 
 use lanyard_api::HostedCluster;
-use lanyard_api::definitions::{DEFAULT_ISSUER_URL, validation_messages};
+use lanyard_api::crd_definitions::{DEFAULT_ISSUER_URL, validation_messages};
 use lanyard_api::hosted_cluster::{
     AzureKmsSpec, AzurePlatform, AzurePrivateSpec, HostedClusterSpec,
 };

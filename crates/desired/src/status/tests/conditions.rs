@@ -47,7 +47,7 @@ fn all_identities_that_work_are_valid() {
 #[test]
 fn broken_identities_take_precedence_over_unknown_ones() {
     let mut world = StatusFixture::all_ready();
-    world.pod_of_component(Component::File).canary_report = ReportAnnotation::Absent;
+    world.pod_of_component(Component::File).canary_report = StatusReportAnnotation::Absent;
     let (status, reason, message) = world.condition(VALID_AZURE_IDENTITIES);
     assert_eq!((status.as_str(), reason.as_str()), ("Unknown", "NotProven"));
     assert!(message.starts_with("file: "), "{message}");

@@ -163,14 +163,14 @@ fn expired_credential_hint_fits_the_mounted_file() {
 fn without_a_canary_the_node_alone_can_say_that_the_credential_ended() {
     let mut world = StatusFixture::all_ready();
     world.now = credential_timestamps(0).2;
-    world.pod_of_component(DISK).canary_report = ReportAnnotation::Absent;
+    world.pod_of_component(DISK).canary_report = StatusReportAnnotation::Absent;
     assert_eq!(world.identity_status(DISK).reason, "CredentialExpired");
 }
 
 #[test]
 fn unproven_identity_is_unknown_and_names_the_missing_report() {
     let mut world = StatusFixture::all_ready();
-    world.pod_of_component(DISK).canary_report = ReportAnnotation::Absent;
+    world.pod_of_component(DISK).canary_report = StatusReportAnnotation::Absent;
     let identity = world.identity_status(DISK);
     assert_eq!(identity_summary(&identity), ("Unknown", "NotProven", Some("file"), None));
     assert_eq!(
@@ -180,20 +180,20 @@ fn unproven_identity_is_unknown_and_names_the_missing_report() {
     assert_eq!(identity.loaded_version.as_deref(), Some("v1"));
     assert_eq!(identity.not_after, Some(credential_timestamps(0).2));
 
-    world.volume_of_component(DISK).report = ReportAnnotation::Absent;
+    world.volume_of_component(DISK).report = StatusReportAnnotation::Absent;
     let identity = world.identity_status(DISK);
     assert!(identity.message.ends_with("reports only the mounted version"));
     assert_eq!((identity.loaded_version.as_deref(), identity.not_after), (Some("v1"), None));
 
-    world.pod_of_component(DISK).canary_report = ReportAnnotation::Unreadable;
+    world.pod_of_component(DISK).canary_report = StatusReportAnnotation::Unreadable;
     assert!(
         world.identity_status(DISK).message.contains("the report of its canary cannot be parsed")
     );
     world.pod_of_component(DISK).canary_report =
-        ReportAnnotation::Parsed(canary_report(Component::File));
+        StatusReportAnnotation::Parsed(canary_report(Component::File));
     assert!(world.identity_status(DISK).message.contains("its canary proves `file`"));
 
-    world.pod_of_component(DISK).canary_report = ReportAnnotation::Absent;
+    world.pod_of_component(DISK).canary_report = StatusReportAnnotation::Absent;
     world.volumes.retain(|volume| volume.class_name != DISK.definition().secret_provider_class);
     let expected = ("Unknown", "NotReported", Some("spc"), None);
     assert_eq!(identity_summary(&world.identity_status(DISK)), expected);
@@ -202,7 +202,7 @@ fn unproven_identity_is_unknown_and_names_the_missing_report() {
 #[test]
 fn missing_volume_report_keeps_a_canary_proven_identity_ready() {
     let mut world = StatusFixture::all_ready();
-    world.volume_of_component(DISK).report = ReportAnnotation::Absent;
+    world.volume_of_component(DISK).report = StatusReportAnnotation::Absent;
     let identity = world.identity_status(DISK);
     assert_eq!(identity_summary(&identity), ("True", "AsExpected", Some("granted"), None));
     assert_eq!(identity.loaded_version.as_deref(), Some("v1"));
@@ -289,7 +289,7 @@ fn deleted_and_unready_pods_are_not_counted() {
 fn unready_pod_is_reported_with_its_volume_failure() {
     let mut world = StatusFixture::all_ready();
     world.pod_of_component(DISK).is_ready = false;
-    world.pod_of_component(DISK).canary_report = ReportAnnotation::Absent;
+    world.pod_of_component(DISK).canary_report = StatusReportAnnotation::Absent;
     let message = world.identity_status(DISK).message;
     assert!(message.ends_with("is not ready; its events say why"), "{message}");
     world.report_outcome(DISK, OutcomeCode::VaultForbidden);
@@ -312,7 +312,7 @@ fn a_volume_of_an_earlier_pod_of_the_same_name_is_not_its_volume() {
 #[test]
 fn stamps_of_another_version_are_not_those_of_the_mounted_one() {
     let mut world = StatusFixture::all_ready();
-    world.pod_of_component(DISK).canary_report = ReportAnnotation::Absent;
+    world.pod_of_component(DISK).canary_report = StatusReportAnnotation::Absent;
     world.volume_report_of(DISK).objects[0].version = "v0".to_owned();
     let identity = world.identity_status(DISK);
     assert_eq!((identity.loaded_version.as_deref(), identity.not_after), (Some("v1"), None));
@@ -334,7 +334,7 @@ fn rollout_reports_worst_pod_and_oldest_credential() {
     assert_eq!((identity.ready.as_str(), identity.loaded_version.as_deref()), ("True", Some("v1")));
     assert_eq!(identity.not_after, Some(credential_timestamps(0).2));
 
-    world.pod_mut("new").canary_report = ReportAnnotation::Absent;
+    world.pod_mut("new").canary_report = StatusReportAnnotation::Absent;
     assert_eq!(world.identity_status(DISK).ready, "Unknown");
     world.report_canary_failure(DISK, Hop::Granted, "AuthorizationFailed");
     assert_eq!(world.identity_status(DISK).reason, "AuthorizationFailed");
@@ -352,7 +352,7 @@ fn rollout_reports_worst_pod_and_oldest_credential() {
 fn silent_pod_makes_identity_unknown_after_settling_period() {
     let mut world = StatusFixture::all_ready();
     world.add_ready_pod(DISK, &DISK.consumers()[0], "new");
-    world.pod_mut("new").canary_report = ReportAnnotation::Absent;
+    world.pod_mut("new").canary_report = StatusReportAnnotation::Absent;
     world.pod_mut("new").started_at = Some(noon() - 119.seconds());
     assert_eq!(world.identity_status(DISK).ready, "True");
     let observed = world.inputs();
@@ -374,7 +374,7 @@ fn with_replaced_pod(world: &StatusFixture) -> StatusFixture {
     (old.is_deleting, old.deletion_deadline) = (true, Some(now + 30.seconds()));
     let new = world.pod_mut("new");
     (new.canary_report, new.created_at, new.started_at) =
-        (ReportAnnotation::Absent, Some(now), Some(now));
+        (StatusReportAnnotation::Absent, Some(now), Some(now));
     world
 }
 
@@ -407,7 +407,7 @@ fn rollout_keeps_identity_status_until_the_new_pod_reports() {
     all.iter_mut().find(|it| it.component == "disk").unwrap().not_after = Some(end);
     assert_eq!(world.identity_status(DISK).ready, "Unknown");
     let mut world = with_replaced_pod(&good);
-    world.pod_mut("new").canary_report = ReportAnnotation::Parsed(canary_report(DISK));
+    world.pod_mut("new").canary_report = StatusReportAnnotation::Parsed(canary_report(DISK));
     parsed_mut(&mut world.pod_mut("new").canary_report).failure = Some(HopFailure {
         hop: "granted".to_owned(),
         code: "AuthorizationFailed".to_owned(),
@@ -454,7 +454,7 @@ fn mounted_but_unloaded_version_is_not_reported() {
 
     // A driver without timestamps reports only that there is another version.
     let mut world = StatusFixture::all_ready().with_current_status_as_previous();
-    world.volume_of_component(DISK).report = ReportAnnotation::Absent;
+    world.volume_of_component(DISK).report = StatusReportAnnotation::Absent;
     world.volume_of_component(DISK).objects[0].1 = "v2".to_owned();
     assert_eq!(world.identity_status(DISK).loaded_version.as_deref(), Some("v1"));
     world.load_credential(DISK, 10);
@@ -552,7 +552,7 @@ fn times_stay_until_ready_changes() {
     let mut world = world.with_current_status_as_previous();
     world.report_outcome(DISK, OutcomeCode::VaultUnavailable);
     assert_eq!(world.identity_status(DISK).since, Some(noon()), "it still works");
-    world.pod_of_component(DISK).canary_report = ReportAnnotation::Absent;
+    world.pod_of_component(DISK).canary_report = StatusReportAnnotation::Absent;
     assert_eq!(world.identity_status(DISK).since, Some(noon() + 10.minutes()));
     world.report_later_canary_failure(DISK);
     assert_eq!(world.identity_status(DISK).since, Some(noon() + 10.minutes()), "not in the future");
@@ -561,7 +561,7 @@ fn times_stay_until_ready_changes() {
 impl StatusFixture {
     fn report_later_canary_failure(&mut self, component: Component) {
         self.pod_of_component(component).canary_report =
-            ReportAnnotation::Parsed(canary_report(component));
+            StatusReportAnnotation::Parsed(canary_report(component));
         self.report_canary_failure(component, Hop::Granted, "AuthorizationFailed");
         let since = self.now + 1.hour();
         self.canary_report_of(component).failure.as_mut().unwrap().since = since;

@@ -14,8 +14,8 @@ fn apply_change(world: &mut StatusFixture, (component, what, code): (Component, 
     match what {
         0 => world.report_outcome(component, OutcomeCode::ALL[code]),
         1 => world.pod_of_component(component).is_ready = false,
-        2 => world.pod_of_component(component).canary_report = ReportAnnotation::Absent,
-        3 => world.volume_of_component(component).report = ReportAnnotation::Unreadable,
+        2 => world.pod_of_component(component).canary_report = StatusReportAnnotation::Absent,
+        3 => world.volume_of_component(component).report = StatusReportAnnotation::Unreadable,
         4 => world.add_ready_pod(component, consumer, &format!("{}-{code}", consumer.deployment)),
         5 => world.pod_of_component(component).started_at = Some(world.now),
         6 => world.pod_of_component(component).is_deleting = true,
@@ -177,7 +177,7 @@ proptest! {
         });
         let name = CanaryProbeReport::ENCRYPTION_PROBE;
         world.report_probe(Component::Kms, name, false, &next());
-        let definitions = lanyard_api::definitions::crd_manifests();
+        let definitions = lanyard_api::crd_definitions::crd_manifests();
         let definition = definitions.iter().find(|it| it.plural() == "hostedclusteridentities");
         let version = &definition.unwrap().value["spec"]["versions"][0];
         let schema = &version["schema"]["openAPIV3Schema"]["properties"]["status"];

@@ -75,7 +75,7 @@ fn non_breaking_failure_emits_events_at_start_and_end() {
 #[test]
 fn transition_to_unknown_emits_event_but_initial_unknown_does_not() {
     let mut silent = StatusFixture::all_ready();
-    silent.pod_of_component(DISK).canary_report = ReportAnnotation::Absent;
+    silent.pod_of_component(DISK).canary_report = StatusReportAnnotation::Absent;
     assert_eq!(
         events_between(&StatusFixture::all_ready(), &mut silent),
         single_event(EventType::Warning, "NotProven")
@@ -92,7 +92,7 @@ fn transition_to_unknown_emits_event_but_initial_unknown_does_not() {
 #[test]
 fn first_status_emits_events_for_known_states_only() {
     let mut world = StatusFixture::all_ready();
-    world.pod_of_component(DISK).canary_report = ReportAnnotation::Absent;
+    world.pod_of_component(DISK).canary_report = StatusReportAnnotation::Absent;
     world.report_canary_failure(Component::File, Hop::Granted, "AuthorizationFailed");
     let events = status_transitions(None, &world.status());
     let warnings = events.iter().filter(|it| it.event_type == EventType::Warning).count();

@@ -15,12 +15,14 @@ pub(super) struct PodEventDeduplicator {
     budgets: HashMap<String, PodEventBudget>,
 }
 
+/// An event that was sent, and what occurred since.
 #[derive(Debug)]
 struct SentPodEvent {
     occurrences: EventOccurrences,
-    /// When the event was last sent, and with which message.
+    /// When the event was last sent.
     sent_at: Duration,
-    message: [u8; 32],
+    /// The SHA-256 of the message that was sent.
+    message_digest: [u8; 32],
     /// The latest message, if it differs from the sent one.
     deferred: Option<PodEvent>,
 }
@@ -55,7 +57,8 @@ pub(super) enum PodEventDecision {
 }
 
 impl PodEventDeduplicator {
-    /// Decides about an event that occurs at `now`.
+    /// Decides whether an event is created, counted in an existing event now or later, or dropped because the pod
+    /// has used up its budget of new events. `now` is the monotonic time, `stamp` the time in the event.
     pub(super) fn decide(
         &mut self,
         event: &PodEvent,
@@ -76,7 +79,7 @@ impl PodEventDeduplicator {
             sent.occurrences.last = stamp;
             if now.saturating_sub(sent.sent_at) < COUNT_UPDATE_INTERVAL {
                 // The latest message wins: if it equals the sent one, an older deferred message is discarded.
-                let is_new_message = sent.message != sha256_of_texts(&[&event.message]);
+                let is_new_message = sent.message_digest != sha256_of_texts(&[&event.message]);
                 sent.deferred = is_new_message.then(|| event.clone());
                 return PodEventDecision::Defer;
             }
@@ -87,11 +90,11 @@ impl PodEventDeduplicator {
         if !self.budgets.entry(uid.clone()).or_insert_with(new).try_take(now) {
             return PodEventDecision::Drop;
         }
-        let repeated = EventOccurrences { count: 1, first: stamp, last: stamp };
-        let message = sha256_of_texts(&[&event.message]);
-        let sent = SentPodEvent { occurrences: repeated, sent_at: now, message, deferred: None };
+        let occurrences = EventOccurrences { count: 1, first: stamp, last: stamp };
+        let message_digest = sha256_of_texts(&[&event.message]);
+        let sent = SentPodEvent { occurrences, sent_at: now, message_digest, deferred: None };
         self.sent_events.insert((uid.clone(), event.kind), sent);
-        PodEventDecision::Create(repeated)
+        PodEventDecision::Create(occurrences)
     }
 
     /// Returns when the next deferred message is due.
@@ -129,15 +132,17 @@ impl PodEventDeduplicator {
 }
 
 impl SentPodEvent {
+    /// Records that the event was sent at `now` with its current message.
     fn mark_sent(&mut self, event: &PodEvent, now: Duration) {
         self.sent_at = now;
-        self.message = sha256_of_texts(&[&event.message]);
+        self.message_digest = sha256_of_texts(&[&event.message]);
         // The deferred message is older than this one.
         self.deferred = None;
     }
 }
 
 impl PodEventBudget {
+    /// Takes one event from the budget. Returns whether there was one.
     fn try_take(&mut self, now: Duration) -> bool {
         self.refill(now);
         match self.remaining.checked_sub(1) {
@@ -149,6 +154,7 @@ impl PodEventBudget {
         }
     }
 
+    /// Adds the events for the time since the last refill.
     fn refill(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.refilled_at).as_secs() / REFILL_INTERVAL.as_secs();
         let whole = u32::try_from(passed).unwrap_or(u32::MAX);

@@ -178,7 +178,7 @@ async fn stale_content_from_the_cache_is_mounted_and_reported() {
     let code = OutcomeCode::ServedStale;
     assert_eq!(node.reporter.event_kinds(), [PodEventKind::Failed(code)]);
     let state = publisher.state(&target).unwrap();
-    assert_eq!((state.history.last_success(), state.stale_since), (None, Some(since)));
+    assert_eq!((state.history.last_success_started_at(), state.stale_since), (None, Some(since)));
     let message = node.reporter.events.lock()[0].message.clone();
     for part in ["ServedStale", &since.to_string(), "VaultUnavailable: no way to the vault"] {
         assert!(message.contains(part), "{part}: {message}");
@@ -224,7 +224,7 @@ async fn stale_content_from_the_cache_is_mounted_and_reported() {
     node.provider.set_stale_since(None);
     publisher.publish(publish_request(&target)).await.unwrap();
     assert_eq!(node.reporter.event_kinds().last(), Some(&PodEventKind::Recovered(code)));
-    assert!(publisher.state(&target).unwrap().history.last_success().is_some());
+    assert!(publisher.state(&target).unwrap().history.last_success_started_at().is_some());
 }
 
 #[tokio::test]
@@ -273,7 +273,7 @@ async fn content_that_cannot_be_written_counts_as_failed_rotation() {
     let target = node.prepare_target("v");
     let publisher = node.start();
     publisher.publish(publish_request(&target)).await.unwrap();
-    let checked = publisher.state(&target).unwrap().history.last_success();
+    let checked = publisher.state(&target).unwrap().history.last_success_started_at();
     // The provider responds with files that cannot form a volume.
     node.provider.set_files(&[("a", "1"), ("a/b", "2")], "v2");
     for _ in 0..3 {
@@ -288,7 +288,7 @@ async fn content_that_cannot_be_written_counts_as_failed_rotation() {
     );
     let state = publisher.state(&target).unwrap();
     assert_eq!(
-        state.history.last_success(),
+        state.history.last_success_started_at(),
         checked,
         "a failed poll does not change the last success"
     );

@@ -140,14 +140,14 @@ fn api_for(server: &Arc<Mutex<FakeSecretServer>>) -> NodeKubernetesApi {
 }
 
 /// Applies a Secret whose content was written at second 100.
-async fn ensure_secret(
+async fn apply_content_of_second_100(
     server: &Arc<Mutex<FakeSecretServer>>,
     owners: &[OwnerReference],
 ) -> SecretApplyOutcome {
     let secrets = SecretApplier::new(api_for(server));
     let age = ContentAge::from_write_time(at(100));
-    let cause = SecretSyncSource { namespace: "n", class: "c", age: &age };
-    secrets.ensure_secret(cause, &desired(|_| ()), owners).await.unwrap()
+    let source = SecretSyncSource { namespace: "n", class: "c", age: &age };
+    secrets.apply_unless_newer(source, &desired(|_| ()), owners).await.unwrap()
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn concurrent_write_of_another_node_is_not_overwritten() {
     };
     let server = Arc::new(Mutex::new(server));
     assert_eq!(
-        ensure_secret(&server, &[]).await,
+        apply_content_of_second_100(&server, &[]).await,
         SecretApplyOutcome::SkippedOlder { content_since: at(200) }
     );
     let patches = std::mem::take(&mut server.lock().patches);
@@ -184,7 +184,7 @@ async fn concurrent_create_of_another_node_is_not_overwritten() {
     };
     let server = Arc::new(Mutex::new(server));
     assert_eq!(
-        ensure_secret(&server, &[]).await,
+        apply_content_of_second_100(&server, &[]).await,
         SecretApplyOutcome::SkippedOlder { content_since: at(200) }
     );
     assert_eq!(server.lock().patches.len(), 1);
@@ -200,7 +200,7 @@ async fn secret_recreated_before_the_owner_patch_is_applied_again() {
     };
     let server = Arc::new(Mutex::new(server));
     let owner = OwnerReference { uid: "owner".to_owned(), ..OwnerReference::default() };
-    assert_eq!(ensure_secret(&server, &[owner]).await, SecretApplyOutcome::InSync);
+    assert_eq!(apply_content_of_second_100(&server, &[owner]).await, SecretApplyOutcome::InSync);
     let patches = std::mem::take(&mut server.lock().patches);
     let written = |patch: &Value| {
         let metadata = &patch["metadata"];
@@ -225,7 +225,7 @@ async fn a_value_that_changes_before_the_secret_has_its_owners_is_applied_again(
     };
     let server = Arc::new(Mutex::new(server));
     let owner = OwnerReference { uid: "owner".to_owned(), ..OwnerReference::default() };
-    assert_eq!(ensure_secret(&server, &[owner]).await, SecretApplyOutcome::InSync);
+    assert_eq!(apply_content_of_second_100(&server, &[owner]).await, SecretApplyOutcome::InSync);
     let patches = std::mem::take(&mut server.lock().patches);
     let written: Vec<_> = patches
         .iter()

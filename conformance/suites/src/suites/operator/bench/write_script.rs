@@ -23,6 +23,7 @@ use super::fleet::{self, NAMESPACE};
 /// same length.
 pub(super) const WRITE_LOOP_NAMESPACE: &str = "rawfleet";
 
+/// A write that the operator sent to the API server.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedWrite {
     method: Method,
@@ -65,7 +66,7 @@ impl WriteScript {
         for write in &self.0 {
             let is_hosted_cluster = write.path.contains("/hostedclusters/");
             let write =
-                if is_hosted_cluster { as_control_plane_write(write)? } else { write.clone() };
+                if is_hosted_cluster { redirect_to_control_plane(write)? } else { write.clone() };
             let path = write.path.replace(&format!("/namespaces/{NAMESPACE}/"), WRITE_LOOP_PATH);
             let body = write
                 .body
@@ -85,8 +86,9 @@ impl WriteScript {
     }
 }
 
-/// A write to the HostedCluster, changed into one to its HostedControlPlane.
-fn as_control_plane_write(write: &RecordedWrite) -> Result<RecordedWrite, Failed> {
+/// The same write to the HostedControlPlane of the cluster. The write loop uses it in place of a write to the
+/// HostedCluster, which the operator would reconcile.
+fn redirect_to_control_plane(write: &RecordedWrite) -> Result<RecordedWrite, Failed> {
     let mut body: Value = serde_json::from_str(&write.body)?;
     body["kind"] = json!("HostedControlPlane");
     body["metadata"]["namespace"] = json!(fleet::control_plane_namespace(0));

@@ -1,6 +1,6 @@
 //! `azureAuthenticationConfig` and the identity types.
 
-use lanyard_api::definitions::validation_messages;
+use lanyard_api::crd_definitions::validation_messages;
 use lanyard_api::hosted_cluster::{
     AzureAuthentication, ControlPlaneIdentities, ManagedIdentities, ManagedIdentity,
     WorkloadIdentities, WorkloadIdentity,

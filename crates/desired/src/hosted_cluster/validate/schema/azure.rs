@@ -1,6 +1,6 @@
 //! `spec.platform.azure`.
 
-use lanyard_api::definitions::validation_messages;
+use lanyard_api::crd_definitions::validation_messages;
 use lanyard_api::hosted_cluster::{AzurePlatform, ContainerRegistry};
 use lanyard_vocabulary::Cloud;
 

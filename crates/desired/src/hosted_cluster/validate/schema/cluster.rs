@@ -1,6 +1,6 @@
 //! `spec` and `spec.services`.
 
-use lanyard_api::definitions::{DEFAULT_ISSUER_URL, validation_messages};
+use lanyard_api::crd_definitions::{DEFAULT_ISSUER_URL, validation_messages};
 use lanyard_api::hosted_cluster::{HostedClusterSpec, PlatformSpec, PublishedService};
 
 use super::uri::is_request_uri;

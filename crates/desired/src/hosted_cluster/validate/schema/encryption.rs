@@ -1,6 +1,6 @@
 //! `spec.secretEncryption`.
 
-use lanyard_api::definitions::validation_messages;
+use lanyard_api::crd_definitions::validation_messages;
 use lanyard_api::hosted_cluster::{AzureKmsSpec, KmsKey, SecretEncryption};
 use lanyard_vocabulary::Component;
 

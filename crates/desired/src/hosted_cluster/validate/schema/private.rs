@@ -1,6 +1,6 @@
 //! `topology` and `private`: unions.
 
-use lanyard_api::definitions::validation_messages;
+use lanyard_api::crd_definitions::validation_messages;
 use lanyard_api::hosted_cluster::{AzurePlatform, AzurePrivateSpec, PrivateLinkSpec};
 
 use crate::hosted_cluster::validate::checker::{

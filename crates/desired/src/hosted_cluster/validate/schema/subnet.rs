@@ -3,7 +3,7 @@
 //! The schema's patterns are not anchored, so they accept nearly any text. Values that only the
 //! anchored patterns reject are lints.
 
-use lanyard_api::definitions::validation_messages;
+use lanyard_api::crd_definitions::validation_messages;
 
 use crate::hosted_cluster::validate::azure_field;
 use crate::hosted_cluster::validate::checker::{FieldChecker, matches_resource_id_form};

@@ -128,6 +128,8 @@ fn common_spec_schema() -> CrdSchema {
         .optional_field("capabilities", capabilities_schema())
 }
 
+/// The schema of `spec` in the HostedCluster CRD: the fields that it shares with HostedControlPlane, its own
+/// fields, and the validation rules.
 fn hosted_cluster_spec_schema() -> CrdSchema {
     let issuer_url = CrdSchema::string(255)
         .with_description("The issuer of service account tokens.")

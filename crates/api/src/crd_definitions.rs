@@ -7,7 +7,7 @@
 //! `conformance/cases/hosted_cluster.yaml` tests both implementations with the same cases.
 //!
 //! ```
-//! let names: Vec<_> = lanyard_api::definitions::crd_manifests()
+//! let names: Vec<_> = lanyard_api::crd_definitions::crd_manifests()
 //!     .iter()
 //!     .map(|definition| definition.file_name())
 //!     .collect();

@@ -1,5 +1,5 @@
-//! Trials that compare the API server's validation with lanyard's on random HostedClusters: accepted cases
-//! with a few random changes.
+//! The trials that the API server and lanyard's local validation accept and reject the same randomly changed
+//! HostedClusters.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +18,7 @@ use crate::api_server::DynamicKind;
 const RANDOM_SEED: u64 = 5;
 const ROUND_COUNT: usize = 400;
 
+/// The trials for creations and for updates. The changed objects start as accepted cases.
 pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     let bases: Vec<Value> = suite
         .cases
@@ -92,7 +93,7 @@ async fn replace_object(
     api.replace(name, &PostParams { dry_run: true, ..PostParams::default() }, &object).await
 }
 
-/// The verdicts of both sides so far.
+/// How often the API server and the local validation agreed so far, and the cases in which they did not.
 #[derive(Debug, Default)]
 struct AgreementCounts {
     accepted: usize,
@@ -101,6 +102,7 @@ struct AgreementCounts {
 }
 
 impl AgreementCounts {
+    /// Counts one case, with the responses of the API server and of the local validation.
     fn compare(
         &mut self,
         round: usize,
@@ -170,7 +172,7 @@ fn mutate_object(random: &mut Rng, object: &mut Value) -> BTreeMap<String, Value
     changes
 }
 
-/// Collects the JSON pointers of a value and everything in it.
+/// Collects the JSON pointers of a value and of all values in it.
 fn collect_pointers(value: &Value, pointer: &str, places: &mut Vec<String>) {
     if value.is_null() {
         return;
@@ -191,6 +193,7 @@ fn collect_pointers(value: &Value, pointer: &str, places: &mut Vec<String>) {
     }
 }
 
+/// Sets the value at a JSON pointer. A null value removes a field of an object.
 fn set_pointer(object: &mut Value, pointer: &str, value: Value) {
     let Some((parent, last)) = pointer.rsplit_once('/') else { return };
     match object.pointer_mut(parent) {
