@@ -136,7 +136,8 @@ impl TutorialEnvironment {
         }
     }
 
-    /// Appends the values file of the chart and applies the replacements.
+    /// Adapts a command of the page to the test cluster: appends the values file of the suite to the
+    /// `helm install` of a chart, and replaces fixed texts such as the address of the local Azure.
     fn adapt_command(&self, command: &str) -> String {
         let mut text = command.to_owned();
         if text.starts_with("helm install") {

@@ -86,14 +86,14 @@ fn describe_content_type(content_type: Option<&str>) -> String {
 
 /// Options for writing certificates' secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CertificateOptions {
+pub struct CertificateFileOptions {
     /// Order the chain of a converted PKCS#12 archive: leaf, intermediates, root.
     pub construct_pem_chain: bool,
     /// Write `<file>.crt` and `<file>.key` next to each certificate's secret.
     pub write_separate_files: bool,
 }
 
-impl Default for CertificateOptions {
+impl Default for CertificateFileOptions {
     /// The upstream defaults: ordered chains, no separate files.
     fn default() -> Self {
         Self { construct_pem_chain: true, write_separate_files: false }
@@ -134,7 +134,7 @@ impl From<SharedSecretBytes> for FileContent {
 pub(crate) fn decode_content(
     entry: &VaultObjectEntry,
     object: &FetchedVaultObject,
-    options: CertificateOptions,
+    options: CertificateFileOptions,
 ) -> Result<FileContent, ContentError> {
     match object {
         FetchedVaultObject::Secret(secret) if secret.is_certificate_secret => {
@@ -159,7 +159,7 @@ pub(crate) fn decode_content(
 fn decode_certificate_secret(
     entry: &VaultObjectEntry,
     secret: &FetchedSecret,
-    options: CertificateOptions,
+    options: CertificateFileOptions,
 ) -> Result<FileContent, ContentError> {
     match known_content_type(secret.content_type.as_deref()) {
         Some(PEM_FILE) => {
@@ -179,7 +179,7 @@ fn decode_certificate_secret(
 fn decode_pfx_secret(
     entry: &VaultObjectEntry,
     value: &SharedSecretBytes,
-    options: CertificateOptions,
+    options: CertificateFileOptions,
 ) -> Result<FileContent, ContentError> {
     if let Some(encoding @ ObjectEncoding::Hex) = entry.encoding {
         return Err(ContentError::EncodingMismatch { encoding, content_type: PKCS12 });

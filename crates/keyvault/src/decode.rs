@@ -7,25 +7,25 @@ use std::sync::Arc;
 use lanyard_api::{VaultObjectFormat, VaultObjectVersion};
 use lanyard_vocabulary::ObjectEncoding;
 
-use crate::content::{CertificateOptions, ContentError, FileContent, decode_content};
+use crate::content::{CertificateFileOptions, ContentError, FileContent, decode_content};
 use crate::fetch::{FetchedEntryObject, ObjectReference};
 use crate::memory::max_decoding_bytes;
 use crate::secret_bytes::SharedSecretBytes;
 use crate::source::ObjectAttributes;
 
-/// Options for writing files.
+/// How fetched objects become files of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VolumeFileOptions {
     /// The permission bits of files whose entry sets none.
     pub default_mode: u32,
-    /// Options for certificates' secrets.
-    pub certificates: CertificateOptions,
+    /// How the secret of a vault certificate (its chain and private key) is written.
+    pub certificates: CertificateFileOptions,
 }
 
 impl Default for VolumeFileOptions {
     /// The upstream defaults: mode 0644, ordered chains, no separate files.
     fn default() -> Self {
-        Self { default_mode: 0o644, certificates: CertificateOptions::default() }
+        Self { default_mode: 0o644, certificates: CertificateFileOptions::default() }
     }
 }
 

@@ -60,7 +60,7 @@ mod vault;
 
 pub use chain::ChainOrderError;
 pub use cloud::{EnvironmentFileError, VaultCloud, VaultCloudError};
-pub use content::{CertificateOptions, ContentError};
+pub use content::{CertificateFileOptions, ContentError};
 pub use decode::{
     DecodeError, DecodeWarning, DecodedFiles, MountedFile, ObjectId, VolumeFileOptions,
     decode_files,

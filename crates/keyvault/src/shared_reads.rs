@@ -36,9 +36,10 @@ impl Freshness {
         Self { priority, max_age, max_age_near_renewal: max_age }
     }
 
-    /// The maximum age of an object whose next renewal or expiry is `distance` away, in the future or past.
-    pub(crate) fn max_age_before_change(self, distance: Option<Duration>) -> Duration {
-        let near = distance.map(|distance| (distance / 8).max(self.max_age_near_renewal));
+    /// The maximum age of a cached object: an eighth of the time to, or since, its nearest renewal or expiry, but
+    /// at least `max_age_near_renewal` and at most `max_age`. Without such a time it is `max_age`.
+    pub(crate) fn max_age_for(self, time_to_nearest_change: Option<Duration>) -> Duration {
+        let near = time_to_nearest_change.map(|time| (time / 8).max(self.max_age_near_renewal));
         near.map_or(self.max_age, |near| near.min(self.max_age))
     }
 }
@@ -269,10 +270,7 @@ impl<V> ReadSlot<V> {
             !limit.is_zero() && now.saturating_sub(since) <= limit
         };
         if let Some(CachedRead { shared, .. }) = &self.value
-            && within(
-                shared.started.monotonic,
-                freshness.max_age_before_change(distance(&shared.value)),
-            )
+            && within(shared.started.monotonic, freshness.max_age_for(distance(&shared.value)))
         {
             return Some(Ok(shared.clone()));
         }

@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_api::{ProviderParameters, VaultObjectKind, VaultObjectVersion};
 use lanyard_keyvault::{
-    CertificateOptions, FetchError, FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion,
-    MountedFile, ObjectAttributes, PublicJwk, RetryClass, VaultErrorDetails, VaultReadError,
-    VaultSource, VolumeFileOptions, fetch_files, fetch_objects,
+    CertificateFileOptions, FetchError, FetchedCertificate, FetchedKey, FetchedSecret,
+    ListedVersion, MountedFile, ObjectAttributes, PublicJwk, RetryClass, VaultErrorDetails,
+    VaultReadError, VaultSource, VolumeFileOptions, fetch_files, fetch_objects,
 };
 use lanyard_vocabulary::{Hop, SecretName};
 
@@ -272,9 +272,9 @@ async fn certificate_and_key_files_precede_the_combined_file_with_its_id() {
     let vault = InMemoryVaultSource { content_types, ..InMemoryVaultSource::default() };
     let options = VolumeFileOptions {
         default_mode: 0o400,
-        certificates: CertificateOptions {
+        certificates: CertificateFileOptions {
             write_separate_files: true,
-            ..CertificateOptions::default()
+            ..CertificateFileOptions::default()
         },
     };
     let objects = ["objectName: one, objectType: secret, objectAlias: tls"];

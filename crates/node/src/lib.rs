@@ -69,7 +69,7 @@ pub use kubernetes::{
     NodeKubernetesApi, PodEventQueue,
 };
 pub use marker::{MountedObject, VolumeLastError};
-pub use memory::{FetchMemory, MemoryAccount, NodeCacheMemory};
+pub use memory::{CacheMemoryShare, FetchMemory, MemoryAccount};
 pub use memory_limit::{MemoryPurpose, VolumesMemoryLimitError};
 pub use metrics::{
     MeteredProvider, MeteredReporter, NodeMetrics, PodStatusWriteResult, PolicyDecision, ReadKind,

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::memory_limit::{GrowthRequest, MemoryLimit, VolumesMemoryLimitError};
 use account_state::MemoryAccountState;
 
-pub use cache::NodeCacheMemory;
+pub use cache::CacheMemoryShare;
 pub use fetch_memory::FetchMemory;
 
 /// Evicts at least this many bytes from the caches.
@@ -62,8 +62,8 @@ impl MemoryAccount {
     }
 
     /// A memory share for a cache: at most an eighth of the limit.
-    pub fn cache_memory(&self) -> NodeCacheMemory {
-        NodeCacheMemory::new(self.clone(), self.0.limit.0 / CACHE_DIVISOR)
+    pub fn cache_memory(&self) -> CacheMemoryShare {
+        CacheMemoryShare::new(self.clone(), self.0.limit.0 / CACHE_DIVISOR)
     }
 
     /// Sets the function that evicts cached bytes when memory is short. Only the first call has an

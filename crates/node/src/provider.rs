@@ -58,7 +58,7 @@ pub struct ProviderRequest<'a> {
     /// The volume's attributes as the kubelet gave them, without tokens.
     pub attributes: &'a BTreeMap<String, String>,
     /// The pod's credentials: its ServiceAccount tokens and node publish secrets.
-    pub proofs: &'a PodCredentials,
+    pub pod_credentials: &'a PodCredentials,
     /// The path of the mount. Only external providers receive it.
     pub target: &'a str,
     /// The reason for this fetch.

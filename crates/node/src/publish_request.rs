@@ -32,7 +32,7 @@ pub struct PublishRequest {
     /// and override the class only if the node allows it.
     pub attributes: BTreeMap<String, String>,
     /// The pod's credentials: its ServiceAccount tokens and node publish secrets.
-    pub proofs: PodCredentials,
+    pub pod_credentials: PodCredentials,
     /// `volume_mount_group`: the pod's `fsGroup`.
     pub group: Option<u32>,
 }

@@ -27,9 +27,10 @@ pub trait Reporter: fmt::Debug + Send + Sync {
     fn emit_event(&self, event: PodEvent);
 
     /// Records a finished poll of a mounted volume, for metrics.
-    fn record_poll(&self, _look: &PollResult) {}
+    fn record_poll(&self, _poll: &PollResult) {}
 
-    /// Removes the state of an unmounted volume.
+    /// Forgets what was last written for the volume at `target`, after its unmount. Its pod status in the API
+    /// stays, because the pod owns it.
     fn forget_volume(&self, target: &std::path::Path);
 }
 

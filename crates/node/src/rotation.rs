@@ -30,17 +30,17 @@ mod backoff;
 mod decision;
 mod interval;
 mod jitter;
+mod pod_token_state;
 mod poll_history;
 mod poll_wait;
-mod proof_state;
 mod rotation_policy;
 mod rotator;
 
 pub use decision::{PollDecision, PollInputs, PollReason, decide_poll};
 pub use interval::{IntervalBounds, IntervalProblem, ParseIntervalError, PollInterval};
+pub use pod_token_state::{PodTokenState, pod_token_state};
 pub use poll_history::{PollHistory, PollRecord};
 pub(crate) use poll_wait::min_wait as shortest_wait;
-pub use proof_state::{ProofState, proof_state};
 pub use rotation_policy::{
     AnnotationProblem, OlderVersion, ParseOlderVersionError, RefreshRequest, RotationPolicy,
 };

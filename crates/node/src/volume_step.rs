@@ -37,7 +37,8 @@ impl VolumeOperation {
 
 macro_rules! steps {
     ($($variant:ident, $name:literal, [$($operation:ident),*], $what:literal;)*) => {
-        /// A step of an operation. A crash test can kill the process right before it.
+        /// A step of a volume operation (publish, rotate, scrub, adopt, unpublish), before which a crash test can
+        /// kill the process.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum VolumeStep {
@@ -48,7 +49,8 @@ macro_rules! steps {
             /// All steps, in the order in which they run.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The stable name of the step.
+            /// The name of the step in a crash point (`<step>#<n>`) and in the log, such as `write-files`. Names never
+            /// change, because crash tests refer to them.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }

@@ -122,7 +122,7 @@ fn publish_request(target: &Path) -> PublishRequest {
         },
         class_name: "class".to_owned(),
         attributes: BTreeMap::new(),
-        proofs: PodCredentials::default(),
+        pod_credentials: PodCredentials::default(),
         group: None,
     }
 }

@@ -108,12 +108,13 @@ impl SimulatedNode {
         class: &str,
         urgency: Urgency,
     ) -> Result<ProviderResponse, ProviderError> {
-        let (pod, proofs, attributes) = (pod(class), PodCredentials::default(), BTreeMap::new());
+        let (pod, pod_credentials, attributes) =
+            (pod(class), PodCredentials::default(), BTreeMap::new());
         let request = ProviderRequest {
             class: &self.classes[class],
             pod: &pod,
             attributes: &attributes,
-            proofs: &proofs,
+            pod_credentials: &pod_credentials,
             target: class,
             urgency,
             mounted: &[],
@@ -143,7 +144,7 @@ impl RotatableVolumes for SimulatedNode {
             class_name: volume.class.clone(),
             history: volume.clock.clone(),
             timestamps: volume.timestamps.clone(),
-            proofs: Some(PodCredentials::default()),
+            pod_credentials: Some(PodCredentials::default()),
             generation: 1,
         });
         rotating.collect()

@@ -54,11 +54,11 @@ pub(crate) async fn run_component_hops(
         .run_hop(Hop::Credential, load_credential(context, component, &mounted.volumes))
         .await?;
     mounted.credential = Some(Arc::clone(&credential));
-    let proofs = context.azure.proof_calls(component);
-    let granted = proofs.map(|proofs| &proofs.granted);
+    let pod_credentials = context.azure.proof_calls(component);
+    let granted = pod_credentials.map(|pod_credentials| &pod_credentials.granted);
     recorder.run_hop(Hop::EntraToken, request_entra_token(context, &credential, granted)).await?;
     recorder.run_hop(Hop::Granted, make_proof_call(&context.azure, &credential, granted)).await?;
-    let refused = proofs.map(|proofs| &proofs.refused);
+    let refused = pod_credentials.map(|pod_credentials| &pod_credentials.refused);
     recorder.run_hop(Hop::Refused, make_proof_call(&context.azure, &credential, refused)).await
 }
 
@@ -128,8 +128,9 @@ async fn request_imds_token(
     component: Component,
     parameters: &ProviderParameters,
 ) -> HopResult<()> {
-    let (pod, proofs) = (component_pod(context, component), PodCredentials::default());
-    let authenticated = Box::pin(context.vaults.authenticate(parameters, &pod, &proofs)).await;
+    let (pod, pod_credentials) = (component_pod(context, component), PodCredentials::default());
+    let authenticated =
+        Box::pin(context.vaults.authenticate(parameters, &pod, &pod_credentials)).await;
     let expires = authenticated.map_err(|error| {
         let hint = error.hint();
         StepFailure::of(&error, hint.unwrap_or_else(|| "see the cause".to_owned()))
@@ -187,7 +188,7 @@ pub(crate) async fn fetch_from_provider(
         class,
         pod: &component_pod(context, component),
         attributes: &BTreeMap::new(),
-        proofs: &PodCredentials::default(),
+        pod_credentials: &PodCredentials::default(),
         target: "",
         urgency,
         mounted: &[],

@@ -172,6 +172,7 @@ const fn partial_operation(
     ServiceOperation { id, method: Method::GET, path, support, handler }
 }
 
+/// A POST operation that encrypts, decrypts, wraps or unwraps with a key.
 const fn crypto_operation(
     id: &'static str,
     path: &'static str,

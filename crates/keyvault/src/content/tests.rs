@@ -96,7 +96,7 @@ fn decoded_bytes(
     entry: &VaultObjectEntry,
     object: &FetchedVaultObject,
 ) -> Result<Vec<u8>, ContentError> {
-    let content = decode_content(entry, object, CertificateOptions::default())?;
+    let content = decode_content(entry, object, CertificateFileOptions::default())?;
     Ok(content.bytes.expose().to_vec())
 }
 
@@ -186,7 +186,7 @@ fn archive_with_any_cipher_becomes_key_and_ordered_chain() {
             let text = String::from_utf8(pem).unwrap();
             assert!(!text.contains("friendly") && text.ends_with("-----END CERTIFICATE-----\n"));
         }
-        let options = CertificateOptions { construct_pem_chain: false, ..Default::default() };
+        let options = CertificateFileOptions { construct_pem_chain: false, ..Default::default() };
         let content = decode_content(&secret_entry(None, None), &object, options).unwrap();
         assert_eq!(
             pem_blocks(content.bytes.expose()),
@@ -201,7 +201,8 @@ fn incomplete_chain_keeps_vault_order_and_is_reported() {
     let gap: [&[u8]; 2] = [&chain.root, &chain.leaf];
     let object = certificate_vault_secret(&encode_archive(&gap, false), PKCS12);
     let content =
-        decode_content(&secret_entry(None, None), &object, CertificateOptions::default()).unwrap();
+        decode_content(&secret_entry(None, None), &object, CertificateFileOptions::default())
+            .unwrap();
     assert_eq!(pem_blocks(content.bytes.expose()), expected_blocks(Some(&chain.key), &gap));
     assert_eq!(content.incomplete_chain, Some((1, 2)));
 }
@@ -256,7 +257,7 @@ fn separate_certificate_and_key_files_are_written_when_enabled() {
         &encode_archive(&[&chain.intermediate, &chain.leaf], false),
         PKCS12,
     );
-    let options = CertificateOptions { write_separate_files: true, ..Default::default() };
+    let options = CertificateFileOptions { write_separate_files: true, ..Default::default() };
     for format in [None, PFX] {
         let content = decode_content(&secret_entry(None, format), &object, options).unwrap();
         let separate_files = content.separate_files.unwrap();

@@ -321,7 +321,7 @@ fn max_age_shrinks_near_renewal_or_expiry() {
         [(None, 60), (Some(100_000), 60), (Some(240), 30), (Some(8), 20), (Some(0), 20)]
     {
         let distance = distance.map(Duration::from_secs);
-        assert_eq!(freshness.max_age_before_change(distance).as_secs(), max_age, "{distance:?}");
+        assert_eq!(freshness.max_age_for(distance).as_secs(), max_age, "{distance:?}");
     }
-    assert_eq!(MOUNT.max_age_before_change(Some(Duration::ZERO)), MOUNT.max_age);
+    assert_eq!(MOUNT.max_age_for(Some(Duration::ZERO)), MOUNT.max_age);
 }

@@ -5,20 +5,22 @@ use parking_lot::Mutex;
 
 use super::MemoryAccount;
 
+/// The share of one cache (the shared vault reads, or the sealed cache) in the memory account of the node.
+/// Dropping it releases the share.
 #[derive(Debug)]
-pub struct NodeCacheMemory {
+pub struct CacheMemoryShare {
     memory: MemoryAccount,
     limit: u64,
     used: Mutex<u64>,
 }
 
-impl NodeCacheMemory {
+impl CacheMemoryShare {
     pub(super) const fn new(memory: MemoryAccount, limit: u64) -> Self {
         Self { memory, limit, used: Mutex::new(0) }
     }
 }
 
-impl CacheMemory for NodeCacheMemory {
+impl CacheMemory for CacheMemoryShare {
     fn limit_bytes(&self) -> u64 {
         self.limit
     }
@@ -40,7 +42,7 @@ impl CacheMemory for NodeCacheMemory {
     }
 }
 
-impl Drop for NodeCacheMemory {
+impl Drop for CacheMemoryShare {
     fn drop(&mut self) {
         let used = *self.used.get_mut();
         self.memory.update_cached(|state| state.release_cached(used));

@@ -301,11 +301,11 @@ impl ScriptedVolumeFetch {
         let fill = memory.fetch_memory(self.urgency, WAIT_TIMEOUT, &clock);
         let [namespace, name, uid, service_account] = ["n", "p", "u", "s"].map(str::to_owned);
         let pod = VolumePod { namespace, name, uid, service_account };
-        let (parameters, proofs) = (self.parameters(), PodCredentials::default());
+        let (parameters, pod_credentials) = (self.parameters(), PodCredentials::default());
         let order = VolumeReadRequest {
             parameters: &parameters,
             pod: &pod,
-            credentials: &proofs,
+            credentials: &pod_credentials,
             freshness: self.freshness(),
             serve_stale: Some(Duration::from_mins(10)),
             memory: &fill,

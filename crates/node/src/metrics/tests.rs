@@ -97,7 +97,7 @@ fn volume_snapshot(class: &str, checked: i64, not_after: Option<i64>) -> VolumeS
         last_error: None,
         stale_since: None,
         memory: 8192,
-        proofs: None,
+        pod_credentials: None,
     }
 }
 

@@ -117,7 +117,7 @@ impl Provider for AzureProvider {
         let order = VolumeReadRequest {
             parameters: &parameters,
             pod: request.pod,
-            credentials: request.proofs,
+            credentials: request.pod_credentials,
             freshness: self.freshness(request),
             serve_stale: ServeStaleLimit::parse(request.class)?.map(ServeStaleLimit::max_age),
             memory: request.memory,

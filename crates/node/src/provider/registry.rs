@@ -131,7 +131,7 @@ mod tests {
             class: &class,
             pod: &VolumePod { namespace, name, uid, service_account },
             attributes: &map("of-the-pod"),
-            proofs: &PodCredentials::default(),
+            pod_credentials: &PodCredentials::default(),
             target: "/target",
             urgency: Urgency::Mount,
             mounted: &[],

@@ -196,7 +196,7 @@ impl SocketProviders {
                         name,
                         &self.settings,
                         &error,
-                        request.proofs,
+                        request.pod_credentials,
                     ));
                 }
             }

@@ -56,9 +56,9 @@ pub(crate) struct InvalidJsonError {
 }
 
 /// Replaces every secret of the pod in a text.
-pub(crate) fn redact(text: &str, proofs: &PodCredentials) -> String {
-    let tokens = proofs.tokens.0.values().map(|token| &token.token);
-    let secrets = tokens.chain(proofs.secrets.0.values());
+pub(crate) fn redact(text: &str, pod_credentials: &PodCredentials) -> String {
+    let tokens = pod_credentials.tokens.0.values().map(|token| &token.token);
+    let secrets = tokens.chain(pod_credentials.secrets.0.values());
     let mut text = text.to_owned();
     for secret in secrets {
         if let Ok(secret) = std::str::from_utf8(secret.expose())
@@ -112,11 +112,11 @@ mod tests {
 
     #[test]
     fn echoed_secrets_are_redacted() {
-        let proofs = PodCredentials {
+        let pod_credentials = PodCredentials {
             tokens: parse_tokens(TOKENS).unwrap(),
             secrets: parse_secrets(r#"{"clientsecret":"hunter2","x":"a"}"#).unwrap(),
         };
-        let shown = redact("bad planted and hunter2 at all", &proofs);
+        let shown = redact("bad planted and hunter2 at all", &pod_credentials);
         assert_eq!(shown, "bad [redacted] and [redacted] at all");
     }
 }

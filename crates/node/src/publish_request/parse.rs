@@ -80,7 +80,7 @@ impl VolumeRequestParser {
                 pod,
                 class_name,
                 attributes,
-                proofs: PodCredentials { tokens, secrets: PublishSecrets(secrets) },
+                pod_credentials: PodCredentials { tokens, secrets: PublishSecrets(secrets) },
                 group,
             }),
             _ => Err(InvalidPublishRequest { problems }),

@@ -74,13 +74,13 @@ fn kubelet_publish_request_is_parsed() {
     assert_eq!((parsed.pod.uid.as_str(), parsed.pod.service_account.as_str()), (UID, "controller"));
     assert_eq!((parsed.class_name.as_str(), parsed.group), ("disk", Some(2000)));
     assert_eq!(parsed.attributes.len(), 6);
-    let tokens = &parsed.proofs.tokens.0;
+    let tokens = &parsed.pod_credentials.tokens.0;
     let audiences: Vec<_> = tokens.keys().map(String::as_str).collect();
     assert_eq!(audiences, ["", "api://AzureADTokenExchange"]);
     let token = &tokens[""];
     assert_eq!(token.token.expose(), MARKER.as_bytes());
     assert_eq!(token.expires.to_string(), "2026-11-21T12:00:00Z");
-    let secrets: Vec<_> = parsed.proofs.secrets.0.keys().map(String::as_str).collect();
+    let secrets: Vec<_> = parsed.pod_credentials.secrets.0.keys().map(String::as_str).collect();
     assert_eq!(secrets, ["clientid"]);
     assert!(!format!("{parsed:?}").contains(MARKER));
 }
@@ -90,12 +90,12 @@ fn tokens_in_secrets_take_precedence_and_are_removed_from_both_maps() {
     let mut request = request();
     request.volume_context.insert(TOKENS.to_owned(), tokens("from-context"));
     let parsed = parser().parse_publish(request.clone()).unwrap();
-    assert_eq!(parsed.proofs.tokens.0[""].token.expose(), MARKER.as_bytes());
+    assert_eq!(parsed.pod_credentials.tokens.0[""].token.expose(), MARKER.as_bytes());
     assert!(!parsed.attributes.contains_key(TOKENS));
     request.secrets.clear();
     let parsed = parser().parse_publish(request).unwrap();
-    assert_eq!(parsed.proofs.tokens.0[""].token.expose(), b"from-context");
-    assert!(!parsed.attributes.contains_key(TOKENS) && parsed.proofs.secrets.0.is_empty());
+    assert_eq!(parsed.pod_credentials.tokens.0[""].token.expose(), b"from-context");
+    assert!(!parsed.attributes.contains_key(TOKENS) && parsed.pod_credentials.secrets.0.is_empty());
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl PublishEngine {
                 class: &class,
                 pod: &publish_request.pod,
                 attributes: &publish_request.attributes,
-                proofs: &publish_request.proofs,
+                pod_credentials: &publish_request.pod_credentials,
                 target: &target,
                 urgency,
                 mounted,

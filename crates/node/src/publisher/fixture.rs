@@ -51,7 +51,7 @@ pub(super) fn publish_request(target: impl Into<PathBuf>) -> PublishRequest {
         pod: pod(),
         class_name: "class".to_owned(),
         attributes: BTreeMap::new(),
-        proofs: PodCredentials::default(),
+        pod_credentials: PodCredentials::default(),
         group: None,
     }
 }

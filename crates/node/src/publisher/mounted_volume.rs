@@ -121,7 +121,7 @@ impl MountedVolume {
             stale_since: self.marker.stale_since,
             // `statfs` of an open tmpfs does not fail.
             memory: self.volume.usage().map_or(0, |usage| usage.used),
-            proofs: self.has_kubelet_request.then(|| self.request.proofs.clone()),
+            pod_credentials: self.has_kubelet_request.then(|| self.request.pod_credentials.clone()),
         }
     }
 
@@ -210,7 +210,7 @@ impl VolumeMarker {
             pod: self.pod.clone(),
             class_name: self.class_name.clone(),
             attributes: self.attributes.clone(),
-            proofs: PodCredentials::default(),
+            pod_credentials: PodCredentials::default(),
             group: self.group,
         }
     }

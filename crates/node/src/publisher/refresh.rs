@@ -68,7 +68,7 @@ impl PublishEngine {
         let inputs = PollInputs::at_republish(volume_id, &mounted.history, interval, &stamps);
         match decide_poll(self.parts.clock.now(), &inputs) {
             PollDecision::Due { urgency, .. } => Some(urgency),
-            PollDecision::NotBefore(_) | PollDecision::AwaitsProofs { .. } => None,
+            PollDecision::NotBefore(_) | PollDecision::AwaitsPublish { .. } => None,
         }
     }
 

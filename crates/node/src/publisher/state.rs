@@ -39,7 +39,7 @@ pub struct VolumeSnapshot {
     /// The memory of its file system, in bytes, retired generations and layout files included.
     pub memory: u64,
     /// The pod tokens of the last publish request; `None` if an earlier process received it.
-    pub proofs: Option<PodCredentials>,
+    pub pod_credentials: Option<PodCredentials>,
 }
 
 impl VolumeSnapshot {
@@ -52,7 +52,7 @@ impl VolumeSnapshot {
             class_name: self.class_name.clone(),
             history: self.history.clone(),
             timestamps: self.objects.iter().map(stamps).collect(),
-            proofs: self.proofs.clone(),
+            pod_credentials: self.pod_credentials.clone(),
             generation: self.generation,
         }
     }

@@ -212,7 +212,7 @@ async fn new_process_recovers_mounted_volumes() {
     let taken = second.state(&target).unwrap();
     assert_eq!(taken.history.last_success_started_at(), state.history.last_success_started_at());
     assert_eq!((&taken.objects, taken.content_changed), (&state.objects, state.content_changed));
-    assert!(taken.proofs.is_none() && state.proofs.is_some());
+    assert!(taken.pod_credentials.is_none() && state.pod_credentials.is_some());
     second.publish(publish_request(&target)).await.unwrap();
     assert_eq!(node.provider.request_count(), 1, "a volume that was polled just now is not due");
     // The last process may have failed to write the status.
@@ -258,9 +258,9 @@ async fn marker_contains_no_token() {
     let mut order = publish_request(&target);
     let token = Arc::new(SharedSecretBytes::from("planted-token".to_owned()));
     let expires = Timestamp::MAX;
-    order.proofs.tokens.0.insert("aud".to_owned(), ServiceAccountToken { token, expires });
+    order.pod_credentials.tokens.0.insert("aud".to_owned(), ServiceAccountToken { token, expires });
     let secret = Arc::new(SharedSecretBytes::from("planted-secret".to_owned()));
-    order.proofs.secrets.0.insert("clientsecret".to_owned(), secret);
+    order.pod_credentials.secrets.0.insert("clientsecret".to_owned(), secret);
     let publisher = node.start();
     publisher.publish(order).await.unwrap();
     let noted = read_file(&target, "..lanyard/marker");

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use super::backoff::backoff_after_failures;
 use super::interval::PollInterval;
 use super::jitter::DeterministicJitter;
+use super::pod_token_state::PodTokenState;
 use super::poll_history::PollHistory;
 use super::poll_wait::{healthy_wait, min_gap};
-use super::proof_state::ProofState;
 use super::rotation_policy::RefreshRequest;
 use crate::provider::{ObjectTimestamps, Urgency};
 
@@ -28,7 +28,7 @@ pub struct PollInputs<'a> {
     /// not read, as at a republish.
     pub refresh: Option<(&'a RefreshRequest, Timestamp)>,
     /// Whether the provider can be asked without the kubelet.
-    pub proofs: ProofState,
+    pub pod_tokens: PodTokenState,
 }
 
 /// Whether a poll is due.
@@ -47,7 +47,7 @@ pub enum PollDecision {
     NotBefore(Timestamp),
     /// A poll is due, but the pod tokens have expired: it waits for the kubelet's next publish,
     /// which brings new ones.
-    AwaitsProofs {
+    AwaitsPublish {
         /// Since when the poll is due.
         since: Timestamp,
     },
@@ -85,7 +85,14 @@ impl<'a> PollInputs<'a> {
         timestamps: &'a [ObjectTimestamps],
     ) -> Self {
         let interval = history.interval().unwrap_or(interval);
-        Self { volume_id, history, interval, timestamps, refresh: None, proofs: ProofState::Usable }
+        Self {
+            volume_id,
+            history,
+            interval,
+            timestamps,
+            refresh: None,
+            pod_tokens: PodTokenState::Usable,
+        }
     }
 }
 
@@ -96,8 +103,8 @@ pub fn decide_poll(now: Timestamp, inputs: &PollInputs<'_>) -> PollDecision {
     if since > now {
         return PollDecision::NotBefore(since);
     }
-    if inputs.proofs == ProofState::Awaited {
-        return PollDecision::AwaitsProofs { since };
+    if inputs.pod_tokens == PodTokenState::Expired {
+        return PollDecision::AwaitsPublish { since };
     }
     let is_refresh = reason == PollReason::Refresh || pending_refresh(inputs).is_some();
     let urgency = if is_refresh { Urgency::ForceRefresh } else { Urgency::Rotation };

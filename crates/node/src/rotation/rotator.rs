@@ -60,7 +60,7 @@ pub struct RotationTarget {
     /// The timestamps of each mounted object, by object id.
     pub timestamps: BTreeMap<String, ObjectTimestamps>,
     /// The pod tokens of the last publish request; `None` if an earlier process received it.
-    pub proofs: Option<PodCredentials>,
+    pub pod_credentials: Option<PodCredentials>,
     /// The number of the generation that readers see.
     pub generation: u64,
 }

@@ -86,7 +86,8 @@ impl Provider for FakeCredentialProvider {
     ) -> Result<ProviderResponse, ProviderError> {
         self.fetches.fetch_add(1, Ordering::SeqCst);
         let now = self.clock.now();
-        let expired = request.proofs.tokens.0.values().filter(|token| token.expires <= now);
+        let expired =
+            request.pod_credentials.tokens.0.values().filter(|token| token.expires <= now);
         self.expired.fetch_add(expired.count(), Ordering::SeqCst);
         if *self.failing.lock() {
             return Err(ProviderError::new(OutcomeCode::VaultUnavailable, "the vault is down"));

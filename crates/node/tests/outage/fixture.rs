@@ -126,7 +126,7 @@ impl OutageFixture {
             },
             class_name: class.to_owned(),
             attributes: BTreeMap::new(),
-            proofs: PodCredentials::default(),
+            pod_credentials: PodCredentials::default(),
             group: None,
         }
     }

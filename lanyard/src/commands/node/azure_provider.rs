@@ -10,7 +10,7 @@ use lanyard_credential::{
     ManagedIdentityTransport, TokenProxy, TokenProxySettings, TokenTransport, TokenTransportOptions,
 };
 use lanyard_keyvault::{
-    CacheMemory, CertificateOptions, NodeTransports, NodeVaultSettings, NodeVaults,
+    CacheMemory, CertificateFileOptions, NodeTransports, NodeVaultSettings, NodeVaults,
     ParseUserAgentError, StaleCache, UserAgentSuffix, VolumeFileOptions,
 };
 use lanyard_kubernetes::ApiAccess;
@@ -39,7 +39,7 @@ pub(super) fn build_provider(
     controls: &ProviderControls<'_>,
     (memory, clock): (&MemoryAccount, &SharedClock),
 ) -> Result<Arc<dyn Provider>, CommandError> {
-    let certificates = CertificateOptions {
+    let certificates = CertificateFileOptions {
         construct_pem_chain: args.key_vault.construct_pem_chain.0,
         write_separate_files: args.key_vault.write_cert_and_key_in_separate_files.0,
     };

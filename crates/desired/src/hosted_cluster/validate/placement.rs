@@ -7,7 +7,7 @@ use lanyard_api::hosted_cluster::AzurePlatform;
 use lanyard_vocabulary::{ArmResourceId, Cloud};
 
 use super::checker::{FieldChecker, is_uuid};
-use super::schema::{cloud_or_default, invalid_subnet_id_segments, resource_group_or_default};
+use super::schema::{cloud_or_default, invalid_subnet_id_names, resource_group_or_default};
 use super::{ClusterTenant, LoadBalancerHealthProbe, azure_field};
 use crate::hosted_cluster::AzurePlacement;
 
@@ -107,7 +107,7 @@ fn check_subnet_id(checker: &mut FieldChecker, azure: &AzurePlatform) -> Option<
     if checker.has_error(&field) {
         return None;
     }
-    for (part, what) in invalid_subnet_id_segments(text) {
+    for (part, what) in invalid_subnet_id_names(text) {
         checker.problems.lint(
             &*field,
             format!(

@@ -19,7 +19,7 @@ mod private;
 mod subnet;
 mod uri;
 
-pub(super) use subnet::invalid_subnet_id_segments;
+pub(super) use subnet::invalid_subnet_id_names;
 
 /// Returns every schema violation of a HostedCluster, on any platform. These rules check one
 /// object; [`super::validate_update`] checks changes.

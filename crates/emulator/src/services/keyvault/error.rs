@@ -101,7 +101,8 @@ pub(crate) enum KeyRestriction {
 }
 
 impl KeyRestriction {
-    const fn code(self) -> &'static str {
+    /// The `innererror.code` of the vault's `Forbidden` reply.
+    const fn inner_error_code(self) -> &'static str {
         match self {
             Self::Disabled => "KeyDisabled",
             Self::NotYetValid => "KeyNotYetValid",
@@ -167,7 +168,7 @@ impl VaultServiceError<'_> {
                 Some(format!("{}Disabled", kind.error_code_prefix())),
             ),
             Self::KeyOperationForbidden { restriction: because, .. } => {
-                (StatusCode::FORBIDDEN, "Forbidden", inner(because.code()))
+                (StatusCode::FORBIDDEN, "Forbidden", inner(because.inner_error_code()))
             }
             Self::DeletedButRecoverable { .. } => {
                 (StatusCode::CONFLICT, "Conflict", inner("ObjectIsDeletedButRecoverable"))

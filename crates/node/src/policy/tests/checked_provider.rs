@@ -98,7 +98,7 @@ impl PolicyFixture {
             class: &class,
             pod: &pod,
             attributes: &BTreeMap::new(),
-            proofs: &PodCredentials::default(),
+            pod_credentials: &PodCredentials::default(),
             target: "/target",
             urgency: Urgency::Mount,
             mounted: &[],

@@ -57,25 +57,25 @@ impl AzureProviderFixture {
         annotations.insert(key.to_owned(), text.to_owned());
     }
 
-    fn proofs(&self) -> PodCredentials {
+    fn pod_credentials(&self) -> PodCredentials {
         let expires = self.azure.clock().now() + jiff::SignedDuration::from_hours(1);
         workload_credentials("system:serviceaccount:ns:sa", AUDIENCE, expires)
     }
 
     async fn fetch(&self, urgency: Urgency) -> Result<ProviderResponse, ProviderError> {
-        self.fetch_with_proofs(urgency, &self.proofs()).await
+        self.fetch_with_proofs(urgency, &self.pod_credentials()).await
     }
 
     async fn fetch_with_proofs(
         &self,
         urgency: Urgency,
-        proofs: &PodCredentials,
+        pod_credentials: &PodCredentials,
     ) -> Result<ProviderResponse, ProviderError> {
         let request = ProviderRequest {
             class: &self.class,
             pod: &self.pod,
             attributes: &BTreeMap::new(),
-            proofs,
+            pod_credentials,
             target: "/var/lib/kubelet/pods/x",
             urgency,
             mounted: &[],

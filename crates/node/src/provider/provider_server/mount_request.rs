@@ -24,7 +24,7 @@ pub(crate) struct ParsedMountRequest {
     /// The pod of the volume, as the driver states it.
     pub(crate) pod: VolumePod,
     attributes: BTreeMap<String, String>,
-    proofs: PodCredentials,
+    pod_credentials: PodCredentials,
     target: String,
     mounted: Vec<ProviderObjectVersion>,
     /// The default mode of files.
@@ -84,7 +84,7 @@ impl ParsedMountRequest {
             class: class_from_attributes(&namespace, class_name, &attributes),
             pod: VolumePod { namespace, name, uid, service_account },
             attributes,
-            proofs: PodCredentials { tokens, secrets },
+            pod_credentials: PodCredentials { tokens, secrets },
             target: std::mem::take(&mut request.target_path),
             mounted: current
                 .map(|object| ProviderObjectVersion { id: object.id, version: object.version })
@@ -117,7 +117,7 @@ impl ParsedMountRequest {
             class: &self.class,
             pod: &self.pod,
             attributes: &self.attributes,
-            proofs: &self.proofs,
+            pod_credentials: &self.pod_credentials,
             target: &self.target,
             urgency,
             mounted: &self.mounted,

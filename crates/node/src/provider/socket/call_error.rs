@@ -57,7 +57,7 @@ pub(super) fn call_error(
     name: &ProviderName,
     settings: &SocketProviderSettings,
     error: &ProviderCallError,
-    proofs: &PodCredentials,
+    pod_credentials: &PodCredentials,
 ) -> ProviderError {
     match error {
         ProviderCallError::NotFound => {
@@ -74,7 +74,7 @@ pub(super) fn call_error(
             format!("provider `{name}` did not answer within {} s", after.as_secs()),
         ),
         ProviderCallError::Status { status, attempts } => {
-            status_error(name, status, *attempts, proofs)
+            status_error(name, status, *attempts, pod_credentials)
         }
     }
 }
@@ -101,9 +101,9 @@ fn status_error(
     name: &ProviderName,
     status: &Status,
     attempts: u32,
-    proofs: &PodCredentials,
+    pod_credentials: &PodCredentials,
 ) -> ProviderError {
-    let provider_message = redact(status.message(), proofs);
+    let provider_message = redact(status.message(), pod_credentials);
     let code = status.code();
     if is_too_large(status) {
         return ProviderError::new(

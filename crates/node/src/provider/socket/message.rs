@@ -22,7 +22,7 @@ pub(super) const LARGE_RESPONSE_BYTES: usize = 1 << 20;
 /// the response must be complete regardless of the mounted content.
 pub(super) fn mount_request(request: &ProviderRequest<'_>) -> MountRequest {
     let mut fields = provider_attributes(request.class, request.pod, request.attributes);
-    if let Some(tokens) = tokens_to_json(&request.proofs.tokens) {
+    if let Some(tokens) = tokens_to_json(&request.pod_credentials.tokens) {
         fields.insert(TOKENS.to_owned(), tokens);
     }
     let attributes = serde_json::to_string(&fields).unwrap_or_default();
@@ -32,7 +32,7 @@ pub(super) fn mount_request(request: &ProviderRequest<'_>) -> MountRequest {
     }
     MountRequest {
         attributes,
-        secrets: secrets_to_json(&request.proofs.secrets),
+        secrets: secrets_to_json(&request.pod_credentials.secrets),
         target_path: request.target.to_owned(),
         permission: PERMISSION.to_owned(),
         current_object_version: Vec::new(),

@@ -119,7 +119,7 @@ impl SocketProvidersFixture {
             ("csi.storage.k8s.io/ephemeral".to_owned(), "true".to_owned()),
         ]
         .into();
-        let proofs = PodCredentials {
+        let pod_credentials = PodCredentials {
             tokens: parse_tokens(TOKENS).unwrap(),
             secrets: parse_secrets(r#"{"key":"planted-secret"}"#).unwrap(),
         };
@@ -127,7 +127,7 @@ impl SocketProvidersFixture {
             class: &class,
             pod: &pod,
             attributes: &attributes,
-            proofs: &proofs,
+            pod_credentials: &pod_credentials,
             target: "/target",
             urgency: Urgency::Mount,
             mounted: &[],

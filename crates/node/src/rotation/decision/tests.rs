@@ -17,7 +17,7 @@ fn poll_inputs<'a>(clock: &'a PollHistory, interval: &str) -> PollInputs<'a> {
         interval: interval.parse().unwrap(),
         timestamps: &[],
         refresh: None,
-        proofs: ProofState::Usable,
+        pod_tokens: PodTokenState::Usable,
     }
 }
 
@@ -36,14 +36,14 @@ fn inputs_with_refresh<'a>(clock: &'a PollHistory, request: &'a RefreshRequest) 
 fn due_time(inputs: &PollInputs<'_>, now: i64) -> Timestamp {
     match decide_poll(at(now), inputs) {
         PollDecision::NotBefore(due) => due,
-        PollDecision::Due { since, .. } | PollDecision::AwaitsProofs { since } => since,
+        PollDecision::Due { since, .. } | PollDecision::AwaitsPublish { since } => since,
     }
 }
 
 fn due_reason(inputs: &PollInputs<'_>, now: i64) -> Option<(Urgency, PollReason)> {
     match decide_poll(at(now), inputs) {
         PollDecision::Due { urgency, reason, .. } => Some((urgency, reason)),
-        PollDecision::NotBefore(_) | PollDecision::AwaitsProofs { .. } => None,
+        PollDecision::NotBefore(_) | PollDecision::AwaitsPublish { .. } => None,
     }
 }
 
@@ -284,9 +284,9 @@ fn failed_refresh_stays_pending_and_backs_off() {
 #[test]
 fn a_volume_whose_token_expired_waits_for_the_kubelet() {
     let clock = history_polled_at(0);
-    let awaited = PollInputs { proofs: ProofState::Awaited, ..poll_inputs(&clock, "2m") };
+    let awaited = PollInputs { pod_tokens: PodTokenState::Expired, ..poll_inputs(&clock, "2m") };
     assert!(matches!(decide_poll(at(60), &awaited), PollDecision::NotBefore(_)));
-    let PollDecision::AwaitsProofs { since } = decide_poll(at(600), &awaited) else { panic!() };
+    let PollDecision::AwaitsPublish { since } = decide_poll(at(600), &awaited) else { panic!() };
     assert!(since <= at(132));
     assert!(due_reason(&poll_inputs(&clock, "2m"), 600).is_some());
 }
@@ -332,7 +332,7 @@ fn simulate_polls(
             interval,
             timestamps: stamps,
             refresh: None,
-            proofs: ProofState::Usable,
+            pod_tokens: PodTokenState::Usable,
         };
         if matches!(decide_poll(at(second), &inputs), PollDecision::Due { .. }) {
             polls.push(second);

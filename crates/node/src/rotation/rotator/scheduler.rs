@@ -15,7 +15,7 @@ use crate::provider::{ObjectTimestamps, Urgency};
 use crate::reporter::PodEvent;
 use crate::rotation::decision::{PollDecision, PollInputs, decide_poll};
 use crate::rotation::interval::PollInterval;
-use crate::rotation::proof_state::proof_state;
+use crate::rotation::pod_token_state::pod_token_state;
 use crate::rotation::rotation_policy::RotationPolicy;
 
 /// Namespace and name of a class.
@@ -265,7 +265,7 @@ impl RotationScheduler {
                     ));
                 }
             }
-            PollDecision::AwaitsProofs { .. } => {}
+            PollDecision::AwaitsPublish { .. } => {}
         }
     }
 
@@ -294,7 +294,12 @@ impl RotationScheduler {
                 interval: of_class.unwrap_or(interval),
                 timestamps: &stamps,
                 refresh,
-                proofs: proof_state(provider, parameters, volume.proofs.as_ref(), now),
+                pod_tokens: pod_token_state(
+                    provider,
+                    parameters,
+                    volume.pod_credentials.as_ref(),
+                    now,
+                ),
             },
         )
     }
@@ -320,7 +325,7 @@ impl RotationScheduler {
             let message = annotation_message(&key, &class.policy);
             add(topic, OutcomeCode::SecretProviderClassInvalid, message);
         }
-        if let PollDecision::AwaitsProofs { since } = self.decide_rotation(now, interval, volume)
+        if let PollDecision::AwaitsPublish { since } = self.decide_rotation(now, interval, volume)
             && saturating_after(since, PROOF_TIMEOUT) < now
         {
             let (code, message) = overdue_message(since, &key, self.classes.contains_key(&key));

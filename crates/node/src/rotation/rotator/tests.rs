@@ -125,7 +125,7 @@ fn volume(number: usize, checked: i64) -> RotationTarget {
         class_name: "managed-azure-cpo".to_owned(),
         history: clock,
         timestamps: BTreeMap::new(),
-        proofs: Some(PodCredentials::default()),
+        pod_credentials: Some(PodCredentials::default()),
         generation: 1,
     }
 }
@@ -295,7 +295,7 @@ async fn invalid_interval_annotation_is_reported_once_and_the_node_interval_appl
 
 #[tokio::test]
 async fn workload_identity_without_token_waits_and_reports_a_long_wait() {
-    let restored = RotationTarget { proofs: None, ..volume(1, START) };
+    let restored = RotationTarget { pod_credentials: None, ..volume(1, START) };
     let scene = RotatorFixture::start([restored], settings("2m"), Duration::ZERO).await;
     scene.advance(400).await;
     assert_eq!(scene.polls_of(1), []);
@@ -304,7 +304,7 @@ async fn workload_identity_without_token_waits_and_reports_a_long_wait() {
     let kinds: Vec<_> = scene.reporter.0.lock().iter().map(|notice| notice.kind).collect();
     assert_eq!(kinds, [PodEventKind::Failed(OutcomeCode::TokenNotFound)]);
 
-    scene.volumes.volumes.lock().get_mut(&target(1)).unwrap().proofs =
+    scene.volumes.volumes.lock().get_mut(&target(1)).unwrap().pod_credentials =
         Some(PodCredentials::default());
     scene.advance(5).await;
     assert_eq!(scene.polls_of(1).len(), 1);
@@ -314,7 +314,7 @@ async fn workload_identity_without_token_waits_and_reports_a_long_wait() {
 
 #[tokio::test]
 async fn volume_with_unavailable_class_is_not_reported_as_missing_a_token() {
-    let restored = RotationTarget { proofs: None, ..volume(1, START) };
+    let restored = RotationTarget { pod_credentials: None, ..volume(1, START) };
     let scene =
         RotatorFixture::start_with_class(None, [restored], settings("2m"), Duration::ZERO).await;
     scene.advance(460).await;

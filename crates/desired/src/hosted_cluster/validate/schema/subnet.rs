@@ -11,8 +11,8 @@ use crate::hosted_cluster::validate::checker::{FieldChecker, matches_resource_id
 const SUBNET_ID_FORM: &str =
     "/subscriptions/*/resourceGroups/*/providers/Microsoft.Network/virtualNetworks/*/subnets/*";
 
-/// A name in a subnet id: its position, its allowed characters and its forbidden endings.
-struct SubnetIdSegment {
+/// The rules for one of the names in a subnet id: of the resource group, the virtual network or the subnet.
+struct SubnetIdName {
     position: usize,
     resource_name: &'static str,
     characters: &'static str,
@@ -22,8 +22,8 @@ struct SubnetIdSegment {
     end_message: &'static str,
 }
 
-const SUBNET_ID_SEGMENTS: [SubnetIdSegment; 3] = [
-    SubnetIdSegment {
+const SUBNET_ID_NAMES: [SubnetIdName; 3] = [
+    SubnetIdName {
         position: 4,
         resource_name: "resource group",
         characters: "-_().",
@@ -32,7 +32,7 @@ const SUBNET_ID_SEGMENTS: [SubnetIdSegment; 3] = [
         shape_message: validation_messages::SUBNET_GROUP,
         end_message: validation_messages::SUBNET_GROUP_END,
     },
-    SubnetIdSegment {
+    SubnetIdName {
         position: 8,
         resource_name: "virtual network",
         characters: "-_.",
@@ -41,7 +41,7 @@ const SUBNET_ID_SEGMENTS: [SubnetIdSegment; 3] = [
         shape_message: validation_messages::SUBNET_VNET,
         end_message: validation_messages::SUBNET_VNET_END,
     },
-    SubnetIdSegment {
+    SubnetIdName {
         position: 10,
         resource_name: "subnet",
         characters: "-_.",
@@ -52,13 +52,14 @@ const SUBNET_ID_SEGMENTS: [SubnetIdSegment; 3] = [
     },
 ];
 
-impl SubnetIdSegment {
+impl SubnetIdName {
     fn allows_character(&self, c: char) -> bool {
         c.is_ascii_alphanumeric() || self.characters.contains(c)
     }
 
-    /// Returns whether the schema's pattern matches anywhere in the text.
-    fn matches_unanchored(&self, text: &str) -> bool {
+    /// Returns whether the CRD schema accepts `text` as this name: its pattern, which is not anchored, matches
+    /// anywhere in it.
+    fn matches_schema_pattern(&self, text: &str) -> bool {
         let shortest = *self.lengths.start();
         text.split(|c| !self.allows_character(c)).any(|run| {
             let run = match self.position {
@@ -69,8 +70,8 @@ impl SubnetIdSegment {
         })
     }
 
-    /// Returns whether the pattern matches the whole text.
-    fn matches_whole(&self, text: &str) -> bool {
+    /// Returns whether Azure accepts `text` as this name: the pattern matches all of it.
+    fn is_valid_azure_name(&self, text: &str) -> bool {
         let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric()) || self.position != 10;
         self.lengths.contains(&text.len())
             && text.chars().all(|c| self.allows_character(c))
@@ -90,22 +91,22 @@ pub(super) fn check_subnet_id(checker: &mut FieldChecker, value: Option<&String>
     if parts.len() != 11 {
         return;
     }
-    for segment in &SUBNET_ID_SEGMENTS {
+    for segment in &SUBNET_ID_NAMES {
         let part = parts[segment.position];
-        checker.check_rule(&field, segment.matches_unanchored(part), segment.shape_message);
+        checker.check_rule(&field, segment.matches_schema_pattern(part), segment.shape_message);
         checker.check_rule(&field, !part.ends_with(segment.forbidden_ends), segment.end_message);
     }
 }
 
 /// Returns the parts of a subnet id that the schema accepts and Azure rejects, each with the
 /// resource that it should name.
-pub(in crate::hosted_cluster::validate) fn invalid_subnet_id_segments(
+pub(in crate::hosted_cluster::validate) fn invalid_subnet_id_names(
     id: &str,
 ) -> Vec<(String, &'static str)> {
     let parts: Vec<_> = id.split('/').collect();
-    let misnamed = |segment: &SubnetIdSegment| {
+    let misnamed = |segment: &SubnetIdName| {
         let part = *parts.get(segment.position)?;
-        (!segment.matches_whole(part)).then(|| (part.to_owned(), segment.resource_name))
+        (!segment.is_valid_azure_name(part)).then(|| (part.to_owned(), segment.resource_name))
     };
-    SUBNET_ID_SEGMENTS.iter().filter_map(misnamed).collect()
+    SUBNET_ID_NAMES.iter().filter_map(misnamed).collect()
 }
