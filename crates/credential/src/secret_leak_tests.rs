@@ -3,14 +3,14 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use azure_core::credentials::TokenCredential;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 use crate::fixture::{document, to_bytes};
 use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
@@ -169,7 +169,13 @@ fn assert_no_secrets(printed: &str, assertions: &[String]) {
     }
 }
 
+/// A second live dispatcher. With a single one, `tracing` asks only the default of the current thread whether a new
+/// callsite is enabled, so a test on another thread without a subscriber could disable the callsite for all.
+static SECOND_DISPATCHER: LazyLock<Dispatch> =
+    LazyLock::new(|| Dispatch::new(LogCapture::default()));
+
 fn run_with_log_capture(case: impl Future<Output = String>) -> String {
+    LazyLock::force(&SECOND_DISPATCHER);
     let log = LogCapture::default();
     let printed = tracing::subscriber::with_default(log.clone(), || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -440,6 +440,8 @@ impl tracing::Subscriber for EmulatorLogCapture {
 #[test]
 fn no_log_level_contains_a_secret() {
     let logged = EmulatorLogCapture::default();
+    // With a single dispatcher, a test on a thread without a subscriber could disable new callsites for all.
+    let _second_dispatcher = tracing::Dispatch::new(EmulatorLogCapture::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tracing::subscriber::with_default(logged.clone(), || {
         runtime.block_on(async {
@@ -451,7 +453,7 @@ fn no_log_level_contains_a_secret() {
         });
     });
     let logged = logged.0.lock();
-    assert!(logged.contains("the end"), "the subscriber hears something");
+    assert!(logged.contains("the end"), "the subscriber records events");
     for secret in [SECRET, "eyJ", "PRIVATE KEY", "client_secret"] {
         assert!(!logged.contains(secret), "{secret}");
     }
