@@ -1,5 +1,8 @@
 //! The rules for words and identifiers that a program can check. The other rules are in CONTRIBUTING.md.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use proc_macro2::{TokenStream, TokenTree};
 
 /// The rule file of the prose linter. Its `tokens` are the words that no file may contain.
@@ -96,8 +99,8 @@ pub(super) fn find_words(text: &str, is_markdown: bool) -> Vec<LanguageFinding> 
     for (index, line) in text.lines().enumerate() {
         let line = if is_markdown { without_code_spans(line) } else { line.to_owned() };
         let line = line.to_lowercase();
-        for word in forbidden_words() {
-            let is_found = line.match_indices(word).any(|(start, _)| {
+        for word in FORBIDDEN_WORDS.iter() {
+            let is_found = line.match_indices(*word).any(|(start, _)| {
                 let is_letter = |it: char| it.is_alphanumeric();
                 !line[..start].ends_with(is_letter)
                     && !line[start + word.len()..].starts_with(is_letter)
@@ -112,9 +115,8 @@ pub(super) fn find_words(text: &str, is_markdown: bool) -> Vec<LanguageFinding> 
 }
 
 /// The tokens of [`WORD_RULE`].
-fn forbidden_words() -> impl Iterator<Item = &'static str> {
-    WORD_RULE.lines().filter_map(|line| line.strip_prefix("  - "))
-}
+static FORBIDDEN_WORDS: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| WORD_RULE.lines().filter_map(|line| line.strip_prefix("  - ")).collect());
 
 fn without_code_spans(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join(" ")
@@ -148,17 +150,20 @@ fn add_identifiers(tokens: TokenStream, findings: &mut Vec<LanguageFinding>) {
 }
 
 fn is_replaced_term(name: &str) -> bool {
-    REPLACED_TYPES.contains(&name)
-        || REPLACED_TERMS.iter().any(|term| name == *term || is_camel_case_of(name, term))
+    static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let snake = REPLACED_TERMS.iter().chain(&REPLACED_TYPES).map(|term| (*term).to_owned());
+        snake.chain(REPLACED_TERMS.iter().map(|term| to_camel_case(term))).collect()
+    });
+    NAMES.contains(name)
 }
 
-/// Whether `name` is the name of a type for a term in snake case.
-fn is_camel_case_of(name: &str, term: &str) -> bool {
+/// The name of a type for a term in snake case.
+fn to_camel_case(term: &str) -> String {
     let parts = term.split('_').flat_map(|part| {
         let (first, rest) = part.split_at(1);
         [first.to_uppercase(), rest.to_owned()]
     });
-    parts.collect::<String>() == name
+    parts.collect()
 }
 
 #[cfg(test)]
@@ -171,9 +176,8 @@ mod tests {
 
     #[test]
     fn words_of_the_rule_file_are_found_as_whole_words() {
-        let words: Vec<_> = forbidden_words().collect();
-        assert_eq!(words.len(), 8);
-        for word in words {
+        assert_eq!(FORBIDDEN_WORDS.len(), 8);
+        for word in FORBIDDEN_WORDS.iter() {
             let text = format!("one line\n{} else, {word}.\n", word.to_uppercase());
             assert_eq!(lines(&find_words(&text, false)), [2], "{word}");
             assert!(find_words(&format!("x{word}y `z`"), false).is_empty(), "{word}");
