@@ -1,11 +1,13 @@
 //! `cargo xtask sample`: random items of the code and random paragraphs of the docs, for a test with a reader
 //! who does not know the project.
 //!
-//! The reader sees the signature and the doc comment of each item and says what the item does. The same seed
-//! draws the same samples from the same tree.
+//! The reader sees the signature and the doc comment of each item and says what the item does. In one commit, a
+//! seed always draws the same samples.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use fastrand::Rng;
 
 use crate::process;
 use crate::repository::Repository;
@@ -59,7 +61,7 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskE
         })?;
         candidates.add(path.strip_prefix(repository.root()).unwrap_or(&path), &text);
     }
-    let mut random = SplitMix64(arguments.seed);
+    let mut random = Rng::with_seed(arguments.seed);
     let private = arguments.items / 2;
     let mut items = draw(&mut random, candidates.public, arguments.items - private);
     items.extend(draw(&mut random, candidates.private, private));
@@ -108,7 +110,7 @@ fn items(file: &Path, text: &str) -> Vec<(bool, Sample)> {
         let line = line.trim();
         if line.starts_with("///") {
             comment.push(line);
-        } else if let Some(kind) = kind_of(line) {
+        } else if let Some(kind) = item_kind(line) {
             let mut text = format!("// {}", file.display());
             if !implementation.is_empty() {
                 text.extend([", ", implementation]);
@@ -127,16 +129,16 @@ fn items(file: &Path, text: &str) -> Vec<(bool, Sample)> {
     items
 }
 
-/// What the keyword of an item says.
+/// How much of an item the reader sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ItemKind {
-    /// The fields or variants are a part of what a reader sees.
+    /// The fields or variants as well.
     Type,
-    /// The body is not.
+    /// Only the signature.
     Function,
 }
 
-fn kind_of(line: &str) -> Option<ItemKind> {
+fn item_kind(line: &str) -> Option<ItemKind> {
     let visible = line.strip_prefix("pub").map_or(line, |rest| {
         rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest)
     });
@@ -149,7 +151,7 @@ fn kind_of(line: &str) -> Option<ItemKind> {
     }
 }
 
-/// The lines of a definition, from its first one: of a type at most [`MOST_LINES`], of a function those
+/// The lines of a definition, from its first one: of a type at most [`MAX_DEFINITION_LINES`], of a function those
 /// before its body.
 fn definition(lines: &[&str], kind: ItemKind) -> String {
     let indent = lines[0].len() - lines[0].trim_start().len();
@@ -160,7 +162,8 @@ fn definition(lines: &[&str], kind: ItemKind) -> String {
             ItemKind::Type => ends_here && line.ends_with([';', '}']),
         }
     };
-    let end = lines.iter().position(ends).map_or(lines.len(), |end| end + 1).min(MOST_LINES);
+    let end =
+        lines.iter().position(ends).map_or(lines.len(), |end| end + 1).min(MAX_DEFINITION_LINES);
     let shown = lines[..end].iter().map(|line| line.get(indent..).unwrap_or_default());
     shown.collect::<Vec<_>>().join("\n").trim_end_matches([' ', '{']).to_owned()
 }
@@ -182,7 +185,7 @@ fn paragraphs(file: &Path, text: &str) -> Vec<Sample> {
         let is_prose = paragraph
             .first()
             .is_some_and(|line| !line.starts_with(['#', '|', '-', '*', '1', '<', '>']));
-        if is_prose && words >= FEWEST_WORDS {
+        if is_prose && words >= MIN_PARAGRAPH_WORDS {
             let (line, text) = (index + 1 - paragraph.len(), paragraph.join("\n"));
             found.push(Sample { file: file.to_path_buf(), line, text });
         }
@@ -191,34 +194,17 @@ fn paragraphs(file: &Path, text: &str) -> Vec<Sample> {
     found
 }
 
-/// Draws without putting back.
-fn draw(random: &mut SplitMix64, mut from: Vec<Sample>, count: usize) -> Vec<Sample> {
-    let mut drawn = Vec::with_capacity(count);
-    while drawn.len() < count && !from.is_empty() {
-        let place = random.next() % u64::try_from(from.len()).unwrap_or(u64::MAX);
-        drawn.push(from.swap_remove(usize::try_from(place).unwrap_or_default()));
-    }
-    drawn
+/// Draws `count` different samples.
+fn draw(random: &mut Rng, mut from: Vec<Sample>, count: usize) -> Vec<Sample> {
+    random.shuffle(&mut from);
+    from.truncate(count);
+    from
 }
 
-/// The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014): the
-/// same numbers on every machine and with every version of every library.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-}
-
-/// The longest definition that is printed, in lines.
-const MOST_LINES: usize = 16;
-/// A shorter paragraph says too little to ask about.
-const FEWEST_WORDS: usize = 15;
+/// The maximum length of a printed definition, in lines.
+const MAX_DEFINITION_LINES: usize = 16;
+/// The minimum length of a paragraph, in words.
+const MIN_PARAGRAPH_WORDS: usize = 15;
 
 #[cfg(test)]
 mod tests {
@@ -247,7 +233,7 @@ mod tests {
 
     #[test]
     fn paragraphs_are_prose_of_some_length() {
-        let long = "word ".repeat(FEWEST_WORDS);
+        let long = "word ".repeat(MIN_PARAGRAPH_WORDS);
         let page = format!(
             "# Title\n\n{long}\n{long}\n\nshort\n\n| {long} |\n\n```text\n{long}\n```\n\n{long}"
         );
@@ -260,7 +246,7 @@ mod tests {
         let sample = |line| Sample { file: PathBuf::new(), line, text: String::new() };
         let all: Vec<_> = (0..100).map(sample).collect();
         let lines = |seed| {
-            let drawn = draw(&mut SplitMix64(seed), all.clone(), 40);
+            let drawn = draw(&mut Rng::with_seed(seed), all.clone(), 40);
             drawn.iter().map(|it| it.line).collect::<Vec<_>>()
         };
         assert_eq!(lines(7), lines(7));
