@@ -1,7 +1,7 @@
 //! The emulated Azure state, as plain data.
 //!
-//! A service is a function of state, request and time that returns a reply. The state file is this type as
-//! JSON, including keys.
+//! A service is a function of state, request and time that returns a reply. Large collections are tables, of
+//! which only changed rows are written to the state file; the rest is written as a whole when it changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,33 +14,74 @@ use crate::seed::{IdentityRegistry, SeedPlanFingerprint};
 use crate::services::arm::ArmResourceStore;
 use crate::services::imds::ImdsState;
 use crate::services::keyvault::VaultStore;
+use crate::table::StoredTable;
 use crate::token::TokenPolicy;
+use crate::tracked::Tracked;
 
 /// The complete emulated Azure state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct AzureState {
     /// The fingerprint of the seed plan; `None` without a plan.
-    pub(crate) plan: Option<SeedPlanFingerprint>,
-    /// Tenants, principals, federated credentials and trusted issuers.
+    pub(crate) plan: Tracked<Option<SeedPlanFingerprint>>,
     pub(crate) directory: EntraDirectory,
     /// The service accounts that may use an identity through a cluster's token proxy.
-    pub(crate) bindings: Vec<IdentityBinding>,
+    pub(crate) bindings: Tracked<Vec<IdentityBinding>>,
     /// The offset of the emulated time.
-    pub(crate) clock: ClockOffset,
+    pub(crate) clock: Tracked<ClockOffset>,
     /// The lifetimes of tokens.
-    pub(crate) tokens: TokenPolicy,
+    pub(crate) tokens: Tracked<TokenPolicy>,
     /// Role definitions and assignments.
-    pub(crate) authorization: Authorization,
+    pub(crate) authorization: Tracked<Authorization>,
     /// The stored ARM resources.
     pub(crate) resources: ArmResourceStore,
-    /// The content of the vaults.
+    /// The vaults with their content.
     pub(crate) vaults: VaultStore,
     /// The identities of the metadata service.
-    pub(crate) imds: ImdsState,
+    pub(crate) imds: Tracked<ImdsState>,
     /// The identities of the components, for rotation and fault plans.
     #[serde(rename = "roster")]
-    pub(crate) registry: IdentityRegistry,
+    pub(crate) registry: Tracked<IdentityRegistry>,
     /// The injected faults.
-    pub(crate) faults: FaultRules,
+    pub(crate) faults: Tracked<FaultRules>,
+}
+
+impl AzureState {
+    /// Calls `visit` with the name and the content of every stored table. The names are those of the state
+    /// file.
+    pub(crate) fn for_each_table(
+        &mut self,
+        visit: &mut dyn FnMut(&'static str, &mut dyn StoredTable),
+    ) {
+        let Self {
+            plan,
+            directory,
+            bindings,
+            clock,
+            tokens,
+            authorization,
+            resources,
+            vaults,
+            imds,
+            registry,
+            faults,
+        } = self;
+        visit("plan", plan);
+        directory.for_each_table(visit);
+        visit("bindings", bindings);
+        visit("clock", clock);
+        visit("tokens", tokens);
+        visit("authorization", authorization);
+        resources.for_each_table(visit);
+        vaults.for_each_table(visit);
+        visit("imds", imds);
+        visit("registry", registry);
+        visit("faults", faults);
+    }
+
+    /// Rebuilds what is derived from the tables, after they were loaded.
+    pub(crate) fn rebuild_indexes(&mut self) {
+        self.directory.rebuild_index();
+        self.vaults.rebuild_index();
+    }
 }

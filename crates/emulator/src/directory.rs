@@ -1,161 +1,126 @@
-//! The directory: tenants, principals with their credentials, and trusted issuers.
+//! The directory: tenants, applications, service principals, users, groups, and trusted issuers.
 //!
-//! A [`Principal`] is an application with its service principal, or a user-assigned identity. The two objects
-//! of an application have separate ids, because clients look up one by the other.
+//! An application and its service principal are two objects with separate ids, because clients look up one by
+//! the other. A managed identity is a service principal without an application.
 
-use std::collections::BTreeMap;
+mod application;
+mod federated_credential;
+mod group;
+mod service_principal;
+mod tenant;
+mod trusted_issuer;
+mod user;
 
-use jiff::Timestamp;
-use lanyard_vocabulary::{ArmResourceId, EntraClientId, EntraTenantId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use lanyard_vocabulary::{ArmResourceId, EntraClientId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::keys::{RedactedText, RsaKey};
-use crate::published_key::RsaPublicJwk;
+pub(crate) use self::application::{Application, KeyCredential, PasswordCredential};
+pub(crate) use self::federated_credential::FederatedCredential;
+pub(crate) use self::group::Group;
+pub(crate) use self::service_principal::{
+    ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer,
+};
+pub(crate) use self::tenant::Tenant;
+pub(crate) use self::trusted_issuer::{CertificateAuthority, TrustedIssuer};
+pub(crate) use self::user::User;
+use crate::table::{StoredTable, Table};
+use crate::tracked::Tracked;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct EntraDirectory {
     /// The tenants with their signing keys.
-    pub(crate) tenants: Vec<Tenant>,
-    pub(crate) principals: Vec<Principal>,
+    pub(crate) tenants: Tracked<Vec<Tenant>>,
     /// Certificate authorities for subject name and issuer (SNI) authentication.
-    pub(crate) authorities: BTreeMap<String, CertificateAuthority>,
+    pub(crate) authorities: Tracked<BTreeMap<String, CertificateAuthority>>,
     /// Trusted token issuers by their exact `iss`, with the content of their discovery documents.
-    pub(crate) issuers: BTreeMap<String, TrustedIssuer>,
+    pub(crate) issuers: Tracked<BTreeMap<String, TrustedIssuer>>,
+    applications: Table<Uuid, Application>,
+    service_principals: Table<Uuid, ServicePrincipal>,
+    users: Table<Uuid, User>,
+    groups: Table<Uuid, Group>,
+    #[serde(skip)]
+    index: DirectoryIndex,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Tenant {
-    /// The directory id.
-    pub(crate) id: EntraTenantId,
-    /// The domain names of the tenant.
-    #[serde(default)]
-    pub(crate) domains: Vec<String>,
-    /// The `kid` of its signing key.
-    pub(crate) key_id: String,
-    /// The key that signs its tokens.
-    pub(crate) key: RsaKey,
-    /// The self-signed certificate of the key in DER, which the JWKS contains.
-    pub(crate) certificate: Vec<u8>,
+/// The object ids by the other unique values of the objects. Rebuilt when the state is loaded.
+#[derive(Debug, Clone, Default)]
+struct DirectoryIndex {
+    applications_by_client_id: HashMap<EntraClientId, Uuid>,
+    principals_by_client_id: HashMap<EntraClientId, Uuid>,
+    principals_by_resource_id: HashMap<String, Uuid>,
+    /// By user principal name in lower case.
+    users_by_name: HashMap<String, Uuid>,
+    /// The groups of which an object is a direct member.
+    groups_by_member: HashMap<Uuid, BTreeSet<Uuid>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "type")]
-pub(crate) enum PrincipalKind {
-    /// An application with its service principal.
-    Application {
-        /// The object id of the application (not of its service principal).
-        application_object_id: Uuid,
-    },
-    /// A user-assigned managed identity.
-    ManagedIdentity {
-        /// The ARM resource id.
-        resource_id: ArmResourceId,
-    },
+/// An object of the directory, by its object id.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum DirectoryObject<'a> {
+    Application(&'a Application),
+    ServicePrincipal(&'a ServicePrincipal),
+    User(&'a User),
+    Group(&'a Group),
 }
 
-/// An identity that can obtain tokens.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Principal {
-    /// The object id of the service principal: the `oid` of its tokens, and the principal id of role
-    /// assignments.
-    pub(crate) object_id: Uuid,
-    /// The application id.
-    pub(crate) client_id: EntraClientId,
-    /// The home tenant.
-    pub(crate) tenant: EntraTenantId,
-    pub(crate) display_name: String,
-    /// Whether the principal may obtain tokens.
-    pub(crate) enabled: bool,
-    /// The kind of the principal.
-    pub(crate) kind: PrincipalKind,
-    /// Client secrets.
-    #[serde(default)]
-    pub(crate) secrets: Vec<ClientSecret>,
-    /// Registered certificates.
-    #[serde(default)]
-    pub(crate) certificates: Vec<KeyCredential>,
-    /// Subject name and issuer trust: any certificate of one subject from one authority (requires the chain).
-    #[serde(default)]
-    pub(crate) subject_name_issuer: Option<SubjectNameIssuer>,
-    #[serde(default)]
-    pub(crate) federated_credentials: Vec<FederatedCredential>,
-}
-
-/// A client secret of an application.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct ClientSecret {
-    /// The secret.
-    pub(crate) text: RedactedText,
-    /// When the secret expires.
-    pub(crate) expires: Timestamp,
-}
-
-/// A certificate that is registered with an application.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct KeyCredential {
-    /// The certificate in DER.
-    pub(crate) certificate: Vec<u8>,
-    /// When the registration expires.
-    pub(crate) expires: Timestamp,
-}
-
-/// Trust in a subject name from an authority.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SubjectNameIssuer {
-    /// The common name of the subject.
-    pub(crate) subject: String,
-    /// The name of the authority in [`EntraDirectory::authorities`].
-    pub(crate) authority: String,
-}
-
-/// A federated credential: tokens of another issuer that authenticate this principal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FederatedCredential {
-    /// The name, unique within the principal.
-    pub(crate) name: String,
-    /// The exact `iss`.
-    pub(crate) issuer: String,
-    /// The exact `sub`.
-    pub(crate) subject: String,
-    /// The accepted `aud` values.
-    pub(crate) audiences: Vec<String>,
-}
-
-/// A certificate authority, for example that of the MSI data plane.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct CertificateAuthority {
-    /// The certificate in DER.
-    pub(crate) certificate: Vec<u8>,
-    pub(crate) key: RsaKey,
-}
-
-/// An issuer of federated tokens, with the keys of its `jwks_uri`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct TrustedIssuer {
-    /// Key pairs of an emulated issuer, by `kid`.
-    pub(crate) keys: BTreeMap<String, RsaKey>,
-    /// Public keys of an external issuer, by `kid`.
-    #[serde(default)]
-    pub(crate) published: BTreeMap<String, RsaPublicJwk>,
-}
-
-impl TrustedIssuer {
-    /// The public key with this `kid`, as `RSAPublicKey` DER. Without a `kid`, the issuer's only key.
-    pub(crate) fn public_der(&self, kid: Option<&str>) -> Option<Vec<u8>> {
-        let own = self.keys.iter().map(|(known, key)| (known, key.public_der().ok()));
-        let others = self.published.iter().map(|(known, key)| (known, key.public_der()));
-        let mut keys = own.chain(others);
-        if let Some(kid) = kid {
-            return keys.find(|(known, _)| *known == kid)?.1;
+impl DirectoryObject<'_> {
+    /// The `principalType` of role assignments; applications cannot have role assignments.
+    pub(crate) const fn principal_type(&self) -> Option<&'static str> {
+        match self {
+            Self::Application(_) => None,
+            Self::ServicePrincipal(_) => Some("ServicePrincipal"),
+            Self::User(_) => Some("User"),
+            Self::Group(_) => Some("Group"),
         }
-        let (_, only) = keys.next()?;
-        keys.next().is_none().then_some(only)?
     }
 }
 
 impl EntraDirectory {
+    /// Calls `visit` with the name and the content of every stored table.
+    pub(crate) fn for_each_table(
+        &mut self,
+        visit: &mut dyn FnMut(&'static str, &mut dyn StoredTable),
+    ) {
+        let Self {
+            tenants,
+            authorities,
+            issuers,
+            applications,
+            service_principals,
+            users,
+            groups,
+            index: _,
+        } = self;
+        visit("directory.tenants", tenants);
+        visit("directory.authorities", authorities);
+        visit("directory.issuers", issuers);
+        visit("directory.applications", applications);
+        visit("directory.service-principals", service_principals);
+        visit("directory.users", users);
+        visit("directory.groups", groups);
+    }
+
+    /// Rebuilds the indexes after the tables were loaded.
+    pub(crate) fn rebuild_index(&mut self) {
+        self.index = DirectoryIndex::default();
+        for application in self.applications.values() {
+            self.index.add_application(application);
+        }
+        for principal in self.service_principals.values() {
+            self.index.add_service_principal(principal);
+        }
+        for user in self.users.values() {
+            self.index.add_user(user);
+        }
+        for group in self.groups.values() {
+            self.index.add_members(group);
+        }
+    }
+
     /// Finds a tenant by id or domain name, ignoring case.
     pub(crate) fn tenant(&self, name: &str) -> Option<&Tenant> {
         self.tenants.iter().find(|tenant| {
@@ -164,41 +129,66 @@ impl EntraDirectory {
         })
     }
 
-    /// The principal with this client id.
-    pub(crate) fn by_client_id(&self, client: EntraClientId) -> Option<&Principal> {
-        self.principals.iter().find(|principal| principal.client_id == client)
+    /// The object with this object id.
+    pub(crate) fn object(&self, id: Uuid) -> Option<DirectoryObject<'_>> {
+        let principal = || self.service_principals.get(&id).map(DirectoryObject::ServicePrincipal);
+        let user = || self.users.get(&id).map(DirectoryObject::User);
+        let group = || self.groups.get(&id).map(DirectoryObject::Group);
+        let application = || self.applications.get(&id).map(DirectoryObject::Application);
+        principal().or_else(user).or_else(group).or_else(application)
     }
 
-    /// Like [`Self::by_client_id`], mutable.
-    pub(crate) fn by_client_id_mut(&mut self, client: EntraClientId) -> Option<&mut Principal> {
-        self.principals.iter_mut().find(|principal| principal.client_id == client)
-    }
-
-    /// The principal with this object id.
-    pub(crate) fn by_object_id(&self, object: Uuid) -> Option<&Principal> {
-        self.principals.iter().find(|principal| principal.object_id == object)
-    }
-
-    /// The managed identity of an Azure resource.
-    pub(crate) fn by_resource_id(&self, resource: &ArmResourceId) -> Option<&Principal> {
-        self.principals.iter().find(|principal| principal.resource_id() == Some(resource))
-    }
-
-    /// Like [`Self::by_resource_id`], mutable.
-    pub(crate) fn by_resource_id_mut(
-        &mut self,
-        resource: &ArmResourceId,
-    ) -> Option<&mut Principal> {
-        self.principals.iter_mut().find(|principal| principal.resource_id() == Some(resource))
+    /// The ids that role assignments of a principal may name: its own and those of its groups, nested ones
+    /// included.
+    pub(crate) fn principal_and_group_ids(&self, principal: Uuid) -> Vec<Uuid> {
+        let mut ids = vec![principal];
+        let mut next = 0;
+        while let Some(id) = ids.get(next) {
+            for group in self.index.groups_by_member.get(id).into_iter().flatten() {
+                if !ids.contains(group) {
+                    ids.push(*group);
+                }
+            }
+            next += 1;
+        }
+        ids
     }
 }
 
-impl Principal {
-    /// The ARM resource of a managed identity.
-    pub(crate) fn resource_id(&self) -> Option<&ArmResourceId> {
-        match &self.kind {
-            PrincipalKind::ManagedIdentity { resource_id } => Some(resource_id),
-            PrincipalKind::Application { .. } => None,
+impl DirectoryIndex {
+    fn add_application(&mut self, application: &Application) {
+        self.applications_by_client_id.insert(application.client_id, application.object_id);
+    }
+
+    fn add_service_principal(&mut self, principal: &ServicePrincipal) {
+        self.principals_by_client_id.insert(principal.client_id, principal.object_id);
+        if let Some(resource) = principal.resource_id() {
+            self.principals_by_resource_id.insert(resource_key(resource), principal.object_id);
+        }
+    }
+
+    fn add_user(&mut self, user: &User) {
+        self.users_by_name.insert(user.principal_name.to_ascii_lowercase(), user.object_id);
+    }
+
+    fn add_members(&mut self, group: &Group) {
+        for member in &group.members {
+            self.groups_by_member.entry(*member).or_default().insert(group.object_id);
+        }
+    }
+
+    fn remove_members(&mut self, group: &Group) {
+        for member in &group.members {
+            if let Some(groups) = self.groups_by_member.get_mut(member) {
+                groups.remove(&group.object_id);
+            }
         }
     }
 }
+
+fn resource_key(resource: &ArmResourceId) -> String {
+    resource.to_string().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests;

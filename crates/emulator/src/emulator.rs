@@ -257,18 +257,20 @@ impl EmulatorBuilder {
             (authority, saved.world, saved.ids)
         } else {
             let mut ids = self.id_generator;
-            let mut world = AzureState { tokens: self.token_policy, ..AzureState::default() };
+            let mut world =
+                AzureState { tokens: self.token_policy.into(), ..AzureState::default() };
             if let Some(plan) = self.plan.as_ref().map(SeedMode::plan) {
-                world.plan = Some(plan.fingerprint()?);
+                world.plan = Some(plan.fingerprint()?).into();
                 seed::apply_plan(plan, &mut world, &mut ids, self.clock.now())?;
                 world.imds.machine = ImdsMachine::from_seed_plan(plan, &mut ids);
             }
             world.imds.identity_header = Some(RedactedText::new(ids.next_hex32()));
             (given.map_or_else(LocalAuthority::generate, Ok)?, world, ids)
         };
-        let engine = EmulatorEngine::new(self.clock, Arc::new(authority), world, ids, store);
+        let writer = store.map(StateStore::into_writer).transpose()?;
+        let engine = EmulatorEngine::new(self.clock, Arc::new(authority), world, ids, writer);
         if is_changed {
-            engine.save()?;
+            engine.save_all()?;
         }
         Ok(engine)
     }

@@ -22,12 +22,14 @@ use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::seed::SeedError;
 use crate::services;
 use crate::state_change_error::StateChangeError;
-use crate::state_store::{StateStore, StateStoreError};
+use crate::state_store::{PendingCommit, StateChanges, StateStoreError, StateWriter};
 
 /// The engine's reply to the client.
 #[derive(Debug)]
 pub(crate) struct EngineReply {
     pub(crate) reply: ServiceReply,
+    /// The commit of the changes, which the client must not be ahead of.
+    pub(crate) commit: PendingCommit,
     /// The delay before the reply is sent.
     pub(crate) delay: Duration,
     /// Whether to reset the connection instead.
@@ -52,7 +54,7 @@ pub(crate) struct EmulatorEngine {
     /// The local certificate authority.
     pub(crate) authority: std::sync::Arc<LocalAuthority>,
     state: Mutex<State>,
-    store: Option<StateStore>,
+    writer: Option<StateWriter>,
 }
 
 /// Fields of the request log entry that are determined during processing.
@@ -63,6 +65,7 @@ struct RequestTrace {
     caller: Option<EntraClientId>,
     unimplemented: bool,
     fault: Option<String>,
+    state_changed: bool,
 }
 
 impl EmulatorEngine {
@@ -72,10 +75,10 @@ impl EmulatorEngine {
         authority: std::sync::Arc<LocalAuthority>,
         world: AzureState,
         ids: IdGenerator,
-        store: Option<StateStore>,
+        writer: Option<StateWriter>,
     ) -> Self {
         let state = State { azure: world, ids, request_log: RequestLog::default() };
-        Self { clock, authority, state: Mutex::new(state), store }
+        Self { clock, authority, state: Mutex::new(state), writer }
     }
 
     /// Locks the state for a short read or change.
@@ -83,18 +86,18 @@ impl EmulatorEngine {
         self.state.lock()
     }
 
-    /// Whether changes are written to a state file.
-    pub(crate) const fn writes_state_file(&self) -> bool {
-        self.store.is_some()
+    /// Writes the complete state, if there is a state directory.
+    pub(crate) fn save_all(&self) -> Result<(), StateStoreError> {
+        let mut state = self.state.lock();
+        let State { azure: world, ids, .. } = &mut *state;
+        let Some(writer) = &self.writer else { return Ok(()) };
+        let stored = self.authority.stored_form();
+        let commit = writer.submit(StateChanges::collect_all(stored, world, ids)?);
+        drop(state);
+        commit.wait_blocking()
     }
 
-    /// Writes the state file, if there is a state directory.
-    pub(crate) fn save(&self) -> Result<(), StateStoreError> {
-        let state = self.state.lock();
-        self.write_state_file(&state.azure, &state.ids)
-    }
-
-    /// Changes the state from inside the process, and writes the state file.
+    /// Changes the state from inside the process, and writes the changes. Blocks until they are written.
     pub(crate) fn update_azure_state<T>(
         &self,
         change: impl FnOnce(&mut AzureState, &mut IdGenerator, Timestamp) -> Result<T, SeedError>,
@@ -103,17 +106,19 @@ impl EmulatorEngine {
         let State { azure: world, ids, .. } = &mut *state;
         let now = world.clock.emulated_time(self.clock.now());
         let changed = change(world, ids, now)?;
-        self.write_state_file(world, ids)?;
+        let commit = self.submit_changes(world, ids)?;
+        drop(state);
+        commit.wait_blocking()?;
         Ok(changed)
     }
 
-    fn write_state_file(
+    fn submit_changes(
         &self,
-        world: &AzureState,
+        world: &mut AzureState,
         ids: &IdGenerator,
-    ) -> Result<(), StateStoreError> {
-        let Some(store) = &self.store else { return Ok(()) };
-        store.save(self.authority.stored_form(), ids, world)
+    ) -> Result<PendingCommit, StateStoreError> {
+        let Some(writer) = &self.writer else { return Ok(PendingCommit::none()) };
+        Ok(writer.submit(StateChanges::collect(world, ids)?))
     }
 
     pub(crate) fn handle_request(&self, request: &ServiceRequest, ingress: Ingress) -> EngineReply {
@@ -121,14 +126,22 @@ impl EmulatorEngine {
         let mut state = self.state.lock();
         let now = state.azure.clock.emulated_time(self.clock.now());
         let mut trace = RequestTrace::default();
-        let (reply, delay, reset) = match resolve_endpoint(request, ingress) {
+        let (mut reply, delay, reset) = match resolve_endpoint(request, ingress) {
             Ok(place) => self.apply_faults_and_run(&mut state, request, place, now, &mut trace),
             Err(rejection) => (rejection, Duration::ZERO, false),
         };
+        let mut commit = PendingCommit::none();
+        if trace.state_changed {
+            let State { azure: world, ids, .. } = &mut *state;
+            match self.submit_changes(world, ids) {
+                Ok(pending) => commit = pending,
+                Err(error) => reply = state_write_failed_reply(&error),
+            }
+        }
         let reply = add_service_headers(&mut state, request, &trace, reply, now);
         let elapsed = self.clock.monotonic().saturating_sub(began);
         state.request_log.append(request_log_entry(request, &trace, &reply, now, elapsed));
-        EngineReply { reply, delay, reset_connection: reset }
+        EngineReply { reply, commit, delay, reset_connection: reset }
     }
 
     /// Rejects a tunnel to a host that is not Azure's; returns `None` if the tunnel is allowed.
@@ -233,12 +246,7 @@ impl EmulatorEngine {
         };
         let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);
         trace.caller = call.caller;
-        let changed = call.state_changed;
-        if changed && let Err(error) = self.write_state_file(world, ids) {
-            // The change is in memory and not on disk: the client must not rely on it.
-            tracing::error!(%error, "the state could not be written");
-            return state_write_failed_reply(&format!("the state could not be written: {error}"));
-        }
+        trace.state_changed = call.state_changed;
         reply
     }
 }
@@ -285,7 +293,9 @@ fn add_service_headers(
     }
 }
 
-fn state_write_failed_reply(message: &str) -> ServiceReply {
+/// The reply to a change that is in memory and not on disk: the client must not rely on it.
+pub(crate) fn state_write_failed_reply(error: &StateStoreError) -> ServiceReply {
+    let message = format!("The state could not be written: {error}.");
     ServiceReply::json(
         StatusCode::INTERNAL_SERVER_ERROR,
         &json!({ "error": { "code": "InternalServerError", "message": message } }),

@@ -156,9 +156,7 @@ pub(crate) fn remove_faulted_objects(
 ) {
     match fault {
         IdentityFault::MissingSecret => {
-            if let Some(vault) = azure.vaults.vault_at_host_mut(&identity.vault_host) {
-                vault.secrets.remove(identity.secret_name.as_str());
-            }
+            azure.vaults.secrets.remove(&identity.vault_host, identity.secret_name.as_str());
         }
         IdentityFault::VaultRole => {
             let Some(vault) = azure.vaults.vault_at_host(&identity.vault_host) else { return };
@@ -167,7 +165,7 @@ pub(crate) fn remove_faulted_objects(
             azure.authorization.revoke(|assignment| assignment.scope == scope);
         }
         IdentityFault::UnknownApplication => {
-            azure.directory.principals.retain(|known| known.client_id != identity.client_id);
+            azure.directory.remove_service_principal(identity.object_id);
         }
         IdentityFault::ArmRole => {
             azure.authorization.revoke(|held| held.principal_id == identity.object_id);

@@ -39,12 +39,12 @@ pub(crate) struct IdentityBinding {
 impl IdentityBinding {
     /// The federated credential that the proxy checks tokens against.
     pub(crate) fn federated_credential(&self) -> FederatedCredential {
-        FederatedCredential {
-            name: self.server_name.clone(),
-            issuer: self.issuer.clone(),
-            subject: self.subject.clone(),
-            audiences: vec![PROXY_TOKEN_AUDIENCE.to_owned()],
-        }
+        FederatedCredential::new(
+            &self.server_name,
+            &self.issuer,
+            &self.subject,
+            PROXY_TOKEN_AUDIENCE,
+        )
     }
 }
 

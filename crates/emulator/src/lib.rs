@@ -49,9 +49,11 @@ mod server;
 mod services;
 mod state_change_error;
 mod state_store;
+mod table;
 #[cfg(test)]
 mod testing;
 mod token;
+mod tracked;
 
 pub use authority::AuthorityError;
 pub use emulator::{Emulator, EmulatorBuilder, StartError};

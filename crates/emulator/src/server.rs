@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::authority::LocalAuthority;
-use crate::engine::{EmulatorEngine, EngineReply};
+use crate::engine::{EmulatorEngine, EngineReply, state_write_failed_reply};
 use crate::identity_binding::is_proxy_server_name;
 use crate::ingress::Ingress;
 use crate::request::{RequestScheme, ServiceReply, ServiceRequest, normalize_path};
@@ -308,8 +308,8 @@ async fn respond(
             ));
         }
     };
-    // Writing files and creating keys would block the other connections of this thread.
-    let slow = engine.writes_state_file() || request.path.starts_with("/lanyard/");
+    // Creating keys would block the other connections of this thread.
+    let slow = request.path.starts_with("/lanyard/");
     let answer = if slow {
         tokio::task::spawn_blocking(move || engine.handle_request(&request, ingress))
             .await
@@ -317,7 +317,10 @@ async fn respond(
     } else {
         engine.handle_request(&request, ingress)
     };
-    let EngineReply { reply, delay, reset_connection: reset } = answer;
+    let EngineReply { mut reply, commit, delay, reset_connection: reset } = answer;
+    if let Err(error) = commit.wait().await {
+        reply = state_write_failed_reply(&error);
+    }
     if !delay.is_zero() {
         gate.engine.clock.sleep(delay).await;
     }

@@ -1,24 +1,44 @@
-//! The state directory: one snapshot of the state, written atomically.
+//! The state directory: a database with one row for each object of the state.
+//!
+//! A request that changes the state waits for the commit of its rows, so a reply is never ahead of the disk.
+//! One thread writes; requests that arrive during a commit share the next one.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 
-use serde::{Deserialize, Serialize};
+use redb::backends::FileBackend;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
 
 use crate::authority::StoredAuthority;
 use crate::azure_state::AzureState;
 use crate::operation_context::IdGenerator;
+use crate::table::RowChange;
 
-const STATE_FILE: &str = "state.json";
-const TEMPORARY_FILE: &str = "state.json.tmp";
+const DATABASE_FILE: &str = "state.redb";
+/// The state file of versions before the database.
+const OLD_STATE_FILE: &str = "state.json";
 const LOCK_FILE: &str = "lock";
-/// The format version of the state file; newer ones are rejected.
-const FORMAT: u32 = 1;
+/// The version of the stored form; newer ones are rejected.
+const FORMAT: u32 = 2;
+/// The memory for pages of the database: it is written, and read only at the start.
+const CACHE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The rows as JSON, by table and key.
+const ROWS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("rows");
+/// The format, the certificate authority and the id generator, as JSON.
+const PROPERTIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("properties");
 
 /// Errors of the state directory.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateStoreError {
     /// Reading or writing failed.
@@ -30,7 +50,7 @@ pub enum StateStoreError {
         action: &'static str,
         /// The operating system's error.
         #[source]
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// Another process uses the directory.
     #[error("another process uses the state directory `{path}`")]
@@ -38,23 +58,42 @@ pub enum StateStoreError {
         /// The directory.
         path: PathBuf,
     },
-    /// The file is not a valid state file.
-    #[error("`{path}` is not the state of an emulator")]
-    Format {
+    /// The database cannot be read or written.
+    #[error("the database `{path}` could not be {action}")]
+    Database {
         /// The file.
         path: PathBuf,
+        /// The failed action, as a participle.
+        action: &'static str,
+        /// The database's error.
+        #[source]
+        source: Arc<redb::Error>,
+    },
+    /// A row is not what this version writes.
+    #[error("`{path}`: the row `{row}` is not valid")]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// The table and the key.
+        row: String,
         /// The parse error.
         #[source]
-        source: serde_json::Error,
+        source: Arc<serde_json::Error>,
     },
-    /// The file was written by a newer version.
-    #[error("`{path}` has format {found}; this version reads up to {FORMAT}")]
-    NewerFormat {
+    /// The file was written by another version.
+    #[error("`{path}` has format {found}; this version reads format {FORMAT}")]
+    OtherFormat {
         /// The file.
         path: PathBuf,
         /// The format version of the file.
         found: u32,
     },
+    /// An object could not be written as JSON.
+    #[error("an object of the state could not be written as JSON")]
+    Serialize(#[source] Arc<serde_json::Error>),
+    /// The emulator stops, and writes nothing more.
+    #[error("the emulator stopped before the state was written")]
+    Stopped,
 }
 
 impl StateStoreError {
@@ -62,29 +101,28 @@ impl StateStoreError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Io { .. } => "check that the directory exists, is yours and has room",
+            Self::Database { .. } => {
+                "check that the disk has room; move the file away to start with a new state"
+            }
             Self::Locked { .. } => "stop the other emulator, or give this one its own directory",
-            Self::Format { .. } => "move the file away to start with a new state",
-            Self::NewerFormat { .. } => "use the version that wrote it, or another directory",
+            Self::Row { .. } => "move the file away to start with a new state",
+            Self::OtherFormat { .. } => {
+                "use the version that wrote it, another directory, or move the file away"
+            }
+            Self::Serialize(_) => "report this as a defect of lanyard",
+            Self::Stopped => "start the emulator again and repeat the request",
         }
     }
 }
 
-/// The content of the state file, borrowed for writing.
-#[derive(Debug, Serialize)]
-struct StateFileContents<'a> {
-    format: u32,
-    authority: &'a StoredAuthority,
-    ids: &'a IdGenerator,
-    world: &'a AzureState,
+impl From<serde_json::Error> for StateStoreError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Serialize(Arc::new(error))
+    }
 }
 
-#[derive(Deserialize)]
-struct StateFileHeader {
-    format: u32,
-}
-
-/// The content of the state file.
-#[derive(Debug, Deserialize)]
+/// The content of a state directory.
+#[derive(Debug)]
 pub(crate) struct SavedState {
     /// The local certificate authority.
     pub(crate) authority: StoredAuthority,
@@ -97,7 +135,8 @@ pub(crate) struct SavedState {
 /// A state directory that this process has locked.
 #[derive(Debug)]
 pub(crate) struct StateStore {
-    directory: PathBuf,
+    path: PathBuf,
+    database: Database,
     _lock: File,
 }
 
@@ -105,125 +144,331 @@ impl StateStore {
     /// Opens a directory and locks it for this process. The directory is created with mode 0700 if it does
     /// not exist.
     pub(crate) fn open(directory: &Path) -> Result<Self, StateStoreError> {
-        let fail = |action| {
-            move |source| StateStoreError::Io { path: directory.to_owned(), action, source }
-        };
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(fail("created"))?;
-        let lock = OpenOptions::new()
+        let lock = lock_directory(directory)?;
+        let old = directory.join(OLD_STATE_FILE);
+        if old.exists() {
+            return Err(StateStoreError::OtherFormat { path: old, found: 1 });
+        }
+        let path = directory.join(DATABASE_FILE);
+        let file = OpenOptions::new()
             .create(true)
             .truncate(false)
+            .read(true)
             .write(true)
             .mode(0o600)
-            .open(directory.join(LOCK_FILE))
-            .map_err(fail("locked"))?;
-        lock.try_lock().map_err(|error| match error {
-            std::fs::TryLockError::WouldBlock => {
-                StateStoreError::Locked { path: directory.to_owned() }
-            }
-            std::fs::TryLockError::Error(source) => fail("locked")(source),
-        })?;
-        Ok(Self { directory: directory.to_owned(), _lock: lock })
+            .open(&path)
+            .and_then(|file| {
+                file.set_permissions(Permissions::from_mode(0o600))?;
+                Ok(file)
+            })
+            .map_err(|source| StateStoreError::Io {
+                path: path.clone(),
+                action: "opened",
+                source: Arc::new(source),
+            })?;
+        let open = || -> Result<Database, redb::Error> {
+            let mut builder = Database::builder();
+            builder.set_cache_size(CACHE_BYTES);
+            Ok(builder.create_with_backend(FileBackend::new(file)?)?)
+        };
+        let database = open().map_err(database_error(&path, "opened"))?;
+        Ok(Self { path, database, _lock: lock })
     }
 
     /// The saved state, if there is one.
     pub(crate) fn load(&self) -> Result<Option<SavedState>, StateStoreError> {
-        let path = self.directory.join(STATE_FILE);
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => zeroize::Zeroizing::new(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(StateStoreError::Io { path, action: "read", source }),
-        };
-        let format = |source| StateStoreError::Format { path: path.clone(), source };
-        let StateFileHeader { format: found } = serde_json::from_slice(&bytes).map_err(format)?;
-        if found > FORMAT {
-            return Err(StateStoreError::NewerFormat { path, found });
+        let Some(properties) = self.read_properties()? else { return Ok(None) };
+        let format: u32 = self.property(&properties, "format")?;
+        if format != FORMAT {
+            return Err(StateStoreError::OtherFormat { path: self.path.clone(), found: format });
         }
-        serde_json::from_slice(&bytes).map(Some).map_err(format)
+        let mut world = AzureState::default();
+        self.load_rows(&mut world)?;
+        world.rebuild_indexes();
+        Ok(Some(SavedState {
+            authority: self.property(&properties, "authority")?,
+            ids: self.property(&properties, "ids")?,
+            world,
+        }))
     }
 
-    /// Writes the state atomically: a reader sees the old or the new one, even if the process is killed.
-    pub(crate) fn save(
+    fn read_properties(
         &self,
-        authority: &StoredAuthority,
-        ids: &IdGenerator,
-        world: &AzureState,
-    ) -> Result<(), StateStoreError> {
-        let temporary = self.directory.join(TEMPORARY_FILE);
-        let fail = |action| {
-            let path = temporary.clone();
-            move |source| StateStoreError::Io { path, action, source }
+    ) -> Result<Option<BTreeMap<String, Zeroizing<Vec<u8>>>>, StateStoreError> {
+        let read = || -> Result<_, redb::Error> {
+            let transaction = self.database.begin_read()?;
+            let table = match transaction.open_table(PROPERTIES) {
+                Ok(table) => table,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            let mut properties = BTreeMap::new();
+            for entry in table.iter()? {
+                let (name, value) = entry?;
+                properties.insert(name.value().to_owned(), Zeroizing::new(value.value().to_vec()));
+            }
+            Ok(Some(properties))
         };
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .open(&temporary)
-            .map_err(fail("created"))?;
-        // A leftover file of a killed process keeps its mode.
-        file.set_permissions(Permissions::from_mode(0o600)).map_err(fail("protected"))?;
-        let mut writer = BufWriter::new(file);
-        serde_json::to_writer(
-            &mut writer,
-            &StateFileContents { format: FORMAT, authority, ids, world },
-        )
-        .map_err(|error| fail("written")(error.into()))?;
-        writer.flush().map_err(fail("written"))?;
-        writer.get_ref().sync_all().map_err(fail("synced"))?;
-        std::fs::rename(&temporary, self.directory.join(STATE_FILE)).map_err(fail("renamed"))?;
-        File::open(&self.directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(fail("synced"))
+        read().map_err(database_error(&self.path, "read"))
+    }
+
+    fn property<T: DeserializeOwned>(
+        &self,
+        properties: &BTreeMap<String, Zeroizing<Vec<u8>>>,
+        name: &str,
+    ) -> Result<T, StateStoreError> {
+        let value = properties.get(name).map_or(&[][..], |value| value);
+        serde_json::from_slice(value).map_err(self.row_error(name, ""))
+    }
+
+    fn load_rows(&self, world: &mut AzureState) -> Result<(), StateStoreError> {
+        let read = |error: redb::Error| database_error(&self.path, "read")(error);
+        let transaction = self.database.begin_read().map_err(|error| read(error.into()))?;
+        let rows = transaction.open_table(ROWS).map_err(|error| read(error.into()))?;
+        let mut outcome = Ok(());
+        world.for_each_table(&mut |name, table| {
+            if outcome.is_err() {
+                return;
+            }
+            // All keys of a table: the text after its name that sorts first is the end.
+            let end = format!("{name}\0");
+            outcome = (|| {
+                let range = rows
+                    .range((name, "")..(end.as_str(), ""))
+                    .map_err(|error| read(error.into()))?;
+                for entry in range {
+                    let (key, row) = entry.map_err(|error| read(error.into()))?;
+                    let key = key.value().1.to_owned();
+                    table.load_row(&key, row.value()).map_err(self.row_error(name, &key))?;
+                }
+                Ok(())
+            })();
+        });
+        outcome
+    }
+
+    fn row_error(
+        &self,
+        table: &str,
+        key: &str,
+    ) -> impl FnOnce(serde_json::Error) -> StateStoreError + use<> {
+        let (path, row) = (self.path.clone(), format!("{table} {key}"));
+        move |source| StateStoreError::Row { path, row, source: Arc::new(source) }
+    }
+
+    /// Starts the thread that writes. The directory stays locked until it ends.
+    pub(crate) fn into_writer(self) -> Result<StateWriter, StateStoreError> {
+        let (sender, receiver) = channel();
+        let path = self.path.clone();
+        let thread = std::thread::Builder::new()
+            .name("state-writer".to_owned())
+            .spawn(move || write_until_closed(&self, &receiver))
+            .map_err(|source| StateStoreError::Io {
+                path,
+                action: "written",
+                source: Arc::new(source),
+            })?;
+        Ok(StateWriter { sender: Some(sender), thread: Some(thread) })
+    }
+
+    fn commit(&self, batches: &[StateChanges]) -> Result<(), StateStoreError> {
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut properties = transaction.open_table(PROPERTIES)?;
+                let mut rows = transaction.open_table(ROWS)?;
+                for batch in batches {
+                    if batch.replaces_all {
+                        rows.retain(|_, _| false)?;
+                    }
+                    for (name, value) in &batch.properties {
+                        properties.insert(*name, value.as_slice())?;
+                    }
+                    for RowChange { table, key, row } in &batch.rows {
+                        let key = (*table, key.as_str());
+                        match row {
+                            Some(row) => drop(rows.insert(key, row.as_slice())?),
+                            None => drop(rows.remove(key)?),
+                        }
+                    }
+                }
+            }
+            transaction.commit()?;
+            Ok(())
+        };
+        write().map_err(database_error(&self.path, "written"))
+    }
+}
+
+fn database_error(
+    path: &Path,
+    action: &'static str,
+) -> impl FnOnce(redb::Error) -> StateStoreError + use<> {
+    let path = path.to_owned();
+    move |source| StateStoreError::Database { path, action, source: Arc::new(source) }
+}
+
+fn lock_directory(directory: &Path) -> Result<File, StateStoreError> {
+    let fail = |action| {
+        move |source| StateStoreError::Io {
+            path: directory.to_owned(),
+            action,
+            source: Arc::new(source),
+        }
+    };
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(fail("created"))?;
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(directory.join(LOCK_FILE))
+        .map_err(fail("locked"))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            Err(StateStoreError::Locked { path: directory.to_owned() })
+        }
+        Err(std::fs::TryLockError::Error(source)) => Err(fail("locked")(source)),
+    }
+}
+
+/// Changes that are committed together.
+#[derive(Debug, Default)]
+pub(crate) struct StateChanges {
+    /// Whether all earlier rows are removed.
+    replaces_all: bool,
+    properties: Vec<(&'static str, Vec<u8>)>,
+    rows: Vec<RowChange>,
+}
+
+impl StateChanges {
+    /// Collects the changes since the last call, with the state of the id generator.
+    pub(crate) fn collect(
+        world: &mut AzureState,
+        ids: &IdGenerator,
+    ) -> Result<Self, serde_json::Error> {
+        let mut rows = Vec::new();
+        let mut outcome = Ok(());
+        world.for_each_table(&mut |name, table| match table.take_changes(name) {
+            Ok(changes) => rows.extend(changes),
+            Err(error) => outcome = Err(error),
+        });
+        outcome?;
+        let properties = match ids {
+            IdGenerator::Random => Vec::new(),
+            IdGenerator::Seeded { .. } => vec![("ids", serde_json::to_vec(ids)?)],
+        };
+        Ok(Self { replaces_all: false, properties, rows })
+    }
+
+    /// Collects the complete state, which replaces all earlier rows.
+    pub(crate) fn collect_all(
+        authority: &StoredAuthority,
+        world: &mut AzureState,
+        ids: &IdGenerator,
+    ) -> Result<Self, serde_json::Error> {
+        world.for_each_table(&mut |_, table| table.mark_all_changed());
+        let mut changes = Self::collect(world, ids)?;
+        changes.replaces_all = true;
+        changes.properties = vec![
+            ("format", serde_json::to_vec(&FORMAT)?),
+            ("authority", serde_json::to_vec(authority)?),
+            ("ids", serde_json::to_vec(ids)?),
+        ];
+        Ok(changes)
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.replaces_all && self.rows.is_empty()
+    }
+}
+
+/// Accepts changes for the thread that writes. Dropping it waits until everything is written and the
+/// directory is unlocked.
+#[derive(Debug)]
+pub(crate) struct StateWriter {
+    sender: Option<Sender<SubmittedChanges>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for StateWriter {
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+#[derive(Debug)]
+struct SubmittedChanges {
+    changes: StateChanges,
+    committed: oneshot::Sender<Result<(), StateStoreError>>,
+}
+
+/// The result of a commit, when it is there.
+#[derive(Debug)]
+pub(crate) struct PendingCommit(Option<oneshot::Receiver<Result<(), StateStoreError>>>);
+
+impl StateWriter {
+    /// Submits changes. Commits happen in the order of the calls.
+    pub(crate) fn submit(&self, changes: StateChanges) -> PendingCommit {
+        if changes.is_empty() {
+            return PendingCommit::none();
+        }
+        let (committed, receiver) = oneshot::channel();
+        // Without the thread, the receiver reports that the emulator stopped.
+        if let Some(sender) = &self.sender {
+            drop(sender.send(SubmittedChanges { changes, committed }));
+        }
+        PendingCommit(Some(receiver))
+    }
+}
+
+impl PendingCommit {
+    /// Nothing has to be written.
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Waits until the changes are on the disk.
+    pub(crate) async fn wait(self) -> Result<(), StateStoreError> {
+        match self.0 {
+            None => Ok(()),
+            Some(receiver) => receiver.await.unwrap_or(Err(StateStoreError::Stopped)),
+        }
+    }
+
+    /// Like [`Self::wait`], outside of an asynchronous context.
+    pub(crate) fn wait_blocking(self) -> Result<(), StateStoreError> {
+        match self.0 {
+            None => Ok(()),
+            Some(receiver) => receiver.blocking_recv().unwrap_or(Err(StateStoreError::Stopped)),
+        }
+    }
+}
+
+/// Commits submitted changes, all that are waiting together, until the writer is dropped.
+fn write_until_closed(store: &StateStore, receiver: &Receiver<SubmittedChanges>) {
+    while let Ok(first) = receiver.recv() {
+        let (batches, waiting): (Vec<_>, Vec<_>) = std::iter::once(first)
+            .chain(receiver.try_iter())
+            .map(|submitted| (submitted.changes, submitted.committed))
+            .unzip();
+        let outcome = store.commit(&batches);
+        if let Err(error) = &outcome {
+            tracing::error!(%error, "the state could not be written");
+        }
+        for committed in waiting {
+            drop(committed.send(outcome.clone()));
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::MetadataExt;
-
-    use super::*;
-    use crate::authority::LocalAuthority;
-
-    fn save(store: &StateStore) {
-        let authority = LocalAuthority::generate().unwrap();
-        store
-            .save(
-                authority.stored_form(),
-                &IdGenerator::Random,
-                &crate::testing::azure_with_test_principals(),
-            )
-            .unwrap();
-    }
-
-    #[test]
-    fn state_file_is_private_and_an_interrupted_write_is_ignored() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("state");
-        let store = StateStore::open(&path).unwrap();
-        assert!(store.load().unwrap().is_none());
-        std::fs::write(path.join(TEMPORARY_FILE), "{ half of a").unwrap();
-        assert!(store.load().unwrap().is_none());
-        save(&store);
-        let mode = |name: &str| std::fs::metadata(path.join(name)).unwrap().mode() & 0o777;
-        assert_eq!(mode(STATE_FILE), 0o600);
-        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
-        let world = store.load().unwrap().unwrap().world;
-        assert_eq!(world.directory.principals.len(), 3);
-    }
-
-    #[test]
-    fn newer_or_foreign_state_file_is_rejected_and_kept() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = StateStore::open(directory.path()).unwrap();
-        let path = directory.path().join(STATE_FILE);
-        std::fs::write(&path, r#"{"format":99}"#).unwrap();
-        assert!(matches!(store.load(), Err(StateStoreError::NewerFormat { found: 99, .. })));
-        std::fs::write(&path, "[]").unwrap();
-        assert!(matches!(store.load(), Err(StateStoreError::Format { .. })));
-        assert_eq!(std::fs::read_to_string(path).unwrap(), "[]");
-    }
-}
+mod tests;

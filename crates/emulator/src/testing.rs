@@ -18,8 +18,9 @@ use crate::authority::LocalAuthority;
 use crate::azure_state::AzureState;
 use crate::certificates::{common_name, days_after, rcgen_key_pair, set_validity};
 use crate::directory::{
-    CertificateAuthority, ClientSecret, FederatedCredential, KeyCredential, Principal,
-    PrincipalKind, SubjectNameIssuer, Tenant, TrustedIssuer,
+    Application, CertificateAuthority, EntraDirectory, FederatedCredential, KeyCredential,
+    PasswordCredential, ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer, Tenant,
+    TrustedIssuer,
 };
 use crate::engine::EmulatorEngine;
 use crate::ingress::Ingress;
@@ -100,26 +101,52 @@ pub(crate) fn self_signed_certificate(
 
 pub(crate) const MSI_AUTHORITY: &str = "msi";
 
-fn enabled_principal(client: &str, object: u128, kind: PrincipalKind) -> Principal {
-    Principal {
-        object_id: Uuid::from_u128(object),
-        client_id: client.parse().unwrap(),
-        tenant: TENANT.parse().unwrap(),
-        display_name: "probe".to_owned(),
-        enabled: true,
-        kind,
-        secrets: Vec::new(),
-        certificates: Vec::new(),
-        subject_name_issuer: None,
-        federated_credentials: Vec::new(),
-    }
+fn enabled_principal(client: &str, object: u128, kind: ServicePrincipalKind) -> ServicePrincipal {
+    let (client, tenant) = (client.parse().unwrap(), TENANT.parse().unwrap());
+    ServicePrincipal::new(Uuid::from_u128(object), client, tenant, "probe", kind)
 }
 
-fn managed_identity_kind(name: &str) -> PrincipalKind {
+/// The service principal of a client, for changes.
+pub(crate) fn principal_mut<'a>(
+    azure: &'a mut AzureState,
+    client: &str,
+) -> &'a mut ServicePrincipal {
+    azure.directory.service_principal_by_client_id_mut(client.parse().unwrap()).unwrap()
+}
+
+/// The application of a client, for changes.
+pub(crate) fn application_mut<'a>(azure: &'a mut AzureState, client: &str) -> &'a mut Application {
+    azure.directory.application_by_client_id_mut(client.parse().unwrap()).unwrap()
+}
+
+/// The application with a client secret and a registered certificate.
+fn insert_test_application(directory: &mut EntraDirectory) {
+    let (client, tenant) = (APP.parse().unwrap(), TENANT.parse().unwrap());
+    let mut app = Application::new(Uuid::from_u128(0xb1), client, tenant, "probe", start_time());
+    app.passwords.push(PasswordCredential {
+        key_id: Uuid::from_u128(0xd1),
+        display_name: None,
+        text: RedactedText::new(SECRET.to_owned()),
+        starts: start_time(),
+        expires: days_after(start_time(), 30),
+    });
+    app.keys.push(KeyCredential {
+        key_id: Uuid::from_u128(0xd2),
+        display_name: None,
+        certificate: self_signed_certificate("app", &client_key(), (-1, 90)),
+        starts: start_time(),
+        expires: days_after(start_time(), 60),
+    });
+    directory.insert_application(app);
+    let kind = ServicePrincipalKind::Application;
+    directory.insert_service_principal(enabled_principal(APP, 0xc1, kind));
+}
+
+fn managed_identity_kind(name: &str) -> ServicePrincipalKind {
     let id = format!(
         "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{name}"
     );
-    PrincipalKind::ManagedIdentity { resource_id: id.parse().unwrap() }
+    ServicePrincipalKind::ManagedIdentity { resource_id: id.parse().unwrap() }
 }
 
 pub(crate) fn azure_with_test_principals() -> AzureState {
@@ -128,29 +155,21 @@ pub(crate) fn azure_with_test_principals() -> AzureState {
     let domains = vec![DOMAIN.to_owned()];
     let tenant = Tenant::new(TENANT.parse().unwrap(), domains, tenant_key(), start_time());
     directory.tenants.push(tenant.unwrap());
-    let kind = PrincipalKind::Application { application_object_id: Uuid::from_u128(0xb1) };
-    let mut app = enabled_principal(APP, 0xc1, kind);
-    app.secrets.push(ClientSecret {
-        text: RedactedText::new(SECRET.to_owned()),
-        expires: days_after(start_time(), 30),
-    });
-    app.certificates.push(KeyCredential {
-        certificate: self_signed_certificate("app", &client_key(), (-1, 90)),
-        expires: days_after(start_time(), 60),
-    });
+    insert_test_application(directory);
     let mut msi = enabled_principal(MSI, 0xc2, managed_identity_kind("msi"));
     msi.subject_name_issuer = Some(SubjectNameIssuer {
         subject: MSI_SUBJECT.to_owned(),
         authority: MSI_AUTHORITY.to_owned(),
     });
     let mut federated = enabled_principal(FEDERATED, 0xc3, managed_identity_kind("federated"));
-    federated.federated_credentials.push(FederatedCredential {
-        name: "one".to_owned(),
-        issuer: ISSUER.to_owned(),
-        subject: SUBJECT.to_owned(),
-        audiences: vec!["openshift".to_owned()],
-    });
-    directory.principals.extend([app, msi, federated]);
+    federated.federated_credentials.push(FederatedCredential::new(
+        "one",
+        ISSUER,
+        SUBJECT,
+        "openshift",
+    ));
+    directory.insert_service_principal(msi);
+    directory.insert_service_principal(federated);
     let certificate = authority_params(MSI_AUTHORITY)
         .self_signed(&rcgen_key_pair(&authority_key()).unwrap())
         .unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::azure_state::AzureState;
-use crate::directory::{Principal, Tenant};
+use crate::directory::{ServicePrincipal, Tenant, User};
 use crate::jose::{self, AssertionAlgorithm, UnverifiedToken};
 use crate::keys::{RedactedText, RsaKeyError};
 use crate::operation_context::IdGenerator;
@@ -48,6 +48,8 @@ pub(crate) struct AuthenticatedCaller {
     pub(crate) tenant: EntraTenantId,
     /// The Azure resource of a managed identity.
     pub(crate) resource_id: Option<ArmResourceId>,
+    /// The principal name of the user who signed in; `None` for a token of an application itself.
+    pub(crate) user: Option<String>,
     /// The audience of the token.
     pub(crate) audience: String,
 }
@@ -128,6 +130,7 @@ fn caller_from_claims(
         app_id: app_id.ok_or(BearerTokenError::Malformed)?,
         tenant: tenant.id.clone(),
         resource_id: token.text_claim("xms_mirid").and_then(|text| text.parse().ok()),
+        user: token.text_claim("upn").map(ToOwned::to_owned),
         audience: audience.to_owned(),
     })
 }
@@ -135,15 +138,42 @@ fn caller_from_claims(
 /// The authentication method of a client: `appidacr` of its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientAuthMethod {
+    /// None: a public client, in which a user signs in.
+    Public,
     /// A client secret.
     Secret,
     /// A certificate, a federated token, or the machine's managed identity.
     KeyOrToken,
 }
 
+impl ClientAuthMethod {
+    /// The value of `appidacr`.
+    const fn claim(self) -> &'static str {
+        match self {
+            Self::Public => "0",
+            Self::Secret => "1",
+            Self::KeyOrToken => "2",
+        }
+    }
+}
+
+/// The subject of an access token.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TokenSubject<'a> {
+    /// An application or managed identity that acts as itself.
+    ServicePrincipal(&'a ServicePrincipal),
+    /// A user who signed in with a client application.
+    User {
+        user: &'a User,
+        client: EntraClientId,
+        /// The delegated permissions, separated by spaces: `scp`.
+        scopes: &'a str,
+    },
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TokenGrant<'a> {
-    pub(crate) principal: &'a Principal,
+    pub(crate) subject: TokenSubject<'a>,
     /// The resource exactly as requested: it becomes `aud`, including slashes.
     pub(crate) resource: &'a str,
     /// How the principal authenticated.
@@ -188,7 +218,10 @@ pub(crate) fn issue_access_token(
     now: Timestamp,
     ids: &mut IdGenerator,
 ) -> Result<IssuedAccessToken, RsaKeyError> {
-    let managed_identity = grant.principal.resource_id();
+    let managed_identity = match grant.subject {
+        TokenSubject::ServicePrincipal(principal) => principal.resource_id(),
+        TokenSubject::User { .. } => None,
+    };
     let expires_in = if managed_identity.is_some() {
         policy.managed_identity_seconds
     } else {
@@ -197,7 +230,9 @@ pub(crate) fn issue_access_token(
     let not_before = now.as_second();
     let issuer = v1_issuer(grant.cloud, &tenant.id);
     let mut claims = Map::new();
-    let mut claim = |name: &str, value: Value| claims.insert(name.to_owned(), value);
+    let mut claim = |name: &str, value: Value| {
+        claims.insert(name.to_owned(), value);
+    };
     claim("aud", json!(grant.resource));
     claim("iss", json!(issuer));
     claim("idp", json!(issuer));
@@ -206,12 +241,8 @@ pub(crate) fn issue_access_token(
     }
     claim("exp", json!(not_before + i64::from(expires_in)));
     claim("tid", json!(tenant.id));
-    for name in ["oid", "sub"] {
-        claim(name, json!(grant.principal.object_id));
-    }
-    claim("appid", json!(grant.principal.client_id));
-    claim("appidacr", json!(if grant.auth_method == ClientAuthMethod::Secret { "1" } else { "2" }));
-    claim("idtyp", json!("app"));
+    claim("appidacr", json!(grant.auth_method.claim()));
+    add_subject_claims(&mut claim, grant.subject);
     claim("uti", json!(URL_SAFE_NO_PAD.encode(ids.next_uuid().as_bytes())));
     claim("ver", json!("1.0"));
     if let Some(resource) = managed_identity {
@@ -229,6 +260,30 @@ pub(crate) fn issue_access_token(
     })
 }
 
+fn add_subject_claims(claim: &mut impl FnMut(&str, Value), subject: TokenSubject<'_>) {
+    match subject {
+        TokenSubject::ServicePrincipal(principal) => {
+            for name in ["oid", "sub"] {
+                claim(name, json!(principal.object_id));
+            }
+            claim("appid", json!(principal.client_id));
+            claim("idtyp", json!("app"));
+        }
+        TokenSubject::User { user, client, scopes } => {
+            for name in ["oid", "sub"] {
+                claim(name, json!(user.object_id));
+            }
+            for name in ["upn", "unique_name"] {
+                claim(name, json!(user.principal_name));
+            }
+            claim("name", json!(user.display_name));
+            claim("appid", json!(client));
+            claim("idtyp", json!("user"));
+            claim("scp", json!(scopes));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -242,17 +297,23 @@ mod tests {
     const VAULT_AUDIENCE: &str = "https://vault.azure.net";
 
     fn issue_bearer_header(azure: &AzureState) -> String {
-        let principal = azure.directory.by_client_id(MSI.parse().unwrap()).unwrap();
+        let principal =
+            azure.directory.service_principal_by_client_id(MSI.parse().unwrap()).unwrap();
         let tenant = azure.directory.tenant(TENANT).unwrap();
         let grant = TokenGrant {
-            principal,
+            subject: TokenSubject::ServicePrincipal(principal),
             resource: VAULT_AUDIENCE,
             auth_method: ClientAuthMethod::KeyOrToken,
             cloud: Cloud::Public,
         };
-        let issued =
-            issue_access_token(azure.tokens, tenant, grant, start_time(), &mut IdGenerator::Random)
-                .unwrap();
+        let issued = issue_access_token(
+            *azure.tokens,
+            tenant,
+            grant,
+            start_time(),
+            &mut IdGenerator::Random,
+        )
+        .unwrap();
         format!("Bearer {}", issued.token.expose())
     }
 

@@ -261,7 +261,8 @@ async fn app_service_protocol_requires_its_header() {
         |header: &'static str| direct_client().get(&url).header("X-IDENTITY-HEADER", header).send();
     assert_eq!(ask("wrong").await.unwrap().status(), StatusCode::UNAUTHORIZED);
     assert_eq!(ask("s3cret-header").await.unwrap().status(), StatusCode::OK);
-    let world = AzureState { imds: ImdsState::default(), ..testing::azure_with_test_principals() };
+    let world =
+        AzureState { imds: ImdsState::default().into(), ..testing::azure_with_test_principals() };
     let without = start_emulator(world).await;
     let url = url.replace(&emulator.proxy_url(), &without.proxy_url());
     let reply = direct_client().get(url).header("X-IDENTITY-HEADER", "").send().await.unwrap();
@@ -298,8 +299,11 @@ async fn state_and_authority_survive_restart_and_are_locked_to_one_process() {
     assert_eq!(added.status(), StatusCode::CREATED);
     assert!(matches!(start().await, Err(StartError::Store(StateStoreError::Locked { .. }))));
     // Without a shutdown: the reply itself guarantees that the change is on disk.
-    let state = std::fs::read_to_string(directory.path().join("state.json")).unwrap();
-    assert!(state.contains("kept"));
+    let copy = tempfile::tempdir().unwrap();
+    let database = directory.path().join("state.redb");
+    std::fs::copy(database, copy.path().join("state.redb")).unwrap();
+    let saved = StateStore::open(copy.path()).unwrap().load().unwrap().unwrap();
+    assert_eq!(saved.world.faults.rules()[0].name, "kept");
     first.shutdown().await;
     let second = start().await.unwrap();
     assert_eq!(second.ca_pem(), pem);

@@ -10,12 +10,15 @@ fn object_digests(azure: &AzureState) -> BTreeMap<&'static str, String> {
     for component in Component::ALL {
         let holder = azure.registry.component_identity(component).unwrap();
         let vault = azure.vaults.vault_at_host(&holder.vault_host).unwrap();
-        let secret = vault.secrets.object(holder.secret_name.as_str()).ok();
+        let secret = azure.vaults.secrets.object(&vault.host, holder.secret_name.as_str()).ok();
         let scope = object_scope(vault, KeyVaultObjectKind::Secret, holder.secret_name.as_str());
         let readers = azure.authorization.iter().filter(|held| held.scope == scope).count();
         let trace = (
             serde_json::to_string(&secret).unwrap(),
-            serde_json::to_string(&azure.directory.by_client_id(holder.client_id)).unwrap(),
+            serde_json::to_string(
+                &azure.directory.service_principal_by_client_id(holder.client_id),
+            )
+            .unwrap(),
             azure.authorization.of_principal(holder.object_id).count(),
             readers,
         );
@@ -95,12 +98,12 @@ fn seeded_fault_plans_remove_only_the_named_objects() {
         let found = [
             (
                 IdentityFault::MissingSecret,
-                vault.secrets.object(holder.secret_name.as_str()).is_err(),
+                azure.vaults.secrets.object(&vault.host, holder.secret_name.as_str()).is_err(),
             ),
             (IdentityFault::VaultRole, !azure.authorization.iter().any(|held| held.scope == scope)),
             (
                 IdentityFault::UnknownApplication,
-                azure.directory.by_client_id(holder.client_id).is_none(),
+                azure.directory.service_principal_by_client_id(holder.client_id).is_none(),
             ),
             (
                 IdentityFault::ArmRole,

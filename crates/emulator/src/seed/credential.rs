@@ -94,11 +94,11 @@ pub(super) fn issue_credential(
     }
     let id = ids.next_hex32();
     let version = secret_version(id.clone(), value, stamps, now);
-    let vault = azure
-        .vaults
-        .vault_at_host_mut(&identity.vault_host)
-        .ok_or(SeedError::SeedObjectMissing { what: "vault" })?;
-    vault.secrets.push_version(identity.secret_name.as_str(), version).map_err(
+    if azure.vaults.vault_at_host(&identity.vault_host).is_none() {
+        return Err(SeedError::SeedObjectMissing { what: "vault" });
+    }
+    let secrets = &mut azure.vaults.secrets;
+    secrets.push_version(&identity.vault_host, identity.secret_name.as_str(), version).map_err(
         |DeletedNameConflict| SeedError::SecretDeleted {
             vault: identity.vault_host.clone(),
             secret: identity.secret_name.to_string(),

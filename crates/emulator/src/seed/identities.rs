@@ -12,7 +12,7 @@ use super::plan::IdentityPlan;
 use super::tenants::MSI_AUTHORITY;
 use super::{AzureSeeder, ComponentIdentity, SeedError, credential};
 use crate::authorization::{AccessScope, RoleAssignment};
-use crate::directory::{Principal, PrincipalKind, SubjectNameIssuer};
+use crate::directory::{ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer};
 use crate::services::keyvault::{KeyVaultObjectKind, object_scope};
 
 /// The name of the node's identity, which reads the vault.
@@ -102,7 +102,8 @@ impl AzureSeeder<'_> {
         let name = format!("{}-{}", plan.infra_id, identity.component.definition().service_name);
         let resource_id = Self::user_assigned_identity_id(&self.managed_resource_group(), &name);
         let object_id = self.add_user_assigned_identity(&resource_id, &plan.tenant, client_id);
-        if let Some(principal) = self.world.directory.by_client_id_mut(client_id) {
+        if let Some(principal) = self.world.directory.service_principal_by_client_id_mut(client_id)
+        {
             principal.subject_name_issuer = Some(SubjectNameIssuer {
                 subject: certificate_subject(client_id),
                 authority: MSI_AUTHORITY.to_owned(),
@@ -125,18 +126,13 @@ impl AzureSeeder<'_> {
             "properties": { "tenantId": tenant, "principalId": object_id, "clientId": client_id },
         });
         self.store_resource_without_state(resource_id.clone(), body);
-        self.world.directory.principals.push(Principal {
+        self.world.directory.insert_service_principal(ServicePrincipal::new(
             object_id,
             client_id,
-            tenant: tenant.clone(),
-            display_name: resource_id.name().to_owned(),
-            enabled: true,
-            kind: PrincipalKind::ManagedIdentity { resource_id: resource_id.clone() },
-            secrets: Vec::new(),
-            certificates: Vec::new(),
-            subject_name_issuer: None,
-            federated_credentials: Vec::new(),
-        });
+            tenant.clone(),
+            resource_id.name(),
+            ServicePrincipalKind::ManagedIdentity { resource_id: resource_id.clone() },
+        ));
         object_id
     }
 

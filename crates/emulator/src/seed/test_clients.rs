@@ -19,13 +19,14 @@ use super::tenants::validity_of_years;
 use super::{AzureSeeder, CredentialBundleFormat, SeedError, TestClients, bundle};
 use crate::azure_state::AzureState;
 use crate::directory::{
-    ClientSecret, FederatedCredential, KeyCredential, Principal, PrincipalKind, TrustedIssuer,
+    Application, FederatedCredential, KeyCredential, PasswordCredential, ServicePrincipal,
+    ServicePrincipalKind, TrustedIssuer,
 };
 use crate::keys::{RedactedText, RsaKey, RsaKeyError};
 use crate::operation_context::IdGenerator;
 use crate::services::keyvault::{
-    CertificateContent, DeletedNameConflict, EllipticCurvePoint, EmulatedVault, KeyContent,
-    SecretContent, StoredObjectAttributes, StoredObjectVersion, StoredVaultKey,
+    CertificateContent, DeletedNameConflict, EllipticCurvePoint, KeyContent, SecretContent,
+    StoredObjectAttributes, StoredObjectVersion, StoredVaultKey, VaultStore,
 };
 
 /// The number of keys for test clients: one certificate, one issuer.
@@ -151,18 +152,23 @@ impl AzureSeeder<'_> {
 
     fn add_application(&mut self, name: &str) -> EntraClientId {
         let client_id = EntraClientId::from(self.ids.next_uuid());
-        self.world.directory.principals.push(Principal {
-            object_id: self.ids.next_uuid(),
+        let tenant = &self.plan.tenant;
+        let directory = &mut self.world.directory;
+        directory.insert_service_principal(ServicePrincipal::new(
+            self.ids.next_uuid(),
             client_id,
-            tenant: self.plan.tenant.clone(),
-            display_name: name.to_owned(),
-            enabled: true,
-            kind: PrincipalKind::Application { application_object_id: self.ids.next_uuid() },
-            secrets: Vec::new(),
-            certificates: Vec::new(),
-            subject_name_issuer: None,
-            federated_credentials: Vec::new(),
-        });
+            tenant.clone(),
+            name,
+            ServicePrincipalKind::Application,
+        ));
+        let object_id = self.ids.next_uuid();
+        directory.insert_application(Application::new(
+            object_id,
+            client_id,
+            tenant.clone(),
+            name,
+            self.now,
+        ));
         client_id
     }
 
@@ -174,11 +180,17 @@ impl AzureSeeder<'_> {
         der: &[u8],
     ) {
         let expires = validity_of_years(self.now, 1).not_after;
-        if let Some(application) = self.world.directory.by_client_id_mut(secret_client) {
-            application.secrets.push(ClientSecret { text: secret.clone(), expires });
+        let (starts, key_id) = (self.now, self.ids.next_uuid());
+        let directory = &mut self.world.directory;
+        if let Some(application) = directory.application_by_client_id_mut(secret_client) {
+            let text = secret.clone();
+            let password = PasswordCredential { key_id, display_name: None, text, starts, expires };
+            application.passwords.push(password);
         }
-        if let Some(application) = self.world.directory.by_client_id_mut(certificate_client) {
-            application.certificates.push(KeyCredential { certificate: der.to_vec(), expires });
+        if let Some(application) = directory.application_by_client_id_mut(certificate_client) {
+            let (key_id, certificate) = (self.ids.next_uuid(), der.to_vec());
+            let key = KeyCredential { key_id, display_name: None, certificate, starts, expires };
+            application.keys.push(key);
         }
     }
 
@@ -188,13 +200,9 @@ impl AzureSeeder<'_> {
         let resource_id =
             Self::user_assigned_identity_id(&self.platform_resource_group(), "guest-workload");
         self.add_user_assigned_identity(&resource_id, &self.plan.tenant, client_id);
-        if let Some(principal) = self.world.directory.by_client_id_mut(client_id) {
-            principal.federated_credentials.push(FederatedCredential {
-                name: "guests".to_owned(),
-                issuer: ISSUER.to_owned(),
-                subject: SUBJECT.to_owned(),
-                audiences: vec![AUDIENCE.to_owned()],
-            });
+        let directory = &mut self.world.directory;
+        if let Some(credentials) = directory.federated_credentials_mut(client_id) {
+            credentials.push(FederatedCredential::new("guests", ISSUER, SUBJECT, AUDIENCE));
         }
         let keys = BTreeMap::from([(ISSUER_KEY.to_owned(), self.keys.take()?)]);
         self.world
@@ -212,10 +220,10 @@ impl AzureSeeder<'_> {
                 key_version: None,
             };
             let (id, attributes) = (self.ids.next_hex32(), StoredObjectAttributes::new(self.now));
-            let (host, vault) = self.test_client_vault()?;
-            vault
+            let (host, vaults) = self.test_client_vault()?;
+            vaults
                 .secrets
-                .push_version(name, vault_object_version(&id, attributes, plain))
+                .push_version(&host, name, vault_object_version(&id, attributes, plain))
                 .map_err(|DeletedNameConflict| secret_deleted_error(host, name))?;
         }
         for (name, content_type, form) in CERTIFICATE_OBJECTS {
@@ -246,10 +254,10 @@ impl AzureSeeder<'_> {
         let content =
             KeyContent { key: StoredVaultKey::Curve(point), managed: false, operations: None };
         let (id, attributes) = (self.ids.next_hex32(), StoredObjectAttributes::new(self.now));
-        let (host, vault) = self.test_client_vault()?;
-        vault
+        let (host, vaults) = self.test_client_vault()?;
+        vaults
             .keys
-            .push_version(name, vault_object_version(&id, attributes, content))
+            .push_version(&host, name, vault_object_version(&id, attributes, content))
             .map_err(|DeletedNameConflict| secret_deleted_error(host, name))
     }
 
@@ -285,17 +293,19 @@ impl AzureSeeder<'_> {
             secret_type: content_type.to_owned(),
         };
         let key = KeyContent { key: key.clone().into(), managed: true, operations: None };
-        let (host, vault) = self.test_client_vault()?;
-        vault
+        let (host, vaults) = self.test_client_vault()?;
+        vaults
             .secrets
-            .push_version(name, vault_object_version(&id, attributes, secret))
+            .push_version(&host, name, vault_object_version(&id, attributes, secret))
             .and_then(|()| {
-                vault.keys.push_version(name, vault_object_version(&id, attributes, key))
+                vaults.keys.push_version(&host, name, vault_object_version(&id, attributes, key))
             })
             .and_then(|()| {
-                vault
-                    .certificates
-                    .push_version(name, vault_object_version(&id, attributes, certificate))
+                vaults.certificates.push_version(
+                    &host,
+                    name,
+                    vault_object_version(&id, attributes, certificate),
+                )
             })
             .map_err(|DeletedNameConflict| secret_deleted_error(host, name))
     }
@@ -311,10 +321,13 @@ impl AzureSeeder<'_> {
         self.managed_resource_group().provider_resource("Microsoft.KeyVault/vaults", name.as_str())
     }
 
-    fn test_client_vault(&mut self) -> Result<(String, &mut EmulatedVault), SeedError> {
+    fn test_client_vault(&mut self) -> Result<(String, &mut VaultStore), SeedError> {
         let host = self.vault_host(&self.required_test_client_vault_name()?);
-        let vault = self.world.vaults.vault_at_host_mut(&host);
-        vault.map(|vault| (host, vault)).ok_or(SeedError::SeedObjectMissing { what: "vault" })
+        let vaults = &mut self.world.vaults;
+        if vaults.vault_at_host(&host).is_none() {
+            return Err(SeedError::SeedObjectMissing { what: "vault" });
+        }
+        Ok((host, vaults))
     }
 
     /// Grants a test client access to the objects of its vault and read access to the managed group; the
@@ -325,7 +338,11 @@ impl AzureSeeder<'_> {
         vault: &ArmResourceId,
         owner: bool,
     ) {
-        let Some(object) = self.world.directory.by_client_id(client).map(|known| known.object_id)
+        let Some(object) = self
+            .world
+            .directory
+            .service_principal_by_client_id(client)
+            .map(|known| known.object_id)
         else {
             return;
         };

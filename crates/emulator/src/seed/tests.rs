@@ -16,7 +16,7 @@ use crate::services::keyvault::{
     EllipticCurvePoint, KeyContent, SecretContent, StoredObjectVersion, StoredVaultKey,
 };
 use crate::testing::EngineFixture;
-use crate::token::{ClientAuthMethod, TokenGrant, issue_access_token};
+use crate::token::{ClientAuthMethod, TokenGrant, TokenSubject, issue_access_token};
 
 /// `crate::testing::start_time`.
 pub(crate) const SEED_TIME: Timestamp = Timestamp::constant(1_795_262_400, 0);
@@ -88,16 +88,16 @@ pub(crate) fn issue_access_token_for(
     resource: &str,
 ) -> String {
     let state = &mut *probe.engine.state();
-    let principal = state.azure.directory.by_client_id(client).unwrap();
+    let principal = state.azure.directory.service_principal_by_client_id(client).unwrap();
     let tenant = state.azure.directory.tenant(principal.tenant.as_str()).unwrap();
     let grant = TokenGrant {
-        principal,
+        subject: TokenSubject::ServicePrincipal(principal),
         resource,
         auth_method: ClientAuthMethod::KeyOrToken,
         cloud: Cloud::Public,
     };
     let issued =
-        issue_access_token(state.azure.tokens, tenant, grant, probe.clock.now(), &mut state.ids)
+        issue_access_token(*state.azure.tokens, tenant, grant, probe.clock.now(), &mut state.ids)
             .unwrap();
     issued.token.expose().to_owned()
 }
@@ -120,7 +120,7 @@ fn plan_with_one_identity(component: Component, change: impl FnOnce(&mut SeedPla
 fn latest_secret(azure: &AzureState, component: Component) -> &StoredObjectVersion<SecretContent> {
     let holder = azure.registry.component_identity(component).unwrap();
     let vault = azure.vaults.vault_at_host(&holder.vault_host).unwrap();
-    vault.secrets.version(holder.secret_name.as_str(), None).unwrap().1
+    azure.vaults.secrets.version(&vault.host, holder.secret_name.as_str(), None).unwrap().1
 }
 
 fn decode_secret_value(encoding: ObjectEncoding, text: &str) -> Vec<u8> {
@@ -350,11 +350,11 @@ fn components_sharing_a_secret_or_client_id_share_an_identity() {
     let (mut azure, mut ids) = seed_azure(&plan);
     let holders = azure.registry.holders.clone();
     assert!(holders.iter().all(|holder| holder.client_id == client));
-    let principals = azure.directory.principals.iter();
+    let principals = azure.directory.service_principals().values();
     assert_eq!(principals.filter(|known| known.client_id == client).count(), 1);
     let vault = azure.vaults.vault_at_host(&holders[0].vault_host).unwrap();
     assert_eq!(
-        vault.secrets.version("demo-shared", None).unwrap().1.id,
+        azure.vaults.secrets.version(&vault.host, "demo-shared", None).unwrap().1.id,
         latest_secret(&azure, holders[1].component).id
     );
 
@@ -423,7 +423,10 @@ fn test_clients_belong_to_the_subscription_tenant() {
     for client in
         [test_clients.secret_client, test_clients.certificate_client, test_clients.federated_client]
     {
-        assert_eq!(azure.directory.by_client_id(client).unwrap().tenant, plan.tenant);
+        assert_eq!(
+            azure.directory.service_principal_by_client_id(client).unwrap().tenant,
+            plan.tenant
+        );
     }
     let id = "/subscriptions/sub/resourceGroups/demo-abcde/providers/Microsoft.KeyVault/vaults/guests-demo-abcde";
     assert!(azure.resources.resource(&parse_value(id)).is_some());
@@ -452,15 +455,17 @@ fn test_clients_get_a_signed_subject_token_and_vault_objects() {
     )
     .unwrap();
     assert_eq!(token.expose().split('.').count(), 3);
-    assert!(azure.directory.by_client_id(test_clients.federated_client).is_some());
+    assert!(
+        azure.directory.service_principal_by_client_id(test_clients.federated_client).is_some()
+    );
     let vault = azure.vaults.vault_at_host(&test_clients.vault_host).unwrap();
-    assert!(vault.certificates.version("guest-certificate", None).is_ok());
+    assert!(azure.vaults.certificates.version(&vault.host, "guest-certificate", None).is_ok());
     for (name, curve, digits) in [
         ("guest-key-p256", "P-256", 43),
         ("guest-key-p384", "P-384", 64),
         ("guest-key-p521", "P-521", 88),
     ] {
-        let (_, version) = vault.keys.version(name, None).unwrap();
+        let (_, version) = azure.vaults.keys.version(&vault.host, name, None).unwrap();
         let StoredVaultKey::Curve(point) = &version.content.key else {
             panic!("{name} is no curve")
         };
@@ -474,7 +479,7 @@ fn test_clients_get_a_signed_subject_token_and_vault_objects() {
     let refused = mint_subject_token(&unseeded, "s", "a", &mut ids, SEED_TIME).unwrap_err();
     assert!(matches!(refused, SubjectTokenError::NoIssuer));
     let client: EntraClientId = test_clients.certificate_client;
-    assert_eq!(azure.directory.by_client_id(client).unwrap().certificates.len(), 1);
+    assert_eq!(azure.directory.application_by_client_id(client).unwrap().keys.len(), 1);
 }
 
 #[test]

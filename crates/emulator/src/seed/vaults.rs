@@ -77,12 +77,8 @@ impl AzureSeeder<'_> {
             content,
         };
         let host = self.vault_host(vault);
-        let vault = self
-            .world
-            .vaults
-            .vault_at_host_mut(&host)
-            .ok_or(SeedError::SeedObjectMissing { what: "vault" })?;
-        vault.keys.push_version(name.as_str(), version).map_err(|DeletedNameConflict| {
+        let keys = &mut self.world.vaults.keys;
+        keys.push_version(&host, name.as_str(), version).map_err(|DeletedNameConflict| {
             SeedError::SecretDeleted { vault: host, secret: name.to_string() }
         })
     }

@@ -136,7 +136,7 @@ fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: 
     for resource in removed {
         let principal = resource.property("principalId").and_then(serde_json::Value::as_str);
         if let Some(object) = principal.and_then(|id| id.parse::<uuid::Uuid>().ok()) {
-            azure.directory.principals.retain(|known| known.object_id != object);
+            azure.directory.remove_service_principal(object);
         }
         key_vault::soft_delete_vault(azure, resource, now);
         azure.authorization.revoke(|held| resource.id.contains(&held.scope));

@@ -28,7 +28,7 @@ use self::error::{
 use self::federation::verify_federated_token;
 pub(crate) use self::token_resource::is_known_token_resource as is_known_resource;
 use self::token_resource::{missing_parameter_error, parse_resource, parse_scope};
-use crate::directory::{EntraDirectory, FederatedCredential, Principal, Tenant};
+use crate::directory::{EntraDirectory, FederatedCredential, ServicePrincipal, Tenant};
 use crate::identity_binding::{IdentityBinding, is_proxy_server_name};
 use crate::jose::UnverifiedToken;
 use crate::keys::RedactedText;
@@ -36,7 +36,7 @@ use crate::operation_context::{IdGenerator, OperationContext};
 use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::{ServiceReply, ServiceRequest};
 use crate::token::{
-    ClientAuthMethod, IssuedAccessToken, TokenGrant, issue_access_token, v1_issuer,
+    ClientAuthMethod, IssuedAccessToken, TokenGrant, TokenSubject, issue_access_token, v1_issuer,
 };
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -206,8 +206,13 @@ fn handle_token_request(
         EndpointVersion::V2 => parse_scope(form.field("scope"), cloud)?,
         EndpointVersion::V1 => parse_resource(form.field("resource"), cloud)?,
     };
-    let grant = TokenGrant { principal: &principal, resource, auth_method: proof, cloud };
-    let issued = issue_access_token(call.world().tokens, &tenant, grant, call.now, call.ids)
+    let grant = TokenGrant {
+        subject: TokenSubject::ServicePrincipal(&principal),
+        resource,
+        auth_method: proof,
+        cloud,
+    };
+    let issued = issue_access_token(*call.world().tokens, &tenant, grant, call.now, call.ids)
         .map_err(|error| INTERNAL.with_description(error.to_string()))?;
     Ok(token_reply(&issued, version, resource))
 }
@@ -229,14 +234,15 @@ fn find_named_principal<'a>(
     directory: &'a EntraDirectory,
     tenant: &Tenant,
     form: &ClientTokenForm,
-) -> Result<&'a Principal, TokenServiceError> {
+) -> Result<&'a ServicePrincipal, TokenServiceError> {
     let named = form.required("client_id")?;
-    let of_tenant =
-        |principal: &&Principal| principal.tenant.as_str().eq_ignore_ascii_case(tenant.id.as_str());
+    let of_tenant = |principal: &&ServicePrincipal| {
+        principal.tenant.as_str().eq_ignore_ascii_case(tenant.id.as_str())
+    };
     named
         .parse()
         .ok()
-        .and_then(|client| directory.by_client_id(client))
+        .and_then(|client| directory.service_principal_by_client_id(client))
         .filter(of_tenant)
         .ok_or_else(|| {
             APPLICATION_UNKNOWN.with_description(format!(
@@ -254,7 +260,7 @@ fn verify_client_credential(
     call: &OperationContext<'_>,
     form: &ClientTokenForm,
     tenant: &Tenant,
-    principal: &Principal,
+    principal: &ServicePrincipal,
 ) -> Result<ClientAuthMethod, TokenServiceError> {
     if let Some(text) = form.field("client_assertion") {
         if form.field("client_assertion_type") != Some(JWT_BEARER) {
@@ -280,7 +286,8 @@ fn verify_client_credential(
     let same = |known: &RedactedText| {
         verify_slices_are_equal(known.expose().as_bytes(), secret.as_bytes()).is_ok()
     };
-    match principal.secrets.iter().find(|known| same(&known.text)) {
+    let directory = &call.world().directory;
+    match directory.passwords_of(principal).find(|known| same(&known.text)) {
         Some(known) if known.expires > call.now => Ok(ClientAuthMethod::Secret),
         Some(_) => Err(SECRET_EXPIRED.with_description(format!(
             "The provided client secret keys for app '{}' are expired.",
@@ -299,7 +306,7 @@ fn verify_assertion(
     call: &OperationContext<'_>,
     token: &UnverifiedToken,
     tenant: &Tenant,
-    principal: &Principal,
+    principal: &ServicePrincipal,
     directory: &EntraDirectory,
 ) -> Result<(), TokenServiceError> {
     let Some(named) = token.text_claim("iss") else {
@@ -312,8 +319,8 @@ fn verify_assertion(
         return verify_federated_token(token, &bound, directory, call.now);
     }
     if named.contains("://") {
-        let credentials = &principal.federated_credentials;
-        return verify_federated_token(token, credentials, directory, call.now);
+        let credentials: Vec<_> = directory.federated_credentials_of(principal).cloned().collect();
+        return verify_federated_token(token, &credentials, directory, call.now);
     }
     let issuer = v1_issuer(call.endpoint.cloud, &tenant.id);
     let endpoint = TokenEndpoint {
@@ -328,7 +335,7 @@ fn verify_assertion(
 /// The federated credentials that the token proxy of a cluster checks its tokens against.
 fn bound_federated_credentials(
     call: &OperationContext<'_>,
-    principal: &Principal,
+    principal: &ServicePrincipal,
 ) -> Vec<FederatedCredential> {
     let bindings = call.world().bindings.iter();
     bindings

@@ -9,14 +9,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::directory::Principal;
+use crate::directory::ServicePrincipal;
 use crate::keys::RedactedText;
 use crate::operation_context::{ApiVersionError, IdGenerator, OperationContext};
 use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::{ServiceReply, ServiceRequest};
 use crate::seed::SeedPlan;
 use crate::services::entra::{RESOURCE_UNKNOWN, is_known_resource};
-use crate::token::{ClientAuthMethod, IssuedAccessToken, TokenGrant, issue_access_token};
+use crate::token::{
+    ClientAuthMethod, IssuedAccessToken, TokenGrant, TokenSubject, issue_access_token,
+};
 
 /// The state of the metadata service.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -153,7 +155,7 @@ fn get_token(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRep
 /// Issues the requested token to the identity that the query selects.
 pub(super) fn issue_managed_identity_token(
     call: &mut OperationContext<'_>,
-) -> Result<(IssuedAccessToken, Principal, String), ServiceReply> {
+) -> Result<(IssuedAccessToken, ServicePrincipal, String), ServiceReply> {
     let resource = call
         .request
         .query("resource")
@@ -181,12 +183,12 @@ pub(super) fn issue_managed_identity_token(
     let tenant = call.world().directory.tenant(principal.tenant.as_str()).cloned();
     let tenant = tenant.ok_or_else(|| invalid_request_reply("Identity not found"))?;
     let grant = TokenGrant {
-        principal: &principal,
+        subject: TokenSubject::ServicePrincipal(&principal),
         resource: &resource,
         auth_method: ClientAuthMethod::KeyOrToken,
         cloud,
     };
-    let issued = issue_access_token(call.world().tokens, &tenant, grant, call.now, call.ids)
+    let issued = issue_access_token(*call.world().tokens, &tenant, grant, call.now, call.ids)
         .map_err(|error| {
             let body = json!({ "error": "server_error", "error_description": error.to_string() });
             ServiceReply::json(StatusCode::INTERNAL_SERVER_ERROR, &body)
@@ -196,7 +198,9 @@ pub(super) fn issue_managed_identity_token(
 }
 
 /// The identity of the machine that the query selects.
-fn select_identity<'a>(call: &'a OperationContext<'_>) -> Result<&'a Principal, ServiceReply> {
+fn select_identity<'a>(
+    call: &'a OperationContext<'_>,
+) -> Result<&'a ServicePrincipal, ServiceReply> {
     const SELECTORS: [&str; 5] =
         ["client_id", "object_id", "principal_id", "msi_res_id", "mi_res_id"];
     let azure = call.world();
@@ -204,7 +208,7 @@ fn select_identity<'a>(call: &'a OperationContext<'_>) -> Result<&'a Principal, 
         .imds
         .assigned
         .iter()
-        .filter_map(|client| azure.directory.by_client_id(*client))
+        .filter_map(|client| azure.directory.service_principal_by_client_id(*client))
         .collect();
     let selectors: Vec<_> = SELECTORS
         .into_iter()
@@ -227,7 +231,7 @@ fn select_identity<'a>(call: &'a OperationContext<'_>) -> Result<&'a Principal, 
     }
 }
 
-fn matches_selector(principal: &Principal, selector: &str, value: &str) -> bool {
+fn matches_selector(principal: &ServicePrincipal, selector: &str, value: &str) -> bool {
     match selector {
         "client_id" => value.parse() == Ok(principal.client_id),
         "object_id" | "principal_id" => value.parse() == Ok(principal.object_id),

@@ -93,7 +93,7 @@ pub(super) fn list_subscriptions(
     let caller = authenticate(call)?;
     let world = call.world();
     let mut items = Vec::new();
-    for subscription in &world.resources.subscriptions {
+    for subscription in world.resources.subscriptions.iter() {
         let whole = subscription_scope(subscription)?;
         let visible = world
             .authorization

@@ -158,7 +158,7 @@ fn purge_deleted_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     let (path, whole) = (path_scope(call)?, subscription_scope(call)?);
     authorize_call(call, "Microsoft.KeyVault/locations/deletedVaults/purge/action", &whole)?;
     let host = find_deleted_vault(call, &path)?.vault.host.clone();
-    call.azure_mut().vaults.deleted.remove(&host);
+    call.azure_mut().vaults.purge(&host);
     Ok(empty_reply(call, StatusCode::OK))
 }
 
@@ -170,12 +170,10 @@ fn find_deleted_vault<'c>(
     let now = call.now;
     call.world()
         .vaults
-        .deleted
-        .values()
+        .deleted_vaults(now)
         .find(|deleted| {
             deleted.vault.name.as_str().eq_ignore_ascii_case(name)
                 && deleted.vault.location.eq_ignore_ascii_case(location)
-                && now < deleted.purge_at()
         })
         .ok_or_else(|| {
             let message = format!("The deleted vault '{id}' was not found.");
@@ -197,8 +195,7 @@ fn require_available_name(
             format!("The vault name '{}' is already in use.", call.path_parameter("name"));
         return Err(conflict("VaultAlreadyExists", message));
     }
-    let deleted = vaults.deleted.get(host).is_some_and(|held| call.now < held.purge_at());
-    if deleted && !recover {
+    if vaults.deleted_vault(host, call.now).is_some() && !recover {
         let message = "A vault with the same name exists in deleted state: recover or purge it.";
         return Err(conflict("ConflictError", message));
     }
@@ -212,14 +209,12 @@ fn recover_vault(
 ) -> Result<ServiceReply, ServiceReply> {
     let now = call.now;
     let azure = call.azure_mut();
-    let Some(deleted) = azure.vaults.deleted.remove(host) else {
+    let Some(mut resource) = azure.vaults.recover(host) else {
         let message = format!("The deleted vault '{id}' was not found.");
         return Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message)
             .to_reply());
     };
-    let mut resource = deleted.resource;
     resource.changed = now;
-    azure.vaults.insert(deleted.vault);
     azure.resources.upsert(resource);
     let wire = resource_reads::find_resource(call, id)?.to_json();
     Ok(json_reply(call, StatusCode::OK, &wire))
@@ -227,10 +222,12 @@ fn recover_vault(
 
 /// Removes a vault from the data plane, recoverably.
 pub(super) fn soft_delete_vault(azure: &mut AzureState, resource: &ArmResource, now: Timestamp) {
+    if !resource.kind.eq_ignore_ascii_case(VAULT) {
+        return;
+    }
     let host = azure.vaults.vault_of_resource(&resource.id).map(|vault| vault.host.clone());
-    if let Some(vault) = host.and_then(|host| azure.vaults.remove(&host)) {
-        let deleted = DeletedVault { resource: resource.clone(), at: now, vault };
-        azure.vaults.deleted.insert(deleted.vault.host.clone(), deleted);
+    if let Some(host) = host {
+        azure.vaults.soft_delete(&host, resource.clone(), now);
     }
 }
 

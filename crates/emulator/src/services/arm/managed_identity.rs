@@ -14,7 +14,7 @@ use super::resource_reads;
 use super::resource_store::{ArmResource, UpsertOutcome};
 use super::{ArmReadKind, read_operation};
 use crate::authorization::AccessScope;
-use crate::directory::{FederatedCredential, Principal, PrincipalKind};
+use crate::directory::{FederatedCredential, ServicePrincipal, ServicePrincipalKind};
 use crate::operation_context::OperationContext;
 use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
@@ -168,7 +168,7 @@ fn create_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     require_identity(call, &identity)?;
     let credential = parse_federated(call.path_parameter("child"), &json_body(call)?)?;
     let resource = resource_id(&identity)?;
-    let Some(principal) = call.azure_mut().directory.by_resource_id_mut(&resource) else {
+    let Some(principal) = call.azure_mut().directory.managed_identity_mut(&resource) else {
         return Err(ArmServiceError::ResourceNotFound(&identity).to_reply());
     };
     let status = upsert_federated(principal, credential.clone())?;
@@ -181,7 +181,7 @@ fn delete_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     require_identity(call, &identity)?;
     let name = call.path_parameter("child").to_owned();
     let resource = resource_id(&identity)?;
-    let Some(principal) = call.azure_mut().directory.by_resource_id_mut(&resource) else {
+    let Some(principal) = call.azure_mut().directory.managed_identity_mut(&resource) else {
         return Err(ArmServiceError::ResourceNotFound(&identity).to_reply());
     };
     let before = principal.federated_credentials.len();
@@ -193,7 +193,7 @@ fn delete_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
 
 /// Adds or replaces a credential: at most 20, with unique issuer and subject within the identity.
 fn upsert_federated(
-    principal: &mut Principal,
+    principal: &mut ServicePrincipal,
     credential: FederatedCredential,
 ) -> Result<StatusCode, ServiceReply> {
     let held = &mut principal.federated_credentials;
@@ -244,12 +244,9 @@ fn parse_federated(name: &str, body: &Value) -> Result<FederatedCredential, Serv
     }
     let audiences = properties.get("audiences").and_then(Value::as_array);
     match audiences.map(Vec::as_slice) {
-        Some([Value::String(audience)]) if !audience.is_empty() => Ok(FederatedCredential {
-            name: name.to_owned(),
-            issuer: issuer.to_owned(),
-            subject: subject.to_owned(),
-            audiences: vec![audience.clone()],
-        }),
+        Some([Value::String(audience)]) if !audience.is_empty() => {
+            Ok(FederatedCredential::new(name, issuer, subject, audience))
+        }
         _ => refuse("`properties.audiences` has to hold exactly one audience."),
     }
 }
@@ -276,14 +273,14 @@ fn identity_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceRep
 fn principal_of_identity<'c>(
     call: &'c OperationContext<'_>,
     id: &AccessScope,
-) -> Result<Option<&'c Principal>, ServiceReply> {
-    Ok(call.world().directory.by_resource_id(&resource_id(id)?))
+) -> Result<Option<&'c ServicePrincipal>, ServiceReply> {
+    Ok(call.world().directory.managed_identity(&resource_id(id)?))
 }
 
 fn require_identity<'c>(
     call: &'c OperationContext<'_>,
     id: &AccessScope,
-) -> Result<&'c Principal, ServiceReply> {
+) -> Result<&'c ServicePrincipal, ServiceReply> {
     resource_reads::find_resource(call, id)?;
     principal_of_identity(call, id)?.ok_or_else(|| ArmServiceError::ResourceNotFound(id).to_reply())
 }
@@ -308,18 +305,9 @@ fn add_principal(
     };
     let (object_id, client_id) = (call.ids.next_uuid(), EntraClientId::from(call.ids.next_uuid()));
     let resource_id = resource_id(id)?;
-    let principal = Principal {
-        object_id,
-        client_id,
-        tenant: tenant.clone(),
-        display_name: resource_id.name().to_owned(),
-        enabled: true,
-        kind: PrincipalKind::ManagedIdentity { resource_id },
-        secrets: Vec::new(),
-        certificates: Vec::new(),
-        subject_name_issuer: None,
-        federated_credentials: Vec::new(),
-    };
-    call.azure_mut().directory.principals.push(principal);
+    let display_name = resource_id.name().to_owned();
+    let kind = ServicePrincipalKind::ManagedIdentity { resource_id };
+    let principal = ServicePrincipal::new(object_id, client_id, tenant.clone(), display_name, kind);
+    call.azure_mut().directory.insert_service_principal(principal);
     Ok((tenant, object_id, client_id))
 }

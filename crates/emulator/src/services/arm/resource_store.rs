@@ -1,6 +1,5 @@
 //! The ARM resource store: resource groups and resources, as given.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use jiff::Timestamp;
@@ -10,6 +9,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::authorization::AccessScope;
+use crate::table::{StoredTable, Table};
+use crate::tracked::Tracked;
 
 /// The type of a resource group.
 pub(crate) const RESOURCE_GROUP_TYPE: &str = "Microsoft.Resources/resourceGroups";
@@ -18,8 +19,8 @@ pub(crate) const RESOURCE_GROUP_TYPE: &str = "Microsoft.Resources/resourceGroups
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ArmResourceStore {
-    pub(crate) subscriptions: Vec<Subscription>,
-    by_id: BTreeMap<String, ArmResource>,
+    pub(crate) subscriptions: Tracked<Vec<Subscription>>,
+    by_id: Table<String, ArmResource>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +104,16 @@ fn lookup_key(scope: &AccessScope) -> String {
 }
 
 impl ArmResourceStore {
+    /// Calls `visit` with the name and the content of every stored table.
+    pub(crate) fn for_each_table(
+        &mut self,
+        visit: &mut dyn FnMut(&'static str, &mut dyn StoredTable),
+    ) {
+        let Self { subscriptions, by_id } = self;
+        visit("resources.subscriptions", subscriptions);
+        visit("resources", by_id);
+    }
+
     /// The subscription with this id.
     pub(crate) fn subscription(&self, id: &str) -> Option<&Subscription> {
         self.subscriptions.iter().find(|known| known.id.as_str().eq_ignore_ascii_case(id))

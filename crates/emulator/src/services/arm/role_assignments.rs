@@ -177,7 +177,7 @@ fn parse_assignment(
         })?;
     // A caller that names the type has just created the principal: its absence is tolerated.
     let principal_type = text("principalType").map(str::to_owned);
-    if principal_type.is_none() && call.world().directory.by_object_id(principal_id).is_none() {
+    if principal_type.is_none() && call.world().directory.object(principal_id).is_none() {
         return Err(bad_request(
             "PrincipalNotFound",
             format!("Principal {principal_id} does not exist in the directory of the tenant."),

@@ -284,14 +284,24 @@ fn identity_creates_and_deletes_its_principal() {
     let client: EntraClientId =
         created["properties"]["clientId"].as_str().unwrap().parse().unwrap();
     let object = created["properties"]["principalId"].clone();
-    let known = visit.probe.engine.state().azure.directory.by_client_id(client).cloned().unwrap();
+    let known = visit
+        .probe
+        .engine
+        .state()
+        .azure
+        .directory
+        .service_principal_by_client_id(client)
+        .cloned()
+        .unwrap();
     assert_eq!(known.object_id.to_string(), object.as_str().unwrap());
     let repeated =
         visit.send_request(visit.owner, "PUT", &path, r#"{"location":"eastus","tags":{"a":"b"}}"#);
     assert_eq!(repeated.status, StatusCode::OK);
     assert_eq!(reply_json(&repeated)["properties"]["principalId"], object);
     assert_eq!(visit.send_request(visit.owner, "DELETE", &path, "").status, StatusCode::OK);
-    assert!(visit.probe.engine.state().azure.directory.by_client_id(client).is_none());
+    assert!(
+        visit.probe.engine.state().azure.directory.service_principal_by_client_id(client).is_none()
+    );
     assert_eq!(visit.send_request(visit.owner, "DELETE", &path, "").status, StatusCode::NO_CONTENT);
 }
 

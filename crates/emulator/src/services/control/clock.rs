@@ -36,7 +36,7 @@ pub(super) fn read_clock(call: &OperationContext<'_>) -> ServiceReply {
 /// `POST clock`.
 pub(super) fn change_clock(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let body: ClockChangeRequest = parse_body(call)?;
-    let before = call.world().clock;
+    let before = *call.world().clock;
     let set = match body.stopped {
         Some(true) => before.stop_at(call.now),
         Some(false) => before.resume_from(call.system_now),
@@ -50,7 +50,7 @@ pub(super) fn change_clock(call: &mut OperationContext<'_>) -> Result<ServiceRep
             "`advanceSeconds` leads more than a hundred years away.",
         )
     })?;
-    call.azure_mut().clock = after;
+    *call.azure_mut().clock = after;
     call.now = after.emulated_time(call.system_now);
     Ok(read_clock(call))
 }

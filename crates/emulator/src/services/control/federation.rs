@@ -11,7 +11,7 @@ use super::{control_error, parse_body};
 use crate::authorization::{
     AccessScope, AssignError, AssignOutcome, ParseAccessScopeError, RoleAssignment, RoleCatalog,
 };
-use crate::directory::{FederatedCredential, Principal, TrustedIssuer};
+use crate::directory::{FederatedCredential, TrustedIssuer};
 use crate::identity_binding::{
     IdentityBinding, PROXY_TOKEN_AUDIENCE, is_proxy_server_name, proxy_server_name,
 };
@@ -99,15 +99,18 @@ pub(super) fn add_federated_credential(
 ) -> Result<ServiceReply, ServiceReply> {
     let body: AddFederatedCredentialRequest = parse_body(call)?;
     require_https(&body.issuer)?;
+    let name = body.name.unwrap_or_else(|| format!("{} {}", body.issuer, body.subject));
+    let audiences = body.audiences.unwrap_or_else(|| vec![DEFAULT_AUDIENCE.to_owned()]);
     let credential = FederatedCredential {
-        name: body.name.unwrap_or_else(|| format!("{} {}", body.issuer, body.subject)),
-        issuer: body.issuer,
-        subject: body.subject,
-        audiences: body.audiences.unwrap_or_else(|| vec![DEFAULT_AUDIENCE.to_owned()]),
+        audiences,
+        ..FederatedCredential::new(&name, &body.issuer, &body.subject, DEFAULT_AUDIENCE)
     };
-    let principal = principal_mut(call, body.client_id)?;
-    principal.federated_credentials.retain(|known| known.name != credential.name);
-    principal.federated_credentials.push(credential.clone());
+    let directory = &mut call.azure_mut().directory;
+    let credentials = directory
+        .federated_credentials_mut(body.client_id)
+        .ok_or_else(principal_not_found_reply)?;
+    credentials.retain(|known| known.name != credential.name);
+    credentials.push(credential.clone());
     Ok(ServiceReply::json(StatusCode::CREATED, &credential))
 }
 
@@ -117,7 +120,9 @@ pub(super) fn add_identity_binding(
 ) -> Result<ServiceReply, ServiceReply> {
     let body: AddIdentityBindingRequest = parse_body(call)?;
     require_https(&body.issuer)?;
-    principal_mut(call, body.client_id)?;
+    if call.world().directory.service_principal_by_client_id(body.client_id).is_none() {
+        return Err(principal_not_found_reply());
+    }
     let server_name = match (body.cluster_id, body.server_name) {
         (Some(id), None) if !id.is_empty() => proxy_server_name(&id),
         (None, Some(name)) if is_proxy_server_name(&name) => name,
@@ -171,18 +176,18 @@ pub(super) fn assign_role(call: &mut OperationContext<'_>) -> Result<ServiceRepl
     Ok(ServiceReply::json(status, &reply))
 }
 
-fn principal_mut<'a>(
-    call: &'a mut OperationContext<'_>,
-    client: EntraClientId,
-) -> Result<&'a mut Principal, ServiceReply> {
-    call.azure_mut().directory.by_client_id_mut(client).ok_or_else(principal_not_found_reply)
-}
-
 fn find_object_id(call: &OperationContext<'_>, named: &str) -> Result<Uuid, ServiceReply> {
     let directory = &call.world().directory;
-    let by_client = named.parse().ok().and_then(|client| directory.by_client_id(client));
-    let by_object = || directory.by_object_id(named.parse().ok()?);
-    by_client.or_else(by_object).map(|known| known.object_id).ok_or_else(principal_not_found_reply)
+    let by_client = named
+        .parse()
+        .ok()
+        .and_then(|client| directory.service_principal_by_client_id(client))
+        .map(|principal| principal.object_id);
+    let by_object = || {
+        let id = named.parse().ok()?;
+        directory.object(id).filter(|object| object.principal_type().is_some()).map(|_| id)
+    };
+    by_client.or_else(by_object).ok_or_else(principal_not_found_reply)
 }
 
 fn find_role(named: &str) -> Result<RoleDefinitionId, ServiceReply> {

@@ -44,10 +44,12 @@ pub(super) fn put_key_version(
     };
     let kid = format!("https://{host}/keys/{}/{id}", body.name);
     let now = call.now;
-    let vault = call.azure_mut().vaults.vault_at_host_mut(&host).ok_or_else(|| {
-        control_error(StatusCode::NOT_FOUND, "VaultNotFound", "No vault has this host name.")
-    })?;
-    if let Ok(held) = vault.keys.version_mut(body.name.as_str(), Some(&id)) {
+    let vaults = &mut call.azure_mut().vaults;
+    if vaults.vault_at_host(&host).is_none() {
+        let message = "No vault has this host name.";
+        return Err(control_error(StatusCode::NOT_FOUND, "VaultNotFound", message));
+    }
+    if let Ok(held) = vaults.keys.version_mut(&host, body.name.as_str(), Some(&id)) {
         if body.bits.is_some() || body.numbers.is_some() {
             return Err(control_error(
                 StatusCode::CONFLICT,
@@ -71,7 +73,7 @@ pub(super) fn put_key_version(
     let birth =
         NewKeyVersion { name, id, material, operations: None, attributes, tags: BTreeMap::new() };
     let version = birth.into_version().map_err(|error| invalid_key_reply(&format!("{error}.")))?;
-    vault.keys.push_version(name, version).map_err(|DeletedNameConflict| {
+    vaults.keys.push_version(&host, name, version).map_err(|DeletedNameConflict| {
         control_error(StatusCode::CONFLICT, "KeyDeleted", "The name belongs to a deleted key.")
     })?;
     let reply = json!({ "kid": kid, "enabled": attributes.enabled });

@@ -97,7 +97,7 @@ pub(super) fn set_token_policy(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let policy: TokenPolicy = parse_body(call)?;
-    call.azure_mut().tokens = policy;
+    *call.azure_mut().tokens = policy;
     Ok(ServiceReply::json(StatusCode::OK, &policy))
 }
 

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::control_error;
 use crate::authorization::{AccessRequest, AccessScope, ActionPlane, ParseAccessScopeError};
-use crate::directory::{Principal, PrincipalKind, Tenant};
+use crate::directory::{EntraDirectory, ServicePrincipal, ServicePrincipalKind, Tenant};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 use crate::seed::ComponentIdentity;
-use crate::services::keyvault::{EmulatedVault, VersionedObjectStore};
+use crate::services::keyvault::{EmulatedVault, VaultStore, VersionedObjectStore};
 
 /// `GET world`.
 pub(super) fn list_azure_state(call: &OperationContext<'_>) -> ServiceReply {
@@ -17,14 +17,20 @@ pub(super) fn list_azure_state(call: &OperationContext<'_>) -> ServiceReply {
     let everywhere = AccessScope::root();
     let resources: Vec<_> =
         azure.resources.within(&everywhere).map(|resource| resource.id.as_str()).collect();
+    let directory = &azure.directory;
+    let principals: Vec<_> = directory
+        .service_principals()
+        .values()
+        .map(|principal| principal_json(directory, principal))
+        .collect();
     ServiceReply::json(
         StatusCode::OK,
         &json!({
             "tenants": azure.directory.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
             "components": azure.registry.holders.iter().map(component_json).collect::<Vec<_>>(),
-            "principals": azure.directory.principals.iter().map(principal_json).collect::<Vec<_>>(),
+            "principals": principals,
             "issuers": azure.directory.issuers.keys().collect::<Vec<_>>(),
-            "vaults": azure.vaults.iter().map(vault_json).collect::<Vec<_>>(),
+            "vaults": azure.vaults.iter().map(|vault| vault_json(&azure.vaults, vault)).collect::<Vec<_>>(),
             "resources": resources,
             "imds": {
                 "assigned": azure.imds.assigned,
@@ -52,7 +58,8 @@ pub(super) fn explain_access(
         scope.parse().map_err(|error: ParseAccessScopeError| invalid(&error.to_string()))?;
     let named = asked("principal").ok_or_else(|| invalid("Name the `principal`."))?;
     let directory = &call.world().directory;
-    let by_client = named.parse().ok().and_then(|client| directory.by_client_id(client));
+    let by_client =
+        named.parse().ok().and_then(|client| directory.service_principal_by_client_id(client));
     let principal_id = match by_client {
         Some(principal) => principal.object_id,
         None => named.parse().map_err(|_no_id: uuid::Error| {
@@ -82,10 +89,10 @@ fn component_json(holder: &ComponentIdentity) -> Value {
     })
 }
 
-fn principal_json(principal: &Principal) -> Value {
+fn principal_json(directory: &EntraDirectory, principal: &ServicePrincipal) -> Value {
     let kind = match &principal.kind {
-        PrincipalKind::Application { .. } => "application",
-        PrincipalKind::ManagedIdentity { .. } => "managed-identity",
+        ServicePrincipalKind::Application => "application",
+        ServicePrincipalKind::ManagedIdentity { .. } => "managed-identity",
     };
     json!({
         "clientId": principal.client_id,
@@ -95,23 +102,23 @@ fn principal_json(principal: &Principal) -> Value {
         "enabled": principal.enabled,
         "kind": kind,
         "resourceId": principal.resource_id(),
-        "secrets": principal.secrets.len(),
-        "certificates": principal.certificates.len(),
+        "secrets": directory.passwords_of(principal).count(),
+        "certificates": directory.keys_of(principal).count(),
         "subjectNameIssuer": principal.subject_name_issuer,
-        "federatedCredentials": principal.federated_credentials,
+        "federatedCredentials": directory.federated_credentials_of(principal).collect::<Vec<_>>(),
     })
 }
 
-fn vault_json(vault: &EmulatedVault) -> Value {
+fn vault_json(vaults: &VaultStore, vault: &EmulatedVault) -> Value {
     json!({
         "host": vault.host,
         "tenant": vault.settings.tenant,
-        "secrets": object_names(&vault.secrets),
-        "keys": object_names(&vault.keys),
-        "certificates": object_names(&vault.certificates),
+        "secrets": object_names(&vaults.secrets, &vault.host),
+        "keys": object_names(&vaults.keys, &vault.host),
+        "certificates": object_names(&vaults.certificates, &vault.host),
     })
 }
 
-fn object_names<T>(store: &VersionedObjectStore<T>) -> Vec<&str> {
-    store.objects_after(None, false).map(|object| object.name.as_str()).collect()
+fn object_names<'a, T>(store: &'a VersionedObjectStore<T>, host: &str) -> Vec<&'a str> {
+    store.objects_after(host, None, false).map(|object| object.name.as_str()).collect()
 }

@@ -9,7 +9,7 @@ use super::error::{
     CERTIFICATE_VALIDITY, MALFORMED_ASSERTION, TokenServiceError,
 };
 use crate::certificates::{sha1_thumbprint, sha256_thumbprint};
-use crate::directory::{EntraDirectory, Principal};
+use crate::directory::{EntraDirectory, ServicePrincipal};
 use crate::hosts;
 use crate::jose::{AssertionAlgorithm, UnverifiedToken, lenient_base64, x5c_certificate};
 use crate::token::SKEW_SECONDS;
@@ -35,7 +35,7 @@ pub(super) struct TokenEndpoint<'a> {
 /// The order of checks is Entra's: client, audience, lifetime, key, signature, certificate.
 pub(super) fn verify_certificate_assertion(
     token: &UnverifiedToken,
-    principal: &Principal,
+    principal: &ServicePrincipal,
     directory: &EntraDirectory,
     endpoint: TokenEndpoint<'_>,
     now: Timestamp,
@@ -138,7 +138,7 @@ impl TokenEndpoint<'_> {
 /// the trusted subject and authority.
 fn signing_certificate(
     token: &UnverifiedToken,
-    principal: &Principal,
+    principal: &ServicePrincipal,
     directory: &EntraDirectory,
     now: Timestamp,
 ) -> Result<Vec<u8>, TokenServiceError> {
@@ -151,7 +151,7 @@ fn signing_certificate(
     let thumbprint = |text: &Option<String>| text.as_deref().and_then(lenient_base64);
     let (sha1, sha256) = (thumbprint(&header.x5t), thumbprint(&header.x5t_s256));
     let hex = header.kid.as_deref().and_then(|kid| hex::decode(kid).ok());
-    let registered = principal.certificates.iter().find(|credential| {
+    let registered = directory.keys_of(principal).find(|credential| {
         let certificate = &credential.certificate;
         let first = Some(sha1_thumbprint(certificate));
         first == sha1

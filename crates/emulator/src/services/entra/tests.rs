@@ -9,7 +9,7 @@ use crate::keys::RsaKey;
 use crate::testing::*;
 
 fn registered_certificate() -> Vec<u8> {
-    azure_with_test_principals().directory.principals[0].certificates[0].certificate.clone()
+    application_mut(&mut azure_with_test_principals(), APP).keys[0].certificate.clone()
 }
 
 fn managed_identity_leaf() -> Vec<u8> {
@@ -215,7 +215,7 @@ fn a_certificate_outside_its_validity_is_refused_and_so_is_an_ended_registration
         let leaf = self_signed_certificate("app", &client_key(), validity);
         let header =
             json!({ "alg": "PS256", "x5t#S256": URL_SAFE_NO_PAD.encode(sha256_thumbprint(&leaf)) });
-        azure.directory.principals[0].certificates[0].certificate = leaf;
+        application_mut(&mut azure, APP).keys[0].certificate = leaf;
         let assertion = sign_token(&header, &assertion_claims(APP), &client_key());
         assert_eq!(
             aadsts_code(&EngineFixture::new(azure).request_token_with_assertion(APP, &assertion)),
@@ -223,7 +223,7 @@ fn a_certificate_outside_its_validity_is_refused_and_so_is_an_ended_registration
         );
     }
     let mut azure = azure_with_test_principals();
-    azure.directory.principals[0].certificates[0].expires = days_after(start_time(), -1);
+    application_mut(&mut azure, APP).keys[0].expires = days_after(start_time(), -1);
     let assertion = sign_token(&sha256_header(), &assertion_claims(APP), &client_key());
     assert_eq!(
         aadsts_code(&EngineFixture::new(azure).request_token_with_assertion(APP, &assertion)),
@@ -316,7 +316,7 @@ fn client_secret_is_accepted_by_form_or_basic_and_compared_whole() {
     assert_eq!(token_claims(&token)["appidacr"], "1");
 
     let mut expired = azure_with_test_principals();
-    expired.directory.principals[0].secrets[0].expires = start_time();
+    application_mut(&mut expired, APP).passwords[0].expires = start_time();
     let reply =
         EngineFixture::new(expired).request_token(&[("client_id", APP), ("client_secret", SECRET)]);
     assert_eq!(aadsts_code(&reply), Some(7_000_222));
@@ -325,7 +325,7 @@ fn client_secret_is_accepted_by_form_or_basic_and_compared_whole() {
 /// Invalid token requests: name, reply, `AADSTS` number, HTTP status and OAuth error.
 fn invalid_token_requests() -> [(&'static str, ServiceReply, u64, u16, &'static str); 12] {
     let mut disabled = azure_with_test_principals();
-    disabled.directory.principals[0].enabled = false;
+    principal_mut(&mut disabled, APP).enabled = false;
     let secret = ("client_secret", SECRET);
     let app = ("client_id", APP);
     let unknown = ("client_id", "22222222-0000-4000-8000-0000000000ff");
@@ -578,13 +578,8 @@ fn a_principal_without_federated_credentials_and_an_unknown_issuer_have_their_ow
     );
 
     let mut unreachable = azure_with_test_principals();
-    let credential = FederatedCredential {
-        name: "two".to_owned(),
-        issuer: "https://gone.example".to_owned(),
-        subject: SUBJECT.to_owned(),
-        audiences: vec!["openshift".to_owned()],
-    };
-    unreachable.directory.principals[2].federated_credentials.push(credential);
+    let credential = FederatedCredential::new("two", "https://gone.example", SUBJECT, "openshift");
+    principal_mut(&mut unreachable, FEDERATED).federated_credentials.push(credential);
     let claims = with_claim(claims, "iss", json!("https://gone.example"));
     let assertion = sign_token(&header, &claims, &issuer_key());
     assert_eq!(

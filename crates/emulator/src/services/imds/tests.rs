@@ -1,7 +1,8 @@
 use super::*;
 use crate::ingress::{IMDS_HOST, Ingress};
 use crate::testing::{
-    EngineFixture, FEDERATED, MSI, azure_with_test_principals, reply_json, token_claims,
+    EngineFixture, FEDERATED, MSI, azure_with_test_principals, principal_mut, reply_json,
+    token_claims,
 };
 
 const TRUE: (&str, &str) = ("metadata", "true");
@@ -72,7 +73,7 @@ fn invalid_requests_are_rejected_with_400() {
 #[test]
 fn the_identity_is_selected_by_any_of_its_ids() {
     let mut azure = azure_with_test_principals();
-    let federated = azure.directory.principals[2].clone();
+    let federated = principal_mut(&mut azure, FEDERATED).clone();
     azure.imds.assigned.push(federated.client_id);
     let probe = EngineFixture::new(azure);
     let good = format!("{TOKEN}?api-version=2018-02-01&resource=https://vault.azure.net");
@@ -98,11 +99,12 @@ fn the_identity_is_selected_by_any_of_its_ids() {
 fn a_disabled_or_absent_identity_gets_no_token() {
     let good = format!("{TOKEN}?api-version=2018-02-01&resource=https://vault.azure.net");
     let mut disabled = azure_with_test_principals();
-    disabled.directory.principals[1].enabled = false;
+    principal_mut(&mut disabled, MSI).enabled = false;
     let reply = send_imds_request(&EngineFixture::new(disabled), &good, &[TRUE]);
     assert_eq!(reply.rejection_reason.as_deref(), Some("AADSTS7000112"));
     let mut gone = azure_with_test_principals();
-    gone.directory.principals.remove(1);
+    let removed = principal_mut(&mut gone, MSI).object_id;
+    gone.directory.remove_service_principal(removed);
     let reply = send_imds_request(&EngineFixture::new(gone), &good, &[TRUE]);
     assert_eq!(reply_json(&reply)["error_description"], "Identity not found");
 }

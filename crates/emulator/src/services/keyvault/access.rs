@@ -5,11 +5,18 @@ use lanyard_vocabulary::SecretName;
 use super::error::VaultServiceError;
 use super::object_kind::{KeyVaultObjectKind, VaultPermission};
 use super::object_store::ObjectStoreError;
-use super::vault::EmulatedVault;
+use super::vault::{EmulatedVault, VaultStore};
 use crate::authorization::{AccessRequest, AccessScope, ActionPlane};
 use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::request::ServiceReply;
 use crate::token::{AuthenticatedCaller, BearerTokenError};
+
+/// A vault with the store of its objects.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct VaultRef<'a> {
+    pub(super) vault: &'a EmulatedVault,
+    pub(super) vaults: &'a VaultStore,
+}
 
 /// Checks the permission `right` on the object in the path, or on the vault if there is none, and returns the
 /// vault.
@@ -19,16 +26,14 @@ use crate::token::{AuthenticatedCaller, BearerTokenError};
 pub(super) fn authorize_call<'c>(
     call: &'c mut OperationContext<'_>,
     right: VaultPermission,
-) -> Result<&'c EmulatedVault, ServiceReply> {
+) -> Result<VaultRef<'c>, ServiceReply> {
     let host = call.request.host.clone();
     let now = call.now;
-    let Some(vault) = call.world.vaults.vault_at_host_mut(&host) else {
-        return Err(VaultServiceError::VaultNotFound { host: &host }.to_reply());
-    };
-    vault.purge_expired_objects(now);
+    call.world.vaults.purge_expired(now);
     let caller = authenticate(call, &host)?;
     let name = call.path_parameter("name").to_owned();
-    let Some(vault) = call.world().vaults.vault_at_host(&host) else {
+    let vaults = &call.world().vaults;
+    let Some(vault) = vaults.vault_at_host(&host) else {
         return Err(VaultServiceError::VaultNotFound { host: &host }.to_reply());
     };
     authorize(call, vault, &caller, right, &name)?;
@@ -39,18 +44,19 @@ pub(super) fn authorize_call<'c>(
         let rule = "a name has 1 to 127 letters, digits and `-`";
         return Err(VaultServiceError::BadParameter(format!("`{name}`: {rule}")).to_reply());
     }
-    Ok(vault)
+    Ok(VaultRef { vault, vaults })
 }
 
-/// The vault of a call that [`authorize_call`] permitted, mutable.
+/// The objects of all vaults, for changes, with the vault of a call that [`authorize_call`] permitted.
 pub(super) fn authorized_vault_mut<'c>(
     call: &'c mut OperationContext<'_>,
-) -> Result<&'c mut EmulatedVault, ServiceReply> {
+) -> Result<(&'c mut VaultStore, EmulatedVault), ServiceReply> {
     let host = call.request.host.clone();
-    call.azure_mut()
-        .vaults
-        .vault_at_host_mut(&host)
-        .ok_or_else(|| VaultServiceError::VaultNotFound { host: &host }.to_reply())
+    let vaults = &mut call.azure_mut().vaults;
+    match vaults.vault_at_host(&host).cloned() {
+        Some(vault) => Ok((vaults, vault)),
+        None => Err(VaultServiceError::VaultNotFound { host: &host }.to_reply()),
+    }
 }
 
 /// The reply to an error of the object store.

@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use super::object_kind::{GET_CERTIFICATE, KeyVaultObjectKind, LIST_CERTIFICATES, VaultPermission};
 use super::object_store::{StoredObjectVersion, VersionedObjectStore};
 use super::objects::{StoredObject, attributes_json, object_id, version_id};
-use super::vault::{CertificateContent, EmulatedVault};
+use super::vault::{CertificateContent, EmulatedVault, VaultStore};
 
 impl StoredObject for CertificateContent {
     const KIND: KeyVaultObjectKind = KeyVaultObjectKind::Certificate;
     const GET: VaultPermission = GET_CERTIFICATE;
     const LIST: VaultPermission = LIST_CERTIFICATES;
 
-    fn object_store(vault: &EmulatedVault) -> &VersionedObjectStore<Self> {
-        &vault.certificates
+    fn object_store(vaults: &VaultStore) -> &VersionedObjectStore<Self> {
+        &vaults.certificates
     }
 
     fn bundle_json(

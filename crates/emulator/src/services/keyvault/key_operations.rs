@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::access::{authorize_call, store_error_reply};
+use super::access::{VaultRef, authorize_call, store_error_reply};
 use super::error::{KeyRestriction, VaultServiceError};
 use super::keys::{VaultCryptoOperation, permitted_operations};
 use super::object_kind::{DECRYPT, ENCRYPT, KeyVaultObjectKind, UNWRAP, VaultPermission, WRAP};
@@ -52,8 +52,8 @@ fn run_crypto_operation(
     right: VaultPermission,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
-    let found = authorize_call(call, right).map(|vault| {
-        vault.keys.version(&name, version.as_deref()).map(|(object, held)| {
+    let found = authorize_call(call, right).map(|VaultRef { vault, vaults }| {
+        vaults.keys.version(&vault.host, &name, version.as_deref()).map(|(object, held)| {
             let restriction = key_restriction(&held.content, held.attributes, operation);
             let kid = version_id(vault, &object.name, held);
             (restriction, held.content.key.clone(), kid)

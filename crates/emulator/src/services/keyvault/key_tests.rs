@@ -253,6 +253,5 @@ fn replies_have_region_and_request_id_and_key_survives_restore() {
     }
     let stored = serde_json::to_string(&fixture.probe.engine.state().azure).unwrap();
     let read = serde_json::from_str::<crate::azure_state::AzureState>(&stored).unwrap();
-    let vault = read.vaults.vault_at_host(HOST).unwrap();
-    assert!(vault.keys.version("mykey", Some("ABCD")).is_ok());
+    assert!(read.vaults.keys.version(HOST, "mykey", Some("ABCD")).is_ok());
 }

@@ -16,7 +16,7 @@ use super::object_store::{
 };
 use super::objects::{StoredObject, attributes_json, requested_name_and_version, version_id};
 use super::secrets::{ObjectAttributesBody, bad_parameter_reply, parse_body};
-use super::vault::{EllipticCurvePoint, EmulatedVault, KeyContent, StoredVaultKey};
+use super::vault::{EllipticCurvePoint, EmulatedVault, KeyContent, StoredVaultKey, VaultStore};
 use crate::keys::{RsaJwkComponents, RsaKey, RsaKeyError};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -184,8 +184,8 @@ pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let body: UpdateKeyBody = parse_body(call)?;
     let operations = require_known_operations(body.key_ops)?;
     let now = call.now;
-    let vault = authorized_vault_mut(call)?;
-    let changed = match vault.keys.version_mut(&name, version.as_deref()) {
+    let (vaults, vault) = authorized_vault_mut(call)?;
+    let changed = match vaults.keys.version_mut(&vault.host, &name, version.as_deref()) {
         Ok(held) => {
             held.attributes = body.attributes.unwrap_or_default().apply(held.attributes, now)?;
             if operations.is_some() {
@@ -194,14 +194,14 @@ pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
             if let Some(tags) = body.tags {
                 held.tags = tags;
             }
-            vault.keys.version(&name, version.as_deref())
+            vaults.keys.version(&vault.host, &name, version.as_deref())
         }
         Err(problem) => Err(problem),
     };
     match changed {
         Ok((object, version)) => Ok(ServiceReply::json(
             StatusCode::OK,
-            &KeyContent::bundle_json(vault, &object.name, version),
+            &KeyContent::bundle_json(&vault, &object.name, version),
         )),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
     }
@@ -213,12 +213,13 @@ fn add_key_version(
 ) -> Result<ServiceReply, ServiceReply> {
     let name = birth.name;
     let version = birth.into_version().map_err(|error| bad_parameter_reply(format!("{error}")))?;
-    let vault = authorized_vault_mut(call)?;
-    let pushed = vault.keys.push_version(name, version).map_err(ObjectStoreError::from);
-    match pushed.and_then(|()| vault.keys.version(name, None)) {
+    let (vaults, vault) = authorized_vault_mut(call)?;
+    let pushed =
+        vaults.keys.push_version(&vault.host, name, version).map_err(ObjectStoreError::from);
+    match pushed.and_then(|()| vaults.keys.version(&vault.host, name, None)) {
         Ok((object, version)) => Ok(ServiceReply::json(
             StatusCode::OK,
-            &KeyContent::bundle_json(vault, &object.name, version),
+            &KeyContent::bundle_json(&vault, &object.name, version),
         )),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
     }
@@ -254,8 +255,8 @@ impl StoredObject for KeyContent {
     const GET: VaultPermission = GET_KEY;
     const LIST: VaultPermission = LIST_KEYS;
 
-    fn object_store(vault: &EmulatedVault) -> &VersionedObjectStore<Self> {
-        &vault.keys
+    fn object_store(vaults: &VaultStore) -> &VersionedObjectStore<Self> {
+        &vaults.keys
     }
 
     fn bundle_json(

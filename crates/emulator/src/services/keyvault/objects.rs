@@ -5,13 +5,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::access::{authorize_call, store_error_reply};
+use super::access::{VaultRef, authorize_call, store_error_reply};
 use super::error::VaultServiceError;
 use super::object_kind::{KeyVaultObjectKind, VaultPermission};
 use super::object_store::{
     StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionedObjectStore,
 };
-use super::vault::EmulatedVault;
+use super::vault::{EmulatedVault, VaultStore};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
@@ -24,7 +24,7 @@ pub(super) trait StoredObject: Sized {
     const LIST: VaultPermission;
 
     /// The vault's store of this kind.
-    fn object_store(vault: &EmulatedVault) -> &VersionedObjectStore<Self>;
+    fn object_store(vaults: &VaultStore) -> &VersionedObjectStore<Self>;
 
     /// The version as in the reply to a read.
     fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>)
@@ -39,10 +39,12 @@ pub(super) fn get_version<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
-    let found = authorize_call(call, K::GET).map(|vault| {
-        K::object_store(vault).version(&name, version.as_deref()).map(|(object, version)| {
-            (version.attributes.enabled, K::bundle_json(vault, &object.name, version))
-        })
+    let found = authorize_call(call, K::GET).map(|VaultRef { vault, vaults }| {
+        K::object_store(vaults).version(&vault.host, &name, version.as_deref()).map(
+            |(object, version)| {
+                (version.attributes.enabled, K::bundle_json(vault, &object.name, version))
+            },
+        )
     })?;
     match found {
         Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
@@ -58,10 +60,11 @@ pub(super) fn list_objects<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
-    let vault = authorize_call(call, K::LIST)?;
+    let VaultRef { vault, vaults } = authorize_call(call, K::LIST)?;
     let page = page?;
-    let items =
-        K::object_store(vault).objects_after(page.marker.as_deref(), false).filter_map(|object| {
+    let items = K::object_store(vaults)
+        .objects_after(&vault.host, page.marker.as_deref(), false)
+        .filter_map(|object| {
             let version = object.latest()?;
             Some((
                 object.name.clone(),
@@ -77,8 +80,8 @@ pub(super) fn list_versions<K: StoredObject>(
 ) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
     let name = call.path_parameter("name").to_owned();
-    let object = authorize_call(call, K::LIST).map(|vault| {
-        K::object_store(vault).object(&name).map(|object| {
+    let object = authorize_call(call, K::LIST).map(|VaultRef { vault, vaults }| {
+        K::object_store(vaults).object(&vault.host, &name).map(|object| {
             versions_sorted_by_id(object)
                 .map(|version| {
                     let id = version_id::<K>(vault, &object.name, version);

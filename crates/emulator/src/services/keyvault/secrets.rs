@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::access::{authorize_call, authorized_vault_mut, store_error_reply};
+use super::access::{VaultRef, authorize_call, authorized_vault_mut, store_error_reply};
 use super::error::VaultServiceError;
 use super::object_kind::{
     DELETE_SECRET, GET_DELETED_SECRET, GET_SECRET, KeyVaultObjectKind, LIST_SECRETS, PURGE_SECRET,
@@ -21,7 +21,7 @@ use super::objects::{
     StoredObject, VaultPageRequest, attributes_json, object_id, requested_name_and_version,
     version_id,
 };
-use super::vault::{EmulatedVault, SecretContent};
+use super::vault::{EmulatedVault, SecretContent, VaultStore};
 use crate::keys::RedactedText;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -59,8 +59,8 @@ impl StoredObject for SecretContent {
     const GET: VaultPermission = GET_SECRET;
     const LIST: VaultPermission = LIST_SECRETS;
 
-    fn object_store(vault: &EmulatedVault) -> &VersionedObjectStore<Self> {
-        &vault.secrets
+    fn object_store(vaults: &VaultStore) -> &VersionedObjectStore<Self> {
+        &vaults.secrets
     }
 
     fn bundle_json(
@@ -113,13 +113,14 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
         tags: body.tags.unwrap_or_default(),
         content: SecretContent { value, content_type: body.content_type, key_version: None },
     };
-    let vault = authorized_vault_mut(call)?;
-    let pushed = vault.secrets.push_version(&name, version).map_err(ObjectStoreError::from);
-    let outcome = pushed.and_then(|()| vault.secrets.version(&name, None));
+    let (vaults, vault) = authorized_vault_mut(call)?;
+    let pushed =
+        vaults.secrets.push_version(&vault.host, &name, version).map_err(ObjectStoreError::from);
+    let outcome = pushed.and_then(|()| vaults.secrets.version(&vault.host, &name, None));
     match outcome {
         Ok((object, version)) => Ok(ServiceReply::json(
             StatusCode::OK,
-            &SecretContent::bundle_json(vault, &object.name, version),
+            &SecretContent::bundle_json(&vault, &object.name, version),
         )),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
@@ -131,8 +132,8 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
     require_unmanaged(authorize_call(call, UPDATE_SECRET)?, &name)?;
     let body: UpdateSecretBody = parse_body(call)?;
     let now = call.now;
-    let vault = authorized_vault_mut(call)?;
-    let changed = match vault.secrets.version_mut(&name, version.as_deref()) {
+    let (vaults, vault) = authorized_vault_mut(call)?;
+    let changed = match vaults.secrets.version_mut(&vault.host, &name, version.as_deref()) {
         Ok(held) => {
             held.attributes = body.attributes.unwrap_or_default().apply(held.attributes, now)?;
             if let Some(content_type) = body.content_type {
@@ -141,14 +142,14 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
             if let Some(tags) = body.tags {
                 held.tags = tags;
             }
-            vault.secrets.version(&name, version.as_deref())
+            vaults.secrets.version(&vault.host, &name, version.as_deref())
         }
         Err(problem) => Err(problem),
     };
     match changed {
         Ok((object, version)) => {
-            let id = version_id(vault, &object.name, version);
-            Ok(ServiceReply::json(StatusCode::OK, &SecretContent::item_json(id, vault, version)))
+            let id = version_id(&vault, &object.name, version);
+            Ok(ServiceReply::json(StatusCode::OK, &SecretContent::item_json(id, &vault, version)))
         }
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
@@ -159,11 +160,11 @@ pub(super) fn delete_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
     let (name, _) = requested_name_and_version(call);
     require_unmanaged(authorize_call(call, DELETE_SECRET)?, &name)?;
     let now = call.now;
-    let vault = authorized_vault_mut(call)?;
+    let (vaults, vault) = authorized_vault_mut(call)?;
     let retention = vault.retention_period();
-    let outcome = vault.secrets.soft_delete(&name, now, retention);
-    match outcome.and_then(|()| vault.secrets.deleted_object(&name)) {
-        Ok(object) => Ok(ServiceReply::json(StatusCode::OK, &deleted_secret_json(vault, object))),
+    let outcome = vaults.secrets.soft_delete(&vault.host, &name, now, retention);
+    match outcome.and_then(|()| vaults.secrets.deleted_object(&vault.host, &name)) {
+        Ok(object) => Ok(ServiceReply::json(StatusCode::OK, &deleted_secret_json(&vault, object))),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
 }
@@ -173,8 +174,12 @@ pub(super) fn get_deleted_secret(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    let vault = authorize_call(call, GET_DELETED_SECRET)?;
-    match vault.secrets.deleted_object(&name).map(|object| deleted_secret_json(vault, object)) {
+    let VaultRef { vault, vaults } = authorize_call(call, GET_DELETED_SECRET)?;
+    match vaults
+        .secrets
+        .deleted_object(&vault.host, &name)
+        .map(|object| deleted_secret_json(vault, object))
+    {
         Ok(bundle) => Ok(ServiceReply::json(StatusCode::OK, &bundle)),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
@@ -185,11 +190,11 @@ pub(super) fn list_deleted_secrets(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
-    let vault = authorize_call(call, LIST_SECRETS)?;
+    let VaultRef { vault, vaults } = authorize_call(call, LIST_SECRETS)?;
     let page = page?;
-    let items = vault
+    let items = vaults
         .secrets
-        .objects_after(page.marker.as_deref(), true)
+        .objects_after(&vault.host, page.marker.as_deref(), true)
         .map(|object| (object.name.clone(), deleted_secret_json(vault, object)));
     Ok(page.page_reply(items))
 }
@@ -200,12 +205,12 @@ pub(super) fn recover_deleted_secret(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     authorize_call(call, RECOVER_SECRET)?;
-    let vault = authorized_vault_mut(call)?;
-    let outcome = vault.secrets.recover(&name);
-    match outcome.and_then(|()| vault.secrets.version(&name, None)) {
+    let (vaults, vault) = authorized_vault_mut(call)?;
+    let outcome = vaults.secrets.recover(&vault.host, &name);
+    match outcome.and_then(|()| vaults.secrets.version(&vault.host, &name, None)) {
         Ok((object, version)) => {
-            let id = version_id(vault, &object.name, version);
-            Ok(ServiceReply::json(StatusCode::OK, &SecretContent::item_json(id, vault, version)))
+            let id = version_id(&vault, &object.name, version);
+            Ok(ServiceReply::json(StatusCode::OK, &SecretContent::item_json(id, &vault, version)))
         }
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
@@ -217,7 +222,8 @@ pub(super) fn purge_deleted_secret(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     authorize_call(call, PURGE_SECRET)?;
-    match authorized_vault_mut(call)?.secrets.purge(&name) {
+    let (vaults, vault) = authorized_vault_mut(call)?;
+    match vaults.secrets.purge(&vault.host, &name) {
         Ok(()) => Ok(ServiceReply::empty(StatusCode::NO_CONTENT)),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
@@ -237,10 +243,13 @@ fn deleted_secret_json(vault: &EmulatedVault, object: &StoredVaultObject<SecretC
     bundle
 }
 
-fn require_unmanaged(vault: &EmulatedVault, name: &str) -> Result<(), ServiceReply> {
-    let managed = vault
+fn require_unmanaged(
+    VaultRef { vault, vaults }: VaultRef<'_>,
+    name: &str,
+) -> Result<(), ServiceReply> {
+    let managed = vaults
         .secrets
-        .version(name, None)
+        .version(&vault.host, name, None)
         .is_ok_and(|(_, version)| version.content.key_version.is_some());
     if managed { Err(VaultServiceError::ManagedByCertificate { name }.to_reply()) } else { Ok(()) }
 }

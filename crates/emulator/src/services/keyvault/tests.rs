@@ -37,7 +37,12 @@ impl KeyVaultFixture {
         let visit = Self::new();
         {
             let state = &mut *visit.probe.engine.state();
-            let object = state.azure.directory.by_client_id(visit.guest).unwrap().object_id;
+            let object = state
+                .azure
+                .directory
+                .service_principal_by_client_id(visit.guest)
+                .unwrap()
+                .object_id;
             let vaults = ["platform-kv.vault.azure.net", "guests-demo-abcde.vault.azure.net"];
             let scopes = vaults
                 .map(|host| state.azure.vaults.vault_at_host(host).unwrap().resource_id.clone());
@@ -431,6 +436,10 @@ fn test_client_reads_its_secret_but_not_the_withheld_one() {
     assert_eq!(found, expected_error(403, "Forbidden", "ForbiddenByRbac"));
 }
 
+fn platform_vault(state: &crate::engine::State) -> EmulatedVault {
+    state.azure.vaults.vault_at_host("platform-kv.vault.azure.net").unwrap().clone()
+}
+
 #[test]
 fn access_policies_and_roles_exclude_each_other() {
     let visit = KeyVaultFixture::new();
@@ -438,7 +447,7 @@ fn access_policies_and_roles_exclude_each_other() {
     {
         let state = &mut *visit.probe.engine.state();
         let object = state.azure.registry.component_identity(Component::Disk).unwrap().object_id;
-        let vault = state.azure.vaults.vault_at_host_mut("platform-kv.vault.azure.net").unwrap();
+        let mut vault = platform_vault(state);
         vault.settings.rbac = false;
         let policy = json!({
             "tenantId": "11111111-1111-4111-8111-111111111111",
@@ -446,6 +455,7 @@ fn access_policies_and_roles_exclude_each_other() {
             "permissions": { "secrets": ["Get"], "keys": ["all"] },
         });
         vault.settings.access_policies.push(serde_json::from_value(policy).unwrap());
+        state.azure.vaults.insert(vault);
     }
     let path = secret_path(Component::File);
     assert_eq!(visit.get(component, &path).status, StatusCode::OK);
@@ -458,16 +468,12 @@ fn access_policies_and_roles_exclude_each_other() {
         status_and_codes(&visit.get(visit.reader, &path)),
         expected_error(403, "Forbidden", "AccessDenied")
     );
-    visit
-        .probe
-        .engine
-        .state()
-        .azure
-        .vaults
-        .vault_at_host_mut("platform-kv.vault.azure.net")
-        .unwrap()
-        .settings
-        .rbac = true;
+    {
+        let state = &mut *visit.probe.engine.state();
+        let mut vault = platform_vault(state);
+        vault.settings.rbac = true;
+        state.azure.vaults.insert(vault);
+    }
     assert_eq!(
         status_and_codes(&visit.get(component, &path)),
         expected_error(403, "Forbidden", "ForbiddenByRbac")

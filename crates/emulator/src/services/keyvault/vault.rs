@@ -1,7 +1,5 @@
 //! The vaults and their content.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 use lanyard_vocabulary::{EntraTenantId, VaultName};
 use serde::{Deserialize, Serialize};
@@ -11,14 +9,18 @@ use super::object_store::VersionedObjectStore;
 use crate::authorization::AccessScope;
 use crate::keys::{RedactedText, RsaKey};
 use crate::services::arm::ArmResource;
+use crate::table::{StoredTable, Table};
 
-/// The content of the vaults, by host name.
+/// The vaults by host name, with their objects.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct VaultStore {
-    by_host: BTreeMap<String, EmulatedVault>,
-    /// Deleted vaults that can be recovered: their names stay taken.
-    pub(crate) deleted: BTreeMap<String, DeletedVault>,
+    by_host: Table<String, EmulatedVault>,
+    /// Deleted vaults that can be recovered: their names stay taken, and their objects stay stored.
+    deleted: Table<String, DeletedVault>,
+    pub(crate) secrets: VersionedObjectStore<SecretContent>,
+    pub(crate) keys: VersionedObjectStore<KeyContent>,
+    pub(crate) certificates: VersionedObjectStore<CertificateContent>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -43,9 +45,6 @@ pub(crate) struct EmulatedVault {
     pub(crate) location: String,
     /// The settings from the ARM resource.
     pub(crate) settings: VaultSettings,
-    pub(crate) secrets: VersionedObjectStore<SecretContent>,
-    pub(crate) keys: VersionedObjectStore<KeyContent>,
-    pub(crate) certificates: VersionedObjectStore<CertificateContent>,
 }
 
 /// The properties of the ARM resource that configure the data plane.
@@ -144,14 +143,29 @@ pub(crate) struct CertificateContent {
 }
 
 impl VaultStore {
-    /// The vault with a lower-case host name.
-    pub(crate) fn vault_at_host(&self, host: &str) -> Option<&EmulatedVault> {
-        self.by_host.get(host)
+    /// Calls `visit` with the name and the content of every stored table.
+    pub(crate) fn for_each_table(
+        &mut self,
+        visit: &mut dyn FnMut(&'static str, &mut dyn StoredTable),
+    ) {
+        let Self { by_host, deleted, secrets, keys, certificates } = self;
+        visit("vaults", by_host);
+        visit("vaults.deleted", deleted);
+        visit("vaults.secrets", secrets.stored_table());
+        visit("vaults.keys", keys.stored_table());
+        visit("vaults.certificates", certificates.stored_table());
     }
 
-    /// Like [`Self::vault_at_host`], mutable.
-    pub(crate) fn vault_at_host_mut(&mut self, host: &str) -> Option<&mut EmulatedVault> {
-        self.by_host.get_mut(host)
+    /// Rebuilds the indexes after the tables were loaded.
+    pub(crate) fn rebuild_index(&mut self) {
+        self.secrets.rebuild_index();
+        self.keys.rebuild_index();
+        self.certificates.rebuild_index();
+    }
+
+    /// The vault with a lower-case host name.
+    pub(crate) fn vault_at_host(&self, host: &str) -> Option<&EmulatedVault> {
+        self.by_host.get(&host.to_owned())
     }
 
     /// The vault of an ARM resource.
@@ -164,18 +178,58 @@ impl VaultStore {
         &mut self,
         resource: &AccessScope,
     ) -> Option<&mut EmulatedVault> {
-        self.by_host.values_mut().find(|vault| vault.resource_id == *resource)
+        let host = self.vault_of_resource(resource)?.host.clone();
+        self.by_host.get_mut(&host)
     }
 
-    /// Adds a vault.
-    pub(crate) fn insert(&mut self, vault: EmulatedVault) -> &mut EmulatedVault {
-        let host = vault.host.clone();
-        self.by_host.entry(host).insert_entry(vault).into_mut()
+    /// Adds a vault, or replaces one of the same host name.
+    pub(crate) fn insert(&mut self, vault: EmulatedVault) {
+        self.by_host.insert(vault.host.clone(), vault);
     }
 
-    /// Removes the vault of a host name.
-    pub(crate) fn remove(&mut self, host: &str) -> Option<EmulatedVault> {
-        self.by_host.remove(host)
+    /// Removes a vault recoverably; its objects stay stored.
+    pub(crate) fn soft_delete(&mut self, host: &str, resource: ArmResource, now: Timestamp) {
+        if let Some(vault) = self.by_host.remove(&host.to_owned()) {
+            self.deleted.insert(host.to_owned(), DeletedVault { vault, resource, at: now });
+        }
+    }
+
+    /// The deleted vault of a host name, unless its purge time has passed.
+    pub(crate) fn deleted_vault(&self, host: &str, now: Timestamp) -> Option<&DeletedVault> {
+        self.deleted.get(&host.to_owned()).filter(|deleted| now < deleted.purge_at())
+    }
+
+    /// The deleted vaults whose purge time has not passed.
+    pub(crate) fn deleted_vaults(&self, now: Timestamp) -> impl Iterator<Item = &DeletedVault> {
+        self.deleted.values().filter(move |deleted| now < deleted.purge_at())
+    }
+
+    /// Recovers a deleted vault with its objects, and returns its ARM resource.
+    pub(crate) fn recover(&mut self, host: &str) -> Option<ArmResource> {
+        let deleted = self.deleted.remove(&host.to_owned())?;
+        self.insert(deleted.vault);
+        Some(deleted.resource)
+    }
+
+    /// Purges a deleted vault with its objects.
+    pub(crate) fn purge(&mut self, host: &str) {
+        self.deleted.remove(&host.to_owned());
+        self.secrets.remove_vault(host);
+        self.keys.remove_vault(host);
+        self.certificates.remove_vault(host);
+    }
+
+    /// Purges vaults and objects whose purge time has passed at `now`.
+    pub(crate) fn purge_expired(&mut self, now: Timestamp) {
+        let is_due = |deleted: &DeletedVault| deleted.purge_at() <= now;
+        let due: Vec<_> = self.deleted.values().filter(|deleted| is_due(deleted)).collect();
+        let due: Vec<_> = due.into_iter().map(|deleted| deleted.vault.host.clone()).collect();
+        for host in due {
+            self.purge(&host);
+        }
+        self.secrets.purge_expired(now);
+        self.keys.purge_expired(now);
+        self.certificates.purge_expired(now);
     }
 
     /// Every vault, by host name.
@@ -200,16 +254,7 @@ impl EmulatedVault {
         location: String,
         settings: VaultSettings,
     ) -> Self {
-        Self {
-            name,
-            host,
-            resource_id,
-            location,
-            settings,
-            secrets: VersionedObjectStore::default(),
-            keys: VersionedObjectStore::default(),
-            certificates: VersionedObjectStore::default(),
-        }
+        Self { name, host, resource_id, location, settings }
     }
 
     /// The base URL of its object ids, without a trailing slash.
@@ -220,12 +265,5 @@ impl EmulatedVault {
     /// How long deleted objects can be recovered.
     pub(crate) fn retention_period(&self) -> SignedDuration {
         SignedDuration::from_hours(24 * i64::from(self.settings.retention_days))
-    }
-
-    /// Purges objects whose purge time has passed at `now`.
-    pub(crate) fn purge_expired_objects(&mut self, now: Timestamp) {
-        self.secrets.purge_expired(now);
-        self.keys.purge_expired(now);
-        self.certificates.purge_expired(now);
     }
 }

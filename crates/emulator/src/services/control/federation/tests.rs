@@ -102,7 +102,7 @@ fn registered_cluster_issuer_is_trusted_for_its_credential() {
     );
     let state = probe.engine.state();
     let client = FEDERATED.parse().unwrap();
-    let principal = state.azure.directory.by_client_id(client).unwrap();
+    let principal = state.azure.directory.service_principal_by_client_id(client).unwrap();
     assert_eq!(principal.federated_credentials.len(), 2, "the same credential is one");
 }
 

@@ -1,0 +1,35 @@
+//! Federated credentials of applications and managed identities.
+
+use serde::{Deserialize, Serialize};
+
+/// A federated credential: tokens of another issuer that authenticate this principal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FederatedCredential {
+    /// The name, unique within the principal.
+    pub(crate) name: String,
+    /// The exact `iss`.
+    pub(crate) issuer: String,
+    /// The exact `sub`.
+    pub(crate) subject: String,
+    /// The accepted `aud` values.
+    pub(crate) audiences: Vec<String>,
+    /// The object id in Microsoft Graph; credentials of managed identities have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<uuid::Uuid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) description: Option<String>,
+}
+
+impl FederatedCredential {
+    /// A credential of a managed identity.
+    pub(crate) fn new(name: &str, issuer: &str, subject: &str, audience: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            issuer: issuer.to_owned(),
+            subject: subject.to_owned(),
+            audiences: vec![audience.to_owned()],
+            id: None,
+            description: None,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Security groups.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use lanyard_vocabulary::EntraTenantId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::EntraDirectory;
+use crate::table::Table;
+
+/// A security group.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Group {
+    pub(crate) object_id: Uuid,
+    pub(crate) tenant: EntraTenantId,
+    pub(crate) display_name: String,
+    pub(crate) created: Timestamp,
+    /// The object ids of the direct members: users, service principals and groups.
+    #[serde(default)]
+    pub(crate) members: BTreeSet<Uuid>,
+    /// The object ids of the owners.
+    #[serde(default)]
+    pub(crate) owners: Vec<Uuid>,
+    /// Further properties of Microsoft Graph as given, for example `mailNickname`.
+    #[serde(default)]
+    pub(crate) properties: Map<String, Value>,
+}
+
+impl EntraDirectory {
+    /// Every group, by object id.
+    pub(crate) const fn groups(&self) -> &Table<Uuid, Group> {
+        &self.groups
+    }
+
+    pub(crate) fn group(&self, object_id: Uuid) -> Option<&Group> {
+        self.groups.get(&object_id)
+    }
+
+    /// Stores a group, and replaces an existing one with the same id.
+    pub(crate) fn insert_group(&mut self, group: Group) {
+        if let Some(replaced) = self.groups.get(&group.object_id) {
+            self.index.remove_members(replaced);
+        }
+        self.index.add_members(&group);
+        self.groups.insert(group.object_id, group);
+    }
+
+    /// Removes a group, also from the groups of which it is a member.
+    pub(crate) fn remove_group(&mut self, object_id: Uuid) -> Option<Group> {
+        let removed = self.groups.remove(&object_id)?;
+        self.index.remove_members(&removed);
+        self.remove_from_groups(object_id);
+        Some(removed)
+    }
+
+    /// Removes an object from all groups of which it is a direct member.
+    pub(super) fn remove_from_groups(&mut self, member: Uuid) {
+        for group in self.index.groups_by_member.remove(&member).into_iter().flatten() {
+            if let Some(group) = self.groups.get_mut(&group) {
+                group.members.remove(&member);
+            }
+        }
+    }
+}

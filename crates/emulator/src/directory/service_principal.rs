@@ -1,0 +1,209 @@
+//! Service principals: those of applications and those of managed identities.
+
+use lanyard_vocabulary::{ArmResourceId, EntraClientId, EntraTenantId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::{EntraDirectory, FederatedCredential, KeyCredential, PasswordCredential, resource_key};
+use crate::table::Table;
+
+/// An identity of the directory that can obtain tokens as itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ServicePrincipal {
+    /// The object id: the `oid` of its tokens, and the principal id of role assignments.
+    pub(crate) object_id: Uuid,
+    /// The application id.
+    pub(crate) client_id: EntraClientId,
+    /// The home tenant.
+    pub(crate) tenant: EntraTenantId,
+    pub(crate) display_name: String,
+    /// Whether the principal may obtain tokens (`accountEnabled`).
+    pub(crate) enabled: bool,
+    pub(crate) kind: ServicePrincipalKind,
+    /// Client secrets that were added to the service principal itself.
+    #[serde(default)]
+    pub(crate) passwords: Vec<PasswordCredential>,
+    /// Certificates that were added to the service principal itself.
+    #[serde(default)]
+    pub(crate) keys: Vec<KeyCredential>,
+    /// Subject name and issuer trust: any certificate of one subject from one authority (requires the chain).
+    #[serde(default)]
+    pub(crate) subject_name_issuer: Option<SubjectNameIssuer>,
+    /// The federated credentials of a managed identity; those of an application belong to the application.
+    #[serde(default)]
+    pub(crate) federated_credentials: Vec<FederatedCredential>,
+    /// The object ids of the owners.
+    #[serde(default)]
+    pub(crate) owners: Vec<Uuid>,
+    /// Further properties of Microsoft Graph as given, for example `tags`.
+    #[serde(default)]
+    pub(crate) properties: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "type")]
+pub(crate) enum ServicePrincipalKind {
+    /// The service principal of an application.
+    Application,
+    /// A managed identity.
+    ManagedIdentity {
+        /// The ARM id of the user-assigned identity, or of the resource with a system-assigned identity.
+        resource_id: ArmResourceId,
+    },
+}
+
+/// Trust in a subject name from an authority.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SubjectNameIssuer {
+    /// The common name of the subject.
+    pub(crate) subject: String,
+    /// The name of the authority in [`EntraDirectory::authorities`].
+    pub(crate) authority: String,
+}
+
+impl ServicePrincipal {
+    /// An enabled service principal without credentials.
+    pub(crate) fn new(
+        object_id: Uuid,
+        client_id: EntraClientId,
+        tenant: EntraTenantId,
+        display_name: impl Into<String>,
+        kind: ServicePrincipalKind,
+    ) -> Self {
+        Self {
+            object_id,
+            client_id,
+            tenant,
+            display_name: display_name.into(),
+            enabled: true,
+            kind,
+            passwords: Vec::new(),
+            keys: Vec::new(),
+            subject_name_issuer: None,
+            federated_credentials: Vec::new(),
+            owners: Vec::new(),
+            properties: Map::new(),
+        }
+    }
+
+    /// The ARM resource of a managed identity.
+    pub(crate) const fn resource_id(&self) -> Option<&ArmResourceId> {
+        match &self.kind {
+            ServicePrincipalKind::ManagedIdentity { resource_id } => Some(resource_id),
+            ServicePrincipalKind::Application => None,
+        }
+    }
+}
+
+impl EntraDirectory {
+    /// Every service principal, by object id.
+    pub(crate) const fn service_principals(&self) -> &Table<Uuid, ServicePrincipal> {
+        &self.service_principals
+    }
+
+    pub(crate) fn service_principal(&self, object_id: Uuid) -> Option<&ServicePrincipal> {
+        self.service_principals.get(&object_id)
+    }
+
+    /// The service principal for changes; its client id and kind must stay the same.
+    pub(crate) fn service_principal_mut(
+        &mut self,
+        object_id: Uuid,
+    ) -> Option<&mut ServicePrincipal> {
+        self.service_principals.get_mut(&object_id)
+    }
+
+    pub(crate) fn service_principal_by_client_id(
+        &self,
+        client: EntraClientId,
+    ) -> Option<&ServicePrincipal> {
+        let object_id = self.index.principals_by_client_id.get(&client)?;
+        self.service_principals.get(object_id)
+    }
+
+    /// Like [`Self::service_principal_by_client_id`], mutable.
+    pub(crate) fn service_principal_by_client_id_mut(
+        &mut self,
+        client: EntraClientId,
+    ) -> Option<&mut ServicePrincipal> {
+        let object_id = self.index.principals_by_client_id.get(&client)?;
+        self.service_principals.get_mut(object_id)
+    }
+
+    /// The managed identity of an Azure resource.
+    pub(crate) fn managed_identity(&self, resource: &ArmResourceId) -> Option<&ServicePrincipal> {
+        let object_id = self.index.principals_by_resource_id.get(&resource_key(resource))?;
+        self.service_principals.get(object_id)
+    }
+
+    /// Like [`Self::managed_identity`], mutable.
+    pub(crate) fn managed_identity_mut(
+        &mut self,
+        resource: &ArmResourceId,
+    ) -> Option<&mut ServicePrincipal> {
+        let object_id = self.index.principals_by_resource_id.get(&resource_key(resource))?;
+        self.service_principals.get_mut(object_id)
+    }
+
+    pub(crate) fn insert_service_principal(&mut self, principal: ServicePrincipal) {
+        self.index.add_service_principal(&principal);
+        self.service_principals.insert(principal.object_id, principal);
+    }
+
+    /// Removes a service principal, also from its groups.
+    pub(crate) fn remove_service_principal(&mut self, object_id: Uuid) -> Option<ServicePrincipal> {
+        let removed = self.service_principals.remove(&object_id)?;
+        self.index.principals_by_client_id.remove(&removed.client_id);
+        if let Some(resource) = removed.resource_id() {
+            self.index.principals_by_resource_id.remove(&resource_key(resource));
+        }
+        self.remove_from_groups(object_id);
+        Some(removed)
+    }
+}
+
+/// The credentials that authenticate a service principal: its own and those of its application.
+impl EntraDirectory {
+    pub(crate) fn passwords_of<'a>(
+        &'a self,
+        principal: &'a ServicePrincipal,
+    ) -> impl Iterator<Item = &'a PasswordCredential> {
+        let application = self.application_by_client_id(principal.client_id);
+        let registered = application.map_or(&[][..], |application| &application.passwords);
+        principal.passwords.iter().chain(registered)
+    }
+
+    pub(crate) fn keys_of<'a>(
+        &'a self,
+        principal: &'a ServicePrincipal,
+    ) -> impl Iterator<Item = &'a KeyCredential> {
+        let application = self.application_by_client_id(principal.client_id);
+        let registered = application.map_or(&[][..], |application| &application.keys);
+        principal.keys.iter().chain(registered)
+    }
+
+    pub(crate) fn federated_credentials_of<'a>(
+        &'a self,
+        principal: &'a ServicePrincipal,
+    ) -> impl Iterator<Item = &'a FederatedCredential> {
+        let application = self.application_by_client_id(principal.client_id);
+        let registered =
+            application.map_or(&[][..], |application| &application.federated_credentials);
+        principal.federated_credentials.iter().chain(registered)
+    }
+
+    /// The list to which a federated credential of a client is added: that of its application, or that of
+    /// the managed identity.
+    pub(crate) fn federated_credentials_mut(
+        &mut self,
+        client: EntraClientId,
+    ) -> Option<&mut Vec<FederatedCredential>> {
+        if self.index.applications_by_client_id.contains_key(&client) {
+            let application = self.application_by_client_id_mut(client)?;
+            return Some(&mut application.federated_credentials);
+        }
+        let principal = self.service_principal_by_client_id_mut(client)?;
+        Some(&mut principal.federated_credentials)
+    }
+}

@@ -1,0 +1,253 @@
+//! An ordered map that records which rows changed, so that only these are written to the state file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::ops::RangeBounds;
+use std::str::FromStr;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A key of a [`Table`]. Its text form is the key in the state file.
+pub(crate) trait TableKey: Ord + Clone + Display + FromStr {}
+
+impl<K: Ord + Clone + Display + FromStr> TableKey for K {}
+
+/// An ordered map that records changed keys.
+///
+/// Every operation is logarithmic in the number of rows.
+#[derive(Debug, Clone)]
+pub(crate) struct Table<K, V> {
+    rows: BTreeMap<K, V>,
+    changed: BTreeSet<K>,
+}
+
+impl<K, V> Default for Table<K, V> {
+    fn default() -> Self {
+        Self { rows: BTreeMap::new(), changed: BTreeSet::new() }
+    }
+}
+
+impl<K: TableKey, V> Table<K, V> {
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        self.rows.get(key)
+    }
+
+    pub(crate) fn contains_key(&self, key: &K) -> bool {
+        self.rows.contains_key(key)
+    }
+
+    /// The row for changes; it is recorded as changed.
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let row = self.rows.get_mut(key)?;
+        self.changed.insert(key.clone());
+        Some(row)
+    }
+
+    /// Stores a row, and returns the one that it replaces.
+    pub(crate) fn insert(&mut self, key: K, row: V) -> Option<V> {
+        self.changed.insert(key.clone());
+        self.rows.insert(key, row)
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+        let row = self.rows.remove(key)?;
+        self.changed.insert(key.clone());
+        Some(row)
+    }
+
+    /// Removes the rows for which `condition` holds, and returns them. Visits every row of the table.
+    pub(crate) fn extract_if(
+        &mut self,
+        mut condition: impl FnMut(&K, &mut V) -> bool,
+    ) -> Vec<(K, V)> {
+        let removed: Vec<_> = self.rows.extract_if(.., |key, row| condition(key, row)).collect();
+        self.changed.extend(removed.iter().map(|(key, _)| key.clone()));
+        removed
+    }
+
+    /// The rows, ordered by key.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
+        self.rows.iter()
+    }
+
+    /// The rows, ordered by key, without their keys.
+    pub(crate) fn values(&self) -> impl DoubleEndedIterator<Item = &V> {
+        self.rows.values()
+    }
+
+    /// The rows within a range of keys, in order.
+    pub(crate) fn range(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> impl DoubleEndedIterator<Item = (&K, &V)> {
+        self.rows.range(range)
+    }
+}
+
+impl<K: TableKey, V> FromIterator<(K, V)> for Table<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(rows: I) -> Self {
+        let mut table = Self::default();
+        for (key, row) in rows {
+            table.insert(key, row);
+        }
+        table
+    }
+}
+
+impl<K: TableKey, V: Serialize> Serialize for Table<K, V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.rows.iter().map(|(key, row)| (key.to_string(), row)))
+    }
+}
+
+impl<'de, K: TableKey, V: Deserialize<'de>> Deserialize<'de> for Table<K, V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        BTreeMap::<String, V>::deserialize(deserializer)?
+            .into_iter()
+            .map(|(text, row)| match text.parse() {
+                Ok(key) => Ok((key, row)),
+                Err(_) => {
+                    Err(serde::de::Error::custom(format_args!("`{text}` is no key of the table")))
+                }
+            })
+            .collect()
+    }
+}
+
+/// The change of one row in the form of the state file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RowChange {
+    /// The name of the table.
+    pub(crate) table: &'static str,
+    pub(crate) key: String,
+    /// The row as JSON; `None` if it was removed.
+    pub(crate) row: Option<Vec<u8>>,
+}
+
+/// A table of any type, for reading and writing the state file.
+pub(crate) trait StoredTable {
+    /// Returns the changes since the last call.
+    fn take_changes(&mut self, table: &'static str) -> Result<Vec<RowChange>, serde_json::Error>;
+
+    /// Adds a row of the state file without recording a change.
+    fn load_row(&mut self, key: &str, row: &[u8]) -> Result<(), serde_json::Error>;
+
+    /// Records every row as changed.
+    fn mark_all_changed(&mut self);
+}
+
+impl<K: TableKey, V: Serialize + DeserializeOwned> StoredTable for Table<K, V> {
+    fn take_changes(&mut self, table: &'static str) -> Result<Vec<RowChange>, serde_json::Error> {
+        std::mem::take(&mut self.changed)
+            .into_iter()
+            .map(|key| {
+                let row = self.rows.get(&key).map(serde_json::to_vec).transpose()?;
+                Ok(RowChange { table, key: key.to_string(), row })
+            })
+            .collect()
+    }
+
+    fn load_row(&mut self, key: &str, row: &[u8]) -> Result<(), serde_json::Error> {
+        let Ok(parsed) = key.parse() else {
+            return Err(serde::de::Error::custom(format_args!("`{key}` is no key of the table")));
+        };
+        self.rows.insert(parsed, serde_json::from_slice(row)?);
+        Ok(())
+    }
+
+    fn mark_all_changed(&mut self) {
+        self.changed.extend(self.rows.keys().cloned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn table_of(rows: &[(u32, &str)]) -> Table<u32, String> {
+        rows.iter().map(|(key, row)| (*key, (*row).to_owned())).collect()
+    }
+
+    fn changes(table: &mut Table<u32, String>) -> Vec<(String, Option<String>)> {
+        let changes = table.take_changes("t").unwrap().into_iter();
+        changes
+            .map(|change| (change.key, change.row.map(|row| String::from_utf8(row).unwrap())))
+            .collect()
+    }
+
+    #[test]
+    fn only_rows_that_changed_since_the_last_call_are_reported() {
+        let mut table = table_of(&[(1, "a"), (2, "b"), (3, "c")]);
+        assert_eq!(changes(&mut table).len(), 3);
+        assert_eq!(changes(&mut table), []);
+        table.get_mut(&2).unwrap().push('!');
+        table.remove(&3);
+        assert_eq!(table.remove(&9), None);
+        let expected = [("2".to_owned(), Some("\"b!\"".to_owned())), ("3".to_owned(), None)];
+        assert_eq!(changes(&mut table), expected);
+    }
+
+    #[test]
+    fn a_row_with_an_invalid_key_is_rejected() {
+        let mut table = Table::<u32, String>::default();
+        assert!(table.load_row("x", b"\"a\"").is_err());
+        assert!(serde_json::from_str::<Table<u32, String>>(r#"{"x":"a"}"#).is_err());
+    }
+
+    #[derive(Debug, Clone)]
+    enum Edit {
+        Insert(u32, String),
+        Remove(u32),
+        Append(u32),
+    }
+
+    fn edits() -> impl Strategy<Value = Vec<Edit>> {
+        let key = 0..8_u32;
+        let edit = prop_oneof![
+            (key.clone(), "[a-z]{0,3}").prop_map(|(key, row)| Edit::Insert(key, row)),
+            key.clone().prop_map(Edit::Remove),
+            key.prop_map(Edit::Append),
+        ];
+        prop::collection::vec(edit, 0..40)
+    }
+
+    proptest! {
+        #[test]
+        fn replaying_the_changes_gives_the_same_rows(batches in prop::collection::vec(edits(), 0..4)) {
+            let mut table = Table::<u32, String>::default();
+            let mut stored: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+            for batch in batches {
+                for edit in batch {
+                    match edit {
+                        Edit::Insert(key, row) => drop(table.insert(key, row)),
+                        Edit::Remove(key) => drop(table.remove(&key)),
+                        Edit::Append(key) => {
+                            if let Some(row) = table.get_mut(&key) {
+                                row.push('+');
+                            }
+                        }
+                    }
+                }
+                for change in table.take_changes("t").unwrap() {
+                    match change.row {
+                        Some(row) => drop(stored.insert(change.key, row)),
+                        None => drop(stored.remove(&change.key)),
+                    }
+                }
+            }
+            let mut loaded = Table::<u32, String>::default();
+            for (key, row) in &stored {
+                loaded.load_row(key, row).unwrap();
+            }
+            prop_assert_eq!(&loaded.rows, &table.rows);
+            prop_assert!(loaded.changed.is_empty());
+        }
+    }
+}
