@@ -82,6 +82,7 @@ impl AzureState {
     /// Rebuilds what is derived from the tables, after they were loaded.
     pub(crate) fn rebuild_indexes(&mut self) {
         self.directory.rebuild_index();
+        self.resources.rebuild_index();
         self.vaults.rebuild_index();
     }
 }

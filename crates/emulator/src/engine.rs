@@ -16,7 +16,7 @@ use crate::hosts::ServiceEndpoint;
 pub(crate) use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
 use crate::operation_context::{IdGenerator, OperationContext};
-use crate::operations::{AzureService, OperationLookup, ServiceOperation, find_operation};
+use crate::operations::{AzureService, OperationLookup, ServiceOperation};
 use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::seed::SeedError;
@@ -218,11 +218,8 @@ impl EmulatorEngine {
         trace: &mut RequestTrace,
     ) -> ServiceReply {
         let segments: Vec<_> = request.segments().collect();
-        let (operation, parameters) = match find_operation(
-            services::operations_of_service(place.service),
-            &request.method,
-            &segments,
-        ) {
+        let routes = services::routes_of_service(place.service);
+        let (operation, parameters) = match routes.find(&request.method, &segments) {
             OperationLookup::Found(operation, parameters) => (operation, parameters),
             OperationLookup::NotFound(nearest) => {
                 trace.unimplemented = true;
@@ -311,11 +308,11 @@ fn not_implemented_reply(
 ) -> ServiceReply {
     let (method, path) = (request.method.as_str(), &request.path);
     let hint = nearest.map_or_else(
-        || format!("The emulator has no operation of `{}` that is near it.", service.name()),
-        |row| format!("The nearest that it has is `{}` ({} {}).", row.id, row.method, row.path),
+        || "It has no operation of this resource provider.".to_owned(),
+        |row| format!("The most similar operation is `{}` ({} {}).", row.id, row.method, row.path),
     );
     let message = format!(
-        "The emulator does not implement `{method} {path}` of `{}`. {hint}",
+        "lanyard's local Azure does not implement `{method} {path}` of `{}`. {hint}",
         service.name()
     );
     let body = match service {

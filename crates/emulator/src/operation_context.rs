@@ -8,9 +8,10 @@ use uuid::Uuid;
 use crate::authority::LocalAuthority;
 use crate::azure_state::AzureState;
 use crate::hosts::ServiceEndpoint;
-use crate::operations::PathParameters;
-use crate::request::ServiceRequest;
+use crate::operations::{AzureService, OperationLookup, PathParameters};
+use crate::request::{ServiceReply, ServiceRequest};
 use crate::request_log::RequestLog;
+use crate::services::routes_of_service;
 use crate::token::{AuthenticatedCaller, BearerTokenError, verify_bearer};
 
 /// A generator of ids: random, or reproducible from a seed.
@@ -98,6 +99,32 @@ impl OperationContext<'_> {
     pub(crate) fn azure_and_ids(&mut self) -> (&mut AzureState, &mut IdGenerator) {
         self.state_changed = true;
         (self.world, self.ids)
+    }
+
+    /// Runs the operation of Azure Resource Manager for another request, as if the client had sent it.
+    pub(crate) fn run_arm_request(&mut self, request: &ServiceRequest) -> Option<ServiceReply> {
+        let segments: Vec<_> = request.segments().collect();
+        let routes = routes_of_service(AzureService::Arm);
+        let OperationLookup::Found(operation, parameters) = routes.find(&request.method, &segments)
+        else {
+            return None;
+        };
+        let mut call = OperationContext {
+            request,
+            endpoint: self.endpoint,
+            now: self.now,
+            system_now: self.system_now,
+            ids: self.ids,
+            request_log: self.request_log,
+            authority: self.authority,
+            parameters,
+            caller: None,
+            state_changed: false,
+            world: self.world,
+        };
+        let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);
+        self.state_changed |= call.state_changed;
+        Some(reply)
     }
 
     /// Records the application for the request log.

@@ -1,6 +1,8 @@
 //! The table of operations: it routes requests, provides the coverage listing, and suggests the nearest known
 //! operation for an unknown one.
 
+use std::collections::HashMap;
+
 use http::Method;
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +67,8 @@ pub(crate) enum OperationSupport {
     Full,
     /// Less than Azure: the note names what is missing.
     Partial(&'static str),
+    /// Resources are stored and returned as given, without the rules of their type.
+    Echo,
 }
 
 /// The handler of an operation. `Err` is a rejection: a reply without a change of state.
@@ -107,86 +111,179 @@ pub(crate) enum OperationLookup {
     NotFound(Option<&'static ServiceOperation>),
 }
 
-/// Finds the operation of a request. The first matching row wins.
-pub(crate) fn find_operation(
-    groups: &'static [&'static [ServiceOperation]],
-    method: &Method,
-    segments: &[String],
-) -> OperationLookup {
-    let rows = || groups.iter().copied().flatten();
-    let find = |method: &Method| {
-        rows().filter(|row| row.method == *method).find_map(|row| {
-            match_path(row.path, segments).map(|parameters| OperationLookup::Found(row, parameters))
-        })
-    };
-    find(method)
-        .or_else(|| (*method == Method::HEAD).then(|| find(&Method::GET)).flatten())
-        .unwrap_or_else(|| OperationLookup::NotFound(nearest_operation(rows(), method, segments)))
+/// The operations of a service, prepared for look-ups. The first matching row wins.
+#[derive(Debug)]
+pub(crate) struct RouteTable {
+    /// The routes without `{*name}`, by method and number of segments, in the order of their rows.
+    by_length: HashMap<(Method, usize), Vec<Route>>,
+    /// The routes with `{*name}`, by method.
+    open_ended: HashMap<Method, Vec<Route>>,
+    rows: Vec<&'static ServiceOperation>,
 }
 
-fn template_segments(path: &'static str) -> Vec<&'static str> {
-    path.split('/').filter(|part| !part.is_empty()).collect()
+/// A row with its path in segments.
+#[derive(Debug)]
+struct Route {
+    /// The number of the row.
+    order: usize,
+    row: &'static ServiceOperation,
+    parts: Vec<RoutePart>,
 }
 
-fn placeholder_name(part: &'static str) -> Option<&'static str> {
-    part.strip_prefix('{')?.strip_suffix('}')
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RoutePart {
+    Literal(&'static str),
+    Segment(&'static str),
+    AnySegments(&'static str),
 }
 
-fn match_path(path: &'static str, segments: &[String]) -> Option<PathParameters> {
-    let parts = template_segments(path);
-    let wild = parts.iter().position(|part| part.starts_with("{*"));
+impl RoutePart {
+    fn parse(part: &'static str) -> Self {
+        match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
+            None => Self::Literal(part),
+            Some(name) => match name.strip_prefix('*') {
+                None => Self::Segment(name),
+                Some(name) => Self::AnySegments(name),
+            },
+        }
+    }
+}
+
+impl RouteTable {
+    /// Prepares the rows of a service.
+    pub(crate) fn new(groups: &'static [&'static [ServiceOperation]]) -> Self {
+        let rows: Vec<_> = groups.iter().copied().flatten().collect();
+        let mut by_length: HashMap<_, Vec<Route>> = HashMap::new();
+        let mut open_ended: HashMap<_, Vec<Route>> = HashMap::new();
+        for (order, row) in rows.iter().copied().enumerate() {
+            let parts: Vec<_> = row.literal_path().map(RoutePart::parse).collect();
+            let is_open = parts.iter().any(|part| matches!(part, RoutePart::AnySegments(_)));
+            let routes = if is_open {
+                open_ended.entry(row.method.clone()).or_default()
+            } else {
+                by_length.entry((row.method.clone(), parts.len())).or_default()
+            };
+            routes.push(Route { order, row, parts });
+        }
+        Self { by_length, open_ended, rows }
+    }
+
+    /// Finds the operation of a request. `HEAD` without an own row is `GET`.
+    pub(crate) fn find(&self, method: &Method, segments: &[String]) -> OperationLookup {
+        self.find_exact(method, segments)
+            .or_else(|| {
+                (*method == Method::HEAD).then(|| self.find_exact(&Method::GET, segments))?
+            })
+            .unwrap_or_else(|| OperationLookup::NotFound(self.nearest(method, segments)))
+    }
+
+    fn find_exact(&self, method: &Method, segments: &[String]) -> Option<OperationLookup> {
+        let first_match = |routes: Option<&'_ Vec<Route>>| {
+            routes.into_iter().flatten().find_map(|route| {
+                Some((route.order, route.row, match_parts(&route.parts, segments)?))
+            })
+        };
+        let closed = first_match(self.by_length.get(&(method.clone(), segments.len())));
+        let open = first_match(self.open_ended.get(method));
+        let (_, row, parameters) =
+            closed.into_iter().chain(open).min_by_key(|(order, ..)| *order)?;
+        Some(OperationLookup::Found(row, parameters))
+    }
+
+    /// The known operation that is most like an unknown one: of the same resource type or at least the same
+    /// resource provider, and of the same method or a read. So the hint is never a write or a purge in place
+    /// of a read.
+    fn nearest(&self, method: &Method, segments: &[String]) -> Option<&'static ServiceOperation> {
+        let subject: Vec<_> = operation_subject(segments.iter().map(String::as_str)).collect();
+        let names_provider = subject.len() < segments.len();
+        self.rows
+            .iter()
+            .copied()
+            .filter(|row| row.method == *method || row.method == Method::GET)
+            .filter_map(|row| {
+                let known: Vec<_> = operation_subject(row.literal_path()).collect();
+                let is_same = |one: Option<&&str>, other: Option<&&str>| {
+                    one.zip(other).is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
+                };
+                if names_provider && !is_same(known.first(), subject.first()) {
+                    return None;
+                }
+                let shared = known
+                    .iter()
+                    .filter(|part| subject.iter().any(|segment| part.eq_ignore_ascii_case(segment)))
+                    .count();
+                if shared == 0 {
+                    return None;
+                }
+                let distance = row.literal_path().count().abs_diff(segments.len());
+                Some((shared, row.method == *method, usize::MAX - distance, row))
+            })
+            .max_by_key(|(shared, same_method, closeness, _)| (*shared, *same_method, *closeness))
+            .map(|(.., row)| row)
+    }
+}
+
+impl ServiceOperation {
+    /// The segments of the path.
+    fn literal_path(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
+        self.path.split('/').filter(|part| !part.is_empty())
+    }
+}
+
+/// What a path is about: the resource provider and what follows it, or the whole path if it names none.
+fn operation_subject<'a>(
+    segments: impl Iterator<Item = &'a str> + Clone,
+) -> impl Iterator<Item = &'a str> {
+    let provider = segments
+        .clone()
+        .enumerate()
+        .filter(|(_, segment)| segment.eq_ignore_ascii_case("providers"))
+        .map(|(at, _)| at + 1)
+        .last();
+    segments.skip(provider.unwrap_or(0))
+}
+
+fn match_parts(parts: &[RoutePart], segments: &[String]) -> Option<PathParameters> {
     let mut values = Vec::new();
-    let Some(wild) = wild else {
-        return (parts.len() == segments.len() && match_segments(&parts, segments, &mut values))
+    let open = parts.iter().position(|part| matches!(part, RoutePart::AnySegments(_)));
+    let Some(open) = open else {
+        return (parts.len() == segments.len() && match_segments(parts, segments, &mut values))
             .then_some(PathParameters(values));
     };
-    let after = parts.len() - wild - 1;
-    if segments.len() < wild + after {
+    let after = parts.len() - open - 1;
+    if segments.len() < open + after {
         return None;
     }
-    let (head, rest) = segments.split_at(wild);
+    let (head, rest) = segments.split_at(open);
     let (middle, tail) = rest.split_at(rest.len() - after);
-    if !match_segments(&parts[..wild], head, &mut values)
-        || !match_segments(&parts[wild + 1..], tail, &mut values)
+    if !match_segments(&parts[..open], head, &mut values)
+        || !match_segments(&parts[open + 1..], tail, &mut values)
     {
         return None;
     }
-    let name = placeholder_name(parts[wild]).unwrap_or_default().trim_start_matches('*');
-    values.push((name, middle.join("/")));
+    if let RoutePart::AnySegments(name) = parts[open] {
+        values.push((name, middle.join("/")));
+    }
     Some(PathParameters(values))
 }
 
+/// Compares from the end, where the paths of a service differ most.
 fn match_segments(
-    parts: &[&'static str],
+    parts: &[RoutePart],
     segments: &[String],
     values: &mut Vec<(&'static str, String)>,
 ) -> bool {
-    parts.iter().zip(segments).all(|(part, segment)| match placeholder_name(part) {
-        Some(name) => {
-            values.push((name, segment.clone()));
-            true
-        }
-        None => part.eq_ignore_ascii_case(segment),
-    })
-}
-
-/// The row with the most literals in common with the path, then with the method.
-fn nearest_operation<'a>(
-    rows: impl Iterator<Item = &'a ServiceOperation>,
-    method: &Method,
-    segments: &[String],
-) -> Option<&'a ServiceOperation> {
-    rows.map(|row| {
-        let shared = template_segments(row.path)
-            .iter()
-            .filter(|part| segments.iter().any(|segment| part.eq_ignore_ascii_case(segment)))
-            .count();
-        let excess = template_segments(row.path).len().abs_diff(segments.len());
-        (shared, row.method == *method, usize::MAX - excess, row)
-    })
-    .filter(|(shared, ..)| *shared > 0)
-    .max_by_key(|(shared, same_method, closeness, _)| (*shared, *same_method, *closeness))
-    .map(|(.., row)| row)
+    let is_match = parts.iter().zip(segments).rev().all(|(part, segment)| match part {
+        RoutePart::Literal(literal) => literal.eq_ignore_ascii_case(segment),
+        RoutePart::Segment(_) | RoutePart::AnySegments(_) => true,
+    });
+    if is_match {
+        values.extend(parts.iter().zip(segments).filter_map(|(part, segment)| match part {
+            RoutePart::Segment(name) => Some((*name, segment.clone())),
+            RoutePart::Literal(_) | RoutePart::AnySegments(_) => None,
+        }));
+    }
+    is_match
 }
 
 #[cfg(test)]

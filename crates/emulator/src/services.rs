@@ -7,7 +7,10 @@ pub(crate) mod entra;
 pub(crate) mod imds;
 pub(crate) mod keyvault;
 
-use crate::operations::{AzureService, ServiceOperation};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::operations::{AzureService, RouteTable, ServiceOperation};
 
 /// The operations of a service; empty for services that only respond with 501.
 pub(crate) const fn operations_of_service(
@@ -22,4 +25,16 @@ pub(crate) const fn operations_of_service(
         AzureService::Control => control::OPERATIONS,
         AzureService::Graph | AzureService::Blob => &[],
     }
+}
+
+/// The routes of a service.
+pub(crate) fn routes_of_service(service: AzureService) -> &'static RouteTable {
+    static TABLES: LazyLock<HashMap<AzureService, RouteTable>> = LazyLock::new(|| {
+        AzureService::ALL
+            .into_iter()
+            .map(|service| (service, RouteTable::new(operations_of_service(service))))
+            .collect()
+    });
+    static EMPTY: LazyLock<RouteTable> = LazyLock::new(|| RouteTable::new(&[]));
+    TABLES.get(&service).unwrap_or(&EMPTY)
 }

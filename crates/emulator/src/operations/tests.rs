@@ -39,7 +39,7 @@ fn find_in_table(
 ) -> Result<(&'static str, PathParameters), Option<&'static str>> {
     let segments: Vec<_> =
         path.split('/').filter(|part| !part.is_empty()).map(ToOwned::to_owned).collect();
-    match find_operation(TEST_OPERATIONS, method, &segments) {
+    match RouteTable::new(TEST_OPERATIONS).find(method, &segments) {
         OperationLookup::Found(row, parameters) => Ok((row.id, parameters)),
         OperationLookup::NotFound(nearest) => Err(nearest.map(|row| row.id)),
     }
@@ -80,7 +80,7 @@ fn head_falls_back_to_get() {
 fn unknown_operation_returns_the_nearest_one() {
     let nearest = |method: &Method, path: &str| find_in_table(method, path).map(|(id, _)| id);
     let delete = nearest(&Method::DELETE, "/subscriptions/s/resourceGroups/g");
-    assert_eq!(delete, Err(Some("Groups_Head")));
+    assert_eq!(delete, Err(Some("Groups_Get")));
     let put = nearest(&Method::PUT, "/providers/Microsoft.Authorization/roleAssignments/a/b");
     assert_eq!(put, Err(Some("Assignments_Put")));
     assert_eq!(nearest(&Method::GET, "/nothing/like/it"), Err(None));
@@ -101,5 +101,26 @@ fn every_service_has_unique_ids_and_reachable_paths() {
             );
             assert!(row.path.starts_with('/'), "{}", row.id);
         }
+    }
+}
+
+#[test]
+fn hint_for_an_unknown_operation_is_of_the_same_provider_and_never_another_write() {
+    let nearest = |method: Method, path: &str| {
+        let segments: Vec<_> =
+            path.split('/').filter(|part| !part.is_empty()).map(ToOwned::to_owned).collect();
+        match crate::services::routes_of_service(AzureService::Arm).find(&method, &segments) {
+            OperationLookup::Found(row, _) => panic!("{} exists", row.id),
+            OperationLookup::NotFound(nearest) => nearest.map(|row| (row.method.clone(), row.id)),
+        }
+    };
+    let vault = "/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/v";
+    let (method, id) = nearest(Method::POST, &format!("{vault}/nothing")).unwrap();
+    assert!(method == Method::GET || method == Method::POST, "{id}");
+    assert!(id.starts_with("Vaults"), "{id}");
+    assert_eq!(nearest(Method::POST, "/subscriptions/s/providers/Contoso.Unknown/x/y/z"), None);
+    for method in [Method::GET, Method::PATCH] {
+        let found = nearest(method.clone(), &format!("{vault}/nothing/at/all/here"));
+        assert!(found.is_none_or(|(near, _)| near == method || near == Method::GET));
     }
 }

@@ -5,15 +5,108 @@
 
 /// A path in a resource group.
 macro_rules! rg {
-    ($rest:literal) => {
+    ($rest:expr) => {
         concat!("/subscriptions/{subscription}/resourceGroups/{group}/providers/", $rest)
     };
 }
 
 /// A path in a subscription.
 macro_rules! sub {
-    ($rest:literal) => {
+    ($rest:expr) => {
         concat!("/subscriptions/{subscription}/providers/", $rest)
+    };
+}
+
+/// The operations of a type in a resource group: create or update, update, get, delete, and two lists.
+macro_rules! resource_operations {
+    ($id:literal, $type:literal) => {
+        &[
+            full!(
+                concat!($id, "_ListAll"),
+                GET,
+                sub!($type),
+                $crate::services::arm::resource_reads::list_in_subscription
+            ),
+            full!(
+                concat!($id, "_List"),
+                GET,
+                rg!($type),
+                $crate::services::arm::resource_reads::list_child_collection
+            ),
+            full!(
+                concat!($id, "_CreateOrUpdate"),
+                PUT,
+                rg!(concat!($type, "/{name}")),
+                $crate::services::arm::resource_writes::put_resource
+            ),
+            full!(
+                concat!($id, "_Update"),
+                PATCH,
+                rg!(concat!($type, "/{name}")),
+                $crate::services::arm::resource_writes::patch_resource
+            ),
+            full!(
+                concat!($id, "_Get"),
+                GET,
+                rg!(concat!($type, "/{name}")),
+                $crate::services::arm::resource_reads::get_resource
+            ),
+            full!(
+                concat!($id, "_Delete"),
+                DELETE,
+                rg!(concat!($type, "/{name}")),
+                $crate::services::arm::resource_writes::delete_resource
+            ),
+        ]
+    };
+}
+/// The operations of a child type. The path names the parents.
+macro_rules! child_operations {
+    ($id:literal, $path:literal) => {
+        &[
+            full!(
+                concat!($id, "_List"),
+                GET,
+                rg!($path),
+                $crate::services::arm::resource_reads::list_child_collection
+            ),
+            full!(
+                concat!($id, "_CreateOrUpdate"),
+                PUT,
+                rg!(concat!($path, "/{child}")),
+                $crate::services::arm::resource_writes::put_resource
+            ),
+            full!(
+                concat!($id, "_Update"),
+                PATCH,
+                rg!(concat!($path, "/{child}")),
+                $crate::services::arm::resource_writes::patch_resource
+            ),
+            full!(
+                concat!($id, "_Get"),
+                GET,
+                rg!(concat!($path, "/{child}")),
+                $crate::services::arm::resource_reads::get_resource
+            ),
+            full!(
+                concat!($id, "_Delete"),
+                DELETE,
+                rg!(concat!($path, "/{child}")),
+                $crate::services::arm::resource_writes::delete_resource
+            ),
+        ]
+    };
+}
+/// A fully implemented operation.
+macro_rules! full {
+    ($id:expr, $method:ident, $path:expr, $handler:path) => {
+        $crate::operations::ServiceOperation {
+            id: $id,
+            method: http::Method::$method,
+            path: $path,
+            support: $crate::operations::OperationSupport::Full,
+            handler: $handler,
+        }
     };
 }
 
@@ -22,6 +115,9 @@ mod account;
 mod compute;
 mod error;
 mod key_vault;
+mod locations;
+mod locks;
+mod long_running;
 mod managed_identity;
 mod network;
 mod odata_filter;
@@ -29,8 +125,11 @@ mod resource_groups;
 mod resource_lists;
 mod resource_reads;
 mod resource_store;
+mod resource_type;
+mod resource_writes;
 mod role_assignments;
 mod storage;
+mod tags;
 
 use http::Method;
 use jiff::Timestamp;
@@ -43,9 +142,12 @@ use crate::operations::{OperationSupport, ServiceOperation};
 /// The operations of Azure Resource Manager.
 pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     ACCOUNT_OPERATIONS,
+    long_running::OPERATIONS,
     resource_groups::OPERATIONS,
     managed_identity::OPERATIONS,
     key_vault::OPERATIONS,
+    network::VIRTUAL_NETWORKS,
+    network::SUBNETS,
     network::OPERATIONS,
     compute::OPERATIONS,
     storage::OPERATIONS,

@@ -249,6 +249,7 @@ fn supported_operations_json(service: AzureService) -> impl Iterator<Item = Valu
         let (support, note) = match row.support {
             OperationSupport::Full => ("full", None),
             OperationSupport::Partial(note) => ("partial", Some(note)),
+            OperationSupport::Echo => ("echo", None),
         };
         json!({
             "service": service,

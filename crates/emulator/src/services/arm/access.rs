@@ -1,5 +1,7 @@
 //! Authentication and authorization of ARM requests.
 
+use std::num::NonZeroUsize;
+
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -105,6 +107,30 @@ pub(super) fn is_authorized(
     call.world().authorization.decide_access(request).is_ok()
 }
 
+/// Rejects a caller who may write a resource, but not link another one to it.
+pub(super) fn authorize_link(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    action: &str,
+    resource: &AccessScope,
+    linked: &AccessScope,
+) -> Result<(), ServiceReply> {
+    if is_authorized(call, caller, action, linked) {
+        return Ok(());
+    }
+    Err(ArmServiceError::Other(
+        StatusCode::FORBIDDEN,
+        "LinkedAuthorizationFailed",
+        format!(
+            "The client '{}' with object id '{}' has permission to perform the write action on scope \
+             '{resource}'; however, it does not have permission to perform action(s) '{action}' on the \
+             linked scope(s) '{linked}' (respectively) or the linked scope(s) are invalid.",
+            caller.app_id, caller.object_id
+        ),
+    )
+    .to_reply())
+}
+
 /// The scope in the path, in the case of the request.
 pub(super) fn path_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     parse_request_scope(&format!("/{}", call.request.segments().collect::<Vec<_>>().join("/")))
@@ -181,7 +207,9 @@ pub(super) fn list_reply(
         }),
     };
     let skip = number("$skiptoken")?.unwrap_or(0);
+    let page_size = call.world().resources.settings.page_size.map(NonZeroUsize::get);
     let top = number("$top")?.filter(|top| *top > 0);
+    let top = top.into_iter().chain(page_size).min();
     let total = items.len();
     let page: Vec<_> = items.into_iter().skip(skip).take(top.unwrap_or(usize::MAX)).collect();
     let next = skip + page.len();

@@ -8,18 +8,11 @@ use super::access::{
     authenticate, authorize_call, json_reply, list_reply, parse_request_scope, path_scope,
 };
 use super::error::bad_request;
+use super::locations::{Region, regions_of_cloud};
 use super::resource_store::Subscription;
 use crate::authorization::AccessScope;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
-
-/// The regions of the location list; the plan's region is always included.
-const LOCATIONS: [(&str, &str); 4] = [
-    ("centralus", "Central US"),
-    ("eastus", "East US"),
-    ("northeurope", "North Europe"),
-    ("westeurope", "West Europe"),
-];
 
 /// `GET /metadata/endpoints`: one object from 2022-09-01 on, an array before. No token is needed.
 pub(super) fn get_metadata_endpoints(
@@ -127,7 +120,8 @@ pub(super) fn list_locations(
     let whole =
         parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
     authorize_call(call, "Microsoft.Resources/subscriptions/locations/read", &whole)?;
-    let items = LOCATIONS.map(|(name, title)| {
+    let regions = regions_of_cloud(call.endpoint.cloud);
+    let items = regions.iter().map(|Region { name, display_name: title }| {
         json!({
             "id": format!("{whole}/locations/{name}"),
             "name": name,
@@ -137,7 +131,7 @@ pub(super) fn list_locations(
             "metadata": { "regionType": "Physical", "regionCategory": "Recommended" },
         })
     });
-    list_reply(call, items.into())
+    list_reply(call, items.collect())
 }
 
 fn subscription_scope(subscription: &Subscription) -> Result<AccessScope, ServiceReply> {

@@ -1,7 +1,11 @@
 //! Virtual machines and disks, read-only. Reference: Microsoft.Compute, 2024-03-01; disks 2023-10-02.
 
+use super::resource_type::ResourceType;
 use super::{ArmReadKind, read_only_operation};
 use crate::operations::ServiceOperation;
+
+/// The types that clients can write.
+pub(super) const TYPES: &[ResourceType] = &[];
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
     read_only_operation(

@@ -1,35 +1,25 @@
-//! Networks and DNS zones, read-only. Reference: Microsoft.Network, 2023-11-01; private DNS 2024-06-01;
-//! public DNS 2018-05-01.
+//! Networks and DNS zones. Reference: Microsoft.Network, 2023-11-01; private DNS 2024-06-01; public DNS
+//! 2018-05-01.
 
+mod address_prefix;
+mod reference;
+mod virtual_networks;
+
+use super::resource_type::ResourceType;
 use super::{ArmReadKind, read_only_operation};
 use crate::operations::ServiceOperation;
 
+/// The types that clients can write.
+pub(super) const TYPES: &[ResourceType] =
+    &[virtual_networks::VIRTUAL_NETWORK_TYPE, virtual_networks::SUBNET_TYPE];
+
+pub(super) const VIRTUAL_NETWORKS: &[ServiceOperation] =
+    resource_operations!("VirtualNetworks", "Microsoft.Network/virtualNetworks");
+
+pub(super) const SUBNETS: &[ServiceOperation] =
+    child_operations!("Subnets", "Microsoft.Network/virtualNetworks/{name}/subnets");
+
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
-    read_only_operation(
-        "VirtualNetworks_ListAll",
-        ArmReadKind::SubscriptionCollection,
-        sub!("Microsoft.Network/virtualNetworks"),
-    ),
-    read_only_operation(
-        "VirtualNetworks_List",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.Network/virtualNetworks"),
-    ),
-    read_only_operation(
-        "VirtualNetworks_Get",
-        ArmReadKind::Resource,
-        rg!("Microsoft.Network/virtualNetworks/{name}"),
-    ),
-    read_only_operation(
-        "Subnets_List",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.Network/virtualNetworks/{name}/subnets"),
-    ),
-    read_only_operation(
-        "Subnets_Get",
-        ArmReadKind::Resource,
-        rg!("Microsoft.Network/virtualNetworks/{name}/subnets/{child}"),
-    ),
     read_only_operation(
         "NetworkSecurityGroups_List",
         ArmReadKind::ChildCollection,

@@ -7,9 +7,15 @@ use super::access::{
     authorize_call, empty_reply, group_scope, json_body, json_reply, parse_request_scope,
 };
 use super::error::{ArmServiceError, bad_request};
+use super::locations::{normalize_region, regions_of_cloud};
+use super::locks::{LockedAction, require_unlocked};
 use super::odata_filter::ODataFilter;
 use super::resource_reads::list_readable;
 use super::resource_store::{ArmResource, RESOURCE_GROUP_TYPE, UpsertOutcome};
+use super::resource_type::find_resource_type;
+use super::resource_writes::{ResourceDeletion, remove_resource};
+use super::tags::require_valid_tags;
+use crate::authorization::AccessScope;
 use crate::operation_context::OperationContext;
 use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
@@ -103,13 +109,17 @@ fn create_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     let id = group_scope(call)?;
     authorize_call(call, WRITE_ACTION, &id)?;
     let given = json_body(call)?;
-    let location = given.get("location").and_then(Value::as_str).unwrap_or_default();
-    if location.is_empty() {
+    let location = given.get("location").and_then(Value::as_str).map(normalize_region);
+    let Some(location) = location.filter(|location| !location.is_empty()) else {
         return Err(bad_request("LocationRequired", "The body has no `location`."));
-    }
+    };
+    require_valid_group_name(call.path_parameter("group"))?;
+    require_group_region(call, &location)?;
+    require_valid_tags(given.get("tags"))?;
+    require_unlocked(call, &id, LockedAction::Write)?;
     if let Some(held) = call.world().resources.resource(&id) {
         let place = held.body.get("location").and_then(Value::as_str).unwrap_or_default();
-        if !place.eq_ignore_ascii_case(location) {
+        if normalize_region(place) != location {
             return Err(super::error::conflict(
                 "InvalidResourceGroupLocation",
                 format!("The resource group exists in '{place}' and cannot move to '{location}'."),
@@ -117,6 +127,7 @@ fn create_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
         }
     }
     let mut given = given;
+    given["location"] = json!(location);
     given["properties"] = json!({ "provisioningState": "Succeeded" });
     let now = call.now;
     let resources = &mut call.azure_mut().resources;
@@ -132,6 +143,8 @@ fn update_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     let id = group_scope(call)?;
     authorize_call(call, WRITE_ACTION, &id)?;
     let given = json_body(call)?;
+    require_valid_tags(given.get("tags"))?;
+    require_unlocked(call, &id, LockedAction::Write)?;
     let now = call.now;
     let Some(held) = call.azure_mut().resources.resource_mut(&id) else {
         return Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply());
@@ -150,8 +163,64 @@ fn delete_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     if call.world().resources.resource(&id).is_none() {
         return Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply());
     }
-    let now = call.now;
-    let removed = call.azure_mut().resources.remove(&id);
-    super::remove_dependent_state(call.azure_mut(), &removed, now);
+    require_unlocked(call, &id, LockedAction::Delete)?;
+    require_deletable_content(call, &id)?;
+    remove_resource(call, &id);
     Ok(empty_reply(call, StatusCode::OK))
+}
+
+/// Rejects the deletion of a group with a resource that resources outside of the group use.
+fn require_deletable_content(
+    call: &OperationContext<'_>,
+    group: &AccessScope,
+) -> Result<(), ServiceReply> {
+    let resources = &call.world().resources;
+    for resource in resources.within(group) {
+        if let Some(kind) = find_resource_type(&resource.kind) {
+            (kind.check_deletion)(&ResourceDeletion { resources, resource, scope: group })?;
+        }
+    }
+    Ok(())
+}
+
+/// Reference: "Naming rules and restrictions for Azure resources", Microsoft.Resources.
+fn require_valid_group_name(name: &str) -> Result<(), ServiceReply> {
+    const MOST_CHARACTERS: usize = 90;
+    let invalid: String =
+        name.chars().filter(|c| !c.is_alphanumeric() && !"-_.()".contains(*c)).collect();
+    if !invalid.is_empty() {
+        return Err(bad_request(
+            "InvalidResourceGroup",
+            format!(
+                "The provided resource group name '{name}' has these invalid characters: \
+                 '{invalid}'. The name can only be a letter, digit, '-', '.', '(', ')' or '_'."
+            ),
+        ));
+    }
+    if name.chars().count() > MOST_CHARACTERS || name.ends_with('.') {
+        return Err(bad_request(
+            "InvalidResourceGroup",
+            format!(
+                "The provided resource group name '{name}' is invalid. It has at most \
+                 {MOST_CHARACTERS} characters and does not end with '.'."
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn require_group_region(call: &OperationContext<'_>, region: &str) -> Result<(), ServiceReply> {
+    let regions = regions_of_cloud(call.endpoint.cloud);
+    if regions.iter().any(|known| known.name == region) {
+        return Ok(());
+    }
+    let names: Vec<_> = regions.iter().map(|known| known.name).collect();
+    Err(bad_request(
+        "LocationNotAvailableForResourceGroup",
+        format!(
+            "The provided location '{region}' is not available for resource group. List of available \
+             regions is '{}'.",
+            names.join(",")
+        ),
+    ))
 }

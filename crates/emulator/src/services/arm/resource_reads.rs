@@ -3,26 +3,54 @@
 
 use http::StatusCode;
 use lanyard_vocabulary::ArmResourceId;
+use serde_json::Value;
 
 use super::access::{
     authenticate, authorize_call, is_authorized, json_reply, list_reply, parse_request_scope,
     path_scope, require_group,
 };
 use super::error::{ArmServiceError, bad_request};
-use super::resource_store::ArmResource;
+use super::long_running::poll_resource;
+use super::resource_store::{ArmResource, ArmResourceStore};
+use super::resource_type::find_resource_type;
 use crate::authorization::AccessScope;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
 /// `GET {id}` of a resource: permission `<type>/read`.
 pub(super) fn get_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let (wire, etag) = {
-        let resource = authorize_and_find(call)?;
-        (resource.to_json(), resource.etag())
-    };
-    let tagged = wire.get("etag").is_some();
+    let id = path_scope(call)?;
+    let unsettled = is_unsettled(authorize_and_find(call)?);
+    if unsettled {
+        poll_resource(call, &id);
+        find_resource(call, &id)?;
+    }
+    let wire = render_resource(call, &id);
     let reply = json_reply(call, StatusCode::OK, &wire);
-    Ok(if tagged { reply.with_header("etag", etag) } else { reply })
+    Ok(match wire.get("etag").and_then(Value::as_str) {
+        Some(etag) => reply.with_header("etag", etag),
+        None => reply,
+    })
+}
+
+/// Whether an operation on the resource is pending.
+fn is_unsettled(resource: &ArmResource) -> bool {
+    let state = resource.property("provisioningState").and_then(Value::as_str);
+    matches!(state, Some("Creating" | "Updating" | "Deleting"))
+}
+
+/// A stored resource as in replies; `null` if it does not exist.
+pub(super) fn render_resource(call: &OperationContext<'_>, id: &AccessScope) -> Value {
+    let resources = &call.world().resources;
+    resources.resource(id).map_or(Value::Null, |resource| render_stored(resources, resource))
+}
+
+/// A resource as in replies.
+pub(super) fn render_stored(resources: &ArmResourceStore, resource: &ArmResource) -> Value {
+    match find_resource_type(&resource.kind).and_then(|kind| kind.render) {
+        Some(render) => render(resources, resource),
+        None => resource.to_json(),
+    }
 }
 
 /// The resource of a `GET`, if the caller may read it.
@@ -54,8 +82,11 @@ pub(super) fn list_child_collection(
     authorize_call(call, &format!("{kind}/read"), &parent)?;
     require_group(call)?;
     require_parent(call, &parent)?;
-    let items =
-        call.world().resources.of_type_within(&parent, &kind).map(ArmResource::to_json).collect();
+    let resources = &call.world().resources;
+    let items = resources
+        .of_type_within(&parent, &kind)
+        .map(|resource| render_stored(resources, resource))
+        .collect();
     list_reply(call, items)
 }
 
@@ -89,7 +120,7 @@ pub(super) fn list_readable(
         .resources
         .of_type_within(subscription, kind)
         .filter(|resource| wanted(resource) && is_authorized(call, &caller, action, &resource.id))
-        .map(ArmResource::to_json)
+        .map(|resource| render_stored(&call.world().resources, resource))
         .collect();
     list_reply(call, items)
 }

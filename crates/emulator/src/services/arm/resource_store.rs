@@ -1,5 +1,7 @@
 //! The ARM resource store: resource groups and resources, as given.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::ops::Bound;
 
 use jiff::Timestamp;
@@ -8,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::locks::LOCK_TYPE;
+use super::long_running::{LongRunningSettings, StoredOperation};
 use crate::authorization::AccessScope;
 use crate::table::{StoredTable, Table};
 use crate::tracked::Tracked;
@@ -20,7 +24,87 @@ pub(crate) const RESOURCE_GROUP_TYPE: &str = "Microsoft.Resources/resourceGroups
 #[serde(default)]
 pub(crate) struct ArmResourceStore {
     pub(crate) subscriptions: Tracked<Vec<Subscription>>,
+    pub(crate) settings: Tracked<ArmSettings>,
+    /// The operations that clients can poll.
+    pub(super) operations: Table<Uuid, StoredOperation>,
     by_id: Table<String, ArmResource>,
+    #[serde(skip)]
+    index: ResourceIndex,
+}
+
+/// Settings of Azure Resource Manager.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct ArmSettings {
+    /// The greatest number of items in a page of a list; unlimited without a value.
+    pub(crate) page_size: Option<NonZeroUsize>,
+    /// The operations that complete after their reply.
+    pub(crate) long_running: LongRunningSettings,
+}
+
+/// What is derived from the resources. Rebuilt when the state is loaded.
+#[derive(Debug, Clone, Default)]
+struct ResourceIndex {
+    /// The ids of the resources that refer to an id, by the key of that id.
+    referrers: BTreeMap<String, BTreeSet<String>>,
+    /// The keys of the locks.
+    locks: BTreeSet<String>,
+}
+
+impl ResourceIndex {
+    fn add(&mut self, key: &str, resource: &ArmResource) {
+        for target in references(resource) {
+            self.referrers.entry(target).or_default().insert(key.to_owned());
+        }
+        if resource.kind.eq_ignore_ascii_case(LOCK_TYPE) {
+            self.locks.insert(key.to_owned());
+        }
+    }
+
+    fn remove(&mut self, key: &str, resource: &ArmResource) {
+        for target in references(resource) {
+            if let Some(sources) = self.referrers.get_mut(&target) {
+                sources.remove(key);
+                if sources.is_empty() {
+                    self.referrers.remove(&target);
+                }
+            }
+        }
+        self.locks.remove(key);
+    }
+}
+
+/// The keys of the ids in the body of a resource, except those of the resource itself and its children.
+fn references(resource: &ArmResource) -> BTreeSet<String> {
+    fn collect(value: &Value, ids: &mut BTreeSet<String>) {
+        match value {
+            Value::String(text) if is_resource_id(text) => drop(ids.insert(text.to_lowercase())),
+            Value::Array(items) => items.iter().for_each(|item| collect(item, ids)),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    // The keys of `userAssignedIdentities` are ids.
+                    if is_resource_id(name) {
+                        ids.insert(name.to_lowercase());
+                    }
+                    collect(field, ids);
+                }
+            }
+            _ => {}
+        }
+    }
+    let own = lookup_key(&resource.id);
+    let mut ids = BTreeSet::new();
+    resource.body.values().for_each(|field| collect(field, &mut ids));
+    ids.retain(|id| {
+        !id.strip_prefix(&own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    });
+    ids
+}
+
+fn is_resource_id(text: &str) -> bool {
+    const PREFIX: &str = "/subscriptions/";
+    text.get(..PREFIX.len()).is_some_and(|head| head.eq_ignore_ascii_case(PREFIX))
+        && text.contains("/providers/")
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,9 +193,46 @@ impl ArmResourceStore {
         &mut self,
         visit: &mut dyn FnMut(&'static str, &mut dyn StoredTable),
     ) {
-        let Self { subscriptions, by_id } = self;
+        let Self { subscriptions, settings, operations, by_id, index: _ } = self;
         visit("resources.subscriptions", subscriptions);
+        visit("resources.settings", settings);
+        visit("resources.operations", operations);
         visit("resources", by_id);
+    }
+
+    /// Rebuilds the index after the resources were loaded.
+    pub(crate) fn rebuild_index(&mut self) {
+        self.index = ResourceIndex::default();
+        for (key, resource) in self.by_id.iter() {
+            self.index.add(key, resource);
+        }
+    }
+
+    /// The resources that refer to `id` or to something below it, without those below it.
+    pub(super) fn referrers_within(&self, id: &AccessScope) -> impl Iterator<Item = &AccessScope> {
+        let (id, start) = (id.clone(), lookup_key(id));
+        let is_within = {
+            let start = start.clone();
+            move |target: &str| {
+                target
+                    .strip_prefix(&start)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+        };
+        let end = format!("{start}0"); // `0` follows `/`
+        self.index
+            .referrers
+            .range(start..end)
+            .filter(move |(target, _)| is_within(target))
+            .flat_map(|(_, sources)| sources)
+            .filter_map(|source| self.by_id.get(source))
+            .map(|resource| &resource.id)
+            .filter(move |source| !id.contains(source))
+    }
+
+    /// The management locks.
+    pub(super) fn locks(&self) -> impl Iterator<Item = &ArmResource> {
+        self.index.locks.iter().filter_map(|key| self.by_id.get(key))
     }
 
     /// The subscription with this id.
@@ -125,16 +246,20 @@ impl ArmResourceStore {
 
     /// Stores a resource. An existing one keeps its id, type and creation time.
     pub(crate) fn upsert(&mut self, resource: ArmResource) -> UpsertOutcome {
-        if let Some(held) = self.by_id.get_mut(&lookup_key(&resource.id)) {
-            held.body = resource.body;
-            held.changed = resource.changed;
+        let key = lookup_key(&resource.id);
+        if let Some(stored) = self.by_id.get_mut(&key) {
+            self.index.remove(&key, stored);
+            stored.body = resource.body;
+            stored.changed = resource.changed;
+            self.index.add(&key, stored);
             return UpsertOutcome::Replaced;
         }
-        self.by_id.insert(lookup_key(&resource.id), resource);
+        self.index.add(&key, &resource);
+        self.by_id.insert(key, resource);
         UpsertOutcome::Created
     }
 
-    /// Like [`Self::resource`], mutable.
+    /// The resource for changes; the ids to which it refers must stay the same.
     pub(crate) fn resource_mut(&mut self, id: &AccessScope) -> Option<&mut ArmResource> {
         self.by_id.get_mut(&lookup_key(id))
     }
@@ -162,7 +287,14 @@ impl ArmResourceStore {
     /// Removes a resource with everything below it, and returns the removed resources.
     pub(crate) fn remove(&mut self, id: &AccessScope) -> Vec<ArmResource> {
         let doomed: Vec<_> = self.within(id).map(|resource| lookup_key(&resource.id)).collect();
-        doomed.iter().filter_map(|id| self.by_id.remove(id)).collect()
+        let mut removed = Vec::new();
+        for key in doomed {
+            if let Some(resource) = self.by_id.remove(&key) {
+                self.index.remove(&key, &resource);
+                removed.push(resource);
+            }
+        }
+        removed
     }
 }
 

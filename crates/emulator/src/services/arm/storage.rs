@@ -1,7 +1,11 @@
 //! Storage accounts with their containers and shares, read-only. Reference: Microsoft.Storage, 2024-01-01.
 
+use super::resource_type::ResourceType;
 use super::{ArmReadKind, read_only_operation};
 use crate::operations::ServiceOperation;
+
+/// The types that clients can write.
+pub(super) const TYPES: &[ResourceType] = &[];
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
     read_only_operation(

@@ -567,8 +567,10 @@ fn removing_one_components_role_leaves_others_authorized() {
 #[test]
 fn unimplemented_operation_returns_501() {
     let visit = ArmFixture::new();
-    let path = format!("{GROUP}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/new");
-    let reply = visit.send_request(visit.owner, "PUT", &path, "{}");
+    let path = format!(
+        "{GROUP}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet/unknownAction"
+    );
+    let reply = visit.send_request(visit.owner, "POST", &path, "{}");
     assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
 }
 

@@ -1,0 +1,147 @@
+//! IP address prefixes, such as `10.0.0.0/16`.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// A range of IP addresses with a common prefix. The address has no bits after the prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct AddressPrefix {
+    address: IpAddr,
+    /// The number of fixed bits.
+    length: u8,
+}
+
+/// The text is not an address prefix in CIDR form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("The address prefix '{text}' is not valid: {reason}.")]
+pub(super) struct ParseAddressPrefixError {
+    text: String,
+    reason: &'static str,
+}
+
+impl AddressPrefix {
+    const fn width(&self) -> u8 {
+        match self.address {
+            IpAddr::V4(_) => 32,
+            IpAddr::V6(_) => 128,
+        }
+    }
+
+    /// The address as the highest bits of a number.
+    fn bits(&self) -> u128 {
+        match self.address {
+            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+            IpAddr::V6(address) => address.to_bits(),
+        }
+    }
+
+    /// Whether the range contains all addresses of `other`.
+    pub(super) fn contains(&self, other: &Self) -> bool {
+        self.width() == other.width()
+            && self.length <= other.length
+            && fixed_bits(other.bits(), self.length) == self.bits()
+    }
+
+    /// Whether the ranges have an address in common.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.contains(other) || other.contains(self)
+    }
+
+    /// The n-th address of the range; `None` if the range is smaller.
+    pub(super) fn address_at(&self, n: u32) -> Option<IpAddr> {
+        let addresses = 1_u128.checked_shl(u32::from(self.width() - self.length));
+        if addresses.is_some_and(|addresses| u128::from(n) >= addresses) {
+            return None;
+        }
+        Some(match self.address {
+            IpAddr::V4(address) => IpAddr::V4((address.to_bits().checked_add(n)?).into()),
+            IpAddr::V6(address) => IpAddr::V6((address.to_bits().checked_add(n.into())?).into()),
+        })
+    }
+}
+
+/// The first `length` bits; the others are zero.
+fn fixed_bits(bits: u128, length: u8) -> u128 {
+    let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+    bits & mask
+}
+
+impl FromStr for AddressPrefix {
+    type Err = ParseAddressPrefixError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refuse = |reason| ParseAddressPrefixError { text: text.to_owned(), reason };
+        let (address, length) =
+            text.split_once('/').ok_or_else(|| refuse("it has no `/` and prefix length"))?;
+        let address: IpAddr =
+            address.parse().or(Err(refuse("it does not start with an IP address")))?;
+        let length: u8 = length.parse().or(Err(refuse("its prefix length is not a number")))?;
+        let prefix = Self { address, length };
+        if length > prefix.width() {
+            return Err(refuse("its prefix length exceeds the address"));
+        }
+        if fixed_bits(prefix.bits(), length) != prefix.bits() {
+            return Err(refuse("its address has bits after the prefix"));
+        }
+        Ok(prefix)
+    }
+}
+
+impl fmt::Display for AddressPrefix {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.address, self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn prefix(text: &str) -> AddressPrefix {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn prefixes_contain_and_overlap_by_their_fixed_bits() {
+        let cases = [
+            ("10.0.0.0/16", "10.0.1.0/24", true, true),
+            ("10.0.1.0/24", "10.0.0.0/16", false, true),
+            ("10.0.0.0/16", "10.1.0.0/16", false, false),
+            ("0.0.0.0/0", "10.0.0.0/8", true, true),
+            ("fd00::/48", "fd00:0:0:1::/64", true, true),
+            ("::/0", "10.0.0.0/8", false, false),
+        ];
+        for (one, other, contains, overlaps) in cases {
+            assert_eq!(prefix(one).contains(&prefix(other)), contains, "{one} {other}");
+            assert_eq!(prefix(one).overlaps(&prefix(other)), overlaps, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_counted_from_the_start_of_the_range() {
+        assert_eq!(prefix("10.0.0.0/24").address_at(4).unwrap().to_string(), "10.0.0.4");
+        assert_eq!(prefix("10.0.0.0/30").address_at(4), None);
+        assert_eq!(prefix("::/0").address_at(1).unwrap().to_string(), "::1");
+    }
+
+    #[test]
+    fn invalid_prefixes_are_rejected() {
+        for text in ["", "10.0.0.0", "10.0.0/8", "10.0.0.0/33", "10.0.0.1/8", "a/8", "10.0.0.0/x"] {
+            assert!(text.parse::<AddressPrefix>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_prefix_contains_itself_and_prints_as_it_was_parsed(bits: u32, length in 0_u8..=32) {
+            let address = u32::try_from(fixed_bits(u128::from(bits) << 96, length) >> 96).unwrap();
+            let text = format!("{}/{length}", std::net::Ipv4Addr::from(address));
+            let prefix = prefix(&text);
+            prop_assert!(prefix.contains(&prefix));
+            prop_assert_eq!(prefix.to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! References from one network resource to another.
+
+use serde_json::Value;
+
+use super::super::access::{authorize_link, parse_request_scope};
+use super::super::error::bad_request;
+use super::super::resource_reads::resource_type;
+use super::super::resource_writes::ResourceWrite;
+use crate::authorization::AccessScope;
+use crate::request::ServiceReply;
+
+/// Checks an optional reference `{"id": …}`: its type, that the resource exists, and that the caller may link
+/// it (`<type>/join/action`). Returns the id.
+pub(super) fn require_reference(
+    write: &ResourceWrite<'_, '_>,
+    reference: Option<&Value>,
+    property: &str,
+    kind: &str,
+) -> Result<Option<AccessScope>, ServiceReply> {
+    let Some(reference) = reference.filter(|reference| !reference.is_null()) else {
+        return Ok(None);
+    };
+    let Some(id) = reference.get("id").and_then(Value::as_str) else {
+        let message = format!("`{property}.id` is missing.");
+        return Err(bad_request("InvalidRequestFormat", message));
+    };
+    let id = parse_request_scope(id)?;
+    let found = resource_type(&id)?;
+    if !found.eq_ignore_ascii_case(kind) {
+        return Err(bad_request(
+            "InvalidResourceReference",
+            format!("`{property}.id` names a resource of type '{found}', not '{kind}'."),
+        ));
+    }
+    if write.resources().resource(&id).is_none() {
+        return Err(bad_request(
+            "InvalidResourceReference",
+            format!(
+                "Resource {id} referenced by resource {} was not found. Please make sure that the \
+                 referenced resource exists, and that both resources are in the same region.",
+                write.id
+            ),
+        ));
+    }
+    authorize_link(write.call, write.caller, &format!("{kind}/join/action"), write.id, &id)?;
+    Ok(Some(id))
+}

@@ -1,0 +1,411 @@
+//! Writes and deletions of resources. The steps are the same for every type; the type completes the body.
+//!
+//! The order is that of Resource Manager: token, api-version, permission, resource group, parent, name, region,
+//! locks, preconditions, then the resource provider's own checks.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::access::{
+    authorize_call, empty_reply, json_body, json_reply, parse_request_scope, path_scope,
+    require_group,
+};
+use super::error::{ArmServiceError, bad_request, conflict};
+use super::locations::{normalize_region, require_region};
+use super::locks::{LockedAction, require_unlocked};
+use super::long_running::{PendingChange, PendingOperation};
+use super::resource_reads::{render_resource, resource_type};
+use super::resource_store::{ArmResource, ArmResourceStore, UpsertOutcome};
+use super::resource_type::{
+    RegionRule, ResourceType, find_resource_type, require_known_api_version, resource_name,
+};
+use super::tags::require_valid_tags;
+use crate::authorization::AccessScope;
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
+use crate::token::AuthenticatedCaller;
+
+/// A resource that is about to be written.
+#[derive(Debug)]
+pub(super) struct ResourceWrite<'w, 'c> {
+    pub(super) call: &'w mut OperationContext<'c>,
+    pub(super) caller: &'w AuthenticatedCaller,
+    pub(super) id: &'w AccessScope,
+    /// The resource before the write.
+    pub(super) existing: Option<ArmResource>,
+    /// The body to store, without `properties`.
+    pub(super) body: Map<String, Value>,
+    pub(super) properties: Map<String, Value>,
+    /// The child resources in the body, by type. They replace all existing children of the type.
+    pub(super) children: Vec<(&'static str, Vec<ArmResource>)>,
+}
+
+impl ResourceWrite<'_, '_> {
+    /// The stored resources.
+    pub(super) fn resources(&self) -> &ArmResourceStore {
+        &self.call.world().resources
+    }
+
+    /// Sets a property unless the client or the existing resource has it.
+    pub(super) fn default_property(&mut self, name: &str, value: Value) {
+        let existing = self.existing.as_ref().and_then(|known| known.property(name)).cloned();
+        self.properties.entry(name.to_owned()).or_insert(existing.unwrap_or(value));
+    }
+
+    /// Sets `resourceGuid`.
+    pub(super) fn service_guid(&mut self) {
+        let id = self.call.ids.next_uuid();
+        self.service_property("resourceGuid", || json!(id));
+    }
+
+    /// Replaces the children of a type.
+    pub(super) fn replace_children(&mut self, kind: &'static str, children: Vec<ArmResource>) {
+        self.children.push((kind, children));
+    }
+
+    /// Sets a property that only the service writes: the existing value, or a new one.
+    pub(super) fn service_property(&mut self, name: &str, value: impl FnOnce() -> Value) {
+        let existing = self.existing.as_ref().and_then(|known| known.property(name)).cloned();
+        self.properties.insert(name.to_owned(), existing.unwrap_or_else(value));
+    }
+}
+
+/// A resource that is about to be deleted, with everything below it.
+#[derive(Debug)]
+pub(super) struct ResourceDeletion<'a> {
+    pub(super) resources: &'a ArmResourceStore,
+    pub(super) resource: &'a ArmResource,
+    /// The scope whose deletion was requested: resources within it do not prevent the deletion.
+    pub(super) scope: &'a AccessScope,
+}
+
+impl ResourceDeletion<'_> {
+    /// The resources outside of the deleted scope that refer to this resource or to its children.
+    pub(super) fn referrers(&self) -> impl Iterator<Item = &AccessScope> {
+        self.resources
+            .referrers_within(&self.resource.id)
+            .filter(|referrer| !self.scope.contains(referrer))
+    }
+}
+
+/// `PUT {id}`.
+pub(super) fn put_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let id = path_scope(call)?;
+    let kind = known_type(&id)?;
+    let caller = authorize_call(call, &format!("{}/write", kind.name), &id)?;
+    let body = json_body(call)?;
+    let Value::Object(body) = body else {
+        return Err(bad_request("InvalidRequestContent", "The body is not a JSON object."));
+    };
+    require_valid_target(call, kind, &id)?;
+    let existing = call.world().resources.resource(&id).cloned();
+    if existing.is_none() {
+        let name = resource_name(&id);
+        kind.naming.check(name).map_err(|rule| {
+            bad_request("InvalidResourceName", format!("The name '{name}' is invalid. {rule}"))
+        })?;
+    }
+    require_preconditions(call, existing.as_ref())?;
+    write_resource(call, kind, &caller, id, existing, body)
+}
+
+/// `PATCH {id}`: replaces the tags, and merges `properties`, `sku` and `identity` into the resource.
+pub(super) fn patch_resource(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let id = path_scope(call)?;
+    let kind = known_type(&id)?;
+    let caller = authorize_call(call, &format!("{}/write", kind.name), &id)?;
+    let body = json_body(call)?;
+    require_valid_target(call, kind, &id)?;
+    let Some(existing) = call.world().resources.resource(&id).cloned() else {
+        return Err(ArmServiceError::ResourceNotFound(&id).to_reply());
+    };
+    require_preconditions(call, Some(&existing))?;
+    let mut merged = existing.body.clone();
+    if let Value::Object(changes) = body {
+        for (name, change) in changes {
+            match merged.get_mut(&name) {
+                Some(current) if name != "tags" => merge_json(current, change),
+                _ => drop(merged.insert(name, change)),
+            }
+        }
+    }
+    write_resource(call, kind, &caller, id, Some(existing), merged)
+}
+
+/// RFC 7396: objects are merged, `null` removes, everything else replaces.
+fn merge_json(current: &mut Value, change: Value) {
+    let (Value::Object(fields), Value::Object(changes)) = (&mut *current, &change) else {
+        *current = change;
+        return;
+    };
+    for (name, change) in changes {
+        match (fields.get_mut(name), change) {
+            (_, Value::Null) => drop(fields.remove(name)),
+            (Some(field), change) => merge_json(field, change.clone()),
+            (None, change) => drop(fields.insert(name.clone(), change.clone())),
+        }
+    }
+}
+
+/// `DELETE {id}`: 204 if there is no resource.
+pub(super) fn delete_resource(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let id = path_scope(call)?;
+    let kind = known_type(&id)?;
+    authorize_call(call, &format!("{}/delete", kind.name), &id)?;
+    let Some(existing) = call.world().resources.resource(&id).cloned() else {
+        return Ok(empty_reply(call, StatusCode::NO_CONTENT));
+    };
+    require_preconditions(call, Some(&existing))?;
+    require_unlocked(call, &id, LockedAction::Delete)?;
+    let resources = &call.world().resources;
+    (kind.check_deletion)(&ResourceDeletion { resources, resource: &existing, scope: &id })?;
+    if kind.long_running
+        && let Some(operation) = PendingOperation::start(call, kind, &id, PendingChange::Delete)
+    {
+        set_provisioning_state(call, &id, "Deleting");
+        return Ok(operation.accepted_reply(call));
+    }
+    remove_resource(call, &id);
+    Ok(empty_reply(call, StatusCode::OK))
+}
+
+/// Removes a resource with everything below it, and applies the side effects.
+pub(super) fn remove_resource(call: &mut OperationContext<'_>, id: &AccessScope) {
+    let now = call.now;
+    let removed = call.azure_mut().resources.remove(id);
+    super::remove_dependent_state(call.azure_mut(), &removed, now);
+}
+
+fn known_type(id: &AccessScope) -> Result<&'static ResourceType, ServiceReply> {
+    let name = resource_type(id)?;
+    find_resource_type(&name).ok_or_else(|| {
+        bad_request("InvalidResourceType", format!("The resource type '{name}' is unknown."))
+    })
+}
+
+/// Checks that the group and the parent exist, and that no lock forbids the write.
+fn require_valid_target(
+    call: &OperationContext<'_>,
+    kind: &ResourceType,
+    id: &AccessScope,
+) -> Result<(), ServiceReply> {
+    let version = call.api_version().unwrap_or_default();
+    require_known_api_version(kind.name, kind.oldest_api_version, version, call.system_now)?;
+    require_group(call)?;
+    require_parent(call, kind, id)?;
+    require_unlocked(call, id, LockedAction::Write)
+}
+
+/// Rejects a child whose parent does not exist. Parents without an own type, such as
+/// `blobServices/default`, exist with their parent.
+fn require_parent(
+    call: &OperationContext<'_>,
+    kind: &ResourceType,
+    id: &AccessScope,
+) -> Result<(), ServiceReply> {
+    let (mut parent_type, mut parent) = (kind.name, id.as_str());
+    while parent_type.matches('/').count() > 1 {
+        parent_type = parent_type.rsplit_once('/').map_or(parent_type, |(above, _)| above);
+        parent = parent.rsplitn(3, '/').nth(2).unwrap_or_default();
+        if find_resource_type(parent_type).is_none() {
+            continue;
+        }
+        let parent = parse_request_scope(parent)?;
+        if call.world().resources.resource(&parent).is_some() {
+            return Ok(());
+        }
+        return Err(ArmServiceError::Other(
+            StatusCode::NOT_FOUND,
+            "ParentResourceNotFound",
+            format!(
+                "Failed to perform 'write' on resource(s) of type '{}', because the parent resource \
+                 '{parent}' could not be found.",
+                kind.name.split_once('/').map_or(kind.name, |(_, kind)| kind)
+            ),
+        )
+        .to_reply());
+    }
+    Ok(())
+}
+
+/// `If-Match` and `If-None-Match` (RFC 9110, 13.1).
+fn require_preconditions(
+    call: &OperationContext<'_>,
+    existing: Option<&ArmResource>,
+) -> Result<(), ServiceReply> {
+    let etag = existing.map(ArmResource::etag);
+    let names_etag = |header: &str| {
+        header.split(',').map(str::trim).any(|text| {
+            text == "*" || etag.as_deref().is_some_and(|etag| text == etag || quoted(etag) == text)
+        })
+    };
+    let failed = |condition: &str| {
+        Err(ArmServiceError::Other(
+            StatusCode::PRECONDITION_FAILED,
+            "PreconditionFailed",
+            format!("The condition '{condition}' of the request is not satisfied."),
+        )
+        .to_reply())
+    };
+    if let Some(header) = call.request.header("if-match")
+        && (etag.is_none() || !names_etag(header))
+    {
+        return failed("If-Match");
+    }
+    if let Some(header) = call.request.header("if-none-match")
+        && etag.is_some()
+        && names_etag(header)
+    {
+        return failed("If-None-Match");
+    }
+    Ok(())
+}
+
+/// The tag without the mark of a weak one: clients send both forms.
+fn quoted(etag: &str) -> &str {
+    etag.trim_start_matches("W/")
+}
+
+/// Completes, stores and returns a resource, after the checks that are the same for all types.
+fn write_resource(
+    call: &mut OperationContext<'_>,
+    kind: &'static ResourceType,
+    caller: &AuthenticatedCaller,
+    id: AccessScope,
+    existing: Option<ArmResource>,
+    mut body: Map<String, Value>,
+) -> Result<ServiceReply, ServiceReply> {
+    for name in ["id", "name", "type", "etag", "systemData"] {
+        body.remove(name);
+    }
+    require_valid_tags(body.get("tags"))?;
+    complete_region(call, kind, &id, existing.as_ref(), &mut body)?;
+    let properties = match body.remove("properties") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(properties)) => properties,
+        Some(_) => {
+            return Err(bad_request("InvalidRequestContent", "`properties` is not an object."));
+        }
+    };
+    let children = Vec::new();
+    let mut write = ResourceWrite { call, caller, id: &id, existing, body, properties, children };
+    (kind.prepare)(&mut write)?;
+    let ResourceWrite { mut body, mut properties, children, .. } = write;
+    let pending = kind
+        .long_running
+        .then(|| PendingOperation::start(call, kind, &id, PendingChange::Write))
+        .flatten();
+    let state = match (&pending, call.world().resources.resource(&id)) {
+        (None, _) => "Succeeded",
+        (Some(_), None) => "Creating",
+        (Some(_), Some(_)) => "Updating",
+    };
+    properties.insert("provisioningState".to_owned(), json!(state));
+    body.insert("properties".to_owned(), Value::Object(properties));
+    let now = call.now;
+    let resources = &mut call.azure_mut().resources;
+    replace_children(resources, &id, children);
+    let stored =
+        resources.upsert(ArmResource::new(id.clone(), kind.name, Value::Object(body), now));
+    let wire = render_resource(call, &id);
+    let status = match stored {
+        UpsertOutcome::Created => StatusCode::CREATED,
+        UpsertOutcome::Replaced => StatusCode::OK,
+    };
+    let reply = json_reply(call, status, &wire);
+    let reply = match wire.get("etag").and_then(Value::as_str) {
+        Some(etag) => reply.with_header("etag", etag),
+        None => reply,
+    };
+    Ok(match pending {
+        Some(operation) => operation.add_headers(call, reply),
+        None => reply,
+    })
+}
+
+/// Sets `location` to the name of the region, and rejects a missing, unknown or changed one.
+fn complete_region(
+    call: &OperationContext<'_>,
+    kind: &ResourceType,
+    id: &AccessScope,
+    existing: Option<&ArmResource>,
+    body: &mut Map<String, Value>,
+) -> Result<(), ServiceReply> {
+    let given = body.get("location").and_then(Value::as_str).map(normalize_region);
+    match kind.region {
+        RegionRule::None => {
+            body.remove("location");
+            return Ok(());
+        }
+        RegionRule::Global => {
+            body.insert("location".to_owned(), json!("global"));
+            return Ok(());
+        }
+        RegionRule::Regional => {}
+    }
+    let current = existing.and_then(|known| known.body.get("location")).and_then(Value::as_str);
+    let region = match (given, current) {
+        (Some(given), _) if !given.is_empty() => given,
+        (_, Some(current)) => current.to_owned(),
+        _ => {
+            let message = "The location property is required for this definition.";
+            return Err(bad_request("LocationRequired", message));
+        }
+    };
+    require_region(call, kind.name, &region)?;
+    if let Some(current) = current
+        && normalize_region(current) != region
+    {
+        let (name, group) = (resource_name(id), call.path_parameter("group"));
+        return Err(conflict(
+            "InvalidResourceLocation",
+            format!(
+                "The resource '{name}' already exists in location '{current}' in resource group \
+                 '{group}'. A resource with the same name cannot be created in location '{region}'. \
+                 Please select a new resource name."
+            ),
+        ));
+    }
+    body.insert("location".to_owned(), json!(region));
+    Ok(())
+}
+
+/// Replaces the children of each type; a child that stays is updated.
+fn replace_children(
+    resources: &mut ArmResourceStore,
+    id: &AccessScope,
+    children: Vec<(&'static str, Vec<ArmResource>)>,
+) {
+    for (kind, children) in children {
+        let obsolete: Vec<_> = resources
+            .of_type_within(id, kind)
+            .filter(|known| !children.iter().any(|child| child.id == known.id))
+            .map(|known| known.id.clone())
+            .collect();
+        for child in obsolete {
+            resources.remove(&child);
+        }
+        for child in children {
+            resources.upsert(child);
+        }
+    }
+}
+
+/// Sets the provisioning state of a stored resource.
+pub(super) fn set_provisioning_state(
+    call: &mut OperationContext<'_>,
+    id: &AccessScope,
+    state: &str,
+) {
+    let now = call.now;
+    if let Some(resource) = call.azure_mut().resources.resource_mut(id) {
+        resource.changed = now;
+        if let Some(Value::Object(properties)) = resource.body.get_mut("properties") {
+            properties.insert("provisioningState".to_owned(), json!(state));
+        }
+    }
+}
