@@ -168,7 +168,7 @@ async fn unknown_operations_return_501_and_are_logged_as_missing() {
         .await
         .unwrap();
     let text = response_json(near).await["error_description"].as_str().unwrap().to_owned();
-    assert!(text.contains("Token_Post"), "{text}");
+    assert!(text.contains("(GET /{tenant}/"), "{text}");
 }
 
 #[tokio::test]
