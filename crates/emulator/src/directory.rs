@@ -3,9 +3,15 @@
 //! An application and its service principal are two objects with separate ids, because clients look up one by
 //! the other. A managed identity is a service principal without an application.
 
+mod app_role_assignment;
 mod application;
+mod deleted_object;
+mod directory_role;
 mod federated_credential;
+mod first_party;
+mod graph_permission;
 mod group;
+mod permission_grant;
 mod service_principal;
 mod tenant;
 mod trusted_issuer;
@@ -13,13 +19,22 @@ mod user;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lanyard_vocabulary::{ArmResourceId, EntraClientId};
+use lanyard_vocabulary::{ArmResourceId, EntraClientId, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub(crate) use self::app_role_assignment::AppRoleAssignment;
 pub(crate) use self::application::{Application, KeyCredential, PasswordCredential};
+pub(crate) use self::deleted_object::{DeletedDirectoryObject, RestorableObject};
+pub(crate) use self::directory_role::{DirectoryRole, DirectoryRoleAssignment};
 pub(crate) use self::federated_credential::FederatedCredential;
+pub(crate) use self::first_party::{
+    FIRST_PARTY_APPLICATIONS, MICROSOFT_GRAPH, MICROSOFT_TENANT, first_party_by_client_id,
+    first_party_by_object_id, graph_principal_id,
+};
+pub(crate) use self::graph_permission::GraphPermission;
 pub(crate) use self::group::Group;
+pub(crate) use self::permission_grant::DelegatedPermissionGrant;
 pub(crate) use self::service_principal::{
     ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer,
 };
@@ -42,6 +57,10 @@ pub(crate) struct EntraDirectory {
     service_principals: Table<Uuid, ServicePrincipal>,
     users: Table<Uuid, User>,
     groups: Table<Uuid, Group>,
+    app_role_assignments: Table<String, AppRoleAssignment>,
+    permission_grants: Table<String, DelegatedPermissionGrant>,
+    directory_roles: Table<Uuid, DirectoryRoleAssignment>,
+    deleted_objects: Table<Uuid, DeletedDirectoryObject>,
     #[serde(skip)]
     index: DirectoryIndex,
 }
@@ -56,6 +75,8 @@ struct DirectoryIndex {
     users_by_name: HashMap<String, Uuid>,
     /// The groups of which an object is a direct member.
     groups_by_member: HashMap<Uuid, BTreeSet<Uuid>>,
+    /// The ids of the app role assignments of a principal.
+    app_roles_by_principal: HashMap<Uuid, BTreeSet<String>>,
 }
 
 /// An object of the directory, by its object id.
@@ -67,7 +88,25 @@ pub(crate) enum DirectoryObject<'a> {
     Group(&'a Group),
 }
 
-impl DirectoryObject<'_> {
+impl<'a> DirectoryObject<'a> {
+    pub(crate) const fn object_id(&self) -> Uuid {
+        match self {
+            Self::Application(application) => application.object_id,
+            Self::ServicePrincipal(principal) => principal.object_id,
+            Self::User(user) => user.object_id,
+            Self::Group(group) => group.object_id,
+        }
+    }
+
+    pub(crate) const fn tenant(&self) -> &'a EntraTenantId {
+        match self {
+            Self::Application(application) => &application.tenant,
+            Self::ServicePrincipal(principal) => &principal.tenant,
+            Self::User(user) => &user.tenant,
+            Self::Group(group) => &group.tenant,
+        }
+    }
+
     /// The `principalType` of role assignments; applications cannot have role assignments.
     pub(crate) const fn principal_type(&self) -> Option<&'static str> {
         match self {
@@ -93,6 +132,10 @@ impl EntraDirectory {
             service_principals,
             users,
             groups,
+            app_role_assignments,
+            permission_grants,
+            directory_roles,
+            deleted_objects,
             index: _,
         } = self;
         visit("directory.tenants", tenants);
@@ -102,6 +145,10 @@ impl EntraDirectory {
         visit("directory.service-principals", service_principals);
         visit("directory.users", users);
         visit("directory.groups", groups);
+        visit("directory.app-role-assignments", app_role_assignments);
+        visit("directory.permission-grants", permission_grants);
+        visit("directory.role-assignments", directory_roles);
+        visit("directory.deleted-objects", deleted_objects);
     }
 
     /// Rebuilds the indexes after the tables were loaded.
@@ -118,6 +165,9 @@ impl EntraDirectory {
         }
         for group in self.groups.values() {
             self.index.add_members(group);
+        }
+        for assignment in self.app_role_assignments.values() {
+            self.index.add_app_role_assignment(assignment);
         }
     }
 
@@ -175,6 +225,11 @@ impl DirectoryIndex {
         for member in &group.members {
             self.groups_by_member.entry(*member).or_default().insert(group.object_id);
         }
+    }
+
+    fn add_app_role_assignment(&mut self, assignment: &AppRoleAssignment) {
+        let ids = self.app_roles_by_principal.entry(assignment.principal_id).or_default();
+        ids.insert(assignment.id.clone());
     }
 
     fn remove_members(&mut self, group: &Group) {

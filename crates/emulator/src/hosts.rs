@@ -12,36 +12,37 @@ pub(crate) struct ServiceEndpoint {
     pub(crate) cloud: Cloud,
 }
 
-/// The host names of a cloud beyond [`lanyard_vocabulary::cloud::CloudEndpoints`]: these services respond
-/// with 501, so that a client sees an unimplemented service instead of an unreachable host.
-struct UnimplementedServiceHosts {
+/// The host names of a cloud's services beyond [`lanyard_vocabulary::cloud::CloudEndpoints`].
+struct CloudServiceHosts {
     cloud: Cloud,
+    /// Microsoft Graph, then its retired predecessors.
     graph_hosts: &'static [&'static str],
+    /// The suffix of storage accounts.
     storage_suffix: &'static str,
 }
 
-const UNIMPLEMENTED_SERVICE_HOSTS: &[UnimplementedServiceHosts] = &[
-    UnimplementedServiceHosts {
+const CLOUD_SERVICE_HOSTS: &[CloudServiceHosts] = &[
+    CloudServiceHosts {
         cloud: Cloud::Public,
         graph_hosts: &["graph.microsoft.com", "graph.windows.net"],
         storage_suffix: "core.windows.net",
     },
-    UnimplementedServiceHosts {
+    CloudServiceHosts {
         cloud: Cloud::UsGovernment,
         graph_hosts: &["graph.microsoft.us"],
         storage_suffix: "core.usgovcloudapi.net",
     },
-    UnimplementedServiceHosts {
+    CloudServiceHosts {
         cloud: Cloud::China,
         graph_hosts: &["microsoftgraph.chinacloudapi.cn"],
         storage_suffix: "core.chinacloudapi.cn",
     },
-    UnimplementedServiceHosts {
+    CloudServiceHosts {
         cloud: Cloud::German,
         graph_hosts: &["graph.microsoft.de"],
         storage_suffix: "core.cloudapi.de",
     },
-    UnimplementedServiceHosts {
+    CloudServiceHosts {
         cloud: Cloud::Bleu,
         graph_hosts: &["graph.svc.sovcloud.fr"],
         storage_suffix: "core.sovcloud-api.fr",
@@ -80,7 +81,7 @@ pub(crate) fn endpoint_of_host(host: &str) -> Option<ServiceEndpoint> {
         Some(ServiceEndpoint { service, cloud })
     });
     known.or_else(|| {
-        UNIMPLEMENTED_SERVICE_HOSTS.iter().find_map(|others| {
+        CLOUD_SERVICE_HOSTS.iter().find_map(|others| {
             let service = if others.graph_hosts.contains(&host) {
                 AzureService::Graph
             } else if is_subdomain_of(host, others.storage_suffix) {
@@ -95,14 +96,14 @@ pub(crate) fn endpoint_of_host(host: &str) -> Option<ServiceEndpoint> {
 
 /// Whether a host is Microsoft Graph in a cloud.
 pub(crate) fn is_graph(cloud: Cloud, host: &str) -> bool {
-    UNIMPLEMENTED_SERVICE_HOSTS
+    CLOUD_SERVICE_HOSTS
         .iter()
         .any(|others| others.cloud == cloud && others.graph_hosts.contains(&host))
 }
 
 /// Whether a host is the blob endpoint of a storage account in a cloud.
 pub(crate) fn is_storage_account(cloud: Cloud, host: &str) -> bool {
-    UNIMPLEMENTED_SERVICE_HOSTS.iter().any(|others| {
+    CLOUD_SERVICE_HOSTS.iter().any(|others| {
         others.cloud == cloud
             && host
                 .strip_suffix(others.storage_suffix)
@@ -113,7 +114,7 @@ pub(crate) fn is_storage_account(cloud: Cloud, host: &str) -> bool {
 
 /// The host of Microsoft Graph in a cloud.
 pub(crate) fn graph_host_of_cloud(cloud: Cloud) -> &'static str {
-    let others = UNIMPLEMENTED_SERVICE_HOSTS.iter().find(|others| others.cloud == cloud);
+    let others = CLOUD_SERVICE_HOSTS.iter().find(|others| others.cloud == cloud);
     others.and_then(|others| others.graph_hosts.first()).copied().unwrap_or("graph.microsoft.com")
 }
 
@@ -140,7 +141,7 @@ pub(crate) fn signable_suffixes() -> Vec<&'static str> {
             endpoints.managed_hsm_suffix,
         ]);
     }
-    for others in UNIMPLEMENTED_SERVICE_HOSTS {
+    for others in CLOUD_SERVICE_HOSTS {
         all.extend(others.graph_hosts);
         all.push(others.storage_suffix);
     }

@@ -104,6 +104,7 @@ pub(crate) const MSI_AUTHORITY: &str = "msi";
 fn enabled_principal(client: &str, object: u128, kind: ServicePrincipalKind) -> ServicePrincipal {
     let (client, tenant) = (client.parse().unwrap(), TENANT.parse().unwrap());
     ServicePrincipal::new(Uuid::from_u128(object), client, tenant, "probe", kind)
+        .created_at(start_time())
 }
 
 /// The service principal of a client, for changes.

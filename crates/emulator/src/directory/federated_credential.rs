@@ -1,6 +1,7 @@
 //! Federated credentials of applications and managed identities.
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 /// A federated credential: tokens of another issuer that authenticate this principal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,9 +14,9 @@ pub(crate) struct FederatedCredential {
     pub(crate) subject: String,
     /// The accepted `aud` values.
     pub(crate) audiences: Vec<String>,
-    /// The object id in Microsoft Graph; credentials of managed identities have none.
+    /// The object id in Microsoft Graph, if Microsoft Graph created the credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) id: Option<uuid::Uuid>,
+    pub(crate) id: Option<Uuid>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
 }
@@ -31,5 +32,11 @@ impl FederatedCredential {
             id: None,
             description: None,
         }
+    }
+
+    /// The object id in Microsoft Graph: a credential that was not created there has one that is derived from
+    /// its name and its application.
+    pub(crate) fn object_id(&self, application: Uuid) -> Uuid {
+        self.id.unwrap_or_else(|| Uuid::new_v5(&application, self.name.as_bytes()))
     }
 }

@@ -39,6 +39,34 @@ impl EntraDirectory {
         self.groups.get(&object_id)
     }
 
+    /// The group for changes; its members must stay the same.
+    pub(crate) fn group_mut(&mut self, object_id: Uuid) -> Option<&mut Group> {
+        self.groups.get_mut(&object_id)
+    }
+
+    /// The groups of which an object is a direct member, by object id.
+    pub(crate) fn direct_groups_of(&self, member: Uuid) -> impl Iterator<Item = &Group> {
+        let groups = self.index.groups_by_member.get(&member).into_iter().flatten();
+        groups.filter_map(|group| self.groups.get(group))
+    }
+
+    /// Adds a direct member to a group.
+    pub(crate) fn add_member(&mut self, group: Uuid, member: Uuid) {
+        if let Some(stored) = self.groups.get_mut(&group) {
+            stored.members.insert(member);
+            self.index.groups_by_member.entry(member).or_default().insert(group);
+        }
+    }
+
+    /// Removes a direct member from a group; returns whether it was one.
+    pub(crate) fn remove_member(&mut self, group: Uuid, member: Uuid) -> bool {
+        let Some(stored) = self.groups.get_mut(&group) else { return false };
+        if let Some(groups) = self.index.groups_by_member.get_mut(&member) {
+            groups.remove(&group);
+        }
+        stored.members.remove(&member)
+    }
+
     /// Stores a group, and replaces an existing one with the same id.
     pub(crate) fn insert_group(&mut self, group: Group) {
         if let Some(replaced) = self.groups.get(&group.object_id) {

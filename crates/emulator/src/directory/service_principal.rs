@@ -1,5 +1,6 @@
 //! Service principals: those of applications and those of managed identities.
 
+use jiff::Timestamp;
 use lanyard_vocabulary::{ArmResourceId, EntraClientId, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -18,6 +19,8 @@ pub(crate) struct ServicePrincipal {
     /// The home tenant.
     pub(crate) tenant: EntraTenantId,
     pub(crate) display_name: String,
+    #[serde(default)]
+    pub(crate) created: Timestamp,
     /// Whether the principal may obtain tokens (`accountEnabled`).
     pub(crate) enabled: bool,
     pub(crate) kind: ServicePrincipalKind,
@@ -63,7 +66,7 @@ pub(crate) struct SubjectNameIssuer {
 }
 
 impl ServicePrincipal {
-    /// An enabled service principal without credentials.
+    /// An enabled service principal without credentials. [`Self::created_at`] sets its creation time.
     pub(crate) fn new(
         object_id: Uuid,
         client_id: EntraClientId,
@@ -76,6 +79,7 @@ impl ServicePrincipal {
             client_id,
             tenant,
             display_name: display_name.into(),
+            created: Timestamp::default(),
             enabled: true,
             kind,
             passwords: Vec::new(),
@@ -85,6 +89,13 @@ impl ServicePrincipal {
             owners: Vec::new(),
             properties: Map::new(),
         }
+    }
+
+    /// Sets the creation time.
+    #[must_use]
+    pub(crate) const fn created_at(mut self, created: Timestamp) -> Self {
+        self.created = created;
+        self
     }
 
     /// The ARM resource of a managed identity.

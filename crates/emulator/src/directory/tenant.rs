@@ -19,3 +19,19 @@ pub(crate) struct Tenant {
     /// The self-signed certificate of the key in DER, which the JWKS contains.
     pub(crate) certificate: Vec<u8>,
 }
+
+impl Tenant {
+    /// The initial domain of the tenant: its first domain name, or one that is derived from its id.
+    pub(crate) fn initial_domain(&self) -> String {
+        self.domains.first().cloned().unwrap_or_else(|| {
+            let start = self.id.as_str().split('-').next().unwrap_or_default();
+            format!("lanyard{start}.onmicrosoft.com")
+        })
+    }
+
+    /// Whether a domain name is a verified domain of the tenant.
+    pub(crate) fn is_verified_domain(&self, domain: &str) -> bool {
+        self.domains.iter().any(|known| known.eq_ignore_ascii_case(domain))
+            || self.initial_domain().eq_ignore_ascii_case(domain)
+    }
+}

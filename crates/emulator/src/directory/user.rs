@@ -48,6 +48,14 @@ impl EntraDirectory {
         self.users.get(object_id)
     }
 
+    /// Changes the principal name of a user.
+    pub(crate) fn rename_user(&mut self, object_id: Uuid, principal_name: String) {
+        let Some(user) = self.users.get_mut(&object_id) else { return };
+        self.index.users_by_name.remove(&user.principal_name.to_ascii_lowercase());
+        user.principal_name = principal_name;
+        self.index.add_user(user);
+    }
+
     pub(crate) fn insert_user(&mut self, user: User) {
         self.index.add_user(&user);
         self.users.insert(user.object_id, user);

@@ -126,13 +126,10 @@ impl AzureSeeder<'_> {
             "properties": { "tenantId": tenant, "principalId": object_id, "clientId": client_id },
         });
         self.store_resource_without_state(resource_id.clone(), body);
-        self.world.directory.insert_service_principal(ServicePrincipal::new(
-            object_id,
-            client_id,
-            tenant.clone(),
-            resource_id.name(),
-            ServicePrincipalKind::ManagedIdentity { resource_id: resource_id.clone() },
-        ));
+        let kind = ServicePrincipalKind::ManagedIdentity { resource_id: resource_id.clone() };
+        let name = resource_id.name();
+        let principal = ServicePrincipal::new(object_id, client_id, tenant.clone(), name, kind);
+        self.world.directory.insert_service_principal(principal.created_at(self.now));
         object_id
     }
 

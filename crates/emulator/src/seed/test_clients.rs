@@ -154,13 +154,10 @@ impl AzureSeeder<'_> {
         let client_id = EntraClientId::from(self.ids.next_uuid());
         let tenant = &self.plan.tenant;
         let directory = &mut self.world.directory;
-        directory.insert_service_principal(ServicePrincipal::new(
-            self.ids.next_uuid(),
-            client_id,
-            tenant.clone(),
-            name,
-            ServicePrincipalKind::Application,
-        ));
+        let kind = ServicePrincipalKind::Application;
+        let principal =
+            ServicePrincipal::new(self.ids.next_uuid(), client_id, tenant.clone(), name, kind);
+        directory.insert_service_principal(principal.created_at(self.now));
         let object_id = self.ids.next_uuid();
         directory.insert_application(Application::new(
             object_id,

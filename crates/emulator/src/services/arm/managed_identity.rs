@@ -308,6 +308,7 @@ fn add_principal(
     let display_name = resource_id.name().to_owned();
     let kind = ServicePrincipalKind::ManagedIdentity { resource_id };
     let principal = ServicePrincipal::new(object_id, client_id, tenant.clone(), display_name, kind);
+    let principal = principal.created_at(call.now);
     call.azure_mut().directory.insert_service_principal(principal);
     Ok((tenant, object_id, client_id))
 }

@@ -1,0 +1,54 @@
+//! App role assignments: application permissions of service principals, and access of users and groups to
+//! applications.
+
+use jiff::Timestamp;
+use lanyard_vocabulary::EntraTenantId;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::EntraDirectory;
+use crate::table::Table;
+
+/// The assignment of an app role of a resource to a principal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct AppRoleAssignment {
+    /// The id in Microsoft Graph, base64url without padding.
+    pub(crate) id: String,
+    pub(crate) tenant: EntraTenantId,
+    /// The object id of the service principal, user or group that has the role.
+    pub(crate) principal_id: Uuid,
+    /// The object id of the service principal that defines the role.
+    pub(crate) resource_id: Uuid,
+    /// The id of the role; zero for access without a role.
+    pub(crate) app_role_id: Uuid,
+    pub(crate) created: Timestamp,
+}
+
+impl EntraDirectory {
+    /// Every app role assignment, by id.
+    pub(crate) const fn app_role_assignments(&self) -> &Table<String, AppRoleAssignment> {
+        &self.app_role_assignments
+    }
+
+    /// The direct app role assignments of a principal.
+    pub(crate) fn app_role_assignments_of(
+        &self,
+        principal: Uuid,
+    ) -> impl Iterator<Item = &AppRoleAssignment> {
+        let ids = self.index.app_roles_by_principal.get(&principal).into_iter().flatten();
+        ids.filter_map(|id| self.app_role_assignments.get(id))
+    }
+
+    pub(crate) fn insert_app_role_assignment(&mut self, assignment: AppRoleAssignment) {
+        self.index.add_app_role_assignment(&assignment);
+        self.app_role_assignments.insert(assignment.id.clone(), assignment);
+    }
+
+    pub(crate) fn remove_app_role_assignment(&mut self, id: &str) -> Option<AppRoleAssignment> {
+        let removed = self.app_role_assignments.remove(&id.to_owned())?;
+        if let Some(ids) = self.index.app_roles_by_principal.get_mut(&removed.principal_id) {
+            ids.remove(id);
+        }
+        Some(removed)
+    }
+}

@@ -1,0 +1,136 @@
+//! Deleted objects: applications, service principals and users can be restored for 30 days.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use lanyard_vocabulary::EntraTenantId;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Application, DirectoryObject, EntraDirectory, ServicePrincipal, User};
+use crate::table::Table;
+
+/// How long a deleted object can be restored.
+const RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// A deleted object that can be restored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DeletedDirectoryObject {
+    pub(crate) deleted: Timestamp,
+    pub(crate) object: RestorableObject,
+    /// The object ids of the groups of which it was a direct member.
+    #[serde(default)]
+    pub(crate) groups: BTreeSet<Uuid>,
+}
+
+/// An object that can be restored after its deletion.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "type", content = "object")]
+pub(crate) enum RestorableObject {
+    Application(Application),
+    ServicePrincipal(ServicePrincipal),
+    User(User),
+}
+
+impl DeletedDirectoryObject {
+    /// The object as it was when it was deleted.
+    pub(crate) const fn as_directory_object(&self) -> DirectoryObject<'_> {
+        match &self.object {
+            RestorableObject::Application(application) => DirectoryObject::Application(application),
+            RestorableObject::ServicePrincipal(principal) => {
+                DirectoryObject::ServicePrincipal(principal)
+            }
+            RestorableObject::User(user) => DirectoryObject::User(user),
+        }
+    }
+
+    pub(crate) const fn tenant(&self) -> &EntraTenantId {
+        self.as_directory_object().tenant()
+    }
+}
+
+impl EntraDirectory {
+    /// Every deleted object, by object id, expired ones included.
+    pub(crate) const fn deleted_objects(&self) -> &Table<Uuid, DeletedDirectoryObject> {
+        &self.deleted_objects
+    }
+
+    /// Deletes an application with its service principal; both can be restored.
+    pub(crate) fn delete_application(&mut self, object_id: Uuid, now: Timestamp) -> bool {
+        let Some(removed) = self.remove_application(object_id) else { return false };
+        let principal = self.service_principal_by_client_id(removed.client_id);
+        if let Some(principal) = principal.map(|principal| principal.object_id) {
+            self.delete_service_principal(principal, now);
+        }
+        self.store_deleted(object_id, RestorableObject::Application(removed), BTreeSet::new(), now);
+        true
+    }
+
+    /// Deletes a service principal; it can be restored.
+    pub(crate) fn delete_service_principal(&mut self, object_id: Uuid, now: Timestamp) -> bool {
+        let groups = self.direct_group_ids(object_id);
+        let Some(removed) = self.remove_service_principal(object_id) else { return false };
+        self.store_deleted(object_id, RestorableObject::ServicePrincipal(removed), groups, now);
+        true
+    }
+
+    /// Deletes a user, who can be restored.
+    pub(crate) fn delete_user(&mut self, object_id: Uuid, now: Timestamp) -> bool {
+        let groups = self.direct_group_ids(object_id);
+        let Some(removed) = self.remove_user(object_id) else { return false };
+        self.store_deleted(object_id, RestorableObject::User(removed), groups, now);
+        true
+    }
+
+    /// Restores a deleted object with its group memberships, and an application with its service principal.
+    pub(crate) fn restore_deleted(&mut self, object_id: Uuid) {
+        let Some(deleted) = self.deleted_objects.remove(&object_id) else { return };
+        match deleted.object {
+            RestorableObject::Application(application) => {
+                let client = application.client_id;
+                self.insert_application(application);
+                let principal = self.deleted_objects.iter().find_map(|(id, other)| {
+                    let RestorableObject::ServicePrincipal(principal) = &other.object else {
+                        return None;
+                    };
+                    (principal.client_id == client).then_some(*id)
+                });
+                if let Some(principal) = principal {
+                    self.restore_deleted(principal);
+                }
+            }
+            RestorableObject::ServicePrincipal(principal) => {
+                self.insert_service_principal(principal);
+            }
+            RestorableObject::User(user) => self.insert_user(user),
+        }
+        for group in deleted.groups {
+            self.add_member(group, object_id);
+        }
+    }
+
+    /// Deletes an object permanently; returns whether it was a deleted object.
+    pub(crate) fn purge_deleted(&mut self, object_id: Uuid) -> bool {
+        self.deleted_objects.remove(&object_id).is_some()
+    }
+
+    /// Deletes the objects permanently whose retention has ended.
+    pub(crate) fn purge_expired(&mut self, now: Timestamp) {
+        self.deleted_objects.extract_if(|_, deleted| deleted.deleted + RETENTION <= now);
+    }
+
+    fn store_deleted(
+        &mut self,
+        object_id: Uuid,
+        object: RestorableObject,
+        groups: BTreeSet<Uuid>,
+        deleted: Timestamp,
+    ) {
+        self.purge_expired(deleted);
+        self.deleted_objects.insert(object_id, DeletedDirectoryObject { deleted, object, groups });
+    }
+
+    fn direct_group_ids(&self, member: Uuid) -> BTreeSet<Uuid> {
+        self.direct_groups_of(member).map(|group| group.object_id).collect()
+    }
+}
