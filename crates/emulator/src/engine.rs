@@ -151,6 +151,7 @@ impl EmulatorEngine {
             method: Method::CONNECT,
             scheme: RequestScheme::Http,
             host: host.to_owned(),
+            client_ip: None,
             path: String::new(),
             query: Vec::new(),
             headers: http::HeaderMap::new(),
@@ -219,7 +220,7 @@ impl EmulatorEngine {
     ) -> ServiceReply {
         let segments: Vec<_> = request.segments().collect();
         let routes = services::routes_of_service(place.service);
-        let (operation, parameters) = match routes.find(&request.method, &segments) {
+        let (operation, parameters) = match routes.find(request, &segments) {
             OperationLookup::Found(operation, parameters) => (operation, parameters),
             OperationLookup::NotFound(nearest) => {
                 trace.unimplemented = true;

@@ -339,6 +339,7 @@ mod tests {
             method: http::Method::GET,
             scheme: crate::request::RequestScheme::Https,
             host: "kv.vault.azure.net".to_owned(),
+            client_ip: None,
             path: "/secrets/a".to_owned(),
             query: Vec::new(),
             headers: http::HeaderMap::new(),

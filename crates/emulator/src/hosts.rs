@@ -4,6 +4,7 @@ use lanyard_vocabulary::Cloud;
 
 use crate::identity_binding;
 use crate::operations::AzureService;
+use crate::request::normalize_path;
 
 /// The service and the cloud of a host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,41 +13,18 @@ pub(crate) struct ServiceEndpoint {
     pub(crate) cloud: Cloud,
 }
 
-/// The host names of a cloud's services beyond [`lanyard_vocabulary::cloud::CloudEndpoints`].
-struct CloudServiceHosts {
+/// The host names of Microsoft Graph in a cloud.
+struct GraphHosts {
     cloud: Cloud,
-    /// Microsoft Graph, then its retired predecessors.
-    graph_hosts: &'static [&'static str],
-    /// The suffix of storage accounts.
-    storage_suffix: &'static str,
+    hosts: &'static [&'static str],
 }
 
-const CLOUD_SERVICE_HOSTS: &[CloudServiceHosts] = &[
-    CloudServiceHosts {
-        cloud: Cloud::Public,
-        graph_hosts: &["graph.microsoft.com", "graph.windows.net"],
-        storage_suffix: "core.windows.net",
-    },
-    CloudServiceHosts {
-        cloud: Cloud::UsGovernment,
-        graph_hosts: &["graph.microsoft.us"],
-        storage_suffix: "core.usgovcloudapi.net",
-    },
-    CloudServiceHosts {
-        cloud: Cloud::China,
-        graph_hosts: &["microsoftgraph.chinacloudapi.cn"],
-        storage_suffix: "core.chinacloudapi.cn",
-    },
-    CloudServiceHosts {
-        cloud: Cloud::German,
-        graph_hosts: &["graph.microsoft.de"],
-        storage_suffix: "core.cloudapi.de",
-    },
-    CloudServiceHosts {
-        cloud: Cloud::Bleu,
-        graph_hosts: &["graph.svc.sovcloud.fr"],
-        storage_suffix: "core.sovcloud-api.fr",
-    },
+const GRAPH_HOSTS: &[GraphHosts] = &[
+    GraphHosts { cloud: Cloud::Public, hosts: &["graph.microsoft.com", "graph.windows.net"] },
+    GraphHosts { cloud: Cloud::UsGovernment, hosts: &["graph.microsoft.us"] },
+    GraphHosts { cloud: Cloud::China, hosts: &["microsoftgraph.chinacloudapi.cn"] },
+    GraphHosts { cloud: Cloud::German, hosts: &["graph.microsoft.de"] },
+    GraphHosts { cloud: Cloud::Bleu, hosts: &["graph.svc.sovcloud.fr"] },
 ];
 
 /// The suffix of regional token services.
@@ -76,46 +54,67 @@ pub(crate) fn endpoint_of_host(host: &str) -> Option<ServiceEndpoint> {
             {
                 AzureService::KeyVault
             } else {
-                return None;
+                storage_service(host, endpoints.storage_suffix)?
             };
         Some(ServiceEndpoint { service, cloud })
     });
     known.or_else(|| {
-        CLOUD_SERVICE_HOSTS.iter().find_map(|others| {
-            let service = if others.graph_hosts.contains(&host) {
-                AzureService::Graph
-            } else if is_subdomain_of(host, others.storage_suffix) {
-                AzureService::Blob
-            } else {
-                return None;
-            };
-            Some(ServiceEndpoint { service, cloud: others.cloud })
-        })
+        GRAPH_HOSTS
+            .iter()
+            .find(|graph| graph.hosts.contains(&host))
+            .map(|graph| ServiceEndpoint { service: AzureService::Graph, cloud: graph.cloud })
+    })
+}
+
+/// The service of a host of storage accounts: `<account>.blob.<suffix>`, or `<account>.<zone>.web.<suffix>`
+/// for a static website.
+fn storage_service(host: &str, storage_suffix: &str) -> Option<AzureService> {
+    let labels = host.strip_suffix(storage_suffix)?.strip_suffix('.')?;
+    let (account, service) = labels.rsplit_once('.')?;
+    let is_name = |name: &str| !name.is_empty() && !name.contains('.');
+    match service {
+        "blob" if is_name(account) => Some(AzureService::Blob),
+        "dfs" if is_name(account) => Some(AzureService::DataLakeStorage),
+        "queue" if is_name(account) => Some(AzureService::QueueStorage),
+        "table" if is_name(account) => Some(AzureService::TableStorage),
+        "file" if is_name(account) => Some(AzureService::FileStorage),
+        "web" => {
+            let (account, zone) = account.split_once('.')?;
+            (is_name(account) && is_name(zone)).then_some(AzureService::StaticWebsite)
+        }
+        _ => None,
+    }
+}
+
+/// The path of a request in the form of [`crate::request::ServiceRequest::path`].
+pub(crate) fn request_path(host: &str, path: &str) -> String {
+    if is_blob_host(host) { path.to_owned() } else { normalize_path(path) }
+}
+
+/// Whether a host serves blobs: their names contain slashes, and their bodies are large.
+pub(crate) fn is_blob_host(host: &str) -> bool {
+    Cloud::ALL.into_iter().filter_map(Cloud::endpoints).any(|endpoints| {
+        let service = storage_service(host, endpoints.storage_suffix);
+        matches!(service, Some(AzureService::Blob | AzureService::StaticWebsite))
     })
 }
 
 /// Whether a host is Microsoft Graph in a cloud.
 pub(crate) fn is_graph(cloud: Cloud, host: &str) -> bool {
-    CLOUD_SERVICE_HOSTS
-        .iter()
-        .any(|others| others.cloud == cloud && others.graph_hosts.contains(&host))
+    GRAPH_HOSTS.iter().any(|graph| graph.cloud == cloud && graph.hosts.contains(&host))
 }
 
 /// Whether a host is the blob endpoint of a storage account in a cloud.
 pub(crate) fn is_storage_account(cloud: Cloud, host: &str) -> bool {
-    CLOUD_SERVICE_HOSTS.iter().any(|others| {
-        others.cloud == cloud
-            && host
-                .strip_suffix(others.storage_suffix)
-                .and_then(|head| head.strip_suffix(".blob."))
-                .is_some_and(|account| !account.is_empty() && !account.contains('.'))
+    cloud.endpoints().is_some_and(|endpoints| {
+        storage_service(host, endpoints.storage_suffix) == Some(AzureService::Blob)
     })
 }
 
 /// The host of Microsoft Graph in a cloud.
 pub(crate) fn graph_host_of_cloud(cloud: Cloud) -> &'static str {
-    let others = CLOUD_SERVICE_HOSTS.iter().find(|others| others.cloud == cloud);
-    others.and_then(|others| others.graph_hosts.first()).copied().unwrap_or("graph.microsoft.com")
+    let graph = GRAPH_HOSTS.iter().find(|graph| graph.cloud == cloud);
+    graph.and_then(|graph| graph.hosts.first()).copied().unwrap_or("graph.microsoft.com")
 }
 
 /// The global token services of a regional one such as `westeurope.login.microsoft.com`; empty for other
@@ -139,11 +138,11 @@ pub(crate) fn signable_suffixes() -> Vec<&'static str> {
             endpoints.arm_audience.trim_start_matches("https://"),
             endpoints.vault_suffix,
             endpoints.managed_hsm_suffix,
+            endpoints.storage_suffix,
         ]);
     }
-    for others in CLOUD_SERVICE_HOSTS {
-        all.extend(others.graph_hosts);
-        all.push(others.storage_suffix);
+    for graph in GRAPH_HOSTS {
+        all.extend(graph.hosts);
     }
     all.sort_unstable();
     all.dedup();
@@ -190,13 +189,37 @@ mod tests {
             "login.microsoftonline.com.example.com",
             "evil-login.microsoftonline.com",
             "blob.core.windows.net.evil",
+            "blob.core.windows.net",
+            ".blob.core.windows.net",
+            "a.b.blob.core.windows.net",
+            "acct.web.core.windows.net",
+            "acct.other.core.windows.net",
             "azure.net",
         ] {
             assert_eq!(service_of_host(host), None, "{host}");
         }
         assert_eq!(service_of_host("westus2.login.microsoft.com"), Some(AzureService::Entra));
-        assert_eq!(service_of_host("acct.blob.core.windows.net"), Some(AzureService::Blob));
+        let storage = [
+            ("acct.blob.core.windows.net", AzureService::Blob),
+            ("acct.blob.core.chinacloudapi.cn", AzureService::Blob),
+            ("acct.z13.web.core.windows.net", AzureService::StaticWebsite),
+            ("acct.dfs.core.windows.net", AzureService::DataLakeStorage),
+            ("acct.queue.core.windows.net", AzureService::QueueStorage),
+            ("acct.table.core.windows.net", AzureService::TableStorage),
+            ("acct.file.core.windows.net", AzureService::FileStorage),
+        ];
+        for (host, service) in storage {
+            assert_eq!(service_of_host(host), Some(service), "{host}");
+        }
         assert_eq!(service_of_host("graph.microsoft.com"), Some(AzureService::Graph));
+    }
+
+    #[test]
+    fn blob_names_keep_their_slashes() {
+        for host in ["acct.blob.core.windows.net", "acct.z13.web.core.windows.net"] {
+            assert_eq!(request_path(host, "/c/a//b/"), "/c/a//b/");
+        }
+        assert_eq!(request_path("management.azure.com", "//subscriptions/"), "/subscriptions");
     }
 
     #[test]

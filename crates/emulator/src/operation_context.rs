@@ -105,8 +105,7 @@ impl OperationContext<'_> {
     pub(crate) fn run_arm_request(&mut self, request: &ServiceRequest) -> Option<ServiceReply> {
         let segments: Vec<_> = request.segments().collect();
         let routes = routes_of_service(AzureService::Arm);
-        let OperationLookup::Found(operation, parameters) = routes.find(&request.method, &segments)
-        else {
+        let OperationLookup::Found(operation, parameters) = routes.find(request, &segments) else {
             return None;
         };
         let mut call = OperationContext {

@@ -7,7 +7,7 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 
 use crate::operation_context::OperationContext;
-use crate::request::ServiceReply;
+use crate::request::{ServiceReply, ServiceRequest};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -25,15 +25,25 @@ pub(crate) enum AzureService {
     KeyVault,
     /// Microsoft Graph.
     Graph,
-    /// The data plane of storage accounts.
+    /// The Blob service of storage accounts.
     Blob,
+    /// The static websites of storage accounts.
+    StaticWebsite,
+    /// The Data Lake Storage endpoint of storage accounts.
+    DataLakeStorage,
+    /// The Queue service of storage accounts.
+    QueueStorage,
+    /// The Table service of storage accounts.
+    TableStorage,
+    /// The File service of storage accounts.
+    FileStorage,
     /// The emulator's own control API.
     Control,
 }
 
 impl AzureService {
     /// Every service.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Entra,
         Self::Imds,
         Self::AppService,
@@ -41,6 +51,11 @@ impl AzureService {
         Self::KeyVault,
         Self::Graph,
         Self::Blob,
+        Self::StaticWebsite,
+        Self::DataLakeStorage,
+        Self::QueueStorage,
+        Self::TableStorage,
+        Self::FileStorage,
         Self::Control,
     ];
 
@@ -54,6 +69,11 @@ impl AzureService {
             Self::KeyVault => "key-vault",
             Self::Graph => "graph",
             Self::Blob => "blob",
+            Self::StaticWebsite => "static-website",
+            Self::DataLakeStorage => "data-lake-storage",
+            Self::QueueStorage => "queue-storage",
+            Self::TableStorage => "table-storage",
+            Self::FileStorage => "file-storage",
             Self::Control => "control",
         }
     }
@@ -84,6 +104,9 @@ pub(crate) struct ServiceOperation {
     pub(crate) method: Method,
     /// The path: `{name}` matches one segment, `{*name}` (once) any number, including none. Literals match
     /// ignoring case.
+    ///
+    /// Conditions may follow a `?`, separated by `&`: `comp=list` is a query parameter with its value, `!comp`
+    /// the absence of a parameter, and `[x-ms-copy-source]` the presence of a header.
     pub(crate) path: &'static str,
     /// How completely the operation is implemented.
     pub(crate) support: OperationSupport,
@@ -128,6 +151,7 @@ struct Route {
     order: usize,
     row: &'static ServiceOperation,
     parts: Vec<RoutePart>,
+    conditions: Vec<RouteCondition>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +173,39 @@ impl RoutePart {
     }
 }
 
+/// A condition on the request beyond its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RouteCondition {
+    QueryValue(&'static str, &'static str),
+    NoQueryParameter(&'static str),
+    Header(&'static str),
+}
+
+impl RouteCondition {
+    fn parse(condition: &'static str) -> Self {
+        if let Some(name) = condition.strip_prefix('!') {
+            return Self::NoQueryParameter(name);
+        }
+        match condition.strip_prefix('[').and_then(|header| header.strip_suffix(']')) {
+            Some(header) => Self::Header(header),
+            None => {
+                let (name, value) = condition.split_once('=').unwrap_or((condition, ""));
+                Self::QueryValue(name, value)
+            }
+        }
+    }
+
+    fn holds(self, request: &ServiceRequest) -> bool {
+        match self {
+            Self::QueryValue(name, value) => {
+                request.query(name).is_some_and(|given| given.eq_ignore_ascii_case(value))
+            }
+            Self::NoQueryParameter(name) => request.query(name).is_none(),
+            Self::Header(name) => request.headers.contains_key(name),
+        }
+    }
+}
+
 impl RouteTable {
     /// Prepares the rows of a service.
     pub(crate) fn new(groups: &'static [&'static [ServiceOperation]]) -> Self {
@@ -163,23 +220,34 @@ impl RouteTable {
             } else {
                 by_length.entry((row.method.clone(), parts.len())).or_default()
             };
-            routes.push(Route { order, row, parts });
+            let conditions = row.conditions().map(RouteCondition::parse).collect();
+            routes.push(Route { order, row, parts, conditions });
         }
         Self { by_length, open_ended, rows }
     }
 
-    /// Finds the operation of a request. `HEAD` without an own row is `GET`.
-    pub(crate) fn find(&self, method: &Method, segments: &[String]) -> OperationLookup {
-        self.find_exact(method, segments)
+    /// Finds the operation of a request with these decoded path segments. `HEAD` without an own row is `GET`.
+    pub(crate) fn find(&self, request: &ServiceRequest, segments: &[String]) -> OperationLookup {
+        let method = &request.method;
+        self.find_exact(method, request, segments)
             .or_else(|| {
-                (*method == Method::HEAD).then(|| self.find_exact(&Method::GET, segments))?
+                (*method == Method::HEAD)
+                    .then(|| self.find_exact(&Method::GET, request, segments))?
             })
             .unwrap_or_else(|| OperationLookup::NotFound(self.nearest(method, segments)))
     }
 
-    fn find_exact(&self, method: &Method, segments: &[String]) -> Option<OperationLookup> {
+    fn find_exact(
+        &self,
+        method: &Method,
+        request: &ServiceRequest,
+        segments: &[String],
+    ) -> Option<OperationLookup> {
         let first_match = |routes: Option<&'_ Vec<Route>>| {
             routes.into_iter().flatten().find_map(|route| {
+                if !route.conditions.iter().all(|condition| condition.holds(request)) {
+                    return None;
+                }
                 Some((route.order, route.row, match_parts(&route.parts, segments)?))
             })
         };
@@ -226,7 +294,13 @@ impl RouteTable {
 impl ServiceOperation {
     /// The segments of the path.
     fn literal_path(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
-        self.path.split('/').filter(|part| !part.is_empty())
+        let path = self.path.split_once('?').map_or(self.path, |(path, _)| path);
+        path.split('/').filter(|part| !part.is_empty())
+    }
+
+    /// The conditions after the path.
+    fn conditions(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.path.split_once('?').map(|(_, conditions)| conditions.split('&')).into_iter().flatten()
     }
 }
 

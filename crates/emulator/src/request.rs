@@ -1,6 +1,7 @@
 //! Requests and replies as plain data, independent of the HTTP server's types.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -26,7 +27,10 @@ pub(crate) struct ServiceRequest {
     pub(crate) scheme: RequestScheme,
     /// The requested host, in lower case and without a port.
     pub(crate) host: String,
-    /// The path in its encoded form, with single slashes and no trailing slash; `/` for the root.
+    /// The address of the client, if it is known.
+    pub(crate) client_ip: Option<IpAddr>,
+    /// The path in its encoded form, with single slashes and no trailing slash; `/` for the root. At hosts of
+    /// the Blob service, every slash is part of a name, and the path is as sent.
     pub(crate) path: String,
     /// The decoded pairs of the query, in order.
     pub(crate) query: Vec<(String, String)>,

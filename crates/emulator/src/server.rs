@@ -26,12 +26,17 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::authority::LocalAuthority;
 use crate::engine::{EmulatorEngine, EngineReply, state_write_failed_reply};
+use crate::hosts;
 use crate::identity_binding::is_proxy_server_name;
 use crate::ingress::Ingress;
-use crate::request::{RequestScheme, ServiceReply, ServiceRequest, normalize_path};
+use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 
 /// The maximum size of a body: a vault secret has 25 KB, a certificate import somewhat more.
 const MAX_BODY_BYTES: usize = 4 << 20;
+/// The maximum size of a body for the Blob service: official clients upload larger blobs in blocks.
+const MAX_BLOB_BODY_BYTES: usize = 256 << 20;
+/// Handling a larger body takes so long that it would block the other connections of a thread.
+const LARGE_BODY_BYTES: usize = 1 << 20;
 /// How long a shutdown waits for connections to finish.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
@@ -159,7 +164,7 @@ async fn serve_connection(
     };
     match peeked {
         Ok(1) if first[0] == TLS_HANDSHAKE => {
-            return serve_intercepted_tls(stream, gate, stop).await;
+            return serve_intercepted_tls(stream, peer, gate, stop).await;
         }
         Ok(1) => {}
         _ => return,
@@ -188,13 +193,14 @@ async fn serve_connection(
     if let Some(tunnel) = tunnel
         && let Ok(upgraded) = tunnel.await
     {
-        serve_intercepted_tls(TokioIo::new(upgraded), gate, stop).await;
+        serve_intercepted_tls(TokioIo::new(upgraded), peer, gate, stop).await;
     }
 }
 
 /// Serves TLS with a certificate for the requested Azure host.
 async fn serve_intercepted_tls<S>(
     stream: S,
+    peer: IpAddr,
     gate: ConnectionContext,
     mut stop: watch::Receiver<bool>,
 ) where
@@ -214,7 +220,7 @@ async fn serve_intercepted_tls<S>(
     let name = stream.get_ref().1.server_name().unwrap_or_default().to_ascii_lowercase();
     let service = service_fn(|request| {
         let (gate, name) = (gate.clone(), name.clone());
-        async move { handle_tunnel_request(gate, &name, request).await }
+        async move { handle_tunnel_request(gate, peer, &name, request).await }
     });
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
@@ -257,8 +263,8 @@ async fn handle_port_request(
         return Ok(into_http_response(ServiceReply::empty(StatusCode::OK), false));
     }
     if let Some(host) = request.uri().host() {
-        return respond(&gate, RequestScheme::Http, normalize_host(host), Ingress::Proxy, request)
-            .await;
+        let origin = RequestOrigin::plain(peer, normalize_host(host), Ingress::Proxy);
+        return respond(&gate, origin, request).await;
     }
     let host = host_from_header(&request);
     let ingress = if !gate.allow_foreign_names && !is_loopback(&host) {
@@ -268,48 +274,63 @@ async fn handle_port_request(
     } else {
         Ingress::RemotePort
     };
-    respond(&gate, RequestScheme::Http, host, ingress, request).await
+    respond(&gate, RequestOrigin::plain(peer, host, ingress), request).await
 }
 
 async fn handle_tunnel_request(
     gate: ConnectionContext,
+    peer: IpAddr,
     name: &str,
     request: http::Request<Incoming>,
 ) -> Result<HttpResponse, ConnectionAborted> {
     // Clients of a token proxy name the token service or the API server as the host.
     if is_proxy_server_name(name) {
-        return respond(&gate, RequestScheme::Https, name.to_owned(), Ingress::TokenProxy, request)
-            .await;
+        let host = name.to_owned();
+        let ingress = Ingress::TokenProxy;
+        let origin = RequestOrigin { scheme: RequestScheme::Https, peer, host, ingress };
+        return respond(&gate, origin, request).await;
     }
     let host = request.uri().host().map_or_else(|| host_from_header(&request), normalize_host);
     let ingress = if host == name { Ingress::Tunnel } else { Ingress::MisdirectedTunnel };
-    respond(&gate, RequestScheme::Https, host, ingress, request).await
+    let origin = RequestOrigin { scheme: RequestScheme::Https, peer, host, ingress };
+    respond(&gate, origin, request).await
+}
+
+/// How and from where a request arrived.
+struct RequestOrigin {
+    scheme: RequestScheme,
+    peer: IpAddr,
+    /// The requested host, normalized.
+    host: String,
+    ingress: Ingress,
+}
+
+impl RequestOrigin {
+    const fn plain(peer: IpAddr, host: String, ingress: Ingress) -> Self {
+        Self { scheme: RequestScheme::Http, peer, host, ingress }
+    }
 }
 
 async fn respond(
     gate: &ConnectionContext,
-    scheme: RequestScheme,
-    host: String,
-    ingress: Ingress,
+    origin: RequestOrigin,
     request: http::Request<Incoming>,
 ) -> Result<HttpResponse, ConnectionAborted> {
     let head = request.method() == Method::HEAD;
     let engine = Arc::clone(&gate.engine);
-    let request = match read_request(scheme, host, request).await {
+    let ingress = origin.ingress;
+    let request = match read_request(origin, request).await {
         Ok(request) => request,
         Err(bodiless) => {
-            let reply = ServiceReply::text(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "the body is larger than 4 MiB, or it broke off\n",
-            );
+            let reply = body_too_large_reply(max_body_bytes(&bodiless.host));
             return Ok(into_http_response(
                 engine.record_rejection(&bodiless, reply.with_rejection_reason("body")),
                 head,
             ));
         }
     };
-    // Creating keys would block the other connections of this thread.
-    let slow = request.path.starts_with("/lanyard/");
+    // Creating keys and hashing large bodies would block the other connections of this thread.
+    let slow = request.path.starts_with("/lanyard/") || request.body.len() > LARGE_BODY_BYTES;
     let answer = if slow {
         tokio::task::spawn_blocking(move || engine.handle_request(&request, ingress))
             .await
@@ -329,27 +350,37 @@ async fn respond(
 
 /// Reads a complete request; without its body if that is too large or truncated.
 async fn read_request(
-    scheme: RequestScheme,
-    host: String,
+    origin: RequestOrigin,
     request: http::Request<Incoming>,
 ) -> Result<ServiceRequest, ServiceRequest> {
     let (parts, body) = request.into_parts();
+    let most = max_body_bytes(&origin.host);
     let mut request = ServiceRequest {
         method: parts.method,
-        scheme,
-        host,
-        path: normalize_path(parts.uri.path()),
+        scheme: origin.scheme,
+        client_ip: Some(origin.peer.to_canonical()),
+        path: hosts::request_path(&origin.host, parts.uri.path()),
+        host: origin.host,
         query: parse_query(&parts.uri),
         headers: parts.headers,
         body: Bytes::new(),
     };
-    match Limited::new(body, MAX_BODY_BYTES).collect().await {
+    match Limited::new(body, most).collect().await {
         Ok(body) => {
             request.body = body.to_bytes();
             Ok(request)
         }
         Err(_) => Err(request),
     }
+}
+
+fn max_body_bytes(host: &str) -> usize {
+    if hosts::is_blob_host(host) { MAX_BLOB_BODY_BYTES } else { MAX_BODY_BYTES }
+}
+
+fn body_too_large_reply(most: usize) -> ServiceReply {
+    let text = format!("the body is larger than {} MiB, or it broke off\n", most >> 20);
+    ServiceReply::text(StatusCode::PAYLOAD_TOO_LARGE, text)
 }
 
 fn parse_query(uri: &Uri) -> Vec<(String, String)> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod app_service;
 pub(crate) mod arm;
+pub(crate) mod blob;
 pub(crate) mod control;
 pub(crate) mod entra;
 pub(crate) mod imds;
@@ -23,7 +24,13 @@ pub(crate) const fn operations_of_service(
         AzureService::Arm => arm::OPERATIONS,
         AzureService::KeyVault => keyvault::OPERATIONS,
         AzureService::Control => control::OPERATIONS,
-        AzureService::Graph | AzureService::Blob => &[],
+        AzureService::Blob => blob::OPERATIONS,
+        AzureService::StaticWebsite => blob::WEBSITE_OPERATIONS,
+        AzureService::Graph
+        | AzureService::DataLakeStorage
+        | AzureService::QueueStorage
+        | AzureService::TableStorage
+        | AzureService::FileStorage => &[],
     }
 }
 

@@ -32,7 +32,7 @@ const FORMAT: u32 = 2;
 /// The memory for pages of the database: it is written, and read only at the start.
 const CACHE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The rows as JSON, by table and key.
+/// The rows, by table and key: JSON, or bytes in tables of byte strings.
 const ROWS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("rows");
 /// The format, the certificate authority and the id generator, as JSON.
 const PROPERTIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("properties");
@@ -287,7 +287,7 @@ impl StateStore {
                     for RowChange { table, key, row } in &batch.rows {
                         let key = (*table, key.as_str());
                         match row {
-                            Some(row) => drop(rows.insert(key, row.as_slice())?),
+                            Some(row) => drop(rows.insert(key, &row[..])?),
                             None => drop(rows.remove(key)?),
                         }
                     }

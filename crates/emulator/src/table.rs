@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::ops::RangeBounds;
+use std::ops::{Deref, DerefMut, RangeBounds};
 use std::str::FromStr;
 
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -125,8 +126,8 @@ pub(crate) struct RowChange {
     /// The name of the table.
     pub(crate) table: &'static str,
     pub(crate) key: String,
-    /// The row as JSON; `None` if it was removed.
-    pub(crate) row: Option<Vec<u8>>,
+    /// The row, as JSON unless the table is a [`BytesTable`]; `None` if it was removed.
+    pub(crate) row: Option<Bytes>,
 }
 
 /// A table of any type, for reading and writing the state file.
@@ -147,21 +148,65 @@ impl<K: TableKey, V: Serialize + DeserializeOwned> StoredTable for Table<K, V> {
             .into_iter()
             .map(|key| {
                 let row = self.rows.get(&key).map(serde_json::to_vec).transpose()?;
-                Ok(RowChange { table, key: key.to_string(), row })
+                Ok(RowChange { table, key: key.to_string(), row: row.map(Bytes::from) })
             })
             .collect()
     }
 
     fn load_row(&mut self, key: &str, row: &[u8]) -> Result<(), serde_json::Error> {
-        let Ok(parsed) = key.parse() else {
-            return Err(serde::de::Error::custom(format_args!("`{key}` is no key of the table")));
-        };
-        self.rows.insert(parsed, serde_json::from_slice(row)?);
+        self.rows.insert(parse_key(key)?, serde_json::from_slice(row)?);
         Ok(())
     }
 
     fn mark_all_changed(&mut self) {
         self.changed.extend(self.rows.keys().cloned());
+    }
+}
+
+fn parse_key<K: TableKey>(key: &str) -> Result<K, serde_json::Error> {
+    key.parse()
+        .or_else(|_| Err(serde::de::Error::custom(format_args!("`{key}` is no key of the table"))))
+}
+
+/// A [`Table`] of byte strings, which the state file contains as they are, not as JSON.
+#[derive(Debug, Clone)]
+pub(crate) struct BytesTable<K>(Table<K, Bytes>);
+
+impl<K> Default for BytesTable<K> {
+    fn default() -> Self {
+        Self(Table::default())
+    }
+}
+
+impl<K> Deref for BytesTable<K> {
+    type Target = Table<K, Bytes>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<K> DerefMut for BytesTable<K> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl<K: TableKey> StoredTable for BytesTable<K> {
+    fn take_changes(&mut self, table: &'static str) -> Result<Vec<RowChange>, serde_json::Error> {
+        let changed = std::mem::take(&mut self.0.changed).into_iter();
+        let change =
+            |key: K| RowChange { table, key: key.to_string(), row: self.0.rows.get(&key).cloned() };
+        Ok(changed.map(change).collect())
+    }
+
+    fn load_row(&mut self, key: &str, row: &[u8]) -> Result<(), serde_json::Error> {
+        self.0.rows.insert(parse_key(key)?, Bytes::copy_from_slice(row));
+        Ok(())
+    }
+
+    fn mark_all_changed(&mut self) {
+        self.0.changed.extend(self.0.rows.keys().cloned());
     }
 }
 
@@ -178,7 +223,9 @@ mod tests {
     fn changes(table: &mut Table<u32, String>) -> Vec<(String, Option<String>)> {
         let changes = table.take_changes("t").unwrap().into_iter();
         changes
-            .map(|change| (change.key, change.row.map(|row| String::from_utf8(row).unwrap())))
+            .map(|change| {
+                (change.key, change.row.map(|row| String::from_utf8(row.into()).unwrap()))
+            })
             .collect()
     }
 
@@ -199,6 +246,19 @@ mod tests {
         let mut table = Table::<u32, String>::default();
         assert!(table.load_row("x", b"\"a\"").is_err());
         assert!(serde_json::from_str::<Table<u32, String>>(r#"{"x":"a"}"#).is_err());
+    }
+
+    #[test]
+    fn byte_rows_are_stored_without_encoding() {
+        let mut table = BytesTable::<u32>::default();
+        table.insert(1, Bytes::from_static(&[0, 0xff]));
+        let changes = table.take_changes("t").unwrap();
+        assert_eq!(changes[0].row.as_deref(), Some(&[0, 0xff][..]));
+        let mut loaded = BytesTable::<u32>::default();
+        loaded.load_row(&changes[0].key, &[0, 0xff]).unwrap();
+        assert_eq!(loaded.get(&1), table.get(&1));
+        assert!(loaded.take_changes("t").unwrap().is_empty());
+        assert!(loaded.load_row("x", b"").is_err());
     }
 
     #[derive(Debug, Clone)]
@@ -222,7 +282,7 @@ mod tests {
         #[test]
         fn replaying_the_changes_gives_the_same_rows(batches in prop::collection::vec(edits(), 0..4)) {
             let mut table = Table::<u32, String>::default();
-            let mut stored: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+            let mut stored: BTreeMap<String, Bytes> = BTreeMap::new();
             for batch in batches {
                 for edit in batch {
                     match edit {

@@ -1,5 +1,6 @@
 //! A small seeded state for tests, and a fixture that calls the engine without sockets.
 
+use std::net::Ipv4Addr;
 use std::sync::{Arc, LazyLock};
 
 use aws_lc_rs::rand::SystemRandom;
@@ -23,10 +24,11 @@ use crate::directory::{
     TrustedIssuer,
 };
 use crate::engine::EmulatorEngine;
+use crate::hosts;
 use crate::ingress::Ingress;
 use crate::keys::{RedactedText, RsaKey};
 use crate::operation_context::IdGenerator;
-use crate::request::{RequestScheme, ServiceReply, ServiceRequest, normalize_path};
+use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 
 pub(crate) const TENANT: &str = "11111111-0000-4000-8000-000000000001";
 pub(crate) const DOMAIN: &str = "contoso.onmicrosoft.com";
@@ -249,7 +251,8 @@ impl EngineFixture {
                 RequestScheme::Http
             },
             host: url.host_str().unwrap().to_owned(),
-            path: normalize_path(url.path()),
+            client_ip: Some(Ipv4Addr::LOCALHOST.into()),
+            path: hosts::request_path(url.host_str().unwrap(), url.path()),
             query: url.query_pairs().into_owned().collect(),
             headers,
             body: Bytes::copy_from_slice(body.as_bytes()),

@@ -43,7 +43,7 @@ impl<T: Serialize + DeserializeOwned> StoredTable for Tracked<T> {
             return Ok(Vec::new());
         }
         let row = serde_json::to_vec(&self.value)?;
-        Ok(vec![RowChange { table, key: String::new(), row: Some(row) }])
+        Ok(vec![RowChange { table, key: String::new(), row: Some(row.into()) }])
     }
 
     fn load_row(&mut self, _key: &str, row: &[u8]) -> Result<(), serde_json::Error> {

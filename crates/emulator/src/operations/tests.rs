@@ -1,6 +1,8 @@
-use http::StatusCode;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::*;
+use crate::request::RequestScheme;
 
 const fn test_operation(id: &'static str, method: Method, path: &'static str) -> ServiceOperation {
     ServiceOperation {
@@ -31,15 +33,39 @@ const TEST_OPERATIONS: &[&[ServiceOperation]] = &[
         Method::PUT,
         "/{*scope}/providers/Microsoft.Authorization/roleAssignments/{name}",
     )],
+    &[
+        test_operation("Things_List", Method::POST, "/things/{name}?comp=list&restype=box"),
+        test_operation("Things_Copy", Method::POST, "/things/{name}?!comp&[x-source]"),
+        test_operation("Things_Post", Method::POST, "/things/{name}?!comp"),
+    ],
 ];
+
+fn request(method: &Method, url: &str) -> ServiceRequest {
+    let url = url::Url::parse(&format!("https://host.test{url}")).unwrap();
+    ServiceRequest {
+        method: method.clone(),
+        scheme: RequestScheme::Https,
+        host: "host.test".to_owned(),
+        client_ip: None,
+        path: url.path().to_owned(),
+        query: url.query_pairs().into_owned().collect(),
+        headers: HeaderMap::new(),
+        body: Bytes::new(),
+    }
+}
 
 fn find_in_table(
     method: &Method,
     path: &str,
 ) -> Result<(&'static str, PathParameters), Option<&'static str>> {
-    let segments: Vec<_> =
-        path.split('/').filter(|part| !part.is_empty()).map(ToOwned::to_owned).collect();
-    match RouteTable::new(TEST_OPERATIONS).find(method, &segments) {
+    find_for_request(&request(method, path))
+}
+
+fn find_for_request(
+    request: &ServiceRequest,
+) -> Result<(&'static str, PathParameters), Option<&'static str>> {
+    let segments: Vec<_> = request.segments().collect();
+    match RouteTable::new(TEST_OPERATIONS).find(request, &segments) {
         OperationLookup::Found(row, parameters) => Ok((row.id, parameters)),
         OperationLookup::NotFound(nearest) => Err(nearest.map(|row| row.id)),
     }
@@ -67,6 +93,26 @@ fn wildcard_matches_any_number_of_segments() {
     assert!(
         find_in_table(&Method::PUT, "/providers/Microsoft.Authorization/roleAssignments").is_err()
     );
+}
+
+#[test]
+fn conditions_on_query_and_headers_select_the_operation() {
+    let cases = [
+        ("/things/a?comp=list&restype=box", Some("Things_List")),
+        ("/things/a?COMP=List&restype=BOX", Some("Things_List")),
+        ("/things/a?comp=list", None),
+        ("/things/a", Some("Things_Post")),
+        ("/things/a?restype=box", Some("Things_Post")),
+        ("/things/a?comp=", None),
+    ];
+    for (url, expected) in cases {
+        let found = find_in_table(&Method::POST, url).map(|(id, _)| id);
+        assert_eq!(found.ok(), expected, "{url}");
+    }
+    let mut copy = request(&Method::POST, "/things/a");
+    copy.headers.insert("x-source", HeaderValue::from_static("b"));
+    let (id, parameters) = find_for_request(&copy).unwrap();
+    assert_eq!((id, parameters.value("name")), ("Things_Copy", "a"));
 }
 
 #[test]
@@ -107,9 +153,9 @@ fn every_service_has_unique_ids_and_reachable_paths() {
 #[test]
 fn hint_for_an_unknown_operation_is_of_the_same_provider_and_never_another_write() {
     let nearest = |method: Method, path: &str| {
-        let segments: Vec<_> =
-            path.split('/').filter(|part| !part.is_empty()).map(ToOwned::to_owned).collect();
-        match crate::services::routes_of_service(AzureService::Arm).find(&method, &segments) {
+        let request = request(&method, path);
+        let segments: Vec<_> = request.segments().collect();
+        match crate::services::routes_of_service(AzureService::Arm).find(&request, &segments) {
             OperationLookup::Found(row, _) => panic!("{} exists", row.id),
             OperationLookup::NotFound(nearest) => nearest.map(|row| (row.method.clone(), row.id)),
         }
