@@ -166,7 +166,8 @@ fn hint_for_an_unknown_operation_is_of_the_same_provider_and_never_another_write
     assert!(id.starts_with("Vaults"), "{id}");
     assert_eq!(nearest(Method::POST, "/subscriptions/s/providers/Contoso.Unknown/x/y/z"), None);
     for method in [Method::GET, Method::PATCH] {
-        let found = nearest(method.clone(), &format!("{vault}/nothing/at/all/here"));
+        let path = "/subscriptions/s/providers/Microsoft.KeyVault/nothing/at/all/here";
+        let found = nearest(method.clone(), path);
         assert!(found.is_none_or(|(near, _)| near == method || near == Method::GET));
     }
 }

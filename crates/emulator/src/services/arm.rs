@@ -1,7 +1,7 @@
 //! Azure Resource Manager.
 //!
-//! Resources are stored as given, and ids keep their original case. Authorization precedes any look-up. All
-//! operations complete synchronously: there are no long-running operations.
+//! Ids keep their original case. Authorization precedes any look-up. Operations complete before their reply,
+//! unless a setting makes them long-running.
 
 /// A path in a resource group.
 macro_rules! rg {
@@ -114,6 +114,7 @@ mod access;
 mod account;
 mod compute;
 mod error;
+mod generic_resources;
 mod key_vault;
 mod locations;
 mod locks;
@@ -121,6 +122,7 @@ mod long_running;
 mod managed_identity;
 mod network;
 mod odata_filter;
+mod providers;
 mod resource_groups;
 mod resource_lists;
 mod resource_reads;
@@ -144,6 +146,8 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     ACCOUNT_OPERATIONS,
     long_running::OPERATIONS,
     resource_groups::OPERATIONS,
+    providers::OPERATIONS,
+    managed_identity::IDENTITIES,
     managed_identity::OPERATIONS,
     key_vault::OPERATIONS,
     network::VIRTUAL_NETWORKS,
@@ -151,8 +155,12 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     network::OPERATIONS,
     compute::OPERATIONS,
     storage::OPERATIONS,
-    // Extension resources last: any path can be their scope.
+    // Extension resources: any path can be their scope.
+    locks::OPERATIONS,
+    tags::OPERATIONS,
     role_assignments::OPERATIONS,
+    // Last: all types without operations of their own.
+    generic_resources::OPERATIONS,
 ];
 
 const ACCOUNT_OPERATIONS: &[ServiceOperation] = &[
@@ -236,9 +244,13 @@ const fn build_read_operation(
 /// soft-deleted, and role assignments at removed scopes are deleted.
 fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: Timestamp) {
     for resource in removed {
-        let principal = resource.property("principalId").and_then(serde_json::Value::as_str);
-        if let Some(object) = principal.and_then(|id| id.parse::<uuid::Uuid>().ok()) {
-            azure.directory.remove_service_principal(object);
+        let user_assigned = resource.property("principalId");
+        let system_assigned = resource.body.get("identity").and_then(|it| it.get("principalId"));
+        for principal in user_assigned.into_iter().chain(system_assigned) {
+            let object = principal.as_str().and_then(|id| id.parse::<uuid::Uuid>().ok());
+            if let Some(object) = object {
+                azure.directory.remove_service_principal(object);
+            }
         }
         key_vault::soft_delete_vault(azure, resource, now);
         azure.authorization.revoke(|held| resource.id.contains(&held.scope));

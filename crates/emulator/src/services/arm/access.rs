@@ -6,12 +6,13 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::error::{ArmServiceError, bad_request};
+use super::locks::require_unlocked;
 use crate::authorization::{AccessRequest, AccessScope, ActionPlane};
 use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::request::ServiceReply;
 use crate::token::{AuthenticatedCaller, BearerTokenError};
 
-/// Authenticates a caller and checks the permission for `action` at `scope`.
+/// Authenticates a caller, checks the permission for `action` at `scope`, and that no lock forbids it.
 ///
 /// Authorization precedes any look-up: a 404 also proves the permission.
 pub(super) fn authorize_call(
@@ -21,6 +22,7 @@ pub(super) fn authorize_call(
 ) -> Result<AuthenticatedCaller, ServiceReply> {
     let caller = authenticate(call)?;
     authorize(call, &caller, action, scope)?;
+    require_unlocked(call, action, scope)?;
     Ok(caller)
 }
 

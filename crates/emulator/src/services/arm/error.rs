@@ -102,10 +102,23 @@ impl ArmServiceError<'_> {
                 format!("The subscription '{id}' could not be found.")
             }
             Self::ResourceGroupNotFound(name) => {
-                format!("The resource group '{name}' could not be found.")
+                format!("Resource group '{name}' could not be found.")
             }
-            Self::ResourceNotFound(id) => format!("The resource '{id}' was not found."),
+            Self::ResourceNotFound(id) => resource_not_found_message(id),
         }
+    }
+}
+
+/// Azure names the type, the name and the group of the missing resource.
+fn resource_not_found_message(id: &AccessScope) -> String {
+    let segments: Vec<_> = id.as_str().trim_start_matches('/').split('/').collect();
+    match segments.as_slice() {
+        [_, _, _, group, _, namespace, rest @ ..] => format!(
+            "The Resource '{namespace}/{}' under resource group '{group}' was not found. For more \
+             details please go to https://aka.ms/ARMResourceNotFoundFix",
+            rest.join("/")
+        ),
+        _ => format!("The resource '{id}' was not found."),
     }
 }
 

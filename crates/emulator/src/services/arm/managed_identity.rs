@@ -7,33 +7,41 @@ use serde_json::{Value, json};
 
 use super::access::{
     authorize_call, empty_reply, group_scope, json_body, json_reply, list_reply,
-    parse_request_scope, path_scope, require_group,
+    parse_request_scope, path_scope,
 };
 use super::error::{ArmServiceError, bad_request, conflict};
 use super::resource_reads;
-use super::resource_store::{ArmResource, UpsertOutcome};
-use super::{ArmReadKind, read_operation};
+use super::resource_type::{NameEdge, NamingRule, ResourceType};
+use super::resource_writes::ResourceWrite;
 use crate::authorization::AccessScope;
 use crate::directory::{FederatedCredential, ServicePrincipal, ServicePrincipalKind};
 use crate::operation_context::OperationContext;
 use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 
+/// The types that clients can write.
+pub(super) const TYPES: &[ResourceType] = &[ResourceType {
+    prepare: prepare_identity,
+    has_provisioning_state: false,
+    long_running: false,
+    ..ResourceType::regional(
+        IDENTITY,
+        NamingRule {
+            length: (3, 128),
+            punctuation: "-_",
+            last: NameEdge::Any,
+            ..NamingRule::word(128)
+        },
+        "2015-08-31-preview",
+    )
+}];
+
+pub(super) const IDENTITIES: &[ServiceOperation] = resource_operations!(
+    "UserAssignedIdentities",
+    "Microsoft.ManagedIdentity/userAssignedIdentities"
+);
+
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
-    read_operation(
-        "UserAssignedIdentities_ListBySubscription",
-        ArmReadKind::SubscriptionCollection,
-        sub!("Microsoft.ManagedIdentity/userAssignedIdentities"),
-    ),
-    read_operation(
-        "UserAssignedIdentities_ListByResourceGroup",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.ManagedIdentity/userAssignedIdentities"),
-    ),
-    identity_operation("UserAssignedIdentities_Get", Method::GET, resource_reads::get_resource),
-    identity_operation("UserAssignedIdentities_CreateOrUpdate", Method::PUT, create_identity),
-    identity_operation("UserAssignedIdentities_Update", Method::PATCH, update_identity),
-    identity_operation("UserAssignedIdentities_Delete", Method::DELETE, delete_identity),
     ServiceOperation {
         id: "FederatedIdentityCredentials_List",
         method: Method::GET,
@@ -63,15 +71,6 @@ const FEDERATED: &str =
 /// The maximum number of federated credentials of an identity.
 const MOST_FEDERATED: usize = 20;
 
-const fn identity_operation(
-    id: &'static str,
-    method: Method,
-    handler: OperationHandler,
-) -> ServiceOperation {
-    let path = rg!("Microsoft.ManagedIdentity/userAssignedIdentities/{name}");
-    ServiceOperation { id, method, path, support: OperationSupport::Full, handler }
-}
-
 const fn federated_credential_operation(
     id: &'static str,
     method: Method,
@@ -83,58 +82,23 @@ const fn federated_credential_operation(
     ServiceOperation { id, method, path, support: OperationSupport::Full, handler }
 }
 
-fn create_identity(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let id = path_scope(call)?;
-    authorize_call(call, &format!("{IDENTITY}/write"), &id)?;
-    require_group(call)?;
-    let given = json_body(call)?;
-    let location = given.get("location").and_then(Value::as_str).map(str::to_owned);
-    let Some(location) = location.filter(|location| !location.is_empty()) else {
-        return Err(bad_request("LocationRequired", "The body has no `location`."));
-    };
-    let principal = match principal_of_identity(call, &id)? {
+/// Creates the principal of a new identity. A client cannot set the properties.
+fn prepare_identity(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
+    let principal = match principal_of_identity(write.call, write.id)? {
         Some(principal) => (principal.tenant.clone(), principal.object_id, principal.client_id),
-        None => add_principal(call, &id)?,
+        None => add_principal(write.call, write.id)?,
     };
     let (tenant, object_id, client_id) = principal;
-    let stored = json!({
-        "location": location,
-        "tags": given.get("tags").cloned().unwrap_or_else(|| json!({})),
-        "properties": { "tenantId": tenant, "principalId": object_id, "clientId": client_id },
-    });
-    let now = call.now;
-    let stored =
-        call.azure_mut().resources.upsert(ArmResource::new(id.clone(), IDENTITY, stored, now));
-    let status =
-        if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
-    let wire = resource_reads::find_resource(call, &id)?.to_json();
-    Ok(json_reply(call, status, &wire))
-}
-
-fn update_identity(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let id = path_scope(call)?;
-    authorize_call(call, &format!("{IDENTITY}/write"), &id)?;
-    resource_reads::find_resource(call, &id)?;
-    let given = json_body(call)?;
-    let now = call.now;
-    if let Some(held) = call.azure_mut().resources.resource_mut(&id) {
-        if let Some(tags) = given.get("tags") {
-            held.body.insert("tags".to_owned(), tags.clone());
-        }
-        held.changed = now;
+    let isolation = write.properties.remove("isolationScope");
+    write.properties.clear();
+    write.properties.insert("tenantId".to_owned(), json!(tenant));
+    write.properties.insert("principalId".to_owned(), json!(object_id));
+    write.properties.insert("clientId".to_owned(), json!(client_id));
+    if let Some(isolation) = isolation {
+        write.properties.insert("isolationScope".to_owned(), isolation);
     }
-    let wire = resource_reads::find_resource(call, &id)?.to_json();
-    Ok(json_reply(call, StatusCode::OK, &wire))
-}
-
-fn delete_identity(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let id = path_scope(call)?;
-    authorize_call(call, &format!("{IDENTITY}/delete"), &id)?;
-    let now = call.now;
-    let removed = call.azure_mut().resources.remove(&id);
-    super::remove_dependent_state(call.azure_mut(), &removed, now);
-    let status = if removed.is_empty() { StatusCode::NO_CONTENT } else { StatusCode::OK };
-    Ok(empty_reply(call, status))
+    write.body.entry("tags").or_insert_with(|| json!({}));
+    Ok(())
 }
 
 fn list_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
@@ -205,7 +169,10 @@ fn upsert_federated(
         let name = held.get(twin).map(|held| held.name.as_str()).unwrap_or_default();
         return Err(conflict(
             "Conflict",
-            format!("The credential '{name}' has the same issuer and subject."),
+            format!(
+                "Issuer and subject combination already exists for this Managed Identity: the \
+                 credential '{name}' has them."
+            ),
         ));
     }
     if let Some(slot) = place.and_then(|place| held.get_mut(place)) {

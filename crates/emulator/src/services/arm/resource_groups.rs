@@ -8,7 +8,6 @@ use super::access::{
 };
 use super::error::{ArmServiceError, bad_request};
 use super::locations::{normalize_region, regions_of_cloud};
-use super::locks::{LockedAction, require_unlocked};
 use super::odata_filter::ODataFilter;
 use super::resource_reads::list_readable;
 use super::resource_store::{ArmResource, RESOURCE_GROUP_TYPE, UpsertOutcome};
@@ -116,13 +115,15 @@ fn create_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     require_valid_group_name(call.path_parameter("group"))?;
     require_group_region(call, &location)?;
     require_valid_tags(given.get("tags"))?;
-    require_unlocked(call, &id, LockedAction::Write)?;
     if let Some(held) = call.world().resources.resource(&id) {
         let place = held.body.get("location").and_then(Value::as_str).unwrap_or_default();
         if normalize_region(place) != location {
             return Err(super::error::conflict(
                 "InvalidResourceGroupLocation",
-                format!("The resource group exists in '{place}' and cannot move to '{location}'."),
+                format!(
+                    "Invalid resource group location '{location}'. The Resource group already exists \
+                     in location '{place}'."
+                ),
             ));
         }
     }
@@ -144,7 +145,6 @@ fn update_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     authorize_call(call, WRITE_ACTION, &id)?;
     let given = json_body(call)?;
     require_valid_tags(given.get("tags"))?;
-    require_unlocked(call, &id, LockedAction::Write)?;
     let now = call.now;
     let Some(held) = call.azure_mut().resources.resource_mut(&id) else {
         return Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply());
@@ -163,7 +163,6 @@ fn delete_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     if call.world().resources.resource(&id).is_none() {
         return Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply());
     }
-    require_unlocked(call, &id, LockedAction::Delete)?;
     require_deletable_content(call, &id)?;
     remove_resource(call, &id);
     Ok(empty_reply(call, StatusCode::OK))

@@ -38,6 +38,8 @@ pub(crate) struct ArmResourceStore {
 pub(crate) struct ArmSettings {
     /// The greatest number of items in a page of a list; unlimited without a value.
     pub(crate) page_size: Option<NonZeroUsize>,
+    /// The namespaces that the subscriptions are not registered to use, in lower case.
+    pub(crate) unregistered_namespaces: BTreeSet<String>,
     /// The operations that complete after their reply.
     pub(crate) long_running: LongRunningSettings,
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::error::bad_request;
 use super::resource_store::{ArmResource, ArmResourceStore};
 use super::resource_writes::{ResourceDeletion, ResourceWrite};
-use super::{compute, network, storage};
+use super::{compute, managed_identity, network, storage};
 use crate::authorization::AccessScope;
 use crate::request::ServiceReply;
 
@@ -32,6 +32,8 @@ pub(super) struct ResourceType {
     pub(super) check_deletion: fn(&ResourceDeletion<'_>) -> Result<(), ServiceReply>,
     /// The resource as in replies, where it differs from the stored one.
     pub(super) render: Option<fn(&ArmResourceStore, &ArmResource) -> Value>,
+    /// Whether the properties have a `provisioningState`.
+    pub(super) has_provisioning_state: bool,
     /// Whether Azure completes writes and deletions after its reply. The delay itself is a setting.
     pub(super) long_running: bool,
 }
@@ -51,6 +53,7 @@ impl ResourceType {
             prepare: |_| Ok(()),
             check_deletion: |_| Ok(()),
             render: None,
+            has_provisioning_state: true,
             long_running: true,
         }
     }
@@ -177,7 +180,8 @@ impl NamingRule {
 }
 
 /// The tables of types, one for each module of resource providers.
-const TYPE_TABLES: &[&[ResourceType]] = &[network::TYPES, compute::TYPES, storage::TYPES];
+const TYPE_TABLES: &[&[ResourceType]] =
+    &[managed_identity::TYPES, network::TYPES, compute::TYPES, storage::TYPES];
 
 /// All resource types of the tables.
 pub(super) fn all_resource_types() -> impl Iterator<Item = &'static ResourceType> {

@@ -12,8 +12,8 @@ use super::access::{
 };
 use super::error::{ArmServiceError, bad_request, conflict};
 use super::locations::{normalize_region, require_region};
-use super::locks::{LockedAction, require_unlocked};
 use super::long_running::{PendingChange, PendingOperation};
+use super::providers::require_registered;
 use super::resource_reads::{render_resource, resource_type};
 use super::resource_store::{ArmResource, ArmResourceStore, UpsertOutcome};
 use super::resource_type::{
@@ -160,7 +160,6 @@ pub(super) fn delete_resource(
         return Ok(empty_reply(call, StatusCode::NO_CONTENT));
     };
     require_preconditions(call, Some(&existing))?;
-    require_unlocked(call, &id, LockedAction::Delete)?;
     let resources = &call.world().resources;
     (kind.check_deletion)(&ResourceDeletion { resources, resource: &existing, scope: &id })?;
     if kind.long_running
@@ -187,7 +186,7 @@ fn known_type(id: &AccessScope) -> Result<&'static ResourceType, ServiceReply> {
     })
 }
 
-/// Checks that the group and the parent exist, and that no lock forbids the write.
+/// Checks the api-version, the registration of the provider, and that group and parent exist.
 fn require_valid_target(
     call: &OperationContext<'_>,
     kind: &ResourceType,
@@ -196,8 +195,8 @@ fn require_valid_target(
     let version = call.api_version().unwrap_or_default();
     require_known_api_version(kind.name, kind.oldest_api_version, version, call.system_now)?;
     require_group(call)?;
-    require_parent(call, kind, id)?;
-    require_unlocked(call, id, LockedAction::Write)
+    require_registered(call, kind.namespace())?;
+    require_parent(call, kind, id)
 }
 
 /// Rejects a child whose parent does not exist. Parents without an own type, such as
@@ -304,7 +303,9 @@ fn write_resource(
         (Some(_), None) => "Creating",
         (Some(_), Some(_)) => "Updating",
     };
-    properties.insert("provisioningState".to_owned(), json!(state));
+    if kind.has_provisioning_state {
+        properties.insert("provisioningState".to_owned(), json!(state));
+    }
     body.insert("properties".to_owned(), Value::Object(properties));
     let now = call.now;
     let resources = &mut call.azure_mut().resources;

@@ -1,6 +1,6 @@
-use http::StatusCode;
+use http::{Method, StatusCode};
 use lanyard_vocabulary::{Component, EntraClientId};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::engine::Ingress;
 use crate::fault_plan::{FaultPlan, IdentityFault, apply_fault_plan};
@@ -611,4 +611,202 @@ fn token_from_another_tenant_is_rejected() {
     assert_eq!(error_code(&reply), "InvalidAuthenticationTokenTenant");
     let challenge = header(&reply, "www-authenticate").unwrap();
     assert!(challenge.contains("/11111111-1111-4111-8111-111111111111\""), "{challenge}");
+}
+
+fn put(fixture: &ArmFixture, path: &str, body: &Value) -> (StatusCode, Value) {
+    let reply = fixture.send_request(fixture.owner, "PUT", path, &body.to_string());
+    (reply.status, reply_json(&reply))
+}
+
+fn put_error(fixture: &ArmFixture, path: &str, body: &Value) -> String {
+    error_code(&fixture.send_request(fixture.owner, "PUT", path, &body.to_string()))
+}
+
+fn network_path(rest: &str) -> String {
+    format!("{GROUP}/platform/providers/Microsoft.Network/{rest}")
+}
+
+#[test]
+fn virtual_network_write_replaces_its_subnets() {
+    let fixture = ArmFixture::new();
+    let path = network_path("virtualNetworks/net");
+    let network = |subnets: Value| {
+        json!({
+            "location": "West Europe",
+            "properties": {
+                "addressSpace": { "addressPrefixes": ["10.0.0.0/16"] },
+                "subnets": subnets,
+            },
+        })
+    };
+    let subnet = |name: &str, prefix: &str| json!({ "name": name, "properties": { "addressPrefix": prefix } });
+    let both = network(json!([subnet("a", "10.0.0.0/24"), subnet("b", "10.0.1.0/24")]));
+    let (status, created) = put(&fixture, &path, &both);
+    assert_eq!(status, StatusCode::CREATED, "{created}");
+    assert_eq!(created["location"], "westeurope");
+    assert_eq!(created["properties"]["provisioningState"], "Succeeded");
+    assert_eq!(created["properties"]["subnets"][1]["id"], format!("{path}/subnets/b"));
+    let (_, one) = put(&fixture, &path, &network(json!([subnet("b", "10.0.1.0/24")])));
+    assert_eq!(one["properties"]["subnets"].as_array().unwrap().len(), 1);
+    let gone = fixture.get(fixture.owner, &format!("{path}/subnets/a"));
+    assert_eq!(gone.status, StatusCode::NOT_FOUND);
+    let child = format!("{path}/subnets/c");
+    let properties = json!({ "properties": { "addressPrefix": "10.0.2.0/24" } });
+    assert_eq!(put(&fixture, &child, &properties).0, StatusCode::CREATED);
+    for (prefix, code) in [
+        ("10.0.1.0/25", "NetcfgSubnetRangesOverlap"),
+        ("10.1.0.0/24", "NetcfgSubnetRangeOutsideVnet"),
+        ("10.0.3.1/24", "InvalidAddressPrefixFormat"),
+    ] {
+        let properties = json!({ "properties": { "addressPrefix": prefix } });
+        assert_eq!(put_error(&fixture, &format!("{path}/subnets/d"), &properties), code);
+    }
+}
+
+#[test]
+fn writes_check_region_name_parent_version_and_preconditions() {
+    let fixture = ArmFixture::new();
+    let path = network_path("virtualNetworks/net");
+    let space = json!({ "addressSpace": { "addressPrefixes": ["10.0.0.0/16"] } });
+    let at = |location: &str| json!({ "location": location, "properties": space });
+    assert_eq!(put_error(&fixture, &path, &at("nowhere")), "LocationNotAvailableForResourceType");
+    assert_eq!(put_error(&fixture, &path, &json!({ "properties": space })), "LocationRequired");
+    let invalid = network_path("virtualNetworks/-net");
+    assert_eq!(put_error(&fixture, &invalid, &at("eastus")), "InvalidResourceName");
+    let orphan = network_path("virtualNetworks/none/subnets/a");
+    assert_eq!(put_error(&fixture, &orphan, &json!({})), "ParentResourceNotFound");
+    assert_eq!(put(&fixture, &path, &at("eastus")).0, StatusCode::CREATED);
+    assert_eq!(put_error(&fixture, &path, &at("westus")), "InvalidResourceLocation");
+    let bearer =
+        format!("Bearer {}", issue_access_token_for(&fixture.probe, fixture.owner, AUDIENCE));
+    let send = |version: &str, condition: (&str, &str)| {
+        let url = format!("{ARM}{path}?api-version={version}");
+        let headers = [("authorization", bearer.as_str()), condition];
+        let body = at("eastus").to_string();
+        fixture.probe.send_request(Ingress::Tunnel, &Method::PUT, &url, &headers, &body)
+    };
+    let code = |version, condition| error_code(&send(version, condition));
+    assert_eq!(code("2010-01-01", ("x-a", "b")), "NoRegisteredProviderFound");
+    assert_eq!(code("2099-01-01", ("x-a", "b")), "NoRegisteredProviderFound");
+    assert_eq!(code("2024-01-01", ("if-none-match", "*")), "PreconditionFailed");
+    assert_eq!(code("2024-01-01", ("if-match", "\"other\"")), "PreconditionFailed");
+    let etag = reply_json(&fixture.get(fixture.owner, &path))["etag"].as_str().unwrap().to_owned();
+    assert_eq!(send("2024-01-01", ("if-match", &etag)).status, StatusCode::OK);
+}
+
+#[test]
+fn lock_forbids_writes_and_deletions_at_and_below_its_scope() {
+    let fixture = ArmFixture::new();
+    let group = format!("{GROUP}/platform");
+    let identity =
+        format!("{group}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/Mine");
+    let location = json!({ "location": "eastus" });
+    assert_eq!(put(&fixture, &identity, &location).0, StatusCode::CREATED);
+    let lock = format!("{identity}/providers/Microsoft.Authorization/locks/keep");
+    let level = |level: &str| json!({ "properties": { "level": level } });
+    assert_eq!(put_error(&fixture, &lock, &level("other")), "InvalidLockLevel");
+    assert_eq!(put(&fixture, &lock, &level("CanNotDelete")).0, StatusCode::CREATED);
+    for path in [&identity, &group] {
+        let reply = fixture.send_request(fixture.owner, "DELETE", path, "");
+        assert_eq!(error_code(&reply), "ScopeLocked", "{path}");
+    }
+    assert_eq!(put(&fixture, &identity, &location).0, StatusCode::OK);
+    assert_eq!(put(&fixture, &lock, &level("ReadOnly")).0, StatusCode::OK);
+    assert_eq!(put_error(&fixture, &identity, &location), "ScopeLocked");
+    assert_eq!(fixture.send_request(fixture.owner, "DELETE", &lock, "").status, StatusCode::OK);
+    let reply = fixture.send_request(fixture.owner, "DELETE", &identity, "");
+    assert_eq!(reply.status, StatusCode::OK);
+}
+
+#[test]
+fn delayed_operation_completes_with_its_last_poll() {
+    let fixture = ArmFixture::new();
+    let settings = json!({
+        "longRunning": [{ "resourceType": "Microsoft.Network", "polls": 2 }],
+    });
+    *fixture.probe.engine.state().azure.resources.settings =
+        serde_json::from_value(settings).unwrap();
+    let path = network_path("virtualNetworks/net");
+    let body = json!({
+        "location": "eastus",
+        "properties": { "addressSpace": { "addressPrefixes": ["10.0.0.0/16"] } },
+    });
+    let reply = fixture.send_request(fixture.owner, "PUT", &path, &body.to_string());
+    assert_eq!(reply_json(&reply)["properties"]["provisioningState"], "Creating");
+    assert_eq!(header(&reply, "retry-after-ms"), Some("50"));
+    let status_url = header(&reply, "azure-asyncoperation").unwrap().to_owned();
+    let status_path = status_url.strip_prefix(ARM).unwrap();
+    let status_path = status_path.split('?').next().unwrap();
+    let statuses: Vec<_> = (0..3)
+        .map(|_| reply_json(&fixture.get(fixture.owner, status_path))["status"].clone())
+        .collect();
+    assert_eq!(statuses, ["InProgress", "Succeeded", "Succeeded"]);
+    let network = reply_json(&fixture.get(fixture.owner, &path));
+    assert_eq!(network["properties"]["provisioningState"], "Succeeded");
+    let deletion = fixture.send_request(fixture.owner, "DELETE", &path, "");
+    assert_eq!(deletion.status, StatusCode::ACCEPTED);
+    let location = header(&deletion, "location").unwrap().to_owned();
+    let location = location.strip_prefix(ARM).unwrap().split('?').next().unwrap();
+    assert_eq!(fixture.get(fixture.owner, location).status, StatusCode::ACCEPTED);
+    assert_eq!(fixture.get(fixture.owner, location).status, StatusCode::NO_CONTENT);
+    assert_eq!(fixture.get(fixture.owner, &path).status, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn resource_of_an_unknown_type_is_stored_as_given_and_labelled() {
+    let fixture = ArmFixture::new();
+    let path = format!("{GROUP}/platform/providers/Microsoft.Cache/redis/cache");
+    let body = json!({ "location": "eastus", "properties": { "a": 1 } });
+    let reply = fixture.send_request(fixture.owner, "PUT", &path, &body.to_string());
+    assert_eq!(reply.status, StatusCode::CREATED);
+    assert_eq!(header(&reply, "x-lanyard-provider"), Some("echo"));
+    let found = fixture.get(fixture.owner, &path);
+    assert_eq!(reply_json(&found)["properties"]["a"], 1);
+    assert_eq!(header(&found, "x-lanyard-provider"), Some("echo"));
+    let list =
+        fixture.get(fixture.owner, &format!("{GROUP}/platform/providers/Microsoft.Cache/redis"));
+    assert_eq!(reply_json(&list)["value"].as_array().unwrap().len(), 1);
+    let unknown = format!("{GROUP}/platform/providers/Contoso.None/things/x");
+    assert_eq!(put_error(&fixture, &unknown, &body), "InvalidResourceNamespace");
+    let known = format!("{GROUP}/platform/providers/Microsoft.KeyVault/vaults/v/keys/k");
+    let reply = fixture.send_request(fixture.owner, "POST", &known, "{}");
+    assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
+}
+
+#[test]
+fn write_of_an_unregistered_provider_is_rejected_until_it_is_registered() {
+    let fixture = ArmFixture::new();
+    let provider = "/subscriptions/sub/providers/Microsoft.Network";
+    let post = |action: &str| {
+        fixture.send_request(fixture.owner, "POST", &format!("{provider}/{action}"), "")
+    };
+    assert_eq!(reply_json(&post("unregister"))["registrationState"], "NotRegistered");
+    let path = network_path("virtualNetworks/net");
+    let body = json!({
+        "location": "eastus",
+        "properties": { "addressSpace": { "addressPrefixes": ["10.0.0.0/16"] } },
+    });
+    assert_eq!(put_error(&fixture, &path, &body), "MissingSubscriptionRegistration");
+    assert_eq!(reply_json(&post("register"))["registrationState"], "Registered");
+    assert_eq!(put(&fixture, &path, &body).0, StatusCode::CREATED);
+}
+
+#[test]
+fn tags_are_merged_replaced_and_deleted_at_any_scope() {
+    let fixture = ArmFixture::new();
+    let path = format!("{GROUP}/platform/providers/Microsoft.Resources/tags/default");
+    let tags = |tags: Value| json!({ "properties": { "tags": tags } });
+    let (_, stored) = put(&fixture, &path, &tags(json!({ "a": "1", "b": "2" })));
+    assert_eq!(stored["properties"]["tags"], json!({ "a": "1", "b": "2" }));
+    let patch = |operation: &str, given: Value| {
+        let mut body = tags(given);
+        body["operation"] = json!(operation);
+        let reply = fixture.send_request(fixture.owner, "PATCH", &path, &body.to_string());
+        reply_json(&reply)["properties"]["tags"].clone()
+    };
+    assert_eq!(patch("Merge", json!({ "B": "3" })), json!({ "a": "1", "B": "3" }));
+    assert_eq!(patch("Delete", json!({ "a": "1", "B": "other" })), json!({ "B": "3" }));
+    assert_eq!(patch("Replace", json!({ "c": "4" })), json!({ "c": "4" }));
+    let group = reply_json(&fixture.get(fixture.owner, &format!("{GROUP}/platform")));
+    assert_eq!(group["tags"], json!({ "c": "4" }));
 }
