@@ -20,11 +20,12 @@ pub(crate) struct Args {
 pub(crate) const SMOKE_SECONDS: u32 = 15;
 
 /// The targets of `fuzz/fuzz_targets`.
-pub(crate) const TARGETS: [&str; 7] = [
+pub(crate) const TARGETS: [&str; 8] = [
     "credential_document",
     "certificate_bundle",
     "spc_objects",
     "client_assertion",
+    "arm_template",
     "csi_requests",
     "provider_messages",
     "node_policy",

@@ -9,3 +9,9 @@ pub fn read_client_assertion(text: &str) -> Option<usize> {
     let readable = token.header.x5c.iter().filter_map(|entry| x5c_certificate(entry));
     Some(readable.count())
 }
+
+/// Validates the JSON text of an ARM template as a deployment to a resource group does. Returns the number of
+/// its resources, or `None` if the template is not valid.
+pub fn plan_arm_template(text: &str) -> Option<usize> {
+    crate::services::arm::plan_template(&serde_json::from_str(text).ok()?)
+}

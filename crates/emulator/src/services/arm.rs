@@ -113,6 +113,8 @@ macro_rules! full {
 mod access;
 mod account;
 mod compute;
+#[cfg_attr(not(test), expect(dead_code, reason = "the operations of deployments will call it"))]
+mod deployments;
 mod error;
 mod generic_resources;
 mod key_vault;
@@ -136,6 +138,8 @@ mod tags;
 use http::Method;
 use jiff::Timestamp;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use deployments::plan_template;
 pub(crate) use resource_store::{ArmResource, ArmResourceStore, RESOURCE_GROUP_TYPE, Subscription};
 
 use crate::azure_state::AzureState;

@@ -1,0 +1,66 @@
+//! The functions `concat` and `format`, and the checks of arguments. Errors are sentences.
+//!
+//! Reference: "String functions for ARM templates" and "Array functions for ARM templates".
+
+use serde_json::Value;
+
+use super::composite_format::format_composite;
+use super::expression::TemplateFunction;
+
+/// `concat`: joins strings, integers and booleans to a string, or arrays to an array.
+pub(super) fn concat(arguments: Vec<Value>) -> Result<Value, String> {
+    let invalid = |problem: &str| {
+        format!(
+            "Unable to evaluate template language function 'concat': {problem} Please see https://aka.ms/arm-functions/#concat for usage details."
+        )
+    };
+    let arrays = arguments.iter().filter(|argument| argument.is_array()).count();
+    if arrays != 0 && arrays != arguments.len() {
+        return Err(invalid("either all or none of the parameters must be an array."));
+    }
+    if arrays != 0 {
+        let items = arguments.into_iter().flat_map(|argument| match argument {
+            Value::Array(items) => items,
+            other => vec![other],
+        });
+        return Ok(Value::Array(items.collect()));
+    }
+    let mut text = String::new();
+    for argument in &arguments {
+        match argument {
+            Value::String(part) => text.push_str(part),
+            Value::Number(number) if number.is_i64() => text.push_str(&number.to_string()),
+            Value::Bool(true) => text.push_str("True"),
+            Value::Bool(false) => text.push_str("False"),
+            _ => return Err(invalid("the parameters must be strings, integers or arrays.")),
+        }
+    }
+    Ok(Value::from(text))
+}
+
+/// `format`: replaces the placeholders of the first argument with the others.
+pub(super) fn format_arguments(arguments: Vec<Value>) -> Result<Value, String> {
+    let invalid = |problem: String| {
+        format!(
+            "Unable to evaluate template language function 'format': {problem} Please see https://aka.ms/arm-functions/#format for usage details."
+        )
+    };
+    let Some((Value::String(format), values)) = arguments.split_first() else {
+        return Err(invalid("the first parameter must be a string.".to_owned()));
+    };
+    format_composite(format, values).map(Value::from).map_err(invalid)
+}
+
+/// The string of an argument that must be one.
+pub(super) fn string_argument(
+    function: TemplateFunction,
+    argument: Value,
+) -> Result<String, String> {
+    match argument {
+        Value::String(text) => Ok(text),
+        _ => Err(format!(
+            "Unable to evaluate template language function '{}': all function arguments must be string literals. Please see https://aka.ms/arm-functions for usage details.",
+            function.name()
+        )),
+    }
+}
