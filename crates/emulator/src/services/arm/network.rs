@@ -2,16 +2,45 @@
 //! 2018-05-01.
 
 mod address_prefix;
+mod child_items;
+mod dns_zones;
+mod load_balancers;
+mod nat_gateways;
+mod network_interfaces;
+mod private_addresses;
+mod private_endpoints;
+mod public_ip_addresses;
 mod reference;
+mod route_tables;
+mod security_groups;
 mod virtual_networks;
 
+pub(super) use self::private_endpoints::private_endpoint_connections;
 use super::resource_type::ResourceType;
-use super::{ArmReadKind, read_only_operation};
+use super::{resource_reads, resource_writes};
 use crate::operations::ServiceOperation;
 
 /// The types that clients can write.
-pub(super) const TYPES: &[ResourceType] =
-    &[virtual_networks::VIRTUAL_NETWORK_TYPE, virtual_networks::SUBNET_TYPE];
+pub(super) const TYPES: &[ResourceType] = &[
+    virtual_networks::VIRTUAL_NETWORK_TYPE,
+    virtual_networks::SUBNET_TYPE,
+    security_groups::SECURITY_GROUP_TYPE,
+    security_groups::RULE_TYPE,
+    route_tables::ROUTE_TABLE_TYPE,
+    route_tables::ROUTE_TYPE,
+    public_ip_addresses::PUBLIC_IP_ADDRESS_TYPE,
+    nat_gateways::NAT_GATEWAY_TYPE,
+    load_balancers::LOAD_BALANCER_TYPE,
+    network_interfaces::NETWORK_INTERFACE_TYPE,
+    private_endpoints::PRIVATE_ENDPOINT_TYPE,
+    private_endpoints::PRIVATE_LINK_SERVICE_TYPE,
+    dns_zones::PUBLIC_ZONE_TYPE,
+    dns_zones::PRIVATE_ZONE_TYPE,
+    dns_zones::LINK_TYPE,
+];
+
+/// The types of DNS record sets.
+pub(super) const RECORD_TYPES: &[ResourceType] = dns_zones::RECORD_TYPES;
 
 pub(super) const VIRTUAL_NETWORKS: &[ServiceOperation] =
     resource_operations!("VirtualNetworks", "Microsoft.Network/virtualNetworks");
@@ -19,80 +48,160 @@ pub(super) const VIRTUAL_NETWORKS: &[ServiceOperation] =
 pub(super) const SUBNETS: &[ServiceOperation] =
     child_operations!("Subnets", "Microsoft.Network/virtualNetworks/{name}/subnets");
 
-pub(super) const OPERATIONS: &[ServiceOperation] = &[
-    read_only_operation(
-        "NetworkSecurityGroups_List",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.Network/networkSecurityGroups"),
+pub(super) const SECURITY_GROUPS: &[ServiceOperation] =
+    resource_operations!("NetworkSecurityGroups", "Microsoft.Network/networkSecurityGroups");
+
+pub(super) const SECURITY_RULES: &[ServiceOperation] = child_operations!(
+    "SecurityRules",
+    "Microsoft.Network/networkSecurityGroups/{name}/securityRules"
+);
+
+pub(super) const ROUTE_TABLES: &[ServiceOperation] =
+    resource_operations!("RouteTables", "Microsoft.Network/routeTables");
+
+pub(super) const ROUTES: &[ServiceOperation] =
+    child_operations!("Routes", "Microsoft.Network/routeTables/{name}/routes");
+
+pub(super) const PUBLIC_IP_ADDRESSES: &[ServiceOperation] =
+    resource_operations!("PublicIPAddresses", "Microsoft.Network/publicIPAddresses");
+
+pub(super) const NAT_GATEWAYS: &[ServiceOperation] =
+    resource_operations!("NatGateways", "Microsoft.Network/natGateways");
+
+pub(super) const LOAD_BALANCERS: &[ServiceOperation] =
+    resource_operations!("LoadBalancers", "Microsoft.Network/loadBalancers");
+
+pub(super) const NETWORK_INTERFACES: &[ServiceOperation] =
+    resource_operations!("NetworkInterfaces", "Microsoft.Network/networkInterfaces");
+
+pub(super) const PRIVATE_ENDPOINTS: &[ServiceOperation] =
+    resource_operations!("PrivateEndpoints", "Microsoft.Network/privateEndpoints");
+
+pub(super) const PRIVATE_LINK_SERVICES: &[ServiceOperation] =
+    resource_operations!("PrivateLinkServices", "Microsoft.Network/privateLinkServices");
+
+pub(super) const PUBLIC_ZONES: &[ServiceOperation] =
+    resource_operations!("Zones", "Microsoft.Network/dnsZones");
+
+pub(super) const PRIVATE_ZONES: &[ServiceOperation] =
+    resource_operations!("PrivateZones", "Microsoft.Network/privateDnsZones");
+
+pub(super) const VIRTUAL_NETWORK_LINKS: &[ServiceOperation] = child_operations!(
+    "VirtualNetworkLinks",
+    "Microsoft.Network/privateDnsZones/{name}/virtualNetworkLinks"
+);
+
+/// The operations on parts of a resource.
+pub(super) const ITEMS: &[ServiceOperation] = &[
+    full!(
+        "VirtualNetworks_CheckIPAddressAvailability",
+        GET,
+        rg!("Microsoft.Network/virtualNetworks/{name}/CheckIPAddressAvailability"),
+        virtual_networks::check_address_availability
     ),
-    read_only_operation(
-        "NetworkSecurityGroups_Get",
-        ArmReadKind::Resource,
-        rg!("Microsoft.Network/networkSecurityGroups/{name}"),
+    full!(
+        "LoadBalancerItems_List",
+        GET,
+        rg!("Microsoft.Network/loadBalancers/{name}/{collection}"),
+        load_balancers::list_items
     ),
-    read_only_operation(
-        "LoadBalancers_List",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.Network/loadBalancers"),
+    full!(
+        "LoadBalancerItems_Get",
+        GET,
+        rg!("Microsoft.Network/loadBalancers/{name}/{collection}/{child}"),
+        load_balancers::get_item
     ),
-    read_only_operation(
-        "LoadBalancers_Get",
-        ArmReadKind::Resource,
-        rg!("Microsoft.Network/loadBalancers/{name}"),
+    full!(
+        "LoadBalancerItems_CreateOrUpdate",
+        PUT,
+        rg!("Microsoft.Network/loadBalancers/{name}/{collection}/{child}"),
+        load_balancers::put_item
     ),
-    read_only_operation(
-        "NetworkInterfaces_List",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.Network/networkInterfaces"),
+    full!(
+        "LoadBalancerItems_Delete",
+        DELETE,
+        rg!("Microsoft.Network/loadBalancers/{name}/{collection}/{child}"),
+        load_balancers::delete_item
     ),
-    read_only_operation(
-        "NetworkInterfaces_Get",
-        ArmReadKind::Resource,
-        rg!("Microsoft.Network/networkInterfaces/{name}"),
+];
+
+pub(super) const RECORD_SETS: &[ServiceOperation] = &[
+    full!(
+        "RecordSets_ListByDnsZone",
+        GET,
+        rg!("Microsoft.Network/dnsZones/{name}/recordsets"),
+        dns_zones::list_record_sets
     ),
-    read_only_operation(
-        "PrivateZones_ListByResourceGroup",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.Network/privateDnsZones"),
+    full!(
+        "RecordSets_ListAllByDnsZone",
+        GET,
+        rg!("Microsoft.Network/dnsZones/{name}/all"),
+        dns_zones::list_record_sets
     ),
-    read_only_operation(
-        "PrivateZones_Get",
-        ArmReadKind::Resource,
-        rg!("Microsoft.Network/privateDnsZones/{name}"),
+    full!(
+        "PrivateRecordSets_List",
+        GET,
+        rg!("Microsoft.Network/privateDnsZones/{name}/ALL"),
+        dns_zones::list_record_sets
     ),
-    read_only_operation(
-        "PrivateRecordSets_List_A",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.Network/privateDnsZones/{name}/A"),
+    full!(
+        "RecordSets_ListByType",
+        GET,
+        rg!("Microsoft.Network/dnsZones/{name}/{recordType}"),
+        dns_zones::list_record_sets_of_type
     ),
-    read_only_operation(
-        "PrivateRecordSets_Get_A",
-        ArmReadKind::Resource,
-        rg!("Microsoft.Network/privateDnsZones/{name}/A/{child}"),
+    full!(
+        "PrivateRecordSets_ListByType",
+        GET,
+        rg!("Microsoft.Network/privateDnsZones/{name}/{recordType}"),
+        dns_zones::list_record_sets_of_type
     ),
-    read_only_operation(
-        "Zones_List",
-        ArmReadKind::SubscriptionCollection,
-        sub!("Microsoft.Network/dnsZones"),
+    full!(
+        "RecordSets_Get",
+        GET,
+        rg!("Microsoft.Network/dnsZones/{name}/{recordType}/{child}"),
+        resource_reads::get_resource
     ),
-    read_only_operation(
-        "Zones_ListByResourceGroup",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.Network/dnsZones"),
+    full!(
+        "RecordSets_CreateOrUpdate",
+        PUT,
+        rg!("Microsoft.Network/dnsZones/{name}/{recordType}/{child}"),
+        resource_writes::put_resource
     ),
-    read_only_operation(
-        "Zones_Get",
-        ArmReadKind::Resource,
-        rg!("Microsoft.Network/dnsZones/{name}"),
+    full!(
+        "RecordSets_Update",
+        PATCH,
+        rg!("Microsoft.Network/dnsZones/{name}/{recordType}/{child}"),
+        resource_writes::patch_resource
     ),
-    read_only_operation(
-        "RecordSets_List_A",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.Network/dnsZones/{name}/A"),
+    full!(
+        "RecordSets_Delete",
+        DELETE,
+        rg!("Microsoft.Network/dnsZones/{name}/{recordType}/{child}"),
+        resource_writes::delete_resource
     ),
-    read_only_operation(
-        "RecordSets_Get_A",
-        ArmReadKind::Resource,
-        rg!("Microsoft.Network/dnsZones/{name}/A/{child}"),
+    full!(
+        "PrivateRecordSets_Get",
+        GET,
+        rg!("Microsoft.Network/privateDnsZones/{name}/{recordType}/{child}"),
+        resource_reads::get_resource
+    ),
+    full!(
+        "PrivateRecordSets_CreateOrUpdate",
+        PUT,
+        rg!("Microsoft.Network/privateDnsZones/{name}/{recordType}/{child}"),
+        resource_writes::put_resource
+    ),
+    full!(
+        "PrivateRecordSets_Update",
+        PATCH,
+        rg!("Microsoft.Network/privateDnsZones/{name}/{recordType}/{child}"),
+        resource_writes::patch_resource
+    ),
+    full!(
+        "PrivateRecordSets_Delete",
+        DELETE,
+        rg!("Microsoft.Network/privateDnsZones/{name}/{recordType}/{child}"),
+        resource_writes::delete_resource
     ),
 ];

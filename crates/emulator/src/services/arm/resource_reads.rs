@@ -162,3 +162,8 @@ fn require_parent(call: &OperationContext<'_>, parent: &AccessScope) -> Result<(
         None => Err(ArmServiceError::ResourceNotFound(&parent).to_reply()),
     }
 }
+
+/// The resource above a child resource.
+pub(super) fn parent_scope(child: &AccessScope) -> Result<AccessScope, ServiceReply> {
+    parse_request_scope(child.as_str().rsplitn(3, '/').nth(2).unwrap_or_default())
+}

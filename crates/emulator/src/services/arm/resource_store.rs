@@ -276,7 +276,10 @@ impl ArmResourceStore {
     }
 
     /// All resources at or below a scope.
-    pub(crate) fn within(&self, scope: &AccessScope) -> impl Iterator<Item = &ArmResource> {
+    pub(crate) fn within<'a>(
+        &'a self,
+        scope: &AccessScope,
+    ) -> impl Iterator<Item = &'a ArmResource> + use<'a> {
         let scope = scope.clone();
         let start = lookup_key(&scope);
         self.by_id

@@ -180,8 +180,13 @@ impl NamingRule {
 }
 
 /// The tables of types, one for each module of resource providers.
-const TYPE_TABLES: &[&[ResourceType]] =
-    &[managed_identity::TYPES, network::TYPES, compute::TYPES, storage::TYPES];
+const TYPE_TABLES: &[&[ResourceType]] = &[
+    managed_identity::TYPES,
+    network::TYPES,
+    network::RECORD_TYPES,
+    compute::TYPES,
+    storage::TYPES,
+];
 
 /// All resource types of the tables.
 pub(super) fn all_resource_types() -> impl Iterator<Item = &'static ResourceType> {

@@ -38,6 +38,8 @@ pub(super) struct ResourceWrite<'w, 'c> {
     pub(super) properties: Map<String, Value>,
     /// The child resources in the body, by type. They replace all existing children of the type.
     pub(super) children: Vec<(&'static str, Vec<ArmResource>)>,
+    /// Further resources that the write creates, for example the network interface of a private endpoint.
+    pub(super) others: Vec<ArmResource>,
 }
 
 impl ResourceWrite<'_, '_> {
@@ -270,7 +272,7 @@ fn quoted(etag: &str) -> &str {
 }
 
 /// Completes, stores and returns a resource, after the checks that are the same for all types.
-fn write_resource(
+pub(super) fn write_resource(
     call: &mut OperationContext<'_>,
     kind: &'static ResourceType,
     caller: &AuthenticatedCaller,
@@ -290,10 +292,11 @@ fn write_resource(
             return Err(bad_request("InvalidRequestContent", "`properties` is not an object."));
         }
     };
-    let children = Vec::new();
-    let mut write = ResourceWrite { call, caller, id: &id, existing, body, properties, children };
+    let (children, others) = (Vec::new(), Vec::new());
+    let mut write =
+        ResourceWrite { call, caller, id: &id, existing, body, properties, children, others };
     (kind.prepare)(&mut write)?;
-    let ResourceWrite { mut body, mut properties, children, .. } = write;
+    let ResourceWrite { mut body, mut properties, children, others, .. } = write;
     let pending = kind
         .long_running
         .then(|| PendingOperation::start(call, kind, &id, PendingChange::Write))
@@ -310,6 +313,9 @@ fn write_resource(
     let now = call.now;
     let resources = &mut call.azure_mut().resources;
     replace_children(resources, &id, children);
+    for other in others {
+        resources.upsert(other);
+    }
     let stored =
         resources.upsert(ArmResource::new(id.clone(), kind.name, Value::Object(body), now));
     let wire = render_resource(call, &id);

@@ -656,7 +656,7 @@ fn virtual_network_write_replaces_its_subnets() {
     for (prefix, code) in [
         ("10.0.1.0/25", "NetcfgSubnetRangesOverlap"),
         ("10.1.0.0/24", "NetcfgSubnetRangeOutsideVnet"),
-        ("10.0.3.1/24", "InvalidAddressPrefixFormat"),
+        ("10.0.3.1/24", "InvalidCIDRNotation"),
     ] {
         let properties = json!({ "properties": { "addressPrefix": prefix } });
         assert_eq!(put_error(&fixture, &format!("{path}/subnets/d"), &properties), code);

@@ -14,10 +14,26 @@ pub(super) struct AddressPrefix {
 
 /// The text is not an address prefix in CIDR form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("The address prefix '{text}' is not valid: {reason}.")]
-pub(super) struct ParseAddressPrefixError {
-    text: String,
-    reason: &'static str,
+pub(super) enum ParseAddressPrefixError {
+    #[error(
+        "Address prefix {text} is not formatted correctly. It should follow CIDR notation, for example 10.0.0.0/24."
+    )]
+    Format { text: String },
+    /// The address has bits after the prefix.
+    #[error(
+        "The address prefix {text} has an invalid CIDR notation. For the given prefix length, the address prefix should be {expected}."
+    )]
+    HostBits { text: String, expected: AddressPrefix },
+}
+
+impl ParseAddressPrefixError {
+    /// The error code of the network resource provider.
+    pub(super) const fn code(&self) -> &'static str {
+        match self {
+            Self::Format { .. } => "InvalidAddressPrefixFormat",
+            Self::HostBits { .. } => "InvalidCIDRNotation",
+        }
+    }
 }
 
 impl AddressPrefix {
@@ -71,20 +87,27 @@ impl FromStr for AddressPrefix {
     type Err = ParseAddressPrefixError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refuse = |reason| ParseAddressPrefixError { text: text.to_owned(), reason };
-        let (address, length) =
-            text.split_once('/').ok_or_else(|| refuse("it has no `/` and prefix length"))?;
-        let address: IpAddr =
-            address.parse().or(Err(refuse("it does not start with an IP address")))?;
-        let length: u8 = length.parse().or(Err(refuse("its prefix length is not a number")))?;
+        let malformed = || ParseAddressPrefixError::Format { text: text.to_owned() };
+        let (address, length) = text.split_once('/').ok_or_else(malformed)?;
+        let address: IpAddr = address.parse().or(Err(malformed()))?;
+        let length: u8 = length.parse().or(Err(malformed()))?;
         let prefix = Self { address, length };
         if length > prefix.width() {
-            return Err(refuse("its prefix length exceeds the address"));
+            return Err(malformed());
         }
-        if fixed_bits(prefix.bits(), length) != prefix.bits() {
-            return Err(refuse("its address has bits after the prefix"));
+        let fixed = fixed_bits(prefix.bits(), length);
+        if fixed == prefix.bits() {
+            return Ok(prefix);
         }
-        Ok(prefix)
+        let address = match address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                IpAddr::V4((address.to_bits() & mask).into())
+            }
+            IpAddr::V6(_) => IpAddr::V6(fixed.into()),
+        };
+        let expected = Self { address, length };
+        Err(ParseAddressPrefixError::HostBits { text: text.to_owned(), expected })
     }
 }
 
@@ -129,8 +152,14 @@ mod tests {
 
     #[test]
     fn invalid_prefixes_are_rejected() {
-        for text in ["", "10.0.0.0", "10.0.0/8", "10.0.0.0/33", "10.0.0.1/8", "a/8", "10.0.0.0/x"] {
-            assert!(text.parse::<AddressPrefix>().is_err(), "{text}");
+        for text in ["", "10.0.0.0", "10.0.0/8", "10.0.0.0/33", "a/8", "10.0.0.0/x"] {
+            let error = text.parse::<AddressPrefix>().unwrap_err();
+            assert_eq!(error.code(), "InvalidAddressPrefixFormat", "{text}");
+        }
+        for (text, expected) in [("10.1.1.0/16", "10.1.0.0/16"), ("fd00::1/64", "fd00::/64")] {
+            let error = text.parse::<AddressPrefix>().unwrap_err();
+            assert_eq!(error.code(), "InvalidCIDRNotation");
+            assert!(error.to_string().ends_with(&format!("should be {expected}.")), "{error}");
         }
     }
 

@@ -6,6 +6,7 @@ use super::super::access::{authorize_link, parse_request_scope};
 use super::super::error::bad_request;
 use super::super::resource_reads::resource_type;
 use super::super::resource_writes::ResourceWrite;
+use super::child_items::find_item;
 use crate::authorization::AccessScope;
 use crate::request::ServiceReply;
 
@@ -33,15 +34,36 @@ pub(super) fn require_reference(
         ));
     }
     if write.resources().resource(&id).is_none() {
-        return Err(bad_request(
-            "InvalidResourceReference",
-            format!(
-                "Resource {id} referenced by resource {} was not found. Please make sure that the \
-                 referenced resource exists, and that both resources are in the same region.",
-                write.id
-            ),
-        ));
+        return Err(reference_not_found(write.id, &id));
     }
     authorize_link(write.call, write.caller, &format!("{kind}/join/action"), write.id, &id)?;
     Ok(Some(id))
+}
+
+/// Checks a reference `{"id": …}` to an item in the body of another resource, such as a backend address pool.
+pub(super) fn require_item_reference(
+    write: &ResourceWrite<'_, '_>,
+    reference: &Value,
+    property: &str,
+) -> Result<(), ServiceReply> {
+    let Some(id) = reference.get("id").and_then(Value::as_str) else {
+        let message = format!("`{property}.id` is missing.");
+        return Err(bad_request("InvalidRequestFormat", message));
+    };
+    let id = parse_request_scope(id)?;
+    let kind = resource_type(&id)?;
+    if find_item(write.resources(), &id).is_none() {
+        return Err(reference_not_found(write.id, &id));
+    }
+    authorize_link(write.call, write.caller, &format!("{kind}/join/action"), write.id, &id)
+}
+
+fn reference_not_found(resource: &AccessScope, id: &AccessScope) -> ServiceReply {
+    bad_request(
+        "InvalidResourceReference",
+        format!(
+            "Resource {id} referenced by resource {resource} was not found. Please make sure that the \
+             referenced resource exists, and that both resources are in the same region."
+        ),
+    )
 }

@@ -2,15 +2,20 @@
 //!
 //! The subnets in the body of a network are child resources: a write replaces all of them.
 
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::super::error::{bad_request, conflict};
+use super::super::access::{authorize_call, json_reply, parse_request_scope, path_scope};
+use super::super::error::bad_request;
+use super::super::resource_reads::{find_resource, parent_scope};
 use super::super::resource_store::{ArmResource, ArmResourceStore};
 use super::super::resource_type::{NamingRule, ResourceType, resource_name};
 use super::super::resource_writes::{ResourceDeletion, ResourceWrite};
 use super::address_prefix::AddressPrefix;
+use super::child_items::{child_resource, render_with_children, take_collection};
+use super::private_addresses::addresses_in;
 use super::reference::require_reference;
-use crate::authorization::AccessScope;
+use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
 const VIRTUAL_NETWORK: &str = "Microsoft.Network/virtualNetworks";
@@ -37,16 +42,12 @@ fn prepare_network(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply
     let prefixes = network_prefixes(&write.properties)?;
     write.service_guid();
     write.default_property("enableDdosProtection", json!(false));
-    let subnets = match write.properties.remove("subnets") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(subnets)) => subnets,
-        Some(_) => return Err(invalid_body("`properties.subnets` is not an array.")),
-    };
     let mut children = Vec::new();
-    for subnet in subnets {
-        children.push(inline_subnet(write, subnet)?);
+    for mut item in take_collection(write, "subnets", SUBNET_TYPE.naming)? {
+        complete_subnet(write, &mut item.properties)?;
+        children.push(child_resource(write, "subnets", SUBNET, item));
     }
-    require_free_prefixes(&prefixes, &children)?;
+    require_free_prefixes(resource_name(write.id), &prefixes, &children)?;
     require_removable_subnets(write, &children)?;
     write.replace_children(SUBNET, children);
     Ok(())
@@ -70,27 +71,8 @@ fn network_prefixes(properties: &Map<String, Value>) -> Result<Vec<AddressPrefix
 fn parse_prefix(value: &Value) -> Result<AddressPrefix, ServiceReply> {
     let text = value.as_str().unwrap_or_default();
     text.parse().map_err(|error: super::address_prefix::ParseAddressPrefixError| {
-        bad_request("InvalidAddressPrefixFormat", error.to_string())
+        bad_request(error.code(), error.to_string())
     })
-}
-
-/// A subnet in the body of its network.
-fn inline_subnet(
-    write: &mut ResourceWrite<'_, '_>,
-    subnet: Value,
-) -> Result<ArmResource, ServiceReply> {
-    let name = subnet.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    SUBNET_TYPE.naming.check(&name).map_err(|rule| {
-        bad_request("InvalidResourceName", format!("The subnet name '{name}' is invalid. {rule}"))
-    })?;
-    let mut properties = match subnet.get("properties") {
-        Some(Value::Object(properties)) => properties.clone(),
-        _ => Map::new(),
-    };
-    let id = write.id.child(&format!("subnets/{name}"));
-    complete_subnet(write, &mut properties)?;
-    let body = json!({ "properties": properties });
-    Ok(ArmResource::new(id, SUBNET, body, write.call.now))
 }
 
 fn prepare_subnet(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
@@ -101,13 +83,13 @@ fn prepare_subnet(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply>
     let prefixes = network_prefixes(&network)?;
     let mut subnets: Vec<_> = write
         .resources()
-        .of_type_within(&parent_id(write.id)?, SUBNET)
+        .of_type_within(&parent_scope(write.id)?, SUBNET)
         .filter(|known| known.id != *write.id)
         .cloned()
         .collect();
     let body = json!({ "properties": write.properties });
     subnets.push(ArmResource::new(write.id.clone(), SUBNET, body, write.call.now));
-    require_free_prefixes(&prefixes, &subnets)
+    require_free_prefixes(resource_name(&parent_scope(write.id)?), &prefixes, &subnets)
 }
 
 /// Checks the references of a subnet, with the permissions to link them, and adds the defaults.
@@ -133,13 +115,8 @@ fn complete_subnet(
     Ok(())
 }
 
-fn parent_id(subnet: &AccessScope) -> Result<AccessScope, ServiceReply> {
-    let id = subnet.as_str().rsplitn(3, '/').nth(2).unwrap_or_default();
-    super::super::access::parse_request_scope(id)
-}
-
 fn parent_network(write: &ResourceWrite<'_, '_>) -> Result<Map<String, Value>, ServiceReply> {
-    let network = write.resources().resource(&parent_id(write.id)?);
+    let network = write.resources().resource(&parent_scope(write.id)?);
     Ok(match network.and_then(|network| network.body.get("properties")) {
         Some(Value::Object(properties)) => properties.clone(),
         _ => Map::new(),
@@ -148,6 +125,7 @@ fn parent_network(write: &ResourceWrite<'_, '_>) -> Result<Map<String, Value>, S
 
 /// The prefixes of subnets are within those of the network, and do not overlap.
 fn require_free_prefixes(
+    network_name: &str,
     network: &[AddressPrefix],
     subnets: &[ArmResource],
 ) -> Result<(), ServiceReply> {
@@ -159,8 +137,8 @@ fn require_free_prefixes(
                 return Err(bad_request(
                     "NetcfgSubnetRangeOutsideVnet",
                     format!(
-                        "Subnet '{name}' is not valid because its IP address range '{prefix}' is \
-                         outside the IP address range of the virtual network."
+                        "Subnet '{name}' is not valid because its IP address range is outside the IP \
+                         address range of virtual network '{network_name}'. The range is '{prefix}'."
                     ),
                 ));
             }
@@ -169,7 +147,8 @@ fn require_free_prefixes(
                     "NetcfgSubnetRangesOverlap",
                     format!(
                         "Subnet '{name}' is not valid because its IP address range overlaps with that \
-                         of an existing subnet '{other}' in the virtual network."
+                         of an existing subnet in virtual network '{network_name}'. That subnet is \
+                         '{other}'."
                     ),
                 ));
             }
@@ -226,22 +205,32 @@ fn check_network_deletion(deletion: &ResourceDeletion<'_>) -> Result<(), Service
         let scope = deletion.scope;
         check_subnet_deletion(&ResourceDeletion { resources, resource: subnet, scope })?;
     }
-    let Some(referrer) = deletion.referrers().next() else { return Ok(()) };
-    Err(conflict(
-        "InUseVirtualNetworkCannotBeDeleted",
-        format!("The virtual network {} is in use by {referrer}.", deletion.resource.id),
-    ))
+    Ok(())
 }
 
 /// The network with its subnets.
 fn render_network(resources: &ArmResourceStore, network: &ArmResource) -> Value {
-    let mut wire = network.to_json();
-    let subnets: Vec<_> =
-        resources.of_type_within(&network.id, SUBNET).map(ArmResource::to_json).collect();
-    wire["properties"]["subnets"] = json!(subnets);
-    wire
+    render_with_children(resources, network, "subnets", SUBNET)
 }
 
-fn invalid_body(message: &str) -> ServiceReply {
-    bad_request("InvalidRequestFormat", message)
+/// `GET …/CheckIPAddressAvailability?ipAddress=…`.
+pub(super) fn check_address_availability(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let path = path_scope(call)?;
+    let (network, _) = path.as_str().rsplit_once('/').unwrap_or_default();
+    let network = parse_request_scope(network)?;
+    authorize_call(
+        call,
+        "Microsoft.Network/virtualNetworks/checkIpAddressAvailability/read",
+        &network,
+    )?;
+    find_resource(call, &network)?;
+    let asked = call.request.query("ipAddress").unwrap_or_default().to_owned();
+    let resources = &call.world().resources;
+    let is_taken = resources
+        .of_type_within(&network, SUBNET)
+        .any(|subnet| addresses_in(resources, &subnet.id).any(|(address, _)| address == asked));
+    let wire = json!({ "available": !is_taken, "availableIPAddresses": [] });
+    Ok(json_reply(call, StatusCode::OK, &wire))
 }
