@@ -5,6 +5,7 @@
 //! and names the missing program; no check is skipped silently.
 
 mod auxiliary_workspaces;
+mod azure_roles;
 mod bench;
 mod book;
 mod check;
@@ -67,6 +68,8 @@ enum XtaskCommand {
     Prose,
     /// Generate the Rust of the .proto files, and the CRDs
     Codegen(codegen::Args),
+    /// Write the emulator's file of built-in Azure roles
+    AzureRoles(azure_roles::Args),
     /// Run one conformance suite, or all of them
     Conformance(conformance::Args),
     /// Compare lanyard with its peers
@@ -106,6 +109,7 @@ fn run(task: &XtaskCommand, repository: &Repository) -> Result<(), TaskError> {
         XtaskCommand::Book => book::build(repository),
         XtaskCommand::Prose => prose::check(repository),
         XtaskCommand::Codegen(arguments) => codegen::run(repository, arguments),
+        XtaskCommand::AzureRoles(arguments) => azure_roles::run(repository, arguments),
         XtaskCommand::Conformance(arguments) => conformance::run(repository, arguments).map(drop),
         XtaskCommand::Bench(arguments) => bench::run(repository, arguments),
         XtaskCommand::Tools(arguments) => tools::run(repository, arguments),

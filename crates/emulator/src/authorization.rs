@@ -1,26 +1,48 @@
 //! Role-based access control of both planes: deny by default.
 //!
 //! A request is granted if one of the caller's role assignments at the request's scope, or above it, has a
-//! role whose (data) actions cover the action and whose not-actions do not. The reference is Azure RBAC, "How
-//! Azure RBAC determines if a user has access to a resource". Deny assignments, groups and conditions are not
-//! implemented; writing an assignment with a condition is rejected, so that no assignment grants more than
-//! intended.
+//! role whose (data) actions cover the action and whose not-actions do not, and if no deny assignment denies
+//! it. Assignments of the caller's groups count as the caller's. The reference is Azure RBAC, "How Azure RBAC
+//! determines if a user has access to a resource".
 
+mod access_check;
 mod access_scope;
+mod assignment_index;
+mod built_in_roles;
+mod condition;
+mod custom_role;
+mod deny_assignment;
 mod explain;
 mod pattern;
-mod roles;
+mod role_assignment;
+mod role_assignments;
+mod role_definition;
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use lanyard_vocabulary::RoleDefinitionId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub(crate) use access_scope::{AccessScope, ParseAccessScopeError};
-pub(crate) use explain::{AccessExplanation, NearestMiss};
-pub(crate) use roles::{RoleCatalog, RoleDefinition};
+use self::assignment_index::{AssignmentIndex, ScopeIndex};
+use self::role_assignment::RevokedAssignment;
+use self::role_definition::RoleVerdict;
+use crate::table::{StoredTable, Table};
+
+pub(crate) use self::access_check::AccessCheck;
+pub(crate) use self::access_scope::{AccessScope, ParseAccessScopeError};
+pub(crate) use self::built_in_roles::BuiltInRoles;
+pub(crate) use self::condition::{
+    AssignmentAttributes, AttributeSource, Condition, ConditionContext, ConditionError,
+};
+pub(crate) use self::custom_role::{CustomRole, CustomRoleError, MAX_CUSTOM_ROLES};
+pub(crate) use self::deny_assignment::{DeniedPrincipal, DenyAssignment};
+pub(crate) use self::explain::{AccessExplanation, NearestMiss};
+pub(crate) use self::pattern::ActionPattern;
+pub(crate) use self::role_assignment::{PropagationDelay, RoleAssignment};
+pub(crate) use self::role_assignments::{AssignError, AssignOutcome, MAX_IN_SUBSCRIPTION};
+pub(crate) use self::role_definition::{PermissionBlock, RoleDefinition};
 
 /// The list of a role that an action is checked against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -32,213 +54,224 @@ pub(crate) enum ActionPlane {
     Data,
 }
 
-/// The assignment of a role to a principal at a scope.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RoleAssignment {
-    /// The name: a GUID, unique in the tenant.
-    pub(crate) name: Uuid,
-    /// The scope, which includes everything below it.
-    pub(crate) scope: AccessScope,
-    #[serde(with = "role_id")]
-    pub(crate) role: RoleDefinitionId,
-    /// The object id of the principal.
-    pub(crate) principal_id: Uuid,
-    /// `ServicePrincipal`, `User` or `Group`.
-    pub(crate) principal_type: String,
-    /// The description, if present.
-    pub(crate) description: Option<String>,
-    /// When the assignment was created.
-    pub(crate) created_on: Timestamp,
-}
-
-impl RoleAssignment {
-    /// The resource id of the assignment.
-    pub(crate) fn id(&self) -> String {
-        self.scope.extension_resource_id("Microsoft.Authorization/roleAssignments", self.name)
-    }
-}
-
 /// An access request: whether a principal may perform an action at a scope.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AccessRequest<'a> {
-    /// The object id of the caller.
-    pub(crate) principal_id: Uuid,
+    /// The object ids of the caller and of its groups, the nested ones included.
+    pub(crate) principal_ids: &'a [Uuid],
     /// The plane of the action.
     pub(crate) plane: ActionPlane,
     /// The action, such as `Microsoft.Network/virtualNetworks/read`.
     pub(crate) action: &'a str,
     /// The scope of the action.
     pub(crate) scope: &'a AccessScope,
+    /// The management groups above the scope, the nearest first.
+    pub(crate) management_groups: &'a [AccessScope],
+    /// The role assignment that the request writes or deletes, for conditions.
+    pub(crate) role_assignment: Option<AssignmentAttributes<'a>>,
+    /// The emulated time.
+    pub(crate) now: Timestamp,
 }
 
-/// Errors of creating a role assignment.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AssignError {
-    /// The role definition does not exist.
-    #[error("the role definition `{role}` does not exist")]
-    RoleUnknown {
-        /// The unknown id.
-        role: Uuid,
-    },
-    /// The principal already has the role at the scope, by another assignment.
-    #[error("the role is already assigned by `{existing}`")]
-    AlreadyAssigned {
-        /// The name of the existing assignment.
-        existing: Uuid,
-    },
-    /// An assignment of this name with different content exists.
-    #[error("the assignment `{name}` exists with another scope, role or principal")]
-    UpdateNotPermitted {
-        /// The name of the assignment.
-        name: Uuid,
-    },
-}
-
-/// The result of creating a role assignment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AssignOutcome {
-    /// The assignment was created.
-    Created,
-    /// An identical assignment already existed.
-    Unchanged,
-}
-
-/// The role assignments, indexed by principal.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(from = "Vec<RoleAssignment>", into = "Vec<RoleAssignment>")]
-pub(crate) struct Authorization {
-    assignments: Vec<RoleAssignment>,
-    by_principal: HashMap<Uuid, PrincipalAssignments>,
-}
-
-/// The assignments of one principal, as indices.
-#[derive(Debug, Clone, Default)]
-struct PrincipalAssignments {
-    /// All indices, oldest first.
-    indices: Vec<usize>,
-    /// By lower-case scope: a decision looks up the request's scope and its ancestors, so that its cost does
-    /// not grow with the number of assignments.
-    indices_by_scope: HashMap<String, Vec<usize>>,
-}
-
-impl PrincipalAssignments {
-    fn add(&mut self, at: usize, assignment: &RoleAssignment) {
-        let scope = assignment.scope.self_and_ancestors().next().unwrap_or_default();
-        self.indices.push(at);
-        self.indices_by_scope.entry(scope.to_owned()).or_default().push(at);
+impl AccessRequest<'_> {
+    /// The scope and everything above it, in lower case, the nearest first.
+    fn scopes(&self) -> impl Iterator<Item = &str> {
+        scopes_upwards(self.scope, self.management_groups)
     }
+}
+
+/// A scope and everything above it, in lower case: its ancestors by path, its management groups, the root.
+fn scopes_upwards<'a>(
+    scope: &'a AccessScope,
+    management_groups: &'a [AccessScope],
+) -> impl Iterator<Item = &'a str> {
+    scope
+        .self_and_ancestors()
+        .filter(|path| !path.is_empty())
+        .chain(management_groups.iter().map(|group| &**group.index_key()))
+        .chain([""])
+}
+
+/// Role assignments, deny assignments and custom roles.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, from = "StoredAuthorization")]
+pub(crate) struct Authorization {
+    /// By name.
+    assignments: Table<Uuid, RoleAssignment>,
+    /// Deleted assignments that are still effective, by [`RevokedAssignment::key`].
+    revoked: Table<Uuid, RevokedAssignment>,
+    /// By name.
+    deny_assignments: Table<Uuid, DenyAssignment>,
+    /// By id.
+    custom_roles: Table<Uuid, CustomRole>,
+    #[serde(skip)]
+    index: AuthorizationIndex,
+}
+
+/// Derived from the tables. Rebuilt when the state is loaded.
+#[derive(Debug, Clone, Default)]
+struct AuthorizationIndex {
+    assignments: AssignmentIndex,
+    revoked: AssignmentIndex,
+    /// The keys of the revoked assignments by the time when their deletion has taken effect.
+    revoked_by_end: BTreeSet<(Timestamp, Uuid)>,
+    deny_assignments: ScopeIndex,
 }
 
 impl Authorization {
-    /// Adds an assignment.
-    pub(crate) fn assign(
+    /// Calls `visit` with the name and the content of every stored table.
+    pub(crate) fn for_each_table(
         &mut self,
-        assignment: RoleAssignment,
-    ) -> Result<AssignOutcome, AssignError> {
-        if RoleCatalog::built_in().role(assignment.role).is_none() {
-            return Err(AssignError::RoleUnknown { role: assignment.role.0 });
+        visit: &mut dyn FnMut(&'static str, &mut dyn StoredTable),
+    ) {
+        let Self { assignments, revoked, deny_assignments, custom_roles, index: _ } = self;
+        visit("authorization.role-assignments", assignments);
+        visit("authorization.revoked-assignments", revoked);
+        visit("authorization.deny-assignments", deny_assignments);
+        visit("authorization.custom-roles", custom_roles);
+    }
+
+    /// Rebuilds the indexes after the tables were loaded.
+    pub(crate) fn rebuild_index(&mut self) {
+        self.index = AuthorizationIndex::default();
+        for (key, assignment) in self.assignments.iter() {
+            self.index.assignments.insert(*key, assignment);
         }
-        let same_grant = |other: &RoleAssignment| {
-            other.principal_id == assignment.principal_id
-                && other.role == assignment.role
-                && other.scope == assignment.scope
-        };
-        if let Some(named) = self.assignment(assignment.name) {
-            return if same_grant(named) {
-                Ok(AssignOutcome::Unchanged)
-            } else {
-                Err(AssignError::UpdateNotPermitted { name: assignment.name })
-            };
+        for (key, revoked) in self.revoked.iter() {
+            self.index.revoked.insert(*key, &revoked.assignment);
+            self.index.revoked_by_end.insert((revoked.ends(), *key));
         }
-        if let Some(twin) = self.of_principal(assignment.principal_id).find(|a| same_grant(a)) {
-            return Err(AssignError::AlreadyAssigned { existing: twin.name });
+        for (key, denied) in self.deny_assignments.iter() {
+            self.index.deny_assignments.insert(&denied.scope, *key);
         }
-        let at = self.assignments.len();
-        self.by_principal.entry(assignment.principal_id).or_default().add(at, &assignment);
-        self.assignments.push(assignment);
-        Ok(AssignOutcome::Created)
     }
 
-    /// Removes the assignments that `condemned` selects and returns them.
-    pub(crate) fn revoke(
-        &mut self,
-        condemned: impl FnMut(&mut RoleAssignment) -> bool,
-    ) -> Vec<RoleAssignment> {
-        let removed = self.assignments.extract_if(.., condemned).collect();
-        self.by_principal = index_by_principal(&self.assignments);
-        removed
+    /// The role with this id, built-in or custom.
+    pub(crate) fn role(&self, id: RoleDefinitionId) -> Option<&RoleDefinition> {
+        match self.custom_roles.get(&id.0) {
+            Some(custom) => Some(&custom.definition),
+            None => BuiltInRoles::embedded().role(id).map(built_in_roles::BuiltInRole::definition),
+        }
     }
 
-    /// The assignment with this name.
-    pub(crate) fn assignment(&self, name: Uuid) -> Option<&RoleAssignment> {
-        self.assignments.iter().find(|assignment| assignment.name == name)
-    }
-
-    /// Every assignment, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &RoleAssignment> {
-        self.assignments.iter()
-    }
-
-    /// The assignments of a principal.
-    pub(crate) fn of_principal(&self, principal_id: Uuid) -> impl Iterator<Item = &RoleAssignment> {
-        let places = self.by_principal.get(&principal_id).map_or(&[][..], |held| &held.indices);
-        places.iter().filter_map(|at| self.assignments.get(*at))
-    }
-
-    /// Returns the assignment that grants the request, or the nearest miss.
+    /// Returns the assignment that grants the request, or the reason for the denial.
     pub(crate) fn decide_access(
         &self,
         request: AccessRequest<'_>,
     ) -> Result<&RoleAssignment, NearestMiss<'_>> {
         let action = request.action.to_ascii_lowercase();
-        let catalog = RoleCatalog::built_in();
-        self.assignments_effective_at(request.principal_id, request.scope)
-            .find(|assignment| {
-                catalog.role(assignment.role).is_some_and(|role| {
-                    role.verdict_for_action(request.plane, &action) == roles::RoleVerdict::Permitted
-                })
-            })
-            .ok_or_else(|| explain::find_nearest_miss(self, request, &action))
+        match self.find_grant(request, &action) {
+            Some(_) if let Some(denied) = self.find_denial(request, &action) => {
+                Err(NearestMiss::DenyAssignment(denied))
+            }
+            Some(grant) => Ok(grant),
+            None => Err(explain::find_nearest_miss(self, request, &action)),
+        }
     }
 
-    /// The assignments of a principal at a scope or above it.
-    fn assignments_effective_at(
+    /// Whether the request is granted.
+    pub(crate) fn is_granted(&self, request: AccessRequest<'_>) -> bool {
+        let action = request.action.to_ascii_lowercase();
+        self.find_grant(request, &action).is_some() && self.find_denial(request, &action).is_none()
+    }
+
+    /// The assignment that grants a request; `action` is the request's action in lower case.
+    fn find_grant(&self, request: AccessRequest<'_>, action: &str) -> Option<&RoleAssignment> {
+        let grants = |held: &RoleAssignment| {
+            self.verdict_of(held, request, action) == RoleVerdict::Permitted
+        };
+        keys_effective_at(&self.index.assignments, request)
+            .into_iter()
+            .filter_map(|key| self.assignments.get(&key))
+            .find(|held| held.effective_from(request.plane) <= request.now && grants(held))
+            .or_else(|| self.find_revoked_grant(request, &grants))
+    }
+
+    fn find_revoked_grant(
         &self,
-        principal_id: Uuid,
-        scope: &AccessScope,
-    ) -> impl Iterator<Item = &RoleAssignment> {
-        let held = self.by_principal.get(&principal_id);
-        scope
-            .self_and_ancestors()
-            .filter_map(move |scope| held?.indices_by_scope.get(scope))
-            .flatten()
-            .filter_map(|at| self.assignments.get(*at))
+        request: AccessRequest<'_>,
+        grants: &dyn Fn(&RoleAssignment) -> bool,
+    ) -> Option<&RoleAssignment> {
+        keys_effective_at(&self.index.revoked, request)
+            .into_iter()
+            .filter_map(|key| self.revoked.get(&key))
+            .filter(|revoked| revoked.is_effective(request.plane, request.now))
+            .map(|revoked| &revoked.assignment)
+            .find(|held| grants(held))
+    }
+
+    /// The deny assignment that denies a request; `action` is the request's action in lower case.
+    fn find_denial(&self, request: AccessRequest<'_>, action: &str) -> Option<&DenyAssignment> {
+        if self.deny_assignments.len() == 0 {
+            return None;
+        }
+        request
+            .scopes()
+            .flat_map(|scope| self.index.deny_assignments.at(scope))
+            .filter_map(|key| self.deny_assignments.get(&key))
+            .find(|denied| denied.denies(request, action))
+    }
+
+    /// The verdict of an assignment's role and condition; `action` is the request's action in lower case.
+    fn verdict_of(
+        &self,
+        assignment: &RoleAssignment,
+        request: AccessRequest<'_>,
+        action: &str,
+    ) -> RoleVerdict<'_> {
+        let Some(role) = self.role(assignment.role) else { return RoleVerdict::NotGranted };
+        let context = ConditionContext {
+            action,
+            scope: request.scope,
+            role_assignment: request.role_assignment,
+        };
+        let verdict = role.verdict_for_action(request.plane, action, &context);
+        let is_met = |condition: &Condition| condition.is_met(&context);
+        if verdict == RoleVerdict::Permitted && !assignment.condition.as_ref().is_none_or(is_met) {
+            return RoleVerdict::ConditionNotMet;
+        }
+        verdict
     }
 
     /// Explains the decision on a request, with the decisive assignment or the nearest miss.
     pub(crate) fn explain_decision(&self, request: AccessRequest<'_>) -> AccessExplanation {
-        AccessExplanation::of(request, &self.decide_access(request))
+        AccessExplanation::of(self, request, &self.decide_access(request))
     }
 }
 
-impl From<Vec<RoleAssignment>> for Authorization {
-    fn from(assignments: Vec<RoleAssignment>) -> Self {
-        Self { by_principal: index_by_principal(&assignments), assignments }
+/// The keys of the caller's assignments at the scope of a request and above it, the nearest first.
+fn keys_effective_at(index: &AssignmentIndex, request: AccessRequest<'_>) -> Vec<Uuid> {
+    let held: Vec<_> =
+        request.principal_ids.iter().filter_map(|id| index.of_principal(*id)).collect();
+    if held.is_empty() {
+        return Vec::new();
     }
+    request.scopes().flat_map(|scope| held.iter().flat_map(move |held| held.at(scope))).collect()
 }
 
-impl From<Authorization> for Vec<RoleAssignment> {
-    fn from(authorization: Authorization) -> Self {
-        authorization.assignments
-    }
+/// The tables of [`Authorization`], as stored.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct StoredAuthorization {
+    assignments: Table<Uuid, RoleAssignment>,
+    revoked: Table<Uuid, RevokedAssignment>,
+    deny_assignments: Table<Uuid, DenyAssignment>,
+    custom_roles: Table<Uuid, CustomRole>,
 }
 
-fn index_by_principal(assignments: &[RoleAssignment]) -> HashMap<Uuid, PrincipalAssignments> {
-    let mut places: HashMap<Uuid, PrincipalAssignments> = HashMap::new();
-    for (at, assignment) in assignments.iter().enumerate() {
-        places.entry(assignment.principal_id).or_default().add(at, assignment);
+impl From<StoredAuthorization> for Authorization {
+    fn from(stored: StoredAuthorization) -> Self {
+        let StoredAuthorization { assignments, revoked, deny_assignments, custom_roles } = stored;
+        let mut authorization = Self {
+            assignments,
+            revoked,
+            deny_assignments,
+            custom_roles,
+            index: AuthorizationIndex::default(),
+        };
+        authorization.rebuild_index();
+        authorization
     }
-    places
 }
 
 /// Serializes role ids as plain GUIDs.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::authorization::Authorization;
+use crate::authorization::{Authorization, PropagationDelay};
 use crate::clock_offset::ClockOffset;
 use crate::directory::EntraDirectory;
 use crate::fault_rules::FaultRules;
@@ -31,8 +31,10 @@ pub(crate) struct AzureState {
     pub(crate) clock: Tracked<ClockOffset>,
     /// The lifetimes of tokens.
     pub(crate) tokens: Tracked<TokenPolicy>,
-    /// Role definitions and assignments.
-    pub(crate) authorization: Tracked<Authorization>,
+    /// Custom roles, role assignments and deny assignments.
+    pub(crate) authorization: Authorization,
+    /// The delay until a change of a role assignment takes effect.
+    pub(crate) propagation: Tracked<PropagationDelay>,
     /// The stored ARM resources.
     pub(crate) resources: ArmResourceStore,
     /// The vaults with their content.
@@ -60,6 +62,7 @@ impl AzureState {
             clock,
             tokens,
             authorization,
+            propagation,
             resources,
             vaults,
             imds,
@@ -71,7 +74,8 @@ impl AzureState {
         visit("bindings", bindings);
         visit("clock", clock);
         visit("tokens", tokens);
-        visit("authorization", authorization);
+        authorization.for_each_table(visit);
+        visit("propagation", propagation);
         resources.for_each_table(visit);
         vaults.for_each_table(visit);
         visit("imds", imds);
@@ -83,6 +87,7 @@ impl AzureState {
     pub(crate) fn rebuild_indexes(&mut self) {
         self.directory.rebuild_index();
         self.resources.rebuild_index();
+        self.authorization.rebuild_index();
         self.vaults.rebuild_index();
     }
 }

@@ -162,13 +162,13 @@ pub(crate) fn remove_faulted_objects(
             let Some(vault) = azure.vaults.vault_at_host(&identity.vault_host) else { return };
             let scope =
                 object_scope(vault, KeyVaultObjectKind::Secret, identity.secret_name.as_str());
-            azure.authorization.revoke(|assignment| assignment.scope == scope);
+            azure.authorization.revoke_at(&scope);
         }
         IdentityFault::UnknownApplication => {
             azure.directory.remove_service_principal(identity.object_id);
         }
         IdentityFault::ArmRole => {
-            azure.authorization.revoke(|held| held.principal_id == identity.object_id);
+            azure.authorization.revoke_of_principal(identity.object_id);
         }
         IdentityFault::Encoding
         | IdentityFault::Expired

@@ -1,10 +1,14 @@
-//! Scopes of role assignments and of requests: `/`, a subscription, a resource group, a resource, or a child
-//! such as one secret of a vault.
+//! Scopes of role assignments and of requests: `/`, a management group, a subscription, a resource group, a
+//! resource, or a child such as one secret of a vault.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+/// The resource type of management groups.
+const MANAGEMENT_GROUPS: &str = "Microsoft.Management/managementGroups";
 
 /// A scope in the tree of Azure resources.
 ///
@@ -13,8 +17,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct AccessScope {
-    text: String,
-    lower: String,
+    text: Arc<str>,
+    /// The text in lower case, without a trailing slash: empty for `/`.
+    lower: Arc<str>,
 }
 
 /// A text is not a valid scope.
@@ -28,7 +33,19 @@ pub(crate) struct ParseAccessScopeError {
 impl AccessScope {
     /// The scope above all subscriptions.
     pub(crate) fn root() -> Self {
-        Self { text: "/".to_owned(), lower: String::new() }
+        Self { text: "/".into(), lower: "".into() }
+    }
+
+    /// The scope of a management group.
+    pub(crate) fn management_group(name: &str) -> Self {
+        Self::from_text(&format!("/providers/{MANAGEMENT_GROUPS}/{name}"))
+    }
+
+    fn from_text(text: &str) -> Self {
+        let lower = text.to_ascii_lowercase();
+        let text: Arc<str> = text.into();
+        let lower = if *lower == *text { Arc::clone(&text) } else { lower.into() };
+        Self { text, lower }
     }
 
     /// The scope in its original case.
@@ -40,24 +57,80 @@ impl AccessScope {
     pub(crate) fn contains(&self, other: &Self) -> bool {
         other
             .lower
-            .strip_prefix(&self.lower)
+            .strip_prefix(&*self.lower)
             .is_some_and(|below| below.is_empty() || below.starts_with('/'))
     }
 
     /// This scope and its ancestors up to `/` in lower case, the nearest first.
     pub(super) fn self_and_ancestors(&self) -> impl Iterator<Item = &str> {
-        std::iter::successors(Some(self.lower.as_str()), |scope| {
+        std::iter::successors(Some(&*self.lower), |scope| {
             scope.rsplit_once('/').map(|(above, _)| above)
         })
+    }
+
+    /// The scope in lower case, for indexes: empty for `/`.
+    pub(super) fn index_key(&self) -> &Arc<str> {
+        &self.lower
+    }
+
+    /// The id of the subscription of this scope, in its original case.
+    pub(crate) fn subscription_id(&self) -> Option<&str> {
+        let (keyword, id) = self.leading_segments()?;
+        keyword.eq_ignore_ascii_case("subscriptions").then_some(id)
+    }
+
+    fn leading_segments(&self) -> Option<(&str, &str)> {
+        let mut segments = self.text.strip_prefix('/')?.split('/');
+        Some((segments.next()?, segments.next()?))
+    }
+
+    /// The name of the management group, if the scope is one.
+    pub(crate) fn management_group_name(&self) -> Option<&str> {
+        let mut segments = self.text.strip_prefix('/')?.splitn(4, '/');
+        let [providers, namespace, kind] = [segments.next()?, segments.next()?, segments.next()?];
+        let is_group = providers.eq_ignore_ascii_case("providers")
+            && MANAGEMENT_GROUPS.split_once('/').is_some_and(|known| {
+                namespace.eq_ignore_ascii_case(known.0) && kind.eq_ignore_ascii_case(known.1)
+            });
+        segments.next().filter(|name| is_group && !name.contains('/'))
+    }
+
+    /// The scope of the resource group of this scope.
+    pub(crate) fn resource_group(&self) -> Option<Self> {
+        self.subscription_id()?;
+        let segments: Vec<_> = self.text.splitn(6, '/').take(5).collect();
+        match segments.as_slice() {
+            [_, _, _, keyword, _] if keyword.eq_ignore_ascii_case("resourceGroups") => {
+                Some(Self::from_text(&segments.join("/")))
+            }
+            _ => None,
+        }
+    }
+
+    /// The scope of the resource that contains this scope, or is it: `…/providers/NAMESPACE/TYPE/NAME` in a
+    /// resource group.
+    pub(crate) fn top_level_resource(&self) -> Option<Self> {
+        self.resource_group()?;
+        let segments: Vec<_> = self.text.splitn(10, '/').take(9).collect();
+        match segments.as_slice() {
+            [_, _, _, _, _, keyword, _, _, _] if keyword.eq_ignore_ascii_case("providers") => {
+                Some(Self::from_text(&segments.join("/")))
+            }
+            _ => None,
+        }
+    }
+
+    /// The value of a path segment pair: the segment after `keyword`.
+    pub(super) fn segment_after(&self, keyword: &str) -> Option<&str> {
+        let mut segments = self.text.split('/');
+        segments.find(|segment| segment.eq_ignore_ascii_case(keyword))?;
+        segments.next()
     }
 
     /// The path of `child` below this scope, such as `secrets/name`.
     #[must_use]
     pub(crate) fn child(&self, child: &str) -> Self {
-        let base = self.text.trim_end_matches('/');
-        let text = format!("{base}/{child}");
-        let lower = text.to_ascii_lowercase();
-        Self { text, lower }
+        Self::from_text(&format!("{}/{child}", self.text.trim_end_matches('/')))
     }
 
     /// The id of an extension resource at this scope, such as a role assignment.
@@ -89,7 +162,7 @@ impl FromStr for AccessScope {
         if path.chars().any(|c| c.is_control() || matches!(c, '?' | '#' | '\\')) {
             return refuse("it has a character that no scope has");
         }
-        Ok(Self { text: trimmed.to_owned(), lower: trimmed.to_ascii_lowercase() })
+        Ok(Self::from_text(trimmed))
     }
 }
 
@@ -103,15 +176,13 @@ impl TryFrom<String> for AccessScope {
 
 impl From<AccessScope> for String {
     fn from(scope: AccessScope) -> Self {
-        scope.text
+        scope.text.to_string()
     }
 }
 
 impl From<lanyard_vocabulary::ArmResourceId> for AccessScope {
     fn from(id: lanyard_vocabulary::ArmResourceId) -> Self {
-        let text = String::from(id);
-        let lower = text.to_ascii_lowercase();
-        Self { text, lower }
+        Self::from_text(&String::from(id))
     }
 }
 
@@ -181,6 +252,31 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_scope_are_found_ignoring_case() {
+        let secret = scope(
+            "/Subscriptions/S/resourcegroups/G/Providers/Microsoft.KeyVault/vaults/v/secrets/n",
+        );
+        assert_eq!(secret.subscription_id(), Some("S"));
+        let part = |found: Option<AccessScope>| found.map(String::from).unwrap_or_default();
+        assert_eq!(part(secret.resource_group()), "/Subscriptions/S/resourcegroups/G");
+        assert_eq!(
+            part(secret.top_level_resource()),
+            "/Subscriptions/S/resourcegroups/G/Providers/Microsoft.KeyVault/vaults/v"
+        );
+        assert_eq!(secret.segment_after("Secrets"), Some("n"));
+        assert_eq!(secret.management_group_name(), None);
+        let group = scope("/providers/microsoft.management/ManagementGroups/Root");
+        assert_eq!(group.management_group_name(), Some("Root"));
+        assert_eq!(group, AccessScope::management_group("root"));
+        for other in
+            ["/", "/subscriptions/s", "/providers/Microsoft.Management/managementGroups/a/b"]
+        {
+            assert_eq!(scope(other).management_group_name(), None, "{other}");
+            assert_eq!(scope(other).resource_group(), None, "{other}");
+        }
+    }
+
+    #[test]
     fn invalid_scope_texts_are_rejected() {
         for text in ["", "subscriptions/s", "//", "/subscriptions//x", "/a?b", "/a#b", "/a/\u{7}"] {
             assert!(text.parse::<AccessScope>().is_err(), "{text:?}");
@@ -197,7 +293,7 @@ mod tests {
             let join = |segments: &[String]| scope(&format!("/{}", segments.join("/")));
             let contains = lower.starts_with(&upper);
             prop_assert_eq!(join(&upper).contains(&join(&lower)), contains);
-            prop_assert_eq!(join(&lower).self_and_ancestors().any(|above| above == join(&upper).lower), contains);
+            prop_assert_eq!(join(&lower).self_and_ancestors().any(|above| *above == *join(&upper).lower), contains);
         }
     }
 }

@@ -2,93 +2,175 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
-use super::roles::RoleVerdict;
-use super::{AccessRequest, Authorization, RoleAssignment, RoleCatalog};
+use super::role_definition::RoleVerdict;
+use super::{AccessRequest, Authorization, DenyAssignment, RoleAssignment, keys_effective_at};
+
+/// The maximum number of assignments at other scopes that are examined for an explanation, so that a denial
+/// costs about the same for every caller.
+const MAX_EXAMINED: usize = 500;
 
 /// The nearest miss of a denied request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NearestMiss<'a> {
+    /// A role assignment grants the request, and this deny assignment denies it.
+    DenyAssignment(&'a DenyAssignment),
+    /// An assignment that grants the request has not taken effect yet.
+    NotEffectiveYet(AssignmentWithRole<'a>, Timestamp),
+    /// The condition of the assignment or of its role is not met.
+    ConditionNotMet(AssignmentWithRole<'a>),
     /// A role at the right scope has the action in both its actions and its not-actions.
     Excluded {
         /// The assignment of the role.
-        assignment: &'a RoleAssignment,
+        assignment: AssignmentWithRole<'a>,
         /// The pattern of the not-action.
         pattern: &'a str,
     },
     /// A role of the caller permits the action at another scope.
-    AssignedAtOtherScope(&'a RoleAssignment),
+    AssignedAtOtherScope(AssignmentWithRole<'a>),
     /// The caller has a role at the right scope that does not permit the action.
-    RoleLacksAction(&'a RoleAssignment),
+    RoleLacksAction(AssignmentWithRole<'a>),
     /// The caller has assignments, but neither at this scope nor with this action.
     NoMatchingAssignment,
     /// The caller has no assignments.
     NoAssignment,
 }
 
-/// Finds the nearest miss of a denied request; `action` must be lower-case.
+/// A role assignment with the display name of its role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AssignmentWithRole<'a> {
+    pub(crate) assignment: &'a RoleAssignment,
+    role_name: &'a str,
+    /// Whether the principal of the assignment is a group of the caller.
+    through_group: bool,
+}
+
+impl<'a> AssignmentWithRole<'a> {
+    fn new(
+        authorization: &'a Authorization,
+        request: AccessRequest<'_>,
+        assignment: &'a RoleAssignment,
+    ) -> Self {
+        let role = authorization.role(assignment.role);
+        Self {
+            assignment,
+            role_name: role.map_or("a deleted role", |role| &role.name),
+            through_group: request.principal_ids.first() != Some(&assignment.principal_id),
+        }
+    }
+}
+
+impl fmt::Display for AssignmentWithRole<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}`", self.role_name)?;
+        if self.through_group {
+            write!(formatter, " of the group `{}`", self.assignment.principal_id)?;
+        }
+        Ok(())
+    }
+}
+
+/// Finds the nearest miss of a request that no assignment grants; `action` must be lower-case.
 pub(super) fn find_nearest_miss<'a>(
     authorization: &'a Authorization,
     request: AccessRequest<'_>,
     action: &str,
 ) -> NearestMiss<'a> {
-    let catalog = RoleCatalog::built_in();
-    let mut miss = NearestMiss::NoAssignment;
-    for assignment in authorization.of_principal(request.principal_id) {
-        let here = assignment.scope.contains(request.scope);
-        let verdict = catalog
-            .role(assignment.role)
-            .map_or(RoleVerdict::NotGranted, |role| role.verdict_for_action(request.plane, action));
-        let found = match (here, verdict) {
-            (true, RoleVerdict::Excluded(pattern)) => NearestMiss::Excluded { assignment, pattern },
-            (false, RoleVerdict::Permitted) => NearestMiss::AssignedAtOtherScope(assignment),
-            (true, _) => NearestMiss::RoleLacksAction(assignment),
-            (false, _) => NearestMiss::NoMatchingAssignment,
-        };
-        if found.distance() < miss.distance() {
-            miss = found;
-        }
-    }
-    miss
+    let here = keys_effective_at(&authorization.index.assignments, request)
+        .into_iter()
+        .filter_map(|key| authorization.assignments.get(&key))
+        .map(|held| miss_at_scope(authorization, request, action, held));
+    let elsewhere =
+        request
+            .principal_ids
+            .iter()
+            .flat_map(|id| authorization.of_principal(*id))
+            .filter(|held| request.scopes().all(|scope| scope != &**held.scope.index_key()))
+            .take(MAX_EXAMINED)
+            .map(|held| match authorization.verdict_of(held, request, action) {
+                RoleVerdict::Permitted => NearestMiss::AssignedAtOtherScope(
+                    AssignmentWithRole::new(authorization, request, held),
+                ),
+                _ => NearestMiss::NoMatchingAssignment,
+            });
+    here.chain(elsewhere).min_by_key(NearestMiss::distance).unwrap_or(NearestMiss::NoAssignment)
 }
 
-impl NearestMiss<'_> {
+fn miss_at_scope<'a>(
+    authorization: &'a Authorization,
+    request: AccessRequest<'_>,
+    action: &str,
+    held: &'a RoleAssignment,
+) -> NearestMiss<'a> {
+    let assignment = AssignmentWithRole::new(authorization, request, held);
+    match authorization.verdict_of(held, request, action) {
+        // Otherwise the assignment would grant the request.
+        RoleVerdict::Permitted => {
+            NearestMiss::NotEffectiveYet(assignment, held.effective_from(request.plane))
+        }
+        RoleVerdict::ConditionNotMet => NearestMiss::ConditionNotMet(assignment),
+        RoleVerdict::Excluded(pattern) => NearestMiss::Excluded { assignment, pattern },
+        RoleVerdict::NotGranted => NearestMiss::RoleLacksAction(assignment),
+    }
+}
+
+impl<'a> NearestMiss<'a> {
     fn distance(&self) -> u8 {
         match self {
-            Self::Excluded { .. } => 0,
-            Self::AssignedAtOtherScope(_) => 1,
-            Self::RoleLacksAction(_) => 2,
-            Self::NoMatchingAssignment => 3,
-            Self::NoAssignment => 4,
+            Self::DenyAssignment(_) => 0,
+            Self::NotEffectiveYet(..) => 1,
+            Self::ConditionNotMet(_) => 2,
+            Self::Excluded { .. } => 3,
+            Self::AssignedAtOtherScope(_) => 4,
+            Self::RoleLacksAction(_) => 5,
+            Self::NoMatchingAssignment => 6,
+            Self::NoAssignment => 7,
+        }
+    }
+
+    fn assignment(&self) -> Option<AssignmentWithRole<'a>> {
+        match self {
+            Self::NotEffectiveYet(assignment, _)
+            | Self::ConditionNotMet(assignment)
+            | Self::Excluded { assignment, .. }
+            | Self::AssignedAtOtherScope(assignment)
+            | Self::RoleLacksAction(assignment) => Some(*assignment),
+            Self::DenyAssignment(_) | Self::NoMatchingAssignment | Self::NoAssignment => None,
         }
     }
 }
 
 impl fmt::Display for NearestMiss<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(held) = self.assignment() {
+            let scope = &held.assignment.scope;
+            return match self {
+                Self::NotEffectiveYet(_, from) => {
+                    write!(formatter, "{held} at `{scope}` permits the action from {from} on")
+                }
+                Self::ConditionNotMet(_) => {
+                    write!(formatter, "{held} at `{scope}` has a condition that is not met")
+                }
+                Self::Excluded { pattern, .. } => {
+                    write!(formatter, "{held} at `{scope}` excludes the action by `{pattern}`")
+                }
+                Self::AssignedAtOtherScope(_) => {
+                    write!(formatter, "{held} permits the action, but is assigned at `{scope}`")
+                }
+                _ => write!(formatter, "{held} is assigned at `{scope}`, but lacks the action"),
+            };
+        }
         match self {
-            Self::Excluded { assignment, pattern } => write!(
+            Self::DenyAssignment(denied) => write!(
                 formatter,
-                "`{}` at `{}` excludes the action by `{pattern}`",
-                role_name(assignment),
-                assignment.scope
+                "the deny assignment `{}` at `{}` denies the action",
+                denied.display_name, denied.scope
             ),
-            Self::AssignedAtOtherScope(assignment) => write!(
-                formatter,
-                "`{}` permits the action, but is assigned at `{}`",
-                role_name(assignment),
-                assignment.scope
-            ),
-            Self::RoleLacksAction(assignment) => write!(
-                formatter,
-                "`{}` is assigned at `{}`, but lacks the action",
-                role_name(assignment),
-                assignment.scope
-            ),
-            Self::NoMatchingAssignment => formatter
-                .write_str("no assignment of the caller is at this scope or has this action"),
             Self::NoAssignment => formatter.write_str("the caller has no role assignment"),
+            _ => formatter
+                .write_str("no assignment of the caller is at this scope or has this action"),
         }
     }
 }
@@ -103,43 +185,47 @@ pub(crate) struct AccessExplanation {
     pub(crate) action: String,
     /// The scope at which it was evaluated.
     pub(crate) scope: String,
-    /// The id of the decisive assignment, or of the nearest miss.
+    /// The id of the decisive role assignment or deny assignment, or of the nearest miss.
     pub(crate) assignment: Option<String>,
     /// The role of that assignment.
     pub(crate) role: Option<String>,
+    /// The group of the caller that has the assignment, if it is not the caller itself.
+    pub(crate) group: Option<String>,
     /// The reason as text.
     pub(crate) reason: String,
 }
 
 impl AccessExplanation {
     pub(super) fn of(
+        authorization: &Authorization,
         request: AccessRequest<'_>,
         decision: &Result<&RoleAssignment, NearestMiss<'_>>,
     ) -> Self {
-        let assignment = match decision {
-            Ok(assignment)
-            | Err(
-                NearestMiss::Excluded { assignment, .. }
-                | NearestMiss::AssignedAtOtherScope(assignment)
-                | NearestMiss::RoleLacksAction(assignment),
-            ) => Some(*assignment),
-            Err(NearestMiss::NoMatchingAssignment | NearestMiss::NoAssignment) => None,
+        let held = match decision {
+            Ok(granting) => Some(AssignmentWithRole::new(authorization, request, granting)),
+            Err(miss) => miss.assignment(),
         };
-        let reason = match decision {
-            Ok(by) => format!("`{}` at `{}` permits the action", role_name(by), by.scope),
-            Err(miss) => miss.to_string(),
+        let reason = match (decision, held) {
+            (Ok(granting), Some(held)) => {
+                format!("{held} at `{}` permits the action", granting.scope)
+            }
+            (Err(miss), _) => miss.to_string(),
+            (Ok(_), None) => String::new(),
+        };
+        let denied = match decision {
+            Err(NearestMiss::DenyAssignment(denied)) => Some(denied.id()),
+            _ => None,
         };
         Self {
             granted: decision.is_ok(),
             action: request.action.to_owned(),
             scope: request.scope.to_string(),
-            assignment: assignment.map(RoleAssignment::id),
-            role: assignment.map(|assignment| role_name(assignment).to_owned()),
+            assignment: denied.or_else(|| held.map(|held| held.assignment.id())),
+            role: held.map(|held| held.role_name.to_owned()),
+            group: held
+                .filter(|held| held.through_group)
+                .map(|held| held.assignment.principal_id.to_string()),
             reason,
         }
     }
-}
-
-fn role_name(assignment: &RoleAssignment) -> &'static str {
-    RoleCatalog::built_in().role(assignment.role).map_or("a removed role", |role| &role.name)
 }

@@ -7,9 +7,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A compiled permission pattern.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct ActionPattern {
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub(crate) struct ActionPattern {
     text: String,
     kind: ActionPatternKind,
 }
@@ -33,7 +36,7 @@ enum GlobPiece {
 
 impl ActionPattern {
     /// Compiles a pattern; every text is valid.
-    pub(super) fn compile(text: &str) -> Self {
+    pub(crate) fn compile(text: &str) -> Self {
         let lower = text.to_ascii_lowercase();
         let kind = if lower == "*" {
             ActionPatternKind::AnyAction
@@ -55,8 +58,20 @@ impl ActionPattern {
     }
 
     /// The pattern in its original case.
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
+    }
+}
+
+impl From<String> for ActionPattern {
+    fn from(text: String) -> Self {
+        Self::compile(&text)
+    }
+}
+
+impl From<ActionPattern> for String {
+    fn from(pattern: ActionPattern) -> Self {
+        pattern.text
     }
 }
 

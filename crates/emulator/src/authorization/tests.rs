@@ -14,15 +14,7 @@ fn scope(text: &str) -> AccessScope {
 }
 
 fn assignment(name: u128, role: RoleDefinitionId, at: &str) -> RoleAssignment {
-    RoleAssignment {
-        name: Uuid::from_u128(name),
-        scope: scope(at),
-        role,
-        principal_id: CALLER,
-        principal_type: "ServicePrincipal".to_owned(),
-        description: None,
-        created_on: Timestamp::UNIX_EPOCH,
-    }
+    RoleAssignment::new(Uuid::from_u128(name), scope(at), role, CALLER, Timestamp::UNIX_EPOCH)
 }
 
 fn authorization_with(assignments: &[(RoleDefinitionId, &str)]) -> Authorization {
@@ -33,10 +25,27 @@ fn authorization_with(assignments: &[(RoleDefinitionId, &str)]) -> Authorization
     authorization
 }
 
+fn request<'a>(plane: ActionPlane, action: &'a str, scope: &'a AccessScope) -> AccessRequest<'a> {
+    AccessRequest {
+        principal_ids: &[CALLER],
+        plane,
+        action,
+        scope,
+        management_groups: &[],
+        role_assignment: None,
+        now: Timestamp::UNIX_EPOCH,
+    }
+}
+
 fn is_granted(authorization: &Authorization, plane: ActionPlane, action: &str, at: &str) -> bool {
     let at = scope(at);
-    let request = AccessRequest { principal_id: CALLER, plane, action, scope: &at };
-    authorization.decide_access(request).is_ok()
+    let granted = authorization.is_granted(request(plane, action, &at));
+    assert_eq!(authorization.decide_access(request(plane, action, &at)).is_ok(), granted);
+    granted
+}
+
+fn after(seconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(seconds)
 }
 
 const MANAGED: &str = "/subscriptions/s/resourceGroups/m";
@@ -185,12 +194,7 @@ fn a_right_on_one_secret_covers_its_versions_and_no_other_secret() {
 #[test]
 fn nearest_miss_names_the_missing_grant() {
     let at = scope(&format!("{NSG}/{}", "providers/Microsoft.Network/networkSecurityGroups/nsg"));
-    let request = |action| AccessRequest {
-        principal_id: CALLER,
-        plane: ActionPlane::Control,
-        action,
-        scope: &at,
-    };
+    let request = |action| request(ActionPlane::Control, action, &at);
     let cases = [
         (authorization_with(&[]), NSG_READ, "no role assignment"),
         (
@@ -241,14 +245,16 @@ fn same_assignment_is_created_once() {
         authorization.assign(assignment(3, unknown, MANAGED)),
         Err(AssignError::RoleUnknown { role: Uuid::from_u128(7) })
     );
-    assert_eq!(authorization.iter().count(), 1);
+    assert_eq!(authorization.assignment_count(), 1);
 }
 
 #[test]
 fn a_revoked_assignment_grants_nothing_and_the_others_stay() {
     let mut authorization = authorization_with(&[(CONTRIBUTOR, MANAGED), (CONTRIBUTOR, VNET)]);
-    let removed = authorization.revoke(|assignment| assignment.scope == scope(MANAGED));
-    assert_eq!(removed.len(), 1);
+    let name = Uuid::from_u128(1);
+    let removed = authorization.revoke(name, after(0), PropagationDelay::default());
+    assert_eq!(removed.map(|removed| removed.scope), Some(scope(MANAGED)));
+    assert_eq!(authorization.revoke(name, after(0), PropagationDelay::default()), None);
     assert!(!is_granted(&authorization, ActionPlane::Control, VNET_READ, MANAGED));
     assert!(is_granted(&authorization, ActionPlane::Control, VNET_READ, VNET));
 }
@@ -260,6 +266,297 @@ fn deserialized_assignments_give_the_same_decisions() {
     let after: Authorization = serde_json::from_str(&text).unwrap();
     assert!(is_granted(&after, ActionPlane::Data, "Microsoft.KeyVault/vaults/keys/read", VAULT));
     assert_eq!(serde_json::to_string(&after).unwrap(), text);
+}
+
+#[test]
+fn assignment_of_a_group_counts_for_its_members() {
+    let authorization = authorization_with(&[(CONTRIBUTOR, MANAGED)]);
+    let member = Uuid::from_u128(0xfe);
+    let at = scope(MANAGED);
+    let groups = [member, Uuid::from_u128(0xfd), CALLER];
+    let of_member = AccessRequest {
+        principal_ids: &groups,
+        ..request(ActionPlane::Control, "Microsoft.Network/virtualNetworks/read", &at)
+    };
+    let explained = authorization.explain_decision(of_member);
+    assert!(explained.granted);
+    assert_eq!(explained.group, Some(CALLER.to_string()));
+    assert!(explained.reason.contains("`Contributor` of the group"), "{}", explained.reason);
+    let alone = AccessRequest { principal_ids: &groups[..2], ..of_member };
+    assert!(!authorization.is_granted(alone));
+    let elsewhere = scope(VNET);
+    let explained =
+        authorization.explain_decision(AccessRequest { scope: &elsewhere, ..of_member });
+    assert_eq!(explained.group, Some(CALLER.to_string()));
+    assert!(explained.reason.contains("but is assigned at"), "{}", explained.reason);
+}
+
+#[test]
+fn assignment_at_a_management_group_or_at_the_root_is_inherited() {
+    let groups = [AccessScope::management_group("Team"), AccessScope::management_group("Root")];
+    let at = scope(MANAGED);
+    let read = AccessRequest {
+        management_groups: &groups,
+        ..request(ActionPlane::Control, "Microsoft.Network/virtualNetworks/read", &at)
+    };
+    for place in [
+        "/",
+        "/providers/Microsoft.Management/managementGroups/root",
+        "/providers/microsoft.management/managementgroups/TEAM",
+    ] {
+        let authorization = authorization_with(&[(CONTRIBUTOR, place)]);
+        assert!(authorization.is_granted(read), "{place}");
+        assert!(authorization.has_assignment_around(&[CALLER], &at, &groups), "{place}");
+    }
+    let other = "/providers/Microsoft.Management/managementGroups/other";
+    let authorization = authorization_with(&[(CONTRIBUTOR, other)]);
+    assert!(!authorization.is_granted(read));
+    assert!(!authorization.has_assignment_around(&[CALLER], &at, &groups));
+}
+
+#[test]
+fn assignment_takes_effect_after_the_delay_of_its_plane() {
+    let mut authorization = Authorization::default();
+    let delay = PropagationDelay { control_plane_seconds: 60, data_plane_seconds: 300 };
+    // The role grants both planes.
+    let role = RoleDefinitionId(uuid::uuid!("00482a5a-887f-4fb3-b363-3b7fe8e74483"));
+    authorization.assign(RoleAssignment { delay, ..assignment(1, role, VAULT) }).unwrap();
+    let at = scope(VAULT);
+    let granted = |authorization: &Authorization, plane, seconds| {
+        let action = match plane {
+            ActionPlane::Control => "Microsoft.KeyVault/vaults/read",
+            ActionPlane::Data => SECRET_READ,
+        };
+        authorization
+            .is_granted(AccessRequest { now: after(seconds), ..request(plane, action, &at) })
+    };
+    for (plane, from) in [(ActionPlane::Control, 60), (ActionPlane::Data, 300)] {
+        assert!(!granted(&authorization, plane, from - 1), "{plane:?}");
+        assert!(granted(&authorization, plane, from), "{plane:?}");
+    }
+    let early = AccessRequest { now: after(10), ..request(ActionPlane::Data, SECRET_READ, &at) };
+    let explained = authorization.explain_decision(early);
+    assert!(explained.reason.contains("from 1970-01-01T00:05:00Z on"), "{}", explained.reason);
+
+    // The deletion, too, and a changed setting does not matter.
+    let later = PropagationDelay { control_plane_seconds: 0, data_plane_seconds: 100 };
+    assert!(authorization.revoke(Uuid::from_u128(1), after(1_000), later).is_some());
+    assert_eq!(authorization.assignment_count(), 0);
+    assert!(!granted(&authorization, ActionPlane::Control, 1_000));
+    assert!(granted(&authorization, ActionPlane::Data, 1_099));
+    assert!(!granted(&authorization, ActionPlane::Data, 1_100));
+    let stored = serde_json::to_string(&authorization).unwrap();
+    let loaded: Authorization = serde_json::from_str(&stored).unwrap();
+    assert!(granted(&loaded, ActionPlane::Data, 1_099));
+}
+
+#[test]
+fn assignment_that_is_deleted_before_it_takes_effect_grants_nothing() {
+    let mut authorization = Authorization::default();
+    let delay = PropagationDelay { control_plane_seconds: 0, data_plane_seconds: 300 };
+    let at = scope(VAULT);
+    let role = RoleDefinitionId::KEY_VAULT_SECRETS_USER;
+    authorization.assign(RoleAssignment { delay, ..assignment(1, role, VAULT) }).unwrap();
+    let earlier = PropagationDelay { control_plane_seconds: 0, data_plane_seconds: 100 };
+    authorization.revoke(Uuid::from_u128(1), after(100), earlier);
+    let read = request(ActionPlane::Data, SECRET_READ, &at);
+    let granted = |second| authorization.is_granted(AccessRequest { now: after(second), ..read });
+    assert!(!(0..1_000).any(granted));
+    assert_eq!(authorization.revoked.len(), 1);
+    // The next deletion removes those that have taken effect.
+    authorization.assign(assignment(2, role, VAULT)).unwrap();
+    authorization.revoke(Uuid::from_u128(2), after(5_000), PropagationDelay::default());
+    assert_eq!(authorization.revoked.len(), 0);
+}
+
+#[test]
+fn deny_assignment_overrides_every_role() {
+    let owner = RoleDefinitionId(uuid::uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"));
+    let mut authorization = authorization_with(&[(owner, "/subscriptions/s")]);
+    let everyone = DeniedPrincipal { id: Uuid::nil(), kind: "SystemDefined".to_owned() };
+    let excluded = |id| vec![DeniedPrincipal { id, kind: "ServicePrincipal".to_owned() }];
+    let denied = DenyAssignment {
+        name: Uuid::from_u128(0xd),
+        scope: scope(MANAGED),
+        display_name: "locked".to_owned(),
+        description: None,
+        permissions: vec![PermissionBlock {
+            actions: vec![ActionPattern::compile("*/delete"), ActionPattern::compile("*/write")],
+            not_actions: vec![ActionPattern::compile("Microsoft.Network/*")],
+            ..PermissionBlock::default()
+        }],
+        principals: vec![everyone],
+        exclude_principals: excluded(Uuid::from_u128(5)),
+        only_at_scope: false,
+        is_system_protected: true,
+        created_on: after(0),
+        created_by: None,
+    };
+    authorization.put_deny_assignment(denied.clone());
+    let control = |authorization: &Authorization, action: &str, at: &str| {
+        is_granted(authorization, ActionPlane::Control, action, at)
+    };
+    let disk = format!("{MANAGED}/providers/Microsoft.Compute/disks/d");
+    assert!(!control(&authorization, "Microsoft.Compute/disks/delete", &disk));
+    assert!(control(&authorization, "Microsoft.Compute/disks/read", &disk));
+    assert!(control(&authorization, "Microsoft.Network/virtualNetworks/delete", &disk));
+    assert!(control(&authorization, "Microsoft.Compute/disks/delete", VNET));
+    assert!(control(&authorization, "Microsoft.Authorization/denyAssignments/delete", MANAGED));
+    let at = scope(&disk);
+    let explained = authorization.explain_decision(request(
+        ActionPlane::Control,
+        "Microsoft.Compute/disks/delete",
+        &at,
+    ));
+    assert!(explained.reason.contains("the deny assignment `locked`"), "{}", explained.reason);
+    assert_eq!(explained.assignment, Some(denied.id()));
+
+    authorization.put_deny_assignment(DenyAssignment { only_at_scope: true, ..denied.clone() });
+    assert!(control(&authorization, "Microsoft.Compute/disks/delete", &disk));
+    assert!(!control(&authorization, "Microsoft.Compute/disks/delete", MANAGED));
+    authorization.put_deny_assignment(DenyAssignment {
+        exclude_principals: excluded(CALLER),
+        ..denied.clone()
+    });
+    assert!(control(&authorization, "Microsoft.Compute/disks/delete", &disk));
+    authorization.put_deny_assignment(denied);
+    let stored = serde_json::to_string(&authorization).unwrap();
+    let mut loaded: Authorization = serde_json::from_str(&stored).unwrap();
+    assert!(!control(&loaded, "Microsoft.Compute/disks/delete", &disk));
+    loaded.remove_within(&scope(MANAGED));
+    assert!(control(&loaded, "Microsoft.Compute/disks/delete", &disk));
+}
+
+#[test]
+fn conditional_assignment_grants_only_what_its_condition_allows() {
+    let administrator = RoleDefinitionId(uuid::uuid!("f58310d9-a9f6-439a-9e8d-f62e7b41a168"));
+    let text = "@Request[Microsoft.Authorization/roleAssignments:RoleDefinitionId] \
+                ForAnyOfAnyValues:GuidEquals {4633458b-17de-408a-b874-0445c86b69e6}";
+    let condition = Some(Condition::parse("2.0", text).unwrap());
+    let mut authorization = Authorization::default();
+    authorization
+        .assign(RoleAssignment { condition, ..assignment(1, administrator, MANAGED) })
+        .unwrap();
+    let at = scope(MANAGED);
+    let write = request(ActionPlane::Control, "Microsoft.Authorization/roleAssignments/write", &at);
+    let given = assignment(9, RoleDefinitionId::KEY_VAULT_SECRETS_USER, MANAGED);
+    let attributes = |given| AccessRequest {
+        role_assignment: Some(RoleAssignment::attributes(given, AttributeSource::Request)),
+        ..write
+    };
+    assert!(authorization.is_granted(attributes(&given)));
+    let other = assignment(9, CONTRIBUTOR, MANAGED);
+    assert!(!authorization.is_granted(attributes(&other)));
+    assert!(!authorization.is_granted(write), "the permission is not unrestricted");
+    let explained = authorization.explain_decision(attributes(&other));
+    assert!(explained.reason.contains("has a condition that is not met"), "{}", explained.reason);
+}
+
+#[test]
+fn custom_role_grants_its_permissions_until_it_is_deleted() {
+    let tenant: lanyard_vocabulary::EntraTenantId =
+        "11111111-0000-4000-8000-000000000001".parse().unwrap();
+    let id = RoleDefinitionId(Uuid::from_u128(0xc0));
+    let role = CustomRole {
+        definition: RoleDefinition {
+            id,
+            name: "Secret reader".to_owned(),
+            permissions: vec![PermissionBlock {
+                data_actions: vec![ActionPattern::compile("Microsoft.KeyVault/vaults/secrets/*")],
+                not_data_actions: vec![ActionPattern::compile("*/setSecret/action")],
+                ..PermissionBlock::default()
+            }],
+        },
+        tenant: tenant.clone(),
+        description: None,
+        assignable_scopes: vec![scope("/subscriptions/s")],
+        created_on: after(0),
+        created_by: CALLER,
+        updated_on: after(0),
+        updated_by: CALLER,
+    };
+    let mut authorization = Authorization::default();
+    authorization.put_custom_role(role.clone()).unwrap();
+    authorization.assign(assignment(1, id, VAULT)).unwrap();
+    assert!(authorization.is_role_assigned(id));
+    assert!(is_granted(&authorization, ActionPlane::Data, SECRET_READ, VAULT));
+    let set = "Microsoft.KeyVault/vaults/secrets/setSecret/action";
+    assert!(!is_granted(&authorization, ActionPlane::Data, set, VAULT));
+    let at = scope(VAULT);
+    let explained = authorization.explain_decision(request(ActionPlane::Data, set, &at));
+    assert_eq!(explained.role.as_deref(), Some("Secret reader"));
+    assert!(explained.reason.contains("excludes the action"), "{}", explained.reason);
+
+    let renamed = |name: &str, id: u128| {
+        let mut role = role.clone();
+        role.definition.id = RoleDefinitionId(Uuid::from_u128(id));
+        name.clone_into(&mut role.definition.name);
+        role
+    };
+    for taken in ["secret READER", "Owner"] {
+        let found = authorization.put_custom_role(renamed(taken, 0xc1));
+        assert_eq!(found, Err(CustomRoleError::SameName), "{taken}");
+    }
+    assert_eq!(authorization.put_custom_role(renamed("Secret reader", 0xc0)), Ok(()));
+    assert_eq!(authorization.role_with_name(Some(&tenant), "Secret Reader"), Some(id));
+    authorization.remove_custom_role(id);
+    assert!(!is_granted(&authorization, ActionPlane::Data, SECRET_READ, VAULT));
+}
+
+#[test]
+fn subscription_and_management_group_have_their_limits() {
+    let mut authorization = Authorization::default();
+    for name in 0..4_000_u128 {
+        let at = format!("/subscriptions/s/resourceGroups/g{name}");
+        authorization.assign(assignment(name, CONTRIBUTOR, &at)).unwrap();
+    }
+    let more = |authorization: &mut Authorization, at: &str| {
+        authorization.assign(assignment(9_999, CONTRIBUTOR, at))
+    };
+    let limit = Err(AssignError::LimitExceeded { limit: 4_000 });
+    assert_eq!(more(&mut authorization, "/subscriptions/S"), limit);
+    assert_eq!(authorization.count_in_subscription("S"), 4_000);
+    authorization.revoke(Uuid::from_u128(7), after(0), PropagationDelay::default());
+    assert_eq!(more(&mut authorization, "/subscriptions/S"), Ok(AssignOutcome::Created));
+    let group = "/providers/Microsoft.Management/managementGroups/g";
+    for name in 10_000..10_500_u128 {
+        let principal_id = Uuid::from_u128(name);
+        let assignment = RoleAssignment { principal_id, ..assignment(name, CONTRIBUTOR, group) };
+        authorization.assign(assignment).unwrap();
+    }
+    let found = authorization.assign(assignment(10_500, CONTRIBUTOR, group));
+    assert_eq!(found, Err(AssignError::LimitExceeded { limit: 500 }));
+}
+
+/// The cost of single operations must not depend on the number of assignments. Far more than linear cost
+/// would exceed the time limit of tests.
+#[test]
+fn hundred_thousand_assignments_are_stored_found_and_deleted() {
+    let mut authorization = Authorization::default();
+    let place = |n: u128| format!("/subscriptions/s{}/resourceGroups/g{n}", n % 50);
+    let principal = |n: u128| Uuid::from_u128(0x1_0000 + n % 1_000);
+    for n in 0..100_000_u128 {
+        let given = assignment(n, CONTRIBUTOR, &place(n));
+        authorization.assign(RoleAssignment { principal_id: principal(n), ..given }).unwrap();
+    }
+    let action = "Microsoft.Network/virtualNetworks/read";
+    for n in (0..100_000_u128).step_by(10) {
+        let at = scope(&place(n));
+        let ids = [principal(n)];
+        let wanted = request(ActionPlane::Control, action, &at);
+        assert!(authorization.is_granted(AccessRequest { principal_ids: &ids, ..wanted }));
+        assert!(!authorization.is_granted(wanted));
+        assert_eq!(authorization.assignment(Uuid::from_u128(n)).unwrap().scope, at);
+        assert_eq!(authorization.at(&at).count(), 1);
+        let removed =
+            authorization.revoke(Uuid::from_u128(n), after(0), PropagationDelay::default());
+        assert!(removed.is_some());
+    }
+    assert_eq!(authorization.assignment_count(), 90_000);
+    assert_eq!(authorization.of_principal(principal(1)).count(), 100);
+    assert_eq!(authorization.below(&scope("/subscriptions/s1")).count(), 2_000);
+    authorization.remove_within(&scope("/subscriptions/s1"));
+    assert_eq!(authorization.assignment_count(), 88_000);
 }
 
 fn scope_segments() -> impl Strategy<Value = String> {

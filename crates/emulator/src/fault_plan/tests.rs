@@ -12,7 +12,7 @@ fn object_digests(azure: &AzureState) -> BTreeMap<&'static str, String> {
         let vault = azure.vaults.vault_at_host(&holder.vault_host).unwrap();
         let secret = azure.vaults.secrets.object(&vault.host, holder.secret_name.as_str()).ok();
         let scope = object_scope(vault, KeyVaultObjectKind::Secret, holder.secret_name.as_str());
-        let readers = azure.authorization.iter().filter(|held| held.scope == scope).count();
+        let readers = azure.authorization.at(&scope).count();
         let trace = (
             serde_json::to_string(&secret).unwrap(),
             serde_json::to_string(
@@ -100,7 +100,7 @@ fn seeded_fault_plans_remove_only_the_named_objects() {
                 IdentityFault::MissingSecret,
                 azure.vaults.secrets.object(&vault.host, holder.secret_name.as_str()).is_err(),
             ),
-            (IdentityFault::VaultRole, !azure.authorization.iter().any(|held| held.scope == scope)),
+            (IdentityFault::VaultRole, azure.authorization.at(&scope).next().is_none()),
             (
                 IdentityFault::UnknownApplication,
                 azure.directory.service_principal_by_client_id(holder.client_id).is_none(),

@@ -188,15 +188,7 @@ impl AzureSeeder<'_> {
         principal_id: Uuid,
         scope: AccessScope,
     ) {
-        let assignment = RoleAssignment {
-            name,
-            scope,
-            role,
-            principal_id,
-            principal_type: "ServicePrincipal".to_owned(),
-            description: None,
-            created_on: self.now,
-        };
+        let assignment = RoleAssignment::new(name, scope, role, principal_id, self.now);
         // Scopes in the same group result in the same assignment: one suffices.
         if let Err(refused) = self.world.authorization.assign(assignment) {
             tracing::debug!(%refused, "the seed assigns a role once");

@@ -111,8 +111,10 @@ macro_rules! full {
 }
 
 mod access;
+mod access_permissions;
 mod account;
 mod compute;
+mod deny_assignments;
 #[cfg_attr(not(test), expect(dead_code, reason = "the operations of deployments will call it"))]
 mod deployments;
 mod error;
@@ -131,7 +133,10 @@ mod resource_reads;
 mod resource_store;
 mod resource_type;
 mod resource_writes;
+mod role_assignment_body;
 mod role_assignments;
+mod role_definitions;
+mod role_permissions;
 mod storage;
 mod tags;
 
@@ -176,7 +181,10 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     // Extension resources: any path can be their scope.
     locks::OPERATIONS,
     tags::OPERATIONS,
+    role_definitions::OPERATIONS,
     role_assignments::OPERATIONS,
+    deny_assignments::OPERATIONS,
+    access_permissions::OPERATIONS,
     // Last: all types without operations of their own.
     generic_resources::OPERATIONS,
 ];
@@ -271,7 +279,7 @@ fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: 
             }
         }
         key_vault::soft_delete_vault(azure, resource, now);
-        azure.authorization.revoke(|held| resource.id.contains(&held.scope));
+        azure.authorization.remove_within(&resource.id);
     }
 }
 

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::error::{ArmServiceError, bad_request};
 use super::locks::require_unlocked;
-use crate::authorization::{AccessRequest, AccessScope, ActionPlane};
+use super::resource_reads::resource_type;
+use crate::authorization::{AccessCheck, AccessScope, ActionPlane, AssignmentAttributes};
 use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::request::ServiceReply;
 use crate::token::{AuthenticatedCaller, BearerTokenError};
@@ -85,16 +86,75 @@ pub(super) fn authorize(
     action: &str,
     scope: &AccessScope,
 ) -> Result<(), ServiceReply> {
-    let plane = ActionPlane::Control;
-    let request = AccessRequest { principal_id: caller.object_id, plane, action, scope };
-    match call.world().authorization.decide_access(request) {
+    authorize_assignment_change(call, caller, action, scope, None)
+}
+
+/// Like [`authorize`], for a request that writes or deletes a role assignment: conditions of the caller's
+/// roles may limit its attributes.
+pub(super) fn authorize_assignment_change(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    action: &str,
+    scope: &AccessScope,
+    role_assignment: Option<AssignmentAttributes<'_>>,
+) -> Result<(), ServiceReply> {
+    let check = AccessCheck { role_assignment, ..access_check(call, caller, action, scope) };
+    match check.decide(call.world()) {
         Ok(_) => Ok(()),
         Err(miss) => {
-            let miss = miss.to_string();
-            Err(ArmServiceError::Unauthorized { caller, action, scope, nearest_miss: miss }
-                .to_reply())
+            let client = client_name(call, caller);
+            Err(ArmServiceError::Unauthorized { client, caller, action, scope, miss }.to_reply())
         }
     }
+}
+
+/// A resource that the body of a request links, and the action that the link needs there.
+#[derive(Debug)]
+pub(super) struct LinkedAction<'a> {
+    /// Such as `Microsoft.Network/virtualNetworks/subnets/join/action`.
+    pub(super) action: &'a str,
+    /// The linked resource.
+    pub(super) scope: &'a AccessScope,
+}
+
+/// Rejects a caller that has the permission for `action` at `scope`, but not for the resources that its
+/// request links. Call it after [`authorize`], before looking up a linked resource.
+pub(super) fn authorize_links(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    action: &str,
+    scope: &AccessScope,
+    links: &[LinkedAction<'_>],
+) -> Result<(), ServiceReply> {
+    for link in links {
+        let Some(id) = link.scope.subscription_id() else { continue };
+        let linked = call.world().resources.subscription(id);
+        if linked.is_none_or(|linked| linked.tenant != caller.tenant) {
+            let action = link.action;
+            return Err(
+                ArmServiceError::LinkedSubscription { caller, action, scope, id }.to_reply()
+            );
+        }
+    }
+    let missing: Vec<_> =
+        links.iter().filter(|link| !is_authorized(call, caller, link.action, link.scope)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let client = client_name(call, caller);
+    Err(ArmServiceError::LinkedUnauthorized { client, caller, action, scope, missing }.to_reply())
+}
+
+/// [`authorize_links`] for the write of `resource`, which links one other resource.
+pub(super) fn authorize_link(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    action: &str,
+    resource: &AccessScope,
+    linked: &AccessScope,
+) -> Result<(), ServiceReply> {
+    let write = format!("{}/write", resource_type(resource)?);
+    authorize_links(call, caller, &write, resource, &[LinkedAction { action, scope: linked }])
 }
 
 /// Whether a caller has the permission for `action` at `scope`.
@@ -104,38 +164,55 @@ pub(super) fn is_authorized(
     action: &str,
     scope: &AccessScope,
 ) -> bool {
-    let plane = ActionPlane::Control;
-    let request = AccessRequest { principal_id: caller.object_id, plane, action, scope };
-    call.world().authorization.decide_access(request).is_ok()
+    access_check(call, caller, action, scope).is_granted(call.world())
 }
 
-/// Rejects a caller who may write a resource, but not link another one to it.
-pub(super) fn authorize_link(
+fn access_check<'a>(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,
-    action: &str,
-    resource: &AccessScope,
-    linked: &AccessScope,
-) -> Result<(), ServiceReply> {
-    if is_authorized(call, caller, action, linked) {
-        return Ok(());
+    action: &'a str,
+    scope: &'a AccessScope,
+) -> AccessCheck<'a> {
+    AccessCheck {
+        principal_id: caller.object_id,
+        plane: ActionPlane::Control,
+        action,
+        scope,
+        role_assignment: None,
+        now: call.now,
     }
-    Err(ArmServiceError::Other(
-        StatusCode::FORBIDDEN,
-        "LinkedAuthorizationFailed",
-        format!(
-            "The client '{}' with object id '{}' has permission to perform the write action on scope \
-             '{resource}'; however, it does not have permission to perform action(s) '{action}' on the \
-             linked scope(s) '{linked}' (respectively) or the linked scope(s) are invalid.",
-            caller.app_id, caller.object_id
-        ),
+}
+
+/// Whether a caller has a role assignment at a scope, above it or below it.
+pub(super) fn has_assignment_around(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    scope: &AccessScope,
+) -> bool {
+    let azure = call.world();
+    azure.authorization.has_assignment_around(
+        &azure.directory.principal_and_group_ids(caller.object_id),
+        scope,
+        &azure.management_groups_above(scope),
     )
-    .to_reply())
+}
+
+/// The name of the caller in error messages: that of a user, or the client id of an application.
+fn client_name(call: &OperationContext<'_>, caller: &AuthenticatedCaller) -> String {
+    match call.world().directory.user(caller.object_id) {
+        Some(user) => user.principal_name.clone(),
+        None => caller.app_id.to_string(),
+    }
 }
 
 /// The scope in the path, in the case of the request.
 pub(super) fn path_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     parse_request_scope(&format!("/{}", call.request.segments().collect::<Vec<_>>().join("/")))
+}
+
+/// The scope of an extension resource: the path before the provider.
+pub(super) fn extension_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
+    parse_request_scope(&format!("/{}", call.path_parameter("scope")))
 }
 
 /// Parses a scope from the request.

@@ -5,7 +5,8 @@ use lanyard_vocabulary::cloud::CloudEndpoints;
 use serde_json::{Value, json};
 
 use super::access::{
-    authenticate, authorize_call, json_reply, list_reply, parse_request_scope, path_scope,
+    authenticate, authorize_call, has_assignment_around, json_reply, list_reply,
+    parse_request_scope, path_scope,
 };
 use super::error::bad_request;
 use super::locations::{Region, regions_of_cloud};
@@ -84,15 +85,11 @@ pub(super) fn list_subscriptions(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
-    let world = call.world();
     let mut items = Vec::new();
-    for subscription in world.resources.subscriptions.iter() {
+    for subscription in call.world().resources.subscriptions.iter() {
         let whole = subscription_scope(subscription)?;
-        let visible = world
-            .authorization
-            .of_principal(caller.object_id)
-            .any(|held| held.scope.contains(&whole) || whole.contains(&held.scope));
-        if visible && subscription.tenant == caller.tenant {
+        let is_visible = has_assignment_around(call, &caller, &whole);
+        if is_visible && subscription.tenant == caller.tenant {
             items.push(subscription_json(subscription));
         }
     }

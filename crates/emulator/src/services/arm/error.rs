@@ -6,7 +6,8 @@
 use http::StatusCode;
 use serde_json::json;
 
-use crate::authorization::AccessScope;
+use super::access::LinkedAction;
+use crate::authorization::{AccessScope, NearestMiss};
 use crate::request::ServiceReply;
 use crate::token::AuthenticatedCaller;
 
@@ -22,14 +23,35 @@ pub(super) enum ArmServiceError<'a> {
         /// The problem of the token.
         message: String,
     },
-    /// No role assignment grants the action.
+    /// No role assignment grants the action, or a deny assignment denies it.
     Unauthorized {
+        /// The name of the caller.
+        client: String,
         caller: &'a AuthenticatedCaller,
         action: &'a str,
         /// The scope at which it was evaluated.
         scope: &'a AccessScope,
-        /// Why no assignment grants the action.
-        nearest_miss: String,
+        /// Why the action is not granted.
+        miss: NearestMiss<'a>,
+    },
+    /// The caller has the permission, but not for the resources that the request links.
+    LinkedUnauthorized {
+        /// The name of the caller.
+        client: String,
+        caller: &'a AuthenticatedCaller,
+        action: &'a str,
+        scope: &'a AccessScope,
+        /// The linked resources without permission.
+        missing: Vec<&'a LinkedAction<'a>>,
+    },
+    /// The request links a resource of a subscription that the tenant cannot access.
+    LinkedSubscription {
+        caller: &'a AuthenticatedCaller,
+        /// The action that the link needs.
+        action: &'a str,
+        scope: &'a AccessScope,
+        /// The id of the subscription.
+        id: &'a str,
     },
     /// The query has no `api-version`.
     ApiVersionMissing,
@@ -49,7 +71,11 @@ impl ArmServiceError<'_> {
     /// Converts the error to a reply; the request log records the code.
     pub(super) fn to_reply(&self) -> ServiceReply {
         let (status, code) = self.status_and_code();
-        let error = json!({ "error": { "code": code, "message": self.message() } });
+        let mut error = json!({ "error": { "code": code, "message": self.message() } });
+        if let Self::Unauthorized { miss, .. } = self {
+            let info = json!({ "reason": miss.to_string() });
+            error["error"]["additionalInfo"] = json!([{ "type": "AccessDecision", "info": info }]);
+        }
         let reply = ServiceReply::json(status, &error)
             .with_header("x-ms-failure-cause", "gateway")
             .with_rejection_reason(code);
@@ -74,7 +100,13 @@ impl ArmServiceError<'_> {
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::InvalidToken { code, .. } => (StatusCode::UNAUTHORIZED, code),
+            Self::Unauthorized { miss: NearestMiss::DenyAssignment(_), .. } => {
+                (StatusCode::FORBIDDEN, "DenyAssignmentAuthorizationFailed")
+            }
             Self::Unauthorized { .. } => (StatusCode::FORBIDDEN, "AuthorizationFailed"),
+            Self::LinkedUnauthorized { .. } | Self::LinkedSubscription { .. } => {
+                (StatusCode::FORBIDDEN, "LinkedAuthorizationFailed")
+            }
             Self::ApiVersionMissing => (StatusCode::BAD_REQUEST, "MissingApiVersionParameter"),
             Self::ApiVersionInvalid(_) => (StatusCode::BAD_REQUEST, "InvalidApiVersionParameter"),
             Self::SubscriptionNotFound(_) => (StatusCode::NOT_FOUND, "SubscriptionNotFound"),
@@ -90,9 +122,23 @@ impl ArmServiceError<'_> {
     fn message(&self) -> String {
         match self {
             Self::InvalidToken { message, .. } | Self::Other(_, _, message) => message.clone(),
-            Self::Unauthorized { caller, action, scope, nearest_miss: miss } => format!(
-                "The client '{}' with object id '{}' does not have authorization to perform action '{action}' over scope '{scope}': {miss}. Role assignments take some minutes to take effect after they were changed.",
-                caller.app_id, caller.object_id
+            Self::Unauthorized { client, caller, action, scope, miss } => {
+                unauthorized_message(client, caller, action, scope, miss)
+            }
+            Self::LinkedUnauthorized { client, caller, action, scope, missing } => {
+                let join = |text: &dyn Fn(&LinkedAction<'_>) -> String| {
+                    missing.iter().map(|link| text(link)).collect::<Vec<_>>().join(",")
+                };
+                format!(
+                    "The client '{client}' with object id '{}' has permission to perform action '{action}' on scope '{scope}'; however, it does not have permission to perform action(s) '{}' on the linked scope(s) '{}' (respectively) or the linked scope(s) are invalid.",
+                    caller.object_id,
+                    join(&|link| link.action.to_owned()),
+                    join(&|link| link.scope.to_string()),
+                )
+            }
+            Self::LinkedSubscription { caller, action, scope, id } => format!(
+                "The client has permission to perform action '{action}' on scope '{scope}', however the current tenant '{}' is not authorized to access linked subscription '{id}'.",
+                caller.tenant
             ),
             Self::ApiVersionMissing => {
                 "The query parameter `api-version` is required on every request.".to_owned()
@@ -119,6 +165,32 @@ fn resource_not_found_message(id: &AccessScope) -> String {
             rest.join("/")
         ),
         _ => format!("The resource '{id}' was not found."),
+    }
+}
+
+/// The messages of Azure for a denied request.
+fn unauthorized_message(
+    client: &str,
+    caller: &AuthenticatedCaller,
+    action: &str,
+    scope: &AccessScope,
+    miss: &NearestMiss<'_>,
+) -> String {
+    let client = format!("The client '{client}' with object id '{}'", caller.object_id);
+    let refresh = "If access was recently granted, please refresh your credentials.";
+    match miss {
+        NearestMiss::DenyAssignment(denied) => format!(
+            "{client} has permission to perform action '{action}' on scope '{scope}'; however, the access is denied because of the deny assignment with name '{}' and Id '{}' at scope '{}'.",
+            denied.display_name,
+            denied.name.simple(),
+            denied.scope
+        ),
+        NearestMiss::ConditionNotMet(_) => format!(
+            "{client} does not have authorization or an ABAC condition not fulfilled to perform action '{action}' over scope '{scope}' or the scope is invalid. {refresh}"
+        ),
+        _ => format!(
+            "{client} does not have authorization to perform action '{action}' over scope '{scope}' or the scope is invalid. {refresh}"
+        ),
     }
 }
 

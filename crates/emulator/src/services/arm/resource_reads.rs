@@ -6,8 +6,8 @@ use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
 use super::access::{
-    authenticate, authorize_call, is_authorized, json_reply, list_reply, parse_request_scope,
-    path_scope, require_group,
+    authenticate, authorize_call, has_assignment_around, is_authorized, json_reply, list_reply,
+    parse_request_scope, path_scope, require_group,
 };
 use super::error::{ArmServiceError, bad_request};
 use super::long_running::poll_resource;
@@ -108,11 +108,7 @@ pub(super) fn list_readable(
     wanted: impl Fn(&ArmResource) -> bool,
 ) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
-    let authorization = &call.world().authorization;
-    let any = authorization
-        .of_principal(caller.object_id)
-        .any(|held| held.scope.contains(subscription) || subscription.contains(&held.scope));
-    if !any {
+    if !has_assignment_around(call, &caller, subscription) {
         super::access::authorize(call, &caller, action, subscription)?;
     }
     let items = call

@@ -1,4 +1,4 @@
-//! Role definitions and assignments. Reference: Microsoft.Authorization, 2022-04-01.
+//! Role assignments. Reference: Microsoft.Authorization, 2015-07-01 to 2022-04-01.
 
 use http::{Method, StatusCode};
 use lanyard_vocabulary::RoleDefinitionId;
@@ -6,33 +6,23 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::access::{
-    authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope,
+    authenticate, authorize_assignment_change, authorize_call, empty_reply, extension_scope,
+    json_body, json_reply, list_reply,
 };
 use super::error::{ArmServiceError, bad_request, conflict};
+use super::locks::require_unlocked;
 use super::odata_filter::ODataFilter;
+use super::role_assignment_body::parse_assignment;
+use super::role_definitions::{role_definition_id, role_definition_not_found};
 use crate::authorization::{
-    AccessScope, ActionPlane, AssignError, AssignOutcome, RoleAssignment, RoleCatalog,
-    RoleDefinition,
+    AccessScope, AssignError, AssignOutcome, AttributeSource, Condition, RoleAssignment,
 };
 use crate::operation_context::OperationContext;
 use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
+use crate::token::AuthenticatedCaller;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
-    ServiceOperation {
-        id: "RoleDefinitions_List",
-        method: Method::GET,
-        path: "/{*scope}/providers/Microsoft.Authorization/roleDefinitions",
-        support: OperationSupport::Partial("built-in roles of hosted clusters, no custom roles"),
-        handler: list_definitions,
-    },
-    ServiceOperation {
-        id: "RoleDefinitions_Get",
-        method: Method::GET,
-        path: "/{*scope}/providers/Microsoft.Authorization/roleDefinitions/{name}",
-        support: OperationSupport::Partial("built-in roles of hosted clusters, no custom roles"),
-        handler: read_definition,
-    },
     ServiceOperation {
         id: "RoleAssignments_ListForScope",
         method: Method::GET,
@@ -40,173 +30,265 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
         support: OperationSupport::Full,
         handler: list_assignments,
     },
-    assignment_operation("RoleAssignments_Get", Method::GET, read_assignment),
-    assignment_operation("RoleAssignments_Create", Method::PUT, create_assignment),
-    assignment_operation("RoleAssignments_Delete", Method::DELETE, delete_assignment),
+    assignment_operation(
+        "RoleAssignments_Get",
+        Method::GET,
+        OperationSupport::Full,
+        get_assignment,
+    ),
+    assignment_operation(
+        "RoleAssignments_Create",
+        Method::PUT,
+        OperationSupport::Partial(
+            "conditions can have attributes of role assignments and names of containers",
+        ),
+        create_assignment,
+    ),
+    assignment_operation(
+        "RoleAssignments_Delete",
+        Method::DELETE,
+        OperationSupport::Full,
+        delete_assignment,
+    ),
 ];
 
-const DEFINITION: &str = "Microsoft.Authorization/roleDefinitions";
 const ASSIGNMENT: &str = "Microsoft.Authorization/roleAssignments";
+/// The roles that count as the last administrator of a subscription: Owner and User Access Administrator.
+const ADMINISTRATORS: [Uuid; 2] = [
+    uuid::uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"),
+    uuid::uuid!("18d7d88d-d35e-4fb5-a5c3-7773c20a72d9"),
+];
 
 const fn assignment_operation(
     id: &'static str,
     method: Method,
+    support: OperationSupport,
     handler: OperationHandler,
 ) -> ServiceOperation {
-    ServiceOperation {
-        id,
-        method,
-        path: "/{*scope}/providers/Microsoft.Authorization/roleAssignments/{name}",
-        support: OperationSupport::Partial("conditions are refused"),
-        handler,
+    let path = "/{*scope}/providers/Microsoft.Authorization/roleAssignments/{name}";
+    ServiceOperation { id, method, path, support, handler }
+}
+
+/// What an api-version knows of role assignments.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AssignmentApi {
+    /// `principalType` in requests and replies: from 2018-09-01-preview on.
+    pub(super) principal_type: bool,
+    /// Conditions and descriptions: from 2020-03-01-preview on.
+    pub(super) conditions: bool,
+    /// Assignments of roles with data actions: from 2018-01-01-preview on.
+    pub(super) data_actions: bool,
+}
+
+impl AssignmentApi {
+    pub(super) fn of_request(call: &OperationContext<'_>) -> Self {
+        let version = call.api_version().unwrap_or_default();
+        Self {
+            principal_type: version >= "2018-09-01",
+            conditions: version >= "2020-03-01",
+            data_actions: version >= "2018-01-01",
+        }
     }
 }
 
-fn list_definitions(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let at = request_scope(call)?;
-    authorize_call(call, &format!("{DEFINITION}/read"), &at)?;
-    let filter = ODataFilter::from_request(call, &["roleName", "type", "atScopeAndBelow"])?;
-    let kind =
-        filter.equals_value("type").is_none_or(|kind| kind.eq_ignore_ascii_case("BuiltInRole"));
-    let items = RoleCatalog::built_in()
-        .iter()
-        .filter(|role| kind && filter.equals_value("roleName").is_none_or(|name| role.name == name))
-        .map(|role| role_definition_json(&at, role))
-        .collect();
-    list_reply(call, items)
-}
-
-fn read_definition(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let at = request_scope(call)?;
-    authorize_call(call, &format!("{DEFINITION}/read"), &at)?;
-    let role = find_role_definition(call.path_parameter("name"))?;
-    Ok(json_reply(call, StatusCode::OK, &role_definition_json(&at, role)))
-}
-
 fn list_assignments(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let at = request_scope(call)?;
-    authorize_call(call, &format!("{ASSIGNMENT}/read"), &at)?;
+    let at = extension_scope(call)?;
+    let caller = authorize_call(call, &format!("{ASSIGNMENT}/read"), &at)?;
     let filter = ODataFilter::from_request(call, &["atScope", "principalId", "assignedTo"])?;
-    let principal =
-        filter.equals_value("principalId").or_else(|| filter.function_argument("assignedTo"));
-    let not_below = filter.function_argument("atScope").is_some();
-    let items = call
-        .world()
-        .authorization
-        .iter()
-        .filter(|held| held.scope.contains(&at) || (!not_below && at.contains(&held.scope)))
-        .filter(|held| {
-            principal.is_none_or(|id| held.principal_id.to_string().eq_ignore_ascii_case(id))
-        })
-        .map(role_assignment_json)
+    let azure = call.world();
+    let authorization = &azure.authorization;
+    let management_groups = azure.management_groups_above(&at);
+    let include_below = filter.function_argument("atScope").is_none();
+    let concerns = |held: &&RoleAssignment| {
+        held.scope.contains(&at)
+            || management_groups.contains(&held.scope)
+            || (include_below && at.contains(&held.scope))
+    };
+    let held: Vec<_> = match filtered_principals(call, &filter)? {
+        Some(ids) => {
+            ids.into_iter().flat_map(|id| authorization.of_principal(id)).filter(concerns).collect()
+        }
+        None if include_below => authorization
+            .at_and_above(&at, &management_groups)
+            .chain(authorization.below(&at))
+            .collect(),
+        None => authorization.at_and_above(&at, &management_groups).collect(),
+    };
+    let api = AssignmentApi::of_request(call);
+    let items = held
+        .into_iter()
+        .filter(|held| is_in_tenant(call, &caller, held))
+        .map(|held| role_assignment_json(held, api))
         .collect();
     list_reply(call, items)
 }
 
-fn read_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let at = request_scope(call)?;
+/// The principals whose assignments a filter selects: with `assignedTo`, also the groups of the principal.
+/// `None` if the filter selects those of all principals.
+fn filtered_principals(
+    call: &OperationContext<'_>,
+    filter: &ODataFilter,
+) -> Result<Option<Vec<Uuid>>, ServiceReply> {
+    let parse = |text: &str| {
+        Uuid::try_parse(text).map_err(|error| {
+            bad_request("InvalidFilterInQueryString", format!("'{text}' is not a GUID: {error}."))
+        })
+    };
+    let exact = filter.equals_value("principalId").map(parse).transpose()?;
+    let assigned = filter.function_argument("assignedTo").map(parse).transpose()?;
+    let assigned = assigned.map(|id| call.world().directory.principal_and_group_ids(id));
+    Ok(match (exact, assigned) {
+        (Some(id), Some(ids)) => Some(ids.into_iter().filter(|known| *known == id).collect()),
+        (Some(id), None) => Some(vec![id]),
+        (None, ids) => ids,
+    })
+}
+
+/// Whether an assignment is in the caller's tenant. Lists of the root scope span all subscriptions.
+fn is_in_tenant(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    held: &RoleAssignment,
+) -> bool {
+    let subscription = held.scope.subscription_id();
+    subscription
+        .and_then(|id| call.world().resources.subscription(id))
+        .is_none_or(|known| known.tenant == caller.tenant)
+}
+
+fn get_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let at = extension_scope(call)?;
     authorize_call(call, &format!("{ASSIGNMENT}/read"), &at)?;
     let name = assignment_name(call)?;
-    match call.world().authorization.assignment(name).filter(|held| held.scope == at) {
-        Some(held) => Ok(json_reply(call, StatusCode::OK, &role_assignment_json(held))),
+    let api = AssignmentApi::of_request(call);
+    match find_assignment(call, &at, name) {
+        Some(held) => Ok(json_reply(call, StatusCode::OK, &role_assignment_json(held, api))),
         None => Err(ArmServiceError::Other(
             StatusCode::NOT_FOUND,
             "RoleAssignmentNotFound",
-            format!("The role assignment '{name}' does not exist at '{at}'."),
+            format!("The role assignment '{name}' is not found."),
         )
         .to_reply()),
     }
 }
 
 fn create_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let at = request_scope(call)?;
-    authorize_call(call, &format!("{ASSIGNMENT}/write"), &at)?;
-    require_scope_group(call, &at)?;
-    let wanted = parse_assignment(call, at)?;
+    let at = extension_scope(call)?;
+    let caller = authenticate(call)?;
+    let wanted = assignment_name(call)
+        .and_then(|name| Ok((name, json_body(call)?)))
+        .and_then(|(name, body)| parse_assignment(call, &caller, name, at.clone(), &body));
+    // Conditions of the caller's roles may limit the roles and principals. Without permission, the reply
+    // says nothing about the body.
+    let attributes = wanted.as_ref().ok().map(|given| given.attributes(AttributeSource::Request));
+    let write = format!("{ASSIGNMENT}/write");
+    authorize_assignment_change(call, &caller, &write, &at, attributes)?;
+    require_unlocked(call, &write, &at)?;
+    require_scope(call, &at)?;
+    let wanted = wanted?;
     let name = wanted.name;
     let status = match call.azure_mut().authorization.assign(wanted) {
         Ok(AssignOutcome::Created) => StatusCode::CREATED,
-        Ok(AssignOutcome::Unchanged) => StatusCode::OK,
-        Err(problem @ AssignError::AlreadyAssigned { .. }) => {
-            return Err(conflict("RoleAssignmentExists", format!("{problem}.")));
-        }
-        Err(problem @ AssignError::UpdateNotPermitted { .. }) => {
-            return Err(conflict("RoleAssignmentUpdateNotPermitted", format!("{problem}.")));
-        }
-        Err(problem @ AssignError::RoleUnknown { .. }) => {
-            return Err(role_definition_not_found(problem.to_string()));
-        }
+        Ok(AssignOutcome::Updated | AssignOutcome::Unchanged) => StatusCode::OK,
+        Err(problem) => return Err(assign_error_reply(&problem)),
     };
-    let wire =
-        call.world().authorization.assignment(name).map(role_assignment_json).unwrap_or_default();
+    let api = AssignmentApi::of_request(call);
+    let stored = call.world().authorization.assignment(name);
+    let wire = stored.map(|held| role_assignment_json(held, api)).unwrap_or_default();
     Ok(json_reply(call, status, &wire))
 }
 
-fn delete_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let at = request_scope(call)?;
-    authorize_call(call, &format!("{ASSIGNMENT}/delete"), &at)?;
-    let name = assignment_name(call)?;
-    let removed =
-        call.azure_mut().authorization.revoke(|held| held.name == name && held.scope == at);
-    match removed.first() {
-        Some(held) => Ok(json_reply(call, StatusCode::OK, &role_assignment_json(held))),
-        None => Ok(empty_reply(call, StatusCode::NO_CONTENT)),
+fn assign_error_reply(problem: &AssignError) -> ServiceReply {
+    match problem {
+        AssignError::RoleUnknown { role } => role_definition_not_found(&role.to_string()),
+        AssignError::AlreadyAssigned { existing } => conflict(
+            "RoleAssignmentExists",
+            format!(
+                "The role assignment already exists. The ID of the conflicting role assignment is {}.",
+                existing.simple()
+            ),
+        ),
+        AssignError::UpdateNotPermitted { .. } => bad_request(
+            "RoleAssignmentUpdateNotPermitted",
+            "Tenant ID, application ID, principal ID, and scope are not allowed to be updated.",
+        ),
+        AssignError::LimitExceeded { limit } => bad_request(
+            "RoleAssignmentLimitExceeded",
+            format!("No more role assignments can be created. The maximum is {limit}."),
+        ),
     }
 }
 
-fn parse_assignment(
-    call: &OperationContext<'_>,
-    scope: AccessScope,
-) -> Result<RoleAssignment, ServiceReply> {
-    let given = json_body(call)?;
-    let properties = given.get("properties").unwrap_or(&Value::Null);
-    let text = |field: &str| properties.get(field).and_then(Value::as_str);
-    if text("condition").is_some_and(|condition| !condition.is_empty()) {
+fn delete_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let at = extension_scope(call)?;
+    let caller = authenticate(call)?;
+    let name = assignment_name(call);
+    let held = name.as_ref().ok().and_then(|name| find_assignment(call, &at, *name));
+    let attributes = held.map(|held| held.attributes(AttributeSource::Resource));
+    let delete = format!("{ASSIGNMENT}/delete");
+    authorize_assignment_change(call, &caller, &delete, &at, attributes)?;
+    let id = at.child(&format!("providers/{ASSIGNMENT}/{}", call.path_parameter("name")));
+    require_unlocked(call, &delete, &id)?;
+    let is_last = held.is_some_and(|held| is_last_administrator(call, held));
+    let exists = held.is_some();
+    let name = name?;
+    if !exists {
+        return Ok(empty_reply(call, StatusCode::NO_CONTENT));
+    }
+    if is_last {
         return Err(ArmServiceError::Other(
-            StatusCode::NOT_IMPLEMENTED,
-            "ConditionNotImplemented",
-            "The emulator evaluates no conditions, so it stores none.".to_owned(),
+            StatusCode::PRECONDITION_FAILED,
+            "CannotDeleteLastRbacAdminAssignment",
+            "Cannot delete the last RBAC admin assignment.".to_owned(),
         )
         .to_reply());
     }
-    let role = text("roleDefinitionId").unwrap_or_default();
-    let role = find_role_definition(role.rsplit('/').next().unwrap_or_default())?.id;
-    let principal_id =
-        text("principalId").and_then(|id| Uuid::try_parse(id).ok()).ok_or_else(|| {
-            bad_request("InvalidPrincipalId", "`properties.principalId` is not a GUID.")
-        })?;
-    // A caller that names the type has just created the principal: its absence is tolerated.
-    let principal_type = text("principalType").map(str::to_owned);
-    if principal_type.is_none() && call.world().directory.object(principal_id).is_none() {
-        return Err(bad_request(
-            "PrincipalNotFound",
-            format!("Principal {principal_id} does not exist in the directory of the tenant."),
-        ));
+    let (now, api) = (call.now, AssignmentApi::of_request(call));
+    let azure = call.azure_mut();
+    let removed = azure.authorization.revoke(name, now, *azure.propagation);
+    let wire = removed.map(|held| role_assignment_json(&held, api)).unwrap_or_default();
+    Ok(json_reply(call, StatusCode::OK, &wire))
+}
+
+/// Whether an assignment is the only one at its subscription that can manage access.
+fn is_last_administrator(call: &OperationContext<'_>, held: &RoleAssignment) -> bool {
+    let is_administrator =
+        |held: &RoleAssignment| ADMINISTRATORS.contains(&held.role.0) && held.condition.is_none();
+    let is_subscription =
+        held.scope.subscription_id().is_some() && held.scope.as_str().split('/').count() == 3;
+    is_subscription
+        && is_administrator(held)
+        && !call
+            .world()
+            .authorization
+            .at(&held.scope)
+            .any(|other| other.name != held.name && is_administrator(other))
+}
+
+/// The assignment with a name, if it is at the scope of the request.
+fn find_assignment<'c>(
+    call: &'c OperationContext<'_>,
+    at: &AccessScope,
+    name: Uuid,
+) -> Option<&'c RoleAssignment> {
+    call.world().authorization.assignment(name).filter(|held| held.scope == *at)
+}
+
+/// Rejects a scope whose resource group or resource does not exist. Children of a resource, such as the
+/// secrets of a vault, are not checked.
+fn require_scope(call: &OperationContext<'_>, at: &AccessScope) -> Result<(), ServiceReply> {
+    let resources = &call.world().resources;
+    let Some(group) = at.resource_group() else { return Ok(()) };
+    if resources.resource(&group).is_none() {
+        let name = group.as_str().rsplit('/').next().unwrap_or_default();
+        return Err(ArmServiceError::ResourceGroupNotFound(name).to_reply());
     }
-    Ok(RoleAssignment {
-        name: assignment_name(call)?,
-        scope,
-        role,
-        principal_id,
-        principal_type: principal_type.unwrap_or_else(|| "ServicePrincipal".to_owned()),
-        description: text("description").map(str::to_owned),
-        created_on: call.now,
-    })
-}
-
-/// The scope before the provider.
-fn request_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(&format!("/{}", call.path_parameter("scope")))
-}
-
-/// Rejects a scope whose resource group does not exist.
-fn require_scope_group(call: &OperationContext<'_>, at: &AccessScope) -> Result<(), ServiceReply> {
-    let segments: Vec<_> = at.as_str().split('/').collect();
-    let [_, _, _, keyword, name, ..] = segments.as_slice() else { return Ok(()) };
-    let group = parse_request_scope(&segments[..5].join("/"))?;
-    let missing = keyword.eq_ignore_ascii_case("resourceGroups")
-        && call.world().resources.resource(&group).is_none();
-    if missing { Err(ArmServiceError::ResourceGroupNotFound(name).to_reply()) } else { Ok(()) }
+    match at.top_level_resource() {
+        Some(resource) if resources.resource(&resource).is_none() => {
+            Err(ArmServiceError::ResourceNotFound(&resource).to_reply())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn assignment_name(call: &OperationContext<'_>) -> Result<Uuid, ServiceReply> {
@@ -214,87 +296,65 @@ fn assignment_name(call: &OperationContext<'_>) -> Result<Uuid, ServiceReply> {
     Uuid::try_parse(name).map_err(|error| {
         bad_request(
             "InvalidRoleAssignmentId",
-            format!("The role assignment name '{name}' is not a GUID: {error}."),
+            format!("The role assignment ID '{name}' is not valid. It must be a GUID: {error}."),
         )
     })
 }
 
-/// Finds a built-in role by name. HyperShift sends a display name in place of a GUID.
-fn find_role_definition(name: &str) -> Result<&'static RoleDefinition, ServiceReply> {
-    let id = Uuid::try_parse(name).map_err(|error| {
-        bad_request(
-            "InvalidRoleDefinitionId",
-            format!("The role definition '{name}' is not a GUID: {error}."),
-        )
-    })?;
-    RoleCatalog::built_in().role(RoleDefinitionId(id)).ok_or_else(|| {
-        role_definition_not_found(format!("the role definition `{id}` does not exist"))
-    })
-}
-
-fn role_definition_not_found(message: String) -> ServiceReply {
-    ArmServiceError::Other(
-        StatusCode::NOT_FOUND,
-        "RoleDefinitionDoesNotExist",
-        format!("{message}."),
-    )
-    .to_reply()
-}
-
-/// The id of a role at a scope: with its subscription, if the scope has one.
-fn role_definition_id(at: &AccessScope, role: RoleDefinitionId) -> String {
-    let segments: Vec<_> = at.as_str().split('/').take(3).collect();
-    let subscription = match segments.as_slice() {
-        [_, keyword, id] if keyword.eq_ignore_ascii_case("subscriptions") => {
-            format!("/subscriptions/{id}")
-        }
-        _ => String::new(),
+fn role_assignment_json(held: &RoleAssignment, api: AssignmentApi) -> Value {
+    let (updated_on, updated_by) = match held.updated {
+        Some((time, author)) => (time, Some(author)),
+        None => (held.created_on, held.created_by),
     };
-    format!("{subscription}/providers/{DEFINITION}/{}", role.0)
+    let mut properties = json!({
+        "roleDefinitionId": role_definition_id(&held.scope, held.role),
+        "principalId": held.principal_id,
+        "scope": held.scope,
+        "createdOn": held.created_on.to_string(),
+        "updatedOn": updated_on.to_string(),
+        "createdBy": held.created_by,
+        "updatedBy": updated_by,
+    });
+    if api.principal_type {
+        properties["principalType"] = json!(held.principal_type);
+    }
+    if api.conditions {
+        let condition = held.condition.as_ref();
+        properties["condition"] = json!(condition.map(Condition::text));
+        properties["conditionVersion"] = json!(condition.map(Condition::version));
+        properties["description"] = json!(held.description);
+        properties["delegatedManagedIdentityResourceId"] = Value::Null;
+    }
+    json!({ "id": held.id(), "type": ASSIGNMENT, "name": held.name, "properties": properties })
 }
 
-fn role_definition_json(at: &AccessScope, role: &RoleDefinition) -> Value {
-    let patterns = |granted: bool, plane: ActionPlane| -> Vec<&str> {
-        if granted {
-            role.granted_patterns(plane).collect()
-        } else {
-            role.excluded_patterns(plane).collect()
+/// The role of a role definition id, if the role can be assigned at the scope.
+pub(super) fn find_assignable_role(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    at: &AccessScope,
+    id: RoleDefinitionId,
+) -> Result<RoleDefinitionId, ServiceReply> {
+    let azure = call.world();
+    let not_found = || role_definition_not_found(&id.0.to_string());
+    let role = azure.authorization.role(id).ok_or_else(not_found)?;
+    if let Some(custom) = azure.authorization.custom_role(id) {
+        let management_groups = azure.management_groups_above(at);
+        if custom.tenant != caller.tenant || !custom.is_assignable_at(at, &management_groups) {
+            return Err(not_found());
         }
-    };
-    json!({
-        "id": role_definition_id(at, role.id),
-        "type": DEFINITION,
-        "name": role.id.0,
-        "properties": {
-            "roleName": role.name,
-            "type": "BuiltInRole",
-            "description": format!("As Azure published it on {}.", RoleCatalog::built_in().date()),
-            "assignableScopes": ["/"],
-            "permissions": [{
-                "actions": patterns(true, ActionPlane::Control),
-                "notActions": patterns(false, ActionPlane::Control),
-                "dataActions": patterns(true, ActionPlane::Data),
-                "notDataActions": patterns(false, ActionPlane::Data),
-            }],
-        },
-    })
-}
-
-fn role_assignment_json(held: &RoleAssignment) -> Value {
-    json!({
-        "id": held.id(),
-        "type": ASSIGNMENT,
-        "name": held.name,
-        "properties": {
-            "roleDefinitionId": role_definition_id(&held.scope, held.role),
-            "principalId": held.principal_id,
-            "principalType": held.principal_type,
-            "scope": held.scope,
-            "condition": null,
-            "conditionVersion": null,
-            "description": held.description,
-            "createdOn": held.created_on.to_string(),
-            "updatedOn": held.created_on.to_string(),
-        },
-    })
+        if at.management_group_name().is_some() && role.has_data_actions() {
+            let message =
+                "Custom roles with DataActions can't be assigned at the management group scope.";
+            return Err(bad_request("BadRequest", message));
+        }
+    }
+    if role.has_data_actions() && !AssignmentApi::of_request(call).data_actions {
+        let version = call.api_version().unwrap_or_default();
+        let message = format!(
+            "Assignments to roles with DataActions and NotDataActions are not supported on API version '{version}'. The minimum required API version for this operations is '2018-01-01-preview'."
+        );
+        return Err(bad_request("UnsupportedApiVersionForRoleDefinitionHasDataActions", message));
+    }
+    Ok(id)
 }

@@ -434,7 +434,7 @@ fn each_invalid_role_assignment_has_its_error_code() {
     let conditional = role_assignment_body(
         NETWORK_ROLE,
         unknown_principal,
-        r#","condition":"@Resource[x] == 'y'""#,
+        r#","principalType":"User","conditionVersion":"2.0","condition":"@Environment[x] StringEquals 'y'""#,
     );
     assert_eq!(put(name, &conditional).status, StatusCode::NOT_IMPLEMENTED);
     let fresh = role_assignment_body(

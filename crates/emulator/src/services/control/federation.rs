@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{control_error, parse_body};
 use crate::authorization::{
-    AccessScope, AssignError, AssignOutcome, ParseAccessScopeError, RoleAssignment, RoleCatalog,
+    AccessScope, AssignError, AssignOutcome, ParseAccessScopeError, RoleAssignment,
 };
 use crate::directory::{FederatedCredential, TrustedIssuer};
 use crate::identity_binding::{
@@ -155,21 +155,18 @@ pub(super) fn assign_role(call: &mut OperationContext<'_>) -> Result<ServiceRepl
         invalid_body_reply(&format!("`scope`: {error}."))
     })?;
     let principal_id = find_object_id(call, &body.principal)?;
-    let role = find_role(&body.role)?;
+    let role = find_role(call, &body.role)?;
     let name = call.ids.next_uuid();
-    let assignment = RoleAssignment {
-        name,
-        scope,
-        role,
-        principal_id,
-        principal_type: "ServicePrincipal".to_owned(),
-        description: None,
-        created_on: call.now,
-    };
+    let mut assignment = RoleAssignment::new(name, scope, role, principal_id, call.now);
+    let principal = call.world().directory.object(principal_id);
+    if let Some(kind) = principal.and_then(|object| object.principal_type()) {
+        kind.clone_into(&mut assignment.principal_type);
+    }
     let status = match call.azure_mut().authorization.assign(assignment) {
         Ok(AssignOutcome::Created) => StatusCode::CREATED,
         // An equal assignment under another name fulfils the request.
-        Ok(AssignOutcome::Unchanged) | Err(AssignError::AlreadyAssigned { .. }) => StatusCode::OK,
+        Ok(AssignOutcome::Updated | AssignOutcome::Unchanged)
+        | Err(AssignError::AlreadyAssigned { .. }) => StatusCode::OK,
         Err(error) => return Err(invalid_body_reply(&format!("{error}."))),
     };
     let reply = json!({ "principalId": principal_id, "roleId": role.0, "scope": body.scope });
@@ -190,15 +187,16 @@ fn find_object_id(call: &OperationContext<'_>, named: &str) -> Result<Uuid, Serv
     by_client.or_else(by_object).ok_or_else(principal_not_found_reply)
 }
 
-fn find_role(named: &str) -> Result<RoleDefinitionId, ServiceReply> {
-    let id = Uuid::try_parse(named).ok();
-    let fits = |known: Uuid, name: &str| Some(known) == id || name.eq_ignore_ascii_case(named);
-    let mut roles = RoleCatalog::built_in().iter();
-    roles.find(|role| fits(role.id.0, &role.name)).map(|role| role.id).ok_or_else(|| {
+/// Finds a built-in or custom role by its id or its display name.
+fn find_role(call: &OperationContext<'_>, named: &str) -> Result<RoleDefinitionId, ServiceReply> {
+    let authorization = &call.world().authorization;
+    let by_id = Uuid::try_parse(named).ok().map(RoleDefinitionId);
+    let known = by_id.filter(|id| authorization.role(*id).is_some());
+    known.or_else(|| authorization.role_with_name(None, named)).ok_or_else(|| {
         control_error(
             StatusCode::NOT_FOUND,
             "RoleNotFound",
-            "The emulator has no built-in role of this name or id.",
+            "No built-in or custom role has this name or id.",
         )
     })
 }

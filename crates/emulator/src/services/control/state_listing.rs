@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::control_error;
-use crate::authorization::{AccessRequest, AccessScope, ActionPlane, ParseAccessScopeError};
+use crate::authorization::{AccessCheck, AccessScope, ActionPlane, ParseAccessScopeError};
 use crate::directory::{EntraDirectory, ServicePrincipal, ServicePrincipalKind, Tenant};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -66,8 +66,10 @@ pub(super) fn explain_access(
             invalid("`principal` is the client id or the object id of a principal.")
         })?,
     };
-    let request = AccessRequest { principal_id, plane, action, scope: &scope };
-    Ok(ServiceReply::json(StatusCode::OK, &call.world().authorization.explain_decision(request)))
+    let role_assignment = None;
+    let now = call.now;
+    let check = AccessCheck { principal_id, plane, action, scope: &scope, role_assignment, now };
+    Ok(ServiceReply::json(StatusCode::OK, &check.explain(call.world())))
 }
 
 fn tenant_json(tenant: &Tenant) -> Value {

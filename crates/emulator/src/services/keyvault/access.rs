@@ -6,7 +6,7 @@ use super::error::VaultServiceError;
 use super::object_kind::{KeyVaultObjectKind, VaultPermission};
 use super::object_store::ObjectStoreError;
 use super::vault::{EmulatedVault, VaultStore};
-use crate::authorization::{AccessRequest, AccessScope, ActionPlane};
+use crate::authorization::{AccessCheck, AccessScope, ActionPlane};
 use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::request::ServiceReply;
 use crate::token::{AuthenticatedCaller, BearerTokenError};
@@ -140,13 +140,15 @@ fn authorize(
         };
     }
     let scope = object_scope(vault, right.kind, name);
-    let request = AccessRequest {
+    let check = AccessCheck {
         principal_id: caller.object_id,
         plane: ActionPlane::Data,
         action: right.action,
         scope: &scope,
+        role_assignment: None,
+        now: call.now,
     };
-    match call.world().authorization.decide_access(request) {
+    match check.decide(call.world()) {
         Ok(_) => Ok(()),
         Err(miss) => Err(VaultServiceError::DeniedByRole {
             caller,

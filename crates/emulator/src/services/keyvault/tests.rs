@@ -3,6 +3,7 @@ use lanyard_vocabulary::{Component, EntraClientId};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::authorization::RoleAssignment;
 use crate::engine::Ingress;
 use crate::fault_plan::{FaultPlan, IdentityFault, apply_fault_plan};
 use crate::request::ServiceReply;
@@ -46,16 +47,12 @@ impl KeyVaultFixture {
             let vaults = ["platform-kv.vault.azure.net", "guests-demo-abcde.vault.azure.net"];
             let scopes = vaults
                 .map(|host| state.azure.vaults.vault_at_host(host).unwrap().resource_id.clone());
-            let assignments = scopes.map(|scope| crate::authorization::RoleAssignment {
-                name: state.ids.next_uuid(),
-                scope,
-                role: lanyard_vocabulary::RoleDefinitionId(uuid::uuid!(
-                    "00482a5a-887f-4fb3-b363-3b7fe8e74483"
-                )),
-                principal_id: object,
-                principal_type: "ServicePrincipal".to_owned(),
-                description: None,
-                created_on: SEED_TIME,
+            let administrator = lanyard_vocabulary::RoleDefinitionId(uuid::uuid!(
+                "00482a5a-887f-4fb3-b363-3b7fe8e74483"
+            ));
+            let assignments = scopes.map(|scope| {
+                let name = state.ids.next_uuid();
+                RoleAssignment::new(name, scope, administrator, object, SEED_TIME)
             });
             for assignment in assignments {
                 state.azure.authorization.assign(assignment).unwrap();

@@ -10,8 +10,8 @@ use super::child_items::find_item;
 use crate::authorization::AccessScope;
 use crate::request::ServiceReply;
 
-/// Checks an optional reference `{"id": …}`: its type, that the resource exists, and that the caller may link
-/// it (`<type>/join/action`). Returns the id.
+/// Checks an optional reference `{"id": …}`: its type, that the caller may link it (`<type>/join/action`), and
+/// that the resource exists. Returns the id.
 pub(super) fn require_reference(
     write: &ResourceWrite<'_, '_>,
     reference: Option<&Value>,
@@ -33,10 +33,10 @@ pub(super) fn require_reference(
             format!("`{property}.id` names a resource of type '{found}', not '{kind}'."),
         ));
     }
+    authorize_link(write.call, write.caller, &format!("{kind}/join/action"), write.id, &id)?;
     if write.resources().resource(&id).is_none() {
         return Err(reference_not_found(write.id, &id));
     }
-    authorize_link(write.call, write.caller, &format!("{kind}/join/action"), write.id, &id)?;
     Ok(Some(id))
 }
 
@@ -52,10 +52,11 @@ pub(super) fn require_item_reference(
     };
     let id = parse_request_scope(id)?;
     let kind = resource_type(&id)?;
+    authorize_link(write.call, write.caller, &format!("{kind}/join/action"), write.id, &id)?;
     if find_item(write.resources(), &id).is_none() {
         return Err(reference_not_found(write.id, &id));
     }
-    authorize_link(write.call, write.caller, &format!("{kind}/join/action"), write.id, &id)
+    Ok(())
 }
 
 fn reference_not_found(resource: &AccessScope, id: &AccessScope) -> ServiceReply {

@@ -1,0 +1,81 @@
+//! Access checks of the services: an access request with the groups of the caller and the management groups
+//! of the scope.
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::{
+    AccessExplanation, AccessRequest, AccessScope, ActionPlane, AssignmentAttributes, NearestMiss,
+    RoleAssignment,
+};
+use crate::azure_state::AzureState;
+
+/// The question whether a principal may perform an action at a scope.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AccessCheck<'a> {
+    /// The object id of the caller.
+    pub(crate) principal_id: Uuid,
+    /// The plane of the action.
+    pub(crate) plane: ActionPlane,
+    /// The action, such as `Microsoft.Network/virtualNetworks/read`.
+    pub(crate) action: &'a str,
+    /// The scope of the action.
+    pub(crate) scope: &'a AccessScope,
+    /// The role assignment that the request writes or deletes, for conditions.
+    pub(crate) role_assignment: Option<AssignmentAttributes<'a>>,
+    /// The emulated time.
+    pub(crate) now: Timestamp,
+}
+
+impl AccessCheck<'_> {
+    /// Returns the assignment that grants access, or the reason for the denial.
+    pub(crate) fn decide<'a>(
+        &self,
+        azure: &'a AzureState,
+    ) -> Result<&'a RoleAssignment, NearestMiss<'a>> {
+        self.with_request(azure, |request| azure.authorization.decide_access(request))
+    }
+
+    /// Whether access is granted. Cheaper than [`Self::decide`], which explains a denial.
+    pub(crate) fn is_granted(&self, azure: &AzureState) -> bool {
+        self.with_request(azure, |request| azure.authorization.is_granted(request))
+    }
+
+    /// Explains the decision.
+    pub(crate) fn explain(&self, azure: &AzureState) -> AccessExplanation {
+        self.with_request(azure, |request| azure.authorization.explain_decision(request))
+    }
+
+    fn with_request<T>(
+        &self,
+        azure: &AzureState,
+        decide: impl FnOnce(AccessRequest<'_>) -> T,
+    ) -> T {
+        decide(AccessRequest {
+            principal_ids: &azure.principal_and_group_ids(self.principal_id),
+            plane: self.plane,
+            action: self.action,
+            scope: self.scope,
+            management_groups: &azure.management_groups_above(self.scope),
+            role_assignment: self.role_assignment,
+            now: self.now,
+        })
+    }
+}
+
+impl AzureState {
+    /// The ids that role assignments of a principal may name: its own and those of its groups.
+    pub(crate) fn principal_and_group_ids(&self, principal_id: Uuid) -> Vec<Uuid> {
+        self.directory.principal_and_group_ids(principal_id)
+    }
+
+    /// The scopes of the management groups above a scope, the nearest first. Every subscription is in the
+    /// root group of its tenant, which has the id of the tenant.
+    pub(crate) fn management_groups_above(&self, scope: &AccessScope) -> Vec<AccessScope> {
+        let subscription = scope.subscription_id().and_then(|id| self.resources.subscription(id));
+        subscription
+            .map(|known| AccessScope::management_group(known.tenant.as_str()))
+            .into_iter()
+            .collect()
+    }
+}

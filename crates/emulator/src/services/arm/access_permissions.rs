@@ -1,0 +1,63 @@
+//! The permissions of the caller at a scope, and the number of role assignments of a subscription.
+//! Reference: Microsoft.Authorization, 2022-04-01 and 2019-08-01-preview.
+
+use http::{Method, StatusCode};
+use serde_json::json;
+
+use super::access::{authorize_call, extension_scope, json_reply, list_reply, parse_request_scope};
+use super::role_permissions::permission_json;
+use crate::authorization::MAX_IN_SUBSCRIPTION;
+use crate::operation_context::OperationContext;
+use crate::operations::{OperationSupport, ServiceOperation};
+use crate::request::ServiceReply;
+
+pub(super) const OPERATIONS: &[ServiceOperation] = &[
+    ServiceOperation {
+        id: "Permissions_List",
+        method: Method::GET,
+        path: "/{*scope}/providers/Microsoft.Authorization/permissions",
+        support: OperationSupport::Full,
+        handler: list_permissions,
+    },
+    ServiceOperation {
+        id: "RoleAssignmentMetrics_GetMetricsForSubscription",
+        method: Method::GET,
+        path: sub!("Microsoft.Authorization/roleAssignmentsUsageMetrics"),
+        support: OperationSupport::Full,
+        handler: get_usage_metrics,
+    },
+];
+
+/// `GET {scope}/…/permissions`: the permissions of the caller's roles that are effective at the scope.
+fn list_permissions(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let at = extension_scope(call)?;
+    let caller = authorize_call(call, "Microsoft.Authorization/permissions/read", &at)?;
+    let azure = call.world();
+    let principal_ids = azure.directory.principal_and_group_ids(caller.object_id);
+    let management_groups = azure.management_groups_above(&at);
+    let items = azure
+        .authorization
+        .at_and_above(&at, &management_groups)
+        .filter(|held| principal_ids.contains(&held.principal_id))
+        .filter(|held| held.is_effective_on_control_plane(call.now))
+        .filter_map(|held| azure.authorization.role(held.role))
+        .flat_map(|role| &role.permissions)
+        .map(|permission| permission_json(permission, true))
+        .collect();
+    list_reply(call, items)
+}
+
+/// `GET /subscriptions/{id}/…/roleAssignmentsUsageMetrics`.
+fn get_usage_metrics(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let subscription = call.path_parameter("subscription").to_owned();
+    let at = parse_request_scope(&format!("/subscriptions/{subscription}"))?;
+    authorize_call(call, "Microsoft.Authorization/roleAssignmentsUsageMetrics/read", &at)?;
+    let count = call.world().authorization.count_in_subscription(&subscription);
+    let metrics = json!({
+        "subscriptionId": subscription,
+        "roleAssignmentsLimit": MAX_IN_SUBSCRIPTION,
+        "roleAssignmentsCurrentCount": count,
+        "roleAssignmentsRemainingCount": MAX_IN_SUBSCRIPTION.saturating_sub(count),
+    });
+    Ok(json_reply(call, StatusCode::OK, &metrics))
+}
