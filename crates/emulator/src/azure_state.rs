@@ -12,6 +12,7 @@ use crate::fault_rules::FaultRules;
 use crate::identity_binding::IdentityBinding;
 use crate::seed::{IdentityRegistry, SeedPlanFingerprint};
 use crate::services::arm::ArmResourceStore;
+use crate::services::entra::SignInState;
 use crate::services::imds::ImdsState;
 use crate::services::keyvault::VaultStore;
 use crate::table::StoredTable;
@@ -29,6 +30,8 @@ pub(crate) struct AzureState {
     pub(crate) bindings: Tracked<Vec<IdentityBinding>>,
     /// The offset of the emulated time.
     pub(crate) clock: Tracked<ClockOffset>,
+    /// Device codes, authorization codes and the settings of sign-ins.
+    pub(crate) sign_ins: SignInState,
     /// The lifetimes of tokens.
     pub(crate) tokens: Tracked<TokenPolicy>,
     /// Custom roles, role assignments and deny assignments.
@@ -58,6 +61,7 @@ impl AzureState {
         let Self {
             plan,
             directory,
+            sign_ins,
             bindings,
             clock,
             tokens,
@@ -71,6 +75,7 @@ impl AzureState {
         } = self;
         visit("plan", plan);
         directory.for_each_table(visit);
+        sign_ins.for_each_table(visit);
         visit("bindings", bindings);
         visit("clock", clock);
         visit("tokens", tokens);

@@ -9,7 +9,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, PKCS_RSA_SHA256, date_
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use std::time::Duration;
 
-use crate::directory::Tenant;
+use crate::directory::{Tenant, TenantSigningKey, TenantSigningKeys};
 use crate::keys::RsaKey;
 
 /// A certificate could not be created.
@@ -61,14 +61,9 @@ pub(crate) fn sha256_thumbprint(certificate: &[u8]) -> Vec<u8> {
     digest(&SHA256, certificate).as_ref().to_vec()
 }
 
-impl Tenant {
-    /// Creates a tenant that signs tokens with `key`, with the self-signed certificate for its JWKS.
-    pub(crate) fn new(
-        id: EntraTenantId,
-        domains: Vec<String>,
-        key: RsaKey,
-        now: Timestamp,
-    ) -> Result<Self, TenantCertificateError> {
+impl TenantSigningKey {
+    /// Creates the self-signed certificate of a key.
+    pub(crate) fn new(key: RsaKey, now: Timestamp) -> Result<Self, TenantCertificateError> {
         // The name in the certificates of Entra's own keys.
         const NAME: &str = "accounts.accesscontrol.windows.net";
         let failed = |source| TenantCertificateError { name: NAME.to_owned(), source };
@@ -78,6 +73,19 @@ impl Tenant {
         let pair = rcgen_key_pair(&key).map_err(failed)?;
         let certificate = params.self_signed(&pair).map_err(failed)?.der().to_vec();
         let key_id = URL_SAFE_NO_PAD.encode(sha1_thumbprint(&certificate));
-        Ok(Self { id, domains, key_id, key, certificate })
+        Ok(Self { key_id, key, certificate })
+    }
+}
+
+impl Tenant {
+    /// Creates a tenant that signs tokens with `key`.
+    pub(crate) fn new(
+        id: EntraTenantId,
+        domains: Vec<String>,
+        key: RsaKey,
+        now: Timestamp,
+    ) -> Result<Self, TenantCertificateError> {
+        let signing_keys = TenantSigningKeys::new(TenantSigningKey::new(key, now)?);
+        Ok(Self { id, domains, signing_keys })
     }
 }

@@ -38,7 +38,7 @@ pub(crate) use self::permission_grant::DelegatedPermissionGrant;
 pub(crate) use self::service_principal::{
     ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer,
 };
-pub(crate) use self::tenant::Tenant;
+pub(crate) use self::tenant::{NextSigningKeyMissing, Tenant, TenantSigningKey, TenantSigningKeys};
 pub(crate) use self::trusted_issuer::{CertificateAuthority, TrustedIssuer};
 pub(crate) use self::user::User;
 use crate::table::{StoredTable, Table};
@@ -173,10 +173,7 @@ impl EntraDirectory {
 
     /// Finds a tenant by id or domain name, ignoring case.
     pub(crate) fn tenant(&self, name: &str) -> Option<&Tenant> {
-        self.tenants.iter().find(|tenant| {
-            tenant.id.as_str().eq_ignore_ascii_case(name)
-                || tenant.domains.iter().any(|domain| domain.eq_ignore_ascii_case(name))
-        })
+        self.tenants.iter().find(|tenant| tenant.is_named(name))
     }
 
     /// The object with this object id.

@@ -306,6 +306,7 @@ impl Emulator {
         address: SocketAddr,
         remote: bool,
     ) -> Result<Self, StartError> {
+        engine.set_local_url(connectable_url(address));
         let engine = Arc::new(engine);
         let gate = ConnectionContext::new(Arc::clone(&engine), remote)?;
         let (stop, stopped) = watch::channel(false);
@@ -321,14 +322,7 @@ impl Emulator {
 
     /// The value for `HTTPS_PROXY` and `AZURE_POD_IDENTITY_AUTHORITY_HOST` of clients on this machine.
     pub fn proxy_url(&self) -> String {
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(match address {
-                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        format!("http://{address}")
+        connectable_url(self.address)
     }
 
     /// The certificate that clients have to trust, in PEM.
@@ -391,6 +385,17 @@ impl Emulator {
             tracing::debug!(%error, "the listener ended early");
         }
     }
+}
+
+/// The URL of a listener for clients on this machine.
+fn connectable_url(mut address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    format!("http://{address}")
 }
 
 impl Drop for Emulator {

@@ -1,5 +1,6 @@
 //! Processes a request: endpoint, fault rules, operation, headers, request log, state file.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -20,6 +21,7 @@ use crate::operations::{AzureService, OperationLookup, ServiceOperation};
 use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::seed::SeedError;
+use crate::service_caches::ServiceCaches;
 use crate::services;
 use crate::state_change_error::StateChangeError;
 use crate::state_store::{PendingCommit, StateChanges, StateStoreError, StateWriter};
@@ -44,6 +46,8 @@ pub(crate) struct State {
     /// The generator of new ids.
     pub(crate) ids: IdGenerator,
     pub(crate) request_log: RequestLog,
+    /// Caches that are not part of the stored state.
+    pub(crate) caches: ServiceCaches,
 }
 
 /// The emulator without its listener.
@@ -55,6 +59,8 @@ pub(crate) struct EmulatorEngine {
     pub(crate) authority: std::sync::Arc<LocalAuthority>,
     state: Mutex<State>,
     writer: Option<StateWriter>,
+    /// The URL of the listener.
+    local_url: OnceLock<String>,
 }
 
 /// Fields of the request log entry that are determined during processing.
@@ -77,8 +83,14 @@ impl EmulatorEngine {
         ids: IdGenerator,
         writer: Option<StateWriter>,
     ) -> Self {
-        let state = State { azure: world, ids, request_log: RequestLog::default() };
-        Self { clock, authority, state: Mutex::new(state), writer }
+        let (request_log, caches) = (RequestLog::default(), ServiceCaches::default());
+        let state = Mutex::new(State { azure: world, ids, request_log, caches });
+        Self { clock, authority, state, writer, local_url: OnceLock::new() }
+    }
+
+    /// Sets the URL of the listener, which replies may name. Only the first call has an effect.
+    pub(crate) fn set_local_url(&self, url: String) {
+        self.local_url.get_or_init(|| url);
     }
 
     /// Locks the state for a short read or change.
@@ -228,7 +240,7 @@ impl EmulatorEngine {
             }
         };
         trace.operation = Some(operation.id);
-        let State { azure: world, ids, request_log: ledger } = state;
+        let State { azure: world, ids, request_log: ledger, caches } = state;
         let mut call = OperationContext {
             request,
             endpoint: place,
@@ -240,6 +252,8 @@ impl EmulatorEngine {
             state_changed: false,
             world,
             request_log: ledger,
+            caches,
+            local_url: self.local_url.get().map(String::as_str),
             authority: &self.authority,
         };
         let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);

@@ -98,6 +98,8 @@ fn resolve_port_path(
     match request.path.split('/').nth(1).unwrap_or_default() {
         "metadata" => Ok(public_cloud_endpoint(AzureService::Imds)),
         "msi" => Ok(public_cloud_endpoint(AzureService::AppService)),
+        // The page of the device code flow, for browsers that do not use the proxy.
+        "device" => Ok(public_cloud_endpoint(AzureService::Entra)),
         "lanyard" if ingress == Ingress::Port || request.path == "/lanyard/v1/ca.pem" => {
             Ok(public_cloud_endpoint(AzureService::Control))
         }

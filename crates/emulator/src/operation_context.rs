@@ -11,6 +11,7 @@ use crate::hosts::ServiceEndpoint;
 use crate::operations::{AzureService, OperationLookup, PathParameters};
 use crate::request::{ServiceReply, ServiceRequest};
 use crate::request_log::RequestLog;
+use crate::service_caches::ServiceCaches;
 use crate::services::routes_of_service;
 use crate::token::{AuthenticatedCaller, BearerTokenError, verify_bearer};
 
@@ -40,6 +41,15 @@ impl IdGenerator {
         }
     }
 
+    /// A UUID that depends on the seed and a name only, so that it stays the same when other objects are
+    /// added; random without a seed.
+    pub(crate) fn named_uuid(&self, name: &str) -> Uuid {
+        match self {
+            Self::Random => Uuid::new_v4(),
+            Self::Seeded { namespace, .. } => Uuid::new_v5(namespace, name.as_bytes()),
+        }
+    }
+
     /// Generates 32 hexadecimal digits, the form of vault object versions.
     pub(crate) fn next_hex32(&mut self) -> String {
         self.next_uuid().simple().to_string()
@@ -61,6 +71,10 @@ pub(crate) struct OperationContext<'a> {
     pub(crate) ids: &'a mut IdGenerator,
     /// The request log, for the control API.
     pub(crate) request_log: &'a RequestLog,
+    /// Caches that are not part of the stored state.
+    pub(crate) caches: &'a mut ServiceCaches,
+    /// The URL of the emulator's own port, such as `http://127.0.0.1:7750`; `None` without a listener.
+    pub(crate) local_url: Option<&'a str>,
     /// The local certificate authority, for the control API.
     pub(crate) authority: &'a LocalAuthority,
     pub(crate) parameters: PathParameters,
@@ -138,7 +152,8 @@ impl OperationContext<'_> {
         audiences: &[impl AsRef<str>],
     ) -> Result<AuthenticatedCaller, BearerTokenError> {
         let authorization = self.request.header("authorization");
-        let caller = verify_bearer(self.world, authorization, audiences, self.now)?;
+        let cache = &mut self.caches.verified_tokens;
+        let caller = verify_bearer(self.world, cache, authorization, audiences, self.now)?;
         self.caller = Some(caller.app_id);
         Ok(caller)
     }

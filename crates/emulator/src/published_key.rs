@@ -43,6 +43,11 @@ impl IssuerJsonWebKey {
 }
 
 impl RsaPublicJwk {
+    /// Modulus and exponent, big endian, base64url.
+    pub(crate) fn modulus_and_exponent(&self) -> (&str, &str) {
+        (&self.n, &self.e)
+    }
+
     /// The key as `RSAPublicKey` DER (RFC 8017, A.1.1); `None` if it is malformed.
     pub(crate) fn public_der(&self) -> Option<Vec<u8>> {
         let mut content = der_integer(&URL_SAFE_NO_PAD.decode(&self.n).ok()?)?;

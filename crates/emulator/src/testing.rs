@@ -21,7 +21,7 @@ use crate::certificates::{common_name, days_after, rcgen_key_pair, set_validity}
 use crate::directory::{
     Application, CertificateAuthority, EntraDirectory, FederatedCredential, KeyCredential,
     PasswordCredential, ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer, Tenant,
-    TrustedIssuer,
+    TrustedIssuer, User,
 };
 use crate::engine::EmulatorEngine;
 use crate::hosts;
@@ -44,6 +44,11 @@ pub(crate) const APP: &str = "22222222-0000-4000-8000-0000000000a1";
 pub(crate) const MSI: &str = "22222222-0000-4000-8000-0000000000a2";
 /// A managed identity with a federated credential.
 pub(crate) const FEDERATED: &str = "22222222-0000-4000-8000-0000000000a3";
+
+/// A user, and the user's password.
+pub(crate) const USER: &str = "ada@contoso.onmicrosoft.com";
+pub(crate) const USER_PASSWORD: &str = "P@ssw0rd of Ada";
+pub(crate) const USER_OBJECT_ID: Uuid = Uuid::from_u128(0xe1);
 
 /// Key generation is slow: all tests of the binary share these keys.
 static KEYS: LazyLock<Vec<RsaKey>> = LazyLock::new(|| RsaKey::generate_many(5).unwrap());
@@ -152,6 +157,20 @@ fn managed_identity_kind(name: &str) -> ServicePrincipalKind {
     ServicePrincipalKind::ManagedIdentity { resource_id: id.parse().unwrap() }
 }
 
+/// An enabled user of the test tenant.
+pub(crate) fn test_user(principal_name: &str, object_id: Uuid) -> User {
+    User {
+        object_id,
+        tenant: TENANT.parse().unwrap(),
+        principal_name: principal_name.to_owned(),
+        display_name: "Ada".to_owned(),
+        enabled: true,
+        password: RedactedText::new(USER_PASSWORD.to_owned()),
+        created: start_time(),
+        properties: serde_json::Map::new(),
+    }
+}
+
 pub(crate) fn azure_with_test_principals() -> AzureState {
     let mut world = AzureState::default();
     let directory = &mut world.directory;
@@ -173,6 +192,7 @@ pub(crate) fn azure_with_test_principals() -> AzureState {
     ));
     directory.insert_service_principal(msi);
     directory.insert_service_principal(federated);
+    directory.insert_user(test_user(USER, USER_OBJECT_ID));
     let certificate = authority_params(MSI_AUTHORITY)
         .self_signed(&rcgen_key_pair(&authority_key()).unwrap())
         .unwrap();

@@ -1,34 +1,49 @@
 //! Access tokens: issued by the emulated Entra, verified by the other services.
 
+mod verification;
+
+use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use lanyard_vocabulary::{ArmResourceId, Cloud, EntraClientId, EntraTenantId};
+use lanyard_vocabulary::{Cloud, EntraClientId, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::azure_state::AzureState;
+pub(crate) use self::verification::{
+    AuthenticatedCaller, BearerTokenError, VerifiedTokenCache, verify_bearer,
+};
 use crate::directory::{ServicePrincipal, Tenant, User};
-use crate::jose::{self, AssertionAlgorithm, UnverifiedToken};
+use crate::jose;
 use crate::keys::{RedactedText, RsaKeyError};
 use crate::operation_context::IdGenerator;
 
-/// The lifetimes of access tokens. The defaults are those of Azure: one hour for applications, one day for
-/// managed identities.
+/// The lifetimes of tokens and of cached keys. The defaults are those of Azure: one hour for applications and
+/// users, one day for managed identities, and refresh tokens that expire after 90 days without use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct TokenPolicy {
-    /// The lifetime of an application's token, in seconds.
+    /// The lifetime of the token of an application or a user, in seconds.
     pub application_seconds: u32,
     /// The lifetime of a managed identity's token, in seconds; above two hours, the response has a
     /// `refresh_in` of half of it.
     pub managed_identity_seconds: u32,
+    /// The lifetime of a refresh token, in seconds. Each use returns a new one.
+    pub refresh_token_seconds: u32,
+    /// How long Entra uses the keys of a federated token's issuer before it fetches them again, in seconds. A
+    /// key that it does not know is fetched immediately.
+    pub issuer_key_cache_seconds: u32,
 }
 
 impl Default for TokenPolicy {
     fn default() -> Self {
-        Self { application_seconds: 3_599, managed_identity_seconds: 86_399 }
+        Self {
+            application_seconds: 3_599,
+            managed_identity_seconds: 86_399,
+            refresh_token_seconds: 90 * 86_400,
+            issuer_key_cache_seconds: 3_600,
+        }
     }
 }
 
@@ -36,104 +51,6 @@ impl Default for TokenPolicy {
 const LONG_LIFE_SECONDS: u32 = 7_200;
 /// The clock skew that Azure's services tolerate, in seconds.
 pub(crate) const SKEW_SECONDS: i64 = 300;
-
-/// The caller of a request, from a verified token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AuthenticatedCaller {
-    /// The object id of the principal, which role assignments refer to.
-    pub(crate) object_id: Uuid,
-    /// The application id.
-    pub(crate) app_id: EntraClientId,
-    /// The tenant that issued the token.
-    pub(crate) tenant: EntraTenantId,
-    /// The Azure resource of a managed identity.
-    pub(crate) resource_id: Option<ArmResourceId>,
-    /// The principal name of the user who signed in; `None` for a token of an application itself.
-    pub(crate) user: Option<String>,
-    /// The audience of the token.
-    pub(crate) audience: String,
-}
-
-/// The reason why a bearer token was rejected. Each service has its own message for it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BearerTokenError {
-    /// The request has no token.
-    #[error("no bearer token was sent")]
-    Missing,
-    /// The token is not a JSON Web Token.
-    #[error("the bearer token is not a JSON Web Token")]
-    Malformed,
-    /// The token was not signed by an emulated tenant.
-    #[error("the bearer token was not issued here")]
-    NotIssuedHere,
-    /// The token is for another resource.
-    #[error("the audience of the token is `{found}`")]
-    Audience {
-        /// The audience of the token.
-        found: String,
-    },
-    /// The token has expired, or is not valid yet.
-    #[error("the token is outside its lifetime")]
-    Lifetime,
-}
-
-/// Verifies the token of an `Authorization` header for one of `audiences`, compared exactly.
-pub(crate) fn verify_bearer(
-    azure: &AzureState,
-    authorization: Option<&str>,
-    audiences: &[impl AsRef<str>],
-    now: Timestamp,
-) -> Result<AuthenticatedCaller, BearerTokenError> {
-    let (scheme, text) =
-        authorization.and_then(|header| header.split_once(' ')).ok_or(BearerTokenError::Missing)?;
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(BearerTokenError::Missing);
-    }
-    let token = UnverifiedToken::parse(text.trim()).ok_or(BearerTokenError::Malformed)?;
-    let key_id = token.header.kid.as_deref().unwrap_or_default();
-    let tenant = azure
-        .directory
-        .tenants
-        .iter()
-        .find(|tenant| tenant.key_id == key_id)
-        .ok_or(BearerTokenError::NotIssuedHere)?;
-    let public = tenant.key.public_der().map_err(|_unreadable| BearerTokenError::NotIssuedHere)?;
-    // The issuer determines the algorithm, never the token.
-    if token.header.alg != "RS256" || !token.is_signed_by(AssertionAlgorithm::Rs256, &public) {
-        return Err(BearerTokenError::NotIssuedHere);
-    }
-    caller_from_claims(&token, tenant, audiences, now)
-}
-
-fn caller_from_claims(
-    token: &UnverifiedToken,
-    tenant: &Tenant,
-    audiences: &[impl AsRef<str>],
-    now: Timestamp,
-) -> Result<AuthenticatedCaller, BearerTokenError> {
-    let whole = |claim| token.claims.get(claim).and_then(Value::as_i64);
-    let (Some(begins), Some(ends)) = (whole("nbf"), whole("exp")) else {
-        return Err(BearerTokenError::Malformed);
-    };
-    let second = now.as_second();
-    if second >= ends || second < begins - SKEW_SECONDS {
-        return Err(BearerTokenError::Lifetime);
-    }
-    let audience = token.text_claim("aud").ok_or(BearerTokenError::Malformed)?;
-    if !audiences.iter().any(|accepted| accepted.as_ref() == audience) {
-        return Err(BearerTokenError::Audience { found: audience.to_owned() });
-    }
-    let object_id = token.text_claim("oid").and_then(|text| text.parse().ok());
-    let app_id = token.text_claim("appid").and_then(|text| text.parse().ok());
-    Ok(AuthenticatedCaller {
-        object_id: object_id.ok_or(BearerTokenError::Malformed)?,
-        app_id: app_id.ok_or(BearerTokenError::Malformed)?,
-        tenant: tenant.id.clone(),
-        resource_id: token.text_claim("xms_mirid").and_then(|text| text.parse().ok()),
-        user: token.text_claim("upn").map(ToOwned::to_owned),
-        audience: audience.to_owned(),
-    })
-}
 
 /// The authentication method of a client: `appidacr` of its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,15 +88,38 @@ pub(crate) enum TokenSubject<'a> {
     },
 }
 
-#[derive(Debug, Clone, Copy)]
+/// The format of an access token, which the resource determines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum AccessTokenVersion {
+    /// Version 1.0, for the services of Azure and for applications by default.
+    #[default]
+    V1,
+    /// Version 2.0, for applications with `requestedAccessTokenVersion` 2.
+    V2,
+}
+
+/// Claims that depend on the configuration of the resource or on the request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct OptionalClaims {
+    /// The object ids of the user's groups: `groups`.
+    pub(crate) groups: Option<Vec<Uuid>>,
+    /// The application roles of the subject: `roles`.
+    pub(crate) roles: Vec<String>,
+    /// The capabilities of the client, such as `CP1`: `xms_cc`.
+    pub(crate) client_capabilities: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
 pub(crate) struct TokenGrant<'a> {
     pub(crate) subject: TokenSubject<'a>,
-    /// The resource exactly as requested: it becomes `aud`, including slashes.
-    pub(crate) resource: &'a str,
-    /// How the principal authenticated.
+    /// The `aud`: for services of Azure, the resource exactly as requested, including slashes.
+    pub(crate) audience: &'a str,
+    pub(crate) version: AccessTokenVersion,
+    /// How the client authenticated.
     pub(crate) auth_method: ClientAuthMethod,
     /// The cloud of the token service.
     pub(crate) cloud: Cloud,
+    pub(crate) optional: OptionalClaims,
 }
 
 #[derive(Debug)]
@@ -210,7 +150,26 @@ pub(crate) fn v1_issuer(cloud: Cloud, tenant: &EntraTenantId) -> String {
     format!("https://{host}/{tenant}/")
 }
 
-/// Issues a token in the form of version 1.0.
+/// The issuer of version 2.0 tokens and of ID tokens.
+pub(crate) fn v2_issuer(cloud: Cloud, tenant: &EntraTenantId) -> String {
+    let host = cloud.endpoints().map_or("login.microsoftonline.com", |known| known.authority_host);
+    format!("https://{host}/{tenant}/v2.0")
+}
+
+/// The `sub` of a user: an id that differs between the audiences of tokens.
+pub(crate) fn pairwise_subject(user: Uuid, audience: &str) -> String {
+    let mut context = Context::new(&SHA256);
+    context.update(user.as_bytes());
+    context.update(audience.as_bytes());
+    URL_SAFE_NO_PAD.encode(context.finish())
+}
+
+/// A unique id of a token: `uti`.
+pub(crate) fn unique_token_id(ids: &mut IdGenerator) -> String {
+    URL_SAFE_NO_PAD.encode(ids.next_uuid().as_bytes())
+}
+
+/// Issues an access token.
 pub(crate) fn issue_access_token(
     policy: TokenPolicy,
     tenant: &Tenant,
@@ -228,170 +187,111 @@ pub(crate) fn issue_access_token(
         policy.application_seconds
     };
     let not_before = now.as_second();
-    let issuer = v1_issuer(grant.cloud, &tenant.id);
     let mut claims = Map::new();
     let mut claim = |name: &str, value: Value| {
         claims.insert(name.to_owned(), value);
     };
-    claim("aud", json!(grant.resource));
-    claim("iss", json!(issuer));
-    claim("idp", json!(issuer));
+    claim("aud", json!(grant.audience));
     for name in ["iat", "nbf"] {
         claim(name, json!(not_before));
     }
     claim("exp", json!(not_before + i64::from(expires_in)));
     claim("tid", json!(tenant.id));
-    claim("appidacr", json!(grant.auth_method.claim()));
-    add_subject_claims(&mut claim, grant.subject);
-    claim("uti", json!(URL_SAFE_NO_PAD.encode(ids.next_uuid().as_bytes())));
-    claim("ver", json!("1.0"));
+    add_version_claims(&mut claim, &grant, &tenant.id);
+    add_subject_claims(&mut claim, &grant);
+    add_optional_claims(&mut claim, &grant.optional);
+    claim("uti", json!(unique_token_id(ids)));
     if let Some(resource) = managed_identity {
         claim("xms_mirid", json!(resource));
     }
-    // Marks the token as emulated.
-    claim("xms_emu", json!("lanyard"));
-    let header =
-        json!({ "typ": "JWT", "alg": "RS256", "x5t": tenant.key_id, "kid": tenant.key_id });
     Ok(IssuedAccessToken {
-        token: RedactedText::new(jose::sign_rs256_token(&header, &claims, &tenant.key)?),
+        token: sign_token(tenant, &claims)?,
         not_before,
         expires_in,
         refresh_in: (expires_in > LONG_LIFE_SECONDS).then_some(expires_in / 2),
     })
 }
 
-fn add_subject_claims(claim: &mut impl FnMut(&str, Value), subject: TokenSubject<'_>) {
-    match subject {
+/// Signs claims with the current key of a tenant, and marks the token as emulated.
+pub(crate) fn sign_token(
+    tenant: &Tenant,
+    claims: &Map<String, Value>,
+) -> Result<RedactedText, RsaKeyError> {
+    let mut claims = claims.clone();
+    claims.insert("xms_emu".to_owned(), json!("lanyard"));
+    let signing = tenant.signing_keys.current();
+    let header =
+        json!({ "typ": "JWT", "alg": "RS256", "x5t": signing.key_id, "kid": signing.key_id });
+    jose::sign_rs256_token(&header, &claims, &signing.key).map(RedactedText::new)
+}
+
+/// Issuer, client and version: the claims that differ between the versions.
+fn add_version_claims(
+    claim: &mut impl FnMut(&str, Value),
+    grant: &TokenGrant<'_>,
+    tenant: &EntraTenantId,
+) {
+    let client = match grant.subject {
+        TokenSubject::ServicePrincipal(principal) => principal.client_id,
+        TokenSubject::User { client, .. } => client,
+    };
+    let method = json!(grant.auth_method.claim());
+    match grant.version {
+        AccessTokenVersion::V1 => {
+            let issuer = v1_issuer(grant.cloud, tenant);
+            claim("iss", json!(issuer));
+            claim("idp", json!(issuer));
+            claim("appid", json!(client));
+            claim("appidacr", method);
+            claim("ver", json!("1.0"));
+        }
+        AccessTokenVersion::V2 => {
+            claim("iss", json!(v2_issuer(grant.cloud, tenant)));
+            claim("azp", json!(client));
+            claim("azpacr", method);
+            claim("ver", json!("2.0"));
+        }
+    }
+}
+
+fn add_subject_claims(claim: &mut impl FnMut(&str, Value), grant: &TokenGrant<'_>) {
+    match grant.subject {
         TokenSubject::ServicePrincipal(principal) => {
             for name in ["oid", "sub"] {
                 claim(name, json!(principal.object_id));
             }
-            claim("appid", json!(principal.client_id));
             claim("idtyp", json!("app"));
         }
-        TokenSubject::User { user, client, scopes } => {
-            for name in ["oid", "sub"] {
-                claim(name, json!(user.object_id));
-            }
-            for name in ["upn", "unique_name"] {
+        TokenSubject::User { user, scopes, .. } => {
+            claim("oid", json!(user.object_id));
+            claim("sub", json!(pairwise_subject(user.object_id, grant.audience)));
+            let names: &[&str] = match grant.version {
+                AccessTokenVersion::V1 => &["upn", "unique_name"],
+                AccessTokenVersion::V2 => &["preferred_username"],
+            };
+            for name in names {
                 claim(name, json!(user.principal_name));
             }
             claim("name", json!(user.display_name));
-            claim("appid", json!(client));
+            claim("acr", json!("1"));
+            claim("amr", json!(["pwd"]));
             claim("idtyp", json!("user"));
             claim("scp", json!(scopes));
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::keys::RsaKey;
-    use crate::testing::{
-        MSI, TENANT, azure_with_test_principals, client_key, sign_token, start_time, tenant_key,
-    };
-
-    const VAULT_AUDIENCE: &str = "https://vault.azure.net";
-
-    fn issue_bearer_header(azure: &AzureState) -> String {
-        let principal =
-            azure.directory.service_principal_by_client_id(MSI.parse().unwrap()).unwrap();
-        let tenant = azure.directory.tenant(TENANT).unwrap();
-        let grant = TokenGrant {
-            subject: TokenSubject::ServicePrincipal(principal),
-            resource: VAULT_AUDIENCE,
-            auth_method: ClientAuthMethod::KeyOrToken,
-            cloud: Cloud::Public,
-        };
-        let issued = issue_access_token(
-            *azure.tokens,
-            tenant,
-            grant,
-            start_time(),
-            &mut IdGenerator::Random,
-        )
-        .unwrap();
-        format!("Bearer {}", issued.token.expose())
+fn add_optional_claims(claim: &mut impl FnMut(&str, Value), optional: &OptionalClaims) {
+    if let Some(groups) = &optional.groups {
+        claim("groups", json!(groups));
     }
-
-    fn verify_vault_bearer(
-        azure: &AzureState,
-        header: &str,
-        now: Timestamp,
-    ) -> Result<AuthenticatedCaller, BearerTokenError> {
-        verify_bearer(azure, Some(header), &[VAULT_AUDIENCE], now)
+    if !optional.roles.is_empty() {
+        claim("roles", json!(optional.roles));
     }
-
-    #[test]
-    fn valid_token_identifies_its_caller_until_expiry() {
-        let azure = azure_with_test_principals();
-        let header = issue_bearer_header(&azure);
-        let caller = verify_vault_bearer(&azure, &header, start_time()).unwrap();
-        assert_eq!(caller.app_id, MSI.parse().unwrap());
-        assert_eq!(caller.tenant.as_str(), TENANT);
-        assert!(caller.resource_id.is_some());
-        assert_eq!(caller.audience, VAULT_AUDIENCE);
-        let after = |seconds| start_time() + Duration::from_secs(seconds);
-        assert!(verify_vault_bearer(&azure, &header, after(86_398)).is_ok());
-        assert_eq!(
-            verify_vault_bearer(&azure, &header, after(86_399)),
-            Err(BearerTokenError::Lifetime)
-        );
-        let skewed = start_time() - Duration::from_secs(301);
-        assert_eq!(verify_vault_bearer(&azure, &header, skewed), Err(BearerTokenError::Lifetime));
-        assert!(
-            verify_vault_bearer(&azure, &header.replace("Bearer", "bearer"), start_time()).is_ok()
-        );
-    }
-
-    #[test]
-    fn token_audience_is_compared_exactly() {
-        let azure = azure_with_test_principals();
-        let header = issue_bearer_header(&azure);
-        for other in ["https://vault.azure.net/", "https://management.azure.com", ""] {
-            let found = verify_bearer(&azure, Some(&header), &[other], start_time());
-            assert_eq!(
-                found,
-                Err(BearerTokenError::Audience { found: VAULT_AUDIENCE.to_owned() }),
-                "{other}"
-            );
-        }
-    }
-
-    #[test]
-    fn tokens_not_signed_by_a_tenant_are_rejected() {
-        let azure = azure_with_test_principals();
-        let good = issue_bearer_header(&azure);
-        let parsed = UnverifiedToken::parse(good.split_once(' ').unwrap().1).unwrap();
-        let claims = Value::Object(parsed.claims);
-        let key_id = parsed.header.kid.unwrap();
-        let with = |alg: &str, kid: &str, key: &RsaKey| {
-            format!("Bearer {}", sign_token(&json!({ "alg": alg, "kid": kid }), &claims, key))
-        };
-        let resigned = with("RS256", &key_id, &tenant_key());
-        assert!(verify_vault_bearer(&azure, &resigned, start_time()).is_ok());
-        let cases = [
-            (with("RS256", &key_id, &client_key()), BearerTokenError::NotIssuedHere),
-            (with("RS256", "other", &tenant_key()), BearerTokenError::NotIssuedHere),
-            (with("PS256", &key_id, &tenant_key()), BearerTokenError::NotIssuedHere),
-            (with("none", &key_id, &tenant_key()), BearerTokenError::NotIssuedHere),
-            ("Bearer a.b.c".to_owned(), BearerTokenError::Malformed),
-            ("Basic abc".to_owned(), BearerTokenError::Missing),
-            ("Bearer".to_owned(), BearerTokenError::Missing),
-        ];
-        for (header, expected) in cases {
-            assert_eq!(
-                verify_vault_bearer(&azure, &header, start_time()),
-                Err(expected),
-                "{header}"
-            );
-        }
-        assert_eq!(
-            verify_bearer(&azure, None, &[VAULT_AUDIENCE], start_time()),
-            Err(BearerTokenError::Missing)
-        );
+    if !optional.client_capabilities.is_empty() {
+        claim("xms_cc", json!(optional.client_capabilities));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,23 +1,19 @@
-//! Tenants.
+//! Tenants with their signing keys.
 
 use lanyard_vocabulary::EntraTenantId;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::RsaKey;
 
+/// A directory with its own users, applications and signing keys.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Tenant {
     /// The directory id.
     pub(crate) id: EntraTenantId,
-    /// The domain names of the tenant.
+    /// The domain names; the first one is the initial domain.
     #[serde(default)]
     pub(crate) domains: Vec<String>,
-    /// The `kid` of its signing key.
-    pub(crate) key_id: String,
-    /// The key that signs its tokens.
-    pub(crate) key: RsaKey,
-    /// The self-signed certificate of the key in DER, which the JWKS contains.
-    pub(crate) certificate: Vec<u8>,
+    pub(crate) signing_keys: TenantSigningKeys,
 }
 
 impl Tenant {
@@ -33,5 +29,82 @@ impl Tenant {
     pub(crate) fn is_verified_domain(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| known.eq_ignore_ascii_case(domain))
             || self.initial_domain().eq_ignore_ascii_case(domain)
+    }
+
+    /// Whether `name` is the id or a domain of the tenant, ignoring case.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.id.as_str().eq_ignore_ascii_case(name) || self.is_verified_domain(name)
+    }
+}
+
+/// A key that signs tokens, with the certificate in which the key set publishes it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TenantSigningKey {
+    /// The `kid`.
+    pub(crate) key_id: String,
+    pub(crate) key: RsaKey,
+    /// The self-signed certificate of the key in DER.
+    pub(crate) certificate: Vec<u8>,
+}
+
+/// The published keys of a tenant: one signs; the others are published before or after they sign, so that
+/// verifiers with a cached key set know them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TenantSigningKeys {
+    /// The key that signs new tokens.
+    current: TenantSigningKey,
+    /// The key that signs after the next rollover.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next: Option<TenantSigningKey>,
+    /// The keys that signed earlier tokens, oldest first.
+    #[serde(default)]
+    previous: Vec<TenantSigningKey>,
+}
+
+/// No key was published to sign next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the tenant has not published a key that could sign next")]
+pub(crate) struct NextSigningKeyMissing;
+
+impl TenantSigningKeys {
+    pub(crate) const fn new(key: TenantSigningKey) -> Self {
+        Self { current: key, next: None, previous: Vec::new() }
+    }
+
+    /// The key that signs new tokens.
+    pub(crate) const fn current(&self) -> &TenantSigningKey {
+        &self.current
+    }
+
+    /// Every key of the key set, oldest first.
+    pub(crate) fn published(&self) -> impl Iterator<Item = &TenantSigningKey> {
+        self.previous.iter().chain([&self.current]).chain(&self.next)
+    }
+
+    /// The published key with a `kid`.
+    pub(crate) fn find(&self, key_id: &str) -> Option<&TenantSigningKey> {
+        self.published().find(|key| key.key_id == key_id)
+    }
+
+    /// Publishes a key that does not sign yet, in place of one that never signed.
+    pub(crate) fn publish_next(&mut self, key: TenantSigningKey) {
+        self.next = Some(key);
+    }
+
+    /// Signs with the next key from now on, and still publishes the current one.
+    pub(crate) fn sign_with_next(&mut self) -> Result<(), NextSigningKeyMissing> {
+        let next = self.next.take().ok_or(NextSigningKeyMissing)?;
+        self.previous.push(std::mem::replace(&mut self.current, next));
+        Ok(())
+    }
+
+    /// Publishes no longer the keys that signed earlier tokens: those tokens become invalid.
+    pub(crate) fn remove_previous(&mut self) {
+        self.previous.clear();
+    }
+
+    /// Replaces every key at once, without an overlap: all earlier tokens become invalid.
+    pub(crate) fn replace_all(&mut self, key: TenantSigningKey) {
+        *self = Self::new(key);
     }
 }

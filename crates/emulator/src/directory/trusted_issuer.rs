@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::keys::RsaKey;
 use crate::published_key::RsaPublicJwk;
@@ -26,15 +27,26 @@ pub(crate) struct TrustedIssuer {
 }
 
 impl TrustedIssuer {
-    /// The public key with this `kid`, as `RSAPublicKey` DER. Without a `kid`, the issuer's only key.
-    pub(crate) fn public_der(&self, kid: Option<&str>) -> Option<Vec<u8>> {
-        let own = self.keys.iter().map(|(known, key)| (known, key.public_der().ok()));
-        let others = self.published.iter().map(|(known, key)| (known, key.public_der()));
-        let mut keys = own.chain(others);
-        if let Some(kid) = kid {
-            return keys.find(|(known, _)| *known == kid)?.1;
-        }
-        let (_, only) = keys.next()?;
-        keys.next().is_none().then_some(only)?
+    /// The content of the issuer's `jwks_uri`.
+    pub(crate) fn key_set(&self) -> Value {
+        let own = self.keys.iter().filter_map(|(kid, key)| {
+            let (modulus, exponent) = key.jwk_modulus_and_exponent().ok()?;
+            Some(rsa_signing_jwk(kid, &modulus, &exponent))
+        });
+        let published = self.published.iter().map(|(kid, key)| {
+            let (modulus, exponent) = key.modulus_and_exponent();
+            rsa_signing_jwk(kid, modulus, exponent)
+        });
+        json!({ "keys": own.chain(published).collect::<Vec<_>>() })
     }
+}
+
+/// A key in the form of RFC 7517; a key without an id has no `kid`.
+fn rsa_signing_jwk(kid: &str, modulus: &str, exponent: &str) -> Value {
+    let mut key =
+        json!({ "kty": "RSA", "use": "sig", "alg": "RS256", "n": modulus, "e": exponent });
+    if !kid.is_empty() {
+        key["kid"] = json!(kid);
+    }
+    key
 }

@@ -155,7 +155,7 @@ async fn unknown_operations_return_501_and_are_logged_as_missing() {
     for url in [
         "https://graph.microsoft.com/v1.0/me".to_owned(),
         "https://acct.blob.core.windows.net/c/b".to_owned(),
-        format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/devicecode"),
+        format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/revoke"),
     ] {
         let response = client.get(&url).send().await.unwrap();
         assert_eq!(response.status(), StatusCode::NOT_IMPLEMENTED, "{url}");
@@ -163,7 +163,7 @@ async fn unknown_operations_return_501_and_are_logged_as_missing() {
     let entries = emulator.request_log();
     assert_eq!(entries.iter().filter(|entry| entry.missing).count(), 3);
     let near = client
-        .get(format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/devicecode"))
+        .get(format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/revoke"))
         .send()
         .await
         .unwrap();

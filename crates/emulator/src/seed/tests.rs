@@ -16,7 +16,10 @@ use crate::services::keyvault::{
     EllipticCurvePoint, KeyContent, SecretContent, StoredObjectVersion, StoredVaultKey,
 };
 use crate::testing::EngineFixture;
-use crate::token::{ClientAuthMethod, TokenGrant, TokenSubject, issue_access_token};
+use crate::token::{
+    AccessTokenVersion, ClientAuthMethod, OptionalClaims, TokenGrant, TokenSubject,
+    issue_access_token,
+};
 
 /// `crate::testing::start_time`.
 pub(crate) const SEED_TIME: Timestamp = Timestamp::constant(1_795_262_400, 0);
@@ -92,9 +95,11 @@ pub(crate) fn issue_access_token_for(
     let tenant = state.azure.directory.tenant(principal.tenant.as_str()).unwrap();
     let grant = TokenGrant {
         subject: TokenSubject::ServicePrincipal(principal),
-        resource,
+        audience: resource,
+        version: AccessTokenVersion::V1,
         auth_method: ClientAuthMethod::KeyOrToken,
         cloud: Cloud::Public,
+        optional: OptionalClaims::default(),
     };
     let issued =
         issue_access_token(*state.azure.tokens, tenant, grant, probe.clock.now(), &mut state.ids)

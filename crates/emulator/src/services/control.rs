@@ -7,6 +7,8 @@ mod clock;
 mod federation;
 mod keys;
 mod mutations;
+mod sign_ins;
+mod signing_keys;
 mod state_listing;
 
 use http::{Method, StatusCode};
@@ -97,6 +99,41 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
         path: "/lanyard/v1/federated-token",
         support: OperationSupport::Full,
         handler: |call| require_control_header(call, mutations::mint_subject_token_for_request),
+    },
+    ServiceOperation {
+        id: "SignIn_Get",
+        method: Method::GET,
+        path: "/lanyard/v1/sign-in",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, |call| Ok(sign_ins::get_settings(call))),
+    },
+    ServiceOperation {
+        id: "SignIn_Put",
+        method: Method::PUT,
+        path: "/lanyard/v1/sign-in",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, sign_ins::put_settings),
+    },
+    ServiceOperation {
+        id: "DeviceCodes_List",
+        method: Method::GET,
+        path: "/lanyard/v1/device-codes",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, |call| Ok(sign_ins::list_device_codes(call))),
+    },
+    ServiceOperation {
+        id: "DeviceCodes_Decide",
+        method: Method::POST,
+        path: "/lanyard/v1/device-codes/{code}",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, sign_ins::decide_device_code),
+    },
+    ServiceOperation {
+        id: "SigningKeys_Roll",
+        method: Method::POST,
+        path: "/lanyard/v1/signing-keys",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, signing_keys::roll_signing_key),
     },
     ServiceOperation {
         id: "Issuers_Put",

@@ -15,9 +15,10 @@ use crate::operation_context::{ApiVersionError, IdGenerator, OperationContext};
 use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::{ServiceReply, ServiceRequest};
 use crate::seed::SeedPlan;
-use crate::services::entra::{RESOURCE_UNKNOWN, is_known_resource};
+use crate::services::entra::{RESOURCE_UNKNOWN, find_token_resource};
 use crate::token::{
-    ClientAuthMethod, IssuedAccessToken, TokenGrant, TokenSubject, issue_access_token,
+    ClientAuthMethod, IssuedAccessToken, OptionalClaims, TokenGrant, TokenSubject,
+    issue_access_token,
 };
 
 /// The state of the metadata service.
@@ -164,8 +165,12 @@ pub(super) fn issue_managed_identity_token(
         .to_owned();
     let principal = select_identity(call)?.clone();
     call.record_caller(principal.client_id);
-    let cloud = Cloud::ALL.into_iter().find(|cloud| is_known_resource(*cloud, &resource));
-    let cloud = cloud.ok_or_else(|| {
+    let directory = &call.world().directory;
+    let found = Cloud::ALL.into_iter().find_map(|cloud| {
+        let found = find_token_resource(directory, cloud, &principal.tenant, &resource)?;
+        Some((cloud, found))
+    });
+    let (cloud, found) = found.ok_or_else(|| {
         let number = RESOURCE_UNKNOWN.number;
         let text = format!("AADSTS{number}: The resource principal named {resource} was not found");
         let body = json!({ "error": "invalid_resource", "error_description": text });
@@ -184,9 +189,11 @@ pub(super) fn issue_managed_identity_token(
     let tenant = tenant.ok_or_else(|| invalid_request_reply("Identity not found"))?;
     let grant = TokenGrant {
         subject: TokenSubject::ServicePrincipal(&principal),
-        resource: &resource,
+        audience: &found.audience,
+        version: found.version,
         auth_method: ClientAuthMethod::KeyOrToken,
         cloud,
+        optional: OptionalClaims::default(),
     };
     let issued = issue_access_token(*call.world().tokens, &tenant, grant, call.now, call.ids)
         .map_err(|error| {

@@ -163,6 +163,10 @@ fn signing_certificate(
         if credential.expires <= now {
             return Err(assertion_key_error("The key used is expired", &credential.certificate));
         }
+        if credential.starts > now {
+            let reason = "The key used is not yet valid";
+            return Err(assertion_key_error(reason, &credential.certificate));
+        }
         return Ok(credential.certificate.clone());
     }
     match (&principal.subject_name_issuer, sent.split_first()) {

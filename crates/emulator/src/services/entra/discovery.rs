@@ -4,19 +4,17 @@ use http::StatusCode;
 use lanyard_vocabulary::Cloud;
 use serde_json::{Value, json};
 
-use super::error::{INSTANCE_UNKNOWN, TENANT_UNKNOWN, TokenServiceError};
-use crate::directory::Tenant;
+use super::error::{INSTANCE_UNKNOWN, TokenServiceError};
+use super::tenant_in_path::TenantInPath;
+use crate::directory::{Tenant, TenantSigningKey};
 use crate::hosts;
 use crate::keys::RsaKeyError;
 use crate::operation_context::OperationContext;
 use crate::operations::AzureService;
 use crate::request::ServiceReply;
-use crate::token::v1_issuer;
+use crate::token::{v1_issuer, v2_issuer};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-
-/// Names for any tenant in a path.
-pub(super) const TENANT_ALIASES: [&str; 4] = ["common", "organizations", "consumers", "adfs"];
 
 /// `GET /common/discovery/instance`: the hosts of one token service.
 pub(super) fn get_instance_discovery(
@@ -72,17 +70,11 @@ pub(super) fn get_openid_configuration(
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
     let named = call.path_parameter("tenant");
-    let tenant = if TENANT_ALIASES.contains(&named.to_ascii_lowercase().as_str()) {
-        None
-    } else {
-        let tenant = call.world().directory.tenant(named);
-        let unknown = || {
-            let mut reply = tenant_unknown_error(named);
-            reply.code.error = "invalid_tenant";
-            reply
-        };
-        Some(tenant.ok_or_else(unknown)?)
-    };
+    let path = TenantInPath::find(&call.world().directory, named).map_err(|mut error| {
+        error.code.error = "invalid_tenant";
+        error
+    })?;
+    let tenant = path.named();
     let cloud = call.endpoint.cloud;
     let host = &call.request.host;
     let id = tenant.map_or(named, |tenant| tenant.id.as_str());
@@ -99,7 +91,7 @@ pub(super) fn get_openid_configuration(
     let issuer = match (version, tenant) {
         (EndpointVersion::V1, Some(tenant)) => v1_issuer(cloud, &tenant.id),
         (EndpointVersion::V1, None) => "https://sts.windows.net/{tenantid}/".to_owned(),
-        (EndpointVersion::V2, Some(tenant)) => format!("https://{canonical}/{}/v2.0", tenant.id),
+        (EndpointVersion::V2, Some(tenant)) => v2_issuer(cloud, &tenant.id),
         (EndpointVersion::V2, None) => format!("https://{canonical}/{{tenantid}}/v2.0"),
     };
     Ok(ServiceReply::json(
@@ -119,6 +111,7 @@ pub(super) fn get_openid_configuration(
             "authorization_endpoint": format!("{oauth}/authorize"),
             "device_authorization_endpoint": format!("{oauth}/devicecode"),
             "end_session_endpoint": format!("{oauth}/logout"),
+            "userinfo_endpoint": format!("https://{host}/{id}/openid/userinfo"),
             "tenant_region_scope": "NA",
             "cloud_instance_name": canonical.strip_prefix("login.").unwrap_or(canonical),
             "cloud_graph_host_name": "graph.windows.net",
@@ -132,36 +125,48 @@ pub(super) fn get_openid_configuration(
 pub(super) fn get_signing_keys(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, TokenServiceError> {
-    let named = call.path_parameter("tenant");
-    let tenantless = TENANT_ALIASES.contains(&named.to_ascii_lowercase().as_str());
     let directory = &call.world().directory;
-    let tenants: Vec<_> = if tenantless {
-        directory.tenants.iter().collect()
-    } else {
-        vec![directory.tenant(named).ok_or_else(|| tenant_unknown_error(named))?]
-    };
-    let keys: Result<Vec<_>, _> = tenants.into_iter().map(signing_key_json).collect();
+    let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
+    let of_path = |tenant: &&Tenant| path.named().is_none_or(|named| named.id == tenant.id);
+    let tenants = directory.tenants.iter().filter(of_path);
+    let keys = tenants.flat_map(|tenant| tenant.signing_keys.published()).map(signing_key_json);
+    let keys: Result<Vec<_>, _> = keys.collect();
     let keys = keys.map_err(|error| super::error::INTERNAL.with_description(error.to_string()))?;
     Ok(ServiceReply::json(StatusCode::OK, &json!({ "keys": keys })))
 }
 
-fn signing_key_json(tenant: &Tenant) -> Result<Value, RsaKeyError> {
-    let (modulus, exponent) = tenant.key.jwk_modulus_and_exponent()?;
+fn signing_key_json(signing: &TenantSigningKey) -> Result<Value, RsaKeyError> {
+    let (modulus, exponent) = signing.key.jwk_modulus_and_exponent()?;
     Ok(json!({
         "kty": "RSA",
         "use": "sig",
-        "kid": tenant.key_id,
-        "x5t": tenant.key_id,
+        "kid": signing.key_id,
+        "x5t": signing.key_id,
         "n": modulus,
         "e": exponent,
-        "x5c": [STANDARD.encode(&tenant.certificate)],
+        "x5c": [STANDARD.encode(&signing.certificate)],
     }))
 }
 
-/// The error for an unknown tenant.
-pub(super) fn tenant_unknown_error(named: &str) -> TokenServiceError {
-    TENANT_UNKNOWN.with_description(format!(
-        "Tenant '{named}' not found. Check to make sure you have the correct tenant ID and are \
-         signing into the correct cloud."
-    ))
+/// `GET /{tenant}/userrealm/{user}`: whether the user's domain is that of a tenant. Clients read it before
+/// they send a password.
+pub(super) fn get_user_realm(call: &OperationContext<'_>) -> ServiceReply {
+    let user = call.path_parameter("user");
+    let domain = user.rsplit_once('@').map_or("", |(_, domain)| domain);
+    let cloud = call.endpoint.cloud;
+    if call.world().directory.tenant(domain).is_none() {
+        let body = json!({ "ver": "1.0", "account_type": "Unknown" });
+        return ServiceReply::json(StatusCode::OK, &body);
+    }
+    let host = cloud.endpoints().map_or("login.microsoftonline.com", |known| known.authority_host);
+    ServiceReply::json(
+        StatusCode::OK,
+        &json!({
+            "ver": "1.0",
+            "account_type": "Managed",
+            "domain_name": domain,
+            "cloud_instance_name": host.strip_prefix("login.").unwrap_or(host),
+            "cloud_audience_urn": "urn:federation:MicrosoftOnline",
+        }),
+    )
 }

@@ -1,9 +1,8 @@
 //! Workload identity federation: a token of another issuer authenticates a principal.
 //!
-//! `iss`, `sub` and `aud` must exactly match a federated credential, including their case. The state contains
-//! the keys of the issuers: no request leaves the process.
+//! `iss`, `sub` and `aud` must exactly match a federated credential, including their case.
 
-use jiff::Timestamp;
+use jiff::SignedDuration;
 
 use super::assertion::verify_lifetime;
 use super::error::{
@@ -11,17 +10,18 @@ use super::error::{
     NO_FEDERATED_AUDIENCE, NO_FEDERATED_CREDENTIAL, NO_FEDERATED_ISSUER, NO_FEDERATED_SUBJECT,
     TokenServiceError,
 };
-use crate::directory::{EntraDirectory, FederatedCredential};
+use super::issuer_keys::IssuerKeyError;
+use crate::directory::FederatedCredential;
 use crate::hosts;
 use crate::jose::{AssertionAlgorithm, UnverifiedToken};
+use crate::operation_context::OperationContext;
 use crate::operations::AzureService;
 
 /// Verifies a federated token against the federated credentials of a principal.
 pub(super) fn verify_federated_token(
+    call: &mut OperationContext<'_>,
     token: &UnverifiedToken,
     credentials: &[FederatedCredential],
-    directory: &EntraDirectory,
-    now: Timestamp,
 ) -> Result<(), TokenServiceError> {
     let issuer = token.text_claim("iss").unwrap_or_default();
     if is_entra_issuer(issuer) {
@@ -31,28 +31,33 @@ pub(super) fn verify_federated_token(
         ));
     }
     find_matching_credential(token, issuer, credentials)?;
-    let trusted = directory.issuers.get(issuer).ok_or_else(|| {
-        ISSUER_UNREACHABLE.with_description(format!(
-            "Request to external OIDC endpoint failed: this world has no keys of the issuer \
-             `{issuer}`."
-        ))
-    })?;
     if token.header.alg != "RS256" {
         return Err(
             MALFORMED_ASSERTION.with_description("A federated token must be signed with RS256.")
         );
     }
-    let key = trusted.public_der(token.header.kid.as_deref()).ok_or_else(|| {
-        ASSERTION_KEY.with_description(format!(
-            "The key that signed the federated token is not in the key set of `{issuer}`."
-        ))
-    })?;
+    let lifetime = i64::from(call.world().tokens.issuer_key_cache_seconds);
+    let (cache, kid) = (&mut call.caches.issuer_keys, token.header.kid.as_deref());
+    let lifetime = SignedDuration::from_secs(lifetime);
+    let key = cache
+        .find_key(call.world, issuer, kid, lifetime, call.now)
+        .map_err(|problem| issuer_key_error(&problem, issuer))?;
     if !token.is_signed_by(AssertionAlgorithm::Rs256, &key) {
         return Err(ASSERTION_KEY.with_description(
             "The signature of the federated token is not that of its issuer's key.",
         ));
     }
-    verify_lifetime(token, now)
+    verify_lifetime(token, call.now)
+}
+
+fn issuer_key_error(problem: &IssuerKeyError, issuer: &str) -> TokenServiceError {
+    match problem {
+        IssuerKeyError::KeyMissing => ASSERTION_KEY.with_description(format!(
+            "The key that signed the federated token is not in the key set of `{issuer}`."
+        )),
+        other => ISSUER_UNREACHABLE
+            .with_description(format!("Request to external OIDC endpoint failed: {other}.")),
+    }
 }
 
 /// Whether the issuer is Entra: its own tokens must not be exchanged again.

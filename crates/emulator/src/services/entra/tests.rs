@@ -1,12 +1,17 @@
-use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
-use serde_json::Value;
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE, URL_SAFE_NO_PAD};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
 
-use super::*;
 use crate::certificates::{days_after, sha1_thumbprint, sha256_thumbprint};
 use crate::directory::FederatedCredential;
 use crate::ingress::Ingress;
+use crate::jose::UnverifiedToken;
 use crate::keys::RsaKey;
+use crate::request::ServiceReply;
 use crate::testing::*;
+
+const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 fn registered_certificate() -> Vec<u8> {
     application_mut(&mut azure_with_test_principals(), APP).keys[0].certificate.clone()
@@ -434,10 +439,9 @@ fn grants_that_are_not_implemented_are_refused_as_unsupported() {
     let probe = EngineFixture::new(azure_with_test_principals());
     let url = format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/token");
     for grant in [
-        "password",
-        "refresh_token",
-        "authorization_code",
         "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        "urn:ietf:params:oauth:grant-type:saml2-bearer",
+        "implicit",
     ] {
         let form = format!("grant_type={grant}&client_id={APP}&client_secret=x");
         let reply = probe.send_request(Ingress::Tunnel, &Method::POST, &url, &[], &form);

@@ -1,53 +1,313 @@
-//! The resources of tokens, and how the two endpoint versions name them.
+//! The resources of tokens, their delegated permissions, and how the two endpoint versions name them.
 
-use lanyard_vocabulary::Cloud;
+use lanyard_vocabulary::{Cloud, EntraTenantId};
+use serde_json::Value;
+use uuid::{Uuid, uuid};
 
 use super::error::{
-    PARAMETER_MISSING, RESOURCE_UNKNOWN, SCOPE_INVALID, SCOPE_NOT_DEFAULT, TokenServiceError,
+    PARAMETER_MISSING, PERMISSION_UNKNOWN, RESOURCE_UNKNOWN, SCOPE_INVALID, SCOPE_NOT_DEFAULT,
+    TokenServiceError,
 };
+use crate::directory::{Application, EntraDirectory};
 use crate::hosts;
+use crate::token::AccessTokenVersion;
 
-/// Scopes that MSAL appends and that do not name a resource.
-const OPENID_SCOPES: [&str; 4] = ["openid", "offline_access", "profile", "email"];
-const DEFAULT: &str = "/.default";
+/// The permission that stands for all permissions without further consent.
+const DEFAULT_PERMISSION: &str = ".default";
+/// The permission of every Azure service except Microsoft Graph.
+const USER_IMPERSONATION: &str = "user_impersonation";
+/// Azure Kubernetes Service AAD Server: API servers with Entra integration.
+const AKS_SERVER: Uuid = uuid!("6dae42f8-4368-4678-94ff-3960e28e3630");
 
-/// Parses the resource of a `scope` (version 2.0): exactly one, with `/.default`.
-///
-/// `https://management.core.windows.net//.default` names the resource with its trailing slash.
-pub(crate) fn parse_scope(scope: Option<&str>, cloud: Cloud) -> Result<&str, TokenServiceError> {
-    let scope = scope.ok_or_else(|| missing_parameter_error("scope"))?;
-    let mut named = scope.split_whitespace().filter(|scope| !OPENID_SCOPES.contains(scope));
-    let (Some(one), None) = (named.next(), named.next()) else {
+/// A resource that tokens can be issued for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TokenResource {
+    /// The name of the resource as the client wrote it, including slashes.
+    pub(crate) identifier: String,
+    /// The `aud` of its tokens.
+    pub(crate) audience: String,
+    /// The format of its tokens.
+    pub(crate) version: AccessTokenVersion,
+    kind: TokenResourceKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum TokenResourceKind {
+    /// Microsoft Graph, whose permissions the client application determines.
+    Graph,
+    /// Another service of Azure.
+    AzureService,
+    /// An application of the tenant.
+    Application {
+        /// The names of its enabled delegated permissions (`api.oauth2PermissionScopes`).
+        permissions: Vec<String>,
+        /// Whether tokens contain the groups of the user (`groupMembershipClaims`).
+        has_group_claims: bool,
+    },
+}
+
+impl TokenResource {
+    /// Whether tokens of users contain the ids of their groups.
+    pub(crate) const fn has_group_claims(&self) -> bool {
+        matches!(self.kind, TokenResourceKind::Application { has_group_claims: true, .. })
+    }
+
+    fn azure_service(identifier: &str, kind: TokenResourceKind) -> Self {
+        Self {
+            identifier: identifier.to_owned(),
+            audience: identifier.to_owned(),
+            version: AccessTokenVersion::V1,
+            kind,
+        }
+    }
+
+    fn application(identifier: &str, application: &Application) -> Self {
+        let api = application.properties.get("api");
+        let is_v2 = api.is_some_and(|api| api["requestedAccessTokenVersion"] == 2);
+        let (version, audience) = if is_v2 {
+            (AccessTokenVersion::V2, application.client_id.to_string())
+        } else {
+            (AccessTokenVersion::V1, identifier.to_owned())
+        };
+        let scopes = api.and_then(|api| api["oauth2PermissionScopes"].as_array());
+        let enabled = scopes.into_iter().flatten().filter(|scope| scope["isEnabled"] != false);
+        let permissions =
+            enabled.filter_map(|scope| scope["value"].as_str()).map(ToOwned::to_owned).collect();
+        let claims = application.properties.get("groupMembershipClaims").and_then(Value::as_str);
+        let has_group_claims = claims.is_some_and(|claims| !["", "None"].contains(&claims));
+        let kind = TokenResourceKind::Application { permissions, has_group_claims };
+        Self { identifier: identifier.to_owned(), audience, version, kind }
+    }
+}
+
+/// Finds the resource with an identifier: a service of Azure, or an application of the tenant by its client id
+/// or one of its `identifierUris`.
+pub(crate) fn find_token_resource(
+    directory: &EntraDirectory,
+    cloud: Cloud,
+    tenant: &EntraTenantId,
+    identifier: &str,
+) -> Option<TokenResource> {
+    if let Some(kind) = azure_service_kind(cloud, identifier) {
+        return Some(TokenResource::azure_service(identifier, kind));
+    }
+    let by_client_id =
+        identifier.parse().ok().map(|client| directory.application_by_client_id(client));
+    let has_uri = |application: &&Application| {
+        let uris = application.properties.get("identifierUris").and_then(Value::as_array);
+        uris.into_iter().flatten().any(|uri| uri == identifier)
+            || identifier.strip_prefix("api://") == Some(&application.client_id.to_string())
+    };
+    let application =
+        by_client_id.unwrap_or_else(|| directory.applications().values().find(has_uri))?;
+    let principal = directory.service_principal_by_client_id(application.client_id)?;
+    (principal.tenant == *tenant && principal.enabled)
+        .then(|| TokenResource::application(identifier, application))
+}
+
+/// Finds the Azure service with an identifier, with or without one trailing slash.
+fn azure_service_kind(cloud: Cloud, identifier: &str) -> Option<TokenResourceKind> {
+    let endpoints = cloud.endpoints()?;
+    if identifier.parse() == Ok(AKS_SERVER) {
+        return Some(TokenResourceKind::AzureService);
+    }
+    let name = identifier.strip_suffix('/').unwrap_or(identifier);
+    let host = name.strip_prefix("https://")?;
+    if hosts::is_graph(cloud, host) {
+        return Some(TokenResourceKind::Graph);
+    }
+    let is_known = host == endpoints.arm_host
+        || name == endpoints.arm_audience
+        || host == endpoints.vault_suffix
+        || host == endpoints.managed_hsm_suffix
+        || host == "storage.azure.com"
+        || hosts::is_storage_account(cloud, host);
+    is_known.then_some(TokenResourceKind::AzureService)
+}
+
+/// A requested permission: the identifier of a resource and the name.
+struct RequestedPermission<'a> {
+    /// `None` for a bare name such as `User.Read`, which belongs to Microsoft Graph.
+    identifier: Option<&'a str>,
+    name: &'a str,
+}
+
+/// The parts of a `scope` (version 2.0), without their resource.
+#[derive(Default)]
+struct ScopeParts<'a> {
+    permissions: Vec<RequestedPermission<'a>>,
+    openid: Vec<&'a str>,
+    offline_access: bool,
+}
+
+impl<'a> ScopeParts<'a> {
+    fn parse(scope: &'a str) -> Self {
+        let mut parts = Self::default();
+        for one in scope.split_whitespace() {
+            match one {
+                "openid" | "profile" | "email" => parts.openid.push(one),
+                "offline_access" => parts.offline_access = true,
+                // `https://management.core.windows.net//.default` names the resource with its slash.
+                _ => parts.permissions.push(match one.rsplit_once('/') {
+                    Some((identifier, name)) => {
+                        RequestedPermission { identifier: Some(identifier), name }
+                    }
+                    None => RequestedPermission { identifier: None, name: one },
+                }),
+            }
+        }
+        parts
+    }
+
+    /// The one resource of all permissions; `None` if there are only scopes of OpenID Connect.
+    fn resource_identifier(&self, graph: &'a str) -> Result<Option<&'a str>, TokenServiceError> {
+        let mut identifiers = self.permissions.iter().map(|one| one.identifier.unwrap_or(graph));
+        let first = identifiers.next();
+        if identifiers.any(|other| Some(other) != first) {
+            return Err(SCOPE_INVALID.with_description(
+                "The provided value for the input parameter 'scope' is not valid: it must name \
+                 exactly one resource.",
+            ));
+        }
+        Ok(first)
+    }
+}
+
+/// Finds a resource, or returns the error for an unknown one.
+pub(super) fn require_token_resource(
+    directory: &EntraDirectory,
+    cloud: Cloud,
+    tenant: &EntraTenantId,
+    identifier: &str,
+) -> Result<TokenResource, TokenServiceError> {
+    find_token_resource(directory, cloud, tenant, identifier).ok_or_else(|| {
+        RESOURCE_UNKNOWN.with_description(format!(
+            "The resource principal named {identifier} was not found in the tenant named {tenant}. \
+             This can happen if the application has not been installed by the administrator of \
+             the tenant, or if the resource belongs to another cloud."
+        ))
+    })
+}
+
+/// Parses the identifier of the resource in the `scope` of an application: exactly one, with `/.default`.
+pub(super) fn parse_application_scope(scope: &str) -> Result<&str, TokenServiceError> {
+    let parts = ScopeParts::parse(scope);
+    let [permission] = parts.permissions.as_slice() else {
         return Err(SCOPE_INVALID.with_description(
             "The provided value for the input parameter 'scope' is not valid: it must name \
              exactly one resource.",
         ));
     };
-    let resource = one.strip_suffix(DEFAULT).ok_or_else(|| {
-        SCOPE_NOT_DEFAULT.with_description(format!(
-            "The provided value for scope {one} is not valid. Client credential flows must have a \
-             scope value with /.default suffixed to the resource identifier (application ID URI)."
-        ))
-    })?;
-    parse_resource(Some(resource), cloud)
+    match (permission.identifier, permission.name) {
+        (Some(identifier), DEFAULT_PERMISSION) => Ok(identifier),
+        _ => Err(SCOPE_NOT_DEFAULT.with_description(format!(
+            "The provided value for scope {scope} is not valid. Client credential flows must have \
+             a scope value with /.default suffixed to the resource identifier (application ID URI)."
+        ))),
+    }
 }
 
-/// Parses the `resource` parameter of version 1.0.
-pub(crate) fn parse_resource(
-    resource: Option<&str>,
+/// What the client of a user requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DelegatedScopes {
+    pub(super) resource: TokenResource,
+    /// The granted permissions: `scp` of the access token.
+    pub(super) permissions: Vec<String>,
+    /// `scope` of the reply: permissions with the identifier of their resource, as requested.
+    pub(super) reply_scope: String,
+    /// Whether an ID token is requested.
+    pub(super) openid: bool,
+    /// Whether a refresh token is requested.
+    pub(super) offline_access: bool,
+}
+
+/// Parses the `scope` of a user's client (version 2.0).
+///
+/// `graph_permissions` are the permissions of Microsoft Graph that the client has without consent.
+pub(super) fn parse_delegated_scope(
+    directory: &EntraDirectory,
     cloud: Cloud,
-) -> Result<&str, TokenServiceError> {
-    let resource = resource
-        .filter(|text| !text.is_empty())
-        .ok_or_else(|| missing_parameter_error("resource"))?;
-    if is_known_token_resource(cloud, resource) {
-        Ok(resource)
+    tenant: &EntraTenantId,
+    scope: &str,
+    graph_permissions: &str,
+) -> Result<DelegatedScopes, TokenServiceError> {
+    let parts = ScopeParts::parse(scope);
+    let graph = format!("https://{}", hosts::graph_host_of_cloud(cloud));
+    let identifier = parts.resource_identifier(&graph)?.unwrap_or(&graph);
+    let resource = require_token_resource(directory, cloud, tenant, identifier)?;
+    let names: Vec<_> = parts.permissions.iter().map(|permission| permission.name).collect();
+    let is_default = names.contains(&DEFAULT_PERMISSION);
+    if is_default && names.len() > 1 {
+        return Err(SCOPE_INVALID.with_description(
+            "The provided value for the input parameter 'scope' is not valid: .default scope \
+             can't be combined with resource-specific scopes.",
+        ));
+    }
+    let mut permissions = if is_default {
+        resource.default_permissions(graph_permissions)
     } else {
-        Err(RESOURCE_UNKNOWN.with_description(format!(
-            "The resource principal named {resource} was not found in the tenant. This can happen \
-             if the application has not been installed by the administrator of the tenant, or if \
-             the resource belongs to another cloud."
-        )))
+        resource.require_permissions(&names)?
+    };
+    let is_bare = parts.permissions.iter().all(|permission| permission.identifier.is_none());
+    let qualified =
+        |name: &str| if is_bare { name.to_owned() } else { format!("{identifier}/{name}") };
+    let openid = || parts.openid.iter().map(|name| (*name).to_owned());
+    let mut replied: Vec<_> = openid().collect();
+    replied.extend(permissions.iter().map(|name| qualified(name)));
+    if is_default {
+        replied.push(qualified(DEFAULT_PERMISSION));
+    }
+    if resource.kind == TokenResourceKind::Graph {
+        permissions.extend(openid());
+    }
+    Ok(DelegatedScopes {
+        resource,
+        permissions,
+        reply_scope: replied.join(" "),
+        openid: parts.openid.contains(&"openid"),
+        offline_access: parts.offline_access,
+    })
+}
+
+/// The `resource` of a user's client (version 1.0), which requests all permissions and every token.
+pub(super) fn delegated_scopes_of_resource(
+    resource: TokenResource,
+    graph_permissions: &str,
+) -> DelegatedScopes {
+    let permissions = resource.default_permissions(graph_permissions);
+    let reply_scope = permissions.join(" ");
+    DelegatedScopes { resource, permissions, reply_scope, openid: true, offline_access: true }
+}
+
+impl TokenResource {
+    /// The permissions that `.default` stands for.
+    fn default_permissions(&self, graph_permissions: &str) -> Vec<String> {
+        match &self.kind {
+            TokenResourceKind::Graph => {
+                graph_permissions.split_whitespace().map(ToOwned::to_owned).collect()
+            }
+            TokenResourceKind::AzureService => vec![USER_IMPERSONATION.to_owned()],
+            TokenResourceKind::Application { permissions, .. } => permissions.clone(),
+        }
+    }
+
+    /// The named permissions, all of which must exist. Microsoft Graph has any permission.
+    fn require_permissions(&self, names: &[&str]) -> Result<Vec<String>, TokenServiceError> {
+        let is_known = |name: &str| match &self.kind {
+            TokenResourceKind::Graph => true,
+            TokenResourceKind::AzureService => name == USER_IMPERSONATION,
+            TokenResourceKind::Application { permissions, .. } => {
+                permissions.iter().any(|known| known == name)
+            }
+        };
+        match names.iter().find(|name| !is_known(name)) {
+            None => Ok(names.iter().map(|name| (*name).to_owned()).collect()),
+            Some(unknown) => Err(PERMISSION_UNKNOWN.with_description(format!(
+                "The application asked for scope '{unknown}' that doesn't exist on the resource \
+                 '{}'. Contact the app vendor.",
+                self.identifier
+            ))),
+        }
     }
 }
 
@@ -58,67 +318,5 @@ pub(crate) fn missing_parameter_error(parameter: &str) -> TokenServiceError {
     ))
 }
 
-/// Whether a resource exists in a cloud, with or without one trailing slash.
-pub(crate) fn is_known_token_resource(cloud: Cloud, resource: &str) -> bool {
-    let Some(endpoints) = cloud.endpoints() else { return false };
-    let name = resource.strip_suffix('/').unwrap_or(resource);
-    let Some(host) = name.strip_prefix("https://") else { return false };
-    host == endpoints.arm_host
-        || name == endpoints.arm_audience
-        || host == endpoints.vault_suffix
-        || host == endpoints.managed_hsm_suffix
-        || host == "storage.azure.com"
-        || hosts::is_graph(cloud, host)
-        || hosts::is_storage_account(cloud, host)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_scope_names_one_resource_and_keeps_its_slash() {
-        let cases = [
-            ("https://management.azure.com/.default", Ok("https://management.azure.com")),
-            (
-                "https://management.core.windows.net//.default",
-                Ok("https://management.core.windows.net/"),
-            ),
-            (
-                "https://vault.azure.net/.default openid offline_access profile",
-                Ok("https://vault.azure.net"),
-            ),
-            ("https://kv.blob.core.windows.net/.default", Ok("https://kv.blob.core.windows.net")),
-            ("https://graph.microsoft.com//.default", Ok("https://graph.microsoft.com/")),
-            ("https://vault.azure.net", Err(1_002_012)),
-            ("https://vault.azure.net/user_impersonation", Err(1_002_012)),
-            ("https://vault.azure.cn/.default", Err(500_011)),
-            ("https://example.com/.default", Err(500_011)),
-            ("http://vault.azure.net/.default", Err(500_011)),
-            ("openid", Err(70_011)),
-            ("https://vault.azure.net/.default https://management.azure.com/.default", Err(70_011)),
-        ];
-        for (scope, expected) in cases {
-            let found = parse_scope(Some(scope), Cloud::Public).map_err(|r| r.code.number);
-            assert_eq!(found, expected, "{scope}");
-        }
-        assert_eq!(parse_scope(None, Cloud::Public).map_err(|r| r.code.number), Err(900_144));
-    }
-
-    #[test]
-    fn each_cloud_knows_its_own_resources() {
-        for cloud in Cloud::ALL {
-            let Some(endpoints) = cloud.endpoints() else { continue };
-            for resource in
-                [endpoints.arm_url(), endpoints.arm_audience.to_owned(), endpoints.vault_audience()]
-            {
-                assert!(is_known_token_resource(cloud, &resource), "{cloud}: {resource}");
-                assert!(
-                    is_known_token_resource(cloud, &format!("{resource}/")),
-                    "{cloud}: {resource}/"
-                );
-            }
-        }
-        assert!(!is_known_token_resource(Cloud::UsGovernment, "https://vault.azure.net"));
-    }
-}
+mod tests;

@@ -1,0 +1,47 @@
+//! Documents at public URLs that Azure's services fetch: the discovery documents and key sets of token
+//! issuers. No request leaves the process.
+
+use serde_json::Value;
+
+use crate::azure_state::AzureState;
+use crate::directory::TrustedIssuer;
+
+/// No document of the emulator is public at a URL.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the emulator has no public document at `{url}`")]
+pub(crate) struct PublicDocumentMissing {
+    url: String,
+}
+
+/// The path of an issuer's discovery document.
+pub(crate) const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
+/// The path of the key sets of issuers whose keys are part of the state, as in Kubernetes.
+const KEY_SET_PATH: &str = "/openid/v1/jwks";
+
+/// Reads the JSON document at a public URL.
+pub(crate) fn read_public_document(
+    azure: &AzureState,
+    url: &str,
+) -> Result<Value, PublicDocumentMissing> {
+    trusted_issuer_document(azure, url).ok_or_else(|| PublicDocumentMissing { url: url.to_owned() })
+}
+
+/// A document of an issuer whose keys are part of the state.
+fn trusted_issuer_document(azure: &AzureState, url: &str) -> Option<Value> {
+    let of_issuer = |path: &str| {
+        let base = url.strip_suffix(path)?;
+        find_issuer(azure, base)
+    };
+    if let Some((issuer, _)) = of_issuer(DISCOVERY_PATH) {
+        let keys = format!("{}{KEY_SET_PATH}", issuer.trim_end_matches('/'));
+        return Some(serde_json::json!({ "issuer": issuer, "jwks_uri": keys }));
+    }
+    of_issuer(KEY_SET_PATH).map(|(_, trusted)| trusted.key_set())
+}
+
+/// The issuer with a base URL, with or without a trailing slash.
+fn find_issuer<'a>(azure: &'a AzureState, base: &str) -> Option<(&'a str, &'a TrustedIssuer)> {
+    let issuers = &azure.directory.issuers;
+    let known = issuers.get_key_value(base).or_else(|| issuers.get_key_value(&format!("{base}/")));
+    known.map(|(issuer, trusted)| (issuer.as_str(), trusted))
+}

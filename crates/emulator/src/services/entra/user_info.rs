@@ -1,0 +1,34 @@
+//! The UserInfo endpoint of version 1.0 (OpenID Connect Core 1.0, 5.3).
+
+use http::StatusCode;
+use serde_json::json;
+
+use crate::hosts;
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
+use crate::token::pairwise_subject;
+
+/// `GET /{tenant}/openid/userinfo`, with an access token for Microsoft Graph.
+pub(super) fn get_user_info(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let graph = format!("https://{}", hosts::graph_host_of_cloud(call.endpoint.cloud));
+    let audiences = [format!("{graph}/"), graph];
+    let caller =
+        call.authenticate_bearer(&audiences).map_err(|error| unauthorized(&error.to_string()))?;
+    let user = call.world().directory.user(caller.object_id);
+    let user = user.ok_or_else(|| unauthorized("the token is not that of a user"))?;
+    Ok(ServiceReply::json(
+        StatusCode::OK,
+        &json!({
+            "sub": pairwise_subject(user.object_id, &caller.app_id.to_string()),
+            "name": user.display_name,
+            "email": user.principal_name,
+        }),
+    ))
+}
+
+fn unauthorized(reason: &str) -> ServiceReply {
+    let body = json!({ "error": "invalid_token", "error_description": reason });
+    ServiceReply::json(StatusCode::UNAUTHORIZED, &body)
+        .with_header("www-authenticate", "Bearer error=\"invalid_token\"")
+        .with_rejection_reason(reason)
+}
