@@ -129,6 +129,8 @@ impl OperationContext<'_> {
             system_now: self.system_now,
             ids: self.ids,
             request_log: self.request_log,
+            caches: self.caches,
+            local_url: self.local_url,
             authority: self.authority,
             parameters,
             caller: None,

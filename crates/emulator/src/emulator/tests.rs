@@ -162,11 +162,8 @@ async fn unknown_operations_return_501_and_are_logged_as_missing() {
     }
     let entries = emulator.request_log();
     assert_eq!(entries.iter().filter(|entry| entry.missing).count(), 3);
-    let near = client
-        .get(format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/revoke"))
-        .send()
-        .await
-        .unwrap();
+    let near =
+        client.get(format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/revoke")).send().await.unwrap();
     let text = response_json(near).await["error_description"].as_str().unwrap().to_owned();
     assert!(text.contains("(GET /{tenant}/"), "{text}");
 }

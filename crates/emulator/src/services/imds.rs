@@ -193,7 +193,10 @@ pub(super) fn issue_managed_identity_token(
         version: found.version,
         auth_method: ClientAuthMethod::KeyOrToken,
         cloud,
-        optional: OptionalClaims::default(),
+        optional: OptionalClaims {
+            roles: found.app_roles(&call.world().directory, &principal),
+            ..OptionalClaims::default()
+        },
     };
     let issued = issue_access_token(*call.world().tokens, &tenant, grant, call.now, call.ids)
         .map_err(|error| {

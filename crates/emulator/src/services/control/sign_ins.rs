@@ -95,3 +95,6 @@ fn sign_in_error_reply(error: &TokenServiceError) -> ServiceReply {
     let code = format!("AADSTS{}", error.code.number);
     control_error(StatusCode::BAD_REQUEST, &code, &error.description)
 }
+
+#[cfg(test)]
+mod tests;

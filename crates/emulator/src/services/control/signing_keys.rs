@@ -74,3 +74,6 @@ fn signing_keys_json(keys: &TenantSigningKeys) -> serde_json::Value {
     let published: Vec<_> = keys.published().map(|key| &key.key_id).collect();
     json!({ "signing": keys.current().key_id, "published": published })
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,7 @@ fn grant_client_credentials(
         auth_method,
         cloud,
         optional: OptionalClaims {
+            roles: resource.app_roles(directory, &principal),
             client_capabilities: form.client_capabilities(),
             ..OptionalClaims::default()
         },

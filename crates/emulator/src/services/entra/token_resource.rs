@@ -8,7 +8,7 @@ use super::error::{
     PARAMETER_MISSING, PERMISSION_UNKNOWN, RESOURCE_UNKNOWN, SCOPE_INVALID, SCOPE_NOT_DEFAULT,
     TokenServiceError,
 };
-use crate::directory::{Application, EntraDirectory};
+use crate::directory::{Application, EntraDirectory, ServicePrincipal, graph_principal_id};
 use crate::hosts;
 use crate::token::AccessTokenVersion;
 
@@ -28,6 +28,8 @@ pub(crate) struct TokenResource {
     pub(crate) audience: String,
     /// The format of its tokens.
     pub(crate) version: AccessTokenVersion,
+    /// The object id of its service principal, which app role assignments name.
+    principal_id: Option<Uuid>,
     kind: TokenResourceKind,
 }
 
@@ -52,16 +54,31 @@ impl TokenResource {
         matches!(self.kind, TokenResourceKind::Application { has_group_claims: true, .. })
     }
 
-    fn azure_service(identifier: &str, kind: TokenResourceKind) -> Self {
+    /// The app roles of a service principal for the resource: `roles` of its tokens.
+    pub(crate) fn app_roles(
+        &self,
+        directory: &EntraDirectory,
+        principal: &ServicePrincipal,
+    ) -> Vec<String> {
+        let roles = self.principal_id.map(|id| directory.app_role_values(principal, id));
+        roles.unwrap_or_default()
+    }
+
+    fn azure_service(identifier: &str, tenant: &EntraTenantId, kind: TokenResourceKind) -> Self {
         Self {
             identifier: identifier.to_owned(),
             audience: identifier.to_owned(),
             version: AccessTokenVersion::V1,
+            principal_id: (kind == TokenResourceKind::Graph).then(|| graph_principal_id(tenant)),
             kind,
         }
     }
 
-    fn application(identifier: &str, application: &Application) -> Self {
+    fn application(
+        identifier: &str,
+        application: &Application,
+        principal: &ServicePrincipal,
+    ) -> Self {
         let api = application.properties.get("api");
         let is_v2 = api.is_some_and(|api| api["requestedAccessTokenVersion"] == 2);
         let (version, audience) = if is_v2 {
@@ -76,7 +93,8 @@ impl TokenResource {
         let claims = application.properties.get("groupMembershipClaims").and_then(Value::as_str);
         let has_group_claims = claims.is_some_and(|claims| !["", "None"].contains(&claims));
         let kind = TokenResourceKind::Application { permissions, has_group_claims };
-        Self { identifier: identifier.to_owned(), audience, version, kind }
+        let principal_id = Some(principal.object_id);
+        Self { identifier: identifier.to_owned(), audience, version, principal_id, kind }
     }
 }
 
@@ -89,7 +107,7 @@ pub(crate) fn find_token_resource(
     identifier: &str,
 ) -> Option<TokenResource> {
     if let Some(kind) = azure_service_kind(cloud, identifier) {
-        return Some(TokenResource::azure_service(identifier, kind));
+        return Some(TokenResource::azure_service(identifier, tenant, kind));
     }
     let by_client_id =
         identifier.parse().ok().map(|client| directory.application_by_client_id(client));
@@ -102,7 +120,7 @@ pub(crate) fn find_token_resource(
         by_client_id.unwrap_or_else(|| directory.applications().values().find(has_uri))?;
     let principal = directory.service_principal_by_client_id(application.client_id)?;
     (principal.tenant == *tenant && principal.enabled)
-        .then(|| TokenResource::application(identifier, application))
+        .then(|| TokenResource::application(identifier, application, principal))
 }
 
 /// Finds the Azure service with an identifier, with or without one trailing slash.

@@ -8,7 +8,8 @@ use crate::identity_binding::proxy_server_name;
 use crate::ingress::Ingress;
 use crate::testing::{
     EngineFixture, FEDERATED, ISSUER, LOGIN, SUBJECT, TENANT, aadsts_code,
-    azure_with_test_principals, reply_json as body_of, sign_token, start_time, untrusted_key,
+    azure_with_test_principals, client_key, reply_json as body_of, sign_token, start_time,
+    untrusted_key,
 };
 
 const CLUSTER_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -214,4 +215,58 @@ fn invalid_federation_requests_are_rejected_without_change() {
     assert_eq!(binding(json!({ "serverName": proxy_server_name("c") })), 201);
     let state = probe.engine.state();
     assert_eq!((state.azure.directory.issuers.len(), state.azure.bindings.len()), (1, 1));
+}
+
+#[test]
+fn a_removed_key_of_an_issuer_works_until_the_cached_key_set_expires() {
+    let probe = fixture_with_cluster_issuer();
+    let credential = json!({
+        "clientId": FEDERATED, "issuer": CLUSTER_ISSUER, "subject": CLUSTER_SUBJECT,
+    });
+    send_control_request(&probe, &Method::POST, "federated-credentials", &credential);
+    let token_of = |kid: &str, key: &crate::keys::RsaKey| {
+        let now = start_time().as_second();
+        let claims = json!({
+            "iss": CLUSTER_ISSUER,
+            "sub": CLUSTER_SUBJECT,
+            "aud": DEFAULT_AUDIENCE,
+            "nbf": now,
+            "exp": now + 7_200,
+        });
+        sign_token(&json!({ "alg": "RS256", "kid": kid }), &claims, key)
+    };
+    let exchange =
+        |token: &str| aadsts_code(&request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, token));
+    let (old, new) = (token_of("cluster-1", &untrusted_key()), token_of("k2", &client_key()));
+    assert_eq!(exchange(&old), None);
+    assert_eq!(exchange(&new), Some(700_027), "not published yet");
+
+    let (modulus, exponent) = client_key().jwk_modulus_and_exponent().unwrap();
+    let keys = json!([{ "kty": "RSA", "kid": "k2", "n": modulus, "e": exponent }]);
+    let issuer = json!({ "issuer": CLUSTER_ISSUER, "jwks": { "keys": keys } });
+    assert_eq!(send_control_request(&probe, &Method::PUT, "issuers", &issuer).status, 200);
+    assert_eq!(exchange(&old), None, "cached");
+    probe.clock.advance(std::time::Duration::from_secs(3_599));
+    assert_eq!(exchange(&old), None, "still cached");
+    // An unknown key is fetched at once, and the fetched key set replaces the cached one.
+    assert_eq!(exchange(&new), None);
+    assert_eq!(exchange(&old), Some(700_027));
+}
+
+#[test]
+fn cached_keys_expire_after_the_time_of_the_token_policy() {
+    let probe = fixture_with_cluster_issuer();
+    let credential = json!({
+        "clientId": FEDERATED, "issuer": CLUSTER_ISSUER, "subject": CLUSTER_SUBJECT,
+    });
+    send_control_request(&probe, &Method::POST, "federated-credentials", &credential);
+    let policy = json!({ "issuerKeyCacheSeconds": 10 });
+    assert_eq!(send_control_request(&probe, &Method::PUT, "tokens", &policy).status, 200);
+    let token = cluster_token(DEFAULT_AUDIENCE);
+    let exchange = || request_token_as_cluster(&probe, Ingress::Tunnel, LOGIN, &token);
+    assert_eq!(exchange().status, 200);
+    probe.engine.state().azure.directory.issuers.clear();
+    assert_eq!(exchange().status, 200);
+    probe.clock.advance(std::time::Duration::from_secs(10));
+    assert_eq!(aadsts_code(&exchange()), Some(90_061));
 }
