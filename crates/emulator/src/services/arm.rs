@@ -99,7 +99,7 @@ macro_rules! child_operations {
 }
 /// A fully implemented operation.
 macro_rules! full {
-    ($id:expr, $method:ident, $path:expr, $handler:path) => {
+    ($id:expr, $method:ident, $path:expr, $handler:expr) => {
         $crate::operations::ServiceOperation {
             id: $id,
             method: http::Method::$method,
@@ -114,6 +114,7 @@ mod access;
 mod access_permissions;
 mod account;
 mod compute;
+mod container_service;
 mod deny_assignments;
 #[cfg_attr(not(test), expect(dead_code, reason = "the operations of deployments will call it"))]
 mod deployments;
@@ -128,6 +129,7 @@ mod network;
 mod odata_filter;
 mod providers;
 mod resource_groups;
+mod resource_identity;
 mod resource_lists;
 mod resource_reads;
 mod resource_store;
@@ -176,7 +178,13 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     network::VIRTUAL_NETWORK_LINKS,
     network::ITEMS,
     network::RECORD_SETS,
-    compute::OPERATIONS,
+    compute::DISKS,
+    compute::IMAGES,
+    compute::VIRTUAL_MACHINE_ACTIONS,
+    compute::VIRTUAL_MACHINES,
+    container_service::CLUSTERS,
+    container_service::AGENT_POOLS,
+    container_service::ACTIONS,
     storage::OPERATIONS,
     // Extension resources: any path can be their scope.
     locks::OPERATIONS,
@@ -280,6 +288,10 @@ fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: 
         }
         key_vault::soft_delete_vault(azure, resource, now);
         azure.authorization.remove_within(&resource.id);
+        if let Some(group) = container_service::node_group_of(resource) {
+            let of_nodes = azure.resources.remove(&group);
+            remove_dependent_state(azure, &of_nodes, now);
+        }
     }
 }
 

@@ -1,37 +1,24 @@
-//! Virtual machines and disks, read-only. Reference: Microsoft.Compute, 2024-03-01; disks 2023-10-02.
+//! Disks, images and virtual machines, as state without machines that run. Reference: Microsoft.Compute,
+//! 2024-03-01; disks 2023-10-02.
+
+mod disks;
+mod virtual_machines;
 
 use super::resource_type::ResourceType;
-use super::{ArmReadKind, read_only_operation};
 use crate::operations::ServiceOperation;
 
 /// The types that clients can write.
-pub(super) const TYPES: &[ResourceType] = &[];
+pub(super) const TYPES: &[ResourceType] =
+    &[disks::DISK_TYPE, disks::IMAGE_TYPE, virtual_machines::VIRTUAL_MACHINE_TYPE];
 
-pub(super) const OPERATIONS: &[ServiceOperation] = &[
-    read_only_operation(
-        "VirtualMachines_ListAll",
-        ArmReadKind::SubscriptionCollection,
-        sub!("Microsoft.Compute/virtualMachines"),
-    ),
-    read_only_operation(
-        "VirtualMachines_List",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.Compute/virtualMachines"),
-    ),
-    read_only_operation(
-        "VirtualMachines_Get",
-        ArmReadKind::Resource,
-        rg!("Microsoft.Compute/virtualMachines/{name}"),
-    ),
-    read_only_operation(
-        "Disks_List",
-        ArmReadKind::SubscriptionCollection,
-        sub!("Microsoft.Compute/disks"),
-    ),
-    read_only_operation(
-        "Disks_ListByResourceGroup",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.Compute/disks"),
-    ),
-    read_only_operation("Disks_Get", ArmReadKind::Resource, rg!("Microsoft.Compute/disks/{name}")),
-];
+pub(super) const DISKS: &[ServiceOperation] =
+    resource_operations!("Disks", "Microsoft.Compute/disks");
+
+pub(super) const IMAGES: &[ServiceOperation] =
+    resource_operations!("Images", "Microsoft.Compute/images");
+
+/// Before [`VIRTUAL_MACHINES`], because reads of machines can expand the instance view.
+pub(super) const VIRTUAL_MACHINE_ACTIONS: &[ServiceOperation] = virtual_machines::OPERATIONS;
+
+pub(super) const VIRTUAL_MACHINES: &[ServiceOperation] =
+    resource_operations!("VirtualMachines", "Microsoft.Compute/virtualMachines");

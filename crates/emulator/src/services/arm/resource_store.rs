@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::locks::LOCK_TYPE;
 use super::long_running::{LongRunningSettings, StoredOperation};
 use crate::authorization::AccessScope;
+use crate::keys::RedactedText;
 use crate::table::{StoredTable, Table};
 use crate::tracked::Tracked;
 
@@ -40,6 +41,8 @@ pub(crate) struct ArmSettings {
     pub(crate) page_size: Option<NonZeroUsize>,
     /// The namespaces that the subscriptions are not registered to use, in lower case.
     pub(crate) unregistered_namespaces: BTreeSet<String>,
+    /// The kubeconfig of a local cluster, which the credentials of managed clusters contain.
+    pub(crate) kubeconfig: Option<RedactedText>,
     /// The operations that complete after their reply.
     pub(crate) long_running: LongRunningSettings,
 }
