@@ -116,7 +116,6 @@ mod account;
 mod compute;
 mod container_service;
 mod deny_assignments;
-#[cfg_attr(not(test), expect(dead_code, reason = "the operations of deployments will call it"))]
 mod deployments;
 mod error;
 mod generic_resources;
@@ -157,6 +156,9 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     ACCOUNT_OPERATIONS,
     long_running::OPERATIONS,
     resource_groups::OPERATIONS,
+    deployments::GROUP_OPERATIONS,
+    deployments::SUBSCRIPTION_OPERATIONS,
+    deployments::OPERATIONS_WITHOUT_PROVIDER,
     providers::OPERATIONS,
     managed_identity::IDENTITIES,
     managed_identity::OPERATIONS,

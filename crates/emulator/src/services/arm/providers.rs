@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::access::{authorize_call, json_reply, list_reply, parse_request_scope};
@@ -103,7 +103,9 @@ pub(super) fn implemented_types() -> &'static BTreeMap<&'static str, BTreeSet<St
             let Some((namespace, _)) = segments.next().and_then(find_namespace) else { continue };
             // The names of instances are placeholders between the names of types.
             let names: Vec<_> = segments.filter(|part| !part.starts_with('{')).collect();
-            if !names.is_empty() {
+            // An action on an instance is no type.
+            let is_action = row.method == Method::POST && provider.contains("}/");
+            if !names.is_empty() && !is_action {
                 types.entry(namespace).or_default().insert(names.join("/"));
             }
         }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::deployments::DeploymentStore;
 use super::locks::LOCK_TYPE;
 use super::long_running::{LongRunningSettings, StoredOperation};
 use crate::authorization::AccessScope;
@@ -28,6 +29,8 @@ pub(crate) struct ArmResourceStore {
     pub(crate) settings: Tracked<ArmSettings>,
     /// The operations that clients can poll.
     pub(super) operations: Table<Uuid, StoredOperation>,
+    /// The deployment history.
+    pub(super) deployments: DeploymentStore,
     by_id: Table<String, ArmResource>,
     #[serde(skip)]
     index: ResourceIndex,
@@ -198,10 +201,11 @@ impl ArmResourceStore {
         &mut self,
         visit: &mut dyn FnMut(&'static str, &mut dyn StoredTable),
     ) {
-        let Self { subscriptions, settings, operations, by_id, index: _ } = self;
+        let Self { subscriptions, settings, operations, deployments, by_id, index: _ } = self;
         visit("resources.subscriptions", subscriptions);
         visit("resources.settings", settings);
         visit("resources.operations", operations);
+        visit("resources.deployments", &mut deployments.0);
         visit("resources", by_id);
     }
 
@@ -299,6 +303,9 @@ impl ArmResourceStore {
         for key in doomed {
             if let Some(resource) = self.by_id.remove(&key) {
                 self.index.remove(&key, &resource);
+                if resource.kind == RESOURCE_GROUP_TYPE {
+                    self.deployments.remove_within(&resource.id);
+                }
                 removed.push(resource);
             }
         }

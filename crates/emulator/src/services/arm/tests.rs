@@ -15,14 +15,14 @@ const AUDIENCE: &str = "https://management.azure.com/";
 const GROUP: &str = "/subscriptions/sub/resourceGroups";
 
 /// A seeded state, and an engine to send requests to.
-struct ArmFixture {
-    probe: EngineFixture,
-    owner: EntraClientId,
-    reader: EntraClientId,
+pub(super) struct ArmFixture {
+    pub(super) probe: EngineFixture,
+    pub(super) owner: EntraClientId,
+    pub(super) reader: EntraClientId,
 }
 
 impl ArmFixture {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (world, _) = seeded_nine_identities();
         let test_clients = world.registry.test_clients.clone().unwrap();
         let (owner, reader) = (test_clients.secret_client, test_clients.certificate_client);
@@ -33,7 +33,7 @@ impl ArmFixture {
         self.probe.engine.state().azure.registry.component_identity(component).unwrap().client_id
     }
 
-    fn send_request(
+    pub(super) fn send_request(
         &self,
         who: EntraClientId,
         method: &str,
@@ -47,7 +47,7 @@ impl ArmFixture {
         self.probe.send_request(Ingress::Tunnel, &method.parse().unwrap(), &url, &headers, body)
     }
 
-    fn get(&self, who: EntraClientId, path: &str) -> ServiceReply {
+    pub(super) fn get(&self, who: EntraClientId, path: &str) -> ServiceReply {
         self.send_request(who, "GET", path, "")
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::deployment_scope::DeploymentScope;
 use super::evaluation::{EvaluationPhase, TemplateEvaluator};
 use super::planned_resource::{PlannedResource, declare_resource};
-use super::resource_index::{IndexedResource, ResourceIndex, ResourceReader};
+use super::resource_index::{IndexedResource, ResourceReader, TemplateResourceIndex};
 use super::template::{DeploymentTemplate, OutputDefinition, TemplateScope};
 use super::template_error::{EvaluationError, JsonPath, TemplateError};
 use super::template_parameters::{
@@ -24,7 +24,7 @@ use super::template_value::TemplateValue;
 /// A validated deployment. `Debug` omits values, which can be those of secure parameters.
 pub(super) struct DeploymentPlan {
     evaluator: TemplateEvaluator,
-    index: ResourceIndex,
+    index: TemplateResourceIndex,
     resources: Vec<PlannedResource>,
     outputs: Vec<PlannedOutput>,
     /// The parameters as in replies.
@@ -92,7 +92,7 @@ impl DeploymentPlan {
         }
         check_unique(&resources)?;
         let indexed = resources.iter().map(PlannedResource::indexed).collect();
-        let index = ResourceIndex::new(evaluator.scope().id(), indexed);
+        let index = TemplateResourceIndex::new(evaluator.scope().id(), indexed);
         for (resource, declaration) in resources.iter_mut().zip(&template.resources) {
             let mut dependencies = explicit_dependencies(
                 &declaration.depends_on,
@@ -292,7 +292,7 @@ fn check_unique(resources: &[PlannedResource]) -> Result<(), TemplateError> {
 fn explicit_dependencies(
     entries: &[TemplateValue],
     path: &JsonPath,
-    (evaluator, index): (&mut TemplateEvaluator, &ResourceIndex),
+    (evaluator, index): (&mut TemplateEvaluator, &TemplateResourceIndex),
 ) -> Result<BTreeSet<usize>, TemplateError> {
     let mut dependencies = BTreeSet::new();
     for (place, entry) in entries.iter().enumerate() {
@@ -323,7 +323,7 @@ fn evaluate_ahead(
     value: &TemplateValue,
     path: &JsonPath,
     owner: &str,
-    (evaluator, index): (&mut TemplateEvaluator, &ResourceIndex),
+    (evaluator, index): (&mut TemplateEvaluator, &TemplateResourceIndex),
 ) -> Result<(TemplateValue, Vec<usize>), TemplateError> {
     let value = evaluator.evaluate_ahead(value, path).map_err(|error| error.in_element(owner))?;
     let mut dependencies = Vec::new();
@@ -422,7 +422,7 @@ fn circular_dependency_error(
 fn plan_output(
     output: &OutputDefinition,
     evaluator: &mut TemplateEvaluator,
-    index: &ResourceIndex,
+    index: &TemplateResourceIndex,
 ) -> Result<Option<PlannedOutput>, TemplateError> {
     let owner = format!("output '{}'", output.name);
     if let Some(condition) = &output.condition {

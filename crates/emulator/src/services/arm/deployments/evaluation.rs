@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::deployment_scope::DeploymentScope;
 use super::expression::{Expression, FunctionCall, MemberAccess, Operand, TemplateFunction};
-use super::resource_index::{ResourceIndex, ResourceReader};
+use super::resource_index::{ResourceReader, TemplateResourceIndex};
 use super::template_error::{EvaluationError, JsonPath};
 use super::template_functions::{concat, format_arguments, string_argument};
 use super::template_value::{TemplateKey, TemplateValue};
@@ -32,7 +32,7 @@ pub(super) enum EvaluationPhase<'r> {
     /// Everything that must be known before the deployment: no `reference`.
     Declaration,
     /// The properties of a resource whose dependencies are deployed, and outputs.
-    Runtime { resources: &'r ResourceIndex, reader: &'r mut dyn ResourceReader },
+    Runtime { resources: &'r TemplateResourceIndex, reader: &'r mut dyn ResourceReader },
 }
 
 /// Parameters or variables by name, ignoring case.

@@ -40,7 +40,7 @@ pub(super) struct IndexedResource {
 
 /// The resources of one template, in order.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ResourceIndex {
+pub(super) struct TemplateResourceIndex {
     /// The id of the scope of the deployment.
     scope: String,
     resources: Vec<IndexedResource>,
@@ -80,7 +80,7 @@ impl ReferenceTarget {
     }
 }
 
-impl ResourceIndex {
+impl TemplateResourceIndex {
     pub(super) fn new(scope: String, resources: Vec<IndexedResource>) -> Self {
         Self { scope, resources }
     }

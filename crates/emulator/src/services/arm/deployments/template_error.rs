@@ -12,6 +12,11 @@ use serde_json::{Value, json};
 pub(super) struct JsonPath(String);
 
 impl JsonPath {
+    /// The position of the properties of a deployment.
+    pub(super) fn deployment() -> Self {
+        Self("properties".to_owned())
+    }
+
     /// The position of the template in a deployment.
     pub(super) fn template() -> Self {
         Self("properties.template".to_owned())
