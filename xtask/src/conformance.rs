@@ -59,6 +59,8 @@ pub(crate) enum SuiteName {
     Kms,
     /// The three charts on a real node, as the tutorial installs them: a HostedCluster and its nine identities
     HostedCluster,
+    /// Azure CLI
+    Azcli,
 }
 
 impl SuiteName {
@@ -93,6 +95,7 @@ impl SuiteName {
             Self::Node => "node",
             Self::Kms => "kms",
             Self::HostedCluster => "hosted-cluster",
+            Self::Azcli => "azcli",
         }
     }
 

@@ -14,7 +14,7 @@ mod test_images;
 use std::path::PathBuf;
 
 pub(crate) use self::cargo::{CARGO_DENY, CARGO_NEXTEST, LYCHEE, MDBOOK, cargo_tool};
-pub(crate) use self::clients::{go_clients, python_clients, rust_clients};
+pub(crate) use self::clients::{azure_cli, go_clients, python_clients, rust_clients};
 pub(crate) use self::go::{go_command, go_program};
 pub(crate) use self::node_tools::{KubernetesVersion, node_programs};
 use crate::process;
@@ -64,6 +64,10 @@ fn all_tools() -> Vec<ToolDefinition> {
     tools.push(required_tool("images", test_images::install));
     tools.push(required_tool("go-clients", clients::install_go_clients));
     tools.push(required_tool("python-clients", clients::install_python_clients));
+    tools.push(ToolDefinition {
+        on_demand: true,
+        ..required_tool("azure-cli", clients::install_azure_cli)
+    });
     tools.push(required_tool("rust-clients", clients::install_rust_clients));
     tools
 }

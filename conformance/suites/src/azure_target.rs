@@ -4,8 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
@@ -81,6 +81,7 @@ struct TestClientCredentials {
     secret: SecretClientCredentials,
     certificate: CertificateClientCredentials,
     federated: FederatedClientCredentials,
+    user: Option<UserCredentials>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +120,37 @@ impl fmt::Debug for CertificateClientCredentials {
             .field("client_id", &self.client_id)
             .finish_non_exhaustive()
     }
+}
+
+/// The user account of the test clients, as a variable of commands.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all(deserialize = "camelCase"))]
+struct UserCredentials {
+    #[serde(rename(serialize = "name"))]
+    user_principal_name: String,
+    object_id: String,
+    password: String,
+}
+
+impl fmt::Debug for UserCredentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("UserCredentials")
+            .field("user_principal_name", &self.user_principal_name)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct PrincipalListing {
+    principals: Vec<ListedPrincipal>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedPrincipal {
+    client_id: String,
+    object_id: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -170,6 +202,51 @@ impl LocalAzureTarget {
         })
     }
 
+    /// The temporary directory of the local Azure.
+    pub(crate) fn directory(&self) -> &Path {
+        self.azure.directory()
+    }
+
+    /// The variables of the commands of the Azure CLI: credentials and IDs of the test clients.
+    pub(crate) async fn command_variables(&self) -> Result<Value, LocalAzureError> {
+        let clients = &self.test_clients;
+        let listing: PrincipalListing = self.control_api().get("world").await?;
+        let object_id = |client: &str| {
+            let principal = listing.principals.iter().find(|it| it.client_id == client);
+            principal.map(|it| it.object_id.clone())
+        };
+        let federated_token = async |claims: Value| {
+            let minted: MintedTokenResponse =
+                self.control_api().post("federated-token", &claims).await?;
+            Ok::<_, LocalAzureError>(minted.token)
+        };
+        Ok(json!({
+            "tenant": clients.tenant,
+            "subscription": self.names.subscription,
+            "owner": {
+                "client_id": clients.secret.client_id,
+                "object_id": object_id(&clients.secret.client_id),
+                "secret": clients.secret.client_secret,
+            },
+            "certificate": {
+                "client_id": clients.certificate.client_id,
+                "object_id": object_id(&clients.certificate.client_id),
+                "file": self.certificate_file,
+            },
+            "federated": {
+                "client_id": clients.federated.client_id,
+                "token": federated_token(json!({})).await?,
+                "token_of_other_subject":
+                    federated_token(json!({ "subject": "system:serviceaccount:guests:other" })).await?,
+                "token_of_other_audience":
+                    federated_token(json!({ "audience": "api://other" })).await?,
+            },
+            "user": clients.user,
+            "machine": { "client_id": self.vault_reader },
+            "resource_manager": "https://management.azure.com",
+        }))
+    }
+
     /// The host name of the vault with the component credentials.
     pub(crate) fn vault_host(&self) -> &str {
         &self.names.vault_host
@@ -208,9 +285,7 @@ impl LocalAzureTarget {
     }
 
     /// Issues a new version of the component's credential.
-    pub(crate) async fn rotate_component_credential(
-        &self,
-    ) -> Result<serde_json::Value, LocalAzureError> {
+    pub(crate) async fn rotate_component_credential(&self) -> Result<Value, LocalAzureError> {
         self.control_api().rotate_credential(&self.names.component, 0).await
     }
 

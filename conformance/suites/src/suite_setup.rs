@@ -33,9 +33,10 @@ use crate::kubectl::KubectlError;
 use crate::live_subscription::{LiveSubscription, LiveSubscriptionError};
 use crate::request_differences::AcceptedDifference;
 use crate::suite_cluster::SuiteClusterError;
+use crate::suites::azcli::{AzureCliError, AzureCliProgram};
 use crate::suites::csi::SanityError;
 use crate::suites::kubernetes::ChartPermissionsError;
-use crate::suites::{go, python, requests, rust};
+use crate::suites::{azcli, go, python, requests, rust};
 use crate::toolbox::{MissingTool, NamedTool, Toolbox};
 
 pub(crate) use self::operator_suite::start_control_plane;
@@ -54,7 +55,7 @@ pub(crate) struct SuiteArgs {
     /// HostedCluster for which the local Azure is seeded
     #[arg(long, value_name = "FILE")]
     hosted_cluster: PathBuf,
-    /// Client program of the suites `go`, `python`, `rust` and `requests`
+    /// Client program of the suites `go`, `python`, `rust`, `requests` and `azcli`
     #[arg(long)]
     program: Option<PathBuf>,
     /// Script that the client program runs, if it is an interpreter
@@ -97,6 +98,7 @@ enum ConformanceSuite {
     Node,
     Kms,
     HostedCluster,
+    Azcli,
     /// Measurements for `cargo xtask bench node`
     Measure,
     /// Measurements for `cargo xtask bench operator`
@@ -118,6 +120,7 @@ enum ClientSuite {
     Python,
     Rust,
     Requests,
+    Azcli,
 }
 
 impl ConformanceSuite {
@@ -127,6 +130,7 @@ impl ConformanceSuite {
             Self::Python => SuiteKind::Client(ClientSuite::Python),
             Self::Rust => SuiteKind::Client(ClientSuite::Rust),
             Self::Requests => SuiteKind::Client(ClientSuite::Requests),
+            Self::Azcli => SuiteKind::Client(ClientSuite::Azcli),
             Self::Chart => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Chart),
             Self::Csi => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Csi),
             Self::Interop => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Interop),
@@ -154,6 +158,8 @@ pub(crate) enum SuiteSetupError {
     AzureTarget(#[from] AzureTargetError),
     #[error("the cluster of the suite could not be prepared")]
     SuiteCluster(#[from] SuiteClusterError),
+    #[error("the commands of the Azure CLI could not be prepared")]
+    AzureCli(#[from] AzureCliError),
     #[error(transparent)]
     Tool(#[from] MissingTool),
     #[error("an image could not be loaded")]
@@ -293,6 +299,7 @@ fn prepare_client_suite(
     let keep_alive: Arc<dyn Any> = Arc::<AzureTarget>::clone(&target);
     let trials = match suite {
         ClientSuite::Python => python::trials(&target, &program),
+        ClientSuite::Azcli => azure_cli_trials(&target, arguments, &runtime)?,
         ClientSuite::Rust => rust::trials(&target, &program),
         ClientSuite::Go => go::trials(go::GoSuiteFixture {
             azure_target: target,
@@ -311,6 +318,18 @@ fn prepare_client_suite(
         }
     };
     Ok(PreparedSuite { trials, keep_alive })
+}
+
+/// The trials of the Azure CLI, which need the local Azure, because they create and delete resources.
+fn azure_cli_trials(
+    target: &AzureTarget,
+    arguments: &SuiteArgs,
+    runtime: &Arc<Runtime>,
+) -> Result<Vec<Trial>, SuiteSetupError> {
+    let AzureTarget::Local(local) = target else { return Err(SuiteSetupError::NotLive) };
+    let python = arguments.program.clone().ok_or(SuiteSetupError::NoProgram)?;
+    let runner = arguments.script.clone().ok_or(SuiteSetupError::NoProgram)?;
+    Ok(azcli::trials(local, &AzureCliProgram { python, runner }, runtime)?)
 }
 
 fn load_cluster(path: &Path) -> Result<(String, ValidatedHostedCluster), SuiteSetupError> {

@@ -1,5 +1,6 @@
 //! The suites, each a list of trials.
 
+pub(crate) mod azcli;
 pub(crate) mod chart;
 mod client_cases;
 pub(crate) mod csi;

@@ -38,6 +38,10 @@ pub(super) fn suite_flags(
             path_flag("--program", &tools::python_clients(repository)?),
             path_flag("--script", &conformance.join("python").join("clients.py")),
         ],
+        SuiteName::Azcli => vec![
+            path_flag("--program", &tools::azure_cli(repository)?),
+            path_flag("--script", &conformance.join("azcli").join("runner.py")),
+        ],
         SuiteName::Rust => vec![path_flag("--program", &tools::rust_clients(repository)?)],
         SuiteName::Kubernetes | SuiteName::Operator => vec![node_flag(repository, kubernetes)?],
         SuiteName::Chart => {

@@ -21,6 +21,11 @@ pub(crate) fn python_clients(repository: &Repository) -> Result<PathBuf, TaskErr
     install_python_clients(repository).map(|it| it.path)
 }
 
+/// The Python interpreter of a virtual environment with the Azure CLI.
+pub(crate) fn azure_cli(repository: &Repository) -> Result<PathBuf, TaskError> {
+    install_azure_cli(repository).map(|it| it.path)
+}
+
 /// The program of `conformance/rust`, an auxiliary workspace.
 pub(crate) fn rust_clients(repository: &Repository) -> Result<PathBuf, TaskError> {
     install_rust_clients(repository).map(|it| it.path)
@@ -40,6 +45,21 @@ pub(super) fn install_go_clients(repository: &Repository) -> Result<InstalledToo
 }
 
 pub(super) fn install_python_clients(repository: &Repository) -> Result<InstalledTool, TaskError> {
+    install_python_packages(repository, "python-clients", "python")
+}
+
+/// Installs the Azure CLI, which takes about 30 seconds and 400 MB.
+pub(super) fn install_azure_cli(repository: &Repository) -> Result<InstalledTool, TaskError> {
+    install_python_packages(repository, "azure-cli", "azcli")
+}
+
+/// Installs the `requirements.txt` of a directory of `conformance/` into a virtual environment, and returns its
+/// interpreter.
+fn install_python_packages(
+    repository: &Repository,
+    tool: &str,
+    directory: &str,
+) -> Result<InstalledTool, TaskError> {
     if !repository.has_program("python3") {
         return Err(TaskError::Missing {
             program: "Python",
@@ -47,9 +67,9 @@ pub(super) fn install_python_clients(repository: &Repository) -> Result<Installe
         });
     }
     let requirements =
-        repository.root().join("conformance").join("python").join("requirements.txt");
+        repository.root().join("conformance").join(directory).join("requirements.txt");
     let version = ToolFingerprint::new().with_files(std::slice::from_ref(&requirements))?.to_hex();
-    let place = repository.tool_directory("python-clients", &version);
+    let place = repository.tool_directory(tool, &version);
     let done = place.join("complete");
     let path = place.join("bin").join("python");
     if done.is_file() {
@@ -61,7 +81,16 @@ pub(super) fn install_python_clients(repository: &Repository) -> Result<Installe
     make_directory(&place)?;
     process::run(Command::new("python3").args(["-m", "venv"]).arg(&place))?;
     let mut install = Command::new(&path);
-    install.args(["-m", "pip", "install", "--quiet", "--no-input", "--requirement"]);
+    // The interpreter compiles modules when it first imports them, which is a small part of the Azure CLI.
+    install.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-input",
+        "--no-compile",
+        "--requirement",
+    ]);
     process::run(install.arg(&requirements))?;
     fs::write(&done, []).map_err(file_error("write", &done))?;
     Ok(InstalledTool { version, path })

@@ -1,0 +1,329 @@
+//! The Azure CLI: every command of `conformance/azcli/cases` is a trial. One process runs all commands in the
+//! order of the files, because commands use the results of earlier ones.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use thiserror::Error;
+use tokio::runtime::Runtime;
+
+use super::failed_with_causes;
+use crate::azure_target::LocalAzureTarget;
+use crate::local_azure::{ControlApi, LocalAzureError};
+
+/// The longest time for one command. Clusters and deployments take seconds, everything else less.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The longest trial name, in characters.
+const LONGEST_NAME: usize = 140;
+
+/// Settings of the CLI: no telemetry, no prompts, no colours, no downloads of extensions.
+const CLI_SETTINGS: [(&str, &str); 8] = [
+    ("AZURE_CORE_COLLECT_TELEMETRY", "false"),
+    ("AZURE_CORE_DISABLE_CONFIRM_PROMPT", "true"),
+    ("AZURE_CORE_LOGIN_EXPERIENCE_V2", "false"),
+    ("AZURE_CORE_NO_COLOR", "true"),
+    ("AZURE_CORE_OUTPUT", "json"),
+    ("AZURE_CORE_SURVEY_MESSAGE", "false"),
+    ("AZURE_EXTENSION_USE_DYNAMIC_INSTALL", "no"),
+    ("PYTHONWARNINGS", "ignore"),
+];
+
+/// The commands of the Azure CLI could not be run.
+#[derive(Debug, Error)]
+pub(crate) enum AzureCliError {
+    #[error("could not {action} {}", path.display())]
+    File {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("`{}` could not be started", program.display())]
+    Start {
+        program: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the command files could not be listed: {message}")]
+    Listing { message: String },
+    #[error("the runner printed no JSON: {line}")]
+    InvalidAnswer {
+        line: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("a request could not be sent to the runner")]
+    Request(#[source] std::io::Error),
+    #[error("the runner printed no answer within {} s, or exited", COMMAND_TIMEOUT.as_secs())]
+    NoAnswer(#[from] mpsc::RecvTimeoutError),
+    #[error(transparent)]
+    ControlApi(#[from] LocalAzureError),
+}
+
+/// The Python interpreter with the CLI, and the runner with its command files.
+#[derive(Debug, Clone)]
+pub(crate) struct AzureCliProgram {
+    pub(crate) python: PathBuf,
+    /// `conformance/azcli/runner.py`
+    pub(crate) runner: PathBuf,
+}
+
+/// A command file.
+#[derive(Debug, Deserialize)]
+struct CommandArea {
+    name: String,
+    commands: Vec<String>,
+}
+
+/// Starts the runner and returns a trial for each command.
+pub(crate) fn trials(
+    target: &LocalAzureTarget,
+    program: &AzureCliProgram,
+    runtime: &Arc<Runtime>,
+) -> Result<Vec<Trial>, AzureCliError> {
+    let areas = program.list_areas()?;
+    let variables = runtime.block_on(target.command_variables())?;
+    let runner = Arc::new(Mutex::new(CommandRunner {
+        process: RunnerProcess::start(program.serve_command(target)?, &program.python, &variables)?,
+        control_api: target.control_api().clone(),
+        runtime: Arc::clone(runtime),
+        last_request: 0,
+    }));
+    let commands = areas.iter().enumerate().flat_map(|(area, commands)| {
+        let numbered = commands.commands.iter().enumerate();
+        numbered.map(move |(index, command)| (area, index, trial_name(&commands.name, command)))
+    });
+    Ok(commands
+        .map(|(area, index, name)| {
+            let runner = Arc::clone(&runner);
+            Trial::test(name, move || runner.lock().run_trial(area, index))
+        })
+        .collect())
+}
+
+fn trial_name(area: &str, command: &str) -> String {
+    let name = format!("azcli::{area}::az {command}");
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name,
+    }
+}
+
+impl AzureCliProgram {
+    fn list_areas(&self) -> Result<Vec<CommandArea>, AzureCliError> {
+        let mut command = Command::new(&self.python);
+        command.arg(&self.runner).arg("list").args(self.command_files()?);
+        let output = command.output().map_err(self.start_error())?;
+        if !output.status.success() {
+            let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(AzureCliError::Listing { message });
+        }
+        let line = String::from_utf8_lossy(&output.stdout).into_owned();
+        serde_json::from_str(&line).map_err(|source| AzureCliError::InvalidAnswer { line, source })
+    }
+
+    /// The files of `cases`, sorted.
+    fn command_files(&self) -> Result<Vec<PathBuf>, AzureCliError> {
+        let directory = self.runner.with_file_name("cases");
+        let unreadable = file_error("list", &directory);
+        let entries = fs::read_dir(&directory).and_then(|entries| {
+            entries.map(|entry| entry.map(|it| it.path())).collect::<Result<Vec<_>, _>>()
+        });
+        let mut files = entries.map_err(unreadable)?;
+        files.sort();
+        Ok(files)
+    }
+
+    /// The command that runs the CLI, with a profile and a home directory of its own.
+    fn serve_command(&self, target: &LocalAzureTarget) -> Result<Command, AzureCliError> {
+        let home = target.directory().join("azcli");
+        let files = home.join("files");
+        fs::create_dir_all(&files).map_err(file_error("create", &files))?;
+        let mut command = Command::new(&self.python);
+        command.arg(&self.runner).arg("serve").args(self.command_files()?);
+        // Variables of the caller could configure the CLI or another sign-in method.
+        command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        command.envs(target.client_environment()).envs(CLI_SETTINGS);
+        command.env("HOME", &home).env("AZURE_CONFIG_DIR", home.join("profile")).current_dir(files);
+        Ok(command)
+    }
+
+    fn start_error(&self) -> impl FnOnce(std::io::Error) -> AzureCliError {
+        let program = self.python.clone();
+        move |source| AzureCliError::Start { program, source }
+    }
+}
+
+fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> AzureCliError {
+    let path = path.to_path_buf();
+    move |source| AzureCliError::File { action, path, source }
+}
+
+/// The runner, and the request log of the local Azure.
+struct CommandRunner {
+    process: RunnerProcess,
+    control_api: ControlApi,
+    runtime: Arc<Runtime>,
+    /// The sequence number of the last request of the previous command.
+    last_request: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct RequestLogPage {
+    value: Vec<LoggedRequest>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LoggedRequest {
+    sequence: u64,
+    method: String,
+    host: String,
+    path: String,
+    api_version: Option<String>,
+    status: u16,
+}
+
+impl CommandRunner {
+    /// Runs a command. The failure lists the requests that the CLI sent.
+    fn run_trial(&mut self, area: usize, command: usize) -> Result<(), Failed> {
+        let problems = self.process.run_command(area, command).map_err(failed_with_causes)?;
+        let path = format!("ledger?since={}", self.last_request);
+        let log: RequestLogPage =
+            self.runtime.block_on(self.control_api.get(&path)).map_err(failed_with_causes)?;
+        self.last_request = log.value.last().map_or(self.last_request, |it| it.sequence);
+        if problems.is_empty() {
+            return Ok(());
+        }
+        let requests = log.value.iter().map(|request| {
+            let LoggedRequest { method, host, path, status, .. } = request;
+            let version = request.api_version.as_deref().unwrap_or("none");
+            format!("  {status} {method} https://{host}{path} (api-version {version})")
+        });
+        let lines: Vec<_> =
+            problems.into_iter().chain(["requests:".to_owned()]).chain(requests).collect();
+        Err(lines.join("\n").into())
+    }
+}
+
+/// The process of the runner. Dropping it kills the process.
+struct RunnerProcess {
+    child: Child,
+    requests: ChildStdin,
+    answers: Receiver<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CommandOutcome {
+    problems: Vec<String>,
+}
+
+impl RunnerProcess {
+    fn start(
+        mut command: Command,
+        program: &Path,
+        variables: &Value,
+    ) -> Result<Self, AzureCliError> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|source| AzureCliError::Start { program: program.to_path_buf(), source })?;
+        let (Some(requests), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            let (program, source) = (program.to_path_buf(), ErrorKind::BrokenPipe.into());
+            return Err(AzureCliError::Start { program, source });
+        };
+        let (sender, answers) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut process = Self { child, requests, answers };
+        process.send(variables)?;
+        Ok(process)
+    }
+
+    /// Runs a command, and the earlier commands of its area that have not run. Returns the problems with its
+    /// result.
+    fn run_command(&mut self, area: usize, command: usize) -> Result<Vec<String>, AzureCliError> {
+        self.send(&json!({ "area": area, "command": command }))?;
+        let line = self.answers.recv_timeout(COMMAND_TIMEOUT)?;
+        let outcome: Result<CommandOutcome, _> = serde_json::from_str(&line);
+        Ok(outcome.map_err(|source| AzureCliError::InvalidAnswer { line, source })?.problems)
+    }
+
+    fn send(&mut self, request: &Value) -> Result<(), AzureCliError> {
+        writeln!(self.requests, "{request}").map_err(AzureCliError::Request)
+    }
+}
+
+impl Drop for RunnerProcess {
+    fn drop(&mut self) {
+        // The process may have exited.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(script: &str) -> (tempfile::TempDir, AzureCliProgram) {
+        let directory = tempfile::TempDir::new().expect("a temporary directory");
+        let runner = directory.path().join("runner.py");
+        fs::write(&runner, script).expect("it is writable");
+        fs::create_dir(directory.path().join("cases")).expect("it is writable");
+        (directory, AzureCliProgram { python: "sh".into(), runner })
+    }
+
+    #[test]
+    fn commands_of_every_area_are_listed() {
+        let listing = r#"echo '[{"name":"group","commands":["group list"]}]'"#;
+        let (_directory, program) = program(listing);
+        let areas = program.list_areas().expect("it is a listing");
+        assert_eq!((areas.len(), &*areas[0].commands[0]), (1, "group list"));
+    }
+
+    #[test]
+    fn invalid_command_file_is_reported() {
+        let (_directory, program) = program("echo 'group.yaml: no command' >&2; exit 1");
+        let error = program.list_areas().expect_err("it is invalid");
+        assert!(error.to_string().contains("group.yaml: no command"), "{error}");
+    }
+
+    #[test]
+    fn problems_of_a_command_are_returned() {
+        let (_directory, program) = program(
+            r#"read -r variables; read -r request; echo "{\"problems\": [\"exit code 1\"]}""#,
+        );
+        let mut command = Command::new(&program.python);
+        command.arg(&program.runner);
+        let mut process =
+            RunnerProcess::start(command, &program.python, &json!({})).expect("it starts");
+        assert_eq!(process.run_command(0, 0).expect("it answers"), ["exit code 1"]);
+        assert!(matches!(
+            process.run_command(0, 1),
+            Err(AzureCliError::NoAnswer(_) | AzureCliError::Request(_))
+        ));
+    }
+
+    #[test]
+    fn long_commands_are_cut_in_trial_names() {
+        assert_eq!(trial_name("group", "group list"), "azcli::group::az group list");
+        let name = trial_name("group", &"é".repeat(200));
+        assert_eq!((name.chars().count(), name.ends_with('…')), (LONGEST_NAME + 1, true));
+    }
+}
