@@ -1,245 +1,259 @@
-"""Runs commands of the Azure CLI and checks what they print.
+"""Runs commands of the Azure CLI and checks their results.
 
 Usage: runner.py list AREA.yaml...
        runner.py serve AREA.yaml... < requests
 
-Each file lists the commands of one area, from top to bottom (README.md describes its fields).
-`list` prints the areas with their commands as JSON. `serve` reads JSON lines: first the variables of
-the commands, then `{"area": 0, "command": 3}` for each command to run. It answers each request with
-one JSON line, `{"problems": [...]}`, which is empty if the command did what the file expects.
+Each file lists the commands of one area, in the order in which they run. conformance/README.md describes
+its fields. `list` prints the areas with their commands as one JSON line.
 
-The Azure CLI is unmodified. All commands run in this process, because starting the CLI takes longer
-than most commands. Environment variables direct its requests to the local Azure.
+`serve` reads JSON lines: the variables of the commands, then `{"area": 0, "command": 3}` for each command to
+run. It answers each request with `{"problems": [...]}`, which is empty if the result is as expected.
+
+The Azure CLI is unmodified. All commands run in this process, because the CLI starts more slowly than most
+commands run. Environment variables direct its requests to the local Azure.
 """
 
 import contextlib
 import io
 import json
-import os
 import re
 import shlex
 import sys
 import threading
+import traceback
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import jmespath
+import requests
 import yaml
 
-# Fields of a command in an area file.
-FIELDS = {
-    "az", "note", "files", "exit", "json", "matches", "stdout", "error", "capture", "sign_in",
-}  # fmt: skip
+
+@dataclass
+class Command:
+    """An entry of an area file."""
+
+    # The command line without `az`.
+    az: str
+    note: str = ""
+    # Files that are written before the command runs: text, or content for JSON.
+    files: dict = field(default_factory=dict)
+    # The expected exit code, by default 0, or 1 with `error`.
+    exit: int | None = None
+    # Expected values by JMESPath expressions on the printed JSON.
+    json: dict = field(default_factory=dict)
+    # Regular expressions that the values match, by JMESPath expressions.
+    matches: dict = field(default_factory=dict)
+    # The expected standard output, without the blanks around it.
+    stdout: str | None = None
+    # Texts that standard error contains.
+    error: list | str = field(default_factory=list)
+    # JMESPath expressions, or `stdout`, by the names of the variables that get their values.
+    capture: dict = field(default_factory=dict)
+    # The user who enters the device code, with `name` and `password`.
+    sign_in: dict | None = None
+
+    def expected_code(self):
+        return self.exit if self.exit is not None else 1 if self.error else 0
 
 
 @dataclass
 class Area:
-    """The commands of one file, and the values that they captured."""
+    """The commands of a file, and the values that they captured."""
 
     name: str
     commands: list
-    values: dict = field(default_factory=dict)
-    # Index of the command that runs next.
+    captured: dict = field(default_factory=dict)
+    # The index of the next command.
     position: int = 0
 
 
 def read_area(path):
-    with open(path, encoding="utf-8") as file:
-        commands = yaml.safe_load(file)
-    for command in commands:
-        unknown = set(command) - FIELDS
-        if unknown or "az" not in command:
-            raise SystemExit(f"{path}: {unknown or 'no command'} in {command}")
-    return Area(os.path.splitext(os.path.basename(path))[0], commands)
+    entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        return Area(path.stem, [Command(**entry) for entry in entries])
+    except TypeError as error:
+        raise SystemExit(f"{path}: {error}") from error
 
 
-# Values ---------------------------------------------------------------------------------------
+# Variables -----------------------------------------------------------------------------------
 
-VARIABLE = re.compile(r"\$\{([A-Za-z0-9_.]+)\}")
+VARIABLE = re.compile(r"\$\{([\w.]+)\}")
 
 
 class MissingValue(Exception):
-    """A variable without a value: the command that captures it failed."""
+    """A variable has no value, because the command that captures it failed."""
 
 
-def look_up(name, values):
-    value = values
+def look_up(name, variables):
+    value = variables
     for part in name.split("."):
-        if not isinstance(value, dict) or part not in value:
+        if not isinstance(value, dict) or value.get(part) is None:
             raise MissingValue(f"`{name}` has no value, because an earlier command failed")
         value = value[part]
     return value
 
 
-def text_of(value):
+def as_text(value):
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def with_values(template, values):
-    """Replaces `${name}` in every string of a template."""
-    if isinstance(template, dict):
-        return {with_values(k, values): with_values(v, values) for k, v in template.items()}
-    if isinstance(template, list):
-        return [with_values(item, values) for item in template]
-    if not isinstance(template, str):
-        return template
-    whole = VARIABLE.fullmatch(template)
-    if whole:
-        return look_up(whole.group(1), values)
-    return VARIABLE.sub(lambda found: text_of(look_up(found.group(1), values)), template)
+def substitute(template, variables):
+    """Replaces each `${name}` in the strings of a template."""
+    match template:
+        case dict():
+            items = template.items()
+            return {substitute(k, variables): substitute(v, variables) for k, v in items}
+        case list():
+            return [substitute(item, variables) for item in template]
+        case str():
+            whole = VARIABLE.fullmatch(template)
+            if whole:
+                return look_up(whole.group(1), variables)
+            return VARIABLE.sub(lambda it: as_text(look_up(it.group(1), variables)), template)
+        case _:
+            return template
 
 
-# The Azure CLI --------------------------------------------------------------------------------
+# Execution -----------------------------------------------------------------------------------
 
 
-class Console(io.StringIO):
-    """Standard error of the CLI, which its log handlers open only once."""
+class ErrorStream(io.StringIO):
+    """Standard error of the CLI. Its log handlers keep the first stream that they open."""
 
     def clear(self):
         self.seek(0)
         self.truncate()
 
 
+def run_command(command, variables, errors):
+    """Runs a command. Returns its captured values, and the problems with its result."""
+    for name, content in substitute(command.files, variables).items():
+        Path(name).write_text(as_text(content), encoding="utf-8")
+    # Values are inserted after the split, because they may contain blanks and quotes.
+    parts = shlex.split(command.az)
+    arguments = [as_text(substitute(part, variables)) for part in parts]
+    with device_sign_in(substitute(command.sign_in, variables), errors):
+        code, output = invoke(arguments, errors)
+    captured = {}
+    if code == 0:
+        captured = {name: capture(path, output) for name, path in command.capture.items()}
+    return captured, list(find_problems(command, variables, code, output, errors.getvalue()))
+
+
 def invoke(arguments, errors):
-    """Runs one command; returns its exit code and its standard output."""
+    """Invokes the CLI. Returns its exit code and its standard output."""
     from azure.cli.core import get_default_cli
 
     errors.clear()
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         try:
-            code = get_default_cli().invoke(arguments, out_file=printed)
+            code = get_default_cli().invoke(arguments, out_file=output)
         except SystemExit as end:
             code = end.code
-    return code or 0, printed.getvalue()
+    return code or 0, output.getvalue()
 
 
-DEVICE_CODE = re.compile(r"enter the code (\S+) to authenticate")
+DEVICE_CODE = re.compile(r"open the page (\S+) and enter the code (\S+) to authenticate")
 
 
 @contextlib.contextmanager
 def device_sign_in(user, errors):
-    """Signs a user in at the page of device codes as soon as the CLI prints a code."""
+    """Signs a user in on the page of device codes as soon as the CLI prints the page and a code."""
     if user is None:
         yield
         return
-    done = threading.Event()
+    ended = threading.Event()
 
-    def watch():
-        while not done.wait(0.05):
-            found = DEVICE_CODE.search(errors.getvalue())
-            if found:
-                confirm_device_code(found.group(1), user)
+    def sign_in():
+        while not ended.wait(0.02):
+            printed = DEVICE_CODE.search(errors.getvalue())
+            if printed:
+                page, code = printed.groups()
+                form = {"user_code": code, "username": user["name"], "password": user["password"]}
+                requests.post(page, data=form, proxies={"http": "", "https": ""}, timeout=10)
                 return
 
-    thread = threading.Thread(target=watch, daemon=True)
+    thread = threading.Thread(target=sign_in, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        done.set()
+        ended.set()
         thread.join()
 
 
-def confirm_device_code(code, user):
-    import requests
-
-    form = {"user_code": code, "username": user["name"], "password": user["password"]}
-    url = "https://login.microsoftonline.com/common/oauth2/deviceauth"
-    requests.post(url, data=form, timeout=10)
+# Checks --------------------------------------------------------------------------------------
 
 
-# Checks ---------------------------------------------------------------------------------------
+def capture(path, output):
+    return output.strip() if path == "stdout" else query(path, output)
 
 
-def run_command(command, values, errors):
-    """Runs a command and returns the problems with what it printed."""
-    command = with_values({k: v for k, v in command.items() if k not in ("az", "capture")}, values) | {
-        "az": command["az"], "capture": command.get("capture", {}),
-    }  # fmt: skip
-    for name, content in command.get("files", {}).items():
-        with open(name, "w", encoding="utf-8") as file:
-            file.write(text_of(content))
-    # Values are replaced after the split, because they may contain blanks and quotes.
-    arguments = [text_of(with_values(part, values)) for part in shlex.split(command["az"])]
-    with device_sign_in(command.get("sign_in"), errors):
-        code, printed = invoke(arguments, errors)
-    if code == 0:
-        for name, path in command["capture"].items():
-            values[name] = printed.strip() if path == "stdout" else query(path, printed)
-    return list(check(command, code, printed, errors.getvalue()))
-
-
-def query(path, printed):
+def query(path, output):
     try:
-        return jmespath.search(path, json.loads(printed or "null"))
+        return jmespath.search(path, json.loads(output or "null"))
     except (ValueError, jmespath.exceptions.JMESPathError) as error:
-        return f"not found: {error}"
+        return f"no value: {error}"
 
 
-def check(command, code, printed, errors):
-    expected = command.get("exit", 1 if "error" in command else 0)
+def find_problems(command, variables, code, output, errors):
+    expected = command.expected_code()
     if code != expected:
         yield f"exit code {code}, expected {expected}"
-    wanted = command.get("error", [])
-    for text in [wanted] if isinstance(wanted, str) else wanted:
+    for text in [command.error] if isinstance(command.error, str) else command.error:
+        text = substitute(text, variables)
         if text not in errors:
-            yield f"the error does not contain `{text}`"
-    if code == 0 and expected == 0:
-        yield from check_output(command, printed)
-    elif code != expected or wanted:
+            yield f"standard error does not contain `{text}`"
+    if code != 0 or expected != 0:
         return
-    elif printed.strip():
-        yield f"output of a failed command: {printed.strip()}"
-
-
-def check_output(command, printed):
-    if "stdout" in command and printed.strip() != text_of(command["stdout"]):
-        yield f"standard output is `{printed.strip()}`"
-    for path, wanted in command.get("json", {}).items():
-        found = query(path, printed)
+    if command.stdout is not None and output.strip() != substitute(command.stdout, variables):
+        yield f"standard output is `{output.strip()}`"
+    for path, wanted in substitute(command.json, variables).items():
+        found = query(path, output)
         if found != wanted:
             yield f"`{path}` is {json.dumps(found)}, expected {json.dumps(wanted)}"
-    for path, pattern in command.get("matches", {}).items():
-        found = query(path, printed)
-        if found is None or not re.fullmatch(pattern, text_of(found), re.DOTALL):
+    for path, pattern in substitute(command.matches, variables).items():
+        found = query(path, output)
+        if found is None or not re.fullmatch(pattern, as_text(found), re.DOTALL):
             yield f"`{path}` is {json.dumps(found)}, expected a match of {pattern}"
 
 
-# Requests -------------------------------------------------------------------------------------
+# Requests ------------------------------------------------------------------------------------
 
 
 def run_up_to(area, index, variables, errors):
-    """Runs the commands of an area that have not run yet, up to this one."""
+    """Runs the commands of an area that have not run, up to this one. Returns the problems of the last one."""
     problems = []
     while area.position <= index:
         command = area.commands[area.position]
         area.position += 1
-        values = area.values | variables
+        errors.clear()
         try:
-            problems = run_command(command, values, errors)
+            captured, problems = run_command(command, variables | area.captured, errors)
+            area.captured |= captured
         except MissingValue as missing:
             problems = [str(missing)]
-        area.values |= {name: values[name] for name in command.get("capture", {}) if name in values}
+        except Exception:
+            problems = [traceback.format_exc()]
         if problems and errors.getvalue().strip():
             problems.append(errors.getvalue().strip())
     return problems
 
 
 def serve(areas):
-    requests, answers = sys.stdin, sys.stdout
-    errors = sys.stderr = Console()
-    variables = json.loads(next(requests))
-    for line in requests:
+    answers = sys.stdout
+    errors = sys.stderr = ErrorStream()
+    variables = json.loads(sys.stdin.readline())
+    for line in sys.stdin:
         request = json.loads(line)
         problems = run_up_to(areas[request["area"]], request["command"], variables, errors)
         print(json.dumps({"problems": problems}), file=answers, flush=True)
 
 
 def list_commands(areas):
-    listing = [
-        {"name": area.name, "commands": [command["az"] for command in area.commands]}
-        for area in areas
-    ]
+    listing = [{"name": it.name, "commands": [command.az for command in it.commands]} for it in areas]
     print(json.dumps(listing))
 
 
@@ -247,4 +261,4 @@ if __name__ == "__main__":
     actions = {"list": list_commands, "serve": serve}
     if len(sys.argv) < 3 or sys.argv[1] not in actions:
         sys.exit(__doc__)
-    actions[sys.argv[1]]([read_area(path) for path in sys.argv[2:]])
+    actions[sys.argv[1]]([read_area(Path(path)) for path in sys.argv[2:]])

@@ -328,7 +328,10 @@ fn azure_cli_trials(
 ) -> Result<Vec<Trial>, SuiteSetupError> {
     let AzureTarget::Local(local) = target else { return Err(SuiteSetupError::NotLive) };
     let python = arguments.program.clone().ok_or(SuiteSetupError::NoProgram)?;
-    let runner = arguments.script.clone().ok_or(SuiteSetupError::NoProgram)?;
+    let script = arguments.script.as_deref().ok_or(SuiteSetupError::NoProgram)?;
+    // The runner has another working directory.
+    let runner = std::path::absolute(script)
+        .map_err(|source| SuiteSetupError::Read { path: script.to_path_buf(), source })?;
     Ok(azcli::trials(local, &AzureCliProgram { python, runner }, runtime)?)
 }
 

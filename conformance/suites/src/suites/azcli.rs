@@ -22,10 +22,10 @@ use crate::azure_target::LocalAzureTarget;
 use crate::local_azure::{ControlApi, LocalAzureError};
 
 /// The longest time for one command. Clusters and deployments take seconds, everything else less.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The longest trial name, in characters.
-const LONGEST_NAME: usize = 140;
+const LONGEST_NAME: usize = 120;
 
 /// Settings of the CLI: no telemetry, no prompts, no colours, no downloads of extensions.
 const CLI_SETTINGS: [(&str, &str); 8] = [
