@@ -295,4 +295,6 @@ mod role_id {
 }
 
 #[cfg(test)]
+mod matrix;
+#[cfg(test)]
 mod tests;

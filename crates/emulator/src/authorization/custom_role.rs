@@ -45,6 +45,8 @@ impl CustomRole {
 pub(crate) enum CustomRoleError {
     /// A role of the tenant has this name.
     SameName,
+    /// A role of another tenant has this id.
+    SameId,
     /// The tenant has the maximum number of custom roles.
     Limit,
 }
@@ -57,7 +59,11 @@ impl Authorization {
         if same_name.is_some_and(|known| known != id) {
             return Err(CustomRoleError::SameName);
         }
-        let is_new = self.custom_roles.get(&id.0).is_none();
+        let known = self.custom_roles.get(&id.0);
+        if known.is_some_and(|known| known.tenant != role.tenant) {
+            return Err(CustomRoleError::SameId);
+        }
+        let is_new = known.is_none();
         if is_new && self.custom_roles_of(&role.tenant).count() >= MAX_CUSTOM_ROLES {
             return Err(CustomRoleError::Limit);
         }

@@ -7,8 +7,8 @@ use lanyard_vocabulary::{ParseIdentifierError, VaultName};
 use serde_json::{Value, json};
 
 use super::access::{
-    authorize_call, empty_reply, json_body, json_reply, parse_request_scope, path_scope,
-    require_group,
+    authorize_call, empty_reply, is_authorized, json_body, json_reply, parse_request_scope,
+    path_scope, require_group,
 };
 use super::error::{ArmServiceError, bad_request, conflict};
 use super::resource_reads;
@@ -20,6 +20,7 @@ use crate::operation_context::OperationContext;
 use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 use crate::services::keyvault::{AccessPolicy, DeletedVault, EmulatedVault, VaultSettings};
+use crate::token::AuthenticatedCaller;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
     read_operation(
@@ -65,7 +66,7 @@ const fn vault_operation(
 
 fn create_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
-    authorize_call(call, &format!("{VAULT}/write"), &id)?;
+    let caller = authorize_call(call, &format!("{VAULT}/write"), &id)?;
     require_group(call)?;
     let mut given = json_body(call)?;
     let name = vault_name(call)?;
@@ -80,10 +81,11 @@ fn create_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
         .is_some_and(|mode| mode.eq_ignore_ascii_case("recover"));
     require_available_name(call, &id, &host, recover)?;
     if recover {
-        return recover_vault(call, &id, &host);
+        return recover_vault(call, &id, &host, &location);
     }
     let by_default = call.api_version().is_ok_and(|version| version >= "2026");
     let settings = parse_vault_settings(&given, by_default)?;
+    require_permission_model_change(call, &caller, &id, &settings)?;
     set_service_properties(&mut given, &host, &settings);
     let now = call.now;
     let azure = call.azure_mut();
@@ -103,7 +105,7 @@ fn create_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
 /// `PATCH`: replaces tags and the given properties.
 fn update_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
-    authorize_call(call, &format!("{VAULT}/write"), &id)?;
+    let caller = authorize_call(call, &format!("{VAULT}/write"), &id)?;
     let held = resource_reads::find_resource(call, &id)?;
     let mut merged = Value::Object(held.body.clone());
     let given = json_body(call)?;
@@ -116,6 +118,7 @@ fn update_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
         }
     }
     let settings = parse_vault_settings(&merged, true)?;
+    require_permission_model_change(call, &caller, &id, &settings)?;
     let now = call.now;
     let azure = call.azure_mut();
     if let Some(vault) = azure.vaults.vault_of_resource_mut(&id) {
@@ -202,14 +205,42 @@ fn require_available_name(
     Ok(())
 }
 
+/// Rejects a caller that changes between access policies and role assignments without an unconditional
+/// permission to write role assignments, because the change may give access to other principals.
+fn require_permission_model_change(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    id: &AccessScope,
+    settings: &VaultSettings,
+) -> Result<(), ServiceReply> {
+    let action = "Microsoft.Authorization/roleAssignments/write";
+    let known = call.world().vaults.vault_of_resource(id);
+    let is_changed = known.is_some_and(|vault| vault.settings.rbac != settings.rbac);
+    if !is_changed || is_authorized(call, caller, action, id) {
+        return Ok(());
+    }
+    let message = format!(
+        "Caller is not allowed to change permission model. For more information on how to change the permissions model follow this link: https://go.microsoft.com/fwlink/?linkid=2155160. Details: oid={}; action={action}; resource={id}; decision=NotAllowed;",
+        caller.object_id
+    );
+    Err(ArmServiceError::Other(StatusCode::FORBIDDEN, "InsufficientPermissions", message)
+        .to_reply())
+}
+
+/// Recovers a deleted vault under its own id and in its own region.
 fn recover_vault(
     call: &mut OperationContext<'_>,
     id: &AccessScope,
     host: &str,
+    location: &str,
 ) -> Result<ServiceReply, ServiceReply> {
     let now = call.now;
+    let deleted = call.world().vaults.deleted_vault(host, now).filter(|deleted| {
+        deleted.vault.resource_id == *id && deleted.vault.location.eq_ignore_ascii_case(location)
+    });
+    let exists = deleted.is_some();
     let azure = call.azure_mut();
-    let Some(mut resource) = azure.vaults.recover(host) else {
+    let Some(mut resource) = exists.then(|| azure.vaults.recover(host)).flatten() else {
         let message = format!("The deleted vault '{id}' was not found.");
         return Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message)
             .to_reply());

@@ -139,6 +139,10 @@ fn put_definition(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servi
             let message = "A custom role with the same name already exists in this directory. Use a different name.";
             return Err(conflict("RoleDefinitionWithSameNameExists", message));
         }
+        Err(CustomRoleError::SameId) => {
+            let message = "A role definition with the same ID exists in another directory.";
+            return Err(conflict("RoleDefinitionExists", message));
+        }
         Err(CustomRoleError::Limit) => {
             let message = format!(
                 "Role definition limit exceeded. No more than {MAX_CUSTOM_ROLES} role definitions can be created."
