@@ -298,4 +298,6 @@ fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: 
 }
 
 #[cfg(test)]
+mod authorization_tests;
+#[cfg(test)]
 mod tests;
