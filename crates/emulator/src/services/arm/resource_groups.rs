@@ -9,6 +9,7 @@ use super::access::{
 use super::error::{ArmServiceError, bad_request};
 use super::locations::{normalize_region, regions_of_cloud};
 use super::odata_filter::ODataFilter;
+use super::resource_lists::has_filtered_tag;
 use super::resource_reads::list_readable;
 use super::resource_store::{ArmResource, RESOURCE_GROUP_TYPE, UpsertOutcome};
 use super::resource_type::find_resource_type;
@@ -72,16 +73,8 @@ fn list_groups(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceR
     let whole =
         parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
     let filter = ODataFilter::from_request(call, &["tagName", "tagValue"])?;
-    list_readable(call, &whole, RESOURCE_GROUP_TYPE, READ_ACTION, |group| has_tag(group, &filter))
-}
-
-/// Whether a group has the tag of a filter. Tag names are case-insensitive.
-fn has_tag(group: &ArmResource, filter: &ODataFilter) -> bool {
-    let Some(wanted) = filter.equals_value("tagName") else { return true };
-    let tags = group.body.get("tags").and_then(Value::as_object);
-    tags.into_iter().flatten().any(|(name, value)| {
-        name.eq_ignore_ascii_case(wanted)
-            && filter.equals_value("tagValue").is_none_or(|wanted| value.as_str() == Some(wanted))
+    list_readable(call, &whole, RESOURCE_GROUP_TYPE, READ_ACTION, |group| {
+        has_filtered_tag(&filter, group)
     })
 }
 

@@ -12,6 +12,10 @@ use crate::authorization::AccessScope;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
+/// The fields that a filter can compare.
+const FILTER_FIELDS: [&str; 6] =
+    ["resourceType", "resourceGroup", "name", "location", "tagName", "tagValue"];
+
 /// `GET /subscriptions/{id}/resources`: the resources that the caller may read.
 pub(super) fn list_subscription_resources(
     call: &mut OperationContext<'_>,
@@ -42,7 +46,7 @@ fn list_readable_at_scope(
     at: &AccessScope,
 ) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
-    let filter = ODataFilter::from_request(call, &["resourceType", "resourceGroup", "name"])?;
+    let filter = ODataFilter::from_request(call, &FILTER_FIELDS)?;
     let items = call
         .world()
         .resources
@@ -62,9 +66,22 @@ fn matches_filter(filter: &ODataFilter, resource: &ArmResource) -> bool {
         filter.equals_value(field).is_none_or(|wanted| found.eq_ignore_ascii_case(wanted))
     };
     let group = resource.id.as_str().split('/').nth(4).unwrap_or_default();
+    let location = resource.body.get("location").and_then(Value::as_str).unwrap_or_default();
     holds("resourceType", &resource.kind)
         && holds("resourceGroup", group)
         && holds("name", resource.name())
+        && holds("location", location)
+        && has_filtered_tag(filter, resource)
+}
+
+/// Whether a resource has the tag of a filter. Tag names are case-insensitive.
+pub(super) fn has_filtered_tag(filter: &ODataFilter, resource: &ArmResource) -> bool {
+    let Some(wanted) = filter.equals_value("tagName") else { return true };
+    let tags = resource.body.get("tags").and_then(Value::as_object);
+    tags.into_iter().flatten().any(|(name, value)| {
+        name.eq_ignore_ascii_case(wanted)
+            && filter.equals_value("tagValue").is_none_or(|wanted| value.as_str() == Some(wanted))
+    })
 }
 
 /// Child resources such as subnets are not in these lists.

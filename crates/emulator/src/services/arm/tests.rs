@@ -269,7 +269,7 @@ fn subscription_lists_show_what_the_caller_may_read() {
     ));
     assert_eq!(found["value"].as_array().unwrap().len(), 3);
     assert!(found["value"][0].get("properties").is_none());
-    let refused = visit.get(visit.owner, "/subscriptions/sub/resources?$filter=tagName eq 'x'");
+    let refused = visit.get(visit.owner, "/subscriptions/sub/resources?$filter=plan eq 'x'");
     assert_eq!(error_code(&refused), "InvalidFilterInQueryString");
 }
 

@@ -24,9 +24,9 @@ const ZONE_NAME: NamingRule = NamingRule {
     length: (1, 253),
     punctuation: "-_.",
     lower_case: false,
-    first: NameEdge::AlphanumericOrUnderscore,
-    last: NameEdge::Alphanumeric,
-    forbidden: "..",
+    first: NameEdge::Any,
+    last: NameEdge::Any,
+    forbidden: "",
 };
 
 /// The names of record sets are relative to the zone; `@` is the zone itself and `*` a wildcard.
