@@ -16,6 +16,7 @@ mod lanyard_clients;
 mod live_subscription;
 mod local_azure;
 mod node_plugin_process;
+mod process_usage;
 mod proxied_request;
 mod recording_proxy;
 mod registrar;

@@ -1,6 +1,7 @@
 //! Prepares the trials of a suite from arguments and environment.
 
 mod api_server_suites;
+mod azure_benchmark;
 mod cluster_suites;
 mod kubernetes_suite;
 mod operator_suite;
@@ -79,6 +80,9 @@ pub(crate) struct SuiteArgs {
     /// Number of HostedClusters, for the suite `measure-operator`
     #[arg(long, default_value_t = 1_000, value_name = "NUMBER")]
     clusters: usize,
+    /// Largest number of objects of each kind, for the suite `measure-azure`
+    #[arg(long, default_value_t = 100_000, value_name = "NUMBER")]
+    objects: usize,
     /// Update the golden files instead of comparing them, for the suite `chart`
     #[arg(long)]
     update_golden: bool,
@@ -103,12 +107,15 @@ enum ConformanceSuite {
     Measure,
     /// Measurements for `cargo xtask bench operator`
     MeasureOperator,
+    /// Measurements for `cargo xtask bench azure`
+    MeasureAzure,
 }
 
 /// The environment that a suite needs.
 #[derive(Debug, Clone, Copy)]
 enum SuiteKind {
     Client(ClientSuite),
+    AzureBenchmark,
     ApiServer(api_server_suites::ApiServerSuite),
     Kubernetes(cluster_suites::ClusterSuite),
 }
@@ -141,6 +148,7 @@ impl ConformanceSuite {
             Self::MeasureOperator => {
                 SuiteKind::ApiServer(api_server_suites::ApiServerSuite::MeasureOperator)
             }
+            Self::MeasureAzure => SuiteKind::AzureBenchmark,
             Self::HostedCluster => {
                 SuiteKind::Kubernetes(cluster_suites::ClusterSuite::HostedCluster)
             }
@@ -190,7 +198,7 @@ pub(crate) enum SuiteSetupError {
     Ports(#[from] NoFreePorts),
     #[error("the suite needs `--program`")]
     NoProgram,
-    #[error("the suite needs a cluster and cannot run with `--live`")]
+    #[error("the suite starts its own servers and cannot run with `--live`")]
     NotLive,
     #[error("the runtime could not be started")]
     Runtime(#[source] std::io::Error),
@@ -264,9 +272,12 @@ pub(crate) fn prepare_suite(
     let runtime = Arc::new(Runtime::new().map_err(SuiteSetupError::Runtime)?);
     match arguments.suite.kind() {
         SuiteKind::Client(suite) => prepare_client_suite(suite, arguments, environment, runtime),
-        SuiteKind::ApiServer(_) | SuiteKind::Kubernetes(_) if arguments.live => {
+        SuiteKind::AzureBenchmark | SuiteKind::ApiServer(_) | SuiteKind::Kubernetes(_)
+            if arguments.live =>
+        {
             Err(SuiteSetupError::NotLive)
         }
+        SuiteKind::AzureBenchmark => azure_benchmark::prepare_azure_benchmark(arguments),
         SuiteKind::ApiServer(suite) => {
             api_server_suites::prepare_api_server_suite(suite, arguments, &runtime)
         }

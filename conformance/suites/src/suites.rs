@@ -11,6 +11,7 @@ pub(crate) mod interop;
 pub(crate) mod kms;
 pub(crate) mod kubernetes;
 pub(crate) mod measure;
+pub(crate) mod measure_azure;
 pub(crate) mod node;
 pub(crate) mod operator;
 pub(crate) mod python;

@@ -11,9 +11,10 @@ use rustix::fs::{Advice, fadvise};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::{NodeBenchmarkFixture, ROTATION_INTERVAL, count_to_f64, failed_with_causes};
+use super::{NodeBenchmarkFixture, ROTATION_INTERVAL, failed_with_causes};
 use crate::daemon::Daemon;
 use crate::driver_processes::{DriverFixtureDirectory, DriverRotation};
+use crate::process_usage;
 use crate::volume::{CsiDriverClient, TestVolume};
 
 /// A measured subject.
@@ -102,12 +103,14 @@ impl NodeStack {
 
     /// The resident memory of all processes, in MiB.
     pub(super) fn resident_memory(&self) -> Result<f64, Failed> {
-        self.daemons.iter().map(process_resident_memory).sum()
+        let memory = |daemon: &Daemon| process_usage::process_memory(daemon.pid());
+        self.daemons.iter().map(|daemon| memory(daemon).map(|memory| memory.resident)).sum()
     }
 
     /// The processor time that all processes have used, in milliseconds.
     pub(super) fn processor_time(&self) -> Result<f64, Failed> {
-        self.daemons.iter().map(process_cpu_time).sum()
+        let used = |daemon: &Daemon| process_usage::processor_time(daemon.pid());
+        self.daemons.iter().map(|daemon| used(daemon).map(milliseconds)).sum()
     }
 
     /// Publishes every volume, at most `crowd` at a time.
@@ -168,27 +171,4 @@ fn drop_page_cache(program: &Path) -> Result<(), Failed> {
 
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1_000.0
-}
-
-/// The user and system processor time of a process, in milliseconds (`proc_pid_stat(5)`).
-fn process_cpu_time(daemon: &Daemon) -> Result<f64, Failed> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid()))
-        .map_err(failed_with_causes)?;
-    // The program name before it may contain blanks. `utime` and `stime` are fields 14 and 15.
-    let (_, after) = stat.rsplit_once(')').ok_or("a process has no name")?;
-    let ticks = after.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
-    let ticks: u64 = ticks.sum::<Result<_, _>>().map_err(failed_with_causes)?;
-    Ok(count_to_f64(ticks) * MILLISECONDS_PER_TICK)
-}
-
-/// `USER_HZ`: Linux reports processor time in hundredths of a second.
-const MILLISECONDS_PER_TICK: f64 = 10.0;
-
-/// `VmRSS` of a process, in MiB.
-fn process_resident_memory(daemon: &Daemon) -> Result<f64, Failed> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()))
-        .map_err(failed_with_causes)?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kibibytes.map(|it| count_to_f64(it) / 1_024.0).ok_or_else(|| "a process has no memory".into())
 }

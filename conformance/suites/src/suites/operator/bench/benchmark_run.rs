@@ -14,10 +14,11 @@ use super::audit_log::AuditSummary;
 use super::benchmark_api_server::{BenchmarkApiServer, ControlPlaneInputs, record_write_script};
 use super::fleet::{self, HostedClusterFleet};
 use super::object_versions::ObjectVersions;
-use super::operator_process::{OperatorMemory, OperatorProcess};
+use super::operator_process::OperatorProcess;
 use super::write_loop::{WriteStrategy, WriteThroughput};
 use super::write_script::WriteScript;
 use super::{OperatorBenchmarkScale, OperatorMeasurement, OperatorMeasurements, count_to_f64};
+use crate::process_usage::ProcessMemory;
 
 /// Runs the whole benchmark. The write loop and the operator each write all clusters twice, and the faster
 /// run counts, because the speed of the machine varies by more than the compared difference. Each run has its
@@ -62,8 +63,7 @@ struct ConvergenceResult {
     requests: AuditSummary,
     /// From the start to the last write, in seconds.
     duration_seconds: f64,
-    /// Processor time, in seconds.
-    cpu_seconds: f64,
+    processor_time: Duration,
 }
 
 impl ConvergenceResult {
@@ -92,7 +92,7 @@ impl ConvergenceResult {
             "requests",
             requests.total_write_time().as_secs_f64() / self.duration_seconds,
         );
-        results.add_operator("converge_processor_time", "s", self.cpu_seconds);
+        results.add_operator("converge_processor_time", "s", self.processor_time.as_secs_f64());
     }
 }
 
@@ -243,7 +243,7 @@ impl<'a> OperatorBenchmarkRun<'a> {
         let took = seconds_until_last_write(begin, &requests)?;
         let converged = ConvergenceResult {
             duration_seconds: took,
-            cpu_seconds: operator.cpu_seconds()?,
+            processor_time: operator.processor_time()?,
             requests,
         };
         print_progress(&converged.requests.summary_lines().join("\n"));
@@ -427,7 +427,7 @@ impl<'a> OperatorBenchmarkRun<'a> {
         Ok(())
     }
 
-    fn add_memory(&mut self, resident: &'static str, own: &'static str, memory: OperatorMemory) {
+    fn add_memory(&mut self, resident: &'static str, own: &'static str, memory: ProcessMemory) {
         self.measurements.add_operator(resident, "MiB", memory.resident);
         self.measurements.add_operator(own, "MiB", memory.anonymous);
     }

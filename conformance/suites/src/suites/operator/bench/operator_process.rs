@@ -9,20 +9,13 @@ use lanyard_clock::{Clock, SystemClock};
 use libtest_mimic::Failed;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::process_usage::{self, ProcessMemory};
+
 /// A running operator with one replica and a lease. Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct OperatorProcess {
     child: Child,
     log: PathBuf,
-}
-
-/// The memory of a process, in MiB.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct OperatorMemory {
-    /// Resident memory, including pages of the program file.
-    pub(super) resident: f64,
-    /// Resident memory without pages of files.
-    pub(super) anonymous: f64,
 }
 
 impl OperatorProcess {
@@ -53,26 +46,13 @@ impl OperatorProcess {
         }
     }
 
-    pub(super) fn read_memory(&self) -> Result<OperatorMemory, Failed> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let mebibytes = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            let kibibytes: Option<f64> =
-                line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-            kibibytes.map(|it| it / 1_024.0).ok_or_else(|| format!("a process has no {name}"))
-        };
-        let (resident, of_files) = (mebibytes("VmRSS:")?, mebibytes("RssFile:")?);
-        Ok(OperatorMemory { resident, anonymous: resident - of_files })
+    pub(super) fn read_memory(&self) -> Result<ProcessMemory, Failed> {
+        process_usage::process_memory(self.child.id())
     }
 
-    /// The user and system processor time in seconds (`proc_pid_stat(5)`).
-    pub(super) fn cpu_seconds(&self) -> Result<f64, Failed> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The program name before it may contain blanks. `utime` and `stime` are fields 14 and 15.
-        let (_, after) = stat.rsplit_once(')').ok_or("a process has no name")?;
-        let ticks = after.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-        let ticks: f64 = ticks.sum::<Result<_, _>>()?;
-        Ok(ticks / TICKS_PER_SECOND)
+    /// The user and system processor time.
+    pub(super) fn processor_time(&self) -> Result<Duration, Failed> {
+        process_usage::processor_time(self.child.id())
     }
 
     /// Stops the process with SIGTERM.
@@ -99,8 +79,6 @@ impl Drop for OperatorProcess {
     }
 }
 
-/// `USER_HZ`: Linux reports processor time in hundredths of a second.
-const TICKS_PER_SECOND: f64 = 100.0;
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const LOG_TAIL_LINES: usize = 12;
