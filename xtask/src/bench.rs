@@ -4,6 +4,7 @@
 //! met. A missed goal is not an error, because the speed of a machine at a given moment is not a property of
 //! a change.
 
+mod azure;
 mod credential;
 mod node;
 mod operator;
@@ -32,10 +33,15 @@ pub(crate) struct Args {
     /// The number of hosted clusters in the operator's fleet
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=50_000), value_name = "NUMBER")]
     clusters: u32,
+    /// The largest number of secrets, role assignments and resources in the local Azure
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=100_000), value_name = "NUMBER")]
+    objects: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BenchTarget {
+    /// The local Azure: start, memory, throughput of vaults and blobs, and the cost of many objects
+    Azure,
     /// The credential library: cached tokens, cold scopes, hanging and refusing services, and reloads
     Credential,
     /// The node plugin: memory, mounts, republishes, requests and writes
@@ -65,6 +71,7 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskE
         .unwrap_or_default();
     }
     let rows = match arguments.bench {
+        BenchTarget::Azure => azure::measure(repository, arguments.objects)?,
         BenchTarget::Credential => credential::measure(repository, cores)?,
         BenchTarget::Node => node::measure(repository)?,
         BenchTarget::Operator => operator::measure(repository, arguments.clusters)?,

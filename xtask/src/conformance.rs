@@ -11,7 +11,7 @@ use crate::image::{self, ImageKind};
 use crate::process::{self, PassFailCounts};
 use crate::repository::Repository;
 use crate::task_error::TaskError;
-use crate::tools::KubernetesVersion;
+use crate::tools::{self, KubernetesVersion};
 use crate::workspace;
 
 #[derive(Debug, clap::Args)]
@@ -257,6 +257,26 @@ pub(crate) fn operator_benchmark_command(
     let mut command = driver_command(repository, &binaries, "measure-operator", flags, lanyard);
     // The same variables as in the image.
     command.envs(image::base_files::allocator_variables(ImageKind::Lanyard).iter().copied());
+    Ok(command)
+}
+
+/// The command that runs the benchmark of the local Azure. The local Azure, the bare TLS server and the load
+/// generator in the driver are built with the same profile. `with_azurite` requires Node.js.
+pub(crate) fn azure_benchmark_command(
+    repository: &Repository,
+    with_azurite: bool,
+) -> Result<Command, TaskError> {
+    let mut flags = Vec::new();
+    if with_azurite {
+        let script = tools::azurite_blob_script(repository)?;
+        flags.push(programs::tool_flag("azurite-blob", &script));
+    }
+    let binaries = build_benchmark_programs(repository)?;
+    flags.push(programs::tool_flag("bare-tls-server", &binaries.join("bare-tls-server")));
+    let lanyard = binaries.join("lanyard");
+    let mut command = driver_command(repository, &binaries, "measure-azure", flags, &lanyard);
+    // The same variables as in the image. Node.js does not use them.
+    command.envs(image::base_files::allocator_variables(ImageKind::Azure).iter().copied());
     Ok(command)
 }
 

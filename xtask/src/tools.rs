@@ -9,6 +9,7 @@ mod clients;
 mod debian;
 mod go;
 mod node_tools;
+mod npm;
 mod test_images;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ pub(crate) use self::cargo::{CARGO_DENY, CARGO_NEXTEST, LYCHEE, MDBOOK, cargo_to
 pub(crate) use self::clients::{azure_cli, go_clients, python_clients, rust_clients};
 pub(crate) use self::go::{go_command, go_program};
 pub(crate) use self::node_tools::{KubernetesVersion, node_programs};
+pub(crate) use self::npm::{azurite_blob_script, has_node};
 use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
@@ -69,6 +71,8 @@ fn all_tools() -> Vec<ToolDefinition> {
         ..required_tool("azure-cli", clients::install_azure_cli)
     });
     tools.push(required_tool("rust-clients", clients::install_rust_clients));
+    tools
+        .push(ToolDefinition { on_demand: true, ..required_tool("azurite", npm::install_azurite) });
     tools
 }
 

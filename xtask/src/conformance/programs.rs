@@ -102,7 +102,7 @@ fn path_flag(name: &str, value: &Path) -> SuiteFlag {
     [name.into(), value.into()]
 }
 
-fn tool_flag(name: &str, path: &Path) -> SuiteFlag {
+pub(super) fn tool_flag(name: &str, path: &Path) -> SuiteFlag {
     let mut value = OsString::from(name);
     value.push("=");
     value.push(path);

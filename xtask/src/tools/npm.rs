@@ -1,0 +1,83 @@
+//! Installs programs from the npm registry, with the versions in their `package-lock.json`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::InstalledTool;
+use super::cache::{ToolFingerprint, file_error, install_atomically};
+use crate::process;
+use crate::repository::Repository;
+use crate::task_error::TaskError;
+
+/// The script that runs Azurite's blob service with Node.js.
+pub(crate) fn azurite_blob_script(repository: &Repository) -> Result<PathBuf, TaskError> {
+    Ok(install_azurite(repository)?.path.join("node_modules/azurite/dist/src/blob/main.js"))
+}
+
+/// Whether Node.js and npm are installed.
+pub(crate) fn has_node(repository: &Repository) -> bool {
+    repository.has_program("node") && repository.has_program("npm")
+}
+
+/// Installs Azurite, Microsoft's emulator of Azure Storage.
+pub(super) fn install_azurite(repository: &Repository) -> Result<InstalledTool, TaskError> {
+    install(repository, "azurite")
+}
+
+/// Installs the package of a directory in `conformance/tools`, whose `package.json` requires only it.
+fn install(repository: &Repository, name: &'static str) -> Result<InstalledTool, TaskError> {
+    if !has_node(repository) {
+        return Err(TaskError::Missing {
+            program: "Node.js",
+            hint: "install Node.js 20 or later with npm from https://nodejs.org",
+        });
+    }
+    let directory = repository.root().join("conformance").join("tools").join(name);
+    let manifest = directory.join("package.json");
+    let lock = directory.join("package-lock.json");
+    let text = fs::read_to_string(&manifest).map_err(file_error("read", &manifest))?;
+    let version = required_version(&text, name).ok_or_else(|| TaskError::Findings {
+        check: "packages that are not required by their package.json",
+        findings: vec![name.to_owned()],
+    })?;
+    let pins = ToolFingerprint::new().with_files(&[manifest.clone(), lock.clone()])?.to_hex();
+    let place = repository.tool_directory(name, &format!("{version}-{pins}"));
+    install_atomically(&place, |half| {
+        for (source, file) in [(&manifest, "package.json"), (&lock, "package-lock.json")] {
+            fs::copy(source, half.join(file)).map_err(file_error("copy", source))?;
+        }
+        let mut install = Command::new("npm");
+        install.current_dir(half).args(["ci", "--ignore-scripts", "--omit=dev", "--engine-strict"]);
+        process::run(install.args(["--no-audit", "--no-fund", "--loglevel=error"]))
+    })?;
+    Ok(InstalledTool { version, path: place })
+}
+
+/// The version that a package.json requires of a package.
+fn required_version(manifest: &str, package: &str) -> Option<String> {
+    let manifest: Value = serde_json::from_str(manifest).ok()?;
+    manifest["dependencies"][package].as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn azurite_is_pinned_to_one_version() {
+        let repository =
+            Repository::from_environment().expect("the tests run inside the repository");
+        let directory = repository.root().join("conformance/tools/azurite");
+        let read = |name: &str| {
+            fs::read_to_string(directory.join(name)).expect("the package has this file")
+        };
+        let version = required_version(&read("package.json"), "azurite");
+        let lock: Value =
+            serde_json::from_str(&read("package-lock.json")).expect("the lock file is JSON");
+        let locked = lock["packages"]["node_modules/azurite"]["version"].as_str();
+        assert!(locked.is_some() && version.as_deref() == locked, "{version:?} {locked:?}");
+    }
+}
