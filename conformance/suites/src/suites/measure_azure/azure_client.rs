@@ -87,7 +87,7 @@ impl OwnerCredentials {
         server: &LanyardServer,
         resource: &str,
     ) -> Result<BearerHeader, Failed> {
-        Ok(BearerHeader::new(&self.access_token(server, resource).await?)?)
+        BearerHeader::new(&self.access_token(server, resource).await?)
     }
 
     async fn access_token(&self, server: &LanyardServer, resource: &str) -> Result<String, Failed> {

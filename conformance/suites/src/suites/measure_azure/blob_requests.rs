@@ -56,11 +56,15 @@ impl BlobAccount {
         let request = self.signed_request(Method::PUT, &path, &headers, Bytes::new())?;
         let response = self.target.send(&request).await?;
         require_success(&request, &response)?;
-        send_all(&self.target, BLOB_COUNT, &self.put_blobs()?).await
+        send_all(&self.target, self.put_requests()?).await
     }
 
     /// Signed `PUT` of the blobs in turn.
     pub(super) fn put_blobs(&self) -> Result<RequestSource, Failed> {
+        Ok(requests_in_turn(self.put_requests()?))
+    }
+
+    fn put_requests(&self) -> Result<Vec<PreparedRequest>, Failed> {
         let body = Bytes::from(vec![b'b'; BLOB_BYTES]);
         let headers = [
             (HeaderName::from_static("x-ms-blob-type"), "BlockBlob"),
@@ -68,7 +72,7 @@ impl BlobAccount {
         ];
         let requests = (0..BLOB_COUNT)
             .map(|blob| self.signed_request(Method::PUT, &blob_path(blob), &headers, body.clone()));
-        Ok(requests_in_turn(requests.collect::<Result<_, _>>()?))
+        requests.collect()
     }
 
     /// Anonymous `GET` of the blobs in turn.
@@ -117,19 +121,20 @@ fn string_to_sign(account: &str, request: &PreparedRequest) -> Result<String, Fa
     let length =
         if request.body.is_empty() { String::new() } else { request.body.len().to_string() };
     let content_type = request.headers.get(CONTENT_TYPE).map_or(Ok(""), HeaderValue::to_str)?;
-    let mut named: Vec<(&str, &str)> = Vec::new();
+    let mut named = Vec::new();
     for (name, value) in &request.headers {
         if name.as_str().starts_with("x-ms-") {
-            named.push((name.as_str(), value.to_str()?));
+            named.push(format!("{name}:{}\n", value.to_str()?));
         }
     }
     named.sort_unstable();
-    let headers: String = named.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
-    let mut parameters: Vec<_> =
-        url::form_urlencoded::parse(request.path.query().unwrap_or_default().as_bytes()).collect();
+    let headers = named.concat();
+    let query = request.path.query().unwrap_or_default();
+    let mut parameters: Vec<_> = url::form_urlencoded::parse(query.as_bytes())
+        .map(|(name, value)| format!("\n{name}:{value}"))
+        .collect();
     parameters.sort_unstable();
-    let parameters: String =
-        parameters.iter().map(|(name, value)| format!("\n{name}:{value}")).collect();
+    let parameters = parameters.concat();
     let path = request.path.path();
     Ok(format!(
         "{}\n\n\n{length}\n\n{content_type}\n\n\n\n\n\n\n{headers}/{account}{path}{parameters}",

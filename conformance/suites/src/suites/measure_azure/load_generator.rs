@@ -128,26 +128,21 @@ impl LoadResult {
     }
 }
 
-/// Sends requests 0 to `count` - 1 of a source, as its connection 0, on several connections.
+/// Sends each request of a list once, on several connections.
 pub(super) async fn send_all(
     target: &HttpsTarget,
-    count: usize,
-    source: &RequestSource,
+    requests: Vec<PreparedRequest>,
 ) -> Result<(), Failed> {
-    let next = Arc::new(AtomicUsize::new(0));
+    let (requests, next) = (Arc::new(requests), Arc::new(AtomicUsize::new(0)));
     let mut workers = JoinSet::new();
-    for _ in 0..FILL_CONNECTIONS.min(count) {
-        let mut connection = target.connect(HttpVersion::Http2).await?;
-        let (source, next) = (Arc::clone(source), Arc::clone(&next));
+    for _ in 0..FILL_CONNECTIONS.min(requests.len()) {
+        let mut connection = target.connect(HttpVersion::Http1).await?;
+        let (requests, next) = (Arc::clone(&requests), Arc::clone(&next));
         workers.spawn(async move {
-            loop {
-                let request = next.fetch_add(1, Ordering::Relaxed);
-                if request >= count {
-                    return Ok::<_, Failed>(());
-                }
-                let prepared = source(RequestNumber { connection: 0, request });
-                require_success(&prepared, &connection.send(&prepared).await?)?;
+            while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                require_success(request, &connection.send(request).await?)?;
             }
+            Ok::<_, Failed>(())
         });
     }
     while let Some(worker) = workers.join_next().await {
@@ -156,8 +151,9 @@ pub(super) async fn send_all(
     Ok(())
 }
 
-/// The number of connections of [`send_all`].
-const FILL_CONNECTIONS: usize = 8;
+/// The number of connections of [`send_all`]: requests that arrive during a commit of the state share the
+/// next one.
+const FILL_CONNECTIONS: usize = 64;
 
 /// Fails on a response with an error status. The message contains the response and no part of the request but
 /// method and path, because the headers contain tokens.
@@ -171,4 +167,134 @@ pub(super) fn require_success(
     let body = String::from_utf8_lossy(&response.body);
     let (method, path, status) = (&request.method, request.path.path(), response.status);
     Err(format!("{method} {path}: {status}: {body}").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::net::SocketAddr;
+
+    use bytes::Bytes;
+    use http::{HeaderMap, Method, Request, Response, StatusCode};
+    use http_body_util::Full;
+    use hyper::body::Incoming;
+    use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use hyper_util::server::conn::auto;
+    use parking_lot::Mutex;
+    use rustls_pki_types::pem::PemObject as _;
+    use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+    use crate::suites::measure_azure::server_certificate::ServerCertificate;
+
+    const HOST: &str = "vault.test";
+
+    /// A TLS server that records the paths of requests, and has no `/missing`.
+    struct TestServer {
+        address: SocketAddr,
+        authority_pem: String,
+        paths: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl TestServer {
+        async fn start() -> Self {
+            let directory = tempfile::tempdir().expect("a directory");
+            let certificate =
+                ServerCertificate::issue(HOST, directory.path()).expect("a certificate");
+            let chain = CertificateDer::pem_file_iter(&certificate.chain_file).expect("a file");
+            let chain = chain.collect::<Result<_, _>>().expect("certificates");
+            let key = PrivateKeyDer::from_pem_file(&certificate.key_file).expect("a key");
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let mut config = rustls::ServerConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .expect("the provider supports them")
+                .with_no_client_auth()
+                .with_single_cert(chain, key)
+                .expect("the key is that of the certificate");
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+            let address = listener.local_addr().expect("it is bound");
+            let paths = Arc::default();
+            let acceptor = TlsAcceptor::from(Arc::new(config));
+            tokio::spawn(accept(listener, acceptor, Arc::clone(&paths)));
+            Self { address, authority_pem: certificate.authority_pem, paths }
+        }
+
+        fn target(&self) -> HttpsTarget {
+            HttpsTarget::direct(self.address, HOST, &self.authority_pem).expect("a certificate")
+        }
+    }
+
+    async fn accept(listener: TcpListener, acceptor: TlsAcceptor, paths: Arc<Mutex<Vec<String>>>) {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, paths) = (acceptor.clone(), Arc::clone(&paths));
+            tokio::spawn(async move {
+                let stream = acceptor.accept(stream).await.expect("the client trusts it");
+                let service = service_fn(|request: Request<Incoming>| {
+                    let path = request.uri().path().to_owned();
+                    let status = match path.as_str() {
+                        "/missing" => StatusCode::NOT_FOUND,
+                        _ => StatusCode::OK,
+                    };
+                    paths.lock().push(path);
+                    let mut response = Response::new(Full::new(Bytes::from_static(b"body")));
+                    *response.status_mut() = status;
+                    std::future::ready(Ok::<_, Infallible>(response))
+                });
+                let builder = auto::Builder::new(TokioExecutor::new());
+                drop(builder.serve_connection(TokioIo::new(stream), service).await);
+            });
+        }
+    }
+
+    fn get(path: &str) -> PreparedRequest {
+        PreparedRequest {
+            method: Method::GET,
+            path: path.parse().expect("a path"),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn load_counts_the_responses_of_both_http_versions() {
+        let server = TestServer::start().await;
+        for version in [HttpVersion::Http1, HttpVersion::Http2] {
+            let shape = LoadShape {
+                version,
+                connections: 3,
+                warm_up: Duration::ZERO,
+                window: Duration::from_millis(100),
+            };
+            let source = requests_in_turn(vec![get("/a"), get("/b")]);
+            let found = measure_load(&server.target(), shape, &source, std::process::id()).await;
+            let found = found.expect("every response is a success");
+            let sent = super::super::count_to_f64(std::mem::take(&mut *server.paths.lock()).len());
+            // The last response of each connection comes after the end.
+            assert!(found.rate * 0.1 <= sent && found.rate * 0.1 >= sent - 6.0, "{found:?} {sent}");
+            assert!(found.slow_percentile > 0.0 && found.slow_percentile <= 100.0, "{found:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn all_requests_are_sent_once() {
+        let server = TestServer::start().await;
+        let requests = (0..300).map(|number| get(&format!("/{number:03}"))).collect();
+        send_all(&server.target(), requests).await.expect("every response is a success");
+        let mut paths = server.paths.lock().clone();
+        paths.sort_unstable();
+        let expected: Vec<_> = (0..300).map(|number| format!("/{number:03}")).collect();
+        assert_eq!(paths, expected);
+    }
+
+    #[tokio::test]
+    async fn error_status_fails_the_load() {
+        let server = TestServer::start().await;
+        let failed = send_all(&server.target(), vec![get("/missing?secret=a")]).await;
+        let failed = failed.expect_err("the response is an error");
+        assert_eq!(failed.message(), Some("GET /missing: 404 Not Found: body"));
+    }
 }

@@ -1,4 +1,5 @@
-//! The cost of one operation with 10, 1,000 and 100,000 secrets, role assignments and resources.
+//! The cost of one operation with 10, 1,000 and 100,000 secrets, role assignments and resources, which the
+//! local Azure also writes to its state directory.
 
 use std::path::Path;
 
@@ -60,10 +61,11 @@ pub(super) async fn measure_object_counts(
     directory: &Path,
 ) -> Result<AzureMeasurements, Failed> {
     let mut results = AzureMeasurements::default();
+    let state = directory.join("state");
     let server = LanyardServer::start(
         &inputs.lanyard_program,
         &inputs.hosted_cluster,
-        StateStorage::Memory,
+        StateStorage::Directory(&state),
         directory,
     )?;
     let objects = BenchmarkObjects::create(&server).await?;

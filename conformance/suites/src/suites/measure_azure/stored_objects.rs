@@ -68,7 +68,7 @@ impl BenchmarkObjects {
             self.vault_token.json_request(Method::PUT, &secret_path(number), &body)
         });
         let requests = requests.collect::<Result<Vec<_>, _>>()?;
-        send_all(&self.vault, requests.len(), &requests_in_turn(requests)).await
+        send_all(&self.vault, requests).await
     }
 
     /// Adds user-assigned identities, each with its principal in the directory.
@@ -78,7 +78,7 @@ impl BenchmarkObjects {
             self.owner.arm_token.json_request(Method::PUT, &self.identity_path(number), &body)
         });
         let requests = requests.collect::<Result<Vec<_>, _>>()?;
-        send_all(self.arm(), requests.len(), &requests_in_turn(requests)).await
+        send_all(self.arm(), requests).await
     }
 
     /// Adds role assignments: one half for the owner, each at the scope of another secret, the other half for
@@ -95,7 +95,7 @@ impl BenchmarkObjects {
             }
         });
         let requests = requests.collect::<Result<Vec<_>, _>>()?;
-        send_all(self.arm(), requests.len(), &requests_in_turn(requests)).await
+        send_all(self.arm(), requests).await
     }
 
     /// `GET` of the secrets 0 to `count` - 1.
