@@ -12,6 +12,7 @@ use crate::fault_rules::FaultRules;
 use crate::identity_binding::IdentityBinding;
 use crate::seed::{IdentityRegistry, SeedPlanFingerprint};
 use crate::services::arm::ArmResourceStore;
+use crate::services::blob::BlobStore;
 use crate::services::entra::SignInState;
 use crate::services::imds::ImdsState;
 use crate::services::keyvault::VaultStore;
@@ -42,6 +43,8 @@ pub(crate) struct AzureState {
     pub(crate) resources: ArmResourceStore,
     /// The vaults with their content.
     pub(crate) vaults: VaultStore,
+    /// The storage accounts with their content.
+    pub(crate) storage: BlobStore,
     /// The identities of the metadata service.
     pub(crate) imds: Tracked<ImdsState>,
     /// The identities of the components, for rotation and fault plans.
@@ -69,6 +72,7 @@ impl AzureState {
             propagation,
             resources,
             vaults,
+            storage,
             imds,
             registry,
             faults,
@@ -83,6 +87,7 @@ impl AzureState {
         visit("propagation", propagation);
         resources.for_each_table(visit);
         vaults.for_each_table(visit);
+        storage.for_each_table(visit);
         visit("imds", imds);
         visit("registry", registry);
         visit("faults", faults);

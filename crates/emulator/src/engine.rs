@@ -301,6 +301,10 @@ fn add_service_headers(
                 .with_header("x-ms-keyvault-region", region)
                 .with_header("cache-control", "no-cache")
         }
+        Some(AzureService::Blob | AzureService::StaticWebsite) => {
+            let version = request.header("x-ms-version").unwrap_or("2009-09-19").to_owned();
+            reply.with_header("x-ms-version", version)
+        }
         _ => reply,
     }
 }
@@ -321,6 +325,9 @@ fn not_implemented_reply(
     request: &ServiceRequest,
     nearest: Option<&'static ServiceOperation>,
 ) -> ServiceReply {
+    if service == AzureService::Blob {
+        return services::blob::operation_not_implemented_reply(request);
+    }
     let (method, path) = (request.method.as_str(), &request.path);
     let hint = nearest.map_or_else(
         || "It has no operation of this resource provider.".to_owned(),

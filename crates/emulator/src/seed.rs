@@ -5,7 +5,6 @@
 //! requests read, the vaults, one user-assigned identity per component with its roles and its credential
 //! document in the vault, and the identity of the node that reads the vault.
 
-mod administrator;
 mod arm_resources;
 mod bundle;
 mod certificate;
@@ -14,9 +13,9 @@ mod document;
 mod identities;
 mod identity_registry;
 mod plan;
+mod storage_accounts;
 mod tenants;
 mod test_clients;
-mod test_credentials;
 mod vaults;
 
 use jiff::Timestamp;
@@ -34,7 +33,6 @@ pub(crate) use plan::{SeedPlanFingerprint, component_name};
 #[cfg(test)]
 pub(crate) use test_clients::SubjectTokenError;
 pub(crate) use test_clients::mint_subject_token;
-pub use test_credentials::TestCredentials;
 
 use crate::azure_state::AzureState;
 use crate::fault_plan;
@@ -80,6 +78,9 @@ pub enum SeedError {
         /// The maximum size of a secret.
         most: usize,
     },
+    /// The storage account could not be created.
+    #[error("the storage account could not be created")]
+    StorageAccount(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The component has no identity.
     #[error("the emulator has no identity for `{component}`")]
     ComponentIdentityMissing { component: Component },
@@ -126,7 +127,8 @@ impl SeedError {
             | Self::Key { .. }
             | Self::Certificate(_)
             | Self::Pkcs12(_)
-            | Self::Document(_) => None,
+            | Self::Document(_)
+            | Self::StorageAccount(_) => None,
         }
     }
 }
@@ -155,6 +157,7 @@ pub(crate) fn apply_plan(
     };
     seed.add_tenants()?;
     seed.add_arm_resources();
+    seed.add_storage_account()?;
     seed.add_vaults()?;
     seed.add_identities()?;
     seed.add_vault_reader();

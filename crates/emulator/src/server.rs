@@ -30,6 +30,7 @@ use crate::hosts;
 use crate::identity_binding::is_proxy_server_name;
 use crate::ingress::Ingress;
 use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
+use crate::services::blob;
 
 /// The maximum size of a body: a vault secret has 25 KB, a certificate import somewhat more.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -322,7 +323,7 @@ async fn respond(
     let request = match read_request(origin, request).await {
         Ok(request) => request,
         Err(bodiless) => {
-            let reply = body_too_large_reply(max_body_bytes(&bodiless.host));
+            let reply = body_too_large_reply(&bodiless.host);
             return Ok(into_http_response(
                 engine.record_rejection(&bodiless, reply.with_rejection_reason("body")),
                 head,
@@ -378,7 +379,11 @@ fn max_body_bytes(host: &str) -> usize {
     if hosts::is_blob_host(host) { MAX_BLOB_BODY_BYTES } else { MAX_BODY_BYTES }
 }
 
-fn body_too_large_reply(most: usize) -> ServiceReply {
+fn body_too_large_reply(host: &str) -> ServiceReply {
+    let most = max_body_bytes(host);
+    if hosts::is_blob_host(host) {
+        return blob::body_too_large_reply(most);
+    }
     let text = format!("the body is larger than {} MiB, or it broke off\n", most >> 20);
     ServiceReply::text(StatusCode::PAYLOAD_TOO_LARGE, text)
 }

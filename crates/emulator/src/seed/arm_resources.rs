@@ -1,6 +1,6 @@
 //! Seeds the subscription, the resource groups and the resources that the components' first requests read.
 
-use lanyard_vocabulary::{ArmResourceId, EntraTenantId};
+use lanyard_vocabulary::ArmResourceId;
 use serde_json::{Value, json};
 
 use super::AzureSeeder;
@@ -13,9 +13,9 @@ impl AzureSeeder<'_> {
     pub(super) fn add_arm_resources(&mut self) {
         let plan = self.plan;
         let networks = [&plan.vnet_id, &plan.subnet_id, &plan.security_group_id];
-        self.add_subscription(plan.subscription.as_str(), "lanyard", &plan.tenant);
+        self.add_subscription(plan.subscription.as_str(), "lanyard");
         for id in networks {
-            self.add_subscription(id.subscription(), "lanyard-network", &plan.tenant);
+            self.add_subscription(id.subscription(), "lanyard-network");
         }
         let groups = [
             self.managed_resource_group(),
@@ -34,17 +34,16 @@ impl AzureSeeder<'_> {
         }
         self.add_network();
         self.add_machines();
-        self.add_storage();
         self.add_dns();
     }
 
-    /// Adds a subscription of a tenant, unless it exists.
-    pub(super) fn add_subscription(&mut self, id: &str, name: &str, tenant: &EntraTenantId) {
+    /// Adds a subscription of the components' tenant, unless it exists.
+    fn add_subscription(&mut self, id: &str, name: &str) {
         let resources = &mut self.world.resources;
         if resources.subscription(id).is_none()
             && let Ok(id) = id.parse()
         {
-            let (tenant, name) = (tenant.clone(), name.to_owned());
+            let (tenant, name) = (self.plan.tenant.clone(), name.to_owned());
             resources.subscriptions.push(Subscription { id, tenant, name });
         }
     }
@@ -177,31 +176,6 @@ impl AzureSeeder<'_> {
         );
     }
 
-    fn add_storage(&mut self) {
-        // Account names have 3 to 24 lower-case letters and digits.
-        let letters = self.plan.infra_id.as_str().chars().filter(char::is_ascii_alphanumeric);
-        let name: String =
-            "registry".chars().chain(letters).take(24).map(|c| c.to_ascii_lowercase()).collect();
-        let account = self
-            .managed_resource_group()
-            .provider_resource("Microsoft.Storage/storageAccounts", &name);
-        self.add_regional_resource(
-            account.clone(),
-            json!({
-                "allowBlobPublicAccess": false,
-                "supportsHttpsTrafficOnly": true,
-                "primaryEndpoints": { "blob": format!("https://{name}.blob.core.windows.net/") },
-            }),
-        );
-        let blobs = account.child("blobServices", "default");
-        self.add_regional_resource(
-            blobs.child("containers", "image-registry"),
-            json!({ "publicAccess": "None" }),
-        );
-        let files = account.child("fileServices", "default");
-        self.add_regional_resource(files.child("shares", "volumes"), json!({ "shareQuota": 100 }));
-    }
-
     fn add_dns(&mut self) {
         let (zone, plan) = (self.plan.dns_zone.name.clone(), self.plan);
         let public =
@@ -220,7 +194,7 @@ impl AzureSeeder<'_> {
     }
 
     /// Adds a resource in the plan's region.
-    fn add_regional_resource(&mut self, id: ArmResourceId, properties: Value) {
+    pub(super) fn add_regional_resource(&mut self, id: ArmResourceId, properties: Value) {
         let location = self.plan.location.clone();
         self.store_resource(id, json!({ "location": location, "properties": properties }));
     }

@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 
-use super::administrator::CUSTOM_DOMAIN;
 use super::certificate::{CertificateValidityPeriod, create_authority};
 use super::{AzureSeeder, SeedError};
 use crate::certificates::days_after;
@@ -17,12 +16,8 @@ impl AzureSeeder<'_> {
         for id in [&self.plan.tenant, &self.plan.vault.tenant] {
             if self.world.directory.tenant(id.as_str()).is_none() {
                 let key = self.keys.take()?;
-                let mut tenant = Tenant::new(id.clone(), Vec::new(), key, self.now)
+                let tenant = Tenant::new(id.clone(), Vec::new(), key, self.now)
                     .map_err(|error| SeedError::Certificate(error.source))?;
-                tenant.domains = vec![tenant.initial_domain()];
-                if *id == self.plan.tenant {
-                    tenant.domains.push(CUSTOM_DOMAIN.to_owned());
-                }
                 self.world.directory.tenants.push(tenant);
             }
         }

@@ -277,7 +277,7 @@ const fn build_read_operation(
 }
 
 /// Applies the side effects of removing resources: identities are removed from the directory, vaults are
-/// soft-deleted, and role assignments at removed scopes are deleted.
+/// soft-deleted, storage accounts lose their content, and role assignments at removed scopes are deleted.
 fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: Timestamp) {
     for resource in removed {
         let user_assigned = resource.property("principalId");
@@ -289,6 +289,7 @@ fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: 
             }
         }
         key_vault::soft_delete_vault(azure, resource, now);
+        storage::remove_account_of(azure, resource);
         azure.authorization.remove_within(&resource.id);
         if let Some(group) = container_service::node_group_of(resource) {
             let of_nodes = azure.resources.remove(&group);
@@ -298,6 +299,6 @@ fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: 
 }
 
 #[cfg(test)]
-mod authorization_fixture;
+mod authorization_tests;
 #[cfg(test)]
 mod tests;

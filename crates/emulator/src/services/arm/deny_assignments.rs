@@ -266,6 +266,3 @@ fn deny_assignment_json(denied: &DenyAssignment) -> Value {
         },
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -452,13 +452,12 @@ fn at_scope_filter_excludes_assignments_below_the_scope() {
         let path = format!("{scope}/providers/Microsoft.Authorization/roleAssignments{filter}");
         reply_json(&visit.get(visit.owner, &path))["value"].as_array().unwrap().len()
     };
-    // The administrator, the application with a client secret, and the identity of the machine.
-    assert_eq!(count("/subscriptions/sub", "?$filter=atScope()"), 3);
+    assert_eq!(count("/subscriptions/sub", "?$filter=atScope()"), 1);
     assert!(count("/subscriptions/sub", "") > 20);
     let subnet = format!(
         "{GROUP}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet/subnets/default"
     );
-    assert_eq!(count(&subnet, "?$filter=atScope()"), 9);
+    assert_eq!(count(&subnet, "?$filter=atScope()"), 7);
 }
 
 #[test]

@@ -1,0 +1,55 @@
+//! The container and the blob in the URL of a request.
+
+use percent_encoding::percent_decode_str;
+
+use super::error::BlobErrorCode;
+use super::names::{ROOT_CONTAINER, check_blob_name, check_container_name};
+use super::store::{BlobKey, ContainerKey};
+use crate::request::ServiceRequest;
+
+/// The account, container and blob of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BlobTarget {
+    /// The host name of the account's Blob service.
+    pub(super) host: String,
+    pub(super) container: Option<String>,
+    pub(super) blob: Option<String>,
+}
+
+impl BlobTarget {
+    /// The account itself.
+    pub(super) fn account(request: &ServiceRequest) -> Self {
+        Self { host: request.host.clone(), container: None, blob: None }
+    }
+
+    /// The container in the path.
+    pub(super) fn container(request: &ServiceRequest) -> Result<Self, BlobErrorCode> {
+        let container = decode(request.path.trim_matches('/'))?;
+        check_container_name(&container)?;
+        Ok(Self { host: request.host.clone(), container: Some(container), blob: None })
+    }
+
+    /// The blob in the path. A path of one segment names a blob in the root container.
+    pub(super) fn blob(request: &ServiceRequest) -> Result<Self, BlobErrorCode> {
+        let path = request.path.strip_prefix('/').unwrap_or(&request.path);
+        let (container, blob) = path.split_once('/').unwrap_or((ROOT_CONTAINER, path));
+        let (container, blob) = (decode(container)?, decode(blob)?);
+        check_container_name(&container)?;
+        check_blob_name(&blob)?;
+        Ok(Self { host: request.host.clone(), container: Some(container), blob: Some(blob) })
+    }
+
+    pub(super) fn container_key(&self) -> ContainerKey {
+        let name = self.container.clone().unwrap_or_default();
+        ContainerKey { host: self.host.clone(), name }
+    }
+
+    pub(super) fn blob_key(&self) -> BlobKey {
+        self.container_key().blob(self.blob.as_deref().unwrap_or_default())
+    }
+}
+
+fn decode(text: &str) -> Result<String, BlobErrorCode> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Into::into).or(Err(BlobErrorCode::INVALID_URI))
+}
