@@ -177,13 +177,15 @@ impl Authorization {
 
     /// The assignment that grants a request; `action` is the request's action in lower case.
     fn find_grant(&self, request: AccessRequest<'_>, action: &str) -> Option<&RoleAssignment> {
-        let grants = |held: &RoleAssignment| {
-            self.verdict_of(held, request, action) == RoleVerdict::Permitted
+        let grants = |assignment: &RoleAssignment| {
+            self.verdict_of(assignment, request, action) == RoleVerdict::Permitted
         };
         keys_effective_at(&self.index.assignments, request)
             .into_iter()
             .filter_map(|key| self.assignments.get(&key))
-            .find(|held| held.effective_from(request.plane) <= request.now && grants(held))
+            .find(|assignment| {
+                assignment.effective_from(request.plane) <= request.now && grants(assignment)
+            })
             .or_else(|| self.find_revoked_grant(request, &grants))
     }
 
@@ -197,7 +199,7 @@ impl Authorization {
             .filter_map(|key| self.revoked.get(&key))
             .filter(|revoked| revoked.is_effective(request.plane, request.now))
             .map(|revoked| &revoked.assignment)
-            .find(|held| grants(held))
+            .find(|assignment| grants(assignment))
     }
 
     /// The deny assignment that denies a request; `action` is the request's action in lower case.
@@ -241,12 +243,15 @@ impl Authorization {
 
 /// The keys of the caller's assignments at the scope of a request and above it, the nearest first.
 fn keys_effective_at(index: &AssignmentIndex, request: AccessRequest<'_>) -> Vec<Uuid> {
-    let held: Vec<_> =
+    let indexes: Vec<_> =
         request.principal_ids.iter().filter_map(|id| index.of_principal(*id)).collect();
-    if held.is_empty() {
+    if indexes.is_empty() {
         return Vec::new();
     }
-    request.scopes().flat_map(|scope| held.iter().flat_map(move |held| held.at(scope))).collect()
+    request
+        .scopes()
+        .flat_map(|scope| indexes.iter().flat_map(move |index| index.at(scope)))
+        .collect()
 }
 
 /// The tables of [`Authorization`], as stored.

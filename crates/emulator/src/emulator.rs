@@ -19,7 +19,7 @@ use crate::fault_plan::{FaultPlan, apply_fault_plan};
 use crate::keys::RedactedText;
 use crate::operation_context::IdGenerator;
 use crate::request_log::RequestLogEntry;
-use crate::seed::{self, IssuedCredential, SeedError, SeedPlan};
+use crate::seed::{self, IssuedCredential, SeedError, SeedPlan, TestCredentials};
 use crate::server::{ConnectionContext, MAX_CONNECTIONS, serve};
 use crate::services::imds::ImdsMachine;
 use crate::state_change_error::StateChangeError;
@@ -37,6 +37,7 @@ pub struct EmulatorBuilder {
     token_policy: TokenPolicy,
     id_generator: IdGenerator,
     authority: Option<ProvidedAuthority>,
+    automatic_sign_in: bool,
 }
 
 /// The caller's certificate authority, in PEM.
@@ -201,6 +202,14 @@ impl EmulatorBuilder {
         self
     }
 
+    /// Signs the seeded administrator in at the authorization endpoint and in the device code flow without
+    /// interaction, for unattended runs.
+    #[must_use]
+    pub const fn automatic_sign_in(mut self, automatic: bool) -> Self {
+        self.automatic_sign_in = automatic;
+        self
+    }
+
     /// Signs the certificates of Azure names with this authority instead of a generated one or the one in the
     /// state directory. Both parameters are PEM.
     ///
@@ -238,12 +247,12 @@ impl EmulatorBuilder {
     fn build_engine(self) -> Result<EmulatorEngine, StartError> {
         let store = self.state_dir.as_deref().map(StateStore::open).transpose()?;
         let saved = store.as_ref().map(StateStore::load).transpose()?.flatten();
-        let is_changed = saved.is_none() || self.authority.is_some();
+        let is_changed = saved.is_none() || self.authority.is_some() || self.automatic_sign_in;
         let given = self
             .authority
             .map(|given| LocalAuthority::from_pem(given.certificate, given.key))
             .transpose()?;
-        let (authority, world, ids) = if let Some(saved) = saved {
+        let (authority, mut world, ids) = if let Some(saved) = saved {
             if let Some(SeedMode::RequireSamePlan(plan)) = &self.plan
                 && saved.world.plan.as_ref() != Some(&plan.fingerprint()?)
             {
@@ -267,6 +276,10 @@ impl EmulatorBuilder {
             world.imds.identity_header = Some(RedactedText::new(ids.next_hex32()));
             (given.map_or_else(LocalAuthority::generate, Ok)?, world, ids)
         };
+        if self.automatic_sign_in {
+            let administrator = world.registry.test_clients.as_ref();
+            world.sign_ins.settings.automatic_user = administrator.map(|it| it.user_object_id);
+        }
         let writer = store.map(StateStore::into_writer).transpose()?;
         let engine = EmulatorEngine::new(self.clock, Arc::new(authority), world, ids, writer);
         if is_changed {
@@ -297,6 +310,7 @@ impl Emulator {
             token_policy: TokenPolicy::default(),
             id_generator: IdGenerator::Random,
             authority: None,
+            automatic_sign_in: false,
         }
     }
 
@@ -333,6 +347,12 @@ impl Emulator {
     /// The recorded requests, oldest first.
     pub fn request_log(&self) -> Vec<RequestLogEntry> {
         self.engine.state().request_log.entries_after(0).cloned().collect()
+    }
+
+    /// The credentials of the seeded administrator and test client; `None` if the state was created without
+    /// test clients.
+    pub fn test_credentials(&self) -> Option<TestCredentials> {
+        self.engine.state().azure.registry.test_clients.as_ref().map(TestCredentials::from)
     }
 
     /// Rotates the credential of a component: creates a new key and certificate, and stores them as a new

@@ -61,10 +61,9 @@ pub use authority::AuthorityError;
 pub use emulator::{Emulator, EmulatorBuilder, StartError};
 pub use fault_plan::{FaultPlan, IdentityFault, ParseIdentityFaultError};
 pub use request_log::RequestLogEntry;
-pub use seed::IssuedCredential;
 pub use seed::{
-    CredentialBundleFormat, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedError, SeedPlan,
-    SeedPlanProblem, VaultPlan,
+    CredentialBundleFormat, DnsZonePlan, IdentityPlan, IssuedCredential, KmsKeyPlan, SeedError,
+    SeedPlan, SeedPlanProblem, TestCredentials, VaultPlan,
 };
 pub use state_change_error::StateChangeError;
 pub use state_store::StateStoreError;

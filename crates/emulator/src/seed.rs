@@ -5,6 +5,7 @@
 //! requests read, the vaults, one user-assigned identity per component with its roles and its credential
 //! document in the vault, and the identity of the node that reads the vault.
 
+mod administrator;
 mod arm_resources;
 mod bundle;
 mod certificate;
@@ -16,6 +17,7 @@ mod plan;
 mod storage_accounts;
 mod tenants;
 mod test_clients;
+mod test_credentials;
 mod vaults;
 
 use jiff::Timestamp;
@@ -33,6 +35,7 @@ pub(crate) use plan::{SeedPlanFingerprint, component_name};
 #[cfg(test)]
 pub(crate) use test_clients::SubjectTokenError;
 pub(crate) use test_clients::mint_subject_token;
+pub use test_credentials::TestCredentials;
 
 use crate::azure_state::AzureState;
 use crate::fault_plan;

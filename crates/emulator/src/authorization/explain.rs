@@ -81,20 +81,21 @@ pub(super) fn find_nearest_miss<'a>(
     let here = keys_effective_at(&authorization.index.assignments, request)
         .into_iter()
         .filter_map(|key| authorization.assignments.get(&key))
-        .map(|held| miss_at_scope(authorization, request, action, held));
-    let elsewhere =
-        request
-            .principal_ids
-            .iter()
-            .flat_map(|id| authorization.of_principal(*id))
-            .filter(|held| request.scopes().all(|scope| scope != &**held.scope.index_key()))
-            .take(MAX_EXAMINED)
-            .map(|held| match authorization.verdict_of(held, request, action) {
-                RoleVerdict::Permitted => NearestMiss::AssignedAtOtherScope(
-                    AssignmentWithRole::new(authorization, request, held),
-                ),
-                _ => NearestMiss::NoMatchingAssignment,
-            });
+        .map(|assignment| miss_at_scope(authorization, request, action, assignment));
+    let elsewhere = request
+        .principal_ids
+        .iter()
+        .flat_map(|id| authorization.of_principal(*id))
+        .filter(|assignment| request.scopes().all(|scope| scope != &**assignment.scope.index_key()))
+        .take(MAX_EXAMINED)
+        .map(|assignment| match authorization.verdict_of(assignment, request, action) {
+            RoleVerdict::Permitted => NearestMiss::AssignedAtOtherScope(AssignmentWithRole::new(
+                authorization,
+                request,
+                assignment,
+            )),
+            _ => NearestMiss::NoMatchingAssignment,
+        });
     here.chain(elsewhere).min_by_key(NearestMiss::distance).unwrap_or(NearestMiss::NoAssignment)
 }
 
@@ -102,14 +103,14 @@ fn miss_at_scope<'a>(
     authorization: &'a Authorization,
     request: AccessRequest<'_>,
     action: &str,
-    held: &'a RoleAssignment,
+    assignment: &'a RoleAssignment,
 ) -> NearestMiss<'a> {
-    let assignment = AssignmentWithRole::new(authorization, request, held);
-    match authorization.verdict_of(held, request, action) {
+    let verdict = authorization.verdict_of(assignment, request, action);
+    let effective_from = assignment.effective_from(request.plane);
+    let assignment = AssignmentWithRole::new(authorization, request, assignment);
+    match verdict {
         // Otherwise the assignment would grant the request.
-        RoleVerdict::Permitted => {
-            NearestMiss::NotEffectiveYet(assignment, held.effective_from(request.plane))
-        }
+        RoleVerdict::Permitted => NearestMiss::NotEffectiveYet(assignment, effective_from),
         RoleVerdict::ConditionNotMet => NearestMiss::ConditionNotMet(assignment),
         RoleVerdict::Excluded(pattern) => NearestMiss::Excluded { assignment, pattern },
         RoleVerdict::NotGranted => NearestMiss::RoleLacksAction(assignment),
@@ -144,22 +145,24 @@ impl<'a> NearestMiss<'a> {
 
 impl fmt::Display for NearestMiss<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(held) = self.assignment() {
-            let scope = &held.assignment.scope;
+        if let Some(named) = self.assignment() {
+            let scope = &named.assignment.scope;
             return match self {
                 Self::NotEffectiveYet(_, from) => {
-                    write!(formatter, "{held} at `{scope}` permits the action from {from} on")
+                    write!(formatter, "{named} at `{scope}` permits the action from {from} on")
                 }
                 Self::ConditionNotMet(_) => {
-                    write!(formatter, "{held} at `{scope}` has a condition that is not met")
+                    write!(formatter, "{named} at `{scope}` has a condition that is not met")
                 }
                 Self::Excluded { pattern, .. } => {
-                    write!(formatter, "{held} at `{scope}` excludes the action by `{pattern}`")
+                    write!(formatter, "{named} at `{scope}` excludes the action by `{pattern}`")
                 }
                 Self::AssignedAtOtherScope(_) => {
-                    write!(formatter, "{held} permits the action, but is assigned at `{scope}`")
+                    write!(formatter, "{named} permits the action, but is assigned at `{scope}`")
                 }
-                _ => write!(formatter, "{held} is assigned at `{scope}`, but lacks the action"),
+                _ => {
+                    write!(formatter, "{named} is assigned at `{scope}`, but lacks the action")
+                }
             };
         }
         match self {
@@ -201,30 +204,26 @@ impl AccessExplanation {
         request: AccessRequest<'_>,
         decision: &Result<&RoleAssignment, NearestMiss<'_>>,
     ) -> Self {
-        let held = match decision {
-            Ok(granting) => Some(AssignmentWithRole::new(authorization, request, granting)),
-            Err(miss) => miss.assignment(),
-        };
-        let reason = match (decision, held) {
-            (Ok(granting), Some(held)) => {
-                format!("{held} at `{}` permits the action", granting.scope)
+        let (named, reason) = match decision {
+            Ok(granting) => {
+                let named = AssignmentWithRole::new(authorization, request, granting);
+                (Some(named), format!("{named} at `{}` permits the action", granting.scope))
             }
-            (Err(miss), _) => miss.to_string(),
-            (Ok(_), None) => String::new(),
+            Err(miss) => (miss.assignment(), miss.to_string()),
         };
-        let denied = match decision {
-            Err(NearestMiss::DenyAssignment(denied)) => Some(denied.id()),
+        let denial = match decision {
+            Err(NearestMiss::DenyAssignment(denial)) => Some(denial.id()),
             _ => None,
         };
         Self {
             granted: decision.is_ok(),
             action: request.action.to_owned(),
             scope: request.scope.to_string(),
-            assignment: denied.or_else(|| held.map(|held| held.assignment.id())),
-            role: held.map(|held| held.role_name.to_owned()),
-            group: held
-                .filter(|held| held.through_group)
-                .map(|held| held.assignment.principal_id.to_string()),
+            assignment: denial.or_else(|| named.map(|named| named.assignment.id())),
+            role: named.map(|named| named.role_name.to_owned()),
+            group: named
+                .filter(|named| named.through_group)
+                .map(|named| named.assignment.principal_id.to_string()),
             reason,
         }
     }

@@ -167,8 +167,8 @@ impl Authorization {
 
     /// Deletes the assignments of a principal, immediately.
     pub(crate) fn revoke_of_principal(&mut self, principal_id: Uuid) {
-        let held = self.index.assignments.of_principal(principal_id);
-        let keys = held.map(|held| held.all().collect()).unwrap_or_default();
+        let scopes = self.index.assignments.of_principal(principal_id);
+        let keys = scopes.map(|scopes| scopes.all().collect()).unwrap_or_default();
         self.revoke_immediately(keys);
     }
 
@@ -198,8 +198,8 @@ impl Authorization {
 
     /// The assignments of a principal, ordered by scope.
     pub(crate) fn of_principal(&self, principal_id: Uuid) -> impl Iterator<Item = &RoleAssignment> {
-        let held = self.index.assignments.of_principal(principal_id);
-        held.into_iter().flat_map(ScopeIndex::all).filter_map(|key| self.assignments.get(&key))
+        let scopes = self.index.assignments.of_principal(principal_id);
+        scopes.into_iter().flat_map(ScopeIndex::all).filter_map(|key| self.assignments.get(&key))
     }
 
     /// The assignments at a scope.
@@ -232,9 +232,12 @@ impl Authorization {
         scope: &AccessScope,
         management_groups: &[AccessScope],
     ) -> bool {
-        principal_ids.iter().filter_map(|id| self.index.assignments.of_principal(*id)).any(|held| {
-            held.below(scope).next().is_some()
-                || scopes_upwards(scope, management_groups).any(|at| held.at(at).next().is_some())
-        })
+        principal_ids.iter().filter_map(|id| self.index.assignments.of_principal(*id)).any(
+            |scopes| {
+                scopes.below(scope).next().is_some()
+                    || scopes_upwards(scope, management_groups)
+                        .any(|at| scopes.at(at).next().is_some())
+            },
+        )
     }
 }

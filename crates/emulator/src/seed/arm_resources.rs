@@ -1,6 +1,6 @@
 //! Seeds the subscription, the resource groups and the resources that the components' first requests read.
 
-use lanyard_vocabulary::ArmResourceId;
+use lanyard_vocabulary::{ArmResourceId, EntraTenantId};
 use serde_json::{Value, json};
 
 use super::AzureSeeder;
@@ -13,9 +13,9 @@ impl AzureSeeder<'_> {
     pub(super) fn add_arm_resources(&mut self) {
         let plan = self.plan;
         let networks = [&plan.vnet_id, &plan.subnet_id, &plan.security_group_id];
-        self.add_subscription(plan.subscription.as_str(), "lanyard");
+        self.add_subscription(plan.subscription.as_str(), "lanyard", &plan.tenant);
         for id in networks {
-            self.add_subscription(id.subscription(), "lanyard-network");
+            self.add_subscription(id.subscription(), "lanyard-network", &plan.tenant);
         }
         let groups = [
             self.managed_resource_group(),
@@ -37,13 +37,13 @@ impl AzureSeeder<'_> {
         self.add_dns();
     }
 
-    /// Adds a subscription of the components' tenant, unless it exists.
-    fn add_subscription(&mut self, id: &str, name: &str) {
+    /// Adds a subscription of a tenant, unless it exists.
+    pub(super) fn add_subscription(&mut self, id: &str, name: &str, tenant: &EntraTenantId) {
         let resources = &mut self.world.resources;
         if resources.subscription(id).is_none()
             && let Ok(id) = id.parse()
         {
-            let (tenant, name) = (self.plan.tenant.clone(), name.to_owned());
+            let (tenant, name) = (tenant.clone(), name.to_owned());
             resources.subscriptions.push(Subscription { id, tenant, name });
         }
     }

@@ -188,7 +188,10 @@ impl AzureSeeder<'_> {
         principal_id: Uuid,
         scope: AccessScope,
     ) {
-        let assignment = RoleAssignment::new(name, scope, role, principal_id, self.now);
+        self.assign(RoleAssignment::new(name, scope, role, principal_id, self.now));
+    }
+
+    pub(super) fn assign(&mut self, assignment: RoleAssignment) {
         // Scopes in the same group result in the same assignment: one suffices.
         if let Err(refused) = self.world.authorization.assign(assignment) {
             tracing::debug!(%refused, "the seed assigns a role once");

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::{
     ArmResourceId, Cloud, Component, EntraClientId, EntraTenantId, ObjectEncoding, SecretName,
+    SubscriptionId,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -61,6 +62,12 @@ pub(crate) struct ComponentIdentity {
 pub(crate) struct TestClients {
     /// The tenant of the test clients.
     pub(crate) tenant: EntraTenantId,
+    /// The subscription that the administrator and the application with a client secret own.
+    pub(crate) subscription: SubscriptionId,
+    /// The administrator.
+    pub(crate) user_object_id: Uuid,
+    pub(crate) user_principal_name: String,
+    pub(crate) user_password: RedactedText,
     /// An application with a client secret, and the Owner role on the subscription.
     pub(crate) secret_client: EntraClientId,
     /// The client secret.

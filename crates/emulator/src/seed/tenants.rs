@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::administrator::CUSTOM_DOMAIN;
 use super::certificate::{CertificateValidityPeriod, create_authority};
 use super::{AzureSeeder, SeedError};
 use crate::certificates::days_after;
@@ -16,8 +17,12 @@ impl AzureSeeder<'_> {
         for id in [&self.plan.tenant, &self.plan.vault.tenant] {
             if self.world.directory.tenant(id.as_str()).is_none() {
                 let key = self.keys.take()?;
-                let tenant = Tenant::new(id.clone(), Vec::new(), key, self.now)
+                let mut tenant = Tenant::new(id.clone(), Vec::new(), key, self.now)
                     .map_err(|error| SeedError::Certificate(error.source))?;
+                tenant.domains = vec![tenant.initial_domain()];
+                if *id == self.plan.tenant {
+                    tenant.domains.push(CUSTOM_DOMAIN.to_owned());
+                }
                 self.world.directory.tenants.push(tenant);
             }
         }

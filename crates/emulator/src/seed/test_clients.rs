@@ -19,8 +19,8 @@ use super::tenants::validity_of_years;
 use super::{AzureSeeder, CredentialBundleFormat, SeedError, TestClients, bundle};
 use crate::azure_state::AzureState;
 use crate::directory::{
-    Application, FederatedCredential, KeyCredential, PasswordCredential, ServicePrincipal,
-    ServicePrincipalKind, TrustedIssuer,
+    AppRoleAssignment, Application, FederatedCredential, GraphPermission, KeyCredential,
+    PasswordCredential, ServicePrincipal, ServicePrincipalKind, TrustedIssuer, graph_principal_id,
 };
 use crate::keys::{RedactedText, RsaKey, RsaKeyError};
 use crate::operation_context::IdGenerator;
@@ -111,8 +111,8 @@ pub(crate) fn mint_subject_token(
 impl AzureSeeder<'_> {
     pub(super) fn add_test_clients(&mut self) -> Result<(), SeedError> {
         let secret_client = self.add_application("guest-secret");
-        let secret =
-            RedactedText::new(format!("{}{}", self.ids.next_hex32(), self.ids.next_hex32()));
+        let secret = self.ids.named_uuid("guest-secret/secret").simple();
+        let secret = RedactedText::new(format!("{secret}~test"));
         let certificate_client = self.add_application("guest-certificate");
         let key = self.keys.take()?;
         let der = self_signed_leaf_certificate(&LeafCertificateSpec {
@@ -132,8 +132,15 @@ impl AzureSeeder<'_> {
         for client in [secret_client, certificate_client, federated_client] {
             self.grant_test_client_access(client, &vault, client == secret_client);
         }
+        self.grant_directory_reads(secret_client);
+        self.add_vault_reader_subscription();
+        let administrator = self.add_administrator();
         self.world.registry.test_clients = Some(TestClients {
             tenant: self.plan.tenant.clone(),
+            subscription: self.plan.subscription.clone(),
+            user_object_id: administrator.object_id,
+            user_principal_name: administrator.principal_name,
+            user_password: administrator.password,
             secret_client,
             secret,
             certificate_client,
@@ -151,14 +158,14 @@ impl AzureSeeder<'_> {
     }
 
     fn add_application(&mut self, name: &str) -> EntraClientId {
-        let client_id = EntraClientId::from(self.ids.next_uuid());
+        let named_uuid = |what: &str| self.ids.named_uuid(&format!("{name}/{what}"));
+        let client_id = EntraClientId::from(named_uuid("client-id"));
+        let (principal_id, object_id) = (named_uuid("principal"), named_uuid("application"));
         let tenant = &self.plan.tenant;
         let directory = &mut self.world.directory;
         let kind = ServicePrincipalKind::Application;
-        let principal =
-            ServicePrincipal::new(self.ids.next_uuid(), client_id, tenant.clone(), name, kind);
+        let principal = ServicePrincipal::new(principal_id, client_id, tenant.clone(), name, kind);
         directory.insert_service_principal(principal.created_at(self.now));
-        let object_id = self.ids.next_uuid();
         directory.insert_application(Application::new(
             object_id,
             client_id,
@@ -191,9 +198,46 @@ impl AzureSeeder<'_> {
         }
     }
 
+    /// Permits an application to look up principals in Microsoft Graph, as the Azure CLI does for role
+    /// assignments.
+    fn grant_directory_reads(&mut self, client: EntraClientId) {
+        let directory = &mut self.world.directory;
+        let Some(principal) = directory.service_principal_by_client_id(client) else { return };
+        let (principal_id, tenant) = (principal.object_id, self.plan.tenant.clone());
+        let id = self.ids.named_uuid("guest-secret/directory-reads");
+        directory.insert_app_role_assignment(AppRoleAssignment {
+            id: URL_SAFE_NO_PAD.encode(id),
+            resource_id: graph_principal_id(&tenant),
+            tenant,
+            principal_id,
+            app_role_id: GraphPermission::DirectoryReadAll.id(),
+            created: self.now,
+        });
+    }
+
+    /// Permits the identity of the machine to read a subscription of its own tenant, without which the Azure
+    /// CLI does not sign it in.
+    fn add_vault_reader_subscription(&mut self) {
+        let plan = self.plan;
+        let directory = &self.world.directory;
+        let reader = directory.service_principal_by_client_id(plan.vault_reader_client_id);
+        let Some(reader) = reader.map(|reader| reader.object_id) else { return };
+        let subscription = if plan.vault.tenant == plan.tenant {
+            plan.subscription.clone()
+        } else {
+            let name = Uuid::new_v5(&Uuid::NAMESPACE_DNS, plan.vault.tenant.as_str().as_bytes());
+            let Ok(id) = name.to_string().parse() else { return };
+            self.add_subscription(&name.to_string(), "lanyard-platform", &plan.vault.tenant);
+            id
+        };
+        let scope = ArmResourceId::subscription_scope(&subscription);
+        let name = self.ids.named_uuid("vault-reader/subscription");
+        self.assign_role(name, READER, reader, scope.into());
+    }
+
     /// Adds a user-assigned identity with a federated credential for the seeded issuer.
     fn add_federated_identity(&mut self) -> Result<EntraClientId, SeedError> {
-        let client_id = EntraClientId::from(self.ids.next_uuid());
+        let client_id = EntraClientId::from(self.ids.named_uuid("guest-workload/client-id"));
         let resource_id =
             Self::user_assigned_identity_id(&self.platform_resource_group(), "guest-workload");
         self.add_user_assigned_identity(&resource_id, &self.plan.tenant, client_id);

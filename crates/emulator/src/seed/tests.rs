@@ -495,3 +495,60 @@ fn debug_output_never_contains_private_keys() {
     let document = latest_secret(&azure, Component::Disk).content.value.expose();
     assert!(!printed.contains(&document[100..200]), "a secret is printed");
 }
+
+fn azure_with_test_clients(namespace: uuid::Uuid, identities: usize) -> AzureState {
+    let mut plan = SeedPlan { test_clients: true, ..nine_identity_plan() };
+    plan.identities.truncate(identities);
+    plan.kms_key = None;
+    let mut azure = AzureState::default();
+    let mut ids = IdGenerator::Seeded { namespace, count: 0 };
+    apply_plan(&plan, &mut azure, &mut ids, SEED_TIME).unwrap();
+    azure
+}
+
+#[test]
+fn credentials_of_test_clients_depend_on_the_seed_only() {
+    let credentials = |namespace, identities| {
+        let azure = azure_with_test_clients(namespace, identities);
+        let clients = azure.registry.test_clients.as_ref().unwrap();
+        [
+            clients.secret_client.to_string(),
+            clients.secret.expose().to_owned(),
+            clients.certificate_client.to_string(),
+            clients.federated_client.to_string(),
+            clients.user_object_id.to_string(),
+            clients.user_password.expose().to_owned(),
+        ]
+    };
+    let (one, other) = (uuid::Uuid::from_u128(1), uuid::Uuid::from_u128(2));
+    assert_eq!(credentials(one, 0), credentials(one, 1));
+    for (first, second) in credentials(one, 0).iter().zip(credentials(other, 0)) {
+        assert_ne!(*first, second);
+    }
+}
+
+#[test]
+fn the_administrator_owns_the_subscription_and_manages_the_directory() {
+    let azure = azure_with_test_clients(uuid::Uuid::from_u128(1), 0);
+    let clients = azure.registry.test_clients.as_ref().unwrap();
+    let user = azure.directory.user_by_name("admin@lanyard.test").unwrap();
+    assert_eq!((user.object_id, &user.tenant), (clients.user_object_id, &clients.tenant));
+    assert!(azure.directory.tenant("lanyard.test").is_some_and(|it| it.id == clients.tenant));
+    let roles = azure.directory.directory_roles_of(user.object_id);
+    assert_eq!(roles, [crate::directory::DirectoryRole::GlobalAdministrator]);
+    let assignments: Vec<_> = azure.authorization.of_principal(user.object_id).collect();
+    assert_eq!(assignments.len(), 1);
+    assert_eq!(assignments[0].principal_type, "User");
+    assert_eq!(assignments[0].scope.to_string(), "/subscriptions/sub");
+}
+
+#[test]
+fn the_identity_of_the_machine_reads_a_subscription_of_its_own_tenant() {
+    let azure = azure_with_test_clients(uuid::Uuid::from_u128(1), 0);
+    let plan = nine_identity_plan();
+    let reader = azure.directory.service_principal_by_client_id(plan.vault_reader_client_id);
+    let reader = reader.unwrap().object_id;
+    let own = azure.resources.subscriptions.iter().find(|it| it.tenant == plan.vault.tenant);
+    let scope = format!("/subscriptions/{}", own.unwrap().id);
+    assert!(azure.authorization.of_principal(reader).any(|it| it.scope.to_string() == scope));
+}

@@ -299,6 +299,6 @@ fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: 
 }
 
 #[cfg(test)]
-mod authorization_tests;
+mod authorization_fixture;
 #[cfg(test)]
 mod tests;

@@ -143,9 +143,13 @@ const SIGN_IN_OPERATIONS: &[ServiceOperation] = &[
     authorize_operation("AuthorizeV1_Post", Method::POST, "/{tenant}/oauth2/authorize", |call| {
         Ok(authorize::authorize(call, EndpointVersion::V1))
     }),
-    operation("DevicePage_Get", Method::GET, "/device", show_device_page),
+    operation("DevicePage_Get", Method::GET, "/device", |call| {
+        Ok(device_code::show_device_page(call))
+    }),
     operation("DevicePage_Post", Method::POST, "/device", submit_device_page),
-    operation("DeviceAuth_Get", Method::GET, "/{tenant}/oauth2/deviceauth", show_device_page),
+    operation("DeviceAuth_Get", Method::GET, "/{tenant}/oauth2/deviceauth", |call| {
+        Ok(device_code::show_device_page(call))
+    }),
     operation("DeviceAuth_Post", Method::POST, "/{tenant}/oauth2/deviceauth", submit_device_page),
     operation("Logout_Get", Method::GET, "/{tenant}/oauth2/v2.0/logout", |call| {
         Ok(authorize::log_out(call))
@@ -181,10 +185,6 @@ fn reply_or_error(
     handler: impl FnOnce(&mut OperationContext<'_>) -> Result<ServiceReply, TokenServiceError>,
 ) -> Result<ServiceReply, ServiceReply> {
     handler(call).map_err(|rejection| entra_error_reply(call, &rejection))
-}
-
-fn show_device_page(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    Ok(device_code::show_device_page(call))
 }
 
 fn submit_device_page(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {

@@ -38,9 +38,9 @@ fn list_permissions(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let items = azure
         .authorization
         .at_and_above(&at, &management_groups)
-        .filter(|held| principal_ids.contains(&held.principal_id))
-        .filter(|held| held.is_effective_on_control_plane(call.now))
-        .filter_map(|held| azure.authorization.role(held.role))
+        .filter(|assignment| principal_ids.contains(&assignment.principal_id))
+        .filter(|assignment| assignment.is_effective_on_control_plane(call.now))
+        .filter_map(|assignment| azure.authorization.role(assignment.role))
         .flat_map(|role| &role.permissions)
         .map(|permission| permission_json(permission, true))
         .collect();
@@ -61,3 +61,6 @@ fn get_usage_metrics(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     });
     Ok(json_reply(call, StatusCode::OK, &metrics))
 }
+
+#[cfg(test)]
+mod tests;

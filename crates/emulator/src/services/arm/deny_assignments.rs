@@ -266,3 +266,6 @@ fn deny_assignment_json(denied: &DenyAssignment) -> Value {
         },
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -316,3 +316,6 @@ fn vault_host(call: &OperationContext<'_>, name: &VaultName) -> String {
 fn subscription_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))
 }
+
+#[cfg(test)]
+mod tests;

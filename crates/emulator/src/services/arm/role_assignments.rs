@@ -99,12 +99,12 @@ fn list_assignments(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let authorization = &azure.authorization;
     let management_groups = azure.management_groups_above(&at);
     let include_below = filter.function_argument("atScope").is_none();
-    let concerns = |held: &&RoleAssignment| {
-        held.scope.contains(&at)
-            || management_groups.contains(&held.scope)
-            || (include_below && at.contains(&held.scope))
+    let concerns = |assignment: &&RoleAssignment| {
+        assignment.scope.contains(&at)
+            || management_groups.contains(&assignment.scope)
+            || (include_below && at.contains(&assignment.scope))
     };
-    let held: Vec<_> = match filtered_principals(call, &filter)? {
+    let selected: Vec<_> = match filtered_principals(call, &filter)? {
         Some(ids) => {
             ids.into_iter().flat_map(|id| authorization.of_principal(id)).filter(concerns).collect()
         }
@@ -115,10 +115,10 @@ fn list_assignments(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
         None => authorization.at_and_above(&at, &management_groups).collect(),
     };
     let api = AssignmentApi::of_request(call);
-    let items = held
+    let items = selected
         .into_iter()
-        .filter(|held| is_in_tenant(call, &caller, held))
-        .map(|held| role_assignment_json(held, api))
+        .filter(|assignment| is_in_tenant(call, &caller, assignment))
+        .map(|assignment| role_assignment_json(assignment, api))
         .collect();
     list_reply(call, items)
 }
@@ -148,9 +148,9 @@ fn filtered_principals(
 fn is_in_tenant(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,
-    held: &RoleAssignment,
+    assignment: &RoleAssignment,
 ) -> bool {
-    let subscription = held.scope.subscription_id();
+    let subscription = assignment.scope.subscription_id();
     subscription
         .and_then(|id| call.world().resources.subscription(id))
         .is_none_or(|known| known.tenant == caller.tenant)
@@ -162,7 +162,9 @@ fn get_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servi
     let name = assignment_name(call)?;
     let api = AssignmentApi::of_request(call);
     match find_assignment(call, &at, name) {
-        Some(held) => Ok(json_reply(call, StatusCode::OK, &role_assignment_json(held, api))),
+        Some(assignment) => {
+            Ok(json_reply(call, StatusCode::OK, &role_assignment_json(assignment, api)))
+        }
         None => Err(ArmServiceError::Other(
             StatusCode::NOT_FOUND,
             "RoleAssignmentNotFound",
@@ -194,7 +196,7 @@ fn create_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     };
     let api = AssignmentApi::of_request(call);
     let stored = call.world().authorization.assignment(name);
-    let wire = stored.map(|held| role_assignment_json(held, api)).unwrap_or_default();
+    let wire = stored.map(|assignment| role_assignment_json(assignment, api)).unwrap_or_default();
     Ok(json_reply(call, status, &wire))
 }
 
@@ -223,14 +225,14 @@ fn delete_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     let at = extension_scope(call)?;
     let caller = authenticate(call)?;
     let name = assignment_name(call);
-    let held = name.as_ref().ok().and_then(|name| find_assignment(call, &at, *name));
-    let attributes = held.map(|held| held.attributes(AttributeSource::Resource));
+    let assignment = name.as_ref().ok().and_then(|name| find_assignment(call, &at, *name));
+    let attributes = assignment.map(|assignment| assignment.attributes(AttributeSource::Resource));
     let delete = format!("{ASSIGNMENT}/delete");
     authorize_assignment_change(call, &caller, &delete, &at, attributes)?;
     let id = at.child(&format!("providers/{ASSIGNMENT}/{}", call.path_parameter("name")));
     require_unlocked(call, &delete, &id)?;
-    let is_last = held.is_some_and(|held| is_last_administrator(call, held));
-    let exists = held.is_some();
+    let is_last = assignment.is_some_and(|assignment| is_last_administrator(call, assignment));
+    let exists = assignment.is_some();
     let name = name?;
     if !exists {
         return Ok(empty_reply(call, StatusCode::NO_CONTENT));
@@ -246,23 +248,24 @@ fn delete_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     let (now, api) = (call.now, AssignmentApi::of_request(call));
     let azure = call.azure_mut();
     let removed = azure.authorization.revoke(name, now, *azure.propagation);
-    let wire = removed.map(|held| role_assignment_json(&held, api)).unwrap_or_default();
+    let wire = removed.map(|assignment| role_assignment_json(&assignment, api)).unwrap_or_default();
     Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
 /// Whether an assignment is the only one at its subscription that can manage access.
-fn is_last_administrator(call: &OperationContext<'_>, held: &RoleAssignment) -> bool {
-    let is_administrator =
-        |held: &RoleAssignment| ADMINISTRATORS.contains(&held.role.0) && held.condition.is_none();
-    let is_subscription =
-        held.scope.subscription_id().is_some() && held.scope.as_str().split('/').count() == 3;
+fn is_last_administrator(call: &OperationContext<'_>, assignment: &RoleAssignment) -> bool {
+    let is_administrator = |assignment: &RoleAssignment| {
+        ADMINISTRATORS.contains(&assignment.role.0) && assignment.condition.is_none()
+    };
+    let is_subscription = assignment.scope.subscription_id().is_some()
+        && assignment.scope.as_str().split('/').count() == 3;
     is_subscription
-        && is_administrator(held)
+        && is_administrator(assignment)
         && !call
             .world()
             .authorization
-            .at(&held.scope)
-            .any(|other| other.name != held.name && is_administrator(other))
+            .at(&assignment.scope)
+            .any(|other| other.name != assignment.name && is_administrator(other))
 }
 
 /// The assignment with a name, if it is at the scope of the request.
@@ -271,7 +274,7 @@ fn find_assignment<'c>(
     at: &AccessScope,
     name: Uuid,
 ) -> Option<&'c RoleAssignment> {
-    call.world().authorization.assignment(name).filter(|held| held.scope == *at)
+    call.world().authorization.assignment(name).filter(|assignment| assignment.scope == *at)
 }
 
 /// Rejects a scope whose resource group or resource does not exist. Children of a resource, such as the
@@ -301,31 +304,31 @@ fn assignment_name(call: &OperationContext<'_>) -> Result<Uuid, ServiceReply> {
     })
 }
 
-fn role_assignment_json(held: &RoleAssignment, api: AssignmentApi) -> Value {
-    let (updated_on, updated_by) = match held.updated {
+fn role_assignment_json(assignment: &RoleAssignment, api: AssignmentApi) -> Value {
+    let (updated_on, updated_by) = match assignment.updated {
         Some((time, author)) => (time, Some(author)),
-        None => (held.created_on, held.created_by),
+        None => (assignment.created_on, assignment.created_by),
     };
     let mut properties = json!({
-        "roleDefinitionId": role_definition_id(&held.scope, held.role),
-        "principalId": held.principal_id,
-        "scope": held.scope,
-        "createdOn": held.created_on.to_string(),
+        "roleDefinitionId": role_definition_id(&assignment.scope, assignment.role),
+        "principalId": assignment.principal_id,
+        "scope": assignment.scope,
+        "createdOn": assignment.created_on.to_string(),
         "updatedOn": updated_on.to_string(),
-        "createdBy": held.created_by,
+        "createdBy": assignment.created_by,
         "updatedBy": updated_by,
     });
     if api.principal_type {
-        properties["principalType"] = json!(held.principal_type);
+        properties["principalType"] = json!(assignment.principal_type);
     }
     if api.conditions {
-        let condition = held.condition.as_ref();
+        let condition = assignment.condition.as_ref();
         properties["condition"] = json!(condition.map(Condition::text));
         properties["conditionVersion"] = json!(condition.map(Condition::version));
-        properties["description"] = json!(held.description);
+        properties["description"] = json!(assignment.description);
         properties["delegatedManagedIdentityResourceId"] = Value::Null;
     }
-    json!({ "id": held.id(), "type": ASSIGNMENT, "name": held.name, "properties": properties })
+    json!({ "id": assignment.id(), "type": ASSIGNMENT, "name": assignment.name, "properties": properties })
 }
 
 /// The role of a role definition id, if the role can be assigned at the scope.
@@ -358,3 +361,6 @@ pub(super) fn find_assignable_role(
     }
     Ok(id)
 }
+
+#[cfg(test)]
+mod tests;

@@ -284,3 +284,6 @@ fn role_json(call: &OperationContext<'_>, at: &AccessScope, role: &RoleDefinitio
         "properties": { "roleName": role.name, "permissions": permissions },
     })
 }
+
+#[cfg(test)]
+mod tests;

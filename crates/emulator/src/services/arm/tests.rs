@@ -452,12 +452,13 @@ fn at_scope_filter_excludes_assignments_below_the_scope() {
         let path = format!("{scope}/providers/Microsoft.Authorization/roleAssignments{filter}");
         reply_json(&visit.get(visit.owner, &path))["value"].as_array().unwrap().len()
     };
-    assert_eq!(count("/subscriptions/sub", "?$filter=atScope()"), 1);
+    // The administrator, the application with a client secret, and the identity of the machine.
+    assert_eq!(count("/subscriptions/sub", "?$filter=atScope()"), 3);
     assert!(count("/subscriptions/sub", "") > 20);
     let subnet = format!(
         "{GROUP}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet/subnets/default"
     );
-    assert_eq!(count(&subnet, "?$filter=atScope()"), 7);
+    assert_eq!(count(&subnet, "?$filter=atScope()"), 9);
 }
 
 #[test]

@@ -134,20 +134,36 @@ pub(super) fn get_test_clients(
 ) -> Result<ServiceReply, ServiceReply> {
     let test_clients =
         call.world().registry.test_clients.as_ref().ok_or_else(no_test_clients_reply)?;
+    let directory = &call.world().directory;
+    let object_id = |client| {
+        directory.service_principal_by_client_id(client).map(|principal| principal.object_id)
+    };
     Ok(ServiceReply::json(
         StatusCode::OK,
         &json!({
             "tenant": test_clients.tenant,
+            "subscription": test_clients.subscription,
+            "user": {
+                "userPrincipalName": test_clients.user_principal_name,
+                "password": test_clients.user_password,
+                "objectId": test_clients.user_object_id,
+            },
             "vaultHost": test_clients.vault_host,
             "secretName": test_clients.secret_name,
             "withheldSecretName": test_clients.withheld_secret_name,
-            "secret": { "clientId": test_clients.secret_client, "clientSecret": test_clients.secret },
+            "secret": {
+                "clientId": test_clients.secret_client,
+                "objectId": object_id(test_clients.secret_client),
+                "clientSecret": test_clients.secret,
+            },
             "certificate": {
                 "clientId": test_clients.certificate_client,
+                "objectId": object_id(test_clients.certificate_client),
                 "certificatePem": test_clients.certificate,
             },
             "federated": {
                 "clientId": test_clients.federated_client,
+                "objectId": object_id(test_clients.federated_client),
                 "issuer": test_clients.issuer,
                 "subject": test_clients.subject,
                 "audience": test_clients.audience,

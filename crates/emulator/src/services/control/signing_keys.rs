@@ -55,7 +55,7 @@ pub(super) fn roll_signing_key(
     };
     match body.rollover {
         SigningKeyRollover::Publish => keys.publish_next(new_key()?),
-        SigningKeyRollover::Sign => keys.sign_with_next().map_err(|error| missing_reply(error))?,
+        SigningKeyRollover::Sign => keys.sign_with_next().map_err(missing_reply)?,
         SigningKeyRollover::Remove => keys.remove_previous(),
         SigningKeyRollover::Replace => keys.replace_all(new_key()?),
     }

@@ -177,7 +177,7 @@ impl<'a> ScopeParts<'a> {
         parts
     }
 
-    /// The one resource of all permissions; `None` if there are only scopes of OpenID Connect.
+    /// The one resource of all permissions; `None` if there are only scopes of OIDC.
     fn resource_identifier(&self, graph: &'a str) -> Result<Option<&'a str>, TokenServiceError> {
         let mut identifiers = self.permissions.iter().map(|one| one.identifier.unwrap_or(graph));
         let first = identifiers.next();

@@ -1,4 +1,4 @@
-//! The UserInfo endpoint of version 1.0 (OpenID Connect Core 1.0, 5.3).
+//! The endpoint for claims about the signed-in user, version 1.0 (OIDC Core 1.0, 5.3).
 
 use http::StatusCode;
 use serde_json::json;

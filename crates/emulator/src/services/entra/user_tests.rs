@@ -399,7 +399,7 @@ fn each_other_end_of_the_device_flow_has_its_error() {
     let flow = start_device_flow(&probe, TENANT);
     let foreign = [("user_code", text(&flow, "user_code")), ("user", OTHER_USER)];
     assert_eq!(enter_code(&probe, &foreign).rejection_reason.as_deref(), Some("AADSTS50020"));
-    probe.clock.advance(std::time::Duration::from_secs(900));
+    probe.clock.advance(std::time::Duration::from_mins(15));
     let expired = reply_json(&poll(&probe, TENANT, text(&flow, "device_code")));
     assert_eq!(
         (text(&expired, "error"), &expired["error_codes"]),
@@ -545,7 +545,7 @@ fn authorization_code_is_redeemed_once_with_its_verifier() {
     assert_eq!(aadsts_code(&redeem(&probe, &code, &[])), Some(54_005));
 
     let late = authorize_user(&probe);
-    probe.clock.advance(std::time::Duration::from_secs(600));
+    probe.clock.advance(std::time::Duration::from_mins(10));
     assert_eq!(aadsts_code(&redeem(&probe, &late, &[])), Some(70_008));
 }
 

@@ -133,7 +133,7 @@ impl UserSession {
             .map_err(|error| signing_error(&error))
     }
 
-    /// Issues an ID token (OpenID Connect Core 1.0, 2) in the format of the endpoint's version.
+    /// Issues an ID token (OIDC Core 1.0, 2) in the format of the endpoint's version.
     fn issue_id_token(
         &self,
         call: &mut OperationContext<'_>,
