@@ -25,12 +25,12 @@ use uuid::Uuid;
 
 pub(crate) use self::app_role_assignment::AppRoleAssignment;
 pub(crate) use self::application::{Application, KeyCredential, PasswordCredential};
-pub(crate) use self::deleted_object::{DeletedDirectoryObject, RestorableObject};
+pub(crate) use self::deleted_object::DeletedDirectoryObject;
 pub(crate) use self::directory_role::{DirectoryRole, DirectoryRoleAssignment};
 pub(crate) use self::federated_credential::FederatedCredential;
 pub(crate) use self::first_party::{
-    FIRST_PARTY_APPLICATIONS, MICROSOFT_GRAPH, MICROSOFT_TENANT, first_party_by_client_id,
-    first_party_by_object_id, graph_principal_id,
+    FIRST_PARTY_APPLICATIONS, MICROSOFT_GRAPH, first_party_by_client_id, first_party_by_object_id,
+    graph_principal_id,
 };
 pub(crate) use self::graph_permission::GraphPermission;
 pub(crate) use self::group::Group;

@@ -230,7 +230,7 @@ impl EmulatorEngine {
         now: Timestamp,
         trace: &mut RequestTrace,
     ) -> ServiceReply {
-        let segments: Vec<_> = request.segments().collect();
+        let segments = services::route_segments(place.service, request);
         let routes = services::routes_of_service(place.service);
         let (operation, parameters) = match routes.find(request, &segments) {
             OperationLookup::Found(operation, parameters) => (operation, parameters),

@@ -62,8 +62,8 @@ pub use emulator::{Emulator, EmulatorBuilder, StartError};
 pub use fault_plan::{FaultPlan, IdentityFault, ParseIdentityFaultError};
 pub use request_log::RequestLogEntry;
 pub use seed::{
-    CredentialBundleFormat, DnsZonePlan, IdentityPlan, IssuedCredential, KmsKeyPlan, SeedError,
-    SeedPlan, SeedPlanProblem, TestCredentials, VaultPlan,
+    CredentialBundleFormat, DirectoryAccess, DnsZonePlan, IdentityPlan, IssuedCredential,
+    KmsKeyPlan, SeedError, SeedPlan, SeedPlanProblem, TestCredentials, VaultPlan,
 };
 pub use state_change_error::StateChangeError;
 pub use state_store::StateStoreError;

@@ -12,7 +12,7 @@ use crate::operations::{AzureService, OperationLookup, PathParameters};
 use crate::request::{ServiceReply, ServiceRequest};
 use crate::request_log::RequestLog;
 use crate::service_caches::ServiceCaches;
-use crate::services::routes_of_service;
+use crate::services::{route_segments, routes_of_service};
 use crate::token::{AuthenticatedCaller, BearerTokenError, verify_bearer};
 
 /// A generator of ids: random, or reproducible from a seed.
@@ -117,8 +117,18 @@ impl OperationContext<'_> {
 
     /// Runs the operation of Azure Resource Manager for another request, as if the client had sent it.
     pub(crate) fn run_arm_request(&mut self, request: &ServiceRequest) -> Option<ServiceReply> {
-        let segments: Vec<_> = request.segments().collect();
-        let routes = routes_of_service(AzureService::Arm);
+        self.run_request(AzureService::Arm, request)
+    }
+
+    /// Runs the operation of a service for another request, as if the client had sent it. `None` if the service
+    /// does not implement the operation.
+    pub(crate) fn run_request(
+        &mut self,
+        service: AzureService,
+        request: &ServiceRequest,
+    ) -> Option<ServiceReply> {
+        let segments = route_segments(service, request);
+        let routes = routes_of_service(service);
         let OperationLookup::Found(operation, parameters) = routes.find(request, &segments) else {
             return None;
         };

@@ -10,6 +10,7 @@ mod arm_resources;
 mod bundle;
 mod certificate;
 mod credential;
+mod directory_access;
 mod document;
 mod identities;
 mod identity_registry;
@@ -28,8 +29,8 @@ use credential::certificate_subject;
 pub(crate) use credential::rotate_credential;
 pub(crate) use identity_registry::{ComponentIdentity, IdentityRegistry, TestClients};
 pub use plan::{
-    CredentialBundleFormat, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedPlan, SeedPlanProblem,
-    VaultPlan,
+    CredentialBundleFormat, DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedPlan,
+    SeedPlanProblem, VaultPlan,
 };
 pub(crate) use plan::{SeedPlanFingerprint, component_name};
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub(crate) mod arm;
 pub(crate) mod blob;
 pub(crate) mod control;
 pub(crate) mod entra;
+pub(crate) mod graph;
 pub(crate) mod imds;
 pub(crate) mod keyvault;
 
@@ -12,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use crate::operations::{AzureService, RouteTable, ServiceOperation};
+use crate::request::ServiceRequest;
 
 /// The operations of a service; empty for services that only respond with 501.
 pub(crate) const fn operations_of_service(
@@ -26,8 +28,8 @@ pub(crate) const fn operations_of_service(
         AzureService::Control => control::OPERATIONS,
         AzureService::Blob => blob::OPERATIONS,
         AzureService::StaticWebsite => blob::WEBSITE_OPERATIONS,
-        AzureService::Graph
-        | AzureService::DataLakeStorage
+        AzureService::Graph => graph::OPERATIONS,
+        AzureService::DataLakeStorage
         | AzureService::QueueStorage
         | AzureService::TableStorage
         | AzureService::FileStorage => &[],
@@ -44,4 +46,12 @@ pub(crate) fn routes_of_service(service: AzureService) -> &'static RouteTable {
     });
     static EMPTY: LazyLock<RouteTable> = LazyLock::new(|| RouteTable::new(&[]));
     TABLES.get(&service).unwrap_or(&EMPTY)
+}
+
+/// The segments of a request's path, as the routes of a service match them.
+pub(crate) fn route_segments(service: AzureService, request: &ServiceRequest) -> Vec<String> {
+    match service {
+        AzureService::Graph => graph::odata_segments(request.segments()),
+        _ => request.segments().collect(),
+    }
 }

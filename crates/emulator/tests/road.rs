@@ -55,6 +55,7 @@ fn plan() -> SeedPlan {
         identities: Component::ALL.into_iter().map(identity).collect(),
         drills: Vec::new(),
         test_clients: false,
+        directory_access: lanyard_emulator::DirectoryAccess::Full,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use lanyard_desired::ValidatedHostedCluster;
 use lanyard_emulator::{
-    CredentialBundleFormat, DnsZonePlan, FaultPlan, IdentityPlan, KmsKeyPlan, SeedPlan, VaultPlan,
+    CredentialBundleFormat, DirectoryAccess, DnsZonePlan, FaultPlan, IdentityPlan, KmsKeyPlan,
+    SeedPlan, VaultPlan,
 };
 use lanyard_vocabulary::EntraClientId;
 use uuid::uuid;
@@ -69,5 +70,6 @@ pub fn local_azure_plan(
         identities,
         drills: fault.into_iter().collect(),
         test_clients: true,
+        directory_access: DirectoryAccess::Full,
     }
 }

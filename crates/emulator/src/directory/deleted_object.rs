@@ -114,6 +114,11 @@ impl EntraDirectory {
         self.deleted_objects.remove(&object_id).is_some()
     }
 
+    /// Whether the retention of a deleted object has ended.
+    pub(crate) fn has_expired_objects(&self, now: Timestamp) -> bool {
+        self.deleted_objects.values().any(|deleted| deleted.deleted + RETENTION <= now)
+    }
+
     /// Deletes the objects permanently whose retention has ended.
     pub(crate) fn purge_expired(&mut self, now: Timestamp) {
         self.deleted_objects.extract_if(|_, deleted| deleted.deleted + RETENTION <= now);

@@ -138,16 +138,4 @@ impl EntraDirectory {
         let Some(roles) = roles else { return Vec::new() };
         ids.iter().filter_map(|id| role_with(roles, id)).collect()
     }
-
-    /// The application permissions of Microsoft Graph that a service principal has.
-    pub(crate) fn graph_permissions_of(
-        &self,
-        principal: &ServicePrincipal,
-    ) -> Vec<GraphPermission> {
-        let graph = graph_principal_id(&principal.tenant);
-        self.app_role_assignments_of(principal.object_id)
-            .filter(|assignment| assignment.resource_id == graph)
-            .filter_map(|assignment| GraphPermission::from_id(assignment.app_role_id))
-            .collect()
-    }
 }

@@ -67,6 +67,11 @@ impl GraphPermission {
         Self::ALL.into_iter().find(|permission| permission.id() == id)
     }
 
+    /// The permission with a value.
+    pub(crate) fn from_value(value: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|permission| permission.value() == value)
+    }
+
     /// Id, value and display name.
     const fn definition(self) -> (Uuid, &'static str, &'static str) {
         match self {

@@ -50,6 +50,22 @@ pub struct SeedPlan {
     /// Whether to add principals and a vault for test clients.
     #[serde(default, rename = "guests")]
     pub test_clients: bool,
+    /// What the test client with a secret may do in the directory, by permissions of Microsoft Graph.
+    #[serde(default)]
+    pub directory_access: DirectoryAccess,
+}
+
+/// The application permissions of Microsoft Graph that a test client has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DirectoryAccess {
+    /// No permission: every request to Microsoft Graph returns 403.
+    None,
+    /// `Directory.Read.All`.
+    Read,
+    /// Also the permissions to change applications, users and groups, and to grant permissions.
+    #[default]
+    Full,
 }
 
 /// A public DNS zone.

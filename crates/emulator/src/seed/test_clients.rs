@@ -19,8 +19,8 @@ use super::tenants::validity_of_years;
 use super::{AzureSeeder, CredentialBundleFormat, SeedError, TestClients, bundle};
 use crate::azure_state::AzureState;
 use crate::directory::{
-    AppRoleAssignment, Application, FederatedCredential, GraphPermission, KeyCredential,
-    PasswordCredential, ServicePrincipal, ServicePrincipalKind, TrustedIssuer, graph_principal_id,
+    Application, FederatedCredential, KeyCredential, PasswordCredential, ServicePrincipal,
+    ServicePrincipalKind, TrustedIssuer,
 };
 use crate::keys::{RedactedText, RsaKey, RsaKeyError};
 use crate::operation_context::IdGenerator;
@@ -132,7 +132,7 @@ impl AzureSeeder<'_> {
         for client in [secret_client, certificate_client, federated_client] {
             self.grant_test_client_access(client, &vault, client == secret_client);
         }
-        self.grant_directory_reads(secret_client);
+        self.grant_directory_access(secret_client);
         self.add_vault_reader_subscription();
         let administrator = self.add_administrator();
         self.world.registry.test_clients = Some(TestClients {
@@ -196,23 +196,6 @@ impl AzureSeeder<'_> {
             let key = KeyCredential { key_id, display_name: None, certificate, starts, expires };
             application.keys.push(key);
         }
-    }
-
-    /// Permits an application to look up principals in Microsoft Graph, as the Azure CLI does for role
-    /// assignments.
-    fn grant_directory_reads(&mut self, client: EntraClientId) {
-        let directory = &mut self.world.directory;
-        let Some(principal) = directory.service_principal_by_client_id(client) else { return };
-        let (principal_id, tenant) = (principal.object_id, self.plan.tenant.clone());
-        let id = self.ids.named_uuid("guest-secret/directory-reads");
-        directory.insert_app_role_assignment(AppRoleAssignment {
-            id: URL_SAFE_NO_PAD.encode(id),
-            resource_id: graph_principal_id(&tenant),
-            tenant,
-            principal_id,
-            app_role_id: GraphPermission::DirectoryReadAll.id(),
-            created: self.now,
-        });
     }
 
     /// Permits the identity of the machine to read a subscription of its own tenant, without which the Azure

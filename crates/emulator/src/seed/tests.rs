@@ -70,6 +70,7 @@ pub(crate) fn nine_identity_plan() -> SeedPlan {
         identities: Component::ALL.into_iter().enumerate().map(identity).collect(),
         drills: Vec::new(),
         test_clients: false,
+        directory_access: DirectoryAccess::Full,
     }
 }
 

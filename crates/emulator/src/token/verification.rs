@@ -28,6 +28,8 @@ pub(crate) struct AuthenticatedCaller {
     pub(crate) user: Option<String>,
     /// The audience of the token.
     pub(crate) audience: String,
+    /// The permissions in the token: the app roles of an application, the delegated permissions of a user.
+    pub(crate) permissions: Vec<String>,
 }
 
 /// The reason why a bearer token was rejected. Each service has its own message for it.
@@ -163,6 +165,11 @@ impl VerifiedToken {
         let whole = |claim| token.claims.get(claim).and_then(Value::as_i64);
         let client = token.text_claim("appid").or_else(|| token.text_claim("azp"))?;
         let user = token.text_claim("upn").or_else(|| token.text_claim("preferred_username"));
+        let roles = token.claims.get("roles").and_then(Value::as_array).into_iter().flatten();
+        let permissions: Vec<_> = match user {
+            Some(_) => token.text_claim("scp").unwrap_or_default().split_whitespace().collect(),
+            None => roles.filter_map(Value::as_str).collect(),
+        };
         Some(Self {
             key_id: token.header.kid.clone()?,
             validity: (whole("nbf")?, whole("exp")?),
@@ -173,6 +180,7 @@ impl VerifiedToken {
                 resource_id: token.text_claim("xms_mirid").and_then(|text| text.parse().ok()),
                 user: user.map(ToOwned::to_owned),
                 audience: token.text_claim("aud")?.to_owned(),
+                permissions: permissions.into_iter().map(str::to_owned).collect(),
             },
         })
     }

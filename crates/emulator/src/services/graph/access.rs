@@ -1,0 +1,192 @@
+//! Authentication of Graph requests, and the rights of their callers.
+
+use std::collections::BTreeSet;
+
+use http::StatusCode;
+use lanyard_vocabulary::EntraTenantId;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::error::{ErrorContext, GraphError};
+use super::rights::GraphRight;
+use crate::directory::{EntraDirectory, MICROSOFT_GRAPH};
+use crate::hosts;
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
+use crate::token::{AuthenticatedCaller, BearerTokenError};
+
+/// The name of the first path segment.
+const VERSION: &str = "version";
+
+/// An authenticated request to Microsoft Graph.
+#[derive(Debug)]
+pub(super) struct GraphCall<'c, 'o> {
+    pub(super) context: &'c mut OperationContext<'o>,
+    pub(super) caller: GraphCaller,
+}
+
+/// The caller of a request, with its rights.
+#[derive(Debug, Clone)]
+pub(super) struct GraphCaller {
+    /// The object id of the user or the service principal.
+    pub(super) object_id: Uuid,
+    pub(super) tenant: EntraTenantId,
+    /// Whether a user signed in.
+    pub(super) is_user: bool,
+    rights: BTreeSet<GraphRight>,
+}
+
+/// The handler of a Graph operation.
+pub(super) type GraphHandler = fn(&mut GraphCall<'_, '_>) -> Result<ServiceReply, GraphError>;
+
+/// Authenticates a request, runs its handler, and adds the headers of Microsoft Graph.
+pub(super) fn respond(
+    context: &mut OperationContext<'_>,
+    handler: GraphHandler,
+) -> Result<ServiceReply, ServiceReply> {
+    let request_id = context.ids.next_uuid().to_string();
+    let client_request_id =
+        context.request.header("client-request-id").filter(|id| id.len() <= 128).map(str::to_owned);
+    let result = authenticate(context)
+        .and_then(|caller| handler(&mut GraphCall { context: &mut *context, caller }));
+    let with_ids = |reply: ServiceReply| {
+        let reply =
+            reply.with_header("request-id", &request_id).with_header("cache-control", "no-cache");
+        match &client_request_id {
+            Some(id) => reply.with_header("client-request-id", id),
+            None => reply,
+        }
+    };
+    match result {
+        Ok(reply) => Ok(with_ids(reply)),
+        Err(error) => Err(with_ids(error.to_reply(ErrorContext {
+            now: context.now,
+            request_id: &request_id,
+            client_request_id: client_request_id.as_deref(),
+        }))),
+    }
+}
+
+fn authenticate(context: &mut OperationContext<'_>) -> Result<GraphCaller, GraphError> {
+    let version = context.path_parameter(VERSION);
+    if !version.eq_ignore_ascii_case("v1.0") && !version.eq_ignore_ascii_case("beta") {
+        return Err(GraphError::malformed(format!("Invalid version: {version}.")));
+    }
+    let host = hosts::graph_host_of_cloud(context.endpoint.cloud);
+    let audiences =
+        [format!("https://{host}"), format!("https://{host}/"), MICROSOFT_GRAPH.to_string()];
+    let caller = context.authenticate_bearer(&audiences).map_err(|error| token_error(&error))?;
+    identify_caller(&context.world().directory, caller)
+}
+
+/// Finds the principal of a verified token.
+fn identify_caller(
+    directory: &EntraDirectory,
+    caller: AuthenticatedCaller,
+) -> Result<GraphCaller, GraphError> {
+    let AuthenticatedCaller { object_id, tenant, permissions, user, .. } = caller;
+    let is_user = user.is_some();
+    let rights = if is_user {
+        let user = directory.user(object_id);
+        user.map(|user| GraphRight::of_user(directory, user.object_id, &permissions))
+    } else {
+        directory.service_principal(object_id).map(|principal| {
+            GraphRight::of_service_principal(directory, principal.object_id, &permissions)
+        })
+    };
+    match rights {
+        Some(rights) => Ok(GraphCaller { object_id, tenant, is_user, rights }),
+        None => Err(GraphError::new(
+            StatusCode::UNAUTHORIZED,
+            "Authorization_IdentityNotFound",
+            "The identity of the calling application could not be established.",
+        )),
+    }
+}
+
+fn token_error(error: &BearerTokenError) -> GraphError {
+    let message = match error {
+        BearerTokenError::Missing => "Access token is empty.",
+        BearerTokenError::Malformed => "IDX14100: JWT is not well formed.",
+        BearerTokenError::NotIssuedHere => "Signing key is invalid.",
+        BearerTokenError::Audience { .. } => "Access token validation failure. Invalid audience.",
+        BearerTokenError::Lifetime => "Lifetime validation failed, the token is expired.",
+    };
+    GraphError::new(StatusCode::UNAUTHORIZED, "InvalidAuthenticationToken", message)
+}
+
+impl GraphCaller {
+    /// Whether the caller has a right.
+    pub(super) fn has(&self, right: GraphRight) -> bool {
+        self.rights.contains(&right)
+    }
+
+    /// Rejects a caller without any of `rights`.
+    pub(super) fn require_any(&self, rights: &[GraphRight]) -> Result<(), GraphError> {
+        if rights.iter().any(|right| self.has(*right)) { Ok(()) } else { Err(GraphError::denied()) }
+    }
+
+    /// Rejects a caller without a right.
+    pub(super) fn require(&self, right: GraphRight) -> Result<(), GraphError> {
+        self.require_any(&[right])
+    }
+}
+
+impl GraphCall<'_, '_> {
+    /// The directory, for reading.
+    pub(super) fn directory(&self) -> &EntraDirectory {
+        &self.context.world().directory
+    }
+
+    /// The directory, for changes.
+    pub(super) fn directory_mut(&mut self) -> &mut EntraDirectory {
+        &mut self.context.azure_mut().directory
+    }
+
+    /// Whether a tenant is the caller's.
+    pub(super) fn is_own_tenant(&self, tenant: &EntraTenantId) -> bool {
+        tenant.as_str().eq_ignore_ascii_case(self.caller.tenant.as_str())
+    }
+
+    /// The value of a placeholder in the operation's path.
+    pub(super) fn path_parameter(&self, name: &str) -> &str {
+        self.context.path_parameter(name)
+    }
+
+    /// The root of all URLs of this request's host and version.
+    pub(super) fn root_url(&self) -> String {
+        let version = self.path_parameter(VERSION).to_ascii_lowercase();
+        format!("https://{}/{version}", self.context.request.host)
+    }
+
+    /// The body as a JSON object.
+    pub(super) fn body(&self) -> Result<Map<String, Value>, GraphError> {
+        self.context.request.parse_json_body().map_err(|error| {
+            GraphError::malformed(format!(
+                "Unable to read JSON request payload. Please ensure Content-Type header is set and \
+                 payload is of valid JSON format. Line {}, column {}.",
+                error.line(),
+                error.column()
+            ))
+        })
+    }
+
+    /// The context of an error in a part of this request.
+    pub(super) fn error_context<'i>(&self, request_id: &'i str) -> ErrorContext<'i> {
+        ErrorContext { now: self.context.now, request_id, client_request_id: None }
+    }
+
+    /// Whether a header contains a directive, such as `eventual`.
+    pub(super) fn has_header_value(&self, name: &str, value: &str) -> bool {
+        let header = self.context.request.header(name).unwrap_or_default();
+        header.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case(value))
+    }
+
+    /// An id in the form of app role assignments and grants: 43 characters of base64url.
+    pub(super) fn next_opaque_id(&mut self) -> String {
+        use base64::Engine;
+        let (one, other) = (self.context.ids.next_uuid(), self.context.ids.next_uuid());
+        let bytes = [one.into_bytes(), other.into_bytes()].concat();
+        base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+    }
+}

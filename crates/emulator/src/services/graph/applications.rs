@@ -1,0 +1,291 @@
+//! Applications: create, read, change, delete.
+
+use http::StatusCode;
+use lanyard_vocabulary::EntraClientId;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::access::GraphCall;
+use super::application_entity::{APPLICATION, APPLICATION_PROPERTIES};
+use super::application_rules::{check_app_roles, check_identifier_uris, check_scopes};
+use super::credential_json::{
+    new_secret_text, parse_password, replace_key_credentials, retain_passwords,
+};
+use super::entity::{
+    GraphEntity, count_reply, created_reply, entity_reply, list_reply, no_content,
+};
+use super::error::GraphError;
+use super::filter::GraphFilter;
+use super::owners::bound_owners;
+use super::path::ObjectKey;
+use super::query::ListQuery;
+use super::rights::GraphRight;
+use super::schema::{optional_text, required_text, store_properties};
+use crate::directory::Application;
+use crate::request::ServiceReply;
+
+/// The name of the collection.
+pub(super) const APPLICATIONS: &str = "applications";
+/// The number of objects that a user without a directory role may own, deleted ones included.
+const OBJECT_QUOTA: usize = 250;
+const MAX_DISPLAY_NAME: usize = 256;
+
+type GraphResult = Result<ServiceReply, GraphError>;
+
+pub(super) fn list_applications(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    call.caller.require(GraphRight::ReadApplications)?;
+    let query = ListQuery::parse(call)?;
+    // Clients mostly look up one application by its id.
+    let client = query.filter.as_deref().and_then(|text| {
+        let filter = GraphFilter::parse(text, Application::TARGET, query.is_advanced).ok()?;
+        Some(filter.required_text("appId")?.to_owned())
+    });
+    if let Some(client) = client {
+        let client = client.parse::<EntraClientId>().ok();
+        let found = client.and_then(|client| call.directory().application_by_client_id(client));
+        let own = found.into_iter().filter(|application| call.is_own_tenant(&application.tenant));
+        return list_reply(call, APPLICATIONS, &query, own);
+    }
+    list_reply(call, APPLICATIONS, &query, tenant_applications(call))
+}
+
+pub(super) fn count_applications(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    call.caller.require(GraphRight::ReadApplications)?;
+    count_reply(call, tenant_applications(call))
+}
+
+pub(super) fn get_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    call.caller.require(GraphRight::ReadApplications)?;
+    entity_reply(call, StatusCode::OK, APPLICATIONS, path_application(call)?)
+}
+
+pub(super) fn create_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    call.caller.require_any(&[GraphRight::CreateApplications, GraphRight::WriteApplications])?;
+    let body = call.body()?;
+    let application = new_application(call, &body)?;
+    store_new_application(call, application, &body)
+}
+
+pub(super) fn update_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    let body = call.body()?;
+    let key = call.path_parameter("id").to_owned();
+    let unique_name = ObjectKey::parse(&key).alternate("uniqueName").map(str::to_owned);
+    let is_upsert = call.has_header_value("prefer", "create-if-missing");
+    match (unique_name, path_application(call).is_ok()) {
+        (Some(unique_name), false) if is_upsert => {
+            call.caller
+                .require_any(&[GraphRight::CreateApplications, GraphRight::WriteApplications])?;
+            let mut application = new_application(call, &body)?;
+            application.properties.insert("uniqueName".to_owned(), json!(unique_name));
+            store_new_application(call, application, &body)
+        }
+        _ => {
+            let mut application = path_application_for_write(call)?.clone();
+            apply_body(call, &mut application, &body, false)?;
+            store_application(call, application);
+            Ok(no_content())
+        }
+    }
+}
+
+pub(super) fn delete_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    let object_id = path_application_for_write(call)?.object_id;
+    let now = call.context.now;
+    call.directory_mut().delete_application(object_id, now);
+    Ok(no_content())
+}
+
+/// The application in the path, by object id, `appId` or `uniqueName`.
+pub(super) fn path_application<'c>(
+    call: &'c GraphCall<'_, '_>,
+) -> Result<&'c Application, GraphError> {
+    let directory = call.directory();
+    let segment = call.path_parameter("id");
+    let key = ObjectKey::parse(segment);
+    let found = match &key {
+        ObjectKey::ObjectId(id) => directory.application(*id),
+        ObjectKey::Alternate(..) => {
+            let by_client = key.alternate("appId").and_then(|id| id.parse().ok());
+            let by_client = by_client.and_then(|client| directory.application_by_client_id(client));
+            by_client.or_else(|| {
+                let name = key.alternate("uniqueName")?;
+                tenant_applications(call).find(|application| {
+                    application.properties.get("uniqueName").is_some_and(|known| known == name)
+                })
+            })
+        }
+        ObjectKey::Text(_) => {
+            return Err(GraphError::bad_request(format!("Invalid object identifier '{segment}'.")));
+        }
+    };
+    found
+        .filter(|application| call.is_own_tenant(&application.tenant))
+        .ok_or_else(|| GraphError::not_found(segment))
+}
+
+/// The application in the path, if the caller may change it.
+pub(super) fn path_application_for_write<'c>(
+    call: &'c GraphCall<'_, '_>,
+) -> Result<&'c Application, GraphError> {
+    call.caller
+        .require_any(&[GraphRight::WriteApplications, GraphRight::WriteOwnedApplications])?;
+    let application = path_application(call)?;
+    if call.caller.has(GraphRight::WriteApplications)
+        || application.owners.contains(&call.caller.object_id)
+    {
+        Ok(application)
+    } else {
+        Err(GraphError::denied())
+    }
+}
+
+fn tenant_applications<'c>(
+    call: &'c GraphCall<'_, '_>,
+) -> impl Iterator<Item = &'c Application> + use<'c> {
+    let tenant = call.caller.tenant.clone();
+    call.directory().applications().values().filter(move |application| {
+        application.tenant.as_str().eq_ignore_ascii_case(tenant.as_str())
+    })
+}
+
+fn new_application(
+    call: &mut GraphCall<'_, '_>,
+    body: &Map<String, Value>,
+) -> Result<Application, GraphError> {
+    check_quota(call)?;
+    let display_name = required_text(body, "displayName", APPLICATION)?;
+    let ids = &mut call.context.ids;
+    let (object_id, client_id) = (ids.next_uuid(), EntraClientId::from(ids.next_uuid()));
+    let tenant = call.caller.tenant.clone();
+    let mut application =
+        Application::new(object_id, client_id, tenant, display_name, call.context.now);
+    application.owners = bound_owners(call, body)?;
+    // Applications with the permission to manage their own applications own what they create, as users do.
+    let is_owner = call.caller.is_user || !call.caller.has(GraphRight::WriteApplications);
+    if is_owner && !application.owners.contains(&call.caller.object_id) {
+        application.owners.push(call.caller.object_id);
+    }
+    Ok(application)
+}
+
+/// Completes a new application with the rest of the body. The reply shows the generated secrets once.
+fn store_new_application(
+    call: &mut GraphCall<'_, '_>,
+    mut application: Application,
+    body: &Map<String, Value>,
+) -> GraphResult {
+    apply_body(call, &mut application, body, true)?;
+    let passwords = body.get("passwordCredentials").and_then(Value::as_array);
+    for given in passwords.into_iter().flatten().filter_map(Value::as_object) {
+        let ids = &mut call.context.ids;
+        let (key_id, secret_ids) = (ids.next_uuid(), [ids.next_uuid(), ids.next_uuid()]);
+        let now = call.context.now;
+        application.passwords.push(parse_password(
+            given,
+            key_id,
+            new_secret_text(secret_ids),
+            now,
+        )?);
+    }
+    let mut json = application.to_json(call.directory());
+    if let Some(shown) = json.get_mut("passwordCredentials").and_then(Value::as_array_mut) {
+        for (shown, password) in shown.iter_mut().zip(&application.passwords) {
+            shown["secretText"] = json!(password.text.expose());
+        }
+    }
+    let has_secret = !application.passwords.is_empty();
+    let reply = created_reply(call, APPLICATIONS, &application)?;
+    call.directory_mut().insert_application(application);
+    if !has_secret {
+        return Ok(reply);
+    }
+    let context = format!("{}/$metadata#{APPLICATIONS}/$entity", call.root_url());
+    json.insert("@odata.context".to_owned(), json!(context));
+    Ok(super::entity::json_reply(StatusCode::CREATED, &Value::Object(json)))
+}
+
+/// Applies the properties of a body. Checks everything before the application is stored.
+fn apply_body(
+    call: &mut GraphCall<'_, '_>,
+    application: &mut Application,
+    body: &Map<String, Value>,
+    is_new: bool,
+) -> Result<(), GraphError> {
+    if let Some(name) = optional_text(body, "displayName", APPLICATION)? {
+        if name.chars().count() > MAX_DISPLAY_NAME {
+            return Err(GraphError::invalid_value("displayName", APPLICATION));
+        }
+        name.clone_into(&mut application.display_name);
+    }
+    let before = application.properties.clone();
+    let properties = &mut application.properties;
+    store_properties(properties, body, APPLICATION_PROPERTIES, APPLICATION, is_new)?;
+    check_identifier_uris(call, application, &before)?;
+    check_unique_name(call, application)?;
+    check_app_roles(application, &before)?;
+    check_scopes(application, &before)?;
+    if let Some(given) = body.get("keyCredentials") {
+        let ids = &mut call.context.ids;
+        application.keys = replace_key_credentials(&application.keys, given, || ids.next_uuid())?;
+    }
+    match body.get("passwordCredentials") {
+        Some(given) if !is_new => {
+            application.passwords = retain_passwords(&application.passwords, given)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Stores a changed application; its service principal has the same display name.
+fn store_application(call: &mut GraphCall<'_, '_>, application: Application) {
+    let directory = call.directory_mut();
+    let name = application.display_name.clone();
+    if let Some(principal) = directory.service_principal_by_client_id_mut(application.client_id) {
+        principal.display_name = name;
+    }
+    directory.insert_application(application);
+}
+
+fn check_unique_name(
+    call: &GraphCall<'_, '_>,
+    application: &Application,
+) -> Result<(), GraphError> {
+    let Some(name) = application.properties.get("uniqueName") else { return Ok(()) };
+    let is_taken = tenant_applications(call).any(|other| {
+        other.object_id != application.object_id && other.properties.get("uniqueName") == Some(name)
+    });
+    if is_taken {
+        return Err(GraphError::value_in_use(
+            "Request_MultipleObjectsWithSameKeyValue",
+            "uniqueName",
+        ));
+    }
+    Ok(())
+}
+
+/// Rejects a new object of a user who has reached the quota. Administrators have none.
+pub(super) fn check_quota(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
+    let caller = &call.caller;
+    if !caller.is_user || caller.has(GraphRight::WriteApplications) {
+        return Ok(());
+    }
+    let directory = call.directory();
+    let owns = |owners: &[Uuid]| owners.contains(&caller.object_id);
+    let applications = directory.applications().values().filter(|known| owns(&known.owners));
+    let groups = directory.groups().values().filter(|known| owns(&known.owners));
+    let deleted = directory.deleted_objects().values().filter(|deleted| {
+        matches!(
+            deleted.as_directory_object(),
+            crate::directory::DirectoryObject::Application(known) if owns(&known.owners)
+        )
+    });
+    if applications.count() + groups.count() + deleted.count() < OBJECT_QUOTA {
+        return Ok(());
+    }
+    Err(GraphError::new(
+        StatusCode::FORBIDDEN,
+        "Directory_QuotaExceeded",
+        "The directory object quota limit for the Principal has been exceeded. Please ask your administrator to increase the quota limit or delete objects to reduce the used quota.",
+    ))
+}

@@ -1,0 +1,178 @@
+//! Deleted applications, service principals and users: list, restore, delete permanently.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::access::GraphCall;
+use super::entity::{GraphEntity, json_reply, list_reply, no_content, time_text};
+use super::error::GraphError;
+use super::filter::{FilterTarget, FilterValue};
+use super::path::parse_object_id;
+use super::query::ListQuery;
+use super::rights::GraphRight;
+use super::schema::GraphProperty;
+use crate::directory::{DeletedDirectoryObject, DirectoryObject, EntraDirectory};
+use crate::request::ServiceReply;
+
+/// The name of the collection.
+const DELETED_ITEMS: &str = "directoryObjects";
+
+type GraphResult = Result<ServiceReply, GraphError>;
+
+impl GraphEntity for DeletedDirectoryObject {
+    const TARGET: FilterTarget = <DirectoryObject<'_> as GraphEntity>::TARGET;
+    const PROPERTIES: &'static [GraphProperty] = &[];
+
+    fn id(&self) -> String {
+        self.as_directory_object().object_id().to_string()
+    }
+
+    fn filter_value<'a>(
+        &'a self,
+        _directory: &'a EntraDirectory,
+        property: &str,
+    ) -> FilterValue<'a> {
+        match property {
+            "id" => FilterValue::text(self.id()),
+            _ => FilterValue::text(self.as_directory_object().display_name().to_owned()),
+        }
+    }
+
+    fn to_json(&self, directory: &EntraDirectory) -> Map<String, Value> {
+        let mut json = self.as_directory_object().to_json(directory);
+        json.insert("deletedDateTime".to_owned(), json!(time_text(self.deleted)));
+        json
+    }
+}
+
+/// `GET directory/deletedItems/{type}`, and `GET directory/deletedItems/{id}`.
+pub(super) fn list_or_get_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    let now = call.context.now;
+    purge_expired(call, now);
+    let segment = call.path_parameter("id").to_owned();
+    if let Some(id) = parse_object_id(&segment) {
+        let deleted = readable_object(call, id, &segment)?;
+        let mut json = deleted.to_json(call.directory());
+        let context = format!("{}/$metadata#{DELETED_ITEMS}/$entity", call.root_url());
+        json.insert("@odata.context".to_owned(), json!(context));
+        return Ok(json_reply(StatusCode::OK, &Value::Object(json)));
+    }
+    let right = match segment.to_ascii_lowercase().as_str() {
+        "application" | "serviceprincipal" => GraphRight::ReadApplications,
+        "user" => GraphRight::ReadUsers,
+        "group" => GraphRight::ReadGroups,
+        _ => {
+            return Err(GraphError::malformed(format!(
+                "Resource not found for the segment '{segment}'."
+            )));
+        }
+    };
+    call.caller.require(right)?;
+    let query = ListQuery::parse(call)?;
+    let objects = call.directory().deleted_objects().values().filter(|deleted| {
+        call.is_own_tenant(deleted.tenant())
+            && deleted.as_directory_object().type_name().eq_ignore_ascii_case(&segment)
+    });
+    list_reply(call, DELETED_ITEMS, &query, objects)
+}
+
+pub(super) fn restore_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    let now = call.context.now;
+    purge_expired(call, now);
+    let segment = call.path_parameter("id").to_owned();
+    let id = parse_object_id(&segment).ok_or_else(|| GraphError::not_found(&segment))?;
+    let deleted = writable_object(call, id, &segment)?;
+    check_conflicts(call.directory(), deleted)?;
+    let mut json = deleted.as_directory_object().to_json(call.directory());
+    let context = format!("{}/$metadata#{DELETED_ITEMS}/$entity", call.root_url());
+    json.insert("@odata.context".to_owned(), json!(context));
+    call.directory_mut().restore_deleted(id);
+    Ok(json_reply(StatusCode::OK, &Value::Object(json)))
+}
+
+pub(super) fn purge_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    let segment = call.path_parameter("id").to_owned();
+    let id = parse_object_id(&segment).ok_or_else(|| GraphError::not_found(&segment))?;
+    writable_object(call, id, &segment)?;
+    call.directory_mut().purge_deleted(id);
+    Ok(no_content())
+}
+
+/// Removes the objects whose retention has ended, if there are any.
+fn purge_expired(call: &mut GraphCall<'_, '_>, now: jiff::Timestamp) {
+    if call.directory().has_expired_objects(now) {
+        call.directory_mut().purge_expired(now);
+    }
+}
+
+fn readable_object<'c>(
+    call: &'c GraphCall<'_, '_>,
+    id: uuid::Uuid,
+    segment: &str,
+) -> Result<&'c DeletedDirectoryObject, GraphError> {
+    call.caller.require_any(&[GraphRight::ReadApplications, GraphRight::ReadUsers])?;
+    let found = call.directory().deleted_objects().get(&id);
+    found
+        .filter(|deleted| call.is_own_tenant(deleted.tenant()))
+        .ok_or_else(|| GraphError::not_found(segment))
+}
+
+/// A deleted object that the caller may restore and delete permanently.
+fn writable_object<'c>(
+    call: &'c GraphCall<'_, '_>,
+    id: uuid::Uuid,
+    segment: &str,
+) -> Result<&'c DeletedDirectoryObject, GraphError> {
+    call.caller.require_any(&[
+        GraphRight::WriteApplications,
+        GraphRight::WriteOwnedApplications,
+        GraphRight::DeleteUsers,
+    ])?;
+    let deleted = readable_object(call, id, segment)?;
+    let owns = |owners: &[uuid::Uuid]| {
+        call.caller.has(GraphRight::WriteApplications)
+            || owners.contains(&call.caller.object_id)
+                && call.caller.has(GraphRight::WriteOwnedApplications)
+    };
+    let is_allowed = match deleted.as_directory_object() {
+        DirectoryObject::Application(application) => owns(&application.owners),
+        DirectoryObject::ServicePrincipal(principal) => owns(&principal.owners),
+        DirectoryObject::User(_) | DirectoryObject::Group(_) => {
+            call.caller.has(GraphRight::DeleteUsers)
+        }
+    };
+    if is_allowed { Ok(deleted) } else { Err(GraphError::denied()) }
+}
+
+/// Rejects to restore an object whose unique values another object has in the meantime.
+fn check_conflicts(
+    directory: &EntraDirectory,
+    deleted: &DeletedDirectoryObject,
+) -> Result<(), GraphError> {
+    let in_use = |property| {
+        Err(GraphError::value_in_use("Request_MultipleObjectsWithSameKeyValue", property))
+    };
+    match deleted.as_directory_object() {
+        DirectoryObject::User(user) if directory.user_by_name(&user.principal_name).is_some() => {
+            in_use("userPrincipalName")
+        }
+        DirectoryObject::ServicePrincipal(principal)
+            if directory.service_principal_by_client_id(principal.client_id).is_some() =>
+        {
+            in_use("servicePrincipalNames")
+        }
+        DirectoryObject::Application(application) => {
+            let is_taken = |uri: &str| {
+                directory.applications().values().any(|other| {
+                    other.tenant == application.tenant
+                        && other.stored_texts("identifierUris").any(|known| known == uri)
+                })
+            };
+            if application.stored_texts("identifierUris").any(is_taken) {
+                return in_use("identifierUris");
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,63 @@
+//! The proof of possession that `addKey` and `removeKey` require: a token that one of the registered keys signed.
+//!
+//! Reference: "Generating proof of possession tokens for rolling keys".
+
+use http::StatusCode;
+use jiff::Timestamp;
+use uuid::Uuid;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+use super::error::GraphError;
+use super::path::parse_object_id;
+use crate::directory::KeyCredential;
+use crate::jose::{AssertionAlgorithm, UnverifiedToken};
+use crate::token::SKEW_SECONDS;
+
+/// The audience of proofs: the predecessor of Microsoft Graph.
+const PROOF_AUDIENCE: &str = "00000002-0000-0000-c000-000000000000";
+/// The longest lifetime of a proof, in seconds.
+const MAX_LIFETIME_SECONDS: f64 = 600.0;
+
+/// Verifies a proof for an object with these keys: audience, issuer, lifetime and signature.
+pub(super) fn verify_key_proof(
+    proof: &str,
+    object_id: Uuid,
+    keys: &[KeyCredential],
+    now: Timestamp,
+) -> Result<(), GraphError> {
+    let token = UnverifiedToken::parse(proof).ok_or_else(invalid_proof)?;
+    let issuer = token.text_claim("iss").and_then(parse_object_id);
+    if !token.audiences().contains(&PROOF_AUDIENCE) || issuer != Some(object_id) {
+        return Err(invalid_proof());
+    }
+    if !is_within_lifetime(&token, now) {
+        return Err(invalid_proof());
+    }
+    let algorithm = AssertionAlgorithm::parse(&token.header.alg).ok_or_else(invalid_proof)?;
+    let is_valid = |key: &&KeyCredential| key.starts <= now && now < key.expires;
+    let signed = keys.iter().filter(is_valid).any(|key| {
+        X509Certificate::from_der(&key.certificate).is_ok_and(|(_, certificate)| {
+            let public_key = certificate.public_key().subject_public_key.data.as_ref();
+            token.is_signed_by(algorithm, public_key)
+        })
+    });
+    if signed { Ok(()) } else { Err(invalid_proof()) }
+}
+
+fn is_within_lifetime(token: &UnverifiedToken, now: Timestamp) -> bool {
+    let (Some(begins), Some(ends)) = (token.number_claim("nbf"), token.number_claim("exp")) else {
+        return false;
+    };
+    let second = now.as_duration().as_secs_f64();
+    let skew = std::time::Duration::from_secs(SKEW_SECONDS.unsigned_abs()).as_secs_f64();
+    begins <= second + skew && second - skew < ends && ends - begins <= MAX_LIFETIME_SECONDS
+}
+
+fn invalid_proof() -> GraphError {
+    GraphError::new(
+        StatusCode::UNAUTHORIZED,
+        "Authentication_MissingOrMalformed",
+        "Access Token missing or malformed.",
+    )
+}

@@ -1,0 +1,86 @@
+//! Lists of objects of several types: owners, members, and results of look-ups by id.
+
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::entity::{GraphEntity, selected_json};
+use super::filter::{FilterTarget, FilterValue, FilterableProperty};
+use super::schema::GraphProperty;
+use crate::directory::{DirectoryObject, EntraDirectory};
+
+impl DirectoryObject<'_> {
+    /// The name of the type, such as `servicePrincipal`.
+    pub(super) const fn type_name(&self) -> &'static str {
+        match self {
+            Self::Application(_) => "application",
+            Self::ServicePrincipal(_) => "servicePrincipal",
+            Self::User(_) => "user",
+            Self::Group(_) => "group",
+        }
+    }
+
+    pub(super) fn display_name(&self) -> &str {
+        match self {
+            Self::Application(application) => &application.display_name,
+            Self::ServicePrincipal(principal) => &principal.display_name,
+            Self::User(user) => &user.display_name,
+            Self::Group(group) => &group.display_name,
+        }
+    }
+}
+
+impl GraphEntity for DirectoryObject<'_> {
+    const TARGET: FilterTarget = FilterTarget {
+        resource: "DirectoryObject",
+        type_name: "directoryObject",
+        properties: &[
+            FilterableProperty::text("id"),
+            FilterableProperty::text("displayName").advanced(),
+        ],
+    };
+    const PROPERTIES: &'static [GraphProperty] = &[];
+
+    fn id(&self) -> String {
+        self.object_id().to_string()
+    }
+
+    fn filter_value<'a>(
+        &'a self,
+        _directory: &'a EntraDirectory,
+        property: &str,
+    ) -> FilterValue<'a> {
+        match property {
+            "id" => FilterValue::text(self.object_id().to_string()),
+            _ => FilterValue::text(self.display_name()),
+        }
+    }
+
+    /// The properties that a read of the object returns by default, with its type.
+    fn to_json(&self, directory: &EntraDirectory) -> Map<String, Value> {
+        let mut json = match self {
+            Self::Application(application) => default_json(directory, *application),
+            Self::ServicePrincipal(principal) => default_json(directory, *principal),
+            Self::User(user) => default_json(directory, *user),
+            Self::Group(group) => default_json(directory, *group),
+        };
+        let odata_type = format!("#microsoft.graph.{}", self.type_name());
+        json.insert("@odata.type".to_owned(), json!(odata_type));
+        json
+    }
+}
+
+fn default_json<E: GraphEntity>(directory: &EntraDirectory, entity: &E) -> Map<String, Value> {
+    selected_json(directory, entity, &[], &[]).unwrap_or_default()
+}
+
+/// The JSON of the existing objects among `ids`.
+pub(super) fn objects_json(directory: &EntraDirectory, ids: &[Uuid]) -> Value {
+    let objects = ids.iter().filter_map(|id| directory.object(*id));
+    objects.map(|object| Value::Object(object.to_json(directory))).collect()
+}
+
+/// The JSON of the groups of which an object is a direct member.
+pub(super) fn groups_json(directory: &EntraDirectory, member: Uuid) -> Value {
+    let groups = directory.direct_groups_of(member).map(DirectoryObject::Group);
+    groups.map(|group| Value::Object(group.to_json(directory))).collect()
+}

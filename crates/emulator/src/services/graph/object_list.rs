@@ -1,0 +1,68 @@
+//! Pages of objects of several types, and of references to them.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::access::GraphCall;
+use super::entity::{json_reply, list_reply};
+use super::error::GraphError;
+use super::query::ListQuery;
+use crate::directory::DirectoryObject;
+use crate::request::ServiceReply;
+
+/// The existing objects among `ids`.
+pub(super) fn stored_objects<'c>(
+    call: &'c GraphCall<'_, '_>,
+    ids: &[Uuid],
+) -> Vec<DirectoryObject<'c>> {
+    ids.iter().filter_map(|id| call.directory().object(*id)).collect()
+}
+
+/// A page of objects.
+pub(super) fn list_objects(
+    call: &GraphCall<'_, '_>,
+    objects: &[DirectoryObject<'_>],
+) -> Result<ServiceReply, GraphError> {
+    let query = ListQuery::parse(call)?;
+    list_reply(call, "directoryObjects", &query, objects.iter())
+}
+
+/// A page of the objects of one type, for a path that ends with a type such as `group`.
+pub(super) fn list_objects_of_type(
+    call: &GraphCall<'_, '_>,
+    mut objects: Vec<DirectoryObject<'_>>,
+    type_name: &str,
+) -> Result<ServiceReply, GraphError> {
+    const TYPES: [&str; 4] = ["application", "group", "servicePrincipal", "user"];
+    if !TYPES.iter().any(|known| known.eq_ignore_ascii_case(type_name)) {
+        return Err(GraphError::malformed(format!(
+            "Resource not found for the segment '{type_name}'."
+        )));
+    }
+    objects.retain(|object| object.type_name().eq_ignore_ascii_case(type_name));
+    list_objects(call, &objects)
+}
+
+/// References to objects, as `GET …/$ref` returns them.
+pub(super) fn list_references(
+    call: &GraphCall<'_, '_>,
+    objects: &[DirectoryObject<'_>],
+) -> ServiceReply {
+    let host = &call.context.request.host;
+    let tenant = &call.caller.tenant;
+    let reference = |object: &DirectoryObject<'_>| {
+        let (id, kind) = (object.object_id(), object.type_name());
+        let (first, rest) = kind.split_at(1);
+        let kind = format!("{}{rest}", first.to_uppercase());
+        let url = format!(
+            "https://{host}/v2/{tenant}/directoryObjects/{id}/Microsoft.DirectoryServices.{kind}"
+        );
+        json!({ "@odata.id": url })
+    };
+    let body = json!({
+        "@odata.context": format!("{}/$metadata#Collection($ref)", call.root_url()),
+        "value": objects.iter().map(reference).collect::<Vec<Value>>(),
+    });
+    json_reply(StatusCode::OK, &body)
+}
