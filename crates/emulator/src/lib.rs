@@ -40,6 +40,7 @@ mod ingress;
 mod jose;
 mod keys;
 mod operation_context;
+mod operation_listing;
 mod operations;
 mod public_documents;
 mod published_key;
@@ -60,6 +61,7 @@ mod tracked;
 pub use authority::AuthorityError;
 pub use emulator::{Emulator, EmulatorBuilder, StartError};
 pub use fault_plan::{FaultPlan, IdentityFault, ParseIdentityFaultError};
+pub use operation_listing::{OperationSummary, operations};
 pub use request_log::RequestLogEntry;
 pub use seed::{
     CredentialBundleFormat, DirectoryAccess, DnsZonePlan, IdentityPlan, IssuedCredential,

@@ -1,6 +1,7 @@
 //! `lanyard azure`: serves a local Azure, prints the exports for its clients, and runs commands against it.
 
 pub(crate) mod env;
+pub(crate) mod operations;
 mod request_log_table;
 pub(crate) mod run;
 pub(crate) mod serve;

@@ -19,7 +19,6 @@ use crate::fault_rules::FaultRule;
 use crate::operation_context::OperationContext;
 use crate::operations::{AzureService, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
-use crate::services;
 
 /// The header that every operation requires.
 const CONTROL_HEADER: &str = "x-lanyard-control";
@@ -275,28 +274,7 @@ fn list_request_log(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
 
 /// The implemented operations, by service.
 fn list_operations(_: &OperationContext<'_>) -> ServiceReply {
-    let rows: Vec<_> = AzureService::ALL.into_iter().flat_map(supported_operations_json).collect();
-    ServiceReply::json(StatusCode::OK, &json!({ "value": rows }))
-}
-
-/// The API operations that the emulator implements for a service, with method, path and whether the support is
-/// full or partial.
-fn supported_operations_json(service: AzureService) -> impl Iterator<Item = Value> {
-    services::operations_of_service(service).iter().copied().flatten().map(move |row| {
-        let (support, note) = match row.support {
-            OperationSupport::Full => ("full", None),
-            OperationSupport::Partial(note) => ("partial", Some(note)),
-            OperationSupport::Echo => ("echo", None),
-        };
-        json!({
-            "service": service,
-            "id": row.id,
-            "method": row.method.as_str(),
-            "path": row.path,
-            "support": support,
-            "note": note,
-        })
-    })
+    ServiceReply::json(StatusCode::OK, &json!({ "value": crate::operation_listing::operations() }))
 }
 
 fn list_fault_rules(call: &OperationContext<'_>) -> ServiceReply {
