@@ -4,7 +4,7 @@ use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 use lanyard_emulator::OperationSummary;
 
-use crate::exit::CommandResult;
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{CliOutputFormat, print_stdout, serialize_document};
 
 /// List the operations of the local Azure
@@ -34,15 +34,16 @@ pub(crate) fn run(args: &Args) -> CommandResult {
         let mut known: Vec<_> =
             lanyard_emulator::operations().into_iter().map(|row| row.service).collect();
         known.dedup();
-        return Err(crate::exit::CommandError::invalid_input(format!(
+        return Err(CommandError::invalid_input(format!(
             "`{wanted}` is no service; known: {}",
             known.join(", ")
         )));
     }
     match args.output {
-        CliOutputFormat::Table => print_stdout(&operation_table(&rows)),
-        format => print_stdout(&serialize_document(&rows, format)),
+        CliOutputFormat::Table => print_stdout(&operation_table(&rows))?,
+        format => print_stdout(&serialize_document(&rows, format))?,
     }
+    Ok(CommandExit::Success)
 }
 
 fn operation_table(rows: &[OperationSummary]) -> String {
