@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::operations::AzureService;
 use crate::request::{ServiceReply, ServiceRequest};
+use crate::services::blob::server_busy_reply;
 
 /// The fault rules in order of precedence.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -267,7 +268,8 @@ fn json_error_reply(status: StatusCode, code: &str, message: &str) -> ServiceRep
     )
 }
 
-/// Entra throttles with a body that is not JSON; the vaults and ARM have their own codes.
+/// Entra throttles with a body that is not JSON; the vaults and ARM have their own codes, and the Blob service
+/// its own status.
 fn throttled_reply(service: AzureService, retry_after: u32) -> ServiceReply {
     let status = StatusCode::TOO_MANY_REQUESTS;
     let reply = match service {
@@ -282,6 +284,7 @@ fn throttled_reply(service: AzureService, retry_after: u32) -> ServiceReply {
             "SubscriptionRequestsThrottled",
             "Number of requests for the subscription exceeded the limit.",
         ),
+        AzureService::Blob => server_busy_reply(),
         _ => json_error_reply(status, "TooManyRequests", "Too many requests."),
     };
     reply.with_header("retry-after", retry_after.to_string())

@@ -186,13 +186,11 @@ impl RouteCondition {
         if let Some(name) = condition.strip_prefix('!') {
             return Self::NoQueryParameter(name);
         }
-        match condition.strip_prefix('[').and_then(|header| header.strip_suffix(']')) {
-            Some(header) => Self::Header(header),
-            None => {
-                let (name, value) = condition.split_once('=').unwrap_or((condition, ""));
-                Self::QueryValue(name, value)
-            }
+        if let Some(header) = condition.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+            return Self::Header(header);
         }
+        let (name, value) = condition.split_once('=').unwrap_or((condition, ""));
+        Self::QueryValue(name, value)
     }
 
     fn holds(self, request: &ServiceRequest) -> bool {

@@ -5,12 +5,15 @@ use serde_json::Value;
 
 use crate::azure_state::AzureState;
 use crate::directory::TrustedIssuer;
+use crate::services::blob::read_public_blob;
 
 /// No document of the emulator is public at a URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the emulator has no public document at `{url}`")]
+#[error("the emulator has no public document at `{url}`: {reason}")]
 pub(crate) struct PublicDocumentMissing {
     url: String,
+    /// A text, or the error code of the Blob service.
+    reason: &'static str,
 }
 
 /// The path of an issuer's discovery document.
@@ -23,7 +26,14 @@ pub(crate) fn read_public_document(
     azure: &AzureState,
     url: &str,
 ) -> Result<Value, PublicDocumentMissing> {
-    trusted_issuer_document(azure, url).ok_or_else(|| PublicDocumentMissing { url: url.to_owned() })
+    if let Some(document) = trusted_issuer_document(azure, url) {
+        return Ok(document);
+    }
+    let missing = |reason| PublicDocumentMissing { url: url.to_owned(), reason };
+    let stored = url.parse().ok().and_then(|url| read_public_blob(&azure.storage, &url));
+    let content = stored.ok_or_else(|| missing("no issuer with this URL is trusted"))?;
+    let content = content.map_err(|error| missing(error.code))?;
+    serde_json::from_slice(&content).map_err(|_malformed| missing("the blob is not JSON"))
 }
 
 /// A document of an issuer whose keys are part of the state.

@@ -164,8 +164,10 @@ impl<K: TableKey, V: Serialize + DeserializeOwned> StoredTable for Table<K, V> {
 }
 
 fn parse_key<K: TableKey>(key: &str) -> Result<K, serde_json::Error> {
-    key.parse()
-        .or_else(|_| Err(serde::de::Error::custom(format_args!("`{key}` is no key of the table"))))
+    let Ok(parsed) = key.parse() else {
+        return Err(serde::de::Error::custom(format_args!("`{key}` is no key of the table")));
+    };
+    Ok(parsed)
 }
 
 /// A [`Table`] of byte strings, which the state file contains as they are, not as JSON.

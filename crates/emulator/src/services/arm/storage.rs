@@ -156,3 +156,6 @@ const fn account_operation(
     let path = rg!("Microsoft.Storage/storageAccounts/{name}");
     ServiceOperation { id, method, path, support, handler }
 }
+
+#[cfg(test)]
+mod tests;

@@ -241,7 +241,8 @@ impl<'a> BlobAccess<'a> {
         }
         let is_new = || self.azure.storage.blob(&target.blob_key()).is_none();
         let has_any = |letters: &str| letters.chars().any(|one| grant.permissions.contains(one));
-        if !has_any(permission.sas) && !(has_any(permission.sas_if_new) && is_new()) {
+        let is_permitted = has_any(permission.sas) || (has_any(permission.sas_if_new) && is_new());
+        if !is_permitted {
             return Err(BlobErrorCode::PERMISSION_MISMATCH.to_reply());
         }
         match grant.delegator {

@@ -152,7 +152,9 @@ fn assemble_blocks(
         parts => {
             let length = parts.iter().map(Bytes::len).sum();
             let mut content = BytesMut::with_capacity(length);
-            parts.iter().for_each(|part| content.extend_from_slice(part));
+            for part in parts {
+                content.extend_from_slice(part);
+            }
             content.freeze()
         }
     };

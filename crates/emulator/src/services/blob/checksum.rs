@@ -8,7 +8,7 @@ use md5::{Digest, Md5};
 use super::error::BlobErrorCode;
 use crate::request::{ServiceReply, ServiceRequest};
 
-/// The CRC-64 of Azure Storage has the polynomial of NVMe.
+/// Azure Storage uses the CRC-64 of NVM Express.
 const CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_NVME);
 
 /// The MD5 in base64, as in `Content-MD5`.

@@ -12,10 +12,10 @@ use crate::request::{ServiceReply, ServiceRequest};
 /// The conditional headers of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RequestConditions {
-    if_match: Option<EtagCondition>,
-    if_none_match: Option<EtagCondition>,
-    if_modified_since: Option<Timestamp>,
-    if_unmodified_since: Option<Timestamp>,
+    matching: Option<EtagCondition>,
+    none_matching: Option<EtagCondition>,
+    modified_since: Option<Timestamp>,
+    unmodified_since: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl RequestConditions {
         if request.header("x-ms-if-tags").is_some() {
             return Err(BlobErrorCode::feature_not_supported("x-ms-if-tags"));
         }
-        let [if_match, if_none_match, modified, unmodified] = names;
+        let [matching, none_matching, modified, unmodified] = names;
         let tag = |name: &str| request.header(name).map(EtagCondition::parse).transpose();
         let time = |name: &str| match request.header(name) {
             None => Ok(None),
@@ -81,16 +81,16 @@ impl RequestConditions {
             },
         };
         Ok(Self {
-            if_match: tag(if_match)?,
-            if_none_match: tag(if_none_match)?,
-            if_modified_since: time(modified)?,
-            if_unmodified_since: time(unmodified)?,
+            matching: tag(matching)?,
+            none_matching: tag(none_matching)?,
+            modified_since: time(modified)?,
+            unmodified_since: time(unmodified)?,
         })
     }
 
     /// Whether the request requires that the resource does not exist: `If-None-Match: *`.
     pub(super) fn requires_absence(&self) -> bool {
-        self.if_none_match == Some(EtagCondition::Any)
+        self.none_matching == Some(EtagCondition::Any)
     }
 
     /// Checks the conditions of a read operation on an existing resource.
@@ -98,16 +98,16 @@ impl RequestConditions {
         &self,
         (etag, modified): ResourceVersion,
     ) -> Result<(), BlobErrorCode> {
-        if self.if_match.as_ref().is_some_and(|tag| !tag.matches(etag))
-            || self.if_unmodified_since.is_some_and(|since| whole_seconds(modified) > since)
+        if self.matching.as_ref().is_some_and(|tag| !tag.matches(etag))
+            || self.unmodified_since.is_some_and(|since| whole_seconds(modified) > since)
         {
             return Err(BlobErrorCode::CONDITION_NOT_MET);
         }
         if self.requires_absence() {
             return Err(BlobErrorCode::UNSATISFIABLE_CONDITION);
         }
-        let is_other = self.if_none_match.as_ref().map(|tag| !tag.matches(etag));
-        let is_newer = self.if_modified_since.map(|since| whole_seconds(modified) > since);
+        let is_other = self.none_matching.as_ref().map(|tag| !tag.matches(etag));
+        let is_newer = self.modified_since.map(|since| whole_seconds(modified) > since);
         match (is_other, is_newer) {
             (Some(true), _) | (_, Some(true)) | (None, None) => Ok(()),
             _ => Err(BlobErrorCode::NOT_MODIFIED),
@@ -118,15 +118,15 @@ impl RequestConditions {
     pub(super) fn check_write(&self, found: Option<ResourceVersion>) -> Result<(), BlobErrorCode> {
         let Some((etag, modified)) = found else {
             // A resource that does not exist has no entity tag.
-            return match &self.if_match {
+            return match &self.matching {
                 Some(_) => Err(BlobErrorCode::CONDITION_NOT_MET),
                 None => Ok(()),
             };
         };
-        let is_met = self.if_match.as_ref().is_none_or(|tag| tag.matches(etag))
-            && self.if_none_match.as_ref().is_none_or(|tag| !tag.matches(etag))
-            && self.if_modified_since.is_none_or(|since| whole_seconds(modified) > since)
-            && self.if_unmodified_since.is_none_or(|since| whole_seconds(modified) <= since);
+        let is_met = self.matching.as_ref().is_none_or(|tag| tag.matches(etag))
+            && self.none_matching.as_ref().is_none_or(|tag| !tag.matches(etag))
+            && self.modified_since.is_none_or(|since| whole_seconds(modified) > since)
+            && self.unmodified_since.is_none_or(|since| whole_seconds(modified) <= since);
         if is_met { Ok(()) } else { Err(BlobErrorCode::CONDITION_NOT_MET) }
     }
 }

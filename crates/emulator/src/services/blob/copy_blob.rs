@@ -118,7 +118,7 @@ fn takes_tags_of_source(request: &ServiceRequest) -> Result<bool, ServiceReply> 
 fn parse_source(request: &ServiceRequest) -> Result<ServiceRequest, ServiceReply> {
     let invalid = || BlobErrorCode::invalid_header("x-ms-copy-source");
     let text = request.header("x-ms-copy-source").ok_or_else(invalid)?;
-    let url = url::Url::parse(text).or_else(|_| Err(invalid()))?;
+    let url = url::Url::parse(text).map_err(|_malformed| invalid())?;
     let host = url.host_str().filter(|_| url.scheme() == "https").ok_or_else(invalid)?;
     let mut headers = HeaderMap::new();
     if let Some(version) = request.headers.get("x-ms-version") {

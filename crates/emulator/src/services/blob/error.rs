@@ -83,6 +83,7 @@ error_codes! {
     PUBLIC_ACCESS_NOT_PERMITTED = CONFLICT, "PublicAccessNotPermitted", "Public access is not permitted on this storage account.";
     REQUEST_BODY_TOO_LARGE = PAYLOAD_TOO_LARGE, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.";
     RESOURCE_NOT_FOUND = NOT_FOUND, "ResourceNotFound", "The specified resource does not exist.";
+    SERVER_BUSY = SERVICE_UNAVAILABLE, "ServerBusy", "The server is busy.";
     TAGS_TOO_LARGE = BAD_REQUEST, "TagsTooLarge", "The tags specified exceed the maximum permissible limit.";
     UNSATISFIABLE_CONDITION = BAD_REQUEST, "UnsatisfiableCondition", "The request includes an unsatisfiable condition for this operation.";
 }
@@ -136,12 +137,17 @@ pub(crate) fn operation_not_implemented_reply(request: &ServiceRequest) -> Servi
     let mut operation = request.method.to_string();
     for name in ["restype", "comp"] {
         if let Some(value) = request.query(name) {
-            operation.push_str(&format!(" {name}={value}"));
+            operation.extend([" ", name, "=", value]);
         }
     }
     BlobErrorCode::OPERATION_NOT_IMPLEMENTED
         .with_detail("Operation", operation)
         .with_rejection_reason("operation not implemented")
+}
+
+/// The reply to a throttled request.
+pub(crate) fn server_busy_reply() -> ServiceReply {
+    BlobErrorCode::SERVER_BUSY.to_reply()
 }
 
 /// The reply to a body that is larger than `most` bytes.

@@ -15,11 +15,6 @@ pub(super) fn parse_http_date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text.trim()).ok()
 }
 
-/// Formats a time in ISO 8601 with the seven decimal places of the service.
-pub(super) fn iso_date(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%S.%6f0Z").to_string()
-}
-
 /// Parses a time of a shared access signature: ISO 8601 in UTC, where the time or its seconds may be absent.
 pub(super) fn parse_iso_date(text: &str) -> Option<Timestamp> {
     if let Ok(date) = text.parse::<Date>()

@@ -106,21 +106,17 @@ impl<'a> BlobList<'a> {
             if items.len() == most {
                 return (items, Some(common.unwrap_or_else(|| name.to_owned())));
             }
-            from = match &common {
-                None => Bound::Excluded(name.to_owned()),
-                Some(common) => match successor_of_prefix(common) {
-                    Some(next) => Bound::Included(next),
-                    None => {
-                        items.push(ListedItem::Prefix(common.clone()));
-                        break;
-                    }
-                },
+            let next = match &common {
+                None => Some(Bound::Excluded(name.to_owned())),
+                Some(common) => successor_of_prefix(common).map(Bound::Included),
             };
             items.push(match (common, blob) {
                 (Some(common), _) => ListedItem::Prefix(common),
                 (None, Some(blob)) => ListedItem::Blob(name, blob),
                 (None, None) => ListedItem::Uncommitted(name),
             });
+            let Some(next) = next else { break };
+            from = next;
         }
         (items, None)
     }

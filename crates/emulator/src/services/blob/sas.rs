@@ -106,8 +106,7 @@ pub(super) fn verify_sas(
         return Err(SasError::KeyNotPermitted);
     }
     let is_for_one_blob = match (kind, sas.get("sr")) {
-        (SasKind::Account, _) => false,
-        (_, "c") => false,
+        (SasKind::Account, _) | (_, "c") => false,
         (_, "b") => true,
         (_, "bs" | "bv") => return Err(SasError::NotSupported("sr=bs and sr=bv")),
         (_, "d") => return Err(SasError::NotSupported("sr=d")),
@@ -218,14 +217,15 @@ struct SignedRequestParts {
 impl SignedRequestParts {
     fn of(sas: SasParameters<'_>, request: &ServiceRequest) -> Self {
         let names = |parameter| sas.get(parameter).split(',').filter(|name| !name.is_empty());
-        let header = |name: &str| {
+        let mut parts = Self::default();
+        for name in names("srh") {
             let value = request.header(&name.to_ascii_lowercase()).unwrap_or_default();
-            format!("{name}:{value}\n")
-        };
-        Self {
-            headers: names("srh").map(header).collect(),
-            query: names("srq").map(|name| format!("\n{name}:{}", sas.get(name))).collect(),
+            parts.headers.extend([name, ":", value, "\n"]);
         }
+        for name in names("srq") {
+            parts.query.extend(["\n", name, ":", sas.get(name)]);
+        }
+        parts
     }
 }
 

@@ -133,7 +133,8 @@ fn canonical_headers(request: &ServiceRequest) -> String {
         })
         .collect();
     headers.sort_by(|(one, _), (other, _)| compare_header_names(one, other));
-    headers.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect()
+    let lines = headers.iter().flat_map(|(name, value)| [name, ":", value.trim(), "\n"]);
+    lines.collect()
 }
 
 /// The characters of header names in the order of the service's culture-sensitive comparison. It ignores

@@ -31,11 +31,7 @@ impl BlobTarget {
 
     /// The blob in the path. A path of one segment names a blob in the root container.
     pub(super) fn blob(request: &ServiceRequest) -> Result<Self, BlobErrorCode> {
-        let path = request.path.strip_prefix('/').unwrap_or(&request.path);
-        let (container, blob) = path.split_once('/').unwrap_or((ROOT_CONTAINER, path));
-        let (container, blob) = (decode(container)?, decode(blob)?);
-        check_container_name(&container)?;
-        check_blob_name(&blob)?;
+        let (container, blob) = split_blob_path(&request.path)?;
         Ok(Self { host: request.host.clone(), container: Some(container), blob: Some(blob) })
     }
 
@@ -47,6 +43,16 @@ impl BlobTarget {
     pub(super) fn blob_key(&self) -> BlobKey {
         self.container_key().blob(self.blob.as_deref().unwrap_or_default())
     }
+}
+
+/// The decoded names of the container and of the blob in a path.
+pub(super) fn split_blob_path(path: &str) -> Result<(String, String), BlobErrorCode> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let (container, blob) = path.split_once('/').unwrap_or((ROOT_CONTAINER, path));
+    let (container, blob) = (decode(container)?, decode(blob)?);
+    check_container_name(&container)?;
+    check_blob_name(&blob)?;
+    Ok((container, blob))
 }
 
 fn decode(text: &str) -> Result<String, BlobErrorCode> {

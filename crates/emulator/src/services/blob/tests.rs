@@ -1,15 +1,18 @@
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use lanyard_vocabulary::RoleDefinitionId;
+use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
 use crate::authorization::RoleAssignment;
+use crate::directory::{FederatedCredential, TrustedIssuer};
 use crate::ingress::Ingress;
 use crate::keys::RedactedText;
 use crate::request::ServiceReply;
 use crate::testing::{
-    APP, EngineFixture, LOGIN, SECRET, TENANT, azure_with_test_principals, reply_json, start_time,
+    APP, EngineFixture, FEDERATED, LOGIN, SECRET, SUBJECT, TENANT, azure_with_test_principals,
+    issuer_key, principal_mut, reply_json, sign_token, start_time,
 };
 
 const HOST: &str = "acct.blob.core.windows.net";
@@ -216,10 +219,13 @@ fn range_of_a_blob_is_returned_with_its_place() {
     assert_eq!((reply.status.as_u16(), code(&reply)), (416, "InvalidRange"));
 }
 
+/// The headers of an upload, and status and error code of its reply.
+type UploadCase<'a> = (&'a [(&'a str, &'a str)], u16, &'a str);
+
 #[test]
 fn failed_upload_changes_nothing() {
     let fixture = BlobFixture::with_blob();
-    let cases: [(&[(&str, &str)], u16, &str); 7] = [
+    let cases: [UploadCase<'_>; 7] = [
         (&[], 400, "MissingRequiredHeader"),
         (&[("x-ms-blob-type", "PageBlob")], 501, "FeatureNotSupportedByEmulator"),
         (
@@ -478,24 +484,53 @@ fn public_documents_are_read_as_an_anonymous_client_reads_them() {
     let fixture = BlobFixture::with_blob();
     let read = |url: &str| {
         let state = fixture.engine.engine.state();
-        let url = url.parse().unwrap();
-        read_public_document(&state.azure, &url, start_time()).map_err(|error| error.to_string())
+        read_public_blob(&state.azure.storage, &url.parse().unwrap())
+            .map(|content| content.map_err(|error| error.code))
     };
     let url = format!("https://{HOST}/con/b");
-    assert!(read(&url).unwrap_err().contains("ResourceNotFound"));
+    assert_eq!(read(&url), Some(Err("ResourceNotFound")));
     fixture.set_public_access(PublicAccess::Blob, true);
-    assert_eq!(read(&url).unwrap(), "hello");
-    assert!(read(&format!("{url}x")).unwrap_err().contains("BlobNotFound"));
+    assert_eq!(read(&url), Some(Ok("hello".into())));
+    assert_eq!(read(&format!("{url}x")), Some(Err("BlobNotFound")));
     fixture.set_public_access(PublicAccess::Blob, false);
-    assert!(read(&url).unwrap_err().contains("PublicAccessNotPermitted"));
+    assert_eq!(read(&url), Some(Err("PublicAccessNotPermitted")));
     for other in [
         "https://example.com/con/b",
         "https://acct.queue.core.windows.net/q",
         "http://acct.blob.core.windows.net/con/b",
     ] {
-        assert!(read(other).unwrap_err().contains("not the URL of a storage account"), "{other}");
-        assert!(!is_storage_document(&other.parse().unwrap()));
+        assert_eq!(read(other), None, "{other}");
     }
+}
+
+#[test]
+fn federated_tokens_of_an_issuer_in_a_public_container_are_accepted() {
+    let fixture = BlobFixture::with_blob();
+    let issuer = format!("https://{HOST}/con");
+    let trusted = TrustedIssuer {
+        keys: [("k1".to_owned(), issuer_key())].into(),
+        ..TrustedIssuer::default()
+    };
+    let discovery =
+        json!({ "issuer": issuer, "jwks_uri": format!("{issuer}/openid/v1/jwks") }).to_string();
+    let upload = [("x-ms-blob-type", "BlockBlob")];
+    let keys = trusted.key_set().to_string();
+    assert_eq!(fixture.put("con/.well-known/openid-configuration", &upload, &discovery), 201);
+    assert_eq!(fixture.put("con/openid/v1/jwks", &upload, &keys), 201);
+    principal_mut(&mut fixture.engine.engine.state().azure, FEDERATED).federated_credentials =
+        vec![FederatedCredential::new("one", &issuer, SUBJECT, "openshift")];
+    let now = start_time().as_second();
+    let claims = json!({
+        "iss": issuer, "sub": SUBJECT, "aud": "openshift", "iat": now, "nbf": now, "exp": now + 600,
+    });
+    let header = json!({ "alg": "RS256", "kid": "k1" });
+    let assertion = sign_token(&header, &claims, &issuer_key());
+    let request = || fixture.engine.request_token_with_assertion(FEDERATED, &assertion);
+    let reply = request();
+    assert_ne!(reply.status, StatusCode::OK);
+    assert!(text(&reply).contains("ResourceNotFound"), "{}", text(&reply));
+    fixture.set_public_access(PublicAccess::Container, true);
+    assert_eq!(request().status, StatusCode::OK);
 }
 
 #[test]

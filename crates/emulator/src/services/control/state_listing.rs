@@ -5,10 +5,12 @@ use serde_json::{Value, json};
 
 use super::control_error;
 use crate::authorization::{AccessCheck, AccessScope, ActionPlane, ParseAccessScopeError};
+use crate::azure_state::AzureState;
 use crate::directory::{EntraDirectory, ServicePrincipal, ServicePrincipalKind, Tenant};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 use crate::seed::ComponentIdentity;
+use crate::services::blob::StorageAccount;
 use crate::services::keyvault::{EmulatedVault, VaultStore, VersionedObjectStore};
 
 /// `GET world`.
@@ -31,6 +33,7 @@ pub(super) fn list_azure_state(call: &OperationContext<'_>) -> ServiceReply {
             "principals": principals,
             "issuers": azure.directory.issuers.keys().collect::<Vec<_>>(),
             "vaults": azure.vaults.iter().map(|vault| vault_json(&azure.vaults, vault)).collect::<Vec<_>>(),
+            "storageAccounts": azure.storage.accounts().map(|account| storage_account_json(azure, account)).collect::<Vec<_>>(),
             "resources": resources,
             "imds": {
                 "assigned": azure.imds.assigned,
@@ -70,6 +73,15 @@ pub(super) fn explain_access(
     let now = call.now;
     let check = AccessCheck { principal_id, plane, action, scope: &scope, role_assignment, now };
     Ok(ServiceReply::json(StatusCode::OK, &check.explain(call.world())))
+}
+
+fn storage_account_json(azure: &AzureState, account: &StorageAccount) -> Value {
+    let containers = azure.storage.containers(&account.host, "");
+    json!({
+        "host": account.host,
+        "resource": account.resource_id,
+        "containers": containers.map(|(key, _)| &key.name).collect::<Vec<_>>(),
+    })
 }
 
 fn tenant_json(tenant: &Tenant) -> Value {

@@ -139,14 +139,14 @@ fn store_data_plane(
         return Ok(account.clone());
     }
     let id = write.id.clone();
-    let account = StorageAccount::new(name, host, id, tenant, settings, now)
-        .map_err(|error| key_error_reply(&error))?;
+    let account =
+        StorageAccount::new(name, host, id, tenant, settings, now).map_err(key_error_reply)?;
     storage.insert_account(account.clone());
     Ok(account)
 }
 
 /// The reply to a failure of the random source.
-pub(super) fn key_error_reply(error: &GenerateAccountKeyError) -> ServiceReply {
+pub(super) fn key_error_reply(error: GenerateAccountKeyError) -> ServiceReply {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
     ArmServiceError::Other(status, "InternalServerError", format!("{error}.")).to_reply()
 }

@@ -143,7 +143,8 @@ fn parse_properties(
     let metadata = match body.pointer("/properties/metadata") {
         None | Some(Value::Null) => None,
         Some(given) => {
-            Some(serde_json::from_value(given.clone()).or_else(|_| Err(invalid("metadata")))?)
+            let parsed = serde_json::from_value(given.clone());
+            Some(parsed.map_err(|_malformed| invalid("metadata"))?)
         }
     };
     Ok(ContainerProperties { public_access, metadata })
