@@ -37,6 +37,9 @@ const ROWS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("row
 /// The format, the certificate authority and the id generator, as JSON.
 const PROPERTIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("properties");
 
+/// The stored properties as JSON, by name.
+type StoredProperties = BTreeMap<String, Zeroizing<Vec<u8>>>;
+
 /// Errors of the state directory.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -192,9 +195,7 @@ impl StateStore {
         }))
     }
 
-    fn read_properties(
-        &self,
-    ) -> Result<Option<BTreeMap<String, Zeroizing<Vec<u8>>>>, StateStoreError> {
+    fn read_properties(&self) -> Result<Option<StoredProperties>, StateStoreError> {
         let read = || -> Result<_, redb::Error> {
             let transaction = self.database.begin_read()?;
             let table = match transaction.open_table(PROPERTIES) {
@@ -214,7 +215,7 @@ impl StateStore {
 
     fn property<T: DeserializeOwned>(
         &self,
-        properties: &BTreeMap<String, Zeroizing<Vec<u8>>>,
+        properties: &StoredProperties,
         name: &str,
     ) -> Result<T, StateStoreError> {
         let value = properties.get(name).map_or(&[][..], |value| value);

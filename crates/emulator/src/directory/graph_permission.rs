@@ -73,6 +73,7 @@ impl GraphPermission {
     }
 
     /// Id, value and display name.
+    #[expect(clippy::too_many_lines, reason = "one row for each permission")]
     const fn definition(self) -> (Uuid, &'static str, &'static str) {
         match self {
             Self::ApplicationReadAll => (

@@ -38,6 +38,7 @@ impl EntraDirectory {
     }
 
     /// The user for changes; the principal name must stay the same.
+    #[cfg(test)]
     pub(crate) fn user_mut(&mut self, object_id: Uuid) -> Option<&mut User> {
         self.users.get_mut(&object_id)
     }

@@ -13,7 +13,7 @@ mod state_listing;
 
 use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::fault_rules::FaultRule;
 use crate::operation_context::OperationContext;

@@ -193,5 +193,3 @@ fn submit_device_page(call: &mut OperationContext<'_>) -> Result<ServiceReply, S
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod user_tests;

@@ -76,12 +76,11 @@ fn list_locks(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRe
 fn get_lock(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (scope, id) = requested_lock(call)?;
     authorize_call(call, "Microsoft.Authorization/locks/read", &scope)?;
-    match call.world().resources.resource(&id).map(ArmResource::to_json) {
-        Some(wire) => Ok(json_reply(call, StatusCode::OK, &wire)),
-        None => {
-            let message = format!("The lock '{}' could not be found.", call.path_parameter("name"));
-            Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "LockNotFound", message).to_reply())
-        }
+    if let Some(wire) = call.world().resources.resource(&id).map(ArmResource::to_json) {
+        Ok(json_reply(call, StatusCode::OK, &wire))
+    } else {
+        let message = format!("The lock '{}' could not be found.", call.path_parameter("name"));
+        Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "LockNotFound", message).to_reply())
     }
 }
 

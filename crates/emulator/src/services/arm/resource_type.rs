@@ -166,16 +166,12 @@ impl NamingRule {
             text.push(character);
             text.push('`');
         }
-        text.push_str(&format!(
-            ". It starts with {} and ends with {}",
-            self.first.description(),
-            self.last.description()
-        ));
-        if !self.forbidden.is_empty() {
-            text.push_str(&format!(", and does not contain `{}`", self.forbidden));
-        }
-        text.push('.');
-        text
+        let (first, last) = (self.first.description(), self.last.description());
+        let forbidden = match self.forbidden {
+            "" => String::new(),
+            text => format!(", and does not contain `{text}`"),
+        };
+        format!("{text}. It starts with {first} and ends with {last}{forbidden}.")
     }
 }
 

@@ -204,8 +204,7 @@ mod tests {
 
     #[test]
     fn tags_have_limits_of_number_length_and_characters() {
-        let many: serde_json::Map<_, _> =
-            (0..51).map(|n| (format!("tag-{n}"), json!("value"))).collect();
+        let many: Map<_, _> = (0..51).map(|n| (format!("tag-{n}"), json!("value"))).collect();
         let cases = [
             (json!({}), true),
             (json!({ "a": "b", "empty": "" }), true),

@@ -1,3 +1,5 @@
+mod users;
+
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE, URL_SAFE_NO_PAD};
 use http::{Method, StatusCode};

@@ -154,7 +154,7 @@ fn new_application(
 ) -> Result<Application, GraphError> {
     check_quota(call)?;
     let display_name = required_text(body, "displayName", APPLICATION)?;
-    let ids = &mut call.context.ids;
+    let ids = &mut *call.context.ids;
     let (object_id, client_id) = (ids.next_uuid(), EntraClientId::from(ids.next_uuid()));
     let tenant = call.caller.tenant.clone();
     let mut application =
@@ -177,7 +177,7 @@ fn store_new_application(
     apply_body(call, &mut application, body, true)?;
     let passwords = body.get("passwordCredentials").and_then(Value::as_array);
     for given in passwords.into_iter().flatten().filter_map(Value::as_object) {
-        let ids = &mut call.context.ids;
+        let ids = &mut *call.context.ids;
         let (key_id, secret_ids) = (ids.next_uuid(), [ids.next_uuid(), ids.next_uuid()]);
         let now = call.context.now;
         application.passwords.push(parse_password(
@@ -225,7 +225,7 @@ fn apply_body(
     check_app_roles(application, &before)?;
     check_scopes(application, &before)?;
     if let Some(given) = body.get("keyCredentials") {
-        let ids = &mut call.context.ids;
+        let ids = &mut *call.context.ids;
         application.keys = replace_key_credentials(&application.keys, given, || ids.next_uuid())?;
     }
     match body.get("passwordCredentials") {

@@ -148,9 +148,10 @@ fn item_json(id: &str, reply: &ServiceReply) -> Value {
         .filter_map(|(name, value)| Some((name.to_string(), json!(value.to_str().ok()?))))
         .collect();
     let text = || json!(String::from_utf8_lossy(&reply.body));
-    let body = match reply.body.is_empty() {
-        true => Value::Null,
-        false => serde_json::from_slice(&reply.body).unwrap_or_else(|_| text()),
+    let body = if reply.body.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_slice(&reply.body).unwrap_or_else(|_| text())
     };
     json!({ "id": id, "status": reply.status.as_u16(), "headers": headers, "body": body })
 }

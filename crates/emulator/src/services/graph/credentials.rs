@@ -105,7 +105,7 @@ fn add_password(call: &mut GraphCall<'_, '_>, target: CredentialTarget) -> Graph
         Some(Value::Object(given)) => given,
         Some(_) => return Err(GraphError::invalid_value("passwordCredential", "Application")),
     };
-    let ids = &mut call.context.ids;
+    let ids = &mut *call.context.ids;
     let (key_id, secret_ids) = (ids.next_uuid(), [ids.next_uuid(), ids.next_uuid()]);
     let password = parse_password(given, key_id, new_secret_text(secret_ids), call.context.now)?;
     let mut json = password_credential_json(&password);

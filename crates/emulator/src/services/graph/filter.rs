@@ -1,6 +1,6 @@
 //! `$filter`: parsed into an expression over the properties that a resource can be filtered by.
 //!
-//! References: OData 4.0, 11.2.5.1, and "Advanced query capabilities on Microsoft Entra ID objects", which names
+//! References: `OData` 4.0, 11.2.5.1, and "Advanced query capabilities on Microsoft Entra ID objects", which names
 //! the operators that need `ConsistencyLevel: eventual` and `$count=true`. Texts compare ignoring case, as in the
 //! directory.
 
@@ -124,9 +124,9 @@ enum FilterLiteral {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum FilterExpression {
-    And(Vec<FilterExpression>),
-    Or(Vec<FilterExpression>),
-    Not(Box<FilterExpression>),
+    And(Vec<Self>),
+    Or(Vec<Self>),
+    Not(Box<Self>),
     Compare {
         property: &'static str,
         operator: FilterOperator,
@@ -223,7 +223,7 @@ impl FilterOperator {
         }
     }
 
-    /// The name in error messages of OData.
+    /// The name in error messages of `OData`.
     const fn odata_name(self) -> &'static str {
         match self {
             Self::Equal | Self::StartsWith | Self::EndsWith => "Equal",

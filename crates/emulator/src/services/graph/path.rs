@@ -1,11 +1,11 @@
-//! OData paths: keys in parentheses become segments, so that both forms of a key have the same routes.
+//! `OData` paths: keys in parentheses become segments, so that both forms of a key have the same routes.
 
 use uuid::Uuid;
 
 /// The prefix of qualified names of types, actions and functions.
 const NAMESPACE: &str = "microsoft.graph.";
 
-/// The segments of an OData path from those of a request's path. `users('ada')` is two segments, as is `users/ada`;
+/// The segments of an `OData` path from those of a request's path. `users('ada')` is two segments, as is `users/ada`;
 /// `applications(appId='…')` is `applications` and `appId='…'`. Qualified names lose their namespace.
 pub(crate) fn odata_segments(of_path: impl Iterator<Item = String>) -> Vec<String> {
     let mut segments = Vec::new();
@@ -32,7 +32,7 @@ fn split_key(segment: &str) -> (&str, Option<String>) {
     }
 }
 
-/// The value of an OData string literal such as `'O''Neil'`.
+/// The value of an `OData` string literal such as `'O''Neil'`.
 fn unquote(literal: &str) -> Option<String> {
     let inner = literal.strip_prefix('\'')?.strip_suffix('\'')?;
     let parts: Vec<_> = inner.split("''").collect();

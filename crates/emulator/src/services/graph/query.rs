@@ -1,4 +1,4 @@
-//! Query options of OData: `$select`, `$filter`, `$top`, `$skiptoken`, `$count`, `$orderby`, `$search`, `$expand`.
+//! Query options of `OData`: `$select`, `$filter`, `$top`, `$skiptoken`, `$count`, `$orderby`, `$search`, `$expand`.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -254,7 +254,7 @@ fn apply_body(
     let properties = &mut principal.properties;
     store_properties(properties, body, SERVICE_PRINCIPAL_PROPERTIES, SERVICE_PRINCIPAL, false)?;
     if let Some(given) = body.get("keyCredentials") {
-        let ids = &mut call.context.ids;
+        let ids = &mut *call.context.ids;
         principal.keys = replace_key_credentials(&principal.keys, given, || ids.next_uuid())?;
     }
     if let Some(given) = body.get("passwordCredentials") {

@@ -146,7 +146,9 @@ pub(super) fn addresses_in<'a>(
 fn collect_addresses(value: &Value, subnet: &AccessScope, found: &mut Vec<String>) {
     match value {
         Value::Array(items) => {
-            items.iter().for_each(|item| collect_addresses(item, subnet, found));
+            for item in items {
+                collect_addresses(item, subnet, found);
+            }
         }
         Value::Object(fields) => {
             let in_subnet = fields

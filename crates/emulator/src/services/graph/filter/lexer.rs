@@ -66,7 +66,8 @@ fn word(rest: &mut Characters<'_>) -> String {
     let mut word = String::new();
     while let Some(&(_, character)) = rest.peek() {
         let is_time = word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('T');
-        if !is_word_character(character) && !(character == ':' && is_time) {
+        let belongs = is_word_character(character) || character == ':' && is_time;
+        if !belongs {
             break;
         }
         word.push(character);

@@ -49,7 +49,7 @@ fn errors_carry_the_ids_of_the_request() {
     let reply = graph.send_with_headers(
         Caller::Member,
         "GET",
-        "/users/nobody@example.org",
+        "/users/missing@example.org",
         &Value::Null,
         &[("client-request-id", "my-id")],
     );

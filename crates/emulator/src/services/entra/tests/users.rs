@@ -164,7 +164,7 @@ fn each_invalid_password_grant_has_its_code_status_and_error() {
         (OTHER_TENANT, good(), 50_034, 400, "invalid_grant"),
         (
             TENANT,
-            replaced("username", "nobody@contoso.onmicrosoft.com"),
+            replaced("username", "missing@contoso.onmicrosoft.com"),
             50_034,
             400,
             "invalid_grant",
