@@ -689,7 +689,7 @@ fn capabilities_of_the_client_are_in_the_token() {
 
 #[test]
 fn injected_second_factor_has_suberror_and_claims() {
-    let reply = super::injected_error_reply(
+    let reply = super::super::injected_error_reply(
         50_076,
         start_time(),
         &mut crate::operation_context::IdGenerator::Random,
