@@ -1,14 +1,24 @@
 //! Private keys and other secrets: they can be serialized, and cannot be printed.
 
+mod asymmetric_key;
+mod elliptic_curve;
 mod encryption;
+mod signature_algorithm;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use aws_lc_rs::digest::Digest;
 use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
+use aws_lc_rs::signature::{
+    KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair, RsaParameters, RsaSignatureEncoding,
+    UnparsedPublicKey,
+};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -16,7 +26,12 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::RSAPublicKey;
 use zeroize::Zeroizing;
 
+pub(crate) use self::asymmetric_key::{
+    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, CertificateSigner,
+};
+pub(crate) use self::elliptic_curve::{EcJwkComponents, EcKey, EcKeyError, EllipticCurve};
 pub(crate) use self::encryption::{RsaJwkComponents, RsaPadding};
+pub(crate) use self::signature_algorithm::JwsAlgorithm;
 
 /// A text that is never printed, for example a client secret or the value of a vault secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -78,6 +93,51 @@ pub enum RsaKeyError {
     Claims(#[source] serde_json::Error),
 }
 
+/// The sizes of the RSA keys that Key Vault generates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "u32", try_from = "u32")]
+pub(crate) enum RsaKeySize {
+    Bits2048,
+    Bits3072,
+    Bits4096,
+}
+
+impl RsaKeySize {
+    /// The size in bits.
+    pub(crate) const fn bits(self) -> u32 {
+        match self {
+            Self::Bits2048 => 2048,
+            Self::Bits3072 => 3072,
+            Self::Bits4096 => 4096,
+        }
+    }
+
+    const fn key_size(self) -> KeySize {
+        match self {
+            Self::Bits2048 => KeySize::Rsa2048,
+            Self::Bits3072 => KeySize::Rsa3072,
+            Self::Bits4096 => KeySize::Rsa4096,
+        }
+    }
+}
+
+impl From<RsaKeySize> for u32 {
+    fn from(size: RsaKeySize) -> Self {
+        size.bits()
+    }
+}
+
+impl TryFrom<u32> for RsaKeySize {
+    type Error = RsaKeyError;
+
+    fn try_from(bits: u32) -> Result<Self, Self::Error> {
+        [Self::Bits2048, Self::Bits3072, Self::Bits4096]
+            .into_iter()
+            .find(|size| size.bits() == bits)
+            .ok_or(RsaKeyError::UnsupportedSize { bits })
+    }
+}
+
 /// An RSA private key. Clones share it; the state file contains it as base64 of PKCS#8 DER.
 #[derive(Clone)]
 pub(crate) struct RsaKey(Arc<SharedRsaKey>);
@@ -95,26 +155,44 @@ impl RsaKey {
     ///
     /// Returns an error if the random source fails.
     pub(crate) fn generate() -> Result<Self, RsaKeyError> {
-        let pair = RsaKeyPair::generate(KeySize::Rsa2048)
-            .map_err(|aws_lc_rs::error::Unspecified| RsaKeyError::Generation)?;
-        let der = pair.as_der().map_err(|aws_lc_rs::error::Unspecified| RsaKeyError::Encoding)?;
-        let pkcs8 = Zeroizing::new(der.as_ref().to_vec());
-        Ok(Self(Arc::new(SharedRsaKey { pkcs8, parsed_key_pair: OnceLock::from(Some(pair)) })))
+        Self::generate_sized(RsaKeySize::Bits2048)
     }
 
-    /// Generates `count` keys in parallel on all cores: key generation is the slowest part of a start.
+    /// Generates a key of the given size.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the random source fails.
+    pub(crate) fn generate_sized(size: RsaKeySize) -> Result<Self, RsaKeyError> {
+        let pair =
+            RsaKeyPair::generate(size.key_size()).map_err(|Unspecified| RsaKeyError::Generation)?;
+        Self::from_key_pair(pair)
+    }
+
+    /// Generates `count` keys of 2048 bits, like [`RsaKey::generate_all`].
     ///
     /// # Errors
     ///
     /// Returns an error, like [`RsaKey::generate`].
     pub(crate) fn generate_many(count: usize) -> Result<Vec<Self>, RsaKeyError> {
+        Self::generate_all(&vec![RsaKeySize::Bits2048; count])
+    }
+
+    /// Generates keys of the given sizes in parallel on all cores: key generation is the slowest part of a
+    /// start.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error, like [`RsaKey::generate`].
+    pub(crate) fn generate_all(sizes: &[RsaKeySize]) -> Result<Vec<Self>, RsaKeyError> {
         let threads =
-            std::thread::available_parallelism().map_or(2, usize::from).clamp(1, count.max(1));
+            std::thread::available_parallelism().map_or(2, usize::from).clamp(1, sizes.len().max(1));
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads)
-                .map(|worker| {
-                    let share = (worker..count).step_by(threads).count();
-                    scope.spawn(move || (0..share).map(|_| Self::generate()).collect::<Vec<_>>())
+            let workers: Vec<_> = sizes
+                .chunks(sizes.len().div_ceil(threads).max(1))
+                .map(|share| {
+                    let generate = |size: &RsaKeySize| Self::generate_sized(*size);
+                    scope.spawn(move || share.iter().map(generate).collect::<Vec<_>>())
                 })
                 .collect();
             workers
@@ -124,6 +202,12 @@ impl RsaKey {
                 })
                 .collect()
         })
+    }
+
+    fn from_key_pair(pair: RsaKeyPair) -> Result<Self, RsaKeyError> {
+        let der = pair.as_der().map_err(|Unspecified| RsaKeyError::Encoding)?;
+        let pkcs8 = Zeroizing::new(der.as_ref().to_vec());
+        Ok(Self(Arc::new(SharedRsaKey { pkcs8, parsed_key_pair: OnceLock::from(Some(pair)) })))
     }
 
     /// Creates a key from PKCS#8 DER.
@@ -142,6 +226,50 @@ impl RsaKey {
     fn key_pair(&self) -> Result<&RsaKeyPair, RsaKeyError> {
         let parse = || RsaKeyPair::from_pkcs8(&self.0.pkcs8).ok();
         self.0.parsed_key_pair.get_or_init(parse).as_ref().ok_or(RsaKeyError::Encoding)
+    }
+
+    /// Parses a key in PKCS#8 DER.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the bytes are no RSA key of 2048 to 8192 bits.
+    pub(crate) fn parse_pkcs8(pkcs8: &[u8]) -> Result<Self, RsaKeyError> {
+        let pair = RsaKeyPair::from_pkcs8(pkcs8).map_err(|_rejected| RsaKeyError::Encoding)?;
+        Self::from_key_pair(pair)
+    }
+
+    /// The size of the modulus in bits.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the stored key cannot be parsed.
+    pub(crate) fn size_bits(&self) -> Result<u32, RsaKeyError> {
+        let bytes = self.key_pair()?.public_modulus_len();
+        Ok(u32::try_from(bytes * 8).unwrap_or(u32::MAX))
+    }
+
+    /// Signs a digest.
+    fn sign_digest(
+        &self,
+        encoding: &'static RsaSignatureEncoding,
+        digest: &Digest,
+    ) -> Result<Vec<u8>, RsaKeyError> {
+        let pair = self.key_pair()?;
+        let mut signature = vec![0; pair.public_modulus_len()];
+        pair.sign_digest(encoding, digest, &mut signature)
+            .map_err(|Unspecified| RsaKeyError::Signing)?;
+        Ok(signature)
+    }
+
+    /// Whether a signature is valid for a digest.
+    fn verify_digest(
+        &self,
+        parameters: &'static RsaParameters,
+        digest: &Digest,
+        signature: &[u8],
+    ) -> Result<bool, RsaKeyError> {
+        let key = UnparsedPublicKey::new(parameters, self.public_der()?);
+        Ok(key.verify_digest(digest, signature).is_ok())
     }
 
     /// Signs a message with RS256 (RSASSA-PKCS1-v1_5 with SHA-256).

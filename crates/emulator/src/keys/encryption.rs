@@ -1,9 +1,7 @@
 //! RSA encryption, and RSA keys from their components.
 
-use aws_lc_rs::encoding::AsDer;
-use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rsa::{
-    KeyPairComponents, KeySize, OAEP_SHA1_MGF1SHA1, OAEP_SHA256_MGF1SHA256, OaepAlgorithm,
+    KeyPairComponents, OAEP_SHA1_MGF1SHA1, OAEP_SHA256_MGF1SHA256, OaepAlgorithm,
     OaepPrivateDecryptingKey, OaepPublicEncryptingKey, Pkcs1PrivateDecryptingKey,
     Pkcs1PublicEncryptingKey, PrivateDecryptingKey, PublicKeyComponents,
 };
@@ -60,22 +58,6 @@ pub(crate) struct RsaJwkComponents {
 }
 
 impl RsaKey {
-    /// Generates a key of the given size.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the size is not supported or the random source fails.
-    pub(crate) fn generate_sized(bits: u32) -> Result<Self, RsaKeyError> {
-        let size = match bits {
-            2048 => KeySize::Rsa2048,
-            3072 => KeySize::Rsa3072,
-            4096 => KeySize::Rsa4096,
-            _ => return Err(RsaKeyError::UnsupportedSize { bits }),
-        };
-        let pair = RsaKeyPair::generate(size).map_err(|Unspecified| RsaKeyError::Generation)?;
-        Self::from_key_pair(pair)
-    }
-
     /// Creates a key from its components.
     ///
     /// # Errors
@@ -98,11 +80,6 @@ impl RsaKey {
         let pair = RsaKeyPair::from_components(&components)
             .map_err(|_rejected| RsaKeyError::InvalidComponents)?;
         Self::from_key_pair(pair)
-    }
-
-    fn from_key_pair(pair: RsaKeyPair) -> Result<Self, RsaKeyError> {
-        let der = pair.as_der().map_err(|Unspecified| RsaKeyError::Encoding)?;
-        Ok(Self::from_pkcs8(der.as_ref().to_vec()))
     }
 
     /// Encrypts a text. Returns `None` if the text is too long for the key and the padding.
@@ -198,16 +175,6 @@ mod tests {
         {
             assert!(key.encrypt(padding, &vec![7; most]).unwrap().is_some(), "{padding:?}");
             assert!(key.encrypt(padding, &vec![7; most + 1]).unwrap().is_none(), "{padding:?}");
-        }
-    }
-
-    #[test]
-    fn only_key_sizes_of_key_vault_are_generated() {
-        for bits in [512, 1024, 2047, 8192] {
-            assert!(
-                matches!(RsaKey::generate_sized(bits), Err(RsaKeyError::UnsupportedSize { .. })),
-                "{bits}"
-            );
         }
     }
 }
