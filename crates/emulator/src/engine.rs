@@ -16,8 +16,10 @@ use crate::fault_rules::{FaultEffect, FaultHit};
 use crate::hosts::ServiceEndpoint;
 pub(crate) use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
-use crate::operation_context::{IdGenerator, OperationContext};
+use crate::keys::RsaKeyError;
+use crate::operation_context::{IdGenerator, OperationContext, OperationKeys};
 use crate::operations::{AzureService, OperationLookup, ServiceOperation};
+use crate::pregenerated_keys::PregeneratedKeys;
 use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::seed::SeedError;
@@ -36,6 +38,24 @@ pub(crate) struct EngineReply {
     pub(crate) delay: Duration,
     /// Whether to reset the connection instead.
     pub(crate) reset_connection: bool,
+}
+
+/// The outcome of the first attempt of a request.
+#[derive(Debug)]
+pub(crate) enum RequestProgress {
+    Complete(EngineReply),
+    /// The operation needs new keys, which take long to generate.
+    KeysMissing(SuspendedRequest),
+}
+
+/// A request that waits for its keys. Faults were applied before.
+#[derive(Debug)]
+pub(crate) struct SuspendedRequest {
+    began: Duration,
+    place: ServiceEndpoint,
+    trace: RequestTrace,
+    delay: Duration,
+    keys: OperationKeys,
 }
 
 /// The mutable state of the emulator.
@@ -58,6 +78,7 @@ pub(crate) struct EmulatorEngine {
     /// The local certificate authority.
     pub(crate) authority: std::sync::Arc<LocalAuthority>,
     state: Mutex<State>,
+    keys: PregeneratedKeys,
     writer: Option<StateWriter>,
     /// The URL of the listener.
     local_url: OnceLock<String>,
@@ -85,7 +106,8 @@ impl EmulatorEngine {
     ) -> Self {
         let (request_log, caches) = (RequestLog::default(), ServiceCaches::default());
         let state = Mutex::new(State { azure: world, ids, request_log, caches });
-        Self { clock, authority, state, writer, local_url: OnceLock::new() }
+        let keys = PregeneratedKeys::of_process();
+        Self { clock, authority, state, keys, writer, local_url: OnceLock::new() }
     }
 
     /// Sets the URL of the listener, which replies may name. Only the first call has an effect.
@@ -133,26 +155,92 @@ impl EmulatorEngine {
         Ok(writer.submit(StateChanges::collect(world, ids)?))
     }
 
+    /// Processes a request to its end. Slow if the operation needs new keys.
     pub(crate) fn handle_request(&self, request: &ServiceRequest, ingress: Ingress) -> EngineReply {
+        match self.begin_request(request, ingress) {
+            RequestProgress::Complete(reply) => reply,
+            RequestProgress::KeysMissing(suspended) => self.resume_request(request, suspended),
+        }
+    }
+
+    /// Processes a request, unless its operation needs keys that are not ready.
+    pub(crate) fn begin_request(
+        &self,
+        request: &ServiceRequest,
+        ingress: Ingress,
+    ) -> RequestProgress {
         let began = self.clock.monotonic();
+        let mut keys = OperationKeys::new(self.keys.clone());
         let mut state = self.state.lock();
         let now = state.azure.clock.emulated_time(self.clock.now());
         let mut trace = RequestTrace::default();
-        let (mut reply, delay, reset) = match resolve_endpoint(request, ingress) {
-            Ok(place) => self.apply_faults_and_run(&mut state, request, place, now, &mut trace),
-            Err(rejection) => (rejection, Duration::ZERO, false),
+        let place = match resolve_endpoint(request, ingress) {
+            Ok(place) => place,
+            Err(rejection) => {
+                let served = (rejection, Duration::ZERO, false);
+                let reply = self.complete(&mut state, request, &trace, served, began);
+                return RequestProgress::Complete(reply);
+            }
         };
+        let (reply, delay, reset) =
+            match Self::apply_faults(&mut state, request, place, now, &mut trace) {
+                (Some(reply), delay, reset) => (reply, delay, reset),
+                (None, delay, _) => {
+                    let reply =
+                        self.run_operation(&mut state, request, place, &mut trace, &mut keys);
+                    (reply, delay, false)
+                }
+            };
+        if keys.are_missing() {
+            let suspended = SuspendedRequest { began, place, trace, delay, keys };
+            return RequestProgress::KeysMissing(suspended);
+        }
+        let served = (reply, delay, reset);
+        RequestProgress::Complete(self.complete(&mut state, request, &trace, served, began))
+    }
+
+    /// Generates the keys that a request needs, while the state is not locked, and processes the request.
+    /// Slow.
+    pub(crate) fn resume_request(
+        &self,
+        request: &ServiceRequest,
+        suspended: SuspendedRequest,
+    ) -> EngineReply {
+        let SuspendedRequest { began, place, mut trace, delay, mut keys } = suspended;
+        loop {
+            let generated = keys.generate_missing();
+            let mut state = self.state.lock();
+            let reply = match generated {
+                Ok(()) => self.run_operation(&mut state, request, place, &mut trace, &mut keys),
+                Err(error) => key_generation_failed_reply(&error),
+            };
+            if !keys.are_missing() {
+                return self.complete(&mut state, request, &trace, (reply, delay, false), began);
+            }
+        }
+    }
+
+    /// Writes the changes, adds the common headers, and records the request.
+    fn complete(
+        &self,
+        state: &mut State,
+        request: &ServiceRequest,
+        trace: &RequestTrace,
+        (mut reply, delay, reset): (ServiceReply, Duration, bool),
+        began: Duration,
+    ) -> EngineReply {
+        let now = state.azure.clock.emulated_time(self.clock.now());
         let mut commit = PendingCommit::none();
         if trace.state_changed {
-            let State { azure: world, ids, .. } = &mut *state;
+            let State { azure: world, ids, .. } = state;
             match self.submit_changes(world, ids) {
                 Ok(pending) => commit = pending,
                 Err(error) => reply = state_write_failed_reply(&error),
             }
         }
-        let reply = add_service_headers(&mut state, request, &trace, reply, now);
+        let reply = add_service_headers(state, request, trace, reply, now);
         let elapsed = self.clock.monotonic().saturating_sub(began);
-        state.request_log.append(request_log_entry(request, &trace, &reply, now, elapsed));
+        state.request_log.append(request_log_entry(request, trace, &reply, now, elapsed));
         EngineReply { reply, commit, delay, reset_connection: reset }
     }
 
@@ -186,26 +274,27 @@ impl EmulatorEngine {
         reply
     }
 
-    fn apply_faults_and_run(
-        &self,
+    /// The effects of the fault rules on a request: the reply in place of the operation's, the delay, and
+    /// whether the connection is reset.
+    fn apply_faults(
         state: &mut State,
         request: &ServiceRequest,
         place: ServiceEndpoint,
         now: Timestamp,
         trace: &mut RequestTrace,
-    ) -> (ServiceReply, Duration, bool) {
+    ) -> (Option<ServiceReply>, Duration, bool) {
         trace.service = Some(place.service);
         let hit = if state.azure.faults.is_empty() {
             None
         } else {
             state.azure.faults.match_request(place.service, request, now)
         };
-        let (mut delay, mut reset) = (Duration::ZERO, false);
+        let (mut replacement, mut delay, mut reset) = (None, Duration::ZERO, false);
         if let Some(FaultHit { rule_name: rule, effect }) = hit {
             trace.fault = Some(rule);
             delay = effect.delay();
             reset = effect == FaultEffect::Reset;
-            let replacement = match effect {
+            replacement = match effect {
                 FaultEffect::TokenError { code } => {
                     Some(services::entra::injected_error_reply(code, now, &mut state.ids))
                 }
@@ -215,11 +304,8 @@ impl EmulatorEngine {
                 ),
                 other => other.replacement_reply(place.service),
             };
-            if let Some(reply) = replacement {
-                return (reply, delay, reset);
-            }
         }
-        (self.run_operation(state, request, place, now, trace), delay, reset)
+        (replacement, delay, reset)
     }
 
     fn run_operation(
@@ -227,9 +313,10 @@ impl EmulatorEngine {
         state: &mut State,
         request: &ServiceRequest,
         place: ServiceEndpoint,
-        now: Timestamp,
         trace: &mut RequestTrace,
+        keys: &mut OperationKeys,
     ) -> ServiceReply {
+        let now = state.azure.clock.emulated_time(self.clock.now());
         let segments = services::route_segments(place.service, request);
         let routes = services::routes_of_service(place.service);
         let (operation, parameters) = match routes.find(request, &segments) {
@@ -247,6 +334,7 @@ impl EmulatorEngine {
             now,
             system_now: self.clock.now(),
             ids,
+            keys,
             parameters,
             caller: None,
             state_changed: false,
@@ -258,7 +346,7 @@ impl EmulatorEngine {
         };
         let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);
         trace.caller = call.caller;
-        trace.state_changed = call.state_changed;
+        trace.state_changed |= call.state_changed;
         reply
     }
 }
@@ -317,6 +405,15 @@ pub(crate) fn state_write_failed_reply(error: &StateStoreError) -> ServiceReply 
         &json!({ "error": { "code": "InternalServerError", "message": message } }),
     )
     .with_rejection_reason("state not written")
+}
+
+fn key_generation_failed_reply(error: &RsaKeyError) -> ServiceReply {
+    let message = format!("A key could not be generated: {error}.");
+    ServiceReply::json(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        &json!({ "error": { "code": "InternalServerError", "message": message } }),
+    )
+    .with_rejection_reason("key not generated")
 }
 
 /// The reply to an operation that the emulator does not implement.

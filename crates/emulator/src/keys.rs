@@ -185,8 +185,9 @@ impl RsaKey {
     ///
     /// Returns an error, like [`RsaKey::generate`].
     pub(crate) fn generate_all(sizes: &[RsaKeySize]) -> Result<Vec<Self>, RsaKeyError> {
-        let threads =
-            std::thread::available_parallelism().map_or(2, usize::from).clamp(1, sizes.len().max(1));
+        let threads = std::thread::available_parallelism()
+            .map_or(2, usize::from)
+            .clamp(1, sizes.len().max(1));
         std::thread::scope(|scope| {
             let workers: Vec<_> = sizes
                 .chunks(sizes.len().div_ceil(threads).max(1))
@@ -281,7 +282,7 @@ impl RsaKey {
         let pair = self.key_pair()?;
         let mut signature = vec![0; pair.public_modulus_len()];
         pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature)
-            .map_err(|aws_lc_rs::error::Unspecified| RsaKeyError::Signing)?;
+            .map_err(|Unspecified| RsaKeyError::Signing)?;
         Ok(signature)
     }
 

@@ -25,6 +25,7 @@
 mod authority;
 mod authorization;
 mod azure_state;
+mod certificate_bundle;
 mod certificates;
 mod clock_offset;
 mod directory;
@@ -42,6 +43,7 @@ mod keys;
 mod operation_context;
 mod operation_listing;
 mod operations;
+mod pregenerated_keys;
 mod public_documents;
 mod published_key;
 mod request;

@@ -1,5 +1,6 @@
 //! The context of an operation: the request with the emulator's state.
 
+use http::StatusCode;
 use jiff::Timestamp;
 use lanyard_vocabulary::EntraClientId;
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,11 @@ use uuid::Uuid;
 use crate::authority::LocalAuthority;
 use crate::azure_state::AzureState;
 use crate::hosts::ServiceEndpoint;
+use crate::keys::{
+    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, EcKey, RsaKey, RsaKeyError, RsaKeySize,
+};
 use crate::operations::{AzureService, OperationLookup, PathParameters};
+use crate::pregenerated_keys::PregeneratedKeys;
 use crate::request::{ServiceReply, ServiceRequest};
 use crate::request_log::RequestLog;
 use crate::service_caches::ServiceCaches;
@@ -56,6 +61,60 @@ impl IdGenerator {
     }
 }
 
+/// The new keys of an operation. The engine generates RSA keys while the state is not locked.
+#[derive(Debug)]
+pub(crate) struct OperationKeys {
+    reserve: PregeneratedKeys,
+    /// Keys that were generated for this request.
+    generated: Vec<(RsaKeySize, RsaKey)>,
+    /// The sizes of the keys without which the operation cannot run.
+    missing: Vec<RsaKeySize>,
+}
+
+impl OperationKeys {
+    pub(crate) fn new(reserve: PregeneratedKeys) -> Self {
+        Self { reserve, generated: Vec::new(), missing: Vec::new() }
+    }
+
+    /// Whether the operation has to run again with more keys.
+    pub(crate) fn are_missing(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
+    /// Generates the missing keys. Slow.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the random source fails.
+    pub(crate) fn generate_missing(&mut self) -> Result<(), RsaKeyError> {
+        let sizes = std::mem::take(&mut self.missing);
+        let keys = RsaKey::generate_all(&sizes)?;
+        self.generated.extend(sizes.into_iter().zip(keys));
+        Ok(())
+    }
+
+    fn take(&mut self, size: RsaKeySize) -> Option<RsaKey> {
+        let at = self.generated.iter().position(|(generated, _)| *generated == size);
+        at.map(|at| self.generated.swap_remove(at).1).or_else(|| self.reserve.take(size))
+    }
+}
+
+impl Drop for OperationKeys {
+    fn drop(&mut self) {
+        self.reserve.put_back(std::mem::take(&mut self.generated));
+    }
+}
+
+/// Errors of [`OperationContext::new_keys`].
+#[derive(Debug)]
+pub(crate) enum NewKeyError {
+    /// The engine has to generate keys first. The handler returns the reply unchanged, before it changes the
+    /// state; then the engine generates the keys and runs the handler again.
+    NotReady(ServiceReply),
+    /// A key could not be generated.
+    Generation(AsymmetricKeyError),
+}
+
 /// The context of an operation. [`OperationContext::azure_mut`] marks the state as changed, so that it is
 /// written to the state file.
 #[derive(Debug)]
@@ -69,6 +128,8 @@ pub(crate) struct OperationContext<'a> {
     pub(crate) system_now: Timestamp,
     /// The generator of new ids.
     pub(crate) ids: &'a mut IdGenerator,
+    /// The source of new keys.
+    pub(crate) keys: &'a mut OperationKeys,
     /// The request log, for the control API.
     pub(crate) request_log: &'a RequestLog,
     /// Caches that are not part of the stored state.
@@ -115,6 +176,40 @@ impl OperationContext<'_> {
         (self.world, self.ids)
     }
 
+    /// Returns new private keys, all or none.
+    pub(crate) fn new_keys(
+        &mut self,
+        types: &[AsymmetricKeyType],
+    ) -> Result<Vec<AsymmetricKey>, NewKeyError> {
+        let (mut keys, mut missing) = (Vec::new(), Vec::new());
+        for kind in types {
+            match kind {
+                AsymmetricKeyType::Rsa(size) => match self.keys.take(*size) {
+                    Some(key) => keys.push((Some(*size), AsymmetricKey::Rsa(key))),
+                    None => missing.push(*size),
+                },
+                AsymmetricKeyType::Ec(curve) => {
+                    let key = EcKey::generate(*curve)
+                        .map_err(|error| NewKeyError::Generation(error.into()))?;
+                    keys.push((None, AsymmetricKey::Ec(key)));
+                }
+            }
+        }
+        if missing.is_empty() {
+            return Ok(keys.into_iter().map(|(_, key)| key).collect());
+        }
+        self.keys.missing = missing;
+        for taken in keys {
+            if let (Some(size), AsymmetricKey::Rsa(key)) = taken {
+                self.keys.generated.push((size, key));
+            }
+        }
+        Err(NewKeyError::NotReady(
+            ServiceReply::text(StatusCode::SERVICE_UNAVAILABLE, "the key is being generated")
+                .with_rejection_reason("key not generated yet"),
+        ))
+    }
+
     /// Runs the operation of Azure Resource Manager for another request, as if the client had sent it.
     pub(crate) fn run_arm_request(&mut self, request: &ServiceRequest) -> Option<ServiceReply> {
         self.run_request(AzureService::Arm, request)
@@ -138,6 +233,7 @@ impl OperationContext<'_> {
             now: self.now,
             system_now: self.system_now,
             ids: self.ids,
+            keys: self.keys,
             request_log: self.request_log,
             caches: self.caches,
             local_url: self.local_url,

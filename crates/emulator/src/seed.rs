@@ -40,7 +40,7 @@ pub use test_credentials::TestCredentials;
 
 use crate::azure_state::AzureState;
 use crate::fault_plan;
-use crate::keys::{RsaKey, RsaKeyError};
+use crate::keys::{AsymmetricKeyError, RsaKey};
 use crate::operation_context::IdGenerator;
 
 /// Errors of creating or changing the state.
@@ -57,13 +57,13 @@ pub enum SeedError {
     #[error("the plan could not be written as JSON")]
     PlanFingerprint(#[source] serde_json::Error),
     /// A key could not be created or used.
-    #[error("an RSA key could not be {step}")]
+    #[error("a key could not be {step}")]
     Key {
         /// The failed step, as a participle.
         step: &'static str,
         /// The cause.
         #[source]
-        source: RsaKeyError,
+        source: AsymmetricKeyError,
     },
     /// A certificate could not be created.
     #[error("a certificate could not be written")]
@@ -107,12 +107,12 @@ pub enum SeedError {
 }
 
 impl SeedError {
-    const fn key_generation_error(source: RsaKeyError) -> Self {
-        Self::Key { step: "generated", source }
+    fn key_generation_error(source: impl Into<AsymmetricKeyError>) -> Self {
+        Self::Key { step: "generated", source: source.into() }
     }
 
-    const fn key_read_error(source: RsaKeyError) -> Self {
-        Self::Key { step: "read", source }
+    fn key_read_error(source: impl Into<AsymmetricKeyError>) -> Self {
+        Self::Key { step: "read", source: source.into() }
     }
 
     /// Advises how to fix the error.

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::authority::LocalAuthority;
-use crate::engine::{EmulatorEngine, EngineReply, state_write_failed_reply};
+use crate::engine::{EmulatorEngine, EngineReply, RequestProgress, state_write_failed_reply};
 use crate::hosts;
 use crate::identity_binding::is_proxy_server_name;
 use crate::ingress::Ingress;
@@ -331,13 +331,19 @@ async fn respond(
         }
     };
     // Creating keys and hashing large bodies would block the other connections of this thread.
+    let blocking = |run: Box<dyn FnOnce() -> EngineReply + Send>| async move {
+        tokio::task::spawn_blocking(run).await.map_err(ConnectionAborted::Interrupted)
+    };
     let slow = request.path.starts_with("/lanyard/") || request.body.len() > LARGE_BODY_BYTES;
     let answer = if slow {
-        tokio::task::spawn_blocking(move || engine.handle_request(&request, ingress))
-            .await
-            .map_err(ConnectionAborted::Interrupted)?
+        blocking(Box::new(move || engine.handle_request(&request, ingress))).await?
     } else {
-        engine.handle_request(&request, ingress)
+        match engine.begin_request(&request, ingress) {
+            RequestProgress::Complete(answer) => answer,
+            RequestProgress::KeysMissing(suspended) => {
+                blocking(Box::new(move || engine.resume_request(&request, suspended))).await?
+            }
+        }
     };
     let EngineReply { mut reply, commit, delay, reset_connection: reset } = answer;
     if let Err(error) = commit.wait().await {

@@ -153,7 +153,7 @@ async fn unknown_operations_return_501_and_are_logged_as_missing() {
     let emulator = start_emulator(testing::azure_with_test_principals()).await;
     let client = proxied_client(&emulator);
     for url in [
-        "https://graph.microsoft.com/v1.0/me".to_owned(),
+        "https://acct.table.core.windows.net/t".to_owned(),
         "https://acct.queue.core.windows.net/q".to_owned(),
         format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/revoke"),
     ] {

@@ -39,14 +39,14 @@ impl AsymmetricKeyType {
 
 /// Errors of using a private key.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AsymmetricKeyError {
+pub enum AsymmetricKeyError {
     #[error(transparent)]
     Rsa(#[from] RsaKeyError),
     #[error(transparent)]
     Ec(#[from] EcKeyError),
     /// Certificates with keys of the curve are not implemented.
-    #[error("certificates with keys of the curve {} are not implemented", .0.name())]
-    UnsupportedCertificateCurve(EllipticCurve),
+    #[error("certificates with keys of the curve {0} are not implemented")]
+    UnsupportedCertificateCurve(&'static str),
     /// The bytes are no private key of a supported type.
     #[error("the private key is neither RSA nor an elliptic curve key in PKCS#8")]
     UnsupportedType,
@@ -139,7 +139,7 @@ impl AsymmetricKey {
                 EllipticCurve::P384 => &PKCS_ECDSA_P384_SHA384,
                 EllipticCurve::P521 => &PKCS_ECDSA_P521_SHA512,
                 curve @ EllipticCurve::P256K => {
-                    return Err(AsymmetricKeyError::UnsupportedCertificateCurve(curve));
+                    return Err(AsymmetricKeyError::UnsupportedCertificateCurve(curve.name()));
                 }
             },
         })

@@ -102,7 +102,7 @@ impl EllipticCurve {
 
 /// Errors of elliptic curve keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum EcKeyError {
+pub enum EcKeyError {
     /// A key could not be generated.
     #[error("an elliptic curve key could not be generated")]
     Generation,

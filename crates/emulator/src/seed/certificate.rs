@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose,
-    PKCS_RSA_SHA256, PublicKeyData, SerialNumber, SignatureAlgorithm, SigningKey,
+    SerialNumber,
 };
 use uuid::Uuid;
 
 use super::SeedError;
 use crate::certificates::{common_name, set_validity};
 use crate::directory::CertificateAuthority;
-use crate::keys::{RsaKey, RsaKeyError};
+use crate::keys::{CertificateSigner, RsaKey};
 
 /// The validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) fn create_authority(
     let mut params = authority_params(name);
     params.serial_number = Some(SerialNumber::from_slice(serial.as_bytes()));
     set_validity(&mut params, validity.not_before, validity.not_after);
-    let signer = RcgenRsaSigner::new(&key)?;
+    let signer = signer(&key)?;
     let certificate = params.self_signed(&signer).map_err(SeedError::Certificate)?;
     Ok(CertificateAuthority { certificate: certificate.der().to_vec(), key })
 }
@@ -55,10 +55,9 @@ pub(super) fn issue_leaf_certificate(
     authority: &CertificateAuthority,
     leaf: &LeafCertificateSpec<'_>,
 ) -> Result<Vec<u8>, SeedError> {
-    let issuer = Issuer::new(authority_params(name), RcgenRsaSigner::new(&authority.key)?);
-    let certificate = leaf_params(leaf)
-        .signed_by(&RcgenRsaSigner::new(leaf.key)?, &issuer)
-        .map_err(SeedError::Certificate)?;
+    let issuer = Issuer::new(authority_params(name), signer(&authority.key)?);
+    let certificate =
+        leaf_params(leaf).signed_by(&signer(leaf.key)?, &issuer).map_err(SeedError::Certificate)?;
     Ok(certificate.der().to_vec())
 }
 
@@ -66,9 +65,8 @@ pub(super) fn issue_leaf_certificate(
 pub(super) fn self_signed_leaf_certificate(
     leaf: &LeafCertificateSpec<'_>,
 ) -> Result<Vec<u8>, SeedError> {
-    let certificate = leaf_params(leaf)
-        .self_signed(&RcgenRsaSigner::new(leaf.key)?)
-        .map_err(SeedError::Certificate)?;
+    let certificate =
+        leaf_params(leaf).self_signed(&signer(leaf.key)?).map_err(SeedError::Certificate)?;
     Ok(certificate.der().to_vec())
 }
 
@@ -92,32 +90,6 @@ fn authority_params(name: &str) -> CertificateParams {
     params
 }
 
-/// Adapts an emulated key to rcgen.
-struct RcgenRsaSigner<'a> {
-    key: &'a RsaKey,
-    public_der: Vec<u8>,
-}
-
-impl<'a> RcgenRsaSigner<'a> {
-    fn new(key: &'a RsaKey) -> Result<Self, SeedError> {
-        let public = key.public_der().map_err(SeedError::key_read_error)?;
-        Ok(Self { key, public_der: public })
-    }
-}
-
-impl PublicKeyData for RcgenRsaSigner<'_> {
-    fn der_bytes(&self) -> &[u8] {
-        &self.public_der
-    }
-
-    fn algorithm(&self) -> &'static SignatureAlgorithm {
-        &PKCS_RSA_SHA256
-    }
-}
-
-impl SigningKey for RcgenRsaSigner<'_> {
-    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
-        // rcgen's error has no source: it only reports that an external key failed.
-        self.key.sign_rs256(message).map_err(|_failed: RsaKeyError| rcgen::Error::RemoteKeyError)
-    }
+fn signer(key: &RsaKey) -> Result<CertificateSigner, SeedError> {
+    CertificateSigner::new(key.clone().into()).map_err(SeedError::key_read_error)
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use lanyard_vocabulary::{ArmResourceId, EntraClientId, RoleDefinitionId, VaultName};
 use serde_json::json;
@@ -22,11 +22,12 @@ use crate::directory::{
     Application, FederatedCredential, KeyCredential, PasswordCredential, ServicePrincipal,
     ServicePrincipalKind, TrustedIssuer,
 };
-use crate::keys::{RedactedText, RsaKey, RsaKeyError};
+use crate::keys::{EcKey, EllipticCurve, RedactedText, RsaKey, RsaKeyError};
 use crate::operation_context::IdGenerator;
 use crate::services::keyvault::{
-    CertificateContent, DeletedNameConflict, EllipticCurvePoint, KeyContent, SecretContent,
-    StoredObjectAttributes, StoredObjectVersion, StoredVaultKey, VaultStore,
+    BundleForm, CertificateContent, DeletedNameConflict, DerCertificate, KeyContent,
+    NewCertificateVersion, SecretContent, StoreCertificateError, StoredObjectAttributes,
+    StoredObjectVersion, VaultStore, store_foreign_certificate,
 };
 
 /// The number of keys for test clients: one certificate, one issuer.
@@ -49,17 +50,15 @@ const READABLE_SECRET: &str = "guest-secret";
 const WITHHELD_SECRET: &str = "withheld-secret";
 /// The common name of the test clients' certificate.
 const SUBJECT_NAME: &str = "guest-certificate";
-/// The same certificate in the two content types of a vault's secret.
-const CERTIFICATE_OBJECTS: [(&str, &str, CredentialBundleFormat); 2] = [
-    ("guest-certificate", "application/x-pkcs12", CredentialBundleFormat::LegacyPkcs12),
-    ("guest-certificate-pem", "application/x-pem-file", CredentialBundleFormat::Pem),
-];
+/// The same certificate in the two forms of a vault's secret.
+const CERTIFICATE_OBJECTS: [(&str, BundleForm); 2] =
+    [("guest-certificate", BundleForm::Pkcs12), ("guest-certificate-pem", BundleForm::Pem)];
 
 /// Keys of the curves that vaults and providers support.
-const CURVE_KEYS: [(&str, &str, &rcgen::SignatureAlgorithm); 3] = [
-    ("guest-key-p256", "P-256", &rcgen::PKCS_ECDSA_P256_SHA256),
-    ("guest-key-p384", "P-384", &rcgen::PKCS_ECDSA_P384_SHA384),
-    ("guest-key-p521", "P-521", &rcgen::PKCS_ECDSA_P521_SHA512),
+const CURVE_KEYS: [(&str, EllipticCurve); 3] = [
+    ("guest-key-p256", EllipticCurve::P256),
+    ("guest-key-p384", EllipticCurve::P384),
+    ("guest-key-p521", EllipticCurve::P521),
 ];
 
 /// Errors of minting a subject token.
@@ -250,33 +249,22 @@ impl AzureSeeder<'_> {
                 .push_version(&host, name, vault_object_version(&id, attributes, plain))
                 .map_err(|DeletedNameConflict| secret_deleted_error(host, name))?;
         }
-        for (name, content_type, form) in CERTIFICATE_OBJECTS {
-            self.add_test_client_certificate(name, content_type, form, (key, der))?;
+        for (name, form) in CERTIFICATE_OBJECTS {
+            self.add_test_client_certificate(name, form, (key, der))?;
         }
-        for (name, curve, algorithm) in CURVE_KEYS {
-            self.add_elliptic_curve_key(name, curve, algorithm)?;
+        for (name, curve) in CURVE_KEYS {
+            self.add_elliptic_curve_key(name, curve)?;
         }
         Ok(())
     }
 
-    /// Adds an elliptic curve key, of which the vault stores the public part.
     fn add_elliptic_curve_key(
         &mut self,
         name: &str,
-        curve: &str,
-        algorithm: &'static rcgen::SignatureAlgorithm,
+        curve: EllipticCurve,
     ) -> Result<(), SeedError> {
-        let pair = rcgen::KeyPair::generate_for(algorithm).map_err(SeedError::Certificate)?;
-        // An uncompressed point: the byte 4, then the coordinates.
-        let point = pair.public_key_raw().get(1..).unwrap_or_default();
-        let (x, y) = point.split_at(point.len() / 2);
-        let point = EllipticCurvePoint {
-            crv: curve.to_owned(),
-            x: URL_SAFE_NO_PAD.encode(x),
-            y: URL_SAFE_NO_PAD.encode(y),
-        };
-        let content =
-            KeyContent { key: StoredVaultKey::Curve(point), managed: false, operations: None };
+        let key = EcKey::generate(curve).map_err(SeedError::key_generation_error)?;
+        let content = KeyContent { key: key.into(), managed: false, operations: None };
         let (id, attributes) = (self.ids.next_hex32(), StoredObjectAttributes::new(self.now));
         let (host, vaults) = self.test_client_vault()?;
         vaults
@@ -289,49 +277,28 @@ impl AzureSeeder<'_> {
     fn add_test_client_certificate(
         &mut self,
         name: &str,
-        content_type: &str,
-        form: CredentialBundleFormat,
+        form: BundleForm,
         (key, der): (&RsaKey, &[u8]),
     ) -> Result<(), SeedError> {
-        let bundle = bundle::encode_bundle(form, key, &[der])?;
-        // The vault returns PEM as it is and PKCS#12 in base64.
-        let value = match form {
-            CredentialBundleFormat::Pem => String::from_utf8_lossy(&bundle).into_owned(),
-            CredentialBundleFormat::LegacyPkcs12 | CredentialBundleFormat::ModernPkcs12 => {
-                STANDARD.encode(&bundle)
-            }
+        let missing = SeedError::SeedObjectMissing { what: "certificate" };
+        let certificate = DerCertificate::parse(der).ok_or(missing)?;
+        let version = NewCertificateVersion {
+            id: self.ids.next_hex32(),
+            key: key.clone().into(),
+            content: CertificateContent {
+                chain: vec![certificate],
+                leaf: 0,
+                form,
+                is_exportable: true,
+            },
+            attributes: StoredObjectAttributes::new(self.now),
+            tags: BTreeMap::new(),
         };
-        let validity = validity_of_years(self.now, 1);
-        let mut attributes = StoredObjectAttributes::new(self.now);
-        attributes.not_before = Some(validity.not_before);
-        attributes.expires = Some(validity.not_after);
-        let id = self.ids.next_hex32();
-        let secret = SecretContent {
-            value: RedactedText::new(value),
-            content_type: Some(content_type.to_owned()),
-            key_version: Some(id.clone()),
-        };
-        let certificate = CertificateContent {
-            der: der.to_vec(),
-            subject: format!("CN={SUBJECT_NAME}"),
-            secret_type: content_type.to_owned(),
-        };
-        let key = KeyContent { key: key.clone().into(), managed: true, operations: None };
         let (host, vaults) = self.test_client_vault()?;
-        vaults
-            .secrets
-            .push_version(&host, name, vault_object_version(&id, attributes, secret))
-            .and_then(|()| {
-                vaults.keys.push_version(&host, name, vault_object_version(&id, attributes, key))
-            })
-            .and_then(|()| {
-                vaults.certificates.push_version(
-                    &host,
-                    name,
-                    vault_object_version(&id, attributes, certificate),
-                )
-            })
-            .map_err(|DeletedNameConflict| secret_deleted_error(host, name))
+        store_foreign_certificate(version, vaults, &host, name).map_err(|error| match error {
+            StoreCertificateError::Name(_) => secret_deleted_error(host, name),
+            StoreCertificateError::Bundle(error) => SeedError::Pkcs12(error),
+        })
     }
 
     fn required_test_client_vault_name(&self) -> Result<VaultName, SeedError> {

@@ -34,12 +34,7 @@ impl AzureSeeder<'_> {
             return;
         }
         let plan = self.plan;
-        let settings = VaultSettings {
-            tenant: tenant.clone(),
-            rbac: true,
-            access_policies: Vec::new(),
-            retention_days: 90,
-        };
+        let settings = VaultSettings::new(tenant.clone());
         let body = json!({
             "location": plan.location,
             "properties": {

@@ -146,6 +146,7 @@ use jiff::Timestamp;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use deployments::plan_template;
+pub(crate) use key_vault::has_private_endpoint;
 pub(crate) use resource_store::{ArmResource, ArmResourceStore, RESOURCE_GROUP_TYPE, Subscription};
 
 use crate::azure_state::AzureState;
@@ -162,7 +163,10 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     providers::OPERATIONS,
     managed_identity::IDENTITIES,
     managed_identity::OPERATIONS,
+    key_vault::VAULTS,
     key_vault::OPERATIONS,
+    key_vault::VAULT_OBJECTS,
+    key_vault::MANAGED_HSM_OPERATIONS,
     network::VIRTUAL_NETWORKS,
     network::SUBNETS,
     network::SECURITY_GROUPS,
@@ -182,7 +186,6 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     network::RECORD_SETS,
     compute::DISKS,
     compute::IMAGES,
-    compute::VIRTUAL_MACHINE_ACTIONS,
     compute::VIRTUAL_MACHINES,
     container_service::CLUSTERS,
     container_service::AGENT_POOLS,

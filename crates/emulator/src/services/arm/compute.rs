@@ -17,8 +17,4 @@ pub(super) const DISKS: &[ServiceOperation] =
 pub(super) const IMAGES: &[ServiceOperation] =
     resource_operations!("Images", "Microsoft.Compute/images");
 
-/// Before [`VIRTUAL_MACHINES`], because reads of machines can expand the instance view.
-pub(super) const VIRTUAL_MACHINE_ACTIONS: &[ServiceOperation] = virtual_machines::OPERATIONS;
-
-pub(super) const VIRTUAL_MACHINES: &[ServiceOperation] =
-    resource_operations!("VirtualMachines", "Microsoft.Compute/virtualMachines");
+pub(super) const VIRTUAL_MACHINES: &[ServiceOperation] = virtual_machines::OPERATIONS;

@@ -1,254 +1,249 @@
-//! Vaults as ARM resources. Reference: Microsoft.KeyVault, 2023-07-01 to 2026-02-01. They determine the data
-//! plane's tenant, permission model and retention.
+//! Vaults as ARM resources. They determine the data plane's tenant, permission model, retention and firewall.
+//!
+//! Reference: Microsoft.KeyVault, 2023-07-01 to 2026-02-01.
 
-use http::{Method, StatusCode};
+mod access_policies;
+mod deleted_vaults;
+mod managed_hsms;
+mod name_availability;
+mod private_links;
+mod vault_keys;
+mod vault_objects;
+mod vault_properties;
+mod vault_secrets;
+
+use http::StatusCode;
 use jiff::Timestamp;
-use lanyard_vocabulary::{ParseIdentifierError, VaultName};
-use serde_json::{Value, json};
+use lanyard_vocabulary::VaultName;
+use serde_json::{Map, Value, json};
 
-use super::access::{
-    authorize_call, empty_reply, is_authorized, json_body, json_reply, parse_request_scope,
-    path_scope, require_group,
-};
+use self::deleted_vaults::deleted_vault_not_found_reply;
+use self::name_availability::{invalid_name_message, is_vault_name};
+use self::vault_properties::complete_properties;
 use super::error::{ArmServiceError, bad_request, conflict};
-use super::resource_reads;
-use super::resource_store::{ArmResource, UpsertOutcome};
-use super::{ArmReadKind, read_operation};
+use super::locations::normalize_region;
+use super::resource_store::{ArmResource, ArmResourceStore};
+use super::resource_type::{NameEdge, NamingRule, ResourceType, resource_name};
+use super::resource_writes::ResourceWrite;
 use crate::authorization::AccessScope;
 use crate::azure_state::AzureState;
 use crate::operation_context::OperationContext;
-use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
+use crate::operations::ServiceOperation;
 use crate::request::ServiceReply;
-use crate::services::keyvault::{AccessPolicy, DeletedVault, EmulatedVault, VaultSettings};
-use crate::token::AuthenticatedCaller;
-
-pub(super) const OPERATIONS: &[ServiceOperation] = &[
-    read_operation(
-        "Vaults_ListBySubscription",
-        ArmReadKind::SubscriptionCollection,
-        sub!("Microsoft.KeyVault/vaults"),
-    ),
-    read_operation(
-        "Vaults_ListByResourceGroup",
-        ArmReadKind::ChildCollection,
-        rg!("Microsoft.KeyVault/vaults"),
-    ),
-    vault_operation("Vaults_Get", Method::GET, resource_reads::get_resource),
-    vault_operation("Vaults_CreateOrUpdate", Method::PUT, create_vault),
-    vault_operation("Vaults_Update", Method::PATCH, update_vault),
-    vault_operation("Vaults_Delete", Method::DELETE, delete_vault),
-    ServiceOperation {
-        id: "Vaults_GetDeleted",
-        method: Method::GET,
-        path: sub!("Microsoft.KeyVault/locations/{location}/deletedVaults/{name}"),
-        support: OperationSupport::Full,
-        handler: get_deleted_vault,
-    },
-    ServiceOperation {
-        id: "Vaults_PurgeDeleted",
-        method: Method::POST,
-        path: sub!("Microsoft.KeyVault/locations/{location}/deletedVaults/{name}/purge"),
-        support: OperationSupport::Full,
-        handler: purge_deleted_vault,
-    },
-];
+use crate::services::keyvault::EmulatedVault;
 
 const VAULT: &str = "Microsoft.KeyVault/vaults";
 
-const fn vault_operation(
-    id: &'static str,
-    method: Method,
-    handler: OperationHandler,
-) -> ServiceOperation {
-    let support = OperationSupport::Partial("network rules are stored and not enforced");
-    ServiceOperation { id, method, path: rg!("Microsoft.KeyVault/vaults/{name}"), support, handler }
-}
+/// The types that clients can write.
+pub(super) const TYPES: &[ResourceType] = &[ResourceType {
+    prepare: prepare_vault,
+    render: Some(render_vault),
+    long_running: false,
+    ..ResourceType::regional(
+        VAULT,
+        // `prepare_vault` checks names: their error has a code of its own.
+        NamingRule {
+            length: (1, 127),
+            first: NameEdge::Any,
+            last: NameEdge::Any,
+            ..NamingRule::word(127)
+        },
+        "2015-06-01",
+    )
+}];
 
-fn create_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let id = path_scope(call)?;
-    let caller = authorize_call(call, &format!("{VAULT}/write"), &id)?;
-    require_group(call)?;
-    let mut given = json_body(call)?;
-    let name = vault_name(call)?;
-    let location = given.get("location").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if location.is_empty() {
-        return Err(bad_request("LocationRequired", "The body has no `location`."));
+pub(super) const VAULTS: &[ServiceOperation] =
+    resource_operations!("Vaults", "Microsoft.KeyVault/vaults");
+
+pub(super) const OPERATIONS: &[ServiceOperation] = &[
+    full!(
+        "Vaults_UpdateAccessPolicy",
+        PUT,
+        rg!("Microsoft.KeyVault/vaults/{name}/accessPolicies/{operation}"),
+        access_policies::update_access_policies
+    ),
+    full!(
+        "Vaults_ListDeleted",
+        GET,
+        sub!("Microsoft.KeyVault/deletedVaults"),
+        deleted_vaults::list_deleted_vaults
+    ),
+    full!(
+        "Vaults_GetDeleted",
+        GET,
+        sub!("Microsoft.KeyVault/locations/{location}/deletedVaults/{name}"),
+        deleted_vaults::get_deleted_vault
+    ),
+    full!(
+        "Vaults_PurgeDeleted",
+        POST,
+        sub!("Microsoft.KeyVault/locations/{location}/deletedVaults/{name}/purge"),
+        deleted_vaults::purge_deleted_vault
+    ),
+    full!(
+        "Vaults_CheckNameAvailability",
+        POST,
+        sub!("Microsoft.KeyVault/checkNameAvailability"),
+        name_availability::check_vault_name
+    ),
+    full!(
+        "PrivateEndpointConnections_ListByResource",
+        GET,
+        rg!("Microsoft.KeyVault/vaults/{name}/privateEndpointConnections"),
+        private_links::list_connections
+    ),
+    full!(
+        "PrivateEndpointConnections_Get",
+        GET,
+        rg!("Microsoft.KeyVault/vaults/{name}/privateEndpointConnections/{connection}"),
+        private_links::get_connection
+    ),
+    full!(
+        "PrivateLinkResources_ListByVault",
+        GET,
+        rg!("Microsoft.KeyVault/vaults/{name}/privateLinkResources"),
+        private_links::list_link_resources
+    ),
+];
+
+/// Secrets and keys of a vault, as templates declare them.
+pub(super) const VAULT_OBJECTS: &[ServiceOperation] = &[
+    full!(
+        "Secrets_List",
+        GET,
+        rg!("Microsoft.KeyVault/vaults/{name}/secrets"),
+        vault_secrets::list_secrets
+    ),
+    full!(
+        "Secrets_Get",
+        GET,
+        rg!("Microsoft.KeyVault/vaults/{name}/secrets/{object}"),
+        vault_secrets::get_secret
+    ),
+    full!(
+        "Secrets_CreateOrUpdate",
+        PUT,
+        rg!("Microsoft.KeyVault/vaults/{name}/secrets/{object}"),
+        vault_secrets::put_secret
+    ),
+    full!(
+        "Secrets_Update",
+        PATCH,
+        rg!("Microsoft.KeyVault/vaults/{name}/secrets/{object}"),
+        vault_secrets::patch_secret
+    ),
+    full!("Keys_List", GET, rg!("Microsoft.KeyVault/vaults/{name}/keys"), vault_keys::list_keys),
+    full!(
+        "Keys_Get",
+        GET,
+        rg!("Microsoft.KeyVault/vaults/{name}/keys/{object}"),
+        vault_keys::get_key
+    ),
+    full!(
+        "Keys_CreateIfNotExist",
+        PUT,
+        rg!("Microsoft.KeyVault/vaults/{name}/keys/{object}"),
+        vault_keys::create_key
+    ),
+    full!(
+        "Keys_ListVersions",
+        GET,
+        rg!("Microsoft.KeyVault/vaults/{name}/keys/{object}/versions"),
+        vault_keys::list_key_versions
+    ),
+    full!(
+        "Keys_GetVersion",
+        GET,
+        rg!("Microsoft.KeyVault/vaults/{name}/keys/{object}/versions/{version}"),
+        vault_keys::get_key
+    ),
+];
+
+pub(super) use self::managed_hsms::OPERATIONS as MANAGED_HSM_OPERATIONS;
+
+/// Validates a vault, and changes the data plane.
+fn prepare_vault(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
+    let name = vault_name(write.id)?;
+    let host = vault_host(write.call, &name);
+    let vaults = &write.call.world().vaults;
+    if vaults.vault_at_host(&host).is_some_and(|known| known.resource_id != *write.id) {
+        return Err(conflict(
+            "VaultAlreadyExists",
+            format!(
+                "The vault name '{name}' is already in use. Vault names are globally unique so it is \
+                 possible that the name is already taken. If you are sure that the vault name was not \
+                 taken then it is possible that a vault with the same name was recently deleted but not \
+                 purged after being placed in a recoverable state. If the vault is in a recoverable state \
+                 then the vault will need to be purged before reusing the name."
+            ),
+        ));
     }
-    let host = vault_host(call, &name);
-    let recover = given
-        .pointer("/properties/createMode")
+    let mode = write.properties.remove("createMode");
+    let is_recovery = mode
+        .as_ref()
         .and_then(Value::as_str)
         .is_some_and(|mode| mode.eq_ignore_ascii_case("recover"));
-    require_available_name(call, &id, &host, recover)?;
-    if recover {
-        return recover_vault(call, &id, &host, &location);
+    if write.existing.is_none() && is_recovery {
+        return recover_vault(write, &host);
     }
-    let by_default = call.api_version().is_ok_and(|version| version >= "2026");
-    let settings = parse_vault_settings(&given, by_default)?;
-    require_permission_model_change(call, &caller, &id, &settings)?;
-    set_service_properties(&mut given, &host, &settings);
-    let now = call.now;
-    let azure = call.azure_mut();
-    match azure.vaults.vault_of_resource_mut(&id) {
-        Some(held) => held.settings = settings,
-        None => {
-            azure.vaults.insert(EmulatedVault::new(name, host, id.clone(), location, settings));
-        }
+    if vaults.deleted_vault(&host, write.call.now).is_some() {
+        return Err(conflict(
+            "ConflictError",
+            "A vault with the same name already exists in deleted state. You need to either recover or \
+             purge existing key vault. Follow this link \
+             https://go.microsoft.com/fwlink/?linkid=2149745 for more information on soft delete.",
+        ));
     }
-    let stored = azure.resources.upsert(ArmResource::new(id.clone(), VAULT, given, now));
-    let status =
-        if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
-    let wire = resource_reads::find_resource(call, &id)?.to_json();
-    Ok(json_reply(call, status, &wire))
-}
-
-/// `PATCH`: replaces tags and the given properties.
-fn update_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let id = path_scope(call)?;
-    let caller = authorize_call(call, &format!("{VAULT}/write"), &id)?;
-    let held = resource_reads::find_resource(call, &id)?;
-    let mut merged = Value::Object(held.body.clone());
-    let given = json_body(call)?;
-    if let Some(tags) = given.get("tags") {
-        merged["tags"] = tags.clone();
-    }
-    if let Some(properties) = given.get("properties").and_then(Value::as_object) {
-        for (name, value) in properties {
-            merged["properties"][name] = value.clone();
-        }
-    }
-    let settings = parse_vault_settings(&merged, true)?;
-    require_permission_model_change(call, &caller, &id, &settings)?;
-    let now = call.now;
-    let azure = call.azure_mut();
-    if let Some(vault) = azure.vaults.vault_of_resource_mut(&id) {
-        vault.settings = settings;
-    }
-    azure.resources.upsert(ArmResource::new(id.clone(), VAULT, merged, now));
-    let wire = resource_reads::find_resource(call, &id)?.to_json();
-    Ok(json_reply(call, StatusCode::OK, &wire))
-}
-
-fn delete_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let id = path_scope(call)?;
-    authorize_call(call, &format!("{VAULT}/delete"), &id)?;
-    let now = call.now;
-    let removed = call.azure_mut().resources.remove(&id);
-    super::remove_dependent_state(call.azure_mut(), &removed, now);
-    let status = if removed.is_empty() { StatusCode::NO_CONTENT } else { StatusCode::OK };
-    Ok(empty_reply(call, status))
-}
-
-fn get_deleted_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let (id, whole) = (path_scope(call)?, subscription_scope(call)?);
-    authorize_call(call, "Microsoft.KeyVault/locations/deletedVaults/read", &whole)?;
-    let deleted = find_deleted_vault(call, &id)?;
-    let wire = json!({
-        "id": id,
-        "name": deleted.vault.name,
-        "type": "Microsoft.KeyVault/deletedVaults",
-        "properties": {
-            "vaultId": deleted.vault.resource_id,
-            "location": deleted.vault.location,
-            "deletionDate": deleted.at.to_string(),
-            "scheduledPurgeDate": deleted.purge_at().to_string(),
-        },
-    });
-    Ok(json_reply(call, StatusCode::OK, &wire))
-}
-
-fn purge_deleted_vault(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let (path, whole) = (path_scope(call)?, subscription_scope(call)?);
-    authorize_call(call, "Microsoft.KeyVault/locations/deletedVaults/purge/action", &whole)?;
-    let host = find_deleted_vault(call, &path)?.vault.host.clone();
-    call.azure_mut().vaults.purge(&host);
-    Ok(empty_reply(call, StatusCode::OK))
-}
-
-fn find_deleted_vault<'c>(
-    call: &'c OperationContext<'_>,
-    id: &AccessScope,
-) -> Result<&'c DeletedVault, ServiceReply> {
-    let (name, location) = (call.path_parameter("name"), call.path_parameter("location"));
-    let now = call.now;
-    call.world()
-        .vaults
-        .deleted_vaults(now)
-        .find(|deleted| {
-            deleted.vault.name.as_str().eq_ignore_ascii_case(name)
-                && deleted.vault.location.eq_ignore_ascii_case(location)
-        })
-        .ok_or_else(|| {
-            let message = format!("The deleted vault '{id}' was not found.");
-            ArmServiceError::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message)
-                .to_reply()
-        })
-}
-
-/// Vault names are global host names. Deleted vaults keep theirs.
-fn require_available_name(
-    call: &OperationContext<'_>,
-    id: &AccessScope,
-    host: &str,
-    recover: bool,
-) -> Result<(), ServiceReply> {
-    let vaults = &call.world().vaults;
-    if vaults.vault_at_host(host).is_some_and(|held| held.resource_id != *id) {
-        let message =
-            format!("The vault name '{}' is already in use.", call.path_parameter("name"));
-        return Err(conflict("VaultAlreadyExists", message));
-    }
-    if vaults.deleted_vault(host, call.now).is_some() && !recover {
-        let message = "A vault with the same name exists in deleted state: recover or purge it.";
-        return Err(conflict("ConflictError", message));
+    let settings = complete_properties(write, &host)?;
+    let location = write.body.get("location").and_then(Value::as_str).unwrap_or_default();
+    let (id, location) = (write.id.clone(), location.to_owned());
+    let vaults = &mut write.call.azure_mut().vaults;
+    match vaults.vault_of_resource_mut(&id) {
+        Some(known) => known.settings = settings,
+        None => vaults.insert(EmulatedVault::new(name, host, id, location, settings)),
     }
     Ok(())
 }
 
-/// Rejects a caller that changes between access policies and role assignments without an unconditional
-/// permission to write role assignments, because the change may give access to other principals.
-fn require_permission_model_change(
-    call: &OperationContext<'_>,
-    caller: &AuthenticatedCaller,
-    id: &AccessScope,
-    settings: &VaultSettings,
-) -> Result<(), ServiceReply> {
-    let action = "Microsoft.Authorization/roleAssignments/write";
-    let known = call.world().vaults.vault_of_resource(id);
-    let is_changed = known.is_some_and(|vault| vault.settings.rbac != settings.rbac);
-    if !is_changed || is_authorized(call, caller, action, id) {
-        return Ok(());
+/// Recovers the deleted vault of this resource id and region, with its properties before the deletion.
+fn recover_vault(write: &mut ResourceWrite<'_, '_>, host: &str) -> Result<(), ServiceReply> {
+    let location = write.body.get("location").and_then(Value::as_str).unwrap_or_default();
+    let deleted = write.call.world().vaults.deleted_vault(host, write.call.now).filter(|deleted| {
+        deleted.vault.resource_id == *write.id
+            && normalize_region(&deleted.vault.location) == normalize_region(location)
+    });
+    if deleted.is_none() {
+        return Err(deleted_vault_not_found_reply(resource_name(write.id)));
     }
-    let message = format!(
-        "Caller is not allowed to change permission model. For more information on how to change the permissions model follow this link: https://go.microsoft.com/fwlink/?linkid=2155160. Details: oid={}; action={action}; resource={id}; decision=NotAllowed;",
-        caller.object_id
-    );
-    Err(ArmServiceError::Other(StatusCode::FORBIDDEN, "InsufficientPermissions", message)
-        .to_reply())
+    let azure = write.call.azure_mut();
+    let Some(resource) = azure.vaults.recover(host) else {
+        return Err(deleted_vault_not_found_reply(resource_name(write.id)));
+    };
+    write.body.clone_from(&resource.body);
+    azure.resources.upsert(resource);
+    write.properties = match write.body.remove("properties") {
+        Some(Value::Object(properties)) => properties,
+        _ => Map::new(),
+    };
+    Ok(())
 }
 
-/// Recovers a deleted vault under its own id and in its own region.
-fn recover_vault(
-    call: &mut OperationContext<'_>,
-    id: &AccessScope,
-    host: &str,
-    location: &str,
-) -> Result<ServiceReply, ServiceReply> {
-    let now = call.now;
-    let deleted = call.world().vaults.deleted_vault(host, now).filter(|deleted| {
-        deleted.vault.resource_id == *id && deleted.vault.location.eq_ignore_ascii_case(location)
-    });
-    let exists = deleted.is_some();
-    let azure = call.azure_mut();
-    let Some(mut resource) = exists.then(|| azure.vaults.recover(host)).flatten() else {
-        let message = format!("The deleted vault '{id}' was not found.");
-        return Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "DeletedVaultNotFound", message)
-            .to_reply());
-    };
-    resource.changed = now;
-    azure.resources.upsert(resource);
-    let wire = resource_reads::find_resource(call, id)?.to_json();
-    Ok(json_reply(call, StatusCode::OK, &wire))
+/// A vault with the connections of private endpoints.
+fn render_vault(resources: &ArmResourceStore, vault: &ArmResource) -> Value {
+    let mut wire = vault.to_json();
+    let connections = super::network::private_endpoint_connections(resources, vault);
+    if !connections.is_empty() {
+        wire["properties"]["privateEndpointConnections"] = json!(connections);
+    }
+    wire
+}
+
+/// Whether a private endpoint has an approved connection to a vault.
+pub(crate) fn has_private_endpoint(azure: &AzureState, vault: &AccessScope) -> bool {
+    let Some(vault) = azure.resources.resource(vault) else { return false };
+    super::network::private_endpoint_connections(&azure.resources, vault).iter().any(|connection| {
+        connection["properties"]["privateLinkServiceConnectionState"]["status"] == "Approved"
+    })
 }
 
 /// Removes a vault from the data plane, recoverably.
@@ -262,50 +257,13 @@ pub(super) fn soft_delete_vault(azure: &mut AzureState, resource: &ArmResource, 
     }
 }
 
-/// Parses the properties that configure the data plane. `rbac` is the default of `enableRbacAuthorization`:
-/// true from api-version 2026-02-01 on, false before.
-fn parse_vault_settings(body: &Value, rbac: bool) -> Result<VaultSettings, ServiceReply> {
-    let refuse = |message: &str| bad_request("BadRequest", message);
-    let properties = body.get("properties").unwrap_or(&Value::Null);
-    let tenant = properties.get("tenantId").and_then(Value::as_str).unwrap_or_default();
-    let tenant = tenant.parse().map_err(|error: ParseIdentifierError| {
-        refuse(&format!("`properties.tenantId`: {error}."))
-    })?;
-    if properties.pointer("/sku/name").and_then(Value::as_str).is_none() {
-        return Err(refuse("`properties.sku.name` is missing."));
+fn vault_name(id: &AccessScope) -> Result<VaultName, ServiceReply> {
+    let name = resource_name(id);
+    let invalid = || bad_request("VaultNameNotValid", invalid_name_message(name));
+    if !is_vault_name(name) {
+        return Err(invalid());
     }
-    let access_policies: Vec<AccessPolicy> = match properties.get("accessPolicies") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(given) => serde_json::from_value(given.clone())
-            .map_err(|error| refuse(&format!("`properties.accessPolicies`: {error}.")))?,
-    };
-    let days = properties.get("softDeleteRetentionInDays").and_then(Value::as_u64).unwrap_or(90);
-    let retention_days = u16::try_from(days)
-        .ok()
-        .filter(|days| (7..=90).contains(days))
-        .ok_or_else(|| refuse("`properties.softDeleteRetentionInDays` is not 7 to 90."))?;
-    let rbac = properties.get("enableRbacAuthorization").and_then(Value::as_bool).unwrap_or(rbac);
-    Ok(VaultSettings { tenant, rbac, access_policies, retention_days })
-}
-
-/// Adds the properties that the service sets.
-fn set_service_properties(body: &mut Value, host: &str, settings: &VaultSettings) {
-    let properties = &mut body["properties"];
-    properties["vaultUri"] = json!(format!("https://{host}/"));
-    properties["provisioningState"] = json!("Succeeded");
-    properties["enableRbacAuthorization"] = json!(settings.rbac);
-    properties["enableSoftDelete"] = json!(true);
-    properties["softDeleteRetentionInDays"] = json!(settings.retention_days);
-    if properties.get("accessPolicies").is_none() {
-        properties["accessPolicies"] = json!([]);
-    }
-}
-
-fn vault_name(call: &OperationContext<'_>) -> Result<VaultName, ServiceReply> {
-    let name = call.path_parameter("name");
-    name.parse().map_err(|error: ParseIdentifierError| {
-        bad_request("VaultNameNotValid", format!("{error}."))
-    })
+    name.parse().or(Err(invalid()))
 }
 
 fn vault_host(call: &OperationContext<'_>, name: &VaultName) -> String {
@@ -313,8 +271,14 @@ fn vault_host(call: &OperationContext<'_>, name: &VaultName) -> String {
     format!("{name}.{suffix}").to_ascii_lowercase()
 }
 
-fn subscription_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))
+/// The error for a value that the resource provider does not accept.
+fn invalid_vault_reply(message: impl Into<String>) -> ServiceReply {
+    bad_request("BadRequest", message)
+}
+
+/// The error for an operation that the state of the vault forbids.
+fn method_not_allowed_reply(message: String) -> ServiceReply {
+    ArmServiceError::Other(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).to_reply()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::error::bad_request;
 use super::resource_store::{ArmResource, ArmResourceStore};
 use super::resource_writes::{ResourceDeletion, ResourceWrite};
-use super::{compute, container_service, managed_identity, network, storage};
+use super::{compute, container_service, key_vault, managed_identity, network, storage};
 use crate::authorization::AccessScope;
 use crate::request::ServiceReply;
 
@@ -182,6 +182,7 @@ const TYPE_TABLES: &[&[ResourceType]] = &[
     network::RECORD_TYPES,
     compute::TYPES,
     container_service::TYPES,
+    key_vault::TYPES,
     storage::TYPES,
 ];
 

@@ -485,7 +485,7 @@ fn a_vault_is_made_changed_deleted_recovered_and_purged() {
     let tenant = "11111111-1111-4111-8111-111111111111";
     let vault = |mode: &str| {
         format!(
-            r#"{{"location":"eastus","properties":{{"tenantId":"{tenant}","sku":{{"family":"A","name":"standard"}}{mode}}}}}"#
+            r#"{{"location":"eastus","properties":{{"tenantId":"{tenant}","sku":{{"family":"A","name":"standard"}},"accessPolicies":[]{mode}}}}}"#
         )
     };
     let ask = |method: &str, path: &str, given: &str| {

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{control_error, parse_body};
-use crate::keys::RsaJwkComponents;
-use crate::operation_context::OperationContext;
+use crate::keys::{AsymmetricKey, AsymmetricKeyType, RsaJwkComponents, RsaKey, RsaKeySize};
+use crate::operation_context::{NewKeyError, OperationContext};
 use crate::request::ServiceReply;
 use crate::services::keyvault::{
-    DeletedNameConflict, NewKeyMaterial, NewKeyVersion, StoredObjectAttributes,
+    DeletedNameConflict, KeyContent, StoredObjectAttributes, StoredObjectVersion,
 };
 
 /// The body of `PUT keys`: the vault by its host name, the key and its attributes. An existing version keeps
@@ -37,47 +37,75 @@ pub(super) fn put_key_version(
 ) -> Result<ServiceReply, ServiceReply> {
     let body: PutKeyRequest = parse_body(call)?;
     let host = body.vault_host.to_ascii_lowercase();
-    let id = match &body.version {
-        Some(id) if is_valid_version_id(id) => id.clone(),
-        Some(_) => return Err(invalid_key_reply("`version` has 1 to 32 letters and digits.")),
-        None => call.ids.next_hex32(),
-    };
-    let kid = format!("https://{host}/keys/{}/{id}", body.name);
+    if body.version.as_deref().is_some_and(|id| !is_valid_version_id(id)) {
+        return Err(invalid_key_reply("`version` has 1 to 32 letters and digits."));
+    }
     let now = call.now;
-    let vaults = &mut call.azure_mut().vaults;
+    let vaults = &call.world().vaults;
     if vaults.vault_at_host(&host).is_none() {
         let message = "No vault has this host name.";
         return Err(control_error(StatusCode::NOT_FOUND, "VaultNotFound", message));
     }
-    if let Ok(held) = vaults.keys.version_mut(&host, body.name.as_str(), Some(&id)) {
-        if body.bits.is_some() || body.numbers.is_some() {
+    let name = body.name.as_str();
+    let known = body.version.as_deref().and_then(|id| {
+        let (_, version) = vaults.keys.version(&host, name, Some(id)).ok()?;
+        Some(version.attributes)
+    });
+    let key = match known {
+        Some(_) if body.bits.is_some() || body.numbers.is_some() => {
             return Err(control_error(
                 StatusCode::CONFLICT,
                 "VersionExists",
                 "A version keeps its key: only its attributes can be put.",
             ));
         }
-        held.attributes = apply_attributes(&body, held.attributes, now);
-        let enabled = held.attributes.enabled;
-        return Ok(ServiceReply::json(StatusCode::OK, &json!({ "kid": kid, "enabled": enabled })));
-    }
-    let attributes = apply_attributes(&body, StoredObjectAttributes::new(now), now);
-    let material = match (body.bits, &body.numbers) {
+        Some(_) => None,
+        None => Some(requested_key(call, &body)?),
+    };
+    let id = body.version.clone().unwrap_or_else(|| call.ids.next_hex32());
+    let attributes = known.unwrap_or_else(|| StoredObjectAttributes::new(now));
+    let attributes = apply_attributes(&body, attributes, now);
+    let kid = format!("https://{host}/keys/{name}/{id}");
+    let reply = json!({ "kid": kid, "enabled": attributes.enabled });
+    let keys = &mut call.azure_mut().vaults.keys;
+    let Some(key) = key else {
+        // The version exists: it was found above.
+        let _ =
+            keys.change_version(&host, name, Some(&id), |stored| stored.attributes = attributes);
+        return Ok(ServiceReply::json(StatusCode::OK, &reply));
+    };
+    let content = KeyContent { key, managed: false, operations: None };
+    let version = StoredObjectVersion { id, attributes, tags: BTreeMap::new(), content };
+    keys.push_version(&host, name, version).map_err(|DeletedNameConflict| {
+        control_error(StatusCode::CONFLICT, "KeyDeleted", "The name belongs to a deleted key.")
+    })?;
+    Ok(ServiceReply::json(StatusCode::CREATED, &reply))
+}
+
+/// The key with the given numbers, or a new one.
+fn requested_key(
+    call: &mut OperationContext<'_>,
+    body: &PutKeyRequest,
+) -> Result<AsymmetricKey, ServiceReply> {
+    let invalid = |message: String| invalid_key_reply(&format!("{message}."));
+    let bits = match (body.bits, &body.numbers) {
         (Some(_), Some(_)) => {
             return Err(invalid_key_reply("Give `bits` or `numbers`, one of them."));
         }
-        (_, Some(numbers)) => NewKeyMaterial::Import(numbers),
-        (bits, None) => NewKeyMaterial::Generate(bits.unwrap_or(2048)),
+        (_, Some(numbers)) => {
+            let key = RsaKey::from_jwk_components(numbers);
+            return key.map(AsymmetricKey::Rsa).map_err(|error| invalid(error.to_string()));
+        }
+        (bits, None) => bits.unwrap_or(RsaKeySize::Bits2048.bits()),
     };
-    let name = body.name.as_str();
-    let birth =
-        NewKeyVersion { name, id, material, operations: None, attributes, tags: BTreeMap::new() };
-    let version = birth.into_version().map_err(|error| invalid_key_reply(&format!("{error}.")))?;
-    vaults.keys.push_version(&host, name, version).map_err(|DeletedNameConflict| {
-        control_error(StatusCode::CONFLICT, "KeyDeleted", "The name belongs to a deleted key.")
-    })?;
-    let reply = json!({ "kid": kid, "enabled": attributes.enabled });
-    Ok(ServiceReply::json(StatusCode::CREATED, &reply))
+    let size = RsaKeySize::try_from(bits).map_err(|error| invalid(error.to_string()))?;
+    match call.new_keys(&[AsymmetricKeyType::Rsa(size)]) {
+        Ok(keys) => {
+            keys.into_iter().next().ok_or_else(|| invalid_key_reply("No key was generated."))
+        }
+        Err(NewKeyError::NotReady(reply)) => Err(reply),
+        Err(NewKeyError::Generation(error)) => Err(invalid(error.to_string())),
+    }
 }
 
 fn apply_attributes(

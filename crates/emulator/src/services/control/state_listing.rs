@@ -133,6 +133,9 @@ fn vault_json(vaults: &VaultStore, vault: &EmulatedVault) -> Value {
     })
 }
 
-fn object_names<'a, T>(store: &'a VersionedObjectStore<T>, host: &str) -> Vec<&'a str> {
-    store.objects_after(host, None, false).map(|object| object.name.as_str()).collect()
+fn object_names<'a, T: VersionContent>(
+    store: &'a VersionedObjectStore<T>,
+    host: &str,
+) -> Vec<&'a str> {
+    store.objects_after(host, None).map(|object| object.name.as_str()).collect()
 }

@@ -2,64 +2,120 @@
 
 use lanyard_vocabulary::SecretName;
 
+use super::api_version::VaultApiVersion;
 use super::error::VaultServiceError;
 use super::object_kind::{KeyVaultObjectKind, VaultPermission};
 use super::object_store::ObjectStoreError;
+use super::renewals::renew_due_objects;
 use super::vault::{EmulatedVault, VaultStore};
 use crate::authorization::{AccessCheck, AccessScope, ActionPlane};
-use crate::operation_context::{ApiVersionError, OperationContext};
+use crate::azure_state::AzureState;
+use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
+use crate::services::arm::has_private_endpoint;
 use crate::token::{AuthenticatedCaller, BearerTokenError};
 
-/// A vault with the store of its objects.
+/// A vault with the store of its objects, for reading.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VaultRef<'a> {
     pub(super) vault: &'a EmulatedVault,
     pub(super) vaults: &'a VaultStore,
+    pub(super) api: VaultApiVersion,
+}
+
+/// What replies depend on besides the object: its vault, and the version of the API.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct VaultView<'a> {
+    pub(super) vault: &'a EmulatedVault,
+    pub(super) api: VaultApiVersion,
+}
+
+impl<'a> VaultRef<'a> {
+    pub(super) const fn view(&self) -> VaultView<'a> {
+        VaultView { vault: self.vault, api: self.api }
+    }
+}
+
+/// A vault with the store of its objects, for changes.
+#[derive(Debug)]
+pub(super) struct VaultMut<'a> {
+    pub(super) vaults: &'a mut VaultStore,
+    pub(super) vault: EmulatedVault,
+    pub(super) api: VaultApiVersion,
 }
 
 /// Checks the permission `right` on the object in the path, or on the vault if there is none, and returns the
 /// vault.
 ///
-/// The order is that of the service: challenge, token, permission, request. So a caller without the
+/// The order is that of the service: challenge, token, firewall, permission, request. So a caller without the
 /// permission cannot find out whether an object exists.
 pub(super) fn authorize_call<'c>(
     call: &'c mut OperationContext<'_>,
     right: VaultPermission,
 ) -> Result<VaultRef<'c>, ServiceReply> {
+    let name = call.path_parameter("name").to_owned();
+    let scope = (!name.is_empty()).then(|| format!("{}/{name}", right.kind.collection()));
+    let reference = authorize_call_at(call, right, scope.as_deref())?;
+    if !name.is_empty() && name.parse::<SecretName>().is_err() {
+        return Err(invalid_name_reply(&name));
+    }
+    Ok(reference)
+}
+
+/// Like [`authorize_call`], at a path below the vault, or at the vault itself.
+pub(super) fn authorize_call_at<'c>(
+    call: &'c mut OperationContext<'_>,
+    right: VaultPermission,
+    below_vault: Option<&str>,
+) -> Result<VaultRef<'c>, ServiceReply> {
     let host = call.request.host.clone();
     let now = call.now;
     call.world.vaults.purge_expired(now);
     let caller = authenticate(call, &host)?;
-    let name = call.path_parameter("name").to_owned();
-    let vaults = &call.world().vaults;
-    let Some(vault) = vaults.vault_at_host(&host) else {
+    let Some(vault) = call.world().vaults.vault_at_host(&host) else {
         return Err(VaultServiceError::VaultNotFound { host: &host }.to_reply());
     };
-    authorize(call, vault, &caller, right, &name)?;
-    if let Err(problem) = call.api_version() {
-        return Err(api_version_error_reply(&problem));
+    if let Some(client) = call.request.client_ip
+        && let Err(rejection) = vault.settings.network.check(client)
+        // The emulator does not know the networks of clients: if there is a private endpoint, they use it.
+        && !has_private_endpoint(call.world(), &vault.resource_id)
+    {
+        return Err(
+            VaultServiceError::RejectedByFirewall { caller: &caller, rejection, vault }.to_reply()
+        );
     }
-    if !name.is_empty() && name.parse::<SecretName>().is_err() {
-        let rule = "a name has 1 to 127 letters, digits and `-`";
-        return Err(VaultServiceError::BadParameter(format!("`{name}`: {rule}")).to_reply());
+    authorize(call, vault, &caller, right, below_vault)?;
+    let api = VaultApiVersion::from_request(call)?;
+    let name = call.path_parameter("name").to_owned();
+    renew_due_objects(call, &host, (!name.is_empty()).then_some(&*name))?;
+    let vaults = &call.world().vaults;
+    match vaults.vault_at_host(&host) {
+        Some(vault) => Ok(VaultRef { vault, vaults, api }),
+        None => Err(VaultServiceError::VaultNotFound { host: &host }.to_reply()),
     }
-    Ok(VaultRef { vault, vaults })
 }
 
 /// The objects of all vaults, for changes, with the vault of a call that [`authorize_call`] permitted.
 pub(super) fn authorized_vault_mut<'c>(
     call: &'c mut OperationContext<'_>,
-) -> Result<(&'c mut VaultStore, EmulatedVault), ServiceReply> {
+) -> Result<VaultMut<'c>, ServiceReply> {
     let host = call.request.host.clone();
+    let api = VaultApiVersion::from_request(call)?;
     let vaults = &mut call.azure_mut().vaults;
     match vaults.vault_at_host(&host).cloned() {
-        Some(vault) => Ok((vaults, vault)),
+        Some(vault) => Ok(VaultMut { vaults, vault, api }),
         None => Err(VaultServiceError::VaultNotFound { host: &host }.to_reply()),
     }
 }
 
-/// The reply to an error of the object store.
+/// The error for a name that no object can have.
+pub(super) fn invalid_name_reply(name: &str) -> ServiceReply {
+    let rule = "1 to 127 letters, digits and `-`";
+    let message = format!("The request URI contains an invalid name: {name} (a name has {rule})");
+    VaultServiceError::BadParameter(message).to_reply()
+}
+
+/// The reply to an error of the object store, about the object in the path.
 pub(super) fn store_error_reply(
     problem: ObjectStoreError,
     kind: KeyVaultObjectKind,
@@ -75,7 +131,15 @@ pub(super) fn store_error_reply(
         ObjectStoreError::NameTaken => {
             VaultServiceError::DeletedButRecoverable { kind, name }.to_reply()
         }
+        ObjectStoreError::AlreadyExists => already_exists_reply(kind, name),
     }
+}
+
+/// The error for a name that an object already has.
+pub(super) fn already_exists_reply(kind: KeyVaultObjectKind, name: &str) -> ServiceReply {
+    let message =
+        format!("A {} with the name {name} already exists in this key vault.", kind.noun());
+    VaultServiceError::Conflict(message).to_reply()
 }
 
 fn authenticate(
@@ -129,17 +193,20 @@ fn authorize(
     vault: &EmulatedVault,
     caller: &AuthenticatedCaller,
     right: VaultPermission,
-    name: &str,
+    below_vault: Option<&str>,
 ) -> Result<(), ServiceReply> {
     if !vault.settings.rbac {
-        return if is_permitted_by_policy(vault, caller, right) {
+        return if is_permitted_by_policy(call.world(), vault, caller, right) {
             Ok(())
         } else {
             let (kind, permission) = (right.kind, right.permission);
             Err(VaultServiceError::DeniedByPolicy { caller, kind, permission, vault }.to_reply())
         };
     }
-    let scope = object_scope(vault, right.kind, name);
+    let scope = match below_vault {
+        Some(path) => vault.resource_id.child(path),
+        None => vault.resource_id.clone(),
+    };
     let check = AccessCheck {
         principal_id: caller.object_id,
         plane: ActionPlane::Data,
@@ -175,30 +242,27 @@ pub(crate) fn object_scope(
 }
 
 fn is_permitted_by_policy(
+    azure: &AzureState,
     vault: &EmulatedVault,
     caller: &AuthenticatedCaller,
     right: VaultPermission,
 ) -> bool {
-    vault.settings.access_policies.iter().filter(|policy| policy.object_id == caller.object_id).any(
-        |policy| {
-            let permissions = match right.kind {
-                KeyVaultObjectKind::Secret => &policy.permissions.secrets,
-                KeyVaultObjectKind::Key => &policy.permissions.keys,
-                KeyVaultObjectKind::Certificate => &policy.permissions.certificates,
-            };
-            permissions.iter().any(|permission| {
-                permission.eq_ignore_ascii_case(right.permission)
-                    // `all` never included the permission to purge.
-                    || (permission.eq_ignore_ascii_case("all") && right.permission != "purge")
-            })
-        },
-    )
-}
-
-fn api_version_error_reply(problem: &ApiVersionError) -> ServiceReply {
-    let message = match problem {
-        ApiVersionError::Missing => "the query parameter `api-version` is missing".to_owned(),
-        ApiVersionError::Malformed(text) => format!("`{text}` is no api-version"),
-    };
-    VaultServiceError::BadParameter(message).to_reply()
+    let ids = azure.principal_and_group_ids(caller.object_id);
+    let policies = vault.settings.access_policies.iter();
+    let of_caller = policies.filter(|policy| {
+        ids.contains(&policy.object_id)
+            && policy.application_id.is_none_or(|id| id == caller.app_id.uuid())
+    });
+    let mut granted = of_caller.flat_map(|policy| match right.kind {
+        KeyVaultObjectKind::Secret => &policy.permissions.secrets,
+        KeyVaultObjectKind::Key => &policy.permissions.keys,
+        KeyVaultObjectKind::Certificate => &policy.permissions.certificates,
+    });
+    granted.any(|permission| {
+        permission.eq_ignore_ascii_case(right.permission)
+            // `all` never included the permission to purge.
+            || (permission.eq_ignore_ascii_case("all") && right.permission != "purge")
+            || (permission.eq_ignore_ascii_case("manageissuers")
+                && right.permission.ends_with("issuers"))
+    })
 }

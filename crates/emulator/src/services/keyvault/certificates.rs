@@ -1,57 +1,133 @@
-//! Certificates, read-only. Each has a key and a secret of the same name and version.
+//! Changes of certificates: attributes, tags and policy.
 
-use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
-use super::object_kind::{GET_CERTIFICATE, KeyVaultObjectKind, LIST_CERTIFICATES, VaultPermission};
-use super::object_store::{StoredObjectVersion, VersionedObjectStore};
-use super::objects::{StoredObject, attributes_json, object_id, version_id};
-use super::vault::{CertificateContent, EmulatedVault, VaultStore};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
 
-impl StoredObject for CertificateContent {
-    const KIND: KeyVaultObjectKind = KeyVaultObjectKind::Certificate;
-    const GET: VaultPermission = GET_CERTIFICATE;
-    const LIST: VaultPermission = LIST_CERTIFICATES;
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
+};
+use super::certificate_content::CertificateContent;
+use super::certificate_creation::{change_details, parse_policy, require_known_issuer};
+use super::certificate_policy::CertificatePolicy;
+use super::error::VaultServiceError;
+use super::object_kind::{CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, UPDATE_CERTIFICATE};
+use super::object_store::{StoredObjectAttributes, StoredVaultObject};
+use super::objects::{StoredObject, object_id, requested_name_and_version};
+use super::request_body::{ObjectAttributesBody, TagsBody, parse_body};
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
 
-    fn object_store(vaults: &VaultStore) -> &VersionedObjectStore<Self> {
-        &vaults.certificates
-    }
+const KIND: KeyVaultObjectKind = KeyVaultObjectKind::Certificate;
 
-    fn bundle_json(
-        vault: &EmulatedVault,
-        name: &str,
-        version: &StoredObjectVersion<Self>,
-    ) -> Value {
-        let (url, id) = (vault.base_url(), &version.id);
-        let content = &version.content;
-        let mut bundle = Self::item_json(version_id(vault, name, version), vault, version);
-        bundle["kid"] = json!(format!("{url}/keys/{name}/{id}"));
-        bundle["sid"] = json!(format!("{url}/secrets/{name}/{id}"));
-        bundle["cer"] = json!(STANDARD.encode(&content.der));
-        bundle["contentType"] = json!(content.secret_type);
-        bundle["policy"] = json!({
-            "id": format!("{}/policy", object_id::<Self>(vault, name)),
-            "key_props": { "exportable": true, "kty": "RSA", "key_size": 2048, "reuse_key": false },
-            "secret_props": { "contentType": content.secret_type },
-            "x509_props": { "subject": content.subject },
-            "issuer": { "name": "Unknown" },
-        });
-        bundle
-    }
+#[derive(Deserialize)]
+struct UpdateCertificateBody {
+    policy: Option<Value>,
+    attributes: Option<ObjectAttributesBody>,
+    #[serde(default)]
+    tags: TagsBody,
+}
 
-    fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value {
-        let thumbprint = digest(&SHA1_FOR_LEGACY_USE_ONLY, &version.content.der);
-        let mut item = json!({
-            "id": id,
-            "x5t": URL_SAFE_NO_PAD.encode(thumbprint),
-            "subject": version.content.subject,
-            "attributes": attributes_json(version.attributes, vault),
-        });
-        if !version.tags.is_empty() {
-            item["tags"] = json!(version.tags);
+/// `PATCH /certificates/{name}[/{version}]`: the enabled state and the tags of a version, with those of its key
+/// and its secret; and the policy. The certificate itself determines the validity.
+pub(super) fn update_certificate(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let (name, version) = requested_name_and_version(call);
+    let VaultRef { vault, vaults, api } = authorize_call(call, UPDATE_CERTIFICATE)?;
+    let host = vault.host.clone();
+    let found = vaults
+        .certificates
+        .version(&host, &name, version.as_deref())
+        .map(|(object, version)| (version.id.clone(), object.details.policy.clone()));
+    let (id, stored_policy) = found.map_err(|problem| store_error_reply(problem, KIND, call))?;
+    let body: UpdateCertificateBody = parse_body(call)?;
+    let policy = match body.policy {
+        Some(given) if !given.is_null() => {
+            Some(parse_policy(api, given, stored_policy.as_ref(), call.now)?)
         }
-        item
+        _ => None,
+    };
+    if let Some(policy) = &policy {
+        require_known_issuer(policy, &call.world().vaults, &host)?;
     }
+    let enabled = body.attributes.and_then(|attributes| attributes.enabled());
+    let tags = body.tags.validate()?;
+    let now = call.now;
+    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let change = |attributes: &mut StoredObjectAttributes, stored: &mut BTreeMap<_, _>| {
+        attributes.enabled = enabled.unwrap_or(attributes.enabled);
+        attributes.updated = now;
+        if let Some(tags) = &tags {
+            stored.clone_from(tags);
+        }
+    };
+    let version = Some(&*id);
+    let changed = vaults.certificates.change_version(&host, &name, version, |stored| {
+        change(&mut stored.attributes, &mut stored.tags);
+    });
+    // A version that waits for its certificate has neither a key nor a secret.
+    let _ = vaults.keys.change_version(&host, &name, version, |stored| {
+        change(&mut stored.attributes, &mut stored.tags);
+    });
+    let _ = vaults.secrets.change_version(&host, &name, version, |stored| {
+        change(&mut stored.attributes, &mut stored.tags);
+    });
+    if let Some(policy) = policy {
+        change_details(vaults, &host, &name, |object| object.details.policy = Some(policy))?;
+    }
+    let found = changed.and_then(|()| vaults.certificates.version(&host, &name, version));
+    match found {
+        Ok((object, version)) => {
+            let view = VaultView { vault: &vault, api };
+            let bundle = CertificateContent::bundle_json(view, object, version);
+            Ok(ServiceReply::json(StatusCode::OK, &bundle))
+        }
+        Err(problem) => Err(store_error_reply(problem, KIND, call)),
+    }
+}
+
+/// `GET /certificates/{name}/policy`.
+pub(super) fn get_certificate_policy(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    let VaultRef { vault, vaults, .. } = authorize_call(call, CERTIFICATE_PERMISSIONS.get)?;
+    let found = vaults.certificates.object(&vault.host, &name).map(|object| {
+        let id = object_id::<CertificateContent>(vault, &object.name);
+        require_policy(object).map(|policy| policy.to_json(&id))
+    });
+    let policy = found.map_err(|problem| store_error_reply(problem, KIND, call))??;
+    Ok(ServiceReply::json(StatusCode::OK, &policy))
+}
+
+/// `PATCH /certificates/{name}/policy`: the given fields.
+pub(super) fn update_certificate_policy(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    let VaultRef { vault, vaults, api } = authorize_call(call, UPDATE_CERTIFICATE)?;
+    let (id, host) = (object_id::<CertificateContent>(vault, &name), vault.host.clone());
+    let found = vaults.certificates.object(&host, &name).map(|it| require_policy(it).cloned());
+    let stored = found.map_err(|problem| store_error_reply(problem, KIND, call))??;
+    let policy = parse_policy(api, parse_body(call)?, Some(&stored), call.now)?;
+    require_known_issuer(&policy, &call.world().vaults, &host)?;
+    let wire = policy.to_json(&id);
+    let VaultMut { vaults, .. } = authorized_vault_mut(call)?;
+    change_details(vaults, &host, &name, |object| object.details.policy = Some(policy))?;
+    Ok(ServiceReply::json(StatusCode::OK, &wire))
+}
+
+fn require_policy(
+    object: &StoredVaultObject<CertificateContent>,
+) -> Result<&CertificatePolicy, ServiceReply> {
+    object.details.policy.as_ref().ok_or_else(|| {
+        VaultServiceError::OtherNotFound {
+            code: "CertificatePolicyNotFound",
+            message: format!("Certificate policy not found: {}", object.name),
+        }
+        .to_reply()
+    })
 }

@@ -6,6 +6,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::network_rules::FirewallRejection;
 use super::object_kind::KeyVaultObjectKind;
 use super::vault::EmulatedVault;
 use crate::request::ServiceReply;
@@ -55,6 +56,12 @@ pub(crate) enum VaultServiceError<'a> {
         permission: &'a str,
         vault: &'a EmulatedVault,
     },
+    /// The vault's firewall does not admit the client.
+    RejectedByFirewall {
+        caller: &'a AuthenticatedCaller,
+        rejection: FirewallRejection,
+        vault: &'a EmulatedVault,
+    },
     /// The object or version does not exist.
     NotFound {
         /// The kind of object.
@@ -62,12 +69,16 @@ pub(crate) enum VaultServiceError<'a> {
         /// The name, with the version if the request has one.
         name: String,
     },
-    /// The version is disabled.
-    ObjectDisabled {
+    /// No deleted object has the name.
+    DeletedNotFound {
         /// The kind of object.
         kind: KeyVaultObjectKind,
         name: &'a str,
     },
+    /// Another thing of the vault does not exist.
+    OtherNotFound { code: &'static str, message: String },
+    /// The version of a secret is disabled.
+    SecretDisabled,
     /// The key must not be used for this operation, or not at this time.
     KeyOperationForbidden {
         /// The operation, such as `encrypt`.
@@ -81,10 +92,22 @@ pub(crate) enum VaultServiceError<'a> {
         kind: KeyVaultObjectKind,
         name: &'a str,
     },
+    /// The request conflicts with the state of an object.
+    Conflict(String),
+    /// Purge protection is enabled.
+    PurgeProtected { vault: &'a EmulatedVault },
     /// The object belongs to a certificate and is changed through it.
-    ManagedByCertificate { name: &'a str },
+    ManagedByCertificate {
+        /// The kind of object.
+        kind: KeyVaultObjectKind,
+        name: &'a str,
+    },
     /// The request is malformed.
     BadParameter(String),
+    /// The emulator does not implement the operation or a part of it.
+    NotImplemented(String),
+    /// A key or certificate could not be used: a defect of the emulator.
+    Internal(String),
 }
 
 /// The reason why a key operation is forbidden.
@@ -111,13 +134,16 @@ impl KeyRestriction {
         }
     }
 
-    const fn reason(self) -> &'static str {
-        match self {
-            Self::Disabled => "the key is disabled",
-            Self::NotYetValid => "the key is not valid yet",
-            Self::Expired => "the key has expired",
-            Self::NotPermitted => "it is not one of the key's operations",
-        }
+    fn message(self, operation: &str) -> String {
+        let state = match self {
+            Self::Disabled => "a disabled",
+            Self::NotYetValid => "a not yet valid",
+            Self::Expired => "an expired",
+            Self::NotPermitted => {
+                return format!("Operation {operation} is not permitted on this key.");
+            }
+        };
+        format!("Operation {operation} is not allowed on {state} key.")
     }
 }
 
@@ -161,73 +187,145 @@ impl VaultServiceError<'_> {
             Self::DeniedByPolicy { .. } => {
                 (StatusCode::FORBIDDEN, "Forbidden", inner("AccessDenied"))
             }
-            Self::NotFound { kind, .. } => (StatusCode::NOT_FOUND, kind.not_found_code(), None),
-            Self::ObjectDisabled { kind, .. } => (
+            Self::RejectedByFirewall { rejection, .. } => (
                 StatusCode::FORBIDDEN,
                 "Forbidden",
-                Some(format!("{}Disabled", kind.error_code_prefix())),
+                inner(match rejection {
+                    FirewallRejection::PublicAccessDisabled => "ForbiddenByConnection",
+                    FirewallRejection::AddressNotPermitted(_) => "ForbiddenByFirewall",
+                }),
             ),
+            Self::NotFound { kind, .. } | Self::DeletedNotFound { kind, .. } => {
+                (StatusCode::NOT_FOUND, kind.not_found_code(), None)
+            }
+            Self::OtherNotFound { code, .. } => (StatusCode::NOT_FOUND, code, None),
+            Self::SecretDisabled => (StatusCode::FORBIDDEN, "Forbidden", inner("SecretDisabled")),
             Self::KeyOperationForbidden { restriction: because, .. } => {
                 (StatusCode::FORBIDDEN, "Forbidden", inner(because.inner_error_code()))
             }
             Self::DeletedButRecoverable { .. } => {
                 (StatusCode::CONFLICT, "Conflict", inner("ObjectIsDeletedButRecoverable"))
             }
+            Self::Conflict(_) => (StatusCode::CONFLICT, "Conflict", None),
+            Self::PurgeProtected { .. } => {
+                (StatusCode::FORBIDDEN, "Forbidden", inner("ForbiddenByPolicy"))
+            }
             Self::ManagedByCertificate { .. } => {
                 (StatusCode::FORBIDDEN, "Forbidden", inner("ObjectIsManaged"))
             }
             Self::BadParameter(_) => (StatusCode::BAD_REQUEST, "BadParameter", None),
+            Self::NotImplemented(_) => {
+                (StatusCode::NOT_IMPLEMENTED, "NotImplementedByEmulator", None)
+            }
+            Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", None),
         }
     }
 
     fn message(&self) -> String {
         match self {
-            Self::Challenge { .. } => "AKV10000: the request carries no bearer token".to_owned(),
-            Self::InvalidToken { message, .. } | Self::BadParameter(message) => message.clone(),
-            Self::VaultNotFound { host } => {
-                format!("no vault of this world has the host name `{host}`")
+            Self::Challenge { .. } => {
+                "AKV10000: Request is missing a Bearer or PoP token.".to_owned()
             }
-            Self::DeniedByRole { caller, action, scope, vault, nearest_miss: miss } => [
-                "The caller is not authorized to perform the action on the resource.".to_owned(),
-                "Role assignments take some minutes to take effect after they were changed."
-                    .to_owned(),
+            Self::InvalidToken { message, .. }
+            | Self::BadParameter(message)
+            | Self::NotImplemented(message)
+            | Self::Internal(message)
+            | Self::OtherNotFound { message, .. }
+            | Self::Conflict(message) => message.clone(),
+            Self::VaultNotFound { host } => {
+                format!("No vault of this emulator has the host name `{host}`.")
+            }
+            Self::DeniedByRole { .. }
+            | Self::DeniedByPolicy { .. }
+            | Self::RejectedByFirewall { .. } => self.denial_message(),
+            Self::NotFound { kind, name } => {
+                let noun = kind.noun();
                 format!(
-                    "Caller: appid={};oid={};iss=https://sts.windows.net/{}/",
-                    caller.app_id, caller.object_id, caller.tenant
-                ),
+                    "A {noun} with (name/id) {name} was not found in this key vault. If you recently \
+                     deleted this {noun} you may be able to recover it using the correct recovery \
+                     command. For help resolving this issue, please see \
+                     https://go.microsoft.com/fwlink/?linkid=2125182"
+                )
+            }
+            Self::DeletedNotFound { kind, name } => {
+                format!("Deleted {} not found: {name}", kind.error_code_prefix())
+            }
+            Self::SecretDisabled => "Operation get is not allowed on a disabled secret.".to_owned(),
+            Self::KeyOperationForbidden { operation, restriction } => {
+                restriction.message(operation)
+            }
+            Self::DeletedButRecoverable { kind, name } => format!(
+                "{} {name} is currently in a deleted but recoverable state, and its name cannot be \
+                 reused; in this state, the {} can only be recovered or purged.",
+                kind.error_code_prefix(),
+                kind.noun()
+            ),
+            Self::PurgeProtected { vault } => format!(
+                "Operation \"purge\" is not allowed because purge protection is enabled for this vault. \
+                 Key Vault service will automatically purge it after the retention period has passed.\r\n\
+                 Vault: {};location={}",
+                vault.name, vault.location
+            ),
+            Self::ManagedByCertificate { kind, name } => format!(
+                "The {} `{name}` is managed by the certificate of the same name, and can only be changed \
+                 through it.",
+                kind.noun()
+            ),
+        }
+    }
+
+    /// The message of a 403 reply, with the caller and the vault as in the service's messages.
+    fn denial_message(&self) -> String {
+        let caller_text = |caller: &AuthenticatedCaller| {
+            format!(
+                "appid={};oid={};iss=https://sts.windows.net/{}/",
+                caller.app_id, caller.object_id, caller.tenant
+            )
+        };
+        let vault_text =
+            |vault: &EmulatedVault| format!("{};location={}", vault.name, vault.location);
+        match self {
+            Self::DeniedByRole { caller, action, scope, vault, nearest_miss: miss } => [
+                "Caller is not authorized to perform action on resource.".to_owned(),
+                "If role assignments, deny assignments or role definitions were changed recently, \
+                 please observe propagation time."
+                    .to_owned(),
+                format!("Caller: {}", caller_text(caller)),
                 format!("Action: '{action}'"),
                 format!("Resource: '{scope}'"),
                 format!("Assignment: (not found) {miss}"),
                 "DenyAssignmentId: null".to_owned(),
                 "DecisionReason: null".to_owned(),
-                format!("Vault: {};location={}", vault.name, vault.location),
+                format!("Vault: {}", vault_text(vault)),
             ]
             .join("\r\n"),
             Self::DeniedByPolicy { caller, kind, permission, vault } => format!(
-                "The principal 'appid={};oid={};iss=https://sts.windows.net/{}/' does not have {} {permission} permission on key vault '{};location={}'.",
-                caller.app_id,
-                caller.object_id,
-                caller.tenant,
+                "The user, group or application '{}' does not have {} {permission} permission on key \
+                 vault '{}'. For help resolving this issue, please see \
+                 https://go.microsoft.com/fwlink/?linkid=2125287",
+                caller_text(caller),
                 kind.collection(),
-                vault.name,
-                vault.location
+                vault_text(vault)
             ),
-            Self::NotFound { kind, name } => {
-                format!("The vault has no {} `{name}`.", kind.noun())
+            Self::RejectedByFirewall { caller, rejection, vault } => {
+                let reason = match rejection {
+                    FirewallRejection::PublicAccessDisabled => {
+                        "Public network access is disabled and request is not from a trusted service \
+                         nor via an approved private link."
+                            .to_owned()
+                    }
+                    FirewallRejection::AddressNotPermitted(address) => format!(
+                        "Client address is not authorized and caller is not a trusted service.\r\n\
+                         Client address: {address}"
+                    ),
+                };
+                format!(
+                    "{reason}\r\nCaller: {}\r\nVault: {}",
+                    caller_text(caller),
+                    vault_text(vault)
+                )
             }
-            Self::ObjectDisabled { kind, name } => {
-                format!("The {} `{name}` is disabled: get is not allowed.", kind.noun())
-            }
-            Self::KeyOperationForbidden { operation, restriction: because } => {
-                format!("The operation {operation} is not allowed: {}.", because.reason())
-            }
-            Self::DeletedButRecoverable { kind, name } => format!(
-                "The {} `{name}` is deleted and can be recovered; until it is purged its name cannot be used.",
-                kind.noun()
-            ),
-            Self::ManagedByCertificate { name } => format!(
-                "The secret `{name}` belongs to a certificate and is changed through the certificate only."
-            ),
+            _ => String::new(),
         }
     }
 }

@@ -1,109 +1,77 @@
-//! Keys: RSA and elliptic curves. Their operations are in `key_operations`.
+//! Keys: RSA and elliptic curves. Their operations are in `key_operations`, their rotation in `key_rotation`.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use http::StatusCode;
-use serde::Deserialize;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::access::{authorize_call, authorized_vault_mut, store_error_reply};
+use super::access::{VaultMut, VaultView, authorize_call, authorized_vault_mut, store_error_reply};
+use super::api_version::VersionedFeature;
+use super::error::VaultServiceError;
+use super::key_rotation::KeyRotationPolicy;
 use super::object_kind::{
-    CREATE_KEY, GET_KEY, IMPORT_KEY, KeyVaultObjectKind, LIST_KEYS, UPDATE_KEY, VaultPermission,
+    CREATE_KEY, IMPORT_KEY, KEY_PERMISSIONS, KeyVaultObjectKind, ObjectPermissions, UPDATE_KEY,
 };
 use super::object_store::{
-    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, VersionedObjectStore,
+    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
+    VersionContent, VersionedObjectStore,
 };
-use super::objects::{StoredObject, attributes_json, requested_name_and_version, version_id};
-use super::secrets::{ObjectAttributesBody, bad_parameter_reply, parse_body};
-use super::vault::{EllipticCurvePoint, EmulatedVault, KeyContent, StoredVaultKey, VaultStore};
-use crate::keys::{RsaJwkComponents, RsaKey, RsaKeyError};
-use crate::operation_context::OperationContext;
+use super::objects::{
+    StoredObject, attributes_json, requested_name_and_version, require_unmanaged, version_id,
+};
+use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
+use super::vault::VaultStore;
+use crate::keys::{
+    AsymmetricKey, AsymmetricKeyType, EcJwkComponents, EcKey, EllipticCurve, RsaJwkComponents,
+    RsaKey, RsaKeySize,
+};
+use crate::operation_context::{NewKeyError, OperationContext};
 use crate::request::ServiceReply;
 
+/// The operations of keys, in the order of the service's replies.
 const KEY_OPERATIONS: [&str; 6] = ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"];
 
-/// The operations of elliptic curve keys.
-const SIGNATURE_OPERATIONS: Range<usize> = 2..4;
-
-/// The emulated operations of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum VaultCryptoOperation {
-    /// `encrypt`.
-    Encrypt,
-    /// `decrypt`.
-    Decrypt,
-    /// `wrapKey`.
-    WrapKey,
-    /// `unwrapKey`.
-    UnwrapKey,
+/// The content of a key version.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct KeyContent {
+    pub(crate) key: AsymmetricKey,
+    /// Whether the key belongs to a certificate.
+    pub(crate) managed: bool,
+    /// The permitted operations (`key_ops`); all that the key type supports if absent.
+    #[serde(default)]
+    pub(crate) operations: Option<Vec<String>>,
 }
 
-impl VaultCryptoOperation {
-    /// The name in `key_ops`.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Encrypt => "encrypt",
-            Self::Decrypt => "decrypt",
-            Self::WrapKey => "wrapKey",
-            Self::UnwrapKey => "unwrapKey",
-        }
-    }
+/// What the versions of a key share.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct KeyDetails {
+    pub(super) rotation: Option<KeyRotationPolicy>,
+}
 
-    /// Whether the operation encrypts, which an expired key must not do.
-    pub(super) const fn produces_ciphertext(self) -> bool {
-        matches!(self, Self::Encrypt | Self::WrapKey)
+impl VersionContent for KeyContent {
+    type Details = KeyDetails;
+
+    fn next_renewal(object: &StoredVaultObject<Self>) -> Option<Timestamp> {
+        let latest = object.latest().filter(|version| version.attributes.enabled)?;
+        object.details.rotation.as_ref()?.next_rotation(latest.attributes)
     }
 }
 
 /// The permitted operations of a key.
-pub(super) fn permitted_operations(content: &KeyContent) -> impl Iterator<Item = &str> {
-    let of_kind = match content.key {
-        StoredVaultKey::Rsa(_) => &KEY_OPERATIONS[..],
-        StoredVaultKey::Curve(_) => &KEY_OPERATIONS[SIGNATURE_OPERATIONS],
-    };
+pub(crate) fn permitted_operations(content: &KeyContent) -> impl Iterator<Item = &str> {
     let chosen = content.operations.as_deref();
-    of_kind
+    operations_of_key(&content.key)
         .iter()
         .copied()
         .filter(move |known| chosen.is_none_or(|chosen| chosen.iter().any(|it| it == known)))
 }
 
-/// The source of a new version's key.
-pub(crate) enum NewKeyMaterial<'a> {
-    /// Generate a key of this size in bits.
-    Generate(u32),
-    /// Import these numbers.
-    Import(&'a RsaJwkComponents),
-}
-
-/// A new version of a key.
-pub(crate) struct NewKeyVersion<'a> {
-    pub(crate) name: &'a str,
-    /// The version.
-    pub(crate) id: String,
-    /// The key.
-    pub(crate) material: NewKeyMaterial<'a>,
-    /// The permitted operations; all if absent.
-    pub(crate) operations: Option<Vec<String>>,
-    pub(crate) attributes: StoredObjectAttributes,
-    pub(crate) tags: BTreeMap<String, String>,
-}
-
-impl NewKeyVersion<'_> {
-    /// Creates the version for the object store.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the key cannot be created.
-    pub(crate) fn into_version(self) -> Result<StoredObjectVersion<KeyContent>, RsaKeyError> {
-        let key = match self.material {
-            NewKeyMaterial::Generate(bits) => RsaKey::generate_sized(bits)?,
-            NewKeyMaterial::Import(numbers) => RsaKey::from_jwk_components(numbers)?,
-        };
-        let (id, attributes, tags) = (self.id, self.attributes, self.tags);
-        let content = KeyContent { key: key.into(), managed: false, operations: self.operations };
-        Ok(StoredObjectVersion { id, attributes, tags, content })
+fn operations_of_key(key: &AsymmetricKey) -> &'static [&'static str] {
+    match key {
+        AsymmetricKey::Rsa(_) => &KEY_OPERATIONS,
+        AsymmetricKey::Ec(_) => &["sign", "verify"],
     }
 }
 
@@ -111,186 +79,311 @@ impl NewKeyVersion<'_> {
 struct CreateKeyBody {
     kty: Option<String>,
     key_size: Option<u32>,
+    crv: Option<String>,
+    public_exponent: Option<u32>,
     key_ops: Option<Vec<String>>,
+    release_policy: Option<Value>,
     #[serde(default)]
     attributes: ObjectAttributesBody,
     #[serde(default)]
-    tags: BTreeMap<String, String>,
+    tags: TagsBody,
 }
 
 #[derive(Deserialize)]
 struct ImportKeyBody {
-    key: Option<ImportedJsonWebKey>,
+    key: Option<Value>,
+    #[serde(rename = "Hsm", alias = "hsm")]
+    hsm: Option<bool>,
+    release_policy: Option<Value>,
     #[serde(default)]
     attributes: ObjectAttributesBody,
     #[serde(default)]
-    tags: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-struct ImportedJsonWebKey {
-    kty: Option<String>,
-    key_ops: Option<Vec<String>>,
-    #[serde(flatten)]
-    numbers: RsaJwkComponents,
+    tags: TagsBody,
 }
 
 #[derive(Deserialize)]
 struct UpdateKeyBody {
     key_ops: Option<Vec<String>>,
     attributes: Option<ObjectAttributesBody>,
-    tags: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    tags: TagsBody,
 }
 
 /// `POST /keys/{name}/create`: a new version.
 pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    authorize_call(call, CREATE_KEY)?;
+    require_unmanaged::<KeyContent>(authorize_call(call, CREATE_KEY)?, &name)?;
     let body: CreateKeyBody = parse_body(call)?;
-    require_rsa(body.kty.as_deref())?;
-    let birth = NewKeyVersion {
-        name: &name,
-        id: call.ids.next_hex32(),
-        material: NewKeyMaterial::Generate(body.key_size.unwrap_or(DEFAULT_BITS)),
-        operations: require_known_operations(body.key_ops)?,
-        attributes: body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?,
-        tags: body.tags,
-    };
-    add_key_version(call, birth)
+    let key_type = parse_key_type(body.kty.as_deref(), body.key_size, body.crv.as_deref())?;
+    if body.public_exponent.is_some_and(|exponent| exponent != 65_537) {
+        return Err(bad_parameter_reply("`public_exponent` of a software key is 65537".to_owned()));
+    }
+    reject_release(body.release_policy.as_ref(), &body.attributes)?;
+    let attributes = body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?;
+    let tags = body.tags.validate()?.unwrap_or_default();
+    let operations = require_operations(body.key_ops, key_type.jwk_type())?;
+    let key = new_key(call, key_type)?;
+    add_key_version(call, &name, key, operations, attributes, tags)
 }
 
 /// `PUT /keys/{name}`: a new version with an imported key.
 pub(super) fn import_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    authorize_call(call, IMPORT_KEY)?;
+    require_unmanaged::<KeyContent>(authorize_call(call, IMPORT_KEY)?, &name)?;
     let body: ImportKeyBody = parse_body(call)?;
-    let key = body.key.ok_or_else(|| bad_parameter_reply("`key` is missing".to_owned()))?;
-    require_rsa(key.kty.as_deref())?;
-    let birth = NewKeyVersion {
-        name: &name,
-        id: call.ids.next_hex32(),
-        material: NewKeyMaterial::Import(&key.numbers),
-        operations: require_known_operations(key.key_ops)?,
-        attributes: body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?,
-        tags: body.tags,
-    };
-    add_key_version(call, birth)
+    if body.hsm == Some(true) {
+        return Err(hsm_key_reply("HSM"));
+    }
+    reject_release(body.release_policy.as_ref(), &body.attributes)?;
+    let jwk = body.key.ok_or_else(|| bad_parameter_reply("`key` is missing".to_owned()))?;
+    let (key, operations) = parse_imported_key(jwk)?;
+    let attributes = body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?;
+    let tags = body.tags.validate()?.unwrap_or_default();
+    add_key_version(call, &name, key, operations, attributes, tags)
 }
 
 /// `PATCH /keys/{name}[/{version}]`: attributes, operations, tags.
 pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
-    authorize_call(call, UPDATE_KEY)?;
+    let reference = authorize_call(call, UPDATE_KEY)?;
+    let found = reference.vaults.keys.version(&reference.vault.host, &name, version.as_deref());
+    let found = found.map(|(object, version)| {
+        let kind = operations_of_key(&version.content.key);
+        (KeyContent::is_managed(object), version.attributes, kind.len() == KEY_OPERATIONS.len())
+    });
+    let (is_managed, attributes, is_rsa) =
+        found.map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Key, call))?;
+    if is_managed {
+        let kind = KeyVaultObjectKind::Key;
+        return Err(VaultServiceError::ManagedByCertificate { kind, name: &name }.to_reply());
+    }
     let body: UpdateKeyBody = parse_body(call)?;
-    let operations = require_known_operations(body.key_ops)?;
-    let now = call.now;
-    let (vaults, vault) = authorized_vault_mut(call)?;
-    let changed = match vaults.keys.version_mut(&vault.host, &name, version.as_deref()) {
-        Ok(held) => {
-            held.attributes = body.attributes.unwrap_or_default().apply(held.attributes, now)?;
-            if operations.is_some() {
-                held.content.operations = operations;
+    let operations = require_operations(body.key_ops, if is_rsa { "RSA" } else { "EC" })?;
+    let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
+    let tags = body.tags.validate()?;
+    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let changed = vaults
+        .keys
+        .change_version(&vault.host, &name, version.as_deref(), |stored| {
+            stored.attributes = attributes;
+            stored.content.operations = operations.or(stored.content.operations.take());
+            if let Some(tags) = tags {
+                stored.tags = tags;
             }
-            if let Some(tags) = body.tags {
-                held.tags = tags;
-            }
-            vaults.keys.version(&vault.host, &name, version.as_deref())
-        }
-        Err(problem) => Err(problem),
-    };
+        })
+        .and_then(|()| vaults.keys.version(&vault.host, &name, version.as_deref()));
     match changed {
-        Ok((object, version)) => Ok(ServiceReply::json(
-            StatusCode::OK,
-            &KeyContent::bundle_json(&vault, &object.name, version),
-        )),
+        Ok((object, version)) => {
+            let view = VaultView { vault: &vault, api };
+            Ok(ServiceReply::json(StatusCode::OK, &KeyContent::bundle_json(view, object, version)))
+        }
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
     }
 }
 
 fn add_key_version(
     call: &mut OperationContext<'_>,
-    birth: NewKeyVersion<'_>,
+    name: &str,
+    key: AsymmetricKey,
+    operations: Option<Vec<String>>,
+    mut attributes: StoredObjectAttributes,
+    tags: BTreeMap<String, String>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let name = birth.name;
-    let version = birth.into_version().map_err(|error| bad_parameter_reply(format!("{error}")))?;
-    let (vaults, vault) = authorized_vault_mut(call)?;
+    let id = call.ids.next_hex32();
+    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    // The rotation policy sets the expiry of every new version.
+    if let Ok(object) = vaults.keys.object(&vault.host, name)
+        && let Some(policy) = &object.details.rotation
+        && attributes.expires.is_none()
+    {
+        attributes.expires = policy.expiry_after(attributes.created);
+    }
+    let content = KeyContent { key, managed: false, operations };
+    let version = StoredObjectVersion { id, attributes, tags, content };
     let pushed =
         vaults.keys.push_version(&vault.host, name, version).map_err(ObjectStoreError::from);
     match pushed.and_then(|()| vaults.keys.version(&vault.host, name, None)) {
-        Ok((object, version)) => Ok(ServiceReply::json(
-            StatusCode::OK,
-            &KeyContent::bundle_json(&vault, &object.name, version),
-        )),
+        Ok((object, version)) => {
+            let view = VaultView { vault: &vault, api };
+            Ok(ServiceReply::json(StatusCode::OK, &KeyContent::bundle_json(view, object, version)))
+        }
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
     }
 }
 
-fn require_rsa(kind: Option<&str>) -> Result<(), ServiceReply> {
-    match kind {
-        Some("RSA") => Ok(()),
-        Some(kind) => Err(bad_parameter_reply(format!(
-            "`kty` `{kind}`: the emulator creates software RSA keys only"
-        ))),
-        None => Err(bad_parameter_reply("`kty` is missing".to_owned())),
+/// A new key. The error asks the engine for a key, or reports that none could be generated.
+pub(super) fn new_key(
+    call: &mut OperationContext<'_>,
+    key_type: AsymmetricKeyType,
+) -> Result<AsymmetricKey, ServiceReply> {
+    let keys = call.new_keys(&[key_type]).map_err(new_key_error_reply)?;
+    keys.into_iter()
+        .next()
+        .ok_or_else(|| VaultServiceError::Internal("no key was generated".to_owned()).to_reply())
+}
+
+pub(super) fn new_key_error_reply(error: NewKeyError) -> ServiceReply {
+    match error {
+        NewKeyError::NotReady(reply) => reply,
+        NewKeyError::Generation(error) => VaultServiceError::Internal(error.to_string()).to_reply(),
     }
 }
 
-fn require_known_operations(
-    body: Option<Vec<String>>,
-) -> Result<Option<Vec<String>>, ServiceReply> {
-    let unknown = body.iter().flatten().find(|it| !KEY_OPERATIONS.contains(&it.as_str()));
-    match unknown {
-        Some(unknown) => {
-            Err(bad_parameter_reply(format!("`key_ops` `{unknown}` is no operation of an RSA key")))
+/// Parses `kty` with the size or the curve of a software key.
+pub(super) fn parse_key_type(
+    kty: Option<&str>,
+    key_size: Option<u32>,
+    curve: Option<&str>,
+) -> Result<AsymmetricKeyType, ServiceReply> {
+    match kty.ok_or_else(|| bad_parameter_reply("`kty` is missing".to_owned()))? {
+        "RSA" => RsaKeySize::try_from(key_size.unwrap_or(RsaKeySize::Bits2048.bits()))
+            .map(AsymmetricKeyType::Rsa)
+            .map_err(|error| bad_parameter_reply(error.to_string())),
+        "EC" => parse_curve(curve.unwrap_or("P-256")).map(AsymmetricKeyType::Ec),
+        kty @ ("RSA-HSM" | "EC-HSM" | "oct" | "oct-HSM" | "AKP" | "AKP-HSM") => {
+            Err(hsm_key_reply(kty))
         }
-        None => Ok(body),
+        kty => Err(bad_parameter_reply(format!("`kty` `{kty}` is not a key type"))),
     }
 }
 
-/// The default size of a key.
-const DEFAULT_BITS: u32 = 2048;
+fn parse_curve(name: &str) -> Result<EllipticCurve, ServiceReply> {
+    EllipticCurve::from_name(name).ok_or_else(|| {
+        let known = EllipticCurve::ALL.map(EllipticCurve::name).join(", ");
+        bad_parameter_reply(format!("`crv` `{name}` is none of {known}"))
+    })
+}
+
+fn hsm_key_reply(kty: &str) -> ServiceReply {
+    bad_parameter_reply(format!(
+        "keys of type `{kty}` need a hardware security module, which a vault of software keys lacks: \
+         `kty` is `RSA` or `EC`"
+    ))
+}
+
+/// Rejects keys that can be released: they need a hardware security module.
+fn reject_release(
+    policy: Option<&Value>,
+    attributes: &ObjectAttributesBody,
+) -> Result<(), ServiceReply> {
+    if policy.is_some_and(|policy| !policy.is_null()) || attributes.is_exportable() {
+        let message = "`release_policy` and `attributes.exportable` need a key of a hardware security \
+                       module, which a vault of software keys lacks";
+        return Err(bad_parameter_reply(message.to_owned()));
+    }
+    Ok(())
+}
+
+/// Parses a JSON Web Key with its permitted operations.
+fn parse_imported_key(jwk: Value) -> Result<(AsymmetricKey, Option<Vec<String>>), ServiceReply> {
+    let text = |name: &str| jwk.get(name).and_then(Value::as_str).map(str::to_owned);
+    let (kty, curve) = (text("kty"), text("crv"));
+    let operations = jwk.get("key_ops").filter(|value| !value.is_null()).cloned();
+    // Parsing reports no parser's message, because it may quote the key.
+    let malformed = || bad_parameter_reply("`key` is not a complete private key".to_owned());
+    let operations: Option<Vec<String>> =
+        operations.map(serde_json::from_value).transpose().ok().ok_or_else(|| {
+            bad_parameter_reply("`key.key_ops` is not a list of texts".to_owned())
+        })?;
+    let key = match parse_key_type(kty.as_deref(), None, curve.as_deref())? {
+        AsymmetricKeyType::Rsa(_) => {
+            let numbers: RsaJwkComponents =
+                serde_json::from_value(jwk).ok().ok_or_else(malformed)?;
+            RsaKey::from_jwk_components(&numbers).map(AsymmetricKey::from).ok()
+        }
+        AsymmetricKeyType::Ec(curve) => {
+            let numbers: EcJwkComponents =
+                serde_json::from_value(jwk).ok().ok_or_else(malformed)?;
+            EcKey::from_jwk_components(curve, &numbers).map(AsymmetricKey::from).ok()
+        }
+    };
+    let key = key.ok_or_else(|| {
+        bad_parameter_reply("the numbers of `key` are not those of one private key".to_owned())
+    })?;
+    let kty = if matches!(key, AsymmetricKey::Rsa(_)) { "RSA" } else { "EC" };
+    Ok((key, require_operations(operations, kty)?))
+}
+
+fn require_operations(
+    operations: Option<Vec<String>>,
+    kty: &str,
+) -> Result<Option<Vec<String>>, ServiceReply> {
+    let of_type = if kty == "EC" { &["sign", "verify"][..] } else { &KEY_OPERATIONS };
+    match operations.iter().flatten().find(|it| !of_type.contains(&it.as_str())) {
+        Some(unknown) => Err(bad_parameter_reply(format!(
+            "`key_ops` `{unknown}` is no operation of keys of type `{kty}`"
+        ))),
+        None => Ok(operations),
+    }
+}
 
 impl StoredObject for KeyContent {
     const KIND: KeyVaultObjectKind = KeyVaultObjectKind::Key;
-    const GET: VaultPermission = GET_KEY;
-    const LIST: VaultPermission = LIST_KEYS;
+    const PERMISSIONS: ObjectPermissions = KEY_PERMISSIONS;
 
     fn object_store(vaults: &VaultStore) -> &VersionedObjectStore<Self> {
         &vaults.keys
     }
 
+    fn object_store_mut(vaults: &mut VaultStore) -> &mut VersionedObjectStore<Self> {
+        &mut vaults.keys
+    }
+
     fn bundle_json(
-        vault: &EmulatedVault,
-        name: &str,
+        view: VaultView<'_>,
+        object: &StoredVaultObject<Self>,
         version: &StoredObjectVersion<Self>,
     ) -> Value {
-        let kid = version_id(vault, name, version);
-        let operations: Vec<_> = permitted_operations(&version.content).collect();
-        let key = match &version.content.key {
-            StoredVaultKey::Rsa(key) => {
-                let mut wire = json!({ "kid": kid, "kty": "RSA", "key_ops": operations });
-                if let Ok((modulus, exponent)) = key.jwk_modulus_and_exponent() {
-                    wire["n"] = json!(modulus);
-                    wire["e"] = json!(exponent);
-                }
-                wire
-            }
-            StoredVaultKey::Curve(EllipticCurvePoint { crv, x, y }) => {
-                json!({ "kid": kid, "kty": "EC", "key_ops": operations, "crv": crv, "x": x, "y": y })
-            }
-        };
-        let mut bundle =
-            json!({ "key": key, "attributes": attributes_json(version.attributes, vault) });
+        let mut key = public_jwk(&version.content.key);
+        key["kid"] = json!(version_id(view.vault, &object.name, version));
+        key["key_ops"] = json!(permitted_operations(&version.content).collect::<Vec<_>>());
+        let mut bundle = json!({ "key": key, "attributes": key_attributes_json(view, version) });
         add_common_fields(&mut bundle, version);
         bundle
     }
 
-    fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value {
-        let mut item =
-            json!({ "kid": id, "attributes": attributes_json(version.attributes, vault) });
+    fn item_json(view: VaultView<'_>, id: &str, version: &StoredObjectVersion<Self>) -> Value {
+        let mut item = json!({ "kid": id, "attributes": key_attributes_json(view, version) });
         add_common_fields(&mut item, version);
         item
     }
+
+    fn is_managed(object: &StoredVaultObject<Self>) -> bool {
+        object.latest().is_some_and(|version| version.content.managed)
+    }
+}
+
+/// The public key as a JSON Web Key.
+fn public_jwk(key: &AsymmetricKey) -> Value {
+    match key {
+        AsymmetricKey::Rsa(key) => {
+            let mut jwk = json!({ "kty": "RSA" });
+            if let Ok((modulus, exponent)) = key.jwk_modulus_and_exponent() {
+                jwk["n"] = json!(modulus);
+                jwk["e"] = json!(exponent);
+            }
+            jwk
+        }
+        AsymmetricKey::Ec(key) => {
+            let mut jwk = json!({ "kty": "EC", "crv": key.curve().name() });
+            if let Ok((x, y)) = key.jwk_coordinates() {
+                jwk["x"] = json!(x);
+                jwk["y"] = json!(y);
+            }
+            jwk
+        }
+    }
+}
+
+fn key_attributes_json(view: VaultView<'_>, version: &StoredObjectVersion<KeyContent>) -> Value {
+    let mut attributes = attributes_json(version.attributes, view.vault);
+    if view.api.has(VersionedFeature::KeyExportability) {
+        attributes["exportable"] = json!(false);
+    }
+    if view.api.has(VersionedFeature::HsmPlatform) {
+        attributes["hsmPlatform"] = json!("0");
+    }
+    attributes
 }
 
 fn add_common_fields(wire: &mut Value, version: &StoredObjectVersion<KeyContent>) {

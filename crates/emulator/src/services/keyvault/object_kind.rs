@@ -17,6 +17,15 @@ impl KeyVaultObjectKind {
         }
     }
 
+    /// The first segment of the paths of deleted objects.
+    pub(crate) const fn deleted_collection(self) -> &'static str {
+        match self {
+            Self::Secret => "deletedsecrets",
+            Self::Key => "deletedkeys",
+            Self::Certificate => "deletedcertificates",
+        }
+    }
+
     /// The kind as a noun in messages.
     pub(crate) const fn noun(self) -> &'static str {
         match self {
@@ -26,7 +35,7 @@ impl KeyVaultObjectKind {
         }
     }
 
-    /// The kind as a prefix of error codes.
+    /// The kind as a prefix of error codes, and as the first word of messages.
     pub(crate) const fn error_code_prefix(self) -> &'static str {
         match self {
             Self::Secret => "Secret",
@@ -56,6 +65,19 @@ pub(crate) struct VaultPermission {
     pub(crate) permission: &'static str,
 }
 
+/// The permissions for the operations that all kinds have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ObjectPermissions {
+    pub(crate) get: VaultPermission,
+    pub(crate) list: VaultPermission,
+    pub(crate) delete: VaultPermission,
+    pub(crate) get_deleted: VaultPermission,
+    pub(crate) recover: VaultPermission,
+    pub(crate) purge: VaultPermission,
+    pub(crate) backup: VaultPermission,
+    pub(crate) restore: VaultPermission,
+}
+
 macro_rules! right {
     ($kind:ident, $action:literal, $permission:literal) => {
         VaultPermission {
@@ -66,19 +88,31 @@ macro_rules! right {
     };
 }
 
-pub(crate) const GET_SECRET: VaultPermission = right!(Secret, "secrets/getSecret/action", "get");
+// Source of the data actions: the resource provider operations of Microsoft.KeyVault.
+
+pub(crate) const SECRET_PERMISSIONS: ObjectPermissions = ObjectPermissions {
+    get: right!(Secret, "secrets/getSecret/action", "get"),
+    list: right!(Secret, "secrets/readMetadata/action", "list"),
+    delete: right!(Secret, "secrets/delete", "delete"),
+    get_deleted: right!(Secret, "secrets/readMetadata/action", "get"),
+    recover: right!(Secret, "secrets/recover/action", "recover"),
+    purge: right!(Secret, "secrets/purge/action", "purge"),
+    backup: right!(Secret, "secrets/backup/action", "backup"),
+    restore: right!(Secret, "secrets/restore/action", "restore"),
+};
 pub(crate) const SET_SECRET: VaultPermission = right!(Secret, "secrets/setSecret/action", "set");
 pub(crate) const UPDATE_SECRET: VaultPermission = right!(Secret, "secrets/update/action", "set");
-pub(crate) const LIST_SECRETS: VaultPermission =
-    right!(Secret, "secrets/readMetadata/action", "list");
-pub(crate) const DELETE_SECRET: VaultPermission = right!(Secret, "secrets/delete", "delete");
-pub(crate) const GET_DELETED_SECRET: VaultPermission =
-    right!(Secret, "secrets/readMetadata/action", "get");
-pub(crate) const RECOVER_SECRET: VaultPermission =
-    right!(Secret, "secrets/recover/action", "recover");
-pub(crate) const PURGE_SECRET: VaultPermission = right!(Secret, "secrets/purge/action", "purge");
-pub(crate) const GET_KEY: VaultPermission = right!(Key, "keys/read", "get");
-pub(crate) const LIST_KEYS: VaultPermission = right!(Key, "keys/read", "list");
+
+pub(crate) const KEY_PERMISSIONS: ObjectPermissions = ObjectPermissions {
+    get: right!(Key, "keys/read", "get"),
+    list: right!(Key, "keys/read", "list"),
+    delete: right!(Key, "keys/delete", "delete"),
+    get_deleted: right!(Key, "keys/read", "get"),
+    recover: right!(Key, "keys/recover/action", "recover"),
+    purge: right!(Key, "keys/purge/action", "purge"),
+    backup: right!(Key, "keys/backup/action", "backup"),
+    restore: right!(Key, "keys/restore/action", "restore"),
+};
 pub(crate) const CREATE_KEY: VaultPermission = right!(Key, "keys/create/action", "create");
 pub(crate) const IMPORT_KEY: VaultPermission = right!(Key, "keys/import/action", "import");
 pub(crate) const UPDATE_KEY: VaultPermission = right!(Key, "keys/update/action", "update");
@@ -86,6 +120,38 @@ pub(crate) const ENCRYPT: VaultPermission = right!(Key, "keys/encrypt/action", "
 pub(crate) const DECRYPT: VaultPermission = right!(Key, "keys/decrypt/action", "decrypt");
 pub(crate) const WRAP: VaultPermission = right!(Key, "keys/wrap/action", "wrapKey");
 pub(crate) const UNWRAP: VaultPermission = right!(Key, "keys/unwrap/action", "unwrapKey");
-pub(crate) const GET_CERTIFICATE: VaultPermission = right!(Certificate, "certificates/read", "get");
-pub(crate) const LIST_CERTIFICATES: VaultPermission =
-    right!(Certificate, "certificates/read", "list");
+pub(crate) const SIGN: VaultPermission = right!(Key, "keys/sign/action", "sign");
+pub(crate) const VERIFY: VaultPermission = right!(Key, "keys/verify/action", "verify");
+pub(crate) const RELEASE_KEY: VaultPermission = right!(Key, "keys/release/action", "release");
+pub(crate) const ROTATE_KEY: VaultPermission = right!(Key, "keys/rotate/action", "rotate");
+pub(crate) const GET_ROTATION_POLICY: VaultPermission =
+    right!(Key, "keyrotationpolicies/read", "getrotationpolicy");
+pub(crate) const SET_ROTATION_POLICY: VaultPermission =
+    right!(Key, "keyrotationpolicies/write", "setrotationpolicy");
+
+pub(crate) const CERTIFICATE_PERMISSIONS: ObjectPermissions = ObjectPermissions {
+    get: right!(Certificate, "certificates/read", "get"),
+    list: right!(Certificate, "certificates/read", "list"),
+    delete: right!(Certificate, "certificates/delete", "delete"),
+    get_deleted: right!(Certificate, "certificates/read", "get"),
+    recover: right!(Certificate, "certificates/recover/action", "recover"),
+    purge: right!(Certificate, "certificates/purge/action", "purge"),
+    backup: right!(Certificate, "certificates/backup/action", "backup"),
+    restore: right!(Certificate, "certificates/restore/action", "restore"),
+};
+pub(crate) const CREATE_CERTIFICATE: VaultPermission =
+    right!(Certificate, "certificates/create/action", "create");
+pub(crate) const IMPORT_CERTIFICATE: VaultPermission =
+    right!(Certificate, "certificates/import/action", "import");
+pub(crate) const UPDATE_CERTIFICATE: VaultPermission =
+    right!(Certificate, "certificates/update/action", "update");
+pub(crate) const MANAGE_CONTACTS: VaultPermission =
+    right!(Certificate, "certificatecontacts/write", "managecontacts");
+pub(crate) const LIST_ISSUERS: VaultPermission =
+    right!(Certificate, "certificatecas/read", "listissuers");
+pub(crate) const GET_ISSUER: VaultPermission =
+    right!(Certificate, "certificatecas/read", "getissuers");
+pub(crate) const SET_ISSUER: VaultPermission =
+    right!(Certificate, "certificatecas/write", "setissuers");
+pub(crate) const DELETE_ISSUER: VaultPermission =
+    right!(Certificate, "certificatecas/delete", "deleteissuers");

@@ -5,63 +5,82 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
-use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::vault_object_key::VaultObjectKey;
 use crate::table::{StoredTable, Table};
+
+/// The content of the versions of one kind of object.
+pub(crate) trait VersionContent: Sized {
+    /// What the versions of an object share.
+    type Details: fmt::Debug + Clone + Default + Serialize + DeserializeOwned;
+
+    /// When the vault creates the next version by itself; `None` if it never does.
+    fn next_renewal(_object: &StoredVaultObject<Self>) -> Option<Timestamp> {
+        None
+    }
+}
 
 /// The objects of one kind in all vaults.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-#[serde(bound = "T: Serialize + serde::de::DeserializeOwned")]
-pub(crate) struct VersionedObjectStore<T> {
+#[serde(bound = "T: Serialize + DeserializeOwned")]
+pub(crate) struct VersionedObjectStore<T: VersionContent> {
     objects: Table<VaultObjectKey, StoredVaultObject<T>>,
-    /// The deleted objects by the time of their purge. Rebuilt when the state is loaded.
+    /// Rebuilt when the state is loaded.
     #[serde(skip)]
+    index: ObjectIndex,
+}
+
+/// The objects by their deletion and renewal.
+#[derive(Debug, Clone, Default)]
+struct ObjectIndex {
+    deleted: BTreeSet<VaultObjectKey>,
+    /// The deleted objects by the time of their purge.
     purges: BTreeSet<(Timestamp, VaultObjectKey)>,
+    /// The next renewal of the objects that the vault renews.
+    renewals: BTreeMap<VaultObjectKey, Timestamp>,
+    /// The host, the time and the name of these objects.
+    renewals_by_time: BTreeSet<(String, Timestamp, String)>,
 }
 
-/// The vault's host and the object's name, both in lower case.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct VaultObjectKey {
-    host: String,
-    name: String,
-}
+impl ObjectIndex {
+    fn insert<T: VersionContent>(&mut self, key: &VaultObjectKey, object: &StoredVaultObject<T>) {
+        self.remove(key, object.deletion);
+        if let Some(deletion) = object.deletion {
+            self.deleted.insert(key.clone());
+            self.purges.insert((deletion.purge_at, key.clone()));
+        } else if let Some(time) = T::next_renewal(object) {
+            self.renewals.insert(key.clone(), time);
+            self.renewals_by_time.insert((key.host().to_owned(), time, key.name().to_owned()));
+        }
+    }
 
-impl VaultObjectKey {
-    fn new(host: &str, name: &str) -> Self {
-        Self { host: host.to_ascii_lowercase(), name: name.to_ascii_lowercase() }
+    /// Removes an object with the given or without any deletion.
+    fn remove(&mut self, key: &VaultObjectKey, deletion: Option<SoftDeletion>) {
+        self.deleted.remove(key);
+        if let Some(deletion) = deletion {
+            self.purges.remove(&(deletion.purge_at, key.clone()));
+        }
+        if let Some(time) = self.renewals.remove(key) {
+            self.renewals_by_time.remove(&(key.host().to_owned(), time, key.name().to_owned()));
+        }
     }
 }
-
-impl fmt::Display for VaultObjectKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.host, self.name)
-    }
-}
-
-impl FromStr for VaultObjectKey {
-    type Err = InvalidVaultObjectKey;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (host, name) = text.split_once('/').ok_or(InvalidVaultObjectKey)?;
-        Ok(Self::new(host, name))
-    }
-}
-
-/// The text is not `host/name`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct InvalidVaultObjectKey;
 
 /// An object with its versions, oldest first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct StoredVaultObject<T> {
+#[serde(bound = "T: Serialize + DeserializeOwned")]
+pub(crate) struct StoredVaultObject<T: VersionContent> {
     /// The name in its original case.
     pub(crate) name: String,
     /// The versions, never empty.
     pub(crate) versions: Vec<StoredObjectVersion<T>>,
+    #[serde(default)]
+    pub(crate) details: T::Details,
     /// Set while the object is deleted and can be recovered.
     pub(crate) deletion: Option<SoftDeletion>,
 }
@@ -107,6 +126,8 @@ pub(crate) enum ObjectStoreError {
     NotFound,
     /// The name belongs to a deleted object that can be recovered.
     NameTaken,
+    /// An object of this name exists.
+    AlreadyExists,
 }
 
 /// The name belongs to a deleted object that can be recovered.
@@ -126,13 +147,13 @@ impl StoredObjectAttributes {
     }
 }
 
-impl<T> Default for VersionedObjectStore<T> {
+impl<T: VersionContent> Default for VersionedObjectStore<T> {
     fn default() -> Self {
-        Self { objects: Table::default(), purges: BTreeSet::new() }
+        Self { objects: Table::default(), index: ObjectIndex::default() }
     }
 }
 
-impl<T> StoredVaultObject<T> {
+impl<T: VersionContent> StoredVaultObject<T> {
     /// The current version.
     pub(crate) fn latest(&self) -> Option<&StoredObjectVersion<T>> {
         self.versions.last()
@@ -141,18 +162,19 @@ impl<T> StoredVaultObject<T> {
     fn version_index(&self, version: Option<&str>) -> Option<usize> {
         match version {
             None => self.versions.len().checked_sub(1),
-            Some(id) => self.versions.iter().position(|held| held.id.eq_ignore_ascii_case(id)),
+            Some(id) => self.versions.iter().position(|known| known.id.eq_ignore_ascii_case(id)),
         }
     }
 }
 
-impl<T> VersionedObjectStore<T> {
-    /// Rebuilds the purge times after the objects were loaded.
+impl<T: VersionContent> VersionedObjectStore<T> {
+    /// Rebuilds the index after the objects were loaded.
     pub(crate) fn rebuild_index(&mut self) {
-        let due = |(key, object): (&VaultObjectKey, &StoredVaultObject<T>)| {
-            object.deletion.map(|deletion| (deletion.purge_at, key.clone()))
-        };
-        self.purges = self.objects.iter().filter_map(due).collect();
+        let mut index = ObjectIndex::default();
+        for (key, object) in self.objects.iter() {
+            index.insert(key, object);
+        }
+        self.index = index;
     }
 
     /// Adds a version, and creates the object if it does not exist.
@@ -163,16 +185,57 @@ impl<T> VersionedObjectStore<T> {
         version: StoredObjectVersion<T>,
     ) -> Result<(), DeletedNameConflict> {
         let key = VaultObjectKey::new(host, name);
-        match self.objects.get_mut(&key) {
-            Some(object) if object.deletion.is_some() => return Err(DeletedNameConflict),
-            Some(object) => object.versions.push(version),
+        match self.objects.get(&key) {
+            Some(object) if object.deletion.is_some() => Err(DeletedNameConflict),
+            Some(_) => {
+                self.change(&key, |object| object.versions.push(version));
+                Ok(())
+            }
             None => {
-                let versions = vec![version];
-                let object = StoredVaultObject { name: name.to_owned(), versions, deletion: None };
-                self.objects.insert(key, object);
+                let details = T::Details::default();
+                let (name, versions) = (name.to_owned(), vec![version]);
+                self.put(key, StoredVaultObject { name, versions, details, deletion: None });
+                Ok(())
             }
         }
+    }
+
+    /// Adds an object with all its versions, unless the name is taken.
+    pub(crate) fn insert_object(
+        &mut self,
+        host: &str,
+        object: StoredVaultObject<T>,
+    ) -> Result<(), ObjectStoreError> {
+        self.require_free_name(host, &object.name)?;
+        self.put(VaultObjectKey::new(host, &object.name), object);
         Ok(())
+    }
+
+    /// Rejects the name of an existing or deleted object.
+    pub(crate) fn require_free_name(&self, host: &str, name: &str) -> Result<(), ObjectStoreError> {
+        match self.objects.get(&VaultObjectKey::new(host, name)) {
+            None => Ok(()),
+            Some(known) if known.deletion.is_some() => Err(ObjectStoreError::NameTaken),
+            Some(_) => Err(ObjectStoreError::AlreadyExists),
+        }
+    }
+
+    fn put(&mut self, key: VaultObjectKey, object: StoredVaultObject<T>) {
+        self.index.insert(&key, &object);
+        self.objects.insert(key, object);
+    }
+
+    /// Changes an object, and updates its index.
+    fn change<R>(
+        &mut self,
+        key: &VaultObjectKey,
+        change: impl FnOnce(&mut StoredVaultObject<T>) -> R,
+    ) -> Option<R> {
+        let object = self.objects.get_mut(key)?;
+        self.index.remove(key, object.deletion);
+        let result = change(object);
+        self.index.insert(key, object);
+        Some(result)
     }
 
     /// An object that is not deleted.
@@ -187,16 +250,15 @@ impl<T> VersionedObjectStore<T> {
             .ok_or(ObjectStoreError::NotFound)
     }
 
-    /// Like [`Self::object`], mutable.
-    pub(crate) fn object_mut(
+    /// Changes an object that is not deleted.
+    pub(crate) fn change_object<R>(
         &mut self,
         host: &str,
         name: &str,
-    ) -> Result<&mut StoredVaultObject<T>, ObjectStoreError> {
-        self.objects
-            .get_mut(&VaultObjectKey::new(host, name))
-            .filter(|object| object.deletion.is_none())
-            .ok_or(ObjectStoreError::NotFound)
+        change: impl FnOnce(&mut StoredVaultObject<T>) -> R,
+    ) -> Result<R, ObjectStoreError> {
+        self.object(host, name)?;
+        self.change(&VaultObjectKey::new(host, name), change).ok_or(ObjectStoreError::NotFound)
     }
 
     /// A version of an object; the current one by default.
@@ -214,35 +276,46 @@ impl<T> VersionedObjectStore<T> {
             .ok_or(ObjectStoreError::NotFound)
     }
 
-    /// Like [`Self::version`], mutable.
-    pub(crate) fn version_mut(
+    /// Changes a version of an object; the current one by default.
+    pub(crate) fn change_version<R>(
         &mut self,
         host: &str,
         name: &str,
         version: Option<&str>,
-    ) -> Result<&mut StoredObjectVersion<T>, ObjectStoreError> {
-        let object = self.object_mut(host, name)?;
-        let at = object.version_index(version).ok_or(ObjectStoreError::NotFound)?;
-        object.versions.get_mut(at).ok_or(ObjectStoreError::NotFound)
+        change: impl FnOnce(&mut StoredObjectVersion<T>) -> R,
+    ) -> Result<R, ObjectStoreError> {
+        let at = self.object(host, name)?.version_index(version);
+        let at = at.ok_or(ObjectStoreError::NotFound)?;
+        self.change_object(host, name, |object| object.versions.get_mut(at).map(change))?
+            .ok_or(ObjectStoreError::NotFound)
     }
 
-    /// The objects of a vault after `marker` that are (not) deleted, ordered by name.
+    /// The objects of a vault after `marker` that are not deleted, ordered by name.
     pub(crate) fn objects_after(
         &self,
         host: &str,
         marker: Option<&str>,
-        deleted: bool,
     ) -> impl Iterator<Item = &StoredVaultObject<T>> {
         let host = host.to_ascii_lowercase();
-        let from = match marker {
-            None => Bound::Included(VaultObjectKey::new(&host, "")),
-            Some(name) => Bound::Excluded(VaultObjectKey::new(&host, name)),
-        };
         self.objects
-            .range((from, Bound::Unbounded))
-            .take_while(move |(key, _)| key.host == host)
+            .range((VaultObjectKey::first_after(&host, marker), Bound::Unbounded))
+            .take_while(move |(key, _)| key.host() == host)
             .map(|(_, object)| object)
-            .filter(move |object| object.deletion.is_some() == deleted)
+            .filter(|object| object.deletion.is_none())
+    }
+
+    /// The deleted objects of a vault after `marker`, ordered by name.
+    pub(crate) fn deleted_objects_after(
+        &self,
+        host: &str,
+        marker: Option<&str>,
+    ) -> impl Iterator<Item = &StoredVaultObject<T>> {
+        let host = host.to_ascii_lowercase();
+        self.index
+            .deleted
+            .range((VaultObjectKey::first_after(&host, marker), Bound::Unbounded))
+            .take_while(move |key| key.host() == host)
+            .filter_map(|key| self.objects.get(key))
     }
 
     /// Soft-deletes an object for the `retention` period.
@@ -254,9 +327,8 @@ impl<T> VersionedObjectStore<T> {
         retention: SignedDuration,
     ) -> Result<(), ObjectStoreError> {
         let purge_at = now.checked_add(retention).unwrap_or(Timestamp::MAX);
-        self.object_mut(host, name)?.deletion = Some(SoftDeletion { at: now, purge_at });
-        self.purges.insert((purge_at, VaultObjectKey::new(host, name)));
-        Ok(())
+        let deletion = Some(SoftDeletion { at: now, purge_at });
+        self.change_object(host, name, |object| object.deletion = deletion)
     }
 
     pub(crate) fn deleted_object(
@@ -272,11 +344,9 @@ impl<T> VersionedObjectStore<T> {
 
     /// Recovers a deleted object.
     pub(crate) fn recover(&mut self, host: &str, name: &str) -> Result<(), ObjectStoreError> {
-        let key = VaultObjectKey::new(host, name);
-        let object = self.objects.get_mut(&key).ok_or(ObjectStoreError::NotFound)?;
-        let deletion = object.deletion.take().ok_or(ObjectStoreError::NotFound)?;
-        self.purges.remove(&(deletion.purge_at, key));
-        Ok(())
+        self.deleted_object(host, name)?;
+        self.change(&VaultObjectKey::new(host, name), |object| object.deletion = None)
+            .ok_or(ObjectStoreError::NotFound)
     }
 
     /// Purges a deleted object.
@@ -290,17 +360,15 @@ impl<T> VersionedObjectStore<T> {
     pub(crate) fn remove(&mut self, host: &str, name: &str) -> Option<StoredVaultObject<T>> {
         let key = VaultObjectKey::new(host, name);
         let removed = self.objects.remove(&key)?;
-        if let Some(deletion) = removed.deletion {
-            self.purges.remove(&(deletion.purge_at, key));
-        }
+        self.index.remove(&key, removed.deletion);
         Some(removed)
     }
 
     /// Removes the objects of a vault, deleted ones included.
     pub(crate) fn remove_vault(&mut self, host: &str) {
-        let names: Vec<_> = [false, true]
-            .into_iter()
-            .flat_map(|deleted| self.objects_after(host, None, deleted))
+        let names: Vec<_> = self
+            .objects_after(host, None)
+            .chain(self.deleted_objects_after(host, None))
             .map(|object| object.name.clone())
             .collect();
         for name in names {
@@ -310,15 +378,26 @@ impl<T> VersionedObjectStore<T> {
 
     /// Purges objects whose purge time has passed at `now`.
     pub(crate) fn purge_expired(&mut self, now: Timestamp) {
-        while self.purges.first().is_some_and(|(purge_at, _)| *purge_at <= now) {
-            if let Some((_, key)) = self.purges.pop_first() {
-                self.objects.remove(&key);
+        while let Some((purge_at, key)) = self.index.purges.first().cloned() {
+            if purge_at > now {
+                return;
             }
+            self.remove(key.host(), key.name());
         }
+    }
+
+    /// The names of the objects of a vault whose renewal is due at `now`.
+    pub(crate) fn due_renewals(&self, host: &str, now: Timestamp) -> impl Iterator<Item = &str> {
+        let host = host.to_ascii_lowercase();
+        self.index
+            .renewals_by_time
+            .range((host.clone(), Timestamp::MIN, String::new())..)
+            .take_while(move |(known, time, _)| *known == host && *time <= now)
+            .map(|(_, _, name)| name.as_str())
     }
 }
 
-impl<T: Serialize + serde::de::DeserializeOwned> VersionedObjectStore<T> {
+impl<T: VersionContent + Serialize + DeserializeOwned> VersionedObjectStore<T> {
     /// The objects in the form of the state file.
     pub(crate) fn stored_table(&mut self) -> &mut dyn StoredTable
     where
@@ -333,6 +412,16 @@ mod tests {
     use super::*;
 
     const HOST: &str = "kv.vault.azure.net";
+
+    /// Renewed after as many seconds as the content of the latest version.
+    impl VersionContent for u8 {
+        type Details = ();
+
+        fn next_renewal(object: &StoredVaultObject<Self>) -> Option<Timestamp> {
+            let seconds = object.latest()?.content;
+            (seconds > 0).then(|| Timestamp::new(i64::from(seconds), 0).unwrap())
+        }
+    }
 
     fn version_with_id(id: &str) -> StoredObjectVersion<u8> {
         StoredObjectVersion {
@@ -381,14 +470,46 @@ mod tests {
 
     #[test]
     fn objects_are_listed_by_name_and_by_deletion_state() {
+        fn names<'a>(objects: impl Iterator<Item = &'a StoredVaultObject<u8>>) -> Vec<&'a str> {
+            objects.map(|object| object.name.as_str()).collect()
+        }
         let mut store = store_with_objects(&["c", "A", "b"]);
         store.soft_delete(HOST, "b", Timestamp::UNIX_EPOCH, SignedDuration::from_hours(1)).unwrap();
-        let names = |marker, deleted| -> Vec<_> {
-            store.objects_after(HOST, marker, deleted).map(|object| object.name.clone()).collect()
+        assert_eq!(names(store.objects_after(HOST, None)), ["A", "c"]);
+        assert_eq!(names(store.objects_after(HOST, Some("a"))), ["c"]);
+        assert_eq!(names(store.deleted_objects_after(HOST, None)), ["b"]);
+        assert_eq!(names(store.deleted_objects_after(HOST, Some("B"))), [""; 0]);
+        let stored = serde_json::to_string(&store).unwrap();
+        let mut read: VersionedObjectStore<u8> = serde_json::from_str(&stored).unwrap();
+        assert_eq!(names(read.deleted_objects_after(HOST, None)), [""; 0]);
+        read.rebuild_index();
+        assert_eq!(names(read.deleted_objects_after(HOST, None)), ["b"]);
+    }
+
+    #[test]
+    fn renewals_follow_the_latest_version_and_stop_with_deletion() {
+        let mut store = store_with_objects(&["a", "b", "never"]);
+        let change = |store: &mut VersionedObjectStore<u8>, name: &str, seconds| {
+            store.change_version(HOST, name, None, |version| version.content = seconds).unwrap();
         };
-        assert_eq!(names(None, false), ["A", "c"]);
-        assert_eq!(names(Some("a"), false), ["c"]);
-        assert_eq!(names(None, true), ["b"]);
+        change(&mut store, "a", 30);
+        change(&mut store, "b", 20);
+        let due = |store: &VersionedObjectStore<u8>, seconds| -> Vec<_> {
+            let now = Timestamp::new(seconds, 0).unwrap();
+            store.due_renewals(HOST, now).map(ToOwned::to_owned).collect()
+        };
+        assert_eq!(due(&store, 19), [""; 0]);
+        assert_eq!(due(&store, 20), ["b"]);
+        assert_eq!(due(&store, 30), ["b", "a"]);
+        change(&mut store, "b", 40);
+        assert_eq!(due(&store, 30), ["a"]);
+        let hour = SignedDuration::from_hours(1);
+        store.soft_delete(HOST, "a", Timestamp::UNIX_EPOCH, hour).unwrap();
+        assert_eq!(due(&store, 99), ["b"]);
+        store.recover(HOST, "a").unwrap();
+        store.remove(HOST, "b");
+        assert_eq!(due(&store, 99), ["a"]);
+        assert_eq!(store.due_renewals("kv-2.vault.azure.net", Timestamp::MAX).count(), 0);
     }
 
     #[test]
@@ -397,7 +518,7 @@ mod tests {
         store.push_version("kv-2.vault.azure.net", "a", version_with_id("1")).unwrap();
         store.soft_delete(HOST, "b", Timestamp::UNIX_EPOCH, SignedDuration::from_hours(1)).unwrap();
         store.remove_vault(HOST);
-        assert_eq!(store.objects_after(HOST, None, false).count(), 0);
+        assert_eq!(store.objects_after(HOST, None).count(), 0);
         assert!(store.deleted_object(HOST, "b").is_err());
         assert!(store.object("KV-2.vault.azure.net", "A").is_ok());
         store.purge_expired(Timestamp::MAX);

@@ -1,37 +1,89 @@
 //! Operations that the three kinds of objects share: reading one version, listing objects and versions.
+//! Deletion and backup are in `deleted_objects` and `backups`.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::access::{VaultRef, authorize_call, store_error_reply};
+use super::access::{VaultRef, VaultView, authorize_call, store_error_reply};
 use super::error::VaultServiceError;
-use super::object_kind::{KeyVaultObjectKind, VaultPermission};
+use super::object_kind::{KeyVaultObjectKind, ObjectPermissions};
 use super::object_store::{
-    StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionedObjectStore,
+    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
+    VersionContent, VersionedObjectStore,
 };
+use super::pages::VaultPageRequest;
 use super::vault::{EmulatedVault, VaultStore};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
 /// A kind of object, with its store and its wire format.
-pub(super) trait StoredObject: Sized {
+pub(super) trait StoredObject: VersionContent + Serialize + DeserializeOwned {
     const KIND: KeyVaultObjectKind;
-    /// The permission to read an object.
-    const GET: VaultPermission;
-    /// The permission to list objects.
-    const LIST: VaultPermission;
+    const PERMISSIONS: ObjectPermissions;
 
-    /// The vault's store of this kind.
+    /// The objects of this kind.
     fn object_store(vaults: &VaultStore) -> &VersionedObjectStore<Self>;
 
-    /// The version as in the reply to a read.
-    fn bundle_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<Self>)
-    -> Value;
+    /// Like [`Self::object_store`], for changes.
+    fn object_store_mut(vaults: &mut VaultStore) -> &mut VersionedObjectStore<Self>;
 
-    /// The version as in lists, with the given `id`: no value, no key material.
-    fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value;
+    /// The version as in the reply to a read.
+    fn bundle_json(
+        view: VaultView<'_>,
+        object: &StoredVaultObject<Self>,
+        version: &StoredObjectVersion<Self>,
+    ) -> Value;
+
+    /// The version as in lists, with the given id: no value, no key material.
+    fn item_json(view: VaultView<'_>, id: &str, version: &StoredObjectVersion<Self>) -> Value;
+
+    /// The version as in the reply to a deletion: like a read, but never with a secret value.
+    fn deleted_json(
+        view: VaultView<'_>,
+        object: &StoredVaultObject<Self>,
+        version: &StoredObjectVersion<Self>,
+    ) -> Value {
+        Self::bundle_json(view, object, version)
+    }
+
+    /// Whether the object belongs to a certificate.
+    fn is_managed(_object: &StoredVaultObject<Self>) -> bool {
+        false
+    }
+
+    /// Whether lists omit the object unless the client asks for incomplete ones.
+    fn is_incomplete(_object: &StoredVaultObject<Self>) -> bool {
+        false
+    }
+
+    /// Rejects reading a version.
+    fn check_readable(_version: &StoredObjectVersion<Self>) -> Result<(), VaultServiceError<'_>> {
+        Ok(())
+    }
+
+    /// Soft-deletes an object with everything that belongs to it.
+    fn soft_delete(
+        vaults: &mut VaultStore,
+        host: &str,
+        name: &str,
+        now: Timestamp,
+        retention: SignedDuration,
+    ) -> Result<(), ObjectStoreError> {
+        Self::object_store_mut(vaults).soft_delete(host, name, now, retention)
+    }
+
+    /// Recovers a deleted object with everything that belongs to it.
+    fn recover(vaults: &mut VaultStore, host: &str, name: &str) -> Result<(), ObjectStoreError> {
+        Self::object_store_mut(vaults).recover(host, name)
+    }
+
+    /// Purges a deleted object with everything that belongs to it.
+    fn purge(vaults: &mut VaultStore, host: &str, name: &str) -> Result<(), ObjectStoreError> {
+        Self::object_store_mut(vaults).purge(host, name)
+    }
 }
 
 /// `GET /{kind}/{name}[/{version}]`.
@@ -39,20 +91,17 @@ pub(super) fn get_version<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
-    let found = authorize_call(call, K::GET).map(|VaultRef { vault, vaults }| {
-        K::object_store(vaults).version(&vault.host, &name, version.as_deref()).map(
-            |(object, version)| {
-                (version.attributes.enabled, K::bundle_json(vault, &object.name, version))
-            },
-        )
-    })?;
-    match found {
-        Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
-        Ok((false, _)) => {
-            Err(VaultServiceError::ObjectDisabled { kind: K::KIND, name: &name }.to_reply())
-        }
-        Ok((true, bundle)) => Ok(ServiceReply::json(StatusCode::OK, &bundle)),
-    }
+    let reference = authorize_call(call, K::PERMISSIONS.get)?;
+    let found = K::object_store(reference.vaults)
+        .version(&reference.vault.host, &name, version.as_deref())
+        .map(|(object, version)| {
+            K::check_readable(version).map_err(|error| error.to_reply())?;
+            Ok(ServiceReply::json(
+                StatusCode::OK,
+                &K::bundle_json(reference.view(), object, version),
+            ))
+        });
+    found.map_err(|problem| store_error_reply(problem, K::KIND, call))?
 }
 
 /// `GET /{kind}`: the current version of every object.
@@ -60,16 +109,15 @@ pub(super) fn list_objects<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
-    let VaultRef { vault, vaults } = authorize_call(call, K::LIST)?;
+    let with_incomplete = includes_pending(call);
+    let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, K::PERMISSIONS.list)?;
     let page = page?;
     let items = K::object_store(vaults)
-        .objects_after(&vault.host, page.marker.as_deref(), false)
+        .objects_after(&vault.host, page.marker.as_deref())
+        .filter(|object| with_incomplete || !K::is_incomplete(object))
         .filter_map(|object| {
-            let version = object.latest()?;
-            Some((
-                object.name.clone(),
-                K::item_json(object_id::<K>(vault, &object.name), vault, version),
-            ))
+            let (id, version) = (object_id::<K>(vault, &object.name), object.latest()?);
+            Some((object.name.as_str(), K::item_json(reference.view(), &id, version)))
         });
     Ok(page.page_reply(items))
 }
@@ -80,32 +128,35 @@ pub(super) fn list_versions<K: StoredObject>(
 ) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
     let name = call.path_parameter("name").to_owned();
-    let object = authorize_call(call, K::LIST).map(|VaultRef { vault, vaults }| {
-        K::object_store(vaults).object(&vault.host, &name).map(|object| {
-            versions_sorted_by_id(object)
-                .map(|version| {
-                    let id = version_id::<K>(vault, &object.name, version);
-                    (version.id.clone(), K::item_json(id, vault, version))
-                })
-                .collect::<Vec<_>>()
-        })
-    })?;
-    let items = object.map_err(|problem| store_error_reply(problem, K::KIND, call))?;
+    let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, K::PERMISSIONS.list)?;
     let page = page?;
-    let rest = items.into_iter().skip_while({
-        let marker = page.marker.clone();
-        move |(id, _)| marker.as_ref().is_some_and(|marker| id <= marker)
+    let found = K::object_store(vaults).object(&vault.host, &name).map(|object| {
+        let items = versions_after(object, page.marker.as_deref()).into_iter().map(|version| {
+            let id = version_id(vault, &object.name, version);
+            (version.id.as_str(), K::item_json(reference.view(), &id, version))
+        });
+        page.page_reply(items)
     });
-    Ok(page.page_reply(rest))
+    found.map_err(|problem| store_error_reply(problem, K::KIND, call))
 }
 
-/// Versions are ordered by id, which is unrelated to their age: clients sort.
-fn versions_sorted_by_id<T>(
-    object: &StoredVaultObject<T>,
-) -> impl Iterator<Item = &StoredObjectVersion<T>> {
-    let mut versions: Vec<_> = object.versions.iter().collect();
+/// The versions after the one with the id `marker`, ordered by id, which is unrelated to their age: clients
+/// sort.
+fn versions_after<'o, K: VersionContent>(
+    object: &'o StoredVaultObject<K>,
+    marker: Option<&str>,
+) -> Vec<&'o StoredObjectVersion<K>> {
+    let is_next = |version: &&StoredObjectVersion<K>| {
+        marker.is_none_or(|marker| version.id.as_str() > marker)
+    };
+    let mut versions: Vec<_> = object.versions.iter().filter(is_next).collect();
     versions.sort_by(|one, other| one.id.cmp(&other.id));
-    versions.into_iter()
+    versions
+}
+
+/// Whether a list of certificates includes those without a certificate yet.
+pub(super) fn includes_pending(call: &OperationContext<'_>) -> bool {
+    call.request.query("includePending").is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
 /// The name and the version in the path.
@@ -134,7 +185,7 @@ pub(super) fn attributes_json(attributes: StoredObjectAttributes, vault: &Emulat
         "enabled": attributes.enabled,
         "created": attributes.created.as_second(),
         "updated": attributes.updated.as_second(),
-        "recoveryLevel": "Recoverable+Purgeable",
+        "recoveryLevel": vault.recovery_level(),
         "recoverableDays": vault.settings.retention_days,
     });
     for (key, value) in [("nbf", attributes.not_before), ("exp", attributes.expires)] {
@@ -145,56 +196,17 @@ pub(super) fn attributes_json(attributes: StoredObjectAttributes, vault: &Emulat
     wire
 }
 
-/// The parameters of a list request, and the URL of its next page.
-pub(super) struct VaultPageRequest {
-    base: String,
-    size: usize,
-    /// The last item of the previous page.
-    pub(super) marker: Option<String>,
-}
-
-impl VaultPageRequest {
-    /// Parses `maxresults` (1 to 25) and `$skiptoken`.
-    pub(super) fn from_request(call: &OperationContext<'_>) -> Result<Self, ServiceReply> {
-        let request = call.request;
-        let refuse = |text: String| VaultServiceError::BadParameter(text).to_reply();
-        let size = match request.query("maxresults") {
-            None => MAX_RESULTS,
-            Some(text) => {
-                text.parse().ok().filter(|size| (1..=MAX_RESULTS).contains(size)).ok_or_else(
-                    || refuse(format!("`maxresults={text}` is not 1 to {MAX_RESULTS}")),
-                )?
-            }
-        };
-        let marker = match request.query("$skiptoken") {
-            None => None,
-            Some(token) => {
-                let marker =
-                    URL_SAFE_NO_PAD.decode(token).ok().and_then(|m| String::from_utf8(m).ok());
-                Some(
-                    marker
-                        .ok_or_else(|| refuse("`$skiptoken` is not from this list".to_owned()))?,
-                )
-            }
-        };
-        let version = request.query("api-version").unwrap_or_default();
-        let (host, path) = (&request.host, &request.path);
-        let base = format!("https://{host}{path}?api-version={version}&maxresults={size}");
-        Ok(Self { base, size, marker })
+/// Rejects a write to an object that belongs to a certificate, or to a name that a certificate has.
+pub(super) fn require_unmanaged<K: StoredObject>(
+    VaultRef { vault, vaults, .. }: VaultRef<'_>,
+    name: &str,
+) -> Result<(), ServiceReply> {
+    let host = &vault.host;
+    let belongs_to_certificate =
+        K::object_store(vaults).object(host, name).is_ok_and(K::is_managed)
+            || vaults.certificates.object(host, name).is_ok();
+    if belongs_to_certificate {
+        return Err(VaultServiceError::ManagedByCertificate { kind: K::KIND, name }.to_reply());
     }
-
-    /// One page of `items`, which start after the marker, each with its own marker.
-    pub(super) fn page_reply(&self, items: impl Iterator<Item = (String, Value)>) -> ServiceReply {
-        let mut items: Vec<_> = items.take(self.size + 1).collect();
-        let more = items.len() > self.size;
-        items.truncate(self.size);
-        let next = items.last().filter(|_| more).map(|(marker, _)| {
-            format!("{}&$skiptoken={}", self.base, URL_SAFE_NO_PAD.encode(marker))
-        });
-        let value: Vec<_> = items.into_iter().map(|(_, item)| item).collect();
-        ServiceReply::json(StatusCode::OK, &json!({ "value": value, "nextLink": next }))
-    }
+    Ok(())
 }
-
-/// The page size of the service, and the maximum for clients.
-const MAX_RESULTS: usize = 25;

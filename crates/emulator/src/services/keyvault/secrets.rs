@@ -1,33 +1,36 @@
 //! Secrets.
 
-use std::collections::BTreeMap;
-
 use http::StatusCode;
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::access::{VaultRef, authorize_call, authorized_vault_mut, store_error_reply};
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
+};
+use super::api_version::VersionedFeature;
+use super::certificate_bundle::{BundleForm, encode_bundle};
 use super::error::VaultServiceError;
 use super::object_kind::{
-    DELETE_SECRET, GET_DELETED_SECRET, GET_SECRET, KeyVaultObjectKind, LIST_SECRETS, PURGE_SECRET,
-    RECOVER_SECRET, SET_SECRET, UPDATE_SECRET, VaultPermission,
+    KeyVaultObjectKind, ObjectPermissions, SECRET_PERMISSIONS, SET_SECRET, UPDATE_SECRET,
 };
 use super::object_store::{
     ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
     VersionedObjectStore,
 };
 use super::objects::{
-    StoredObject, VaultPageRequest, attributes_json, object_id, requested_name_and_version,
+    StoredObject, attributes_json, get_version, requested_name_and_version, require_unmanaged,
     version_id,
 };
-use super::vault::{EmulatedVault, SecretContent, VaultStore};
+use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
+use super::vault::{SecretContent, VaultStore};
 use crate::keys::RedactedText;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
 /// The maximum size of a value: 25 KB.
 pub(crate) const MAX_VALUE_BYTES: usize = 25 * 1024;
+/// The maximum length of a content type, in characters.
+const MAX_CONTENT_TYPE_LENGTH: usize = 255;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +38,8 @@ struct SetSecretBody {
     value: Option<RedactedText>,
     content_type: Option<String>,
     attributes: Option<ObjectAttributesBody>,
-    tags: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    tags: TagsBody,
 }
 
 #[derive(Deserialize)]
@@ -43,42 +47,35 @@ struct SetSecretBody {
 struct UpdateSecretBody {
     content_type: Option<String>,
     attributes: Option<ObjectAttributesBody>,
-    tags: Option<BTreeMap<String, String>>,
-}
-
-/// The attributes that clients may set on secrets and keys.
-#[derive(Deserialize, Default)]
-pub(super) struct ObjectAttributesBody {
-    enabled: Option<bool>,
-    nbf: Option<i64>,
-    exp: Option<i64>,
+    #[serde(default)]
+    tags: TagsBody,
 }
 
 impl StoredObject for SecretContent {
     const KIND: KeyVaultObjectKind = KeyVaultObjectKind::Secret;
-    const GET: VaultPermission = GET_SECRET;
-    const LIST: VaultPermission = LIST_SECRETS;
+    const PERMISSIONS: ObjectPermissions = SECRET_PERMISSIONS;
 
     fn object_store(vaults: &VaultStore) -> &VersionedObjectStore<Self> {
         &vaults.secrets
     }
 
+    fn object_store_mut(vaults: &mut VaultStore) -> &mut VersionedObjectStore<Self> {
+        &mut vaults.secrets
+    }
+
     fn bundle_json(
-        vault: &EmulatedVault,
-        name: &str,
+        view: VaultView<'_>,
+        object: &StoredVaultObject<Self>,
         version: &StoredObjectVersion<Self>,
     ) -> Value {
-        let mut bundle = Self::item_json(version_id(vault, name, version), vault, version);
+        let mut bundle = Self::deleted_json(view, object, version);
         bundle["value"] = json!(version.content.value.expose());
-        if let Some(key) = &version.content.key_version {
-            bundle["kid"] = json!(format!("{}/keys/{name}/{key}", vault.base_url()));
-        }
         bundle
     }
 
-    fn item_json(id: String, vault: &EmulatedVault, version: &StoredObjectVersion<Self>) -> Value {
+    fn item_json(view: VaultView<'_>, id: &str, version: &StoredObjectVersion<Self>) -> Value {
         let mut item =
-            json!({ "id": id, "attributes": attributes_json(version.attributes, vault) });
+            json!({ "id": id, "attributes": attributes_json(version.attributes, view.vault) });
         if let Some(content_type) = &version.content.content_type {
             item["contentType"] = json!(content_type);
         }
@@ -90,18 +87,104 @@ impl StoredObject for SecretContent {
         }
         item
     }
+
+    fn deleted_json(
+        view: VaultView<'_>,
+        object: &StoredVaultObject<Self>,
+        version: &StoredObjectVersion<Self>,
+    ) -> Value {
+        let id = version_id(view.vault, &object.name, version);
+        let mut bundle = Self::item_json(view, &id, version);
+        if let Some(key) = &version.content.key_version {
+            bundle["kid"] = json!(format!("{}/keys/{}/{key}", view.vault.base_url(), object.name));
+        }
+        if view.api.has(VersionedFeature::SecretConversion)
+            && let Some(previous) = previous_version(object, version)
+        {
+            bundle["previousVersion"] = json!(previous);
+        }
+        bundle
+    }
+
+    fn is_managed(object: &StoredVaultObject<Self>) -> bool {
+        object.latest().is_some_and(|version| version.content.key_version.is_some())
+    }
+
+    fn check_readable(version: &StoredObjectVersion<Self>) -> Result<(), VaultServiceError<'_>> {
+        if version.attributes.enabled { Ok(()) } else { Err(VaultServiceError::SecretDisabled) }
+    }
+}
+
+/// The id of the version before another one.
+fn previous_version<'o>(
+    object: &'o StoredVaultObject<SecretContent>,
+    version: &StoredObjectVersion<SecretContent>,
+) -> Option<&'o str> {
+    let at = object.versions.iter().position(|known| known.id == version.id)?;
+    object.versions.get(at.checked_sub(1)?).map(|previous| previous.id.as_str())
+}
+
+/// `GET /secrets/{name}[/{version}]`. With `outContentType`, the vault converts the PKCS#12 file of a
+/// certificate to PEM.
+pub(super) fn get_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let requested = call.request.query("outContentType").unwrap_or_default().to_owned();
+    let (name, version) = requested_name_and_version(call);
+    let reference = authorize_call(call, SECRET_PERMISSIONS.get)?;
+    if requested.is_empty() || !reference.api.has(VersionedFeature::SecretConversion) {
+        return get_version::<SecretContent>(call);
+    }
+    let Some(form) = BundleForm::from_content_type(&requested) else {
+        return Err(bad_parameter_reply(format!(
+            "`outContentType` `{requested}` is not supported"
+        )));
+    };
+    let found = reference.vaults.secrets.version(&reference.vault.host, &name, version.as_deref());
+    let converted = found.map(|(object, version)| {
+        SecretContent::check_readable(version).map_err(|error| error.to_reply())?;
+        convert_secret(reference, object, version, form)
+    });
+    converted
+        .map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Secret, call))?
+        .map(|bundle| ServiceReply::json(StatusCode::OK, &bundle))
+}
+
+fn convert_secret(
+    reference: VaultRef<'_>,
+    object: &StoredVaultObject<SecretContent>,
+    version: &StoredObjectVersion<SecretContent>,
+    form: BundleForm,
+) -> Result<Value, ServiceReply> {
+    let VaultRef { vault, vaults, .. } = reference;
+    let mut bundle = SecretContent::bundle_json(reference.view(), object, version);
+    let stored = version.content.content_type.as_deref().and_then(BundleForm::from_content_type);
+    if stored == Some(form) {
+        return Ok(bundle);
+    }
+    let certificate = vaults.certificates.version(&vault.host, &object.name, Some(&version.id));
+    let key = vaults.keys.version(&vault.host, &object.name, Some(&version.id));
+    let (Ok((_, certificate)), Ok((_, key)), BundleForm::Pem) = (certificate, key, form) else {
+        let message = "only the PKCS#12 file of a certificate can be converted, and only to PEM";
+        return Err(bad_parameter_reply(message.to_owned()));
+    };
+    let key = certificate.content.is_exportable.then_some(&key.content.key);
+    let (chain, leaf) = (&certificate.content.chain, certificate.content.leaf);
+    let value = encode_bundle(form, key, chain, leaf)
+        .map_err(|error| VaultServiceError::Internal(error.to_string()).to_reply())?;
+    bundle["value"] = json!(value.expose());
+    bundle["contentType"] = json!(form.content_type());
+    Ok(bundle)
 }
 
 /// `PUT /secrets/{name}`: a new version.
 pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    require_unmanaged(authorize_call(call, SET_SECRET)?, &name)?;
+    require_unmanaged::<SecretContent>(authorize_call(call, SET_SECRET)?, &name)?;
     let body: SetSecretBody = parse_body(call)?;
     let value = body.value.ok_or_else(|| bad_parameter_reply("`value` is missing".to_owned()))?;
     if value.expose().len() > MAX_VALUE_BYTES {
         let found = value.expose().len();
         return Err(bad_parameter_reply(format!(
-            "`value` has {found} bytes; the most is {MAX_VALUE_BYTES}"
+            "`value` has {found} bytes; the maximum is {MAX_VALUE_BYTES}"
         )));
     }
     let version = StoredObjectVersion {
@@ -110,18 +193,23 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
             .attributes
             .unwrap_or_default()
             .apply(StoredObjectAttributes::new(call.now), call.now)?,
-        tags: body.tags.unwrap_or_default(),
-        content: SecretContent { value, content_type: body.content_type, key_version: None },
+        tags: body.tags.validate()?.unwrap_or_default(),
+        content: SecretContent {
+            value,
+            content_type: require_content_type(body.content_type)?,
+            key_version: None,
+        },
     };
-    let (vaults, vault) = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
     let pushed =
         vaults.secrets.push_version(&vault.host, &name, version).map_err(ObjectStoreError::from);
     let outcome = pushed.and_then(|()| vaults.secrets.version(&vault.host, &name, None));
     match outcome {
-        Ok((object, version)) => Ok(ServiceReply::json(
-            StatusCode::OK,
-            &SecretContent::bundle_json(&vault, &object.name, version),
-        )),
+        Ok((object, version)) => {
+            let view = VaultView { vault: &vault, api };
+            let bundle = SecretContent::bundle_json(view, object, version);
+            Ok(ServiceReply::json(StatusCode::OK, &bundle))
+        }
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
 }
@@ -129,166 +217,45 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
 /// `PATCH /secrets/{name}[/{version}]`: attributes, tags, content type.
 pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
-    require_unmanaged(authorize_call(call, UPDATE_SECRET)?, &name)?;
+    let VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_SECRET)?;
+    let found = vaults.secrets.version(&vault.host, &name, version.as_deref());
+    let found =
+        found.map(|(object, version)| (SecretContent::is_managed(object), version.attributes));
+    let (is_managed, attributes) =
+        found.map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Secret, call))?;
+    if is_managed {
+        let kind = KeyVaultObjectKind::Secret;
+        return Err(VaultServiceError::ManagedByCertificate { kind, name: &name }.to_reply());
+    }
     let body: UpdateSecretBody = parse_body(call)?;
-    let now = call.now;
-    let (vaults, vault) = authorized_vault_mut(call)?;
-    let changed = match vaults.secrets.version_mut(&vault.host, &name, version.as_deref()) {
-        Ok(held) => {
-            held.attributes = body.attributes.unwrap_or_default().apply(held.attributes, now)?;
-            if let Some(content_type) = body.content_type {
-                held.content.content_type = Some(content_type);
+    let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
+    let (content_type, tags) = (require_content_type(body.content_type)?, body.tags.validate()?);
+    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let changed = vaults
+        .secrets
+        .change_version(&vault.host, &name, version.as_deref(), |stored| {
+            stored.attributes = attributes;
+            stored.content.content_type = content_type.or(stored.content.content_type.take());
+            if let Some(tags) = tags {
+                stored.tags = tags;
             }
-            if let Some(tags) = body.tags {
-                held.tags = tags;
-            }
-            vaults.secrets.version(&vault.host, &name, version.as_deref())
-        }
-        Err(problem) => Err(problem),
-    };
+        })
+        .and_then(|()| vaults.secrets.version(&vault.host, &name, version.as_deref()));
     match changed {
         Ok((object, version)) => {
-            let id = version_id(&vault, &object.name, version);
-            Ok(ServiceReply::json(StatusCode::OK, &SecretContent::item_json(id, &vault, version)))
+            let view = VaultView { vault: &vault, api };
+            let bundle = SecretContent::deleted_json(view, object, version);
+            Ok(ServiceReply::json(StatusCode::OK, &bundle))
         }
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
     }
 }
 
-/// `DELETE /secrets/{name}`: recoverably.
-pub(super) fn delete_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
-    require_unmanaged(authorize_call(call, DELETE_SECRET)?, &name)?;
-    let now = call.now;
-    let (vaults, vault) = authorized_vault_mut(call)?;
-    let retention = vault.retention_period();
-    let outcome = vaults.secrets.soft_delete(&vault.host, &name, now, retention);
-    match outcome.and_then(|()| vaults.secrets.deleted_object(&vault.host, &name)) {
-        Ok(object) => Ok(ServiceReply::json(StatusCode::OK, &deleted_secret_json(&vault, object))),
-        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
+fn require_content_type(text: Option<String>) -> Result<Option<String>, ServiceReply> {
+    match text {
+        Some(text) if text.chars().count() > MAX_CONTENT_TYPE_LENGTH => Err(bad_parameter_reply(
+            format!("`contentType` has more than {MAX_CONTENT_TYPE_LENGTH} characters"),
+        )),
+        text => Ok(text),
     }
-}
-
-/// `GET /deletedsecrets/{name}`.
-pub(super) fn get_deleted_secret(
-    call: &mut OperationContext<'_>,
-) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
-    let VaultRef { vault, vaults } = authorize_call(call, GET_DELETED_SECRET)?;
-    match vaults
-        .secrets
-        .deleted_object(&vault.host, &name)
-        .map(|object| deleted_secret_json(vault, object))
-    {
-        Ok(bundle) => Ok(ServiceReply::json(StatusCode::OK, &bundle)),
-        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
-    }
-}
-
-/// `GET /deletedsecrets`.
-pub(super) fn list_deleted_secrets(
-    call: &mut OperationContext<'_>,
-) -> Result<ServiceReply, ServiceReply> {
-    let page = VaultPageRequest::from_request(call);
-    let VaultRef { vault, vaults } = authorize_call(call, LIST_SECRETS)?;
-    let page = page?;
-    let items = vaults
-        .secrets
-        .objects_after(&vault.host, page.marker.as_deref(), true)
-        .map(|object| (object.name.clone(), deleted_secret_json(vault, object)));
-    Ok(page.page_reply(items))
-}
-
-/// `POST /deletedsecrets/{name}/recover`.
-pub(super) fn recover_deleted_secret(
-    call: &mut OperationContext<'_>,
-) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
-    authorize_call(call, RECOVER_SECRET)?;
-    let (vaults, vault) = authorized_vault_mut(call)?;
-    let outcome = vaults.secrets.recover(&vault.host, &name);
-    match outcome.and_then(|()| vaults.secrets.version(&vault.host, &name, None)) {
-        Ok((object, version)) => {
-            let id = version_id(&vault, &object.name, version);
-            Ok(ServiceReply::json(StatusCode::OK, &SecretContent::item_json(id, &vault, version)))
-        }
-        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
-    }
-}
-
-/// `DELETE /deletedsecrets/{name}`: permanently.
-pub(super) fn purge_deleted_secret(
-    call: &mut OperationContext<'_>,
-) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
-    authorize_call(call, PURGE_SECRET)?;
-    let (vaults, vault) = authorized_vault_mut(call)?;
-    match vaults.secrets.purge(&vault.host, &name) {
-        Ok(()) => Ok(ServiceReply::empty(StatusCode::NO_CONTENT)),
-        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
-    }
-}
-
-fn deleted_secret_json(vault: &EmulatedVault, object: &StoredVaultObject<SecretContent>) -> Value {
-    let name = &object.name;
-    let mut bundle = object.latest().map_or_else(
-        || json!({ "id": object_id::<SecretContent>(vault, name) }),
-        |version| SecretContent::item_json(version_id(vault, name, version), vault, version),
-    );
-    bundle["recoveryId"] = json!(format!("{}/deletedsecrets/{name}", vault.base_url()));
-    if let Some(deletion) = object.deletion {
-        bundle["deletedDate"] = json!(deletion.at.as_second());
-        bundle["scheduledPurgeDate"] = json!(deletion.purge_at.as_second());
-    }
-    bundle
-}
-
-fn require_unmanaged(
-    VaultRef { vault, vaults }: VaultRef<'_>,
-    name: &str,
-) -> Result<(), ServiceReply> {
-    let managed = vaults
-        .secrets
-        .version(&vault.host, name, None)
-        .is_ok_and(|(_, version)| version.content.key_version.is_some());
-    if managed { Err(VaultServiceError::ManagedByCertificate { name }.to_reply()) } else { Ok(()) }
-}
-
-impl ObjectAttributesBody {
-    /// Applies the given attributes at `now`.
-    pub(super) fn apply(
-        &self,
-        mut attributes: StoredObjectAttributes,
-        now: Timestamp,
-    ) -> Result<StoredObjectAttributes, ServiceReply> {
-        attributes.enabled = self.enabled.unwrap_or(attributes.enabled);
-        attributes.not_before = parse_unix_time("nbf", self.nbf)?.or(attributes.not_before);
-        attributes.expires = parse_unix_time("exp", self.exp)?.or(attributes.expires);
-        attributes.updated = now;
-        Ok(attributes)
-    }
-}
-
-fn parse_unix_time(name: &str, seconds: Option<i64>) -> Result<Option<Timestamp>, ServiceReply> {
-    seconds.map(Timestamp::from_second).transpose().map_err(|error| {
-        bad_parameter_reply(format!("`attributes.{name}` is no time in seconds: {error}"))
-    })
-}
-
-/// Parses the body; an error repeats none of it.
-pub(super) fn parse_body<T: serde::de::DeserializeOwned>(
-    call: &OperationContext<'_>,
-) -> Result<T, ServiceReply> {
-    // The parser's message may quote the body, which may be a secret: report only the position.
-    call.request.parse_json_body().map_err(|error| {
-        bad_parameter_reply(format!(
-            "the body is not the JSON that is expected, at column {}",
-            error.column()
-        ))
-    })
-}
-
-/// The error for a malformed request.
-pub(super) fn bad_parameter_reply(message: String) -> ServiceReply {
-    VaultServiceError::BadParameter(message).to_reply()
 }

@@ -1,13 +1,21 @@
 //! The vaults and their content.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
 use jiff::{SignedDuration, Timestamp};
 use lanyard_vocabulary::{EntraTenantId, VaultName};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::object_store::VersionedObjectStore;
+use super::certificate_content::CertificateContent;
+use super::issuers::{CertificateContact, CertificateIssuer};
+use super::keys::KeyContent;
+use super::network_rules::VaultNetworkRules;
+use super::object_store::{VersionContent, VersionedObjectStore};
+use super::vault_object_key::VaultObjectKey;
 use crate::authorization::AccessScope;
-use crate::keys::{RedactedText, RsaKey};
+use crate::keys::RedactedText;
 use crate::services::arm::ArmResource;
 use crate::table::{StoredTable, Table};
 
@@ -21,6 +29,21 @@ pub(crate) struct VaultStore {
     pub(crate) secrets: VersionedObjectStore<SecretContent>,
     pub(crate) keys: VersionedObjectStore<KeyContent>,
     pub(crate) certificates: VersionedObjectStore<CertificateContent>,
+    /// The certificate authorities that clients registered.
+    pub(super) issuers: Table<VaultObjectKey, CertificateIssuer>,
+    /// The certificate contacts, by the host of the vault.
+    pub(super) contacts: Table<String, Vec<CertificateContact>>,
+    /// Rebuilt when the state is loaded.
+    #[serde(skip)]
+    index: VaultIndex,
+}
+
+/// The vaults by resource, and the deleted vaults by the time of their purge.
+#[derive(Debug, Clone, Default)]
+struct VaultIndex {
+    /// The host by the resource id in lower case.
+    hosts: BTreeMap<String, String>,
+    purges: BTreeSet<(Timestamp, String)>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -57,6 +80,25 @@ pub(crate) struct VaultSettings {
     pub(crate) access_policies: Vec<AccessPolicy>,
     /// `softDeleteRetentionInDays`: 7 to 90.
     pub(crate) retention_days: u16,
+    /// `enablePurgeProtection`: deleted objects cannot be purged before the retention ends.
+    #[serde(default)]
+    pub(crate) purge_protection: bool,
+    #[serde(default)]
+    pub(crate) network: VaultNetworkRules,
+}
+
+impl VaultSettings {
+    /// A vault of a tenant with roles, open to all networks, that keeps deleted objects for 90 days.
+    pub(crate) fn new(tenant: EntraTenantId) -> Self {
+        Self {
+            tenant,
+            rbac: true,
+            access_policies: Vec::new(),
+            retention_days: 90,
+            purge_protection: false,
+            network: VaultNetworkRules::default(),
+        }
+    }
 }
 
 /// The permissions of a principal by an access policy.
@@ -65,8 +107,11 @@ pub(crate) struct VaultSettings {
 pub(crate) struct AccessPolicy {
     /// The tenant of the principal.
     pub(crate) tenant_id: EntraTenantId,
-    /// The object id of the principal.
+    /// The object id of the principal or of a group.
     pub(crate) object_id: Uuid,
+    /// The application through which the principal must make its requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) application_id: Option<Uuid>,
     #[serde(default)]
     pub(crate) permissions: AccessPolicyPermissions,
 }
@@ -75,12 +120,33 @@ pub(crate) struct AccessPolicy {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct AccessPolicyPermissions {
-    /// On secrets.
-    pub(crate) secrets: Vec<String>,
-    /// On keys.
+    #[serde(deserialize_with = "null_as_default")]
     pub(crate) keys: Vec<String>,
-    /// On certificates.
+    #[serde(deserialize_with = "null_as_default")]
+    pub(crate) secrets: Vec<String>,
+    #[serde(deserialize_with = "null_as_default")]
     pub(crate) certificates: Vec<String>,
+    /// On storage accounts, an operation that Azure retired.
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) storage: Vec<String>,
+}
+
+impl AccessPolicyPermissions {
+    /// The lists, each with the list of the same kind of `other`.
+    pub(crate) fn pair_with(&mut self, other: Self) -> [(&mut Vec<String>, Vec<String>); 4] {
+        [
+            (&mut self.keys, other.keys),
+            (&mut self.secrets, other.secrets),
+            (&mut self.certificates, other.certificates),
+            (&mut self.storage, other.storage),
+        ]
+    }
+}
+
+fn null_as_default<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<String>, D::Error> {
+    Option::<Vec<String>>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// The content of a secret version.
@@ -93,53 +159,8 @@ pub(crate) struct SecretContent {
     pub(crate) key_version: Option<String>,
 }
 
-/// The content of a key version.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct KeyContent {
-    pub(crate) key: StoredVaultKey,
-    /// Whether the key belongs to a certificate.
-    pub(crate) managed: bool,
-    /// The permitted operations (`key_ops`); all that the key type supports if absent.
-    #[serde(default)]
-    pub(crate) operations: Option<Vec<String>>,
-}
-
-/// A vault key. RSA keys encrypt and decrypt; the private part of elliptic curve keys is not stored, because
-/// the emulator does not implement signing.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum StoredVaultKey {
-    /// An RSA key.
-    Rsa(RsaKey),
-    /// The public part of an elliptic-curve key.
-    Curve(EllipticCurvePoint),
-}
-
-/// A point on a curve in the form of a JSON Web Key (RFC 7518, 6.2.1).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct EllipticCurvePoint {
-    /// `P-256`, `P-384`, `P-521`.
-    pub(crate) crv: String,
-    /// The x coordinate, base64url.
-    pub(crate) x: String,
-    /// The y coordinate, base64url.
-    pub(crate) y: String,
-}
-
-impl From<RsaKey> for StoredVaultKey {
-    fn from(key: RsaKey) -> Self {
-        Self::Rsa(key)
-    }
-}
-
-/// The content of a certificate version; its secret and its key have the same name and version.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct CertificateContent {
-    /// The certificate, DER.
-    pub(crate) der: Vec<u8>,
-    pub(crate) subject: String,
-    /// The content type of the certificate's secret.
-    pub(crate) secret_type: String,
+impl VersionContent for SecretContent {
+    type Details = ();
 }
 
 impl VaultStore {
@@ -148,12 +169,15 @@ impl VaultStore {
         &mut self,
         visit: &mut dyn FnMut(&'static str, &mut dyn StoredTable),
     ) {
-        let Self { by_host, deleted, secrets, keys, certificates } = self;
+        let Self { by_host, deleted, secrets, keys, certificates, issuers, contacts, index: _ } =
+            self;
         visit("vaults", by_host);
         visit("vaults.deleted", deleted);
         visit("vaults.secrets", secrets.stored_table());
         visit("vaults.keys", keys.stored_table());
         visit("vaults.certificates", certificates.stored_table());
+        visit("vaults.issuers", issuers);
+        visit("vaults.contacts", contacts);
     }
 
     /// Rebuilds the indexes after the tables were loaded.
@@ -161,6 +185,10 @@ impl VaultStore {
         self.secrets.rebuild_index();
         self.keys.rebuild_index();
         self.certificates.rebuild_index();
+        self.index.hosts =
+            self.by_host.values().map(|vault| (vault.resource_key(), vault.host.clone())).collect();
+        self.index.purges =
+            self.deleted.iter().map(|(host, deleted)| (deleted.purge_at(), host.clone())).collect();
     }
 
     /// The vault with a lower-case host name.
@@ -170,7 +198,7 @@ impl VaultStore {
 
     /// The vault of an ARM resource.
     pub(crate) fn vault_of_resource(&self, resource: &AccessScope) -> Option<&EmulatedVault> {
-        self.by_host.values().find(|vault| vault.resource_id == *resource)
+        self.by_host.get(self.index.hosts.get(&resource.as_str().to_ascii_lowercase())?)
     }
 
     /// Like [`Self::vault_of_resource`], mutable.
@@ -178,19 +206,22 @@ impl VaultStore {
         &mut self,
         resource: &AccessScope,
     ) -> Option<&mut EmulatedVault> {
-        let host = self.vault_of_resource(resource)?.host.clone();
-        self.by_host.get_mut(&host)
+        self.by_host.get_mut(self.index.hosts.get(&resource.as_str().to_ascii_lowercase())?)
     }
 
     /// Adds a vault, or replaces one of the same host name.
     pub(crate) fn insert(&mut self, vault: EmulatedVault) {
+        self.index.hosts.insert(vault.resource_key(), vault.host.clone());
         self.by_host.insert(vault.host.clone(), vault);
     }
 
     /// Removes a vault recoverably; its objects stay stored.
     pub(crate) fn soft_delete(&mut self, host: &str, resource: ArmResource, now: Timestamp) {
         if let Some(vault) = self.by_host.remove(&host.to_owned()) {
-            self.deleted.insert(host.to_owned(), DeletedVault { vault, resource, at: now });
+            self.index.hosts.remove(&vault.resource_key());
+            let deleted = DeletedVault { vault, resource, at: now };
+            self.index.purges.insert((deleted.purge_at(), host.to_owned()));
+            self.deleted.insert(host.to_owned(), deleted);
         }
     }
 
@@ -206,25 +237,48 @@ impl VaultStore {
 
     /// Recovers a deleted vault with its objects, and returns its ARM resource.
     pub(crate) fn recover(&mut self, host: &str) -> Option<ArmResource> {
-        let deleted = self.deleted.remove(&host.to_owned())?;
+        let deleted = self.remove_deleted(host)?;
         self.insert(deleted.vault);
         Some(deleted.resource)
     }
 
     /// Purges a deleted vault with its objects.
     pub(crate) fn purge(&mut self, host: &str) {
-        self.deleted.remove(&host.to_owned());
+        self.remove_deleted(host);
         self.secrets.remove_vault(host);
         self.keys.remove_vault(host);
         self.certificates.remove_vault(host);
+        self.contacts.remove(&host.to_owned());
+        let issuers: Vec<_> = self.issuers_after(host, None).map(|(key, _)| key.clone()).collect();
+        for key in issuers {
+            self.issuers.remove(&key);
+        }
+    }
+
+    fn remove_deleted(&mut self, host: &str) -> Option<DeletedVault> {
+        let deleted = self.deleted.remove(&host.to_owned())?;
+        self.index.purges.remove(&(deleted.purge_at(), host.to_owned()));
+        Some(deleted)
+    }
+
+    /// The issuers of a vault after `marker`, ordered by name.
+    pub(super) fn issuers_after(
+        &self,
+        host: &str,
+        marker: Option<&str>,
+    ) -> impl Iterator<Item = (&VaultObjectKey, &CertificateIssuer)> {
+        let host = host.to_ascii_lowercase();
+        self.issuers
+            .range((VaultObjectKey::first_after(&host, marker), Bound::Unbounded))
+            .take_while(move |(key, _)| key.host() == host)
     }
 
     /// Purges vaults and objects whose purge time has passed at `now`.
     pub(crate) fn purge_expired(&mut self, now: Timestamp) {
-        let is_due = |deleted: &DeletedVault| deleted.purge_at() <= now;
-        let due: Vec<_> = self.deleted.values().filter(|deleted| is_due(deleted)).collect();
-        let due: Vec<_> = due.into_iter().map(|deleted| deleted.vault.host.clone()).collect();
-        for host in due {
+        while let Some((purge_at, host)) = self.index.purges.first().cloned() {
+            if purge_at > now {
+                break;
+            }
             self.purge(&host);
         }
         self.secrets.purge_expired(now);
@@ -260,6 +314,20 @@ impl EmulatedVault {
     /// The base URL of its object ids, without a trailing slash.
     pub(crate) fn base_url(&self) -> String {
         format!("https://{}", self.host)
+    }
+
+    fn resource_key(&self) -> String {
+        self.resource_id.as_str().to_ascii_lowercase()
+    }
+
+    /// The deletion recovery level of the vault's objects.
+    pub(crate) fn recovery_level(&self) -> &'static str {
+        match (self.settings.retention_days < 90, self.settings.purge_protection) {
+            (false, false) => "Recoverable+Purgeable",
+            (false, true) => "Recoverable",
+            (true, false) => "CustomizedRecoverable+Purgeable",
+            (true, true) => "CustomizedRecoverable",
+        }
     }
 
     /// How long deleted objects can be recovered.

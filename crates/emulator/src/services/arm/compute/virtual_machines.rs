@@ -8,10 +8,12 @@ use super::super::access::{
 };
 use super::super::error::{ArmServiceError, bad_request};
 use super::super::resource_identity::complete_identity;
-use super::super::resource_reads::{find_resource, get_resource, render_resource};
+use super::super::resource_reads::{
+    find_resource, get_resource, list_child_collection, list_in_subscription, render_resource,
+};
 use super::super::resource_store::{ArmResource, ArmResourceStore};
 use super::super::resource_type::{NameEdge, NamingRule, ResourceType, resource_name};
-use super::super::resource_writes::ResourceWrite;
+use super::super::resource_writes::{ResourceWrite, delete_resource, patch_resource, put_resource};
 use super::disks::DISK;
 use crate::authorization::AccessScope;
 use crate::operation_context::OperationContext;
@@ -34,11 +36,36 @@ pub(super) const VIRTUAL_MACHINE_TYPE: ResourceType = ResourceType {
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
     full!(
-        "VirtualMachines_GetWithInstanceView",
+        "VirtualMachines_ListAll",
         GET,
-        rg!("Microsoft.Compute/virtualMachines/{name}"),
-        get_machine
+        sub!("Microsoft.Compute/virtualMachines"),
+        list_in_subscription
     ),
+    full!(
+        "VirtualMachines_List",
+        GET,
+        rg!("Microsoft.Compute/virtualMachines"),
+        list_child_collection
+    ),
+    full!(
+        "VirtualMachines_CreateOrUpdate",
+        PUT,
+        rg!("Microsoft.Compute/virtualMachines/{name}"),
+        put_resource
+    ),
+    full!(
+        "VirtualMachines_Update",
+        PATCH,
+        rg!("Microsoft.Compute/virtualMachines/{name}"),
+        patch_resource
+    ),
+    full!(
+        "VirtualMachines_Delete",
+        DELETE,
+        rg!("Microsoft.Compute/virtualMachines/{name}"),
+        delete_resource
+    ),
+    full!("VirtualMachines_Get", GET, rg!("Microsoft.Compute/virtualMachines/{name}"), get_machine),
     full!(
         "VirtualMachines_InstanceView",
         GET,

@@ -322,7 +322,7 @@ fn certificate_takes_name_thumbprint_and_dates_from_its_der() {
         .encode(&der)
         .as_bytes()
         .chunks(64)
-        .map(|line| format!("{}\n", String::from_utf8_lossy(line)))
+        .flat_map(|line| [String::from_utf8_lossy(line), "\n".into()])
         .collect::<String>();
     let mut credential = key_credential(&der);
     credential["key"] = json!(folded);

@@ -1,0 +1,248 @@
+//! Certificates in the store of a vault, and in replies. Each version has a key and a secret of the same name
+//! and version.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::access::VaultView;
+use super::certificate_bundle::{BundleForm, encode_bundle};
+use super::certificate_operation::CertificateOperation;
+use super::certificate_policy::CertificatePolicy;
+use super::der_certificate::DerCertificate;
+use super::keys::KeyContent;
+use super::object_kind::{CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, ObjectPermissions};
+use super::object_store::{
+    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
+    VersionContent, VersionedObjectStore,
+};
+use super::objects::{StoredObject, attributes_json, object_id, version_id};
+use super::vault::{SecretContent, VaultStore};
+use crate::certificates::sha1_thumbprint;
+use crate::keys::AsymmetricKey;
+
+/// The content of a certificate version; its secret and its key have the same name and version.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CertificateContent {
+    /// The certificate with its issuers, in the order of the secret. Empty until the certificate is issued.
+    pub(crate) chain: Vec<DerCertificate>,
+    /// The position of the certificate in the chain.
+    pub(crate) leaf: usize,
+    pub(crate) form: BundleForm,
+    /// Whether the secret contains the private key.
+    pub(crate) is_exportable: bool,
+}
+
+/// What the versions of a certificate share.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct CertificateDetails {
+    /// The policy of the next version.
+    pub(super) policy: Option<CertificatePolicy>,
+    /// The creation of the latest version, until a client deletes the record.
+    pub(super) operation: Option<CertificateOperation>,
+    /// Whether the secret keeps the order of imported certificates.
+    pub(super) preserve_order: bool,
+}
+
+impl CertificateContent {
+    /// The certificate itself; `None` until it is issued.
+    pub(crate) fn certificate(&self) -> Option<&DerCertificate> {
+        self.chain.get(self.leaf)
+    }
+}
+
+impl VersionContent for CertificateContent {
+    type Details = CertificateDetails;
+
+    fn next_renewal(object: &StoredVaultObject<Self>) -> Option<Timestamp> {
+        let latest = object.latest().filter(|version| version.attributes.enabled)?;
+        latest.content.certificate()?;
+        let (from, until) = (latest.attributes.not_before?, latest.attributes.expires?);
+        object.details.policy.as_ref()?.renewal_time(from, until)
+    }
+}
+
+/// A new version of a certificate, with its key.
+pub(crate) struct NewCertificateVersion {
+    pub(crate) id: String,
+    pub(crate) key: AsymmetricKey,
+    pub(crate) content: CertificateContent,
+    pub(crate) attributes: StoredObjectAttributes,
+    pub(crate) tags: BTreeMap<String, String>,
+}
+
+/// Errors of storing a version.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreCertificateError {
+    #[error("the name belongs to another object")]
+    Name(ObjectStoreError),
+    #[error("the PKCS#12 file could not be written")]
+    Bundle(#[from] p12_keystore::error::Error),
+}
+
+impl From<ObjectStoreError> for StoreCertificateError {
+    fn from(error: ObjectStoreError) -> Self {
+        Self::Name(error)
+    }
+}
+
+impl NewCertificateVersion {
+    /// Stores the version with its key and its secret. A version that waits for its certificate is replaced.
+    pub(crate) fn store(
+        self,
+        vaults: &mut VaultStore,
+        host: &str,
+        name: &str,
+    ) -> Result<(), StoreCertificateError> {
+        let Self { id, key, content, mut attributes, tags } = self;
+        if let Some((from, until)) = content.certificate().and_then(DerCertificate::validity) {
+            attributes.not_before = Some(from);
+            attributes.expires = Some(until);
+        }
+        let exported = content.is_exportable.then_some(&key);
+        let secret = SecretContent {
+            value: encode_bundle(content.form, exported, &content.chain, content.leaf)?,
+            content_type: Some(content.form.content_type().to_owned()),
+            key_version: Some(id.clone()),
+        };
+        let key = KeyContent { key, managed: true, operations: None };
+        let version =
+            StoredObjectVersion { id: id.clone(), attributes, tags: tags.clone(), content: secret };
+        vaults.secrets.push_version(host, name, version).map_err(ObjectStoreError::from)?;
+        let version =
+            StoredObjectVersion { id: id.clone(), attributes, tags: tags.clone(), content: key };
+        vaults.keys.push_version(host, name, version).map_err(ObjectStoreError::from)?;
+        let version = StoredObjectVersion { id, attributes, tags, content };
+        let is_waiting =
+            vaults.certificates.object(host, name).is_ok_and(CertificateContent::is_incomplete);
+        if is_waiting {
+            let replace = |object: &mut StoredVaultObject<_>| object.versions = vec![version];
+            return Ok(vaults.certificates.change_object(host, name, replace)?);
+        }
+        let pushed = vaults.certificates.push_version(host, name, version);
+        Ok(pushed.map_err(ObjectStoreError::from)?)
+    }
+}
+
+/// Stores a version of a certificate from elsewhere, with the policy of an imported certificate.
+pub(crate) fn store_foreign_certificate(
+    version: NewCertificateVersion,
+    vaults: &mut VaultStore,
+    host: &str,
+    name: &str,
+) -> Result<(), StoreCertificateError> {
+    let (content, created) = (&version.content, version.attributes.created);
+    let policy = content.certificate().and_then(|certificate| {
+        certificate.read(|certificate| {
+            CertificatePolicy::of_imported(certificate, &version.key, content.form, created)
+        })
+    });
+    version.store(vaults, host, name)?;
+    let set_policy =
+        |object: &mut StoredVaultObject<CertificateContent>| object.details.policy = policy;
+    Ok(vaults.certificates.change_object(host, name, set_policy)?)
+}
+
+impl StoredObject for CertificateContent {
+    const KIND: KeyVaultObjectKind = KeyVaultObjectKind::Certificate;
+    const PERMISSIONS: ObjectPermissions = CERTIFICATE_PERMISSIONS;
+
+    fn object_store(vaults: &VaultStore) -> &VersionedObjectStore<Self> {
+        &vaults.certificates
+    }
+
+    fn object_store_mut(vaults: &mut VaultStore) -> &mut VersionedObjectStore<Self> {
+        &mut vaults.certificates
+    }
+
+    fn bundle_json(
+        view: VaultView<'_>,
+        object: &StoredVaultObject<Self>,
+        version: &StoredObjectVersion<Self>,
+    ) -> Value {
+        let (url, name, id) = (view.vault.base_url(), &object.name, &version.id);
+        let mut bundle = Self::item_json(view, &version_id(view.vault, name, version), version);
+        if let Some(certificate) = version.content.certificate() {
+            bundle["kid"] = json!(format!("{url}/keys/{name}/{id}"));
+            bundle["sid"] = json!(format!("{url}/secrets/{name}/{id}"));
+            bundle["cer"] = json!(STANDARD.encode(certificate.as_bytes()));
+            bundle["contentType"] = json!(version.content.form);
+        }
+        let certificate_id = object_id::<Self>(view.vault, name);
+        if let Some(policy) = &object.details.policy {
+            bundle["policy"] = policy.to_json(&certificate_id);
+        }
+        if object.details.operation.is_some() {
+            bundle["pending"] = json!({ "id": format!("{certificate_id}/pending") });
+        }
+        if object.details.preserve_order {
+            bundle["preserveCertOrder"] = json!(true);
+        }
+        bundle
+    }
+
+    fn item_json(view: VaultView<'_>, id: &str, version: &StoredObjectVersion<Self>) -> Value {
+        let mut item =
+            json!({ "id": id, "attributes": attributes_json(version.attributes, view.vault) });
+        if let Some(certificate) = version.content.certificate() {
+            item["x5t"] = json!(URL_SAFE_NO_PAD.encode(sha1_thumbprint(certificate.as_bytes())));
+        }
+        if !version.tags.is_empty() {
+            item["tags"] = json!(version.tags);
+        }
+        item
+    }
+
+    fn is_incomplete(object: &StoredVaultObject<Self>) -> bool {
+        object.latest().is_some_and(|version| version.content.certificate().is_none())
+    }
+
+    fn soft_delete(
+        vaults: &mut VaultStore,
+        host: &str,
+        name: &str,
+        now: Timestamp,
+        retention: SignedDuration,
+    ) -> Result<(), ObjectStoreError> {
+        let has_secret = has_managed_objects(vaults, host, name);
+        vaults.certificates.soft_delete(host, name, now, retention)?;
+        if has_secret {
+            vaults.secrets.soft_delete(host, name, now, retention)?;
+            vaults.keys.soft_delete(host, name, now, retention)?;
+        }
+        Ok(())
+    }
+
+    fn recover(vaults: &mut VaultStore, host: &str, name: &str) -> Result<(), ObjectStoreError> {
+        let is_incomplete =
+            vaults.certificates.deleted_object(host, name).is_ok_and(Self::is_incomplete);
+        vaults.certificates.recover(host, name)?;
+        if is_incomplete {
+            return Ok(());
+        }
+        vaults.secrets.recover(host, name)?;
+        vaults.keys.recover(host, name)
+    }
+
+    fn purge(vaults: &mut VaultStore, host: &str, name: &str) -> Result<(), ObjectStoreError> {
+        let is_incomplete =
+            vaults.certificates.deleted_object(host, name).is_ok_and(Self::is_incomplete);
+        vaults.certificates.purge(host, name)?;
+        if is_incomplete {
+            return Ok(());
+        }
+        vaults.secrets.purge(host, name)?;
+        vaults.keys.purge(host, name)
+    }
+}
+
+/// Whether the certificate has a key and a secret: not until it is issued.
+fn has_managed_objects(vaults: &VaultStore, host: &str, name: &str) -> bool {
+    vaults.certificates.object(host, name).is_ok_and(|object| {
+        object.versions.iter().any(|version| version.content.certificate().is_some())
+    })
+}

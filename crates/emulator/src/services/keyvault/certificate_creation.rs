@@ -1,0 +1,334 @@
+//! Creation of certificates by policy: self-signed at once, otherwise as a request that waits for its
+//! certificate.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::access::{
+    VaultMut, VaultRef, already_exists_reply, authorize_call, authorized_vault_mut,
+    store_error_reply,
+};
+use super::api_version::{VaultApiVersion, VersionedFeature};
+use super::certificate_content::{
+    CertificateContent, NewCertificateVersion, StoreCertificateError,
+};
+use super::certificate_issuance::{
+    IssueCertificateError, issue_self_signed, request_certificate, validity_from,
+};
+use super::certificate_operation::{
+    CertificateOperation, CertificateOperationStatus, WaitingVersion, encode_csr,
+};
+use super::certificate_policy::CertificatePolicy;
+use super::error::VaultServiceError;
+use super::keys::new_key;
+use super::object_kind::{CREATE_CERTIFICATE, KeyVaultObjectKind};
+use super::object_store::{
+    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
+};
+use super::objects::{object_id, requested_name_and_version};
+use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
+use super::vault::VaultStore;
+use super::vault_object_key::VaultObjectKey;
+use crate::keys::AsymmetricKey;
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CreateCertificateBody {
+    policy: Option<Value>,
+    attributes: Option<ObjectAttributesBody>,
+    #[serde(default)]
+    tags: TagsBody,
+    preserve_cert_order: Option<bool>,
+}
+
+/// A creation with its key and its certificate request.
+struct PreparedCreation {
+    policy: CertificatePolicy,
+    key: AsymmetricKey,
+    csr: String,
+    enabled: bool,
+    tags: BTreeMap<String, String>,
+    preserve_order: bool,
+}
+
+/// `POST /certificates/{name}/create`.
+pub(super) fn create_certificate(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    let VaultRef { vault, vaults, api } = authorize_call(call, CREATE_CERTIFICATE)?;
+    let host = vault.host.clone();
+    require_certificate_name(vaults, &host, &name)?;
+    let stored_policy = vaults
+        .certificates
+        .object(&host, &name)
+        .ok()
+        .and_then(|object| object.details.policy.clone());
+    let body: CreateCertificateBody = parse_body(call)?;
+    let policy = match (body.policy, stored_policy) {
+        (Some(given), _) if !given.is_null() => parse_policy(api, given, None, call.now)?,
+        (_, Some(stored)) => stored,
+        _ => return Err(bad_parameter_reply("`policy` is missing".to_owned())),
+    };
+    require_known_issuer(&policy, &call.world().vaults, &host)?;
+    let tags = body.tags.validate()?.unwrap_or_default();
+    let key = match reused_key(&policy, &call.world().vaults, &host, &name) {
+        Some(key) => key,
+        None => new_key(call, policy.key.key_type)?,
+    };
+    let csr = request_certificate(&policy, &key).map_err(|error| issue_error_reply(&error))?;
+    let creation = PreparedCreation {
+        csr: encode_csr(&csr),
+        enabled: body.attributes.unwrap_or_default().enabled().unwrap_or(true),
+        preserve_order: body.preserve_cert_order == Some(true)
+            && api.has(VersionedFeature::CertificateOrder),
+        policy,
+        key,
+        tags,
+    };
+    if creation.policy.issuer.is_self() {
+        creation.complete(call, &name)?;
+    } else {
+        creation.wait_for_certificate(call, &name)?;
+    }
+    created_reply(call, &host, &name)
+}
+
+impl PreparedCreation {
+    /// Stores the version with its self-signed certificate.
+    fn complete(self, call: &mut OperationContext<'_>, name: &str) -> Result<(), ServiceReply> {
+        let Self { policy, key, csr, enabled, tags, preserve_order } = self;
+        let certificate = issue_self_signed(&policy, &key, call.ids.next_uuid(), call.now)
+            .map_err(|error| issue_error_reply(&error))?;
+        let operation = CertificateOperation {
+            request_id: call.ids.next_hex32(),
+            issuer: policy.issuer.clone(),
+            csr,
+            status: CertificateOperationStatus::Completed,
+            is_cancellation_requested: false,
+            preserve_order,
+            waiting: None,
+        };
+        let version = NewCertificateVersion {
+            id: call.ids.next_hex32(),
+            key,
+            content: CertificateContent {
+                chain: vec![certificate],
+                leaf: 0,
+                form: policy.form,
+                is_exportable: policy.key.exportable,
+            },
+            attributes: StoredObjectAttributes { enabled, ..StoredObjectAttributes::new(call.now) },
+            tags,
+        };
+        let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+        version
+            .store(vaults, &vault.host, name)
+            .map_err(|error| store_certificate_error_reply(&error, name))?;
+        change_details(vaults, &vault.host, name, |object| {
+            object.details.policy = Some(policy);
+            object.details.operation = Some(operation);
+            object.details.preserve_order = preserve_order;
+        })
+    }
+
+    /// Stores a request that waits for its certificate. The first one also creates the object, with a version
+    /// that is disabled until then.
+    fn wait_for_certificate(
+        self,
+        call: &mut OperationContext<'_>,
+        name: &str,
+    ) -> Result<(), ServiceReply> {
+        let Self { policy, key, csr, enabled, tags, preserve_order } = self;
+        let id = call.ids.next_hex32();
+        let waiting = WaitingVersion { id: id.clone(), key, enabled, tags: tags.clone() };
+        let operation = CertificateOperation {
+            request_id: call.ids.next_hex32(),
+            issuer: policy.issuer.clone(),
+            csr,
+            status: CertificateOperationStatus::InProgress,
+            is_cancellation_requested: false,
+            preserve_order,
+            waiting: Some(waiting),
+        };
+        let (from, until) = validity_from(&policy, call.now);
+        let empty = StoredObjectVersion {
+            id,
+            attributes: StoredObjectAttributes {
+                enabled: false,
+                not_before: Some(from),
+                expires: Some(until),
+                ..StoredObjectAttributes::new(call.now)
+            },
+            tags,
+            content: CertificateContent {
+                chain: Vec::new(),
+                leaf: 0,
+                form: policy.form,
+                is_exportable: policy.key.exportable,
+            },
+        };
+        let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+        if vaults.certificates.object(&vault.host, name).is_err() {
+            let pushed = vaults.certificates.push_version(&vault.host, name, empty);
+            pushed.map_err(|conflict| name_error_reply(conflict.into(), name))?;
+        }
+        change_details(vaults, &vault.host, name, |object| {
+            object.details.policy = Some(policy);
+            object.details.operation = Some(operation);
+            object.details.preserve_order = preserve_order;
+        })
+    }
+}
+
+/// The reply to a creation: the record, in progress even if it is complete, as in the service.
+fn created_reply(
+    call: &OperationContext<'_>,
+    host: &str,
+    name: &str,
+) -> Result<ServiceReply, ServiceReply> {
+    let vaults = &call.world().vaults;
+    let vault = vaults.vault_at_host(host);
+    let object = vaults
+        .certificates
+        .object(host, name)
+        .map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Certificate, call))?;
+    let (Some(vault), Some(operation)) = (vault, &object.details.operation) else {
+        let message = "the record of the creation is missing";
+        return Err(VaultServiceError::Internal(message.to_owned()).to_reply());
+    };
+    let id = object_id::<CertificateContent>(vault, &object.name);
+    let version = call.request.query("api-version").unwrap_or_default();
+    let request_id = &operation.request_id;
+    let location = format!("{id}/pending?api-version={version}&request_id={request_id}");
+    let body = operation.to_json(&id, CertificateOperationStatus::InProgress);
+    Ok(ServiceReply::json(StatusCode::ACCEPTED, &body).with_header("location", location))
+}
+
+/// Parses a policy, without the fields that the version of the API lacks.
+pub(super) fn parse_policy(
+    api: VaultApiVersion,
+    mut given: Value,
+    previous: Option<&CertificatePolicy>,
+    now: Timestamp,
+) -> Result<CertificatePolicy, ServiceReply> {
+    if !api.has(VersionedFeature::UriAndAddressNames)
+        && let Some(Value::Object(names)) = given.pointer_mut("/x509_props/sans")
+    {
+        names.remove("uris");
+        names.remove("ipAddresses");
+    }
+    CertificatePolicy::parse(&given, previous, now)
+}
+
+/// Rejects an issuer that is neither built in nor registered in the vault.
+pub(super) fn require_known_issuer(
+    policy: &CertificatePolicy,
+    vaults: &VaultStore,
+    host: &str,
+) -> Result<(), ServiceReply> {
+    let issuer = &policy.issuer;
+    let is_known = issuer.is_self()
+        || issuer.is_unknown()
+        || vaults.issuers.get(&VaultObjectKey::new(host, &issuer.name)).is_some();
+    if is_known {
+        return Ok(());
+    }
+    let name = &issuer.name;
+    Err(bad_parameter_reply(format!(
+        "The issuer `{name}` of the policy does not exist in the vault."
+    )))
+}
+
+/// Rejects names that another object has, and certificates with a request in progress.
+pub(super) fn require_certificate_name(
+    vaults: &VaultStore,
+    host: &str,
+    name: &str,
+) -> Result<(), ServiceReply> {
+    let Ok(object) = vaults.certificates.object(host, name) else {
+        let checks = [
+            (KeyVaultObjectKind::Certificate, vaults.certificates.require_free_name(host, name)),
+            (KeyVaultObjectKind::Key, vaults.keys.require_free_name(host, name)),
+            (KeyVaultObjectKind::Secret, vaults.secrets.require_free_name(host, name)),
+        ];
+        for (kind, check) in checks {
+            match check {
+                Ok(()) => {}
+                Err(ObjectStoreError::NameTaken) => {
+                    return Err(VaultServiceError::DeletedButRecoverable { kind, name }.to_reply());
+                }
+                Err(_) => return Err(already_exists_reply(kind, name)),
+            }
+        }
+        return Ok(());
+    };
+    if object.details.operation.as_ref().is_some_and(CertificateOperation::is_in_progress) {
+        let message = "A new key vault certificate can not be created or imported while a pending key \
+                       vault certificate's status is inProgress.";
+        return Err(VaultServiceError::Conflict(message.to_owned()).to_reply());
+    }
+    Ok(())
+}
+
+/// The key of the latest version, if the policy reuses it.
+pub(super) fn reused_key(
+    policy: &CertificatePolicy,
+    vaults: &VaultStore,
+    host: &str,
+    name: &str,
+) -> Option<AsymmetricKey> {
+    if !policy.key.reuse_key {
+        return None;
+    }
+    vaults.certificates.object(host, name).ok()?;
+    let (_, version) = vaults.keys.version(host, name, None).ok()?;
+    let key = &version.content.key;
+    key.key_type().is_ok_and(|known| known == policy.key.key_type).then(|| key.clone())
+}
+
+/// Changes what the versions of a stored certificate share.
+pub(super) fn change_details(
+    vaults: &mut VaultStore,
+    host: &str,
+    name: &str,
+    change: impl FnOnce(&mut StoredVaultObject<CertificateContent>),
+) -> Result<(), ServiceReply> {
+    let changed = vaults.certificates.change_object(host, name, change);
+    changed.map_err(|problem| name_error_reply(problem, name))
+}
+
+pub(super) fn issue_error_reply(error: &IssueCertificateError) -> ServiceReply {
+    VaultServiceError::Internal(error.to_string()).to_reply()
+}
+
+pub(super) fn store_certificate_error_reply(
+    error: &StoreCertificateError,
+    name: &str,
+) -> ServiceReply {
+    match error {
+        StoreCertificateError::Name(problem) => name_error_reply(*problem, name),
+        StoreCertificateError::Bundle(error) => {
+            VaultServiceError::Internal(format!("the certificate file: {error}")).to_reply()
+        }
+    }
+}
+
+fn name_error_reply(problem: ObjectStoreError, name: &str) -> ServiceReply {
+    let kind = KeyVaultObjectKind::Certificate;
+    match problem {
+        ObjectStoreError::NameTaken => {
+            VaultServiceError::DeletedButRecoverable { kind, name }.to_reply()
+        }
+        ObjectStoreError::AlreadyExists => already_exists_reply(kind, name),
+        ObjectStoreError::NotFound => {
+            VaultServiceError::NotFound { kind, name: name.to_owned() }.to_reply()
+        }
+    }
+}

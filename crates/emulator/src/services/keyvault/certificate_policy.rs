@@ -1,0 +1,459 @@
+//! The policy of a certificate: how the vault creates its next version.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::certificate_bundle::BundleForm;
+use super::certificate_issuance::certificate_params;
+use super::distinguished_name::format_name;
+use super::keys::parse_key_type;
+use super::request_body::bad_parameter_reply;
+use crate::keys::{AsymmetricKey, AsymmetricKeyType, EllipticCurve, RsaKeySize};
+use crate::request::ServiceReply;
+
+/// The issuer of certificates that sign themselves.
+pub(super) const SELF_ISSUER: &str = "Self";
+/// The issuer of certificates that clients merge or import.
+pub(super) const UNKNOWN_ISSUER: &str = "Unknown";
+
+/// The longest validity: 100 years.
+const MAX_VALIDITY_MONTHS: u32 = 1200;
+const DEFAULT_VALIDITY_MONTHS: u32 = 12;
+/// The share of the lifetime after which the default action of a policy runs.
+const DEFAULT_LIFETIME_PERCENTAGE: u32 = 80;
+/// A month has at least this many days in the rule for `days_before_expiry`.
+const DAYS_PER_MONTH: u32 = 27;
+
+/// A complete policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CertificatePolicy {
+    pub(super) key: CertificateKeyProperties,
+    pub(super) form: BundleForm,
+    pub(super) x509: X509Properties,
+    pub(super) lifetime_actions: Vec<CertificateLifetimeAction>,
+    pub(super) issuer: IssuerParameters,
+    pub(super) enabled: bool,
+    pub(super) created: Timestamp,
+    pub(super) updated: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CertificateKeyProperties {
+    /// Whether the secret contains the private key.
+    pub(super) exportable: bool,
+    pub(super) key_type: AsymmetricKeyType,
+    /// Whether the next version has the same key.
+    pub(super) reuse_key: bool,
+}
+
+/// The fields of the certificate, in their wire format.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct X509Properties {
+    #[serde(default)]
+    pub(super) subject: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sans: Option<AlternativeNames>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ekus: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) key_usage: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) validity_months: Option<u32>,
+}
+
+/// Subject alternative names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct AlternativeNames {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) emails: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) dns_names: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) upns: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) uris: Option<Vec<String>>,
+    #[serde(rename = "ipAddresses", skip_serializing_if = "Option::is_none")]
+    pub(super) ip_addresses: Option<Vec<String>>,
+}
+
+impl AlternativeNames {
+    pub(super) fn is_empty(&self) -> bool {
+        let lists = [&self.emails, &self.dns_names, &self.upns, &self.uris, &self.ip_addresses];
+        lists.into_iter().flatten().all(Vec::is_empty)
+    }
+}
+
+/// What the vault does before a certificate expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CertificateLifetimeAction {
+    pub(super) trigger: LifetimeTrigger,
+    pub(super) action: LifetimeActionType,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LifetimeTrigger {
+    /// The elapsed share of the lifetime, in percent.
+    LifetimePercentage(u32),
+    DaysBeforeExpiry(u32),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum LifetimeActionType {
+    /// No mail is sent.
+    EmailContacts,
+    AutoRenew,
+}
+
+/// The issuer of a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct IssuerParameters {
+    pub(super) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cty: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cert_transparency: Option<bool>,
+}
+
+impl IssuerParameters {
+    /// Whether certificates sign themselves.
+    pub(super) fn is_self(&self) -> bool {
+        self.name.eq_ignore_ascii_case(SELF_ISSUER)
+    }
+
+    /// Whether a client merges the certificates.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.name.eq_ignore_ascii_case(UNKNOWN_ISSUER)
+    }
+}
+
+/// The policy in a request. Absent fields have the defaults of the service, or keep their value.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PolicyBody {
+    key_props: Option<KeyPropertiesBody>,
+    secret_props: Option<SecretPropertiesBody>,
+    x509_props: Option<X509Properties>,
+    lifetime_actions: Option<Vec<LifetimeActionBody>>,
+    issuer: Option<IssuerBody>,
+    attributes: Option<PolicyAttributesBody>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct KeyPropertiesBody {
+    exportable: Option<bool>,
+    kty: Option<String>,
+    key_size: Option<u32>,
+    reuse_key: Option<bool>,
+    crv: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct SecretPropertiesBody {
+    #[serde(rename = "contentType")]
+    content_type: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LifetimeActionBody {
+    trigger: Option<LifetimeTriggerBody>,
+    action: Option<LifetimeActionTypeBody>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LifetimeTriggerBody {
+    lifetime_percentage: Option<u32>,
+    days_before_expiry: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LifetimeActionTypeBody {
+    action_type: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct IssuerBody {
+    name: Option<String>,
+    cty: Option<String>,
+    cert_transparency: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PolicyAttributesBody {
+    enabled: Option<bool>,
+}
+
+impl CertificatePolicy {
+    /// Parses the policy of a request and completes it. `previous` is the stored policy, whose values absent
+    /// fields keep.
+    pub(super) fn parse(
+        given: &Value,
+        previous: Option<&Self>,
+        now: Timestamp,
+    ) -> Result<Self, ServiceReply> {
+        let mut merged = previous.map_or_else(|| json!({}), Self::properties_json);
+        merge_present_fields(&mut merged, given);
+        let body: PolicyBody = serde_json::from_value(merged)
+            .map_err(|error| bad_parameter_reply(format!("`policy`: {error}")))?;
+        let mut policy = body.complete(now)?;
+        policy.created = previous.map_or(now, |previous| previous.created);
+        certificate_params(&policy)
+            .map_err(|problem| bad_parameter_reply(format!("`policy.x509_props`: {problem}")))?;
+        Ok(policy)
+    }
+
+    /// The policy of an imported certificate.
+    pub(super) fn of_imported(
+        certificate: &x509_parser::certificate::X509Certificate<'_>,
+        key: &AsymmetricKey,
+        form: BundleForm,
+        now: Timestamp,
+    ) -> Self {
+        let key_type = key.key_type().unwrap_or(AsymmetricKeyType::Rsa(RsaKeySize::Bits4096));
+        let action = CertificateLifetimeAction {
+            trigger: LifetimeTrigger::LifetimePercentage(DEFAULT_LIFETIME_PERCENTAGE),
+            action: LifetimeActionType::EmailContacts,
+        };
+        Self {
+            key: CertificateKeyProperties { exportable: true, key_type, reuse_key: false },
+            form,
+            x509: super::certificate_issuance::x509_properties(certificate),
+            lifetime_actions: vec![action],
+            issuer: IssuerParameters {
+                name: UNKNOWN_ISSUER.to_owned(),
+                cty: None,
+                cert_transparency: None,
+            },
+            enabled: true,
+            created: now,
+            updated: now,
+        }
+    }
+
+    /// The policy with the key type, the form and the certificate fields of another one.
+    pub(super) fn with_key_and_fields_of(mut self, other: &Self) -> Self {
+        self.key.key_type = other.key.key_type;
+        self.form = other.form;
+        self.x509 = other.x509.clone();
+        self
+    }
+
+    /// When the vault renews a certificate of this validity; `None` if it never does.
+    pub(super) fn renewal_time(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
+        let action =
+            self.lifetime_actions.iter().find(|it| it.action == LifetimeActionType::AutoRenew)?;
+        if !self.issuer.is_self() {
+            return None;
+        }
+        let seconds = match action.trigger {
+            LifetimeTrigger::LifetimePercentage(percentage) => {
+                let lifetime = until.as_second() - from.as_second();
+                from.as_second() + lifetime / 100 * i64::from(percentage)
+            }
+            LifetimeTrigger::DaysBeforeExpiry(days) => {
+                until.as_second() - i64::from(days) * 24 * 60 * 60
+            }
+        };
+        Timestamp::from_second(seconds).ok()
+    }
+
+    /// The policy in its wire format, without its id and its times.
+    fn properties_json(&self) -> Value {
+        let mut key = json!({
+            "exportable": self.key.exportable,
+            "kty": self.key.key_type.jwk_type(),
+            "reuse_key": self.key.reuse_key,
+        });
+        match self.key.key_type {
+            AsymmetricKeyType::Rsa(size) => key["key_size"] = json!(size.bits()),
+            AsymmetricKeyType::Ec(curve) => {
+                key["key_size"] = json!(curve_bits(curve));
+                key["crv"] = json!(curve.name());
+            }
+        }
+        let actions: Vec<_> = self
+            .lifetime_actions
+            .iter()
+            .map(|it| json!({ "trigger": it.trigger, "action": { "action_type": it.action } }))
+            .collect();
+        json!({
+            "key_props": key,
+            "secret_props": { "contentType": self.form },
+            "x509_props": self.x509,
+            "lifetime_actions": actions,
+            "issuer": self.issuer,
+            "attributes": { "enabled": self.enabled },
+        })
+    }
+
+    /// The policy as in replies.
+    pub(super) fn to_json(&self, certificate_id: &str) -> Value {
+        let mut wire = self.properties_json();
+        wire["id"] = json!(format!("{certificate_id}/policy"));
+        wire["x509_props"]["basic_constraints"] = json!({ "ca": false });
+        wire["attributes"]["created"] = json!(self.created.as_second());
+        wire["attributes"]["updated"] = json!(self.updated.as_second());
+        wire
+    }
+}
+
+const fn curve_bits(curve: EllipticCurve) -> u32 {
+    match curve {
+        EllipticCurve::P256 | EllipticCurve::P256K => 256,
+        EllipticCurve::P384 => 384,
+        EllipticCurve::P521 => 521,
+    }
+}
+
+/// Copies the fields of `given` that are not null; objects are merged, lists are replaced. A new key type
+/// replaces size and curve.
+fn merge_present_fields(target: &mut Value, given: &Value) {
+    let (Value::Object(fields), Value::Object(changes)) = (&mut *target, given) else {
+        return;
+    };
+    if changes.get("kty").is_some_and(|kty| !kty.is_null()) {
+        fields.remove("key_size");
+        fields.remove("crv");
+    }
+    for (name, change) in changes {
+        match change {
+            Value::Null => {}
+            Value::Object(_) if name != "sans" => {
+                let field = fields.entry(name.clone()).or_insert(Value::Object(Map::new()));
+                merge_present_fields(field, change);
+            }
+            other => drop(fields.insert(name.clone(), other.clone())),
+        }
+    }
+}
+
+impl PolicyBody {
+    fn complete(self, now: Timestamp) -> Result<CertificatePolicy, ServiceReply> {
+        let key = self.key_props.unwrap_or_default();
+        let key_type = parse_key_type(
+            Some(key.kty.as_deref().unwrap_or("RSA")),
+            key.key_size,
+            key.crv.as_deref(),
+        );
+        let form = match self.secret_props.unwrap_or_default().content_type {
+            None => BundleForm::Pkcs12,
+            Some(text) => BundleForm::from_content_type(&text).ok_or_else(|| {
+                bad_parameter_reply(format!(
+                    "`policy.secret_props.contentType` `{text}` is neither {} nor {}",
+                    BundleForm::Pkcs12.content_type(),
+                    BundleForm::Pem.content_type()
+                ))
+            })?,
+        };
+        let issuer = self.issuer.unwrap_or_default();
+        let name = issuer.name.filter(|name| !name.is_empty());
+        let issuer = IssuerParameters {
+            name: name
+                .ok_or_else(|| bad_parameter_reply("`policy.issuer.name` is missing".to_owned()))?,
+            cty: issuer.cty,
+            cert_transparency: issuer.cert_transparency,
+        };
+        let x509 = complete_x509(self.x509_props.unwrap_or_default())?;
+        let months = x509.validity_months.unwrap_or(DEFAULT_VALIDITY_MONTHS);
+        let lifetime_actions = match self.lifetime_actions {
+            None => vec![default_action(&issuer)],
+            Some(actions) => {
+                actions.into_iter().map(|action| action.parse(months)).collect::<Result<_, _>>()?
+            }
+        };
+        Ok(CertificatePolicy {
+            key: CertificateKeyProperties {
+                exportable: key.exportable.unwrap_or(true),
+                key_type: key_type?,
+                reuse_key: key.reuse_key.unwrap_or(false),
+            },
+            form,
+            x509,
+            lifetime_actions,
+            issuer,
+            enabled: self.attributes.and_then(|attributes| attributes.enabled).unwrap_or(true),
+            created: now,
+            updated: now,
+        })
+    }
+}
+
+fn complete_x509(mut x509: X509Properties) -> Result<X509Properties, ServiceReply> {
+    let months = *x509.validity_months.get_or_insert(DEFAULT_VALIDITY_MONTHS);
+    if !(1..=MAX_VALIDITY_MONTHS).contains(&months) {
+        return Err(bad_parameter_reply(format!(
+            "`policy.x509_props.validity_months` `{months}` is not 1 to {MAX_VALIDITY_MONTHS}"
+        )));
+    }
+    if x509.subject.is_empty() && x509.sans.as_ref().is_none_or(AlternativeNames::is_empty) {
+        let message =
+            "`policy.x509_props` has neither a `subject` nor an alternative name in `sans`";
+        return Err(bad_parameter_reply(message.to_owned()));
+    }
+    let list = |texts: [&str; 2]| texts.map(str::to_owned).to_vec();
+    x509.ekus.get_or_insert_with(|| list(["1.3.6.1.5.5.7.3.1", "1.3.6.1.5.5.7.3.2"]));
+    x509.key_usage.get_or_insert_with(|| list(["digitalSignature", "keyEncipherment"]));
+    Ok(x509)
+}
+
+/// Certificates that sign themselves are renewed; others expire.
+fn default_action(issuer: &IssuerParameters) -> CertificateLifetimeAction {
+    CertificateLifetimeAction {
+        trigger: LifetimeTrigger::LifetimePercentage(DEFAULT_LIFETIME_PERCENTAGE),
+        action: if issuer.is_self() {
+            LifetimeActionType::AutoRenew
+        } else {
+            LifetimeActionType::EmailContacts
+        },
+    }
+}
+
+impl LifetimeActionBody {
+    fn parse(self, validity_months: u32) -> Result<CertificateLifetimeAction, ServiceReply> {
+        let reject =
+            |text: String| bad_parameter_reply(format!("`policy.lifetime_actions`: {text}"));
+        let most = validity_months * DAYS_PER_MONTH;
+        let trigger = self.trigger.unwrap_or_default();
+        let trigger = match (trigger.lifetime_percentage, trigger.days_before_expiry) {
+            (Some(percentage), None) if (1..=99).contains(&percentage) => {
+                LifetimeTrigger::LifetimePercentage(percentage)
+            }
+            (Some(percentage), None) => {
+                return Err(reject(format!("`lifetime_percentage` `{percentage}` is not 1 to 99")));
+            }
+            (None, Some(days)) if (1..=most).contains(&days) => {
+                LifetimeTrigger::DaysBeforeExpiry(days)
+            }
+            (None, Some(days)) => {
+                return Err(reject(format!("`days_before_expiry` `{days}` is not 1 to {most}")));
+            }
+            _ => {
+                let rule = "a trigger is `lifetime_percentage` or `days_before_expiry`";
+                return Err(reject(rule.to_owned()));
+            }
+        };
+        let name = self.action.and_then(|action| action.action_type).unwrap_or_default();
+        let action = match name.as_str() {
+            name if name.eq_ignore_ascii_case("AutoRenew") => LifetimeActionType::AutoRenew,
+            name if name.eq_ignore_ascii_case("EmailContacts") => LifetimeActionType::EmailContacts,
+            name => {
+                return Err(reject(format!("`{name}` is neither `AutoRenew` nor `EmailContacts`")));
+            }
+        };
+        Ok(CertificateLifetimeAction { trigger, action })
+    }
+}
+
+/// The subject of a certificate as text.
+pub(super) fn subject_text(certificate: &x509_parser::certificate::X509Certificate<'_>) -> String {
+    format_name(certificate.subject())
+}

@@ -1,0 +1,146 @@
+//! Soft delete: delete, list, recover and purge, the same for all kinds of objects.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
+};
+use super::error::VaultServiceError;
+use super::object_store::{ObjectStoreError, StoredVaultObject};
+use super::objects::{StoredObject, includes_pending, object_id, requested_name_and_version};
+use super::pages::VaultPageRequest;
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
+
+/// `DELETE /{kind}/{name}`: recoverably.
+pub(super) fn delete_object<K: StoredObject>(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    let VaultRef { vault, vaults, .. } = authorize_call(call, K::PERMISSIONS.delete)?;
+    if K::object_store(vaults).object(&vault.host, &name).is_ok_and(K::is_managed) {
+        return Err(
+            VaultServiceError::ManagedByCertificate { kind: K::KIND, name: &name }.to_reply()
+        );
+    }
+    let now = call.now;
+    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let (host, view) = (&vault.host, VaultView { vault: &vault, api });
+    let outcome = K::soft_delete(vaults, host, &name, now, vault.retention_period());
+    match outcome.and_then(|()| K::object_store(vaults).deleted_object(host, &name)) {
+        Ok(object) => Ok(ServiceReply::json(StatusCode::OK, &deleted_bundle_json(view, object))),
+        Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
+    }
+}
+
+/// `GET /deleted{kind}/{name}`.
+pub(super) fn get_deleted_object<K: StoredObject>(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    let reference = authorize_call(call, K::PERMISSIONS.get_deleted)?;
+    match K::object_store(reference.vaults).deleted_object(&reference.vault.host, &name) {
+        Ok(object) => {
+            Ok(ServiceReply::json(StatusCode::OK, &deleted_bundle_json(reference.view(), object)))
+        }
+        Err(_) => Err(deleted_not_found_reply::<K>(&name)),
+    }
+}
+
+/// `GET /deleted{kind}`.
+pub(super) fn list_deleted_objects<K: StoredObject>(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let page = VaultPageRequest::from_request(call);
+    let with_incomplete = includes_pending(call);
+    let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, K::PERMISSIONS.list)?;
+    let page = page?;
+    let items = K::object_store(vaults)
+        .deleted_objects_after(&vault.host, page.marker.as_deref())
+        .filter(|object| with_incomplete || !K::is_incomplete(object))
+        .filter_map(|object| {
+            let id = object_id::<K>(vault, &object.name);
+            let mut item = K::item_json(reference.view(), &id, object.latest()?);
+            add_deletion(&mut item, reference.view(), object);
+            Some((object.name.as_str(), item))
+        });
+    Ok(page.page_reply(items))
+}
+
+/// `POST /deleted{kind}/{name}/recover`.
+pub(super) fn recover_deleted_object<K: StoredObject>(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    require_deleted_and_unmanaged::<K>(authorize_call(call, K::PERMISSIONS.recover)?, &name)?;
+    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let view = VaultView { vault: &vault, api };
+    let outcome = K::recover(vaults, &vault.host, &name);
+    match outcome.and_then(|()| K::object_store(vaults).version(&vault.host, &name, None)) {
+        Ok((object, version)) => {
+            Ok(ServiceReply::json(StatusCode::OK, &K::deleted_json(view, object, version)))
+        }
+        Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
+    }
+}
+
+/// `DELETE /deleted{kind}/{name}`: permanently.
+pub(super) fn purge_deleted_object<K: StoredObject>(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let (name, _) = requested_name_and_version(call);
+    let reference = authorize_call(call, K::PERMISSIONS.purge)?;
+    require_deleted_and_unmanaged::<K>(reference, &name)?;
+    if reference.vault.settings.purge_protection {
+        return Err(VaultServiceError::PurgeProtected { vault: reference.vault }.to_reply());
+    }
+    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    match K::purge(vaults, &vault.host, &name) {
+        Ok(()) => Ok(ServiceReply::empty(StatusCode::NO_CONTENT)),
+        Err(ObjectStoreError::NotFound) => Err(deleted_not_found_reply::<K>(&name)),
+        Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
+    }
+}
+
+/// Rejects names without a deleted object, and objects that are deleted with their certificate.
+fn require_deleted_and_unmanaged<K: StoredObject>(
+    VaultRef { vault, vaults, .. }: VaultRef<'_>,
+    name: &str,
+) -> Result<(), ServiceReply> {
+    match K::object_store(vaults).deleted_object(&vault.host, name) {
+        Err(_) => Err(deleted_not_found_reply::<K>(name)),
+        Ok(object) if K::is_managed(object) => {
+            Err(VaultServiceError::ManagedByCertificate { kind: K::KIND, name }.to_reply())
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+fn deleted_not_found_reply<K: StoredObject>(name: &str) -> ServiceReply {
+    VaultServiceError::DeletedNotFound { kind: K::KIND, name }.to_reply()
+}
+
+fn deleted_bundle_json<K: StoredObject>(
+    view: VaultView<'_>,
+    object: &StoredVaultObject<K>,
+) -> Value {
+    let mut bundle = object.latest().map_or_else(
+        || json!({ "id": object_id::<K>(view.vault, &object.name) }),
+        |version| K::deleted_json(view, object, version),
+    );
+    add_deletion(&mut bundle, view, object);
+    bundle
+}
+
+fn add_deletion<K: StoredObject>(
+    wire: &mut Value,
+    view: VaultView<'_>,
+    object: &StoredVaultObject<K>,
+) {
+    let Some(deletion) = object.deletion else { return };
+    let (url, collection) = (view.vault.base_url(), K::KIND.deleted_collection());
+    wire["recoveryId"] = json!(format!("{url}/{collection}/{}", object.name));
+    wire["deletedDate"] = json!(deletion.at.as_second());
+    wire["scheduledPurgeDate"] = json!(deletion.purge_at.as_second());
+}

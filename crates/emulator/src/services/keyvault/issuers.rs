@@ -1,0 +1,284 @@
+//! The certificate authorities that clients register, and the contacts of a vault. The emulator calls no
+//! authority: certificates of such an issuer wait for a merge.
+
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::access::{
+    VaultMut, VaultRef, authorize_call, authorize_call_at, authorized_vault_mut, invalid_name_reply,
+};
+use super::error::VaultServiceError;
+use super::object_kind::{
+    DELETE_ISSUER, GET_ISSUER, LIST_ISSUERS, MANAGE_CONTACTS, SET_ISSUER, VaultPermission,
+};
+use super::pages::VaultPageRequest;
+use super::request_body::{bad_parameter_reply, parse_body};
+use super::vault::EmulatedVault;
+use super::vault_object_key::VaultObjectKey;
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
+
+/// A registered certificate authority. Its password is not stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CertificateIssuer {
+    name: String,
+    provider: String,
+    account_id: Option<String>,
+    organization: Option<IssuerOrganization>,
+    enabled: bool,
+    created: Timestamp,
+    updated: Timestamp,
+}
+
+/// The organization of an issuer's account, in its wire format.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct IssuerOrganization {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_details: Option<Vec<IssuerAdministrator>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct IssuerAdministrator {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phone: Option<String>,
+}
+
+/// A person whom the service would notify about certificates, in its wire format.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct CertificateContact {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phone: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct IssuerBody {
+    provider: Option<String>,
+    credentials: Option<IssuerCredentialsBody>,
+    org_details: Option<IssuerOrganization>,
+    attributes: Option<IssuerAttributesBody>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct IssuerCredentialsBody {
+    account_id: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct IssuerAttributesBody {
+    enabled: Option<bool>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ContactsBody {
+    contacts: Option<Vec<CertificateContact>>,
+}
+
+impl CertificateIssuer {
+    /// Replaces the fields that the body has.
+    fn apply(&mut self, body: IssuerBody, now: Timestamp) {
+        self.provider = body.provider.unwrap_or_else(|| self.provider.clone());
+        if let Some(credentials) = body.credentials {
+            self.account_id = credentials.account_id.or(self.account_id.take());
+        }
+        self.organization = body.org_details.or(self.organization.take());
+        if let Some(enabled) = body.attributes.and_then(|attributes| attributes.enabled) {
+            self.enabled = enabled;
+        }
+        self.updated = now;
+    }
+
+    fn id(&self, vault: &EmulatedVault) -> String {
+        format!("{}/certificates/issuers/{}", vault.base_url(), self.name)
+    }
+
+    fn to_json(&self, vault: &EmulatedVault) -> Value {
+        let mut wire = json!({
+            "id": self.id(vault),
+            "provider": self.provider,
+            "attributes": {
+                "enabled": self.enabled,
+                "created": self.created.as_second(),
+                "updated": self.updated.as_second(),
+            },
+        });
+        if let Some(account) = &self.account_id {
+            wire["credentials"] = json!({ "account_id": account });
+        }
+        if let Some(organization) = &self.organization {
+            wire["org_details"] = json!(organization);
+            wire["org_details"]["zip"] = json!(0);
+        }
+        wire
+    }
+}
+
+/// `GET /certificates/issuers`.
+pub(super) fn list_issuers(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let page = VaultPageRequest::from_request(call);
+    let VaultRef { vault, vaults, .. } = authorize_call(call, LIST_ISSUERS)?;
+    let page = page?;
+    let items = vaults.issuers_after(&vault.host, page.marker.as_deref()).map(|(_, issuer)| {
+        let item = json!({ "id": issuer.id(vault), "provider": issuer.provider });
+        (issuer.name.as_str(), item)
+    });
+    Ok(page.page_reply(items))
+}
+
+/// `GET /certificates/issuers/{issuer}`.
+pub(super) fn get_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (reference, key) = authorize_issuer_call(call, GET_ISSUER)?;
+    match reference.vaults.issuers.get(&key) {
+        Some(issuer) => Ok(ServiceReply::json(StatusCode::OK, &issuer.to_json(reference.vault))),
+        None => Err(issuer_not_found_reply()),
+    }
+}
+
+/// `PUT /certificates/issuers/{issuer}`: creates or replaces an issuer.
+pub(super) fn set_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let name = call.path_parameter("issuer").to_owned();
+    let (reference, key) = authorize_issuer_call(call, SET_ISSUER)?;
+    let known = reference.vaults.issuers.get(&key).cloned();
+    let body: IssuerBody = parse_body(call)?;
+    if body.provider.as_deref().unwrap_or_default().is_empty() {
+        return Err(bad_parameter_reply("`provider` is missing".to_owned()));
+    }
+    let now = call.now;
+    let (name, created) = known.map_or((name, now), |known| (known.name, known.created));
+    let mut issuer = CertificateIssuer {
+        name,
+        provider: String::new(),
+        account_id: None,
+        organization: None,
+        enabled: true,
+        created,
+        updated: now,
+    };
+    issuer.apply(body, now);
+    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    let wire = issuer.to_json(&vault);
+    vaults.issuers.insert(key, issuer);
+    Ok(ServiceReply::json(StatusCode::OK, &wire))
+}
+
+/// `PATCH /certificates/issuers/{issuer}`.
+pub(super) fn update_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (reference, key) = authorize_issuer_call(call, SET_ISSUER)?;
+    if reference.vaults.issuers.get(&key).is_none() {
+        return Err(issuer_not_found_reply());
+    }
+    let body: IssuerBody = parse_body(call)?;
+    let now = call.now;
+    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    let Some(issuer) = vaults.issuers.get_mut(&key) else { return Err(issuer_not_found_reply()) };
+    issuer.apply(body, now);
+    Ok(ServiceReply::json(StatusCode::OK, &issuer.to_json(&vault)))
+}
+
+/// `DELETE /certificates/issuers/{issuer}`: permanently.
+pub(super) fn delete_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (reference, key) = authorize_issuer_call(call, DELETE_ISSUER)?;
+    if reference.vaults.issuers.get(&key).is_none() {
+        return Err(issuer_not_found_reply());
+    }
+    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    match vaults.issuers.remove(&key) {
+        Some(issuer) => Ok(ServiceReply::json(StatusCode::OK, &issuer.to_json(&vault))),
+        None => Err(issuer_not_found_reply()),
+    }
+}
+
+/// `GET /certificates/contacts`.
+pub(super) fn get_contacts(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let VaultRef { vault, vaults, .. } = authorize_call(call, MANAGE_CONTACTS)?;
+    match vaults.contacts.get(&vault.host) {
+        Some(contacts) => Ok(contacts_reply(vault, contacts)),
+        None => Err(contacts_not_found_reply()),
+    }
+}
+
+/// `PUT /certificates/contacts`: replaces all.
+pub(super) fn set_contacts(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    authorize_call(call, MANAGE_CONTACTS)?;
+    let body: ContactsBody = parse_body(call)?;
+    let contacts = body.contacts.unwrap_or_default();
+    if contacts.iter().any(|contact| contact.email.as_deref().unwrap_or_default().is_empty()) {
+        return Err(bad_parameter_reply("a contact in `contacts` has no `email`".to_owned()));
+    }
+    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    let reply = contacts_reply(&vault, &contacts);
+    vaults.contacts.insert(vault.host, contacts);
+    Ok(reply)
+}
+
+/// `DELETE /certificates/contacts`.
+pub(super) fn delete_contacts(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let VaultRef { vault, vaults, .. } = authorize_call(call, MANAGE_CONTACTS)?;
+    if vaults.contacts.get(&vault.host).is_none() {
+        return Err(contacts_not_found_reply());
+    }
+    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    match vaults.contacts.remove(&vault.host) {
+        Some(contacts) => Ok(contacts_reply(&vault, &contacts)),
+        None => Err(contacts_not_found_reply()),
+    }
+}
+
+/// Checks a permission on the issuer in the path, and its name.
+fn authorize_issuer_call<'c>(
+    call: &'c mut OperationContext<'_>,
+    right: VaultPermission,
+) -> Result<(VaultRef<'c>, VaultObjectKey), ServiceReply> {
+    let name = call.path_parameter("issuer").to_owned();
+    let reference = authorize_call_at(call, right, Some(&format!("certificatecas/{name}")))?;
+    let is_valid = (1..=127).contains(&name.len())
+        && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '-');
+    if !is_valid {
+        return Err(invalid_name_reply(&name));
+    }
+    let key = VaultObjectKey::new(&reference.vault.host, &name);
+    Ok((reference, key))
+}
+
+fn contacts_reply(vault: &EmulatedVault, contacts: &[CertificateContact]) -> ServiceReply {
+    let id = format!("{}/certificates/contacts", vault.base_url());
+    ServiceReply::json(StatusCode::OK, &json!({ "id": id, "contacts": contacts }))
+}
+
+fn issuer_not_found_reply() -> ServiceReply {
+    VaultServiceError::OtherNotFound {
+        code: "CertificateIssuerNotFound",
+        message: "Issuer not found".to_owned(),
+    }
+    .to_reply()
+}
+
+fn contacts_not_found_reply() -> ServiceReply {
+    VaultServiceError::OtherNotFound {
+        code: "ContactsNotFound",
+        message: "Contacts not found".to_owned(),
+    }
+    .to_reply()
+}
