@@ -1,9 +1,7 @@
 //! Documents at public URLs that Azure's services fetch: the discovery documents and key sets of token
 //! issuers. No request leaves the process.
 
-use jiff::Timestamp;
 use serde_json::Value;
-use url::Url;
 
 use crate::azure_state::AzureState;
 use crate::directory::TrustedIssuer;
@@ -23,11 +21,10 @@ pub(crate) const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
 /// The path of the key sets of issuers whose keys are part of the state, as in Kubernetes.
 const KEY_SET_PATH: &str = "/openid/v1/jwks";
 
-/// Reads the JSON document at a public URL: that of an issuer of the state, or a public blob.
+/// Reads the JSON document at a public URL.
 pub(crate) fn read_public_document(
     azure: &AzureState,
     url: &str,
-    now: Timestamp,
 ) -> Result<Value, PublicDocumentMissing> {
     if let Some(document) = trusted_issuer_document(azure, url) {
         return Ok(document);

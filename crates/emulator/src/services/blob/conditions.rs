@@ -11,7 +11,6 @@ use crate::request::{ServiceReply, ServiceRequest};
 
 /// The conditional headers of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(clippy::struct_field_names, reason = "the names of the headers")]
 pub(super) struct RequestConditions {
     matching: Option<EtagCondition>,
     none_matching: Option<EtagCondition>,

@@ -148,6 +148,11 @@ impl BlobStore {
         self.accounts.insert(account.host.clone(), account);
     }
 
+    /// Every account, by host name.
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = &StorageAccount> {
+        self.accounts.values()
+    }
+
     /// Removes an account with everything in it.
     pub(crate) fn remove_account(&mut self, host: &str) {
         self.accounts.remove(&host.to_owned());

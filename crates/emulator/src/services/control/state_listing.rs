@@ -11,7 +11,7 @@ use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 use crate::seed::ComponentIdentity;
 use crate::services::blob::StorageAccount;
-use crate::services::keyvault::{EmulatedVault, VaultStore, VersionedObjectStore};
+use crate::services::keyvault::{EmulatedVault, VaultStore, VersionContent, VersionedObjectStore};
 
 /// `GET world`.
 pub(super) fn list_azure_state(call: &OperationContext<'_>) -> ServiceReply {

@@ -71,7 +71,7 @@ impl IssuerKeyCache {
         if let Some(key) = cached.and_then(|fetched| fetched.key(kid)) {
             return Ok(key.to_vec());
         }
-        let keys = fetch_keys(azure, issuer, now)?;
+        let keys = fetch_keys(azure, issuer)?;
         let fetched = FetchedKeySet { fetched_at: now, keys };
         let key = fetched.key(kid).map(<[u8]>::to_vec);
         if self.0.len() >= MAX_ISSUERS {
@@ -95,14 +95,13 @@ impl FetchedKeySet {
 fn fetch_keys(
     azure: &AzureState,
     issuer: &str,
-    now: Timestamp,
 ) -> Result<BTreeMap<String, Vec<u8>>, IssuerKeyError> {
     let url = format!("{}{DISCOVERY_PATH}", issuer.trim_end_matches('/'));
-    let document: DiscoveryDocument = fetch_document(azure, &url, now)?;
+    let document: DiscoveryDocument = fetch_document(azure, &url)?;
     if document.issuer != issuer {
         return Err(IssuerKeyError::OtherIssuer { url, issuer: document.issuer });
     }
-    let set: KeySetDocument = fetch_document(azure, &document.jwks_uri, now)?;
+    let set: KeySetDocument = fetch_document(azure, &document.jwks_uri)?;
     // Key sets may contain keys of types that Entra does not use.
     let keys = set.keys.into_iter().filter_map(|key| {
         let key: IssuerJsonWebKey = serde_json::from_value(key).ok()?;
@@ -115,9 +114,8 @@ fn fetch_keys(
 fn fetch_document<T: for<'de> Deserialize<'de>>(
     azure: &AzureState,
     url: &str,
-    now: Timestamp,
 ) -> Result<T, IssuerKeyError> {
-    let document = read_public_document(azure, url, now)?;
+    let document = read_public_document(azure, url)?;
     serde_json::from_value(document)
         .map_err(|_malformed| IssuerKeyError::Malformed { url: url.to_owned() })
 }
