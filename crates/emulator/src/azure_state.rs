@@ -10,6 +10,7 @@ use crate::clock_offset::ClockOffset;
 use crate::directory::EntraDirectory;
 use crate::fault_rules::FaultRules;
 use crate::identity_binding::IdentityBinding;
+use crate::management_groups::ManagementGroups;
 use crate::seed::{IdentityRegistry, SeedPlanFingerprint};
 use crate::services::arm::ArmResourceStore;
 use crate::services::blob::BlobStore;
@@ -37,6 +38,8 @@ pub(crate) struct AzureState {
     pub(crate) tokens: Tracked<TokenPolicy>,
     /// Custom roles, role assignments and deny assignments.
     pub(crate) authorization: Authorization,
+    /// The hierarchy above the subscriptions.
+    pub(crate) management_groups: Tracked<ManagementGroups>,
     /// The delay until a change of a role assignment takes effect.
     pub(crate) propagation: Tracked<PropagationDelay>,
     /// The stored ARM resources.
@@ -69,6 +72,7 @@ impl AzureState {
             clock,
             tokens,
             authorization,
+            management_groups,
             propagation,
             resources,
             vaults,
@@ -84,6 +88,7 @@ impl AzureState {
         visit("clock", clock);
         visit("tokens", tokens);
         authorization.for_each_table(visit);
+        visit("management-groups", management_groups);
         visit("propagation", propagation);
         resources.for_each_table(visit);
         vaults.for_each_table(visit);

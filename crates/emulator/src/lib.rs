@@ -40,6 +40,7 @@ mod identity_binding;
 mod ingress;
 mod jose;
 mod keys;
+mod management_groups;
 mod operation_context;
 mod operation_listing;
 mod operations;

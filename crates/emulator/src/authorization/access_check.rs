@@ -52,7 +52,7 @@ impl AccessCheck<'_> {
         decide: impl FnOnce(AccessRequest<'_>) -> T,
     ) -> T {
         decide(AccessRequest {
-            principal_ids: &azure.principal_and_group_ids(self.principal_id),
+            principal_ids: &azure.directory.principal_and_group_ids(self.principal_id),
             plane: self.plane,
             action: self.action,
             scope: self.scope,
@@ -60,22 +60,5 @@ impl AccessCheck<'_> {
             role_assignment: self.role_assignment,
             now: self.now,
         })
-    }
-}
-
-impl AzureState {
-    /// The ids that role assignments of a principal may name: its own and those of its groups.
-    pub(crate) fn principal_and_group_ids(&self, principal_id: Uuid) -> Vec<Uuid> {
-        self.directory.principal_and_group_ids(principal_id)
-    }
-
-    /// The scopes of the management groups above a scope, the nearest first. Every subscription is in the
-    /// root group of its tenant, which has the id of the tenant.
-    pub(crate) fn management_groups_above(&self, scope: &AccessScope) -> Vec<AccessScope> {
-        let subscription = scope.subscription_id().and_then(|id| self.resources.subscription(id));
-        subscription
-            .map(|known| AccessScope::management_group(known.tenant.as_str()))
-            .into_iter()
-            .collect()
     }
 }

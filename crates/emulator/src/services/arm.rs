@@ -124,6 +124,7 @@ mod locations;
 mod locks;
 mod long_running;
 mod managed_identity;
+mod management_groups;
 mod network;
 mod odata_filter;
 mod providers;
@@ -156,6 +157,7 @@ use crate::operations::{OperationSupport, ServiceOperation};
 pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     ACCOUNT_OPERATIONS,
     long_running::OPERATIONS,
+    management_groups::OPERATIONS,
     resource_groups::OPERATIONS,
     deployments::GROUP_OPERATIONS,
     deployments::SUBSCRIPTION_OPERATIONS,

@@ -55,6 +55,10 @@ impl AuthorizationFixture {
         state.azure.directory.service_principal_by_client_id(client).unwrap().object_id
     }
 
+    pub(super) fn tenant(&self) -> String {
+        self.probe.engine.state().azure.directory.tenants[0].id.to_string()
+    }
+
     pub(super) fn grant(&self, role: &str, scope: &str) {
         let principal = self.object_id(self.client);
         let role = lanyard_vocabulary::RoleDefinitionId(role.parse().unwrap());

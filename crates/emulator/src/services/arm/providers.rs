@@ -63,6 +63,7 @@ const NAMESPACES: &[(&str, &str)] = &[
     ("Microsoft.Kubernetes", "2024-01-01"),
     ("Microsoft.KubernetesConfiguration", "2024-11-01"),
     ("Microsoft.ManagedIdentity", "2024-11-30"),
+    ("Microsoft.Management", "2021-04-01"),
     ("Microsoft.Monitor", "2023-04-03"),
     ("Microsoft.Network", "2024-07-01"),
     ("Microsoft.OperationalInsights", "2025-02-01"),

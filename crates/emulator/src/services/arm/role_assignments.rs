@@ -11,6 +11,7 @@ use super::access::{
 };
 use super::error::{ArmServiceError, bad_request, conflict};
 use super::locks::require_unlocked;
+use super::management_groups::group_not_found;
 use super::odata_filter::ODataFilter;
 use super::role_assignment_body::parse_assignment;
 use super::role_definitions::{role_definition_id, role_definition_not_found};
@@ -150,10 +151,15 @@ fn is_in_tenant(
     caller: &AuthenticatedCaller,
     assignment: &RoleAssignment,
 ) -> bool {
-    let subscription = assignment.scope.subscription_id();
-    subscription
-        .and_then(|id| call.world().resources.subscription(id))
-        .is_none_or(|known| known.tenant == caller.tenant)
+    let azure = call.world();
+    let scope = &assignment.scope;
+    if let Some(name) = scope.management_group_name() {
+        let group = azure.management_groups.group(name);
+        return name.eq_ignore_ascii_case(caller.tenant.as_str())
+            || group.is_some_and(|group| group.tenant == caller.tenant);
+    }
+    let subscription = scope.subscription_id().and_then(|id| azure.resources.subscription(id));
+    subscription.is_none_or(|known| known.tenant == caller.tenant)
 }
 
 fn get_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
@@ -186,7 +192,7 @@ fn create_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     let write = format!("{ASSIGNMENT}/write");
     authorize_assignment_change(call, &caller, &write, &at, attributes)?;
     require_unlocked(call, &write, &at)?;
-    require_scope(call, &at)?;
+    require_scope(call, &caller, &at)?;
     let wanted = wanted?;
     let name = wanted.name;
     let status = match call.azure_mut().authorization.assign(wanted) {
@@ -277,10 +283,23 @@ fn find_assignment<'c>(
     call.world().authorization.assignment(name).filter(|assignment| assignment.scope == *at)
 }
 
-/// Rejects a scope whose resource group or resource does not exist. Children of a resource, such as the
+/// Rejects a scope whose management group, resource group or resource does not exist. Children of a resource, such as the
 /// secrets of a vault, are not checked.
-fn require_scope(call: &OperationContext<'_>, at: &AccessScope) -> Result<(), ServiceReply> {
+fn require_scope(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    at: &AccessScope,
+) -> Result<(), ServiceReply> {
     let resources = &call.world().resources;
+    if let Some(name) = at.management_group_name() {
+        let is_root = name.eq_ignore_ascii_case(caller.tenant.as_str());
+        let group = call.world().management_groups.group(name);
+        return if is_root || group.is_some_and(|group| group.tenant == caller.tenant) {
+            Ok(())
+        } else {
+            Err(group_not_found(name))
+        };
+    }
     let Some(group) = at.resource_group() else { return Ok(()) };
     if resources.resource(&group).is_none() {
         let name = group.as_str().rsplit('/').next().unwrap_or_default();
