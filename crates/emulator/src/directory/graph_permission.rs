@@ -54,12 +54,54 @@ impl GraphPermission {
 
     /// The id of the app role.
     pub(crate) const fn id(self) -> Uuid {
-        self.definition().0
+        match self {
+            Self::ApplicationReadAll => uuid!("9a5d68dd-52b0-4cc2-bd40-abcf44ac3a30"),
+            Self::ApplicationReadWriteAll => uuid!("1bfefb4e-e0b5-418b-a88f-73c46d2cc8e9"),
+            Self::ApplicationReadWriteOwnedBy => uuid!("18a4783c-866b-4cc7-a460-3d5e5662c884"),
+            Self::AppRoleAssignmentReadWriteAll => uuid!("06b708a9-e830-4db3-a914-8e69da51d44f"),
+            Self::DelegatedPermissionGrantReadWriteAll => {
+                uuid!("8e8e4742-1d95-4f68-9d56-6ee75648c72a")
+            }
+            Self::DirectoryReadAll => uuid!("7ab1d382-f21e-4acd-a863-ba3e13f7da61"),
+            Self::DirectoryReadWriteAll => uuid!("19dbc75e-c2e2-444c-a770-ec69d8559fc7"),
+            Self::DomainReadAll => uuid!("dbb9058a-0e50-45d7-ae91-66909b5d4664"),
+            Self::GroupCreate => uuid!("bf7b1a76-6e77-406b-b258-bf5c7720e98f"),
+            Self::GroupReadAll => uuid!("5b567255-7703-4780-807c-7be8301ae99b"),
+            Self::GroupReadWriteAll => uuid!("62a82d76-70ea-41e2-9197-370581804d09"),
+            Self::GroupMemberReadAll => uuid!("98830695-27a2-44f7-8c18-0c3ebc9698f6"),
+            Self::GroupMemberReadWriteAll => uuid!("dbaae8cf-10b5-4b86-a4a1-f871c94c6695"),
+            Self::OrganizationReadAll => uuid!("498476ce-e0fe-48b0-b801-37ba7e2685c6"),
+            Self::RoleManagementReadDirectory => uuid!("483bed4a-2ad3-4361-a73b-c83ccdbdc53c"),
+            Self::RoleManagementReadWriteDirectory => uuid!("9e3f62cf-ca93-4989-b6ce-bf83c28f9fe8"),
+            Self::UserReadAll => uuid!("df021288-bdef-4463-88db-98f22de89214"),
+            Self::UserReadBasicAll => uuid!("97235f07-e226-4f63-ace3-39588e11d3a1"),
+            Self::UserReadWriteAll => uuid!("741f803b-c850-494e-b5df-cde7c675a1ca"),
+        }
     }
 
     /// The value in the claim `roles`.
     pub(crate) const fn value(self) -> &'static str {
-        self.definition().1
+        match self {
+            Self::ApplicationReadAll => "Application.Read.All",
+            Self::ApplicationReadWriteAll => "Application.ReadWrite.All",
+            Self::ApplicationReadWriteOwnedBy => "Application.ReadWrite.OwnedBy",
+            Self::AppRoleAssignmentReadWriteAll => "AppRoleAssignment.ReadWrite.All",
+            Self::DelegatedPermissionGrantReadWriteAll => "DelegatedPermissionGrant.ReadWrite.All",
+            Self::DirectoryReadAll => "Directory.Read.All",
+            Self::DirectoryReadWriteAll => "Directory.ReadWrite.All",
+            Self::DomainReadAll => "Domain.Read.All",
+            Self::GroupCreate => "Group.Create",
+            Self::GroupReadAll => "Group.Read.All",
+            Self::GroupReadWriteAll => "Group.ReadWrite.All",
+            Self::GroupMemberReadAll => "GroupMember.Read.All",
+            Self::GroupMemberReadWriteAll => "GroupMember.ReadWrite.All",
+            Self::OrganizationReadAll => "Organization.Read.All",
+            Self::RoleManagementReadDirectory => "RoleManagement.Read.Directory",
+            Self::RoleManagementReadWriteDirectory => "RoleManagement.ReadWrite.Directory",
+            Self::UserReadAll => "User.Read.All",
+            Self::UserReadBasicAll => "User.ReadBasic.All",
+            Self::UserReadWriteAll => "User.ReadWrite.All",
+        }
     }
 
     /// The permission with the id of an app role.
@@ -72,99 +114,30 @@ impl GraphPermission {
         Self::ALL.into_iter().find(|permission| permission.value() == value)
     }
 
-    /// Id, value and display name.
-    #[expect(clippy::too_many_lines, reason = "one row for each permission")]
-    const fn definition(self) -> (Uuid, &'static str, &'static str) {
+    /// The display name of the app role.
+    const fn display_name(self) -> &'static str {
         match self {
-            Self::ApplicationReadAll => (
-                uuid!("9a5d68dd-52b0-4cc2-bd40-abcf44ac3a30"),
-                "Application.Read.All",
-                "Read all applications",
-            ),
-            Self::ApplicationReadWriteAll => (
-                uuid!("1bfefb4e-e0b5-418b-a88f-73c46d2cc8e9"),
-                "Application.ReadWrite.All",
-                "Read and write all applications",
-            ),
-            Self::ApplicationReadWriteOwnedBy => (
-                uuid!("18a4783c-866b-4cc7-a460-3d5e5662c884"),
-                "Application.ReadWrite.OwnedBy",
-                "Manage apps that this app creates or owns",
-            ),
-            Self::AppRoleAssignmentReadWriteAll => (
-                uuid!("06b708a9-e830-4db3-a914-8e69da51d44f"),
-                "AppRoleAssignment.ReadWrite.All",
-                "Manage app permission grants and app role assignments",
-            ),
-            Self::DelegatedPermissionGrantReadWriteAll => (
-                uuid!("8e8e4742-1d95-4f68-9d56-6ee75648c72a"),
-                "DelegatedPermissionGrant.ReadWrite.All",
-                "Manage all delegated permission grants",
-            ),
-            Self::DirectoryReadAll => (
-                uuid!("7ab1d382-f21e-4acd-a863-ba3e13f7da61"),
-                "Directory.Read.All",
-                "Read directory data",
-            ),
-            Self::DirectoryReadWriteAll => (
-                uuid!("19dbc75e-c2e2-444c-a770-ec69d8559fc7"),
-                "Directory.ReadWrite.All",
-                "Read and write directory data",
-            ),
-            Self::DomainReadAll => {
-                (uuid!("dbb9058a-0e50-45d7-ae91-66909b5d4664"), "Domain.Read.All", "Read domains")
+            Self::ApplicationReadAll => "Read all applications",
+            Self::ApplicationReadWriteAll => "Read and write all applications",
+            Self::ApplicationReadWriteOwnedBy => "Manage apps that this app creates or owns",
+            Self::AppRoleAssignmentReadWriteAll => {
+                "Manage app permission grants and app role assignments"
             }
-            Self::GroupCreate => {
-                (uuid!("bf7b1a76-6e77-406b-b258-bf5c7720e98f"), "Group.Create", "Create groups")
-            }
-            Self::GroupReadAll => {
-                (uuid!("5b567255-7703-4780-807c-7be8301ae99b"), "Group.Read.All", "Read all groups")
-            }
-            Self::GroupReadWriteAll => (
-                uuid!("62a82d76-70ea-41e2-9197-370581804d09"),
-                "Group.ReadWrite.All",
-                "Read and write all groups",
-            ),
-            Self::GroupMemberReadAll => (
-                uuid!("98830695-27a2-44f7-8c18-0c3ebc9698f6"),
-                "GroupMember.Read.All",
-                "Read all group memberships",
-            ),
-            Self::GroupMemberReadWriteAll => (
-                uuid!("dbaae8cf-10b5-4b86-a4a1-f871c94c6695"),
-                "GroupMember.ReadWrite.All",
-                "Read and write all group memberships",
-            ),
-            Self::OrganizationReadAll => (
-                uuid!("498476ce-e0fe-48b0-b801-37ba7e2685c6"),
-                "Organization.Read.All",
-                "Read organization information",
-            ),
-            Self::RoleManagementReadDirectory => (
-                uuid!("483bed4a-2ad3-4361-a73b-c83ccdbdc53c"),
-                "RoleManagement.Read.Directory",
-                "Read all directory RBAC settings",
-            ),
-            Self::RoleManagementReadWriteDirectory => (
-                uuid!("9e3f62cf-ca93-4989-b6ce-bf83c28f9fe8"),
-                "RoleManagement.ReadWrite.Directory",
-                "Read and write all directory RBAC settings",
-            ),
-            Self::UserReadAll => (
-                uuid!("df021288-bdef-4463-88db-98f22de89214"),
-                "User.Read.All",
-                "Read all users' full profiles",
-            ),
-            Self::UserReadBasicAll => (
-                uuid!("97235f07-e226-4f63-ace3-39588e11d3a1"),
-                "User.ReadBasic.All",
-                "Read all users' basic profiles",
-            ),
-            Self::UserReadWriteAll => (
-                uuid!("741f803b-c850-494e-b5df-cde7c675a1ca"),
-                "User.ReadWrite.All",
-                "Read and write all users' full profiles",
-            ),
+            Self::DelegatedPermissionGrantReadWriteAll => "Manage all delegated permission grants",
+            Self::DirectoryReadAll => "Read directory data",
+            Self::DirectoryReadWriteAll => "Read and write directory data",
+            Self::DomainReadAll => "Read domains",
+            Self::GroupCreate => "Create groups",
+            Self::GroupReadAll => "Read all groups",
+            Self::GroupReadWriteAll => "Read and write all groups",
+            Self::GroupMemberReadAll => "Read all group memberships",
+            Self::GroupMemberReadWriteAll => "Read and write all group memberships",
+            Self::OrganizationReadAll => "Read organization information",
+            Self::RoleManagementReadDirectory => "Read all directory RBAC settings",
+            Self::RoleManagementReadWriteDirectory => "Read and write all directory RBAC settings",
+            Self::UserReadAll => "Read all users' full profiles",
+            Self::UserReadBasicAll => "Read all users' basic profiles",
+            Self::UserReadWriteAll => "Read and write all users' full profiles",
         }
     }
 }
@@ -207,10 +180,10 @@ const DELEGATED_SCOPES: [(Uuid, &str, &str); 11] = [
 /// `appRoles` of the service principal of Microsoft Graph.
 pub(super) fn app_roles() -> Value {
     let role = |permission: GraphPermission| {
-        let (id, value, name) = permission.definition();
+        let name = permission.display_name();
         json!({
-            "id": id,
-            "value": value,
+            "id": permission.id(),
+            "value": permission.value(),
             "displayName": name,
             "description": name,
             "allowedMemberTypes": ["Application"],

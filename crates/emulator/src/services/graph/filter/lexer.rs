@@ -66,8 +66,8 @@ fn word(rest: &mut Characters<'_>) -> String {
     let mut word = String::new();
     while let Some(&(_, character)) = rest.peek() {
         let is_time = word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('T');
-        let belongs = is_word_character(character) || character == ':' && is_time;
-        if !belongs {
+        let is_part = is_word_character(character) || (is_time && character == ':');
+        if !is_part {
             break;
         }
         word.push(character);

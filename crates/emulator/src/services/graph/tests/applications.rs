@@ -318,12 +318,10 @@ fn password_of_a_new_application_is_shown_once() {
 fn certificate_takes_name_thumbprint_and_dates_from_its_der() {
     let graph = GraphFixture::new();
     let der = certificate("CLI-Login");
-    let folded = STANDARD
-        .encode(&der)
-        .as_bytes()
-        .chunks(64)
-        .flat_map(|line| [String::from_utf8_lossy(line), "\n".into()])
-        .collect::<String>();
+    let mut folded = STANDARD.encode(&der);
+    for at in (64..folded.len()).step_by(64).rev() {
+        folded.insert(at, '\n');
+    }
     let mut credential = key_credential(&der);
     credential["key"] = json!(folded);
     let app =

@@ -49,7 +49,7 @@ fn errors_carry_the_ids_of_the_request() {
     let reply = graph.send_with_headers(
         Caller::Member,
         "GET",
-        "/users/missing@example.org",
+        "/users/unknown@example.org",
         &Value::Null,
         &[("client-request-id", "my-id")],
     );
