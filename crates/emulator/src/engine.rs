@@ -428,7 +428,14 @@ fn not_implemented_reply(
     let (method, path) = (request.method.as_str(), &request.path);
     let hint = nearest.map_or_else(
         || "It has no operation of this resource provider.".to_owned(),
-        |row| format!("The most similar operation is `{}` ({} {}).", row.id, row.method, row.path),
+        |row| {
+            format!(
+                "The most similar operation is `{}` ({} {}).",
+                row.id,
+                row.method,
+                row.displayed_path()
+            )
+        },
     );
     let message = format!(
         "lanyard's local Azure does not implement `{method} {path}` of `{}`. {hint}",

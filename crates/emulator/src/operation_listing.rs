@@ -19,8 +19,9 @@ pub struct OperationSummary {
     pub id: &'static str,
     /// The HTTP method.
     pub method: String,
-    /// The path; placeholders are in braces.
-    pub path: &'static str,
+    /// The path; placeholders are in braces. The query parameters and headers that select the operation
+    /// follow.
+    pub path: String,
     /// `full`, `partial` or `echo`.
     pub support: &'static str,
     /// What a partial implementation lacks.
@@ -46,7 +47,7 @@ fn operations_of_service(service: AzureService) -> impl Iterator<Item = Operatio
             service: service.name(),
             id: row.id,
             method: row.method.as_str().to_owned(),
-            path: row.path,
+            path: row.displayed_path(),
             support,
             note,
             clients: clients_of(service.name(), row.id),

@@ -296,6 +296,23 @@ impl ServiceOperation {
         path.split('/').filter(|part| !part.is_empty())
     }
 
+    /// The path with the query parameters and headers that select the operation.
+    pub(crate) fn displayed_path(&self) -> String {
+        let path = self.path.split_once('?').map_or(self.path, |(path, _)| path);
+        let (mut query, mut headers) = (String::new(), String::new());
+        for condition in self.conditions().map(RouteCondition::parse) {
+            match condition {
+                RouteCondition::QueryValue(name, value) => {
+                    let separator = if query.is_empty() { "?" } else { "&" };
+                    query.extend([separator, name, "=", value]);
+                }
+                RouteCondition::Header(name) => headers.extend([" with ", name]),
+                RouteCondition::NoQueryParameter(_) => {}
+            }
+        }
+        format!("{path}{query}{headers}")
+    }
+
     /// The conditions after the path.
     fn conditions(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.path.split_once('?').map(|(_, conditions)| conditions.split('&')).into_iter().flatten()

@@ -116,6 +116,14 @@ fn conditions_on_query_and_headers_select_the_operation() {
 }
 
 #[test]
+fn displayed_path_shows_the_conditions_that_a_client_sends() {
+    let shown = |path| test_operation("Things", Method::GET, path).displayed_path();
+    assert_eq!(shown("/things/{name}"), "/things/{name}");
+    assert_eq!(shown("/?comp=list&!restype&type=a"), "/?comp=list&type=a");
+    assert_eq!(shown("/{name}?!comp&[x-source]"), "/{name} with x-source");
+}
+
+#[test]
 fn head_falls_back_to_get() {
     let head = |path| find_in_table(&Method::HEAD, path).map(|(id, _)| id);
     assert_eq!(head("/subscriptions/s/resourceGroups"), Ok("Groups_List"));

@@ -45,6 +45,8 @@ pub(super) struct BlobAccess<'a> {
     pub(super) request: &'a ServiceRequest,
     pub(super) cloud: Cloud,
     pub(super) now: Timestamp,
+    /// The machine's time, by which clients on it date their requests.
+    pub(super) system_now: Timestamp,
 }
 
 /// Authorizes an operation on the account, and returns the account's host name.
@@ -87,6 +89,7 @@ fn authorize(
         request: call.request,
         cloud: call.endpoint.cloud,
         now: call.now,
+        system_now: call.system_now,
     };
     let caller = access.authenticate(target, &mut call.caches.verified_tokens)?;
     let outcome = access.check_permission(target, &caller, permission);
@@ -125,7 +128,8 @@ impl<'a> BlobAccess<'a> {
             if !account.settings.allow_shared_key_access {
                 return Err(BlobErrorCode::KEY_AUTHENTICATION_NOT_PERMITTED.to_reply());
             }
-            shared_key::verify_signature(self.request, account, scheme, parameters, self.now)
+            let clocks = [self.now, self.system_now];
+            shared_key::verify_signature(self.request, account, scheme, parameters, &clocks)
                 .map_err(|error| authentication_failed(&error.to_string()))?;
             return Ok(BlobCaller::AccountKey);
         }

@@ -152,6 +152,7 @@ fn authorize_source(
         request: source,
         cloud: call.endpoint.cloud,
         now: call.now,
+        system_now: call.system_now,
     };
     let has_own_credential = has_signature(source) || source.headers.contains_key(AUTHORIZATION);
     let is_same_account = target.host == destination.container.host;

@@ -456,12 +456,12 @@ fn static_website_serves_index_and_error_documents() {
                 <IndexDocument>index.html</IndexDocument>\
                 <ErrorDocument404Path>404.html</ErrorDocument404Path></StaticWebsite>\
                 </StorageServiceProperties>";
-    let site = |path: &str| {
+    let page = |path: &str| {
         let url = format!("https://acct.z13.web.core.windows.net/{path}");
         let reply = fixture.engine.get(Ingress::Tunnel, &url, &[]);
         (reply.status.as_u16(), text(&reply).to_owned())
     };
-    assert_eq!(site("").0, 404);
+    assert_eq!(page("").0, 404);
     assert_eq!(fixture.put("?restype=service&comp=properties", &[], body), 202);
     for (name, content) in [("index.html", "top"), ("dir/index.html", "dir"), ("404.html", "none")]
     {
@@ -475,7 +475,7 @@ fn static_website_serves_index_and_error_documents() {
         ("dir/", 200, "dir"),
         ("other", 404, "none"),
     ] {
-        assert_eq!(site(path), (status, content.to_owned()), "{path}");
+        assert_eq!(page(path), (status, content.to_owned()), "{path}");
     }
 }
 
