@@ -139,6 +139,7 @@ pub(crate) enum AzureCommand {
     Serve(commands::azure::serve::Args),
     Env(commands::azure::env::Args),
     Run(commands::azure::run::Args),
+    Login(commands::azure::login::Args),
     Operations(commands::azure::operations::Args),
 }
 

@@ -93,6 +93,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
             AzureCommand::Serve(args) => block_on(azure::serve::run(args, environment)),
             AzureCommand::Env(args) => azure::env::run(&args, &environment),
             AzureCommand::Run(args) => block_on(azure::run::run(args, environment)),
+            AzureCommand::Login(args) => block_on(azure::login::run(args, environment)),
             AzureCommand::Operations(args) => azure::operations::run(&args),
         },
     }

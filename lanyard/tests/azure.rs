@@ -3,6 +3,8 @@
 #![cfg(all(feature = "cli", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
 #[path = "azure/azure_serve_process.rs"]
@@ -139,4 +141,86 @@ fn render_output_is_deterministic() {
     assert_eq!(output.status.code(), Some(0));
     let files = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(files, utf8(&printed).matches("\napiVersion:").count() + 1);
+}
+
+/// Writes a program `az` that appends its arguments and the names of its credentials to a file, and returns a
+/// value of PATH with it.
+fn install_fake_azure_cli(directory: &Path, exit_code: u8) -> String {
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" > {0}/arguments\nenv | grep ^AZURE_ | sort > {0}/variables\n\
+         echo 'no subscriptions' >&2\nexit {exit_code}\n",
+        directory.display()
+    );
+    let program = directory.join("az");
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{}", directory.display(), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn azure_run_with_login_signs_the_azure_cli_in_and_sets_credentials() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = install_fake_azure_cli(directory.path(), 0);
+    let arguments_of = |login: &str| {
+        let script = "echo $AZURE_CLIENT_ID $AZURE_SUBSCRIPTION_ID";
+        let output = lanyard_command()
+            .args(["azure", "run", "--no-request-log", "--seed", "test", login, "--", "sh", "-c"])
+            .arg(script)
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", utf8(&output.stderr));
+        let arguments = std::fs::read_to_string(directory.path().join("arguments")).unwrap();
+        (arguments, utf8(&output.stdout))
+    };
+    let (arguments, ids) = arguments_of("--login");
+    assert!(arguments.contains("--username admin@lanyard.test --password "), "{arguments}");
+    let client = ids.split(' ').next().unwrap();
+    let (arguments, same_ids) = arguments_of("--login=service-principal");
+    assert!(
+        arguments.contains(&format!("--service-principal --username {client} ")),
+        "{arguments}"
+    );
+    assert_eq!(same_ids, ids, "the same seed gives the same ids");
+    let variables = std::fs::read_to_string(directory.path().join("variables")).unwrap();
+    assert!(variables.contains("AZURE_CONFIG_DIR="), "{variables}");
+}
+
+#[test]
+fn azure_run_fails_if_az_login_fails_and_ignores_a_missing_azure_cli() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |path: &str| {
+        let mut command = lanyard_command();
+        command.args(["azure", "run", "--no-request-log", "--login", "--", "/bin/true"]);
+        command.env("PATH", path).output().unwrap()
+    };
+    let failed = run(&install_fake_azure_cli(directory.path(), 1));
+    assert_eq!(failed.status.code(), Some(3));
+    assert!(utf8(&failed.stderr).contains("no subscriptions"), "{}", utf8(&failed.stderr));
+    assert_eq!(run("/nonexistent").status.code(), Some(0));
+}
+
+#[test]
+fn azure_login_signs_in_to_the_running_local_azure() {
+    let (state, programs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = install_fake_azure_cli(programs.path(), 0);
+    let command = |name: &str| {
+        let mut command = lanyard_command();
+        command.args(["azure", name, "--state"]).arg(state.path()).env("PATH", &path);
+        command
+    };
+    let none = command("login").output().unwrap();
+    assert_eq!(none.status.code(), Some(3));
+    let first = AzureServeProcess::start(lanyard_command(), state.path());
+    let output = command("login").output().unwrap();
+    assert_eq!(utf8(&output.stdout).trim(), "the Azure CLI is signed in as admin@lanyard.test");
+    let exports = utf8(&command("env").output().unwrap().stdout);
+    assert!(!exports.contains("AZURE_CLIENT_SECRET"), "{exports}");
+    drop(first);
+
+    let mut serve = lanyard_command();
+    serve.env("PATH", &path);
+    let _second = AzureServeProcess::start_with(serve, state.path(), &["--login"]);
+    let exports = utf8(&command("env").output().unwrap().stdout);
+    assert!(exports.contains("export AZURE_CLIENT_SECRET='"), "{exports}");
 }

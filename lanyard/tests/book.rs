@@ -10,11 +10,12 @@
 use std::path::{Path, PathBuf};
 
 /// Why a command block may be ignored here.
-const REASONS: [&str; 3] = [
+const REASONS: [&str; 4] = [
     // A conformance suite runs the block.
     "suite",
     "needs-azure",
     "needs-cluster",
+    "needs-azure-cli",
 ];
 
 #[test]

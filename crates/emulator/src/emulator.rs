@@ -202,6 +202,13 @@ impl EmulatorBuilder {
         self
     }
 
+    /// Like [`EmulatorBuilder::id_namespace`], with a namespace that is derived from a text. The credentials of
+    /// the seeded test clients depend on the text only.
+    #[must_use]
+    pub fn id_seed(self, text: &str) -> Self {
+        self.id_namespace(Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes()))
+    }
+
     /// Signs the seeded administrator in at the authorization endpoint and in the device code flow without
     /// interaction, for unattended runs.
     #[must_use]

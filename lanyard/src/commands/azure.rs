@@ -1,6 +1,7 @@
 //! `lanyard azure`: serves a local Azure, prints the exports for its clients, and runs commands against it.
 
 pub(crate) mod env;
+pub(crate) mod login;
 pub(crate) mod operations;
 mod request_log_table;
 pub(crate) mod run;
@@ -8,5 +9,6 @@ pub(crate) mod serve;
 mod session;
 mod shell_exports;
 mod start_azure;
+mod test_credentials;
 
 pub(crate) use shell_exports::{ShellExports, TrustFiles};

@@ -14,10 +14,16 @@ pub(crate) struct AzureServeProcess {
 
 impl AzureServeProcess {
     /// Starts the program with its state in `state`.
-    pub(crate) fn start(mut lanyard: Command, state: &Path) -> Self {
+    pub(crate) fn start(lanyard: Command, state: &Path) -> Self {
+        Self::start_with(lanyard, state, &[])
+    }
+
+    /// Starts the program with its state in `state` and further arguments.
+    pub(crate) fn start_with(mut lanyard: Command, state: &Path, arguments: &[&str]) -> Self {
         let mut child = lanyard
             .args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json", "--state"])
             .arg(state)
+            .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -8,7 +8,9 @@ use std::process::ExitStatus;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
+use super::login::{missing_test_clients_error, sign_azure_cli_in};
 use super::shell_exports::{ShellExports, TrustFiles};
+use super::test_credentials::{LocalTestCredentials, LoginPrincipal};
 use super::{request_log_table, start_azure};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
@@ -27,6 +29,20 @@ pub(crate) struct Args {
     /// Keep the state of the local Azure in this directory and load it from there at the next start
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Sign in first: sets the credentials of the seeded application for the Azure SDKs, and runs `az login`
+    /// if the Azure CLI is installed
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PRINCIPAL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "user"
+    )]
+    login: Option<LoginPrincipal>,
+    /// Derive the ids and test credentials of a new state from this text, instead of random ones
+    #[arg(long, value_name = "TEXT")]
+    seed: Option<String>,
     /// Do not print the request log
     #[arg(long)]
     no_request_log: bool,
@@ -40,6 +56,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let start = start_azure::StartAzureOptions {
         file: args.file.as_deref(),
         state: args.state.as_deref(),
+        seed: args.seed.as_deref(),
+        automatic_sign_in: args.login.is_some(),
         listen,
         allow_remote: false,
         authority: None,
@@ -50,7 +68,13 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         CommandError::unavailable("cannot make a directory for the certificates").with_cause(&error)
     })?;
     let files = TrustFiles::write(scratch.path(), emulator.ca_pem(), &environment)?;
-    let exports = ShellExports::new(emulator.address(), &files);
+    let mut exports = ShellExports::new(emulator.address(), &files);
+    if let Some(principal) = args.login {
+        let credentials = LocalTestCredentials::of_emulator(&emulator, true);
+        let credentials = credentials.ok_or_else(missing_test_clients_error)?;
+        exports = exports.with_variables(credentials.variables());
+        sign_azure_cli_in(&credentials, principal, &exports).await?;
+    }
     let (program, arguments) = args.command.split_first().ok_or_else(|| {
         CommandError::invalid_input("no command to run")
             .with_hint("lanyard azure run -- az account list")

@@ -1,11 +1,15 @@
 //! `lanyard azure serve`: serves a local Azure until interrupted.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use lanyard_emulator::Emulator;
+
+use super::login::{missing_test_clients_error, sign_azure_cli_in};
 use super::session::{self, ServeSession};
 use super::start_azure::{self, CertificateAuthorityFiles};
-use crate::exit::{CommandExit, CommandResult};
+use super::test_credentials::{LocalTestCredentials, LoginPrincipal};
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
@@ -25,6 +29,20 @@ pub(crate) struct Args {
     /// Keep the state in this directory, across restarts and crashes
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Sign the Azure CLI in, if it is installed, and let `lanyard azure env` print the credentials of the
+    /// seeded application
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PRINCIPAL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "user"
+    )]
+    login: Option<LoginPrincipal>,
+    /// Derive the ids and test credentials of a new state from this text, instead of random ones
+    #[arg(long, value_name = "TEXT")]
+    seed: Option<String>,
     /// The HostedCluster for which the local Azure is seeded [default: the built-in example]
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
@@ -46,6 +64,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let start = start_azure::StartAzureOptions {
         file: args.file.as_deref(),
         state: args.state.as_deref(),
+        seed: args.seed.as_deref(),
+        automatic_sign_in: args.login.is_some(),
         listen: args.listen,
         allow_remote: args.allow_remote,
         authority: files.map(|(certificate, key)| CertificateAuthorityFiles { certificate, key }),
@@ -59,11 +79,14 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         emulator.ca_pem(),
         &environment,
     )?;
-    let printed = output::print_stdout(&match args.output {
-        CliOutputFormat::Table => startup_message(&session, &args),
-        // One line, so that a program can wait for it.
-        CliOutputFormat::Json => serde_json::to_string(&session).unwrap_or_default(),
-        CliOutputFormat::Yaml => output::serialize_document(&session, CliOutputFormat::Yaml),
+    let ready = prepare_login(&args, &emulator, &session, &directory).await;
+    let printed = ready.and_then(|()| {
+        output::print_stdout(&match args.output {
+            CliOutputFormat::Table => startup_message(&session, &args),
+            // One line, so that a program can wait for it.
+            CliOutputFormat::Json => serde_json::to_string(&session).unwrap_or_default(),
+            CliOutputFormat::Yaml => output::serialize_document(&session, CliOutputFormat::Yaml),
+        })
     });
     if printed.is_ok() {
         signals.wait().await;
@@ -71,6 +94,22 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     session.remove_descriptor();
     emulator.shutdown().await;
     printed.map(|()| CommandExit::Success)
+}
+
+/// Writes the test credentials for `lanyard azure login`, and signs the Azure CLI in if the user asks for it.
+async fn prepare_login(
+    args: &Args,
+    emulator: &Emulator,
+    session: &ServeSession,
+    directory: &Path,
+) -> Result<(), CommandError> {
+    let credentials = LocalTestCredentials::of_emulator(emulator, args.login.is_some());
+    LocalTestCredentials::write(credentials.as_ref(), directory)?;
+    if let Some(principal) = args.login {
+        let credentials = credentials.as_ref().ok_or_else(missing_test_clients_error)?;
+        sign_azure_cli_in(credentials, principal, &session.exports()).await?;
+    }
+    Ok(())
 }
 
 fn startup_message(session: &ServeSession, args: &Args) -> String {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::shell_exports::{ShellExports, TrustFiles, connectable_address, replace_file};
+use super::test_credentials::LocalTestCredentials;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
@@ -108,7 +109,13 @@ impl ServeSession {
     /// The environment variables for clients.
     pub(crate) fn exports(&self) -> ShellExports {
         let directory = self.ca_file.parent().unwrap_or(Path::new("."));
-        ShellExports::new(self.address, &TrustFiles::in_directory(directory))
+        let exports = ShellExports::new(self.address, &TrustFiles::in_directory(directory));
+        match LocalTestCredentials::load(directory) {
+            Some(credentials) if credentials.is_exported() => {
+                exports.with_variables(credentials.variables())
+            }
+            _ => exports,
+        }
     }
 }
 

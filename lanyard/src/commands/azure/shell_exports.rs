@@ -110,6 +110,15 @@ impl ShellExports {
         Self { set, unset: CONFLICTING_VARIABLES }
     }
 
+    /// Adds variables.
+    pub(super) fn with_variables(
+        mut self,
+        variables: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Self {
+        self.set.extend(variables);
+        self
+    }
+
     /// The variables to set, in order.
     pub(crate) fn variables_to_set(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.set.iter().map(|(name, value)| (*name, value.as_str()))

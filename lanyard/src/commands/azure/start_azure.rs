@@ -16,6 +16,10 @@ pub(super) struct StartAzureOptions<'a> {
     pub(super) file: Option<&'a Path>,
     /// The state directory; `None` for state in memory.
     pub(super) state: Option<&'a Path>,
+    /// The text from which ids and test credentials are derived; `None` for random ones.
+    pub(super) seed: Option<&'a str>,
+    /// Whether the administrator signs in without interaction.
+    pub(super) automatic_sign_in: bool,
     /// The address to listen on.
     pub(super) listen: SocketAddr,
     /// Whether an address that other machines can reach is allowed.
@@ -40,7 +44,11 @@ pub(super) async fn start_local_azure(
     let mut builder = Emulator::builder()
         .clock(SystemClock::shared())
         .listen(start.listen)
-        .allow_remote(start.allow_remote);
+        .allow_remote(start.allow_remote)
+        .automatic_sign_in(start.automatic_sign_in);
+    if let Some(seed) = start.seed {
+        builder = builder.id_seed(seed);
+    }
     // An existing state is used unchanged, unless the user names a HostedCluster that it must match.
     builder = if start.file.is_some() { builder.seed(plan) } else { builder.seed_if_new(plan) };
     if let Some(directory) = start.state {

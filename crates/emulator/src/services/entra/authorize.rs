@@ -12,7 +12,7 @@ use super::error::{
     SIGN_IN_CANCELLED, TokenServiceError, USER_DELETED,
 };
 use super::pkce::CodeChallenge;
-use super::sign_in_page::{authorization_page, error_page, form_post_page};
+use super::sign_in_page::{authorization_page, error_page, form_post_page, message_page};
 use super::sign_in_state::{AuthorizationCode, RequestedScope};
 use super::tenant_in_path::TenantInPath;
 use super::token_form::ClientTokenForm;
@@ -291,8 +291,6 @@ fn verify_code(
 
 /// `GET /{tenant}/oauth2[/v2.0]/logout`: ends the session of the browser, of which the emulator has none.
 pub(super) fn log_out(call: &OperationContext<'_>) -> ServiceReply {
-    use super::sign_in_page::message_page;
-
     let target = call.request.query("post_logout_redirect_uri");
     let client = call.request.query("client_id").and_then(|client_id| {
         let directory = &call.world().directory;

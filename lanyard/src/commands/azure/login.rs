@@ -1,0 +1,88 @@
+//! `lanyard azure login`: signs the Azure CLI in to the running local Azure.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+use super::session::{self, ServeSession};
+use super::shell_exports::ShellExports;
+use super::test_credentials::{LocalTestCredentials, LoginPrincipal};
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output;
+use crate::settings::ProcessEnvironment;
+
+/// Sign the Azure CLI in to the running local Azure
+///
+/// Runs `az login` in the configuration directory that `lanyard azure env` sets, with the credentials of the
+/// local Azure. The sessions in your own configuration directory do not change.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The state directory of the local Azure, if it was started with one
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// The identity that signs in
+    #[arg(long = "as", value_enum, default_value = "user", value_name = "PRINCIPAL")]
+    principal: LoginPrincipal,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let directory = session::session_directory(args.state.as_deref(), &environment);
+    let session = ServeSession::load(&directory)?;
+    let credentials =
+        LocalTestCredentials::load(&directory).ok_or_else(missing_test_clients_error)?;
+    match sign_azure_cli_in(&credentials, args.principal, &session.exports()).await? {
+        AzureCliLogin::SignedIn => {
+            let name = credentials.principal_name(args.principal);
+            output::print_stdout(&format!("the Azure CLI is signed in as {name}"))?;
+            Ok(CommandExit::Success)
+        }
+        AzureCliLogin::NotInstalled => {
+            Err(CommandError::unavailable("`az` is not installed, or not in PATH")
+                .with_hint("install the Azure CLI, or use the credentials of `GET guests`"))
+        }
+    }
+}
+
+pub(super) fn missing_test_clients_error() -> CommandError {
+    CommandError::unavailable("the local Azure has no test clients")
+        .with_hint("start it with a new state directory")
+}
+
+/// The outcome of signing the Azure CLI in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AzureCliLogin {
+    SignedIn,
+    /// There is no program `az`.
+    NotInstalled,
+}
+
+/// Runs `az login` with the exports of a local Azure.
+pub(super) async fn sign_azure_cli_in(
+    credentials: &LocalTestCredentials,
+    principal: LoginPrincipal,
+    exports: &ShellExports,
+) -> Result<AzureCliLogin, CommandError> {
+    let mut command = Command::new("az");
+    command.args(credentials.az_login_arguments(principal)).envs(exports.variables_to_set());
+    for variable in exports.variables_to_unset() {
+        command.env_remove(variable);
+    }
+    command.stdin(Stdio::null());
+    let output = match command.output().await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(AzureCliLogin::NotInstalled);
+        }
+        other => other
+            .map_err(|error| CommandError::unavailable("cannot run `az`").with_cause(&error))?,
+    };
+    if output.status.success() {
+        return Ok(AzureCliLogin::SignedIn);
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    let cause = io::Error::other(message.trim().to_owned());
+    Err(CommandError::unavailable("`az login` failed")
+        .with_cause(&cause)
+        .with_hint("run it without --login, and look at the request log"))
+}

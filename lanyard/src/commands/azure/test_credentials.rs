@@ -1,0 +1,157 @@
+//! The test credentials of a running local Azure, in a file that only the user can read.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use lanyard_emulator::Emulator;
+use serde::{Deserialize, Serialize};
+
+use super::shell_exports::replace_file;
+use crate::exit::CommandError;
+
+const FILE_NAME: &str = "credentials.json";
+
+/// The credentials of the seeded administrator and of the seeded application, which both own the subscription.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LocalTestCredentials {
+    tenant: String,
+    subscription: String,
+    client_id: String,
+    client_secret: String,
+    user_principal_name: String,
+    user_password: String,
+    /// Whether `lanyard azure env` prints the credentials.
+    exported: bool,
+}
+
+/// The identity with which the Azure CLI signs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LoginPrincipal {
+    /// The administrator
+    User,
+    /// The application with a client secret
+    ServicePrincipal,
+}
+
+impl LocalTestCredentials {
+    /// The credentials of a local Azure; `None` if its state has no test clients.
+    pub(super) fn of_emulator(emulator: &Emulator, exported: bool) -> Option<Self> {
+        let seeded = emulator.test_credentials()?;
+        Some(Self {
+            tenant: seeded.tenant.to_string(),
+            subscription: seeded.subscription.to_string(),
+            client_id: seeded.client_id.to_string(),
+            client_secret: seeded.client_secret().to_owned(),
+            user_password: seeded.user_password().to_owned(),
+            user_principal_name: seeded.user_principal_name,
+            exported,
+        })
+    }
+
+    /// Writes the credentials into the private directory of a session, and removes those of an earlier one.
+    pub(super) fn write(credentials: Option<&Self>, directory: &Path) -> Result<(), CommandError> {
+        let path = directory.join(FILE_NAME);
+        let written = match credentials {
+            // Temporary files are readable by their owner only.
+            Some(credentials) => serde_json::to_vec_pretty(credentials)
+                .map_err(io::Error::other)
+                .and_then(|text| replace_file(&path, &text)),
+            None => match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        };
+        written.map_err(|error| {
+            CommandError::unavailable(format!("cannot write {}", path.display())).with_cause(&error)
+        })
+    }
+
+    /// Reads the credentials of the session in a directory.
+    pub(super) fn load(directory: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(directory.join(FILE_NAME)).ok()?).ok()
+    }
+
+    /// Whether `lanyard azure env` prints the credentials.
+    pub(super) const fn is_exported(&self) -> bool {
+        self.exported
+    }
+
+    /// The variables that the Azure SDKs read for the application.
+    pub(super) fn variables(&self) -> [(&'static str, String); 4] {
+        [
+            ("AZURE_TENANT_ID", self.tenant.clone()),
+            ("AZURE_CLIENT_ID", self.client_id.clone()),
+            ("AZURE_CLIENT_SECRET", self.client_secret.clone()),
+            ("AZURE_SUBSCRIPTION_ID", self.subscription.clone()),
+        ]
+    }
+
+    /// The arguments of `az` that sign a principal in.
+    pub(super) fn az_login_arguments(&self, principal: LoginPrincipal) -> Vec<&str> {
+        let credential = match principal {
+            LoginPrincipal::User => {
+                vec!["--username", &self.user_principal_name, "--password", &self.user_password]
+            }
+            LoginPrincipal::ServicePrincipal => vec![
+                "--service-principal",
+                "--username",
+                &self.client_id,
+                "--password",
+                &self.client_secret,
+                "--tenant",
+                &self.tenant,
+            ],
+        };
+        let fixed = ["login", "--only-show-errors", "--output", "none"];
+        fixed.into_iter().chain(credential).collect()
+    }
+
+    /// The name of a principal for messages.
+    pub(super) fn principal_name(&self, principal: LoginPrincipal) -> &str {
+        match principal {
+            LoginPrincipal::User => &self.user_principal_name,
+            LoginPrincipal::ServicePrincipal => &self.client_id,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn credentials() -> LocalTestCredentials {
+        LocalTestCredentials {
+            tenant: "t".to_owned(),
+            subscription: "s".to_owned(),
+            client_id: "c".to_owned(),
+            client_secret: "secret".to_owned(),
+            user_principal_name: "u".to_owned(),
+            user_password: "password".to_owned(),
+            exported: true,
+        }
+    }
+
+    #[test]
+    fn credentials_are_readable_by_their_owner_only() {
+        let directory = tempfile::tempdir().unwrap();
+        LocalTestCredentials::write(Some(&credentials()), directory.path()).unwrap();
+        assert!(LocalTestCredentials::load(directory.path()) == Some(credentials()));
+        let mode = fs::metadata(directory.path().join(FILE_NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0);
+        LocalTestCredentials::write(None, directory.path()).unwrap();
+        LocalTestCredentials::write(None, directory.path()).unwrap();
+        assert!(LocalTestCredentials::load(directory.path()).is_none());
+    }
+
+    #[test]
+    fn service_principal_signs_in_to_its_tenant() {
+        let credentials = credentials();
+        let arguments = credentials.az_login_arguments(LoginPrincipal::ServicePrincipal).join(" ");
+        assert!(arguments.ends_with("--username c --password secret --tenant t"), "{arguments}");
+        let arguments = credentials.az_login_arguments(LoginPrincipal::User).join(" ");
+        assert!(arguments.ends_with("none --username u --password password"), "{arguments}");
+    }
+}
