@@ -118,14 +118,18 @@ pub(super) fn list_locations(
         parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
     authorize_call(call, "Microsoft.Resources/subscriptions/locations/read", &whole)?;
     let regions = regions_of_cloud(call.endpoint.cloud);
-    let items = regions.iter().map(|Region { name, display_name: title }| {
+    let items = regions.iter().map(|Region { name, display_name, geography_group }| {
         json!({
             "id": format!("{whole}/locations/{name}"),
             "name": name,
             "type": "Region",
-            "displayName": title,
-            "regionalDisplayName": title,
-            "metadata": { "regionType": "Physical", "regionCategory": "Recommended" },
+            "displayName": display_name,
+            "regionalDisplayName": format!("({geography_group}) {display_name}"),
+            "metadata": {
+                "regionType": "Physical",
+                "regionCategory": "Recommended",
+                "geographyGroup": geography_group,
+            },
         })
     });
     list_reply(call, items.collect())

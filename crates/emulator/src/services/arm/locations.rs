@@ -9,81 +9,89 @@ use super::error::bad_request;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
-/// A region: the name in resources, and the name for people.
+/// A region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Region {
+    /// The name in resources, such as `westeurope`.
     pub(super) name: &'static str,
+    /// The name for people, such as `West Europe`.
     pub(super) display_name: &'static str,
+    /// The part of the world, such as `Europe`.
+    pub(super) geography_group: &'static str,
 }
 
-const fn region(name: &'static str, display_name: &'static str) -> Region {
-    Region { name, display_name }
+const fn region(
+    name: &'static str,
+    display_name: &'static str,
+    geography_group: &'static str,
+) -> Region {
+    Region { name, display_name, geography_group }
 }
 
 const PUBLIC: &[Region] = &[
-    region("australiacentral", "Australia Central"),
-    region("australiaeast", "Australia East"),
-    region("australiasoutheast", "Australia Southeast"),
-    region("austriaeast", "Austria East"),
-    region("belgiumcentral", "Belgium Central"),
-    region("brazilsouth", "Brazil South"),
-    region("canadacentral", "Canada Central"),
-    region("canadaeast", "Canada East"),
-    region("centralindia", "Central India"),
-    region("centralus", "Central US"),
-    region("chilecentral", "Chile Central"),
-    region("denmarkeast", "Denmark East"),
-    region("eastasia", "East Asia"),
-    region("eastus", "East US"),
-    region("eastus2", "East US 2"),
-    region("francecentral", "France Central"),
-    region("germanywestcentral", "Germany West Central"),
-    region("indonesiacentral", "Indonesia Central"),
-    region("israelcentral", "Israel Central"),
-    region("italynorth", "Italy North"),
-    region("japaneast", "Japan East"),
-    region("japanwest", "Japan West"),
-    region("koreacentral", "Korea Central"),
-    region("koreasouth", "Korea South"),
-    region("malaysiawest", "Malaysia West"),
-    region("mexicocentral", "Mexico Central"),
-    region("newzealandnorth", "New Zealand North"),
-    region("northcentralus", "North Central US"),
-    region("northeurope", "North Europe"),
-    region("norwayeast", "Norway East"),
-    region("polandcentral", "Poland Central"),
-    region("qatarcentral", "Qatar Central"),
-    region("southafricanorth", "South Africa North"),
-    region("southcentralus", "South Central US"),
-    region("southeastasia", "Southeast Asia"),
-    region("southindia", "South India"),
-    region("spaincentral", "Spain Central"),
-    region("swedencentral", "Sweden Central"),
-    region("switzerlandnorth", "Switzerland North"),
-    region("uaenorth", "UAE North"),
-    region("uksouth", "UK South"),
-    region("ukwest", "UK West"),
-    region("westcentralus", "West Central US"),
-    region("westeurope", "West Europe"),
-    region("westindia", "West India"),
-    region("westus", "West US"),
-    region("westus2", "West US 2"),
-    region("westus3", "West US 3"),
+    region("australiacentral", "Australia Central", "Asia Pacific"),
+    region("australiaeast", "Australia East", "Asia Pacific"),
+    region("australiasoutheast", "Australia Southeast", "Asia Pacific"),
+    region("austriaeast", "Austria East", "Europe"),
+    region("belgiumcentral", "Belgium Central", "Europe"),
+    region("brazilsouth", "Brazil South", "South America"),
+    region("canadacentral", "Canada Central", "Canada"),
+    region("canadaeast", "Canada East", "Canada"),
+    region("centralindia", "Central India", "Asia Pacific"),
+    region("centralus", "Central US", "US"),
+    region("chilecentral", "Chile Central", "South America"),
+    region("denmarkeast", "Denmark East", "Europe"),
+    region("eastasia", "East Asia", "Asia Pacific"),
+    region("eastus", "East US", "US"),
+    region("eastus2", "East US 2", "US"),
+    region("francecentral", "France Central", "Europe"),
+    region("germanywestcentral", "Germany West Central", "Europe"),
+    region("indonesiacentral", "Indonesia Central", "Asia Pacific"),
+    region("israelcentral", "Israel Central", "Middle East"),
+    region("italynorth", "Italy North", "Europe"),
+    region("japaneast", "Japan East", "Asia Pacific"),
+    region("japanwest", "Japan West", "Asia Pacific"),
+    region("koreacentral", "Korea Central", "Asia Pacific"),
+    region("koreasouth", "Korea South", "Asia Pacific"),
+    region("malaysiawest", "Malaysia West", "Asia Pacific"),
+    region("mexicocentral", "Mexico Central", "Mexico"),
+    region("newzealandnorth", "New Zealand North", "Asia Pacific"),
+    region("northcentralus", "North Central US", "US"),
+    region("northeurope", "North Europe", "Europe"),
+    region("norwayeast", "Norway East", "Europe"),
+    region("polandcentral", "Poland Central", "Europe"),
+    region("qatarcentral", "Qatar Central", "Middle East"),
+    region("southafricanorth", "South Africa North", "Africa"),
+    region("southcentralus", "South Central US", "US"),
+    region("southeastasia", "Southeast Asia", "Asia Pacific"),
+    region("southindia", "South India", "Asia Pacific"),
+    region("spaincentral", "Spain Central", "Europe"),
+    region("swedencentral", "Sweden Central", "Europe"),
+    region("switzerlandnorth", "Switzerland North", "Europe"),
+    region("uaenorth", "UAE North", "Middle East"),
+    region("uksouth", "UK South", "Europe"),
+    region("ukwest", "UK West", "Europe"),
+    region("westcentralus", "West Central US", "US"),
+    region("westeurope", "West Europe", "Europe"),
+    region("westindia", "West India", "Asia Pacific"),
+    region("westus", "West US", "US"),
+    region("westus2", "West US 2", "US"),
+    region("westus3", "West US 3", "US"),
 ];
 
 const US_GOVERNMENT: &[Region] = &[
-    region("usgovarizona", "USGov Arizona"),
-    region("usgovtexas", "USGov Texas"),
-    region("usgovvirginia", "USGov Virginia"),
+    region("usgovarizona", "USGov Arizona", "US"),
+    region("usgovtexas", "USGov Texas", "US"),
+    region("usgovvirginia", "USGov Virginia", "US"),
 ];
 
 const CHINA: &[Region] = &[
-    region("chinaeast", "China East"),
-    region("chinaeast2", "China East 2"),
-    region("chinaeast3", "China East 3"),
-    region("chinanorth", "China North"),
-    region("chinanorth2", "China North 2"),
-    region("chinanorth3", "China North 3"),
+    region("chinaeast", "China East", "China"),
+    region("chinaeast2", "China East 2", "China"),
+    region("chinaeast3", "China East 3", "China"),
+    region("chinanorth", "China North", "China"),
+    region("chinanorth2", "China North 2", "China"),
+    region("chinanorth3", "China North 3", "China"),
 ];
 
 /// The regions of a cloud; those of the public cloud for clouds without a published list.
