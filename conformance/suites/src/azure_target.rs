@@ -81,13 +81,14 @@ struct TestClientCredentials {
     secret: SecretClientCredentials,
     certificate: CertificateClientCredentials,
     federated: FederatedClientCredentials,
-    user: Option<UserCredentials>,
+    user: UserCredentials,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SecretClientCredentials {
     client_id: String,
+    object_id: String,
     client_secret: String,
 }
 
@@ -95,6 +96,7 @@ struct SecretClientCredentials {
 #[serde(rename_all = "camelCase")]
 struct CertificateClientCredentials {
     client_id: String,
+    object_id: String,
     certificate_pem: String,
 }
 
@@ -139,18 +141,6 @@ impl fmt::Debug for UserCredentials {
             .field("user_principal_name", &self.user_principal_name)
             .finish_non_exhaustive()
     }
-}
-
-#[derive(Debug, Deserialize)]
-struct PrincipalListing {
-    principals: Vec<ListedPrincipal>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListedPrincipal {
-    client_id: String,
-    object_id: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -210,11 +200,6 @@ impl LocalAzureTarget {
     /// The variables of the commands of the Azure CLI: credentials and IDs of the test clients.
     pub(crate) async fn command_variables(&self) -> Result<Value, LocalAzureError> {
         let clients = &self.test_clients;
-        let listing: PrincipalListing = self.control_api().get("world").await?;
-        let object_id = |client: &str| {
-            let principal = listing.principals.iter().find(|it| it.client_id == client);
-            principal.map(|it| it.object_id.clone())
-        };
         let federated_token = async |claims: Value| {
             let minted: MintedTokenResponse =
                 self.control_api().post("federated-token", &claims).await?;
@@ -225,12 +210,12 @@ impl LocalAzureTarget {
             "subscription": self.names.subscription,
             "owner": {
                 "client_id": clients.secret.client_id,
-                "object_id": object_id(&clients.secret.client_id),
+                "object_id": clients.secret.object_id,
                 "secret": clients.secret.client_secret,
             },
             "certificate": {
                 "client_id": clients.certificate.client_id,
-                "object_id": object_id(&clients.certificate.client_id),
+                "object_id": clients.certificate.object_id,
                 "file": self.certificate_file,
             },
             "federated": {
