@@ -247,7 +247,7 @@ fn is_permitted_by_policy(
     caller: &AuthenticatedCaller,
     right: VaultPermission,
 ) -> bool {
-    let ids = azure.principal_and_group_ids(caller.object_id);
+    let ids = azure.directory.principal_and_group_ids(caller.object_id);
     let policies = vault.settings.access_policies.iter();
     let of_caller = policies.filter(|policy| {
         ids.contains(&policy.object_id)
