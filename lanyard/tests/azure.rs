@@ -145,6 +145,7 @@ fn render_output_is_deterministic() {
 
 /// Writes a program `az` that appends its arguments and the names of its credentials to a file, and returns a
 /// value of PATH with it.
+#[expect(clippy::disallowed_methods, reason = "the commands of the script need PATH")]
 fn install_fake_azure_cli(directory: &Path, exit_code: u8) -> String {
     let script = format!(
         "#!/bin/sh\necho \"$@\" > {0}/arguments\nenv | grep ^AZURE_ | sort > {0}/variables\n\
