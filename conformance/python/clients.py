@@ -11,18 +11,25 @@ local Azure.
 import base64
 import datetime
 import hashlib
+import html
 import json
 import re
 import sys
+import threading
 import uuid
+import webbrowser
 
 import jwt
+import requests
 from azure.core.exceptions import HttpResponseError
 from azure.identity import (
     CertificateCredential,
     ClientAssertionCredential,
     ClientSecretCredential,
+    DeviceCodeCredential,
+    InteractiveBrowserCredential,
     ManagedIdentityCredential,
+    UsernamePasswordCredential,
     WorkloadIdentityCredential,
 )
 from azure.keyvault.secrets import SecretClient
@@ -71,11 +78,65 @@ def managed_identity_credential(inputs):
     return ManagedIdentityCredential(client_id=inputs["client"])
 
 
+def password_credential(inputs, **overrides):
+    inputs = {**inputs, **overrides}
+    return UsernamePasswordCredential(
+        inputs["client"], inputs["username"], inputs["password"], tenant_id=inputs["tenant"]
+    )
+
+
+def device_code_credential(inputs):
+    """Returns a credential whose user enters the code on the page that the client prints."""
+
+    def enter_code(page, user_code, _expires):
+        fields = {
+            "user_code": user_code,
+            "username": inputs["username"],
+            "password": inputs["password"],
+        }
+        with requests.Session() as session:
+            session.trust_env = False
+            session.post(page, data=fields, timeout=30).raise_for_status()
+
+    return DeviceCodeCredential(
+        inputs["client"], tenant_id=inputs["tenant"], prompt_callback=enter_code
+    )
+
+
+class UserBrowser(webbrowser.BaseBrowser):
+    """Selects the user on the page of the authorization endpoint, and submits the response."""
+
+    def __init__(self, username):
+        super().__init__("user-browser")
+        self.username = username
+
+    def open(self, url, new=0, autoraise=True):
+        threading.Thread(target=self.sign_in, args=(url,), daemon=True).start()
+        return True
+
+    def sign_in(self, url):
+        page = requests.post(url, data={"user": self.username}, timeout=30).text
+        action = html.unescape(re.search(r'action="([^"]*)"', page).group(1))
+        hidden = re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', page)
+        fields = {html.unescape(name): html.unescape(value) for name, value in hidden}
+        with requests.Session() as session:
+            session.trust_env = False
+            session.post(action, data=fields, timeout=30)
+
+
+def browser_credential(inputs):
+    webbrowser.register("user-browser", None, UserBrowser(inputs["username"]), preferred=True)
+    return InteractiveBrowserCredential(client_id=inputs["client"], tenant_id=inputs["tenant"])
+
+
 CREDENTIALS = {
     "certificate": certificate_credential,
     "secret": secret_credential,
     "federated": federated_credential,
     "managed-identity": managed_identity_credential,
+    "password": password_credential,
+    "device-code": device_code_credential,
+    "browser": browser_credential,
 }
 
 
@@ -148,6 +209,8 @@ REJECTED_CREDENTIALS = {
         inputs, certificate=None, certificate_data=unknown_certificate()
     ),
     "unknown-application": lambda inputs: certificate_credential(inputs, client=str(uuid.uuid4())),
+    "wrong-password": lambda inputs: password_credential(inputs, password="not-the-password"),
+    "unknown-user": lambda inputs: password_credential(inputs, username="unknown@lanyard.test"),
     "wrong-secret": lambda inputs: secret_credential(inputs, client_secret="not-the-secret"),
 }
 

@@ -17,6 +17,8 @@ use crate::sign_in_method::SignInMethod;
 
 /// The scope of every token that the cases request.
 const SCOPE: &str = "https://management.azure.com/.default";
+/// The public client in which users sign in.
+const AZURE_CLI: &str = "04b07795-8ddb-461a-bbee-02f9e1bf7b46";
 
 /// The Azure for the cases could not be prepared.
 #[derive(Debug, Error)]
@@ -277,11 +279,13 @@ impl LocalAzureTarget {
     /// Credentials and endpoints for a client that authenticates with `holder`.
     pub(crate) fn inputs(&self, holder: SignInMethod) -> ClientInputs {
         let (clients, place) = (&self.test_clients, &self.names);
-        let client = match holder {
+        let user = clients.user.as_ref();
+        let client: &str = match holder {
             SignInMethod::Certificate => &clients.certificate.client_id,
             SignInMethod::Secret => &clients.secret.client_id,
             SignInMethod::Federated => &clients.federated.client_id,
             SignInMethod::ManagedIdentity => &self.vault_reader,
+            SignInMethod::User => AZURE_CLI,
         };
         let (tenant, vault_host, secret_name) = match holder {
             SignInMethod::ManagedIdentity => {
@@ -291,10 +295,12 @@ impl LocalAzureTarget {
         };
         ClientInputs {
             tenant: tenant.clone(),
-            client: client.clone(),
+            client: client.to_owned(),
             certificate: self.certificate_file.display().to_string(),
             client_secret: clients.secret.client_secret.clone(),
             token_file: self.token_file.display().to_string(),
+            username: user.map_or_else(String::new, |user| user.user_principal_name.clone()),
+            password: user.map_or_else(String::new, |user| user.password.clone()),
             scope: SCOPE.to_owned(),
             subscription: place.subscription.clone(),
             resource_group: place.resource_group.clone(),

@@ -24,6 +24,8 @@ pub(crate) struct ClientInputs {
     pub(crate) send_certificate_chain: bool,
     pub(crate) client_secret: String,
     pub(crate) token_file: String,
+    pub(crate) username: String,
+    pub(crate) password: String,
     pub(crate) scope: String,
     pub(crate) subscription: String,
     pub(crate) resource_group: String,
@@ -31,7 +33,7 @@ pub(crate) struct ClientInputs {
     pub(crate) secret_name: String,
 }
 
-/// Omits the client secret.
+/// Omits the client secret and the password.
 impl fmt::Debug for ClientInputs {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

@@ -102,6 +102,7 @@ impl LiveSubscription {
             resource_group: self.variable("AZURE_RESOURCE_GROUP"),
             vault: self.variable("AZURE_KEY_VAULT_URL"),
             secret_name: self.variable("AZURE_SECRET_NAME"),
+            ..ClientInputs::default()
         })
     }
 

@@ -7,6 +7,8 @@ pub(crate) enum SignInMethod {
     Secret,
     Federated,
     ManagedIdentity,
+    /// A user who signs in to the Azure CLI's public client.
+    User,
 }
 
 impl SignInMethod {
@@ -16,6 +18,7 @@ impl SignInMethod {
             Self::Secret => "secret",
             Self::Federated => "federated",
             Self::ManagedIdentity => "managed-identity",
+            Self::User => "user",
         }
     }
 }

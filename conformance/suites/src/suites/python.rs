@@ -22,7 +22,7 @@ const SECRET_FORBIDDEN: ExpectedAnswer =
 const GROUP_FORBIDDEN: ExpectedAnswer =
     ExpectedAnswer::Denied { code: "AuthorizationFailed", inner: None };
 
-const CASES: [ClientCase; 19] = [
+const CASES: [ClientCase; 25] = [
     client_case("token:certificate", SignInMethod::Certificate, ExpectedAnswer::Token),
     client_case("token:secret", SignInMethod::Secret, ExpectedAnswer::Token),
     client_case("token:federated", SignInMethod::Federated, ExpectedAnswer::Token),
@@ -64,6 +64,12 @@ const CASES: [ClientCase; 19] = [
         SignInMethod::Secret,
         ExpectedAnswer::Refused("AADSTS7000215"),
     ),
+    client_case("token:password", SignInMethod::User, ExpectedAnswer::Token),
+    client_case("token:device-code", SignInMethod::User, ExpectedAnswer::Token),
+    client_case("token:browser", SignInMethod::User, ExpectedAnswer::Token),
+    client_case("arm:password", SignInMethod::User, ExpectedAnswer::Group),
+    client_case("token:wrong-password", SignInMethod::User, ExpectedAnswer::Refused("AADSTS50126")),
+    client_case("token:unknown-user", SignInMethod::User, ExpectedAnswer::Refused("AADSTS50034")),
     client_case("vault:certificate", SignInMethod::Certificate, SECRET_FORBIDDEN),
     client_case("arm:certificate", SignInMethod::Certificate, GROUP_FORBIDDEN),
 ];

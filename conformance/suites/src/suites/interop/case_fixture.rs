@@ -199,8 +199,10 @@ const fn class_identity_mode(holder: SignInMethod) -> ClassIdentityMode {
     match holder {
         SignInMethod::Secret => ClassIdentityMode::ServicePrincipal,
         SignInMethod::ManagedIdentity => ClassIdentityMode::ManagedIdentity,
-        // No identity mode of a volume uses the test client with a certificate.
-        SignInMethod::Federated | SignInMethod::Certificate => ClassIdentityMode::WorkloadIdentity,
+        // No identity mode of a volume uses the test client with a certificate, or a user.
+        SignInMethod::Federated | SignInMethod::Certificate | SignInMethod::User => {
+            ClassIdentityMode::WorkloadIdentity
+        }
     }
 }
 
