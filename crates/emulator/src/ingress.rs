@@ -25,6 +25,8 @@ pub(crate) enum Ingress {
     ForeignHostName,
     /// At the port as a proxy, in absolute form without TLS.
     Proxy,
+    /// At the port with the header [`PROXY_TARGET_HEADER`]. The host is that of the service.
+    ProxyTarget,
     /// In an intercepted TLS connection.
     Tunnel,
     /// In a TLS connection to the server name of a cluster's token proxy. That name replaces the host of the
@@ -34,13 +36,43 @@ pub(crate) enum Ingress {
     MisdirectedTunnel,
 }
 
+/// The header that names the service of a request without TLS. The Key Vault plugin of Kubernetes (version
+/// 0.8.0) sends it to its proxy.
+pub(crate) const PROXY_TARGET_HEADER: &str = "x-azure-proxy-target";
+
+/// The host and the path at a service of a request with [`PROXY_TARGET_HEADER`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProxyTarget {
+    pub(crate) host: String,
+    pub(crate) path: String,
+}
+
+impl ProxyTarget {
+    /// Parses the path at the port: `/{tenant}/…` of the token service, `/{host}/…` of a vault. Returns `None`
+    /// if the header names neither.
+    pub(crate) fn parse(header: &str, path: &str) -> Option<Self> {
+        if header.eq_ignore_ascii_case("AzureActiveDirectory") {
+            let host = Cloud::Public.endpoints()?.authority_host.to_owned();
+            return Some(Self { host, path: path.to_owned() });
+        }
+        if !header.eq_ignore_ascii_case("KeyVault") {
+            return None;
+        }
+        let (host, path) = path.trim_start_matches('/').split_once('/')?;
+        let host = host.to_ascii_lowercase();
+        let endpoint = hosts::endpoint_of_host(&host)?;
+        (endpoint.service == AzureService::KeyVault)
+            .then(|| Self { host, path: format!("/{path}") })
+    }
+}
+
 /// Determines the service of a request, or the rejection.
 pub(crate) fn resolve_endpoint(
     request: &ServiceRequest,
     ingress: Ingress,
 ) -> Result<ServiceEndpoint, ServiceReply> {
     match ingress {
-        Ingress::Tunnel => {
+        Ingress::Tunnel | Ingress::ProxyTarget => {
             hosts::endpoint_of_host(&request.host).ok_or_else(|| not_azure_reply(&request.host))
         }
         Ingress::TokenProxy if request.path.to_ascii_lowercase().ends_with(TOKEN_PATH) => {
@@ -161,6 +193,29 @@ mod tests {
         }
         let state = probe.engine.state();
         assert_eq!(state.request_log.entries_after(0).count(), cases.len());
+    }
+
+    #[test]
+    fn a_proxy_target_is_the_token_service_or_a_vault() {
+        let target = |header, path| {
+            let target = ProxyTarget::parse(header, path)?;
+            Some((target.host, target.path))
+        };
+        let pair = |host: &str, path: &str| Some((host.to_owned(), path.to_owned()));
+        let login = "login.microsoftonline.com";
+        let cases = [
+            ("AzureActiveDirectory", "/t/oauth2/token", pair(login, "/t/oauth2/token")),
+            ("KeyVault", "/KV.vault.azure.net/keys/k", pair("kv.vault.azure.net", "/keys/k")),
+            ("keyvault", "//kv.vault.azure.net//keys", pair("kv.vault.azure.net", "//keys")),
+            ("KeyVault", "/kv.vault.azure.net", None),
+            ("KeyVault", "/management.azure.com/subscriptions", None),
+            ("KeyVault", "/example.com/keys/k", None),
+            ("Storage", "/kv.vault.azure.net/keys/k", None),
+            ("", "/kv.vault.azure.net/keys/k", None),
+        ];
+        for (header, path, expected) in cases {
+            assert_eq!(target(header, path), expected, "{header} {path}");
+        }
     }
 
     #[test]

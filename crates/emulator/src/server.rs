@@ -28,7 +28,7 @@ use crate::authority::LocalAuthority;
 use crate::engine::{EmulatorEngine, EngineReply, RequestProgress, state_write_failed_reply};
 use crate::hosts;
 use crate::identity_binding::is_proxy_server_name;
-use crate::ingress::Ingress;
+use crate::ingress::{Ingress, PROXY_TARGET_HEADER, ProxyTarget};
 use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 use crate::services::blob;
 
@@ -268,14 +268,22 @@ async fn handle_port_request(
         return respond(&gate, origin, request).await;
     }
     let host = host_from_header(&request);
-    let ingress = if !gate.allow_foreign_names && !is_loopback(&host) {
-        Ingress::ForeignHostName
-    } else if peer.is_loopback() {
-        Ingress::Port
-    } else {
-        Ingress::RemotePort
-    };
+    if !gate.allow_foreign_names && !is_loopback(&host) {
+        let origin = RequestOrigin::plain(peer, host, Ingress::ForeignHostName);
+        return respond(&gate, origin, request).await;
+    }
+    if let Some(ProxyTarget { host, path }) = proxy_target(&request) {
+        let mut origin = RequestOrigin::plain(peer, host, Ingress::ProxyTarget);
+        origin.path = Some(path);
+        return respond(&gate, origin, request).await;
+    }
+    let ingress = if peer.is_loopback() { Ingress::Port } else { Ingress::RemotePort };
     respond(&gate, RequestOrigin::plain(peer, host, ingress), request).await
+}
+
+fn proxy_target(request: &http::Request<Incoming>) -> Option<ProxyTarget> {
+    let header = request.headers().get(PROXY_TARGET_HEADER)?.to_str().ok()?;
+    ProxyTarget::parse(header, request.uri().path())
 }
 
 async fn handle_tunnel_request(
@@ -288,12 +296,13 @@ async fn handle_tunnel_request(
     if is_proxy_server_name(name) {
         let host = name.to_owned();
         let ingress = Ingress::TokenProxy;
-        let origin = RequestOrigin { scheme: RequestScheme::Https, peer, host, ingress };
+        let origin =
+            RequestOrigin { scheme: RequestScheme::Https, peer, host, path: None, ingress };
         return respond(&gate, origin, request).await;
     }
     let host = request.uri().host().map_or_else(|| host_from_header(&request), normalize_host);
     let ingress = if host == name { Ingress::Tunnel } else { Ingress::MisdirectedTunnel };
-    let origin = RequestOrigin { scheme: RequestScheme::Https, peer, host, ingress };
+    let origin = RequestOrigin { scheme: RequestScheme::Https, peer, host, path: None, ingress };
     respond(&gate, origin, request).await
 }
 
@@ -303,12 +312,14 @@ struct RequestOrigin {
     peer: IpAddr,
     /// The requested host, normalized.
     host: String,
+    /// The path, if it is not that of the request.
+    path: Option<String>,
     ingress: Ingress,
 }
 
 impl RequestOrigin {
     const fn plain(peer: IpAddr, host: String, ingress: Ingress) -> Self {
-        Self { scheme: RequestScheme::Http, peer, host, ingress }
+        Self { scheme: RequestScheme::Http, peer, host, path: None, ingress }
     }
 }
 
@@ -362,11 +373,12 @@ async fn read_request(
 ) -> Result<ServiceRequest, ServiceRequest> {
     let (parts, body) = request.into_parts();
     let most = max_body_bytes(&origin.host);
+    let path = origin.path.as_deref().unwrap_or_else(|| parts.uri.path());
     let mut request = ServiceRequest {
         method: parts.method,
         scheme: origin.scheme,
         client_ip: Some(origin.peer.to_canonical()),
-        path: hosts::request_path(&origin.host, parts.uri.path()),
+        path: hosts::request_path(&origin.host, path),
         host: origin.host,
         query: parse_query(&parts.uri),
         headers: parts.headers,

@@ -60,3 +60,5 @@ pub(crate) use vault::{
 mod key_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vault_fixture;

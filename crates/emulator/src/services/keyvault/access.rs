@@ -266,3 +266,6 @@ fn is_permitted_by_policy(
                 && right.permission.ends_with("issuers"))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -233,3 +233,6 @@ fn open(
     let content = backup_key(vault).ok()?.open_in_place(nonce, aad, sealed).ok()?;
     Some(Zeroizing::new(content.to_vec()))
 }
+
+#[cfg(test)]
+mod tests;

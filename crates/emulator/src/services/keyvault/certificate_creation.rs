@@ -332,3 +332,6 @@ fn name_error_reply(problem: ObjectStoreError, name: &str) -> ServiceReply {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

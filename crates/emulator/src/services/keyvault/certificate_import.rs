@@ -218,3 +218,6 @@ fn arrange_chain(
     certificates.insert(0, first);
     Ok((certificates, 0))
 }
+
+#[cfg(test)]
+mod tests;

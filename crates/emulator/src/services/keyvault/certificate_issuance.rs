@@ -14,7 +14,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 
 use super::certificate_policy::{
-    AlternativeNames, CertificatePolicy, X509Properties, subject_text,
+    AlternativeNames, CertificatePolicy, MAX_VALIDITY_MONTHS, X509Properties, subject_text,
 };
 use super::der_certificate::DerCertificate;
 use super::distinguished_name::{parse_name, parse_oid};
@@ -178,7 +178,7 @@ pub(super) fn x509_properties(certificate: &X509Certificate<'_>) -> X509Properti
         sans: imported_alternative_names(certificate),
         ekus: imported_extended_usages(certificate),
         key_usage: usage,
-        validity_months: u32::try_from(months).ok(),
+        validity_months: u32::try_from(months).ok().map(|it| it.clamp(1, MAX_VALIDITY_MONTHS)),
     }
 }
 

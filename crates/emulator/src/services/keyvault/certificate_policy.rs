@@ -18,7 +18,7 @@ pub(super) const SELF_ISSUER: &str = "Self";
 pub(super) const UNKNOWN_ISSUER: &str = "Unknown";
 
 /// The longest validity: 100 years.
-const MAX_VALIDITY_MONTHS: u32 = 1200;
+pub(super) const MAX_VALIDITY_MONTHS: u32 = 1200;
 const DEFAULT_VALIDITY_MONTHS: u32 = 12;
 /// The share of the lifetime after which the default action of a policy runs.
 const DEFAULT_LIFETIME_PERCENTAGE: u32 = 80;
@@ -327,7 +327,7 @@ fn merge_present_fields(target: &mut Value, given: &Value) {
     for (name, change) in changes {
         match change {
             Value::Null => {}
-            Value::Object(_) if name != "sans" => {
+            Value::Object(_) if name != "sans" && fields.get(name).is_none_or(Value::is_object) => {
                 let field = fields.entry(name.clone()).or_insert(Value::Object(Map::new()));
                 merge_present_fields(field, change);
             }

@@ -131,3 +131,6 @@ fn require_policy(
         .to_reply()
     })
 }
+
+#[cfg(test)]
+mod tests;

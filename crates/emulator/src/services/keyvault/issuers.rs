@@ -282,3 +282,6 @@ fn contacts_not_found_reply() -> ServiceReply {
     }
     .to_reply()
 }
+
+#[cfg(test)]
+mod tests;

@@ -280,3 +280,6 @@ fn transform_value(
         },
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -394,3 +394,6 @@ fn add_common_fields(wire: &mut Value, version: &StoredObjectVersion<KeyContent>
         wire["managed"] = json!(true);
     }
 }
+
+#[cfg(test)]
+mod tests;

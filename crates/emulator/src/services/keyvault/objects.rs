@@ -210,3 +210,6 @@ pub(super) fn require_unmanaged<K: StoredObject>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

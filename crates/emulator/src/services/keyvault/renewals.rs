@@ -155,3 +155,6 @@ impl DueCertificate {
             .map_err(|error| store_certificate_error_reply(&error, &self.name))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,129 +1,16 @@
 use http::StatusCode;
-use lanyard_vocabulary::{Component, EntraClientId};
-use serde_json::{Value, json};
+use lanyard_vocabulary::Component;
+use serde_json::json;
 
-use super::*;
-use crate::authorization::RoleAssignment;
-use crate::engine::Ingress;
-use crate::fault_plan::{FaultPlan, IdentityFault, apply_fault_plan};
-use crate::request::ServiceReply;
-use crate::seed::tests::{
-    SEED_TIME, issue_access_token_for, nine_identity_plan, seed_azure, seeded_nine_identities,
+use super::vault_fixture::{
+    AUDIENCE, GUEST_VAULT, KeyVaultFixture, VAULT, VERSION, expected_error, header, secret_path,
+    status_and_codes,
 };
+use super::*;
+use crate::engine::Ingress;
+use crate::fault_plan::IdentityFault;
+use crate::seed::tests::{issue_access_token_for, nine_identity_plan, seed_azure};
 use crate::testing::{EngineFixture, reply_json};
-
-const VAULT: &str = "https://platform-kv.vault.azure.net";
-/// The test clients' vault.
-const GUEST_VAULT: &str = "https://guests-demo-abcde.vault.azure.net";
-const AUDIENCE: &str = "https://vault.azure.net";
-const VERSION: &str = "api-version=7.4";
-
-/// A seeded state, and requests to its vault as a principal.
-struct KeyVaultFixture {
-    probe: EngineFixture,
-    reader: EntraClientId,
-    guest: EntraClientId,
-}
-
-impl KeyVaultFixture {
-    fn new() -> Self {
-        let (world, _) = seeded_nine_identities();
-        let guest = world.registry.test_clients.clone().unwrap().certificate_client;
-        let reader = nine_identity_plan().vault_reader_client_id;
-        Self { probe: EngineFixture::new(world), reader, guest }
-    }
-
-    /// A fixture with a principal that has all permissions in the vault.
-    fn as_administrator() -> Self {
-        let visit = Self::new();
-        {
-            let state = &mut *visit.probe.engine.state();
-            let object = state
-                .azure
-                .directory
-                .service_principal_by_client_id(visit.guest)
-                .unwrap()
-                .object_id;
-            let vaults = ["platform-kv.vault.azure.net", "guests-demo-abcde.vault.azure.net"];
-            let scopes = vaults
-                .map(|host| state.azure.vaults.vault_at_host(host).unwrap().resource_id.clone());
-            let administrator = lanyard_vocabulary::RoleDefinitionId(uuid::uuid!(
-                "00482a5a-887f-4fb3-b363-3b7fe8e74483"
-            ));
-            let assignments = scopes.map(|scope| {
-                let name = state.ids.next_uuid();
-                RoleAssignment::new(name, scope, administrator, object, SEED_TIME)
-            });
-            for assignment in assignments {
-                state.azure.authorization.assign(assignment).unwrap();
-            }
-        }
-        visit
-    }
-
-    fn send_request(
-        &self,
-        who: EntraClientId,
-        method: &str,
-        path: &str,
-        given: &str,
-    ) -> ServiceReply {
-        self.send_request_to_vault(VAULT, who, method, path, given)
-    }
-
-    fn send_request_to_vault(
-        &self,
-        vault: &str,
-        who: EntraClientId,
-        method: &str,
-        path: &str,
-        given: &str,
-    ) -> ServiceReply {
-        let bearer = format!("Bearer {}", issue_access_token_for(&self.probe, who, AUDIENCE));
-        let separator = if path.contains('?') { '&' } else { '?' };
-        let url = format!("{vault}{path}{separator}{VERSION}");
-        let headers = [("authorization", bearer.as_str())];
-        self.probe.send_request(Ingress::Tunnel, &method.parse().unwrap(), &url, &headers, given)
-    }
-
-    fn get(&self, who: EntraClientId, path: &str) -> ServiceReply {
-        self.send_request(who, "GET", path, "")
-    }
-
-    fn client(&self, component: Component) -> EntraClientId {
-        self.probe.engine.state().azure.registry.component_identity(component).unwrap().client_id
-    }
-
-    fn apply_fault(&self, fault: IdentityFault, component: Component) {
-        let state = &mut *self.probe.engine.state();
-        apply_fault_plan(
-            &mut state.azure,
-            FaultPlan { fault, component },
-            &mut state.ids,
-            SEED_TIME,
-        )
-        .unwrap();
-    }
-}
-
-fn secret_path(component: Component) -> String {
-    format!("/secrets/demo-{}", component.definition().secret_suffix)
-}
-
-fn status_and_codes(reply: &ServiceReply) -> (u16, String, String) {
-    let error = &reply_json(reply)["error"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    (reply.status.as_u16(), text(&error["code"]), text(&error["innererror"]["code"]))
-}
-
-fn expected_error(status: u16, code: &str, inner: &str) -> (u16, String, String) {
-    (status, code.to_owned(), inner.to_owned())
-}
-
-fn header<'a>(reply: &'a ServiceReply, name: &str) -> Option<&'a str> {
-    let found = reply.headers.iter().find(|(known, _)| known.as_str() == name);
-    found.map(|(_, value)| value.to_str().unwrap())
-}
 
 #[test]
 fn first_request_gets_a_parseable_bearer_challenge() {
@@ -479,18 +366,17 @@ fn access_policies_and_roles_exclude_each_other() {
 }
 
 #[test]
-fn unknown_vault_returns_404_and_unknown_operation_501() {
+fn unknown_vaults_objects_and_operations_are_named() {
     let visit = KeyVaultFixture::as_administrator();
-    let reply = visit.send_request_to_vault(
-        "https://other.vault.azure.net",
-        visit.guest,
-        "GET",
-        "/secrets/a",
-        "",
-    );
+    let other = "https://other.vault.azure.net";
+    let reply = visit.send_request_to_vault(other, visit.guest, "GET", "/secrets/a", "");
     assert_eq!(status_and_codes(&reply), expected_error(404, "VaultNotFound", ""));
-    let reply = visit.send_request(visit.guest, "POST", "/secrets/a/unknown", "");
+    let reply = visit.send_request(visit.guest, "POST", "/rng", r#"{"count":8}"#);
     assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
+    let (status, body) = visit.ask("GET", "/secrets/a/0123", &json!(null));
+    assert_eq!(status, 404);
+    let message = body["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("A secret with (name/id) a/0123 was not found in this key vault."));
 }
 
 #[test]
