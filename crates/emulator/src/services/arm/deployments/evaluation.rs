@@ -9,7 +9,9 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::deployment_scope::DeploymentScope;
-use super::expression::{Expression, FunctionCall, MemberAccess, Operand, TemplateFunction};
+use super::expression::{
+    FunctionCall, MemberAccess, TemplateExpression, TemplateFunction, TemplateOperand,
+};
 use super::resource_index::{ResourceReader, TemplateResourceIndex};
 use super::template_error::{EvaluationError, JsonPath};
 use super::template_functions::{concat, format_arguments, string_argument};
@@ -52,12 +54,12 @@ enum ValueState {
 
 /// The two kinds of named values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NameKind {
+enum NamedValueKind {
     Parameter,
     Variable,
 }
 
-impl NameKind {
+impl NamedValueKind {
     const fn noun(self) -> &'static str {
         match self {
             Self::Parameter => "parameter",
@@ -116,12 +118,12 @@ impl TemplateEvaluator {
 
     /// The value of a parameter.
     pub(super) fn parameter(&mut self, name: &str, path: &JsonPath) -> EvaluationResult<&Value> {
-        self.named_value(NameKind::Parameter, name, path)
+        self.named_value(NamedValueKind::Parameter, name, path)
     }
 
     /// The value of a variable.
     pub(super) fn variable(&mut self, name: &str, path: &JsonPath) -> EvaluationResult<&Value> {
-        self.named_value(NameKind::Variable, name, path)
+        self.named_value(NamedValueKind::Variable, name, path)
     }
 
     pub(super) fn scope(&self) -> &DeploymentScope {
@@ -197,7 +199,7 @@ impl TemplateEvaluator {
     /// Evaluates an expression whose value is a string.
     pub(super) fn evaluate_text(
         &mut self,
-        expression: &Expression,
+        expression: &TemplateExpression,
         path: &JsonPath,
         function: TemplateFunction,
     ) -> EvaluationResult<String> {
@@ -218,7 +220,7 @@ impl TemplateEvaluator {
 
     fn evaluate_expression(
         &mut self,
-        expression: &Expression,
+        expression: &TemplateExpression,
         path: &JsonPath,
         phase: &mut EvaluationPhase<'_>,
     ) -> EvaluationResult<Value> {
@@ -233,9 +235,9 @@ impl TemplateEvaluator {
             })
             .collect::<EvaluationResult<Vec<_>>>()?;
         let value = match &expression.operand {
-            Operand::Text(text) => Value::from(text.as_str()),
-            Operand::Integer(number) => Value::from(*number),
-            Operand::Call(call) => {
+            TemplateOperand::Text(text) => Value::from(text.as_str()),
+            TemplateOperand::Integer(number) => Value::from(*number),
+            TemplateOperand::Call(call) => {
                 if let Some(kind) = name_kind(call.function) {
                     return self.evaluate_name(kind, call, (path, &accesses), phase);
                 }
@@ -250,12 +252,12 @@ impl TemplateEvaluator {
     /// Evaluates `parameters('name')` or `variables('name')` and copies only the accessed member.
     fn evaluate_name(
         &mut self,
-        kind: NameKind,
+        kind: NamedValueKind,
         call: &FunctionCall,
         (path, accesses): (&JsonPath, &[Value]),
         phase: &EvaluationPhase<'_>,
     ) -> EvaluationResult<Value> {
-        if kind == NameKind::Variable && matches!(phase, EvaluationPhase::ParameterDefault) {
+        if kind == NamedValueKind::Variable && matches!(phase, EvaluationPhase::ParameterDefault) {
             return Err(unexpected_function(TemplateFunction::Variables, path));
         }
         let Some(argument) = call.arguments.first() else {
@@ -324,7 +326,7 @@ impl TemplateEvaluator {
     /// The value of a parameter or variable. Evaluates it on first use.
     fn named_value(
         &mut self,
-        kind: NameKind,
+        kind: NamedValueKind,
         name: &str,
         path: &JsonPath,
     ) -> EvaluationResult<&Value> {
@@ -347,8 +349,8 @@ impl TemplateEvaluator {
                 return Err(EvaluationError::at(path, message));
             };
             let phase = &mut match kind {
-                NameKind::Parameter => EvaluationPhase::ParameterDefault,
-                NameKind::Variable => EvaluationPhase::Declaration,
+                NamedValueKind::Parameter => EvaluationPhase::ParameterDefault,
+                NamedValueKind::Variable => EvaluationPhase::Declaration,
             };
             let value = self
                 .evaluate(&value, &definition, phase)
@@ -364,10 +366,10 @@ impl TemplateEvaluator {
         }
     }
 
-    fn names(&mut self, kind: NameKind) -> &mut NamedValues {
+    fn names(&mut self, kind: NamedValueKind) -> &mut NamedValues {
         match kind {
-            NameKind::Parameter => &mut self.parameters,
-            NameKind::Variable => &mut self.variables,
+            NamedValueKind::Parameter => &mut self.parameters,
+            NamedValueKind::Variable => &mut self.variables,
         }
     }
 
@@ -420,10 +422,10 @@ impl NamedValues {
     }
 }
 
-const fn name_kind(function: TemplateFunction) -> Option<NameKind> {
+const fn name_kind(function: TemplateFunction) -> Option<NamedValueKind> {
     match function {
-        TemplateFunction::Parameters => Some(NameKind::Parameter),
-        TemplateFunction::Variables => Some(NameKind::Variable),
+        TemplateFunction::Parameters => Some(NamedValueKind::Parameter),
+        TemplateFunction::Variables => Some(NamedValueKind::Variable),
         _ => None,
     }
 }

@@ -74,15 +74,15 @@ pub(super) fn implemented_functions() -> String {
 
 /// A parsed expression: a value and the accesses to its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Expression {
-    pub(super) operand: Operand,
+pub(super) struct TemplateExpression {
+    pub(super) operand: TemplateOperand,
     /// The accesses after the value, from left to right.
     pub(super) accesses: Vec<MemberAccess>,
 }
 
 /// The value at the start of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Operand {
+pub(super) enum TemplateOperand {
     Text(String),
     Integer(i64),
     Call(FunctionCall),
@@ -92,7 +92,7 @@ pub(super) enum Operand {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FunctionCall {
     pub(super) function: TemplateFunction,
-    pub(super) arguments: Vec<Expression>,
+    pub(super) arguments: Vec<TemplateExpression>,
 }
 
 /// An access to a member of an object or array.
@@ -101,17 +101,17 @@ pub(super) enum MemberAccess {
     /// `.name`
     Property(String),
     /// `[0]` or `['name']`
-    Index(Expression),
+    Index(TemplateExpression),
 }
 
-impl Expression {
+impl TemplateExpression {
     /// Calls `visit` with every call of `function` in this expression.
     pub(super) fn visit_calls<'e>(
         &'e self,
         function: TemplateFunction,
         visit: &mut dyn FnMut(&'e FunctionCall),
     ) {
-        if let Operand::Call(call) = &self.operand {
+        if let TemplateOperand::Call(call) = &self.operand {
             if call.function == function {
                 visit(call);
             }
@@ -139,7 +139,7 @@ impl Expression {
 pub(super) enum TemplateText {
     /// A literal, without the escape `[[`.
     Literal(String),
-    Expression(Expression),
+    Expression(TemplateExpression),
 }
 
 impl TemplateText {
@@ -154,7 +154,7 @@ impl TemplateText {
         if length > MAX_EXPRESSION_CHARS {
             return Err(ParseExpressionError::TooLong(length));
         }
-        Parser::new(inner)?.parse_whole().map(Self::Expression)
+        ExpressionParser::new(inner)?.parse_whole().map(Self::Expression)
     }
 }
 
@@ -190,7 +190,7 @@ pub(super) enum ParseExpressionError {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
+enum ExpressionToken {
     LeftParenthesis,
     RightParenthesis,
     LeftSquareBracket,
@@ -203,7 +203,7 @@ enum Token {
     EndOfData,
 }
 
-impl Token {
+impl ExpressionToken {
     /// The name of the token in messages, as Azure spells it.
     const fn name(&self) -> &'static str {
         match self {
@@ -222,16 +222,16 @@ impl Token {
 }
 
 /// Splits the first token off `text`; the error is the problem.
-fn next_token(text: &str) -> Result<(Token, &str), String> {
+fn next_token(text: &str) -> Result<(ExpressionToken, &str), String> {
     let text = text.trim_start();
-    let Some(first) = text.chars().next() else { return Ok((Token::EndOfData, text)) };
+    let Some(first) = text.chars().next() else { return Ok((ExpressionToken::EndOfData, text)) };
     let punctuation = match first {
-        '(' => Some(Token::LeftParenthesis),
-        ')' => Some(Token::RightParenthesis),
-        '[' => Some(Token::LeftSquareBracket),
-        ']' => Some(Token::RightSquareBracket),
-        ',' => Some(Token::Comma),
-        '.' => Some(Token::Dot),
+        '(' => Some(ExpressionToken::LeftParenthesis),
+        ')' => Some(ExpressionToken::RightParenthesis),
+        '[' => Some(ExpressionToken::LeftSquareBracket),
+        ']' => Some(ExpressionToken::RightSquareBracket),
+        ',' => Some(ExpressionToken::Comma),
+        '.' => Some(ExpressionToken::Dot),
         _ => None,
     };
     if let Some(token) = punctuation {
@@ -246,18 +246,18 @@ fn next_token(text: &str) -> Result<(Token, &str), String> {
         let (number, rest) = text.split_at(digits);
         let number =
             number.parse().map_err(|error| format!("'{number}' is no integer: {error}"))?;
-        return Ok((Token::Integer(number), rest));
+        return Ok((ExpressionToken::Integer(number), rest));
     }
     if first.is_ascii_alphabetic() || first == '_' {
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let (name, rest) = text.split_at(text.find(|c| !is_word(c)).unwrap_or(text.len()));
-        return Ok((Token::Identifier(name.to_owned()), rest));
+        return Ok((ExpressionToken::Identifier(name.to_owned()), rest));
     }
     Err(format!("unexpected character '{first}'"))
 }
 
 /// Parses a string literal after its opening quote. A doubled quote stands for one quote.
-fn string_literal(text: &str) -> Result<(Token, &str), String> {
+fn string_literal(text: &str) -> Result<(ExpressionToken, &str), String> {
     let mut literal = String::new();
     let mut rest = text;
     while let Some((part, after)) = rest.split_once('\'') {
@@ -267,72 +267,73 @@ fn string_literal(text: &str) -> Result<(Token, &str), String> {
                 literal.push('\'');
                 rest = next;
             }
-            None => return Ok((Token::StringLiteral(literal), after)),
+            None => return Ok((ExpressionToken::StringLiteral(literal), after)),
         }
     }
     Err("the string literal has no closing quote".to_owned())
 }
 
 /// A recursive descent parser with one token of look-ahead.
-struct Parser<'t> {
+struct ExpressionParser<'t> {
     expression: &'t str,
-    next: Token,
+    next: ExpressionToken,
     /// The text after `next`.
     rest: &'t str,
     nesting: usize,
 }
 
-impl<'t> Parser<'t> {
+impl<'t> ExpressionParser<'t> {
     fn new(expression: &'t str) -> Result<Self, ParseExpressionError> {
-        let mut parser = Self { expression, next: Token::EndOfData, rest: expression, nesting: 0 };
+        let mut parser =
+            Self { expression, next: ExpressionToken::EndOfData, rest: expression, nesting: 0 };
         parser.advance()?;
         Ok(parser)
     }
 
-    fn parse_whole(mut self) -> Result<Expression, ParseExpressionError> {
+    fn parse_whole(mut self) -> Result<TemplateExpression, ParseExpressionError> {
         let expression = self.parse_expression()?;
-        self.expect(&Token::EndOfData)?;
+        self.expect(&ExpressionToken::EndOfData)?;
         Ok(expression)
     }
 
-    fn parse_expression(&mut self) -> Result<Expression, ParseExpressionError> {
+    fn parse_expression(&mut self) -> Result<TemplateExpression, ParseExpressionError> {
         if self.nesting == MAX_NESTING {
             return Err(ParseExpressionError::TooDeep);
         }
         self.nesting += 1;
         let operand = match self.advance()? {
-            Token::StringLiteral(text) => Operand::Text(text),
-            Token::Integer(number) => Operand::Integer(number),
-            Token::Identifier(name) => Operand::Call(self.parse_call(name)?),
+            ExpressionToken::StringLiteral(text) => TemplateOperand::Text(text),
+            ExpressionToken::Integer(number) => TemplateOperand::Integer(number),
+            ExpressionToken::Identifier(name) => TemplateOperand::Call(self.parse_call(name)?),
             actual => return Err(self.unexpected("Identifier", &actual)),
         };
         let accesses = self.parse_accesses()?;
         self.nesting -= 1;
-        Ok(Expression { operand, accesses })
+        Ok(TemplateExpression { operand, accesses })
     }
 
     fn parse_call(&mut self, name: String) -> Result<FunctionCall, ParseExpressionError> {
-        if self.next == Token::Dot {
+        if self.next == ExpressionToken::Dot {
             self.advance()?;
             let function = match self.advance()? {
-                Token::Identifier(function) => function,
+                ExpressionToken::Identifier(function) => function,
                 actual => return Err(self.unexpected("Identifier", &actual)),
             };
             return Err(ParseExpressionError::UserFunction(format!("{name}.{function}")));
         }
-        self.expect(&Token::LeftParenthesis)?;
+        self.expect(&ExpressionToken::LeftParenthesis)?;
         let Some(function) = TemplateFunction::from_name(&name) else {
             return Err(ParseExpressionError::UnsupportedFunction(name));
         };
         let mut arguments = Vec::new();
-        if self.next != Token::RightParenthesis {
+        if self.next != ExpressionToken::RightParenthesis {
             arguments.push(self.parse_expression()?);
-            while self.next == Token::Comma {
+            while self.next == ExpressionToken::Comma {
                 self.advance()?;
                 arguments.push(self.parse_expression()?);
             }
         }
-        self.expect(&Token::RightParenthesis)?;
+        self.expect(&ExpressionToken::RightParenthesis)?;
         check_argument_count(function, arguments.len())?;
         Ok(FunctionCall { function, arguments })
     }
@@ -341,17 +342,19 @@ impl<'t> Parser<'t> {
         let mut accesses = Vec::new();
         loop {
             match self.next {
-                Token::Dot => {
+                ExpressionToken::Dot => {
                     self.advance()?;
                     match self.advance()? {
-                        Token::Identifier(name) => accesses.push(MemberAccess::Property(name)),
+                        ExpressionToken::Identifier(name) => {
+                            accesses.push(MemberAccess::Property(name));
+                        }
                         actual => return Err(self.unexpected("Identifier", &actual)),
                     }
                 }
-                Token::LeftSquareBracket => {
+                ExpressionToken::LeftSquareBracket => {
                     self.advance()?;
                     accesses.push(MemberAccess::Index(self.parse_expression()?));
-                    self.expect(&Token::RightSquareBracket)?;
+                    self.expect(&ExpressionToken::RightSquareBracket)?;
                 }
                 _ => return Ok(accesses),
             }
@@ -359,13 +362,13 @@ impl<'t> Parser<'t> {
     }
 
     /// Returns the next token and reads the one after it.
-    fn advance(&mut self) -> Result<Token, ParseExpressionError> {
+    fn advance(&mut self) -> Result<ExpressionToken, ParseExpressionError> {
         let (token, rest) = next_token(self.rest).map_err(|problem| self.syntax_error(problem))?;
         self.rest = rest;
         Ok(std::mem::replace(&mut self.next, token))
     }
 
-    fn expect(&mut self, expected: &Token) -> Result<(), ParseExpressionError> {
+    fn expect(&mut self, expected: &ExpressionToken) -> Result<(), ParseExpressionError> {
         if self.next == *expected {
             self.advance()?;
             return Ok(());
@@ -373,7 +376,7 @@ impl<'t> Parser<'t> {
         Err(self.unexpected(expected.name(), &self.next))
     }
 
-    fn unexpected(&self, expected: &str, actual: &Token) -> ParseExpressionError {
+    fn unexpected(&self, expected: &str, actual: &ExpressionToken) -> ParseExpressionError {
         let actual = actual.name();
         self.syntax_error(format!("expected token '{expected}' and actual '{actual}'"))
     }

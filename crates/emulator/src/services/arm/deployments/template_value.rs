@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::expression::{Expression, FunctionCall, TemplateFunction, TemplateText};
+use super::expression::{FunctionCall, TemplateExpression, TemplateFunction, TemplateText};
 use super::template_error::{JsonPath, TemplateError};
 
 /// A JSON value of a template, with parsed expressions.
@@ -10,7 +10,7 @@ use super::template_error::{JsonPath, TemplateError};
 pub(super) enum TemplateValue {
     /// A value without expressions.
     Literal(Value),
-    Expression(Expression),
+    Expression(TemplateExpression),
     /// An array that contains an expression.
     Array(Vec<Self>),
     /// An object that contains an expression.
@@ -22,7 +22,7 @@ pub(super) enum TemplateValue {
 pub(super) enum TemplateKey {
     Literal(String),
     Expression {
-        expression: Expression,
+        expression: TemplateExpression,
         /// The expression as written.
         text: String,
     },

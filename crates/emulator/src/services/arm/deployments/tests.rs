@@ -75,93 +75,16 @@ fn header<'a>(reply: &'a ServiceReply, name: &str) -> &'a str {
     found.map(|(_, value)| value.to_str().unwrap()).unwrap_or_default()
 }
 
-const SECRETS_USER_ROLE: &str = "4633458b-17de-408a-b874-0445c86b69e6";
-
-/// A network, an identity with a federated credential and a role at a vault.
-fn workload_identity_template() -> Value {
-    json!({
-        "parameters": {
-            "name": { "type": "string", "minLength": 3 },
-            "assignment": { "type": "string" },
-            "password": { "type": "secureString", "defaultValue": "hunter2" },
-        },
-        "variables": {
-            "identity": "[concat(parameters('name'), '-identity')]",
-            "vault": "[format('{0}-vault', parameters('name'))]",
-            "role": format!("[concat(subscription().id, '/providers/Microsoft.Authorization/roleDefinitions/{SECRETS_USER_ROLE}')]"),
-        },
-        "resources": [
-            {
-                "type": "Microsoft.Authorization/roleAssignments",
-                "apiVersion": "2022-04-01",
-                "name": "[parameters('assignment')]",
-                "scope": "[resourceId('Microsoft.KeyVault/vaults', variables('vault'))]",
-                "properties": {
-                    "principalId": "[reference(variables('identity')).principalId]",
-                    "principalType": "ServicePrincipal",
-                    "roleDefinitionId": "[variables('role')]",
-                },
-                "dependsOn": ["[variables('vault')]"],
-            },
-            {
-                "type": "Microsoft.KeyVault/vaults",
-                "apiVersion": "2023-07-01",
-                "name": "[variables('vault')]",
-                "location": "[resourceGroup().location]",
-                "tags": { "owner": "[parameters('name')]" },
-                "properties": {
-                    "tenantId": "[subscription().tenantId]",
-                    "sku": { "family": "A", "name": "standard" },
-                    "enableRbacAuthorization": true,
-                    "accessPolicies": [],
-                },
-            },
-            {
-                "type": "Microsoft.ManagedIdentity/userAssignedIdentities",
-                "apiVersion": "2024-11-30",
-                "name": "[variables('identity')]",
-                "location": "[resourceGroup().location]",
-                "resources": [{
-                    "type": "federatedIdentityCredentials",
-                    "apiVersion": "2024-11-30",
-                    "name": "cluster",
-                    "dependsOn": ["[variables('identity')]"],
-                    "properties": {
-                        "issuer": "https://oidc.example.test/cluster",
-                        "subject": "system:serviceaccount:app:app",
-                        "audiences": ["api://AzureADTokenExchange"],
-                    },
-                }],
-            },
-            {
-                "type": "Microsoft.Network/virtualNetworks",
-                "apiVersion": "2024-05-01",
-                "name": "[concat(parameters('name'), '-vnet')]",
-                "location": "[resourceGroup().location]",
-                "properties": { "addressSpace": { "addressPrefixes": ["10.1.0.0/16"] } },
-            },
-            {
-                "type": "Microsoft.Network/virtualNetworks/subnets",
-                "apiVersion": "2024-05-01",
-                "name": "[format('{0}-vnet/default', parameters('name'))]",
-                "dependsOn": ["[resourceId('Microsoft.Network/virtualNetworks', concat(parameters('name'), '-vnet'))]"],
-                "properties": { "addressPrefix": "10.1.0.0/24", "routeTable": null },
-            },
-        ],
-        "outputs": {
-            "clientId": { "type": "string", "value": "[reference(variables('identity')).clientId]" },
-            "vaultUri": { "type": "string", "value": "[reference(variables('vault')).vaultUri]" },
-            "password": { "type": "secureString", "value": "[parameters('password')]" },
-        },
-    })
-}
+/// A network, an identity with a federated credential, and a role at a vault.
+const WORKLOAD_IDENTITY_TEMPLATE: &str = include_str!("tests/workload-identity.json");
 
 fn workload_identity_deployment() -> Value {
+    let template: Value = serde_json::from_str(WORKLOAD_IDENTITY_TEMPLATE).unwrap();
     let parameters = json!({
         "name": { "value": "demoapp" },
         "assignment": { "value": "0d4a8c16-1111-4222-8333-944444444444" },
     });
-    deployment(GROUP_SCHEMA, &workload_identity_template(), &parameters)
+    deployment(GROUP_SCHEMA, &template, &parameters)
 }
 
 #[test]
@@ -175,7 +98,7 @@ fn template_with_network_identity_role_and_vault_is_deployed() {
     assert_eq!(properties["parameters"]["password"], json!({ "type": "SecureString" }));
     assert_eq!(properties["outputs"]["password"], json!({ "type": "SecureString" }));
     assert!(!deployed.to_string().contains("hunter2"));
-    assert_eq!(properties["outputResources"].as_array().unwrap().len(), 6);
+    assert_eq!(properties["outputResources"].as_array().unwrap().len(), 7);
     let identity = get(
         &fixture,
         &format!(
@@ -200,7 +123,12 @@ fn template_with_network_identity_role_and_vault_is_deployed() {
     );
     let network =
         get(&fixture, &format!("{GROUP}/providers/Microsoft.Network/virtualNetworks/demoapp-vnet"));
-    assert_eq!(network["properties"]["subnets"][0]["name"], "default");
+    let subnet = &network["properties"]["subnets"][0];
+    assert_eq!(subnet["name"], "default");
+    assert_eq!(
+        subnet["properties"]["networkSecurityGroup"]["id"],
+        format!("{GROUP}/providers/Microsoft.Network/networkSecurityGroups/demoapp-nsg")
+    );
     assert_eq!(
         properties["dependencies"][0]["dependsOn"].as_array().unwrap().len(),
         2,
@@ -219,12 +147,12 @@ fn operations_show_each_written_resource() {
     {
         let operations = get(&fixture, &path);
         let operations = operations["value"].as_array().unwrap();
-        assert_eq!(operations.len(), 7);
+        assert_eq!(operations.len(), 8);
         let target = &operations[0]["properties"]["targetResource"];
         assert_eq!(target["resourceType"], "Microsoft.KeyVault/vaults", "{operations:?}");
         assert_eq!(target["resourceName"], "demoapp-vault");
         assert_eq!(operations[0]["properties"]["statusCode"], "Created");
-        let last = &operations[6]["properties"];
+        let last = &operations[7]["properties"];
         assert_eq!(last["provisioningOperation"], "EvaluateDeploymentOutput");
         let one = format!("{path}/{}", operations[0]["operationId"].as_str().unwrap());
         assert_eq!(get(&fixture, &one), operations[0]);
@@ -472,7 +400,7 @@ fn validate_returns_the_resources_and_writes_nothing() {
         send(&fixture, "POST", &format!("{DEPLOYMENT}/validate"), &workload_identity_deployment());
     assert_eq!(status, StatusCode::OK, "{reply}");
     let properties = &reply["properties"];
-    assert_eq!(properties["validatedResources"].as_array().unwrap().len(), 6);
+    assert_eq!(properties["validatedResources"].as_array().unwrap().len(), 7);
     assert_eq!(properties["providers"].as_array().unwrap().len(), 4);
     let (status, _) = send(&fixture, "HEAD", DEPLOYMENT, &Value::Null);
     assert_eq!(status, StatusCode::NOT_FOUND);

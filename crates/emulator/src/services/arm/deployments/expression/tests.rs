@@ -2,19 +2,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn call(function: TemplateFunction, arguments: Vec<Expression>) -> Expression {
-    value(Operand::Call(FunctionCall { function, arguments }))
+fn call(function: TemplateFunction, arguments: Vec<TemplateExpression>) -> TemplateExpression {
+    value(TemplateOperand::Call(FunctionCall { function, arguments }))
 }
 
-fn value(operand: Operand) -> Expression {
-    Expression { operand, accesses: Vec::new() }
+fn value(operand: TemplateOperand) -> TemplateExpression {
+    TemplateExpression { operand, accesses: Vec::new() }
 }
 
-fn text(text: &str) -> Expression {
-    value(Operand::Text(text.to_owned()))
+fn text(text: &str) -> TemplateExpression {
+    value(TemplateOperand::Text(text.to_owned()))
 }
 
-fn with(mut expression: Expression, accesses: Vec<MemberAccess>) -> Expression {
+fn with(mut expression: TemplateExpression, accesses: Vec<MemberAccess>) -> TemplateExpression {
     expression.accesses = accesses;
     expression
 }
@@ -23,7 +23,7 @@ fn property(name: &str) -> MemberAccess {
     MemberAccess::Property(name.to_owned())
 }
 
-fn index(expression: Expression) -> MemberAccess {
+fn index(expression: TemplateExpression) -> MemberAccess {
     MemberAccess::Index(expression)
 }
 
@@ -55,7 +55,7 @@ fn expressions_are_parsed_into_calls_and_accesses() {
         ("['it''s']", text("it's")),
         ("['']", text("")),
         ("['''']", text("'")),
-        ("[ -12 ]", value(Operand::Integer(-12))),
+        ("[ -12 ]", value(TemplateOperand::Integer(-12))),
         (
             "[resourceGroup().location]",
             with(call(ResourceGroup, vec![]), vec![property("location")]),
@@ -68,7 +68,11 @@ fn expressions_are_parsed_into_calls_and_accesses() {
             "[concat(parameters('a'), 'b',7)]",
             call(
                 Concat,
-                vec![call(Parameters, vec![text("a")]), text("b"), value(Operand::Integer(7))],
+                vec![
+                    call(Parameters, vec![text("a")]),
+                    text("b"),
+                    value(TemplateOperand::Integer(7)),
+                ],
             ),
         ),
         (
@@ -76,7 +80,7 @@ fn expressions_are_parsed_into_calls_and_accesses() {
             with(
                 call(Variables, vec![text("list")]),
                 vec![
-                    index(value(Operand::Integer(0))),
+                    index(value(TemplateOperand::Integer(0))),
                     property("name"),
                     index(call(Variables, vec![text("key")])),
                 ],
@@ -177,11 +181,11 @@ fn long_and_deeply_nested_expressions_are_rejected() {
 }
 
 /// Writes an expression as in templates.
-fn written(expression: &Expression) -> String {
+fn written(expression: &TemplateExpression) -> String {
     let operand = match &expression.operand {
-        Operand::Text(text) => format!("'{}'", text.replace('\'', "''")),
-        Operand::Integer(number) => number.to_string(),
-        Operand::Call(call) => {
+        TemplateOperand::Text(text) => format!("'{}'", text.replace('\'', "''")),
+        TemplateOperand::Integer(number) => number.to_string(),
+        TemplateOperand::Call(call) => {
             let arguments: Vec<_> = call.arguments.iter().map(written).collect();
             format!("{}({})", call.function.name(), arguments.join(" , "))
         }
@@ -193,10 +197,10 @@ fn written(expression: &Expression) -> String {
     std::iter::once(operand).chain(accesses).collect()
 }
 
-pub(in super::super) fn any_expression() -> impl Strategy<Value = Expression> {
+pub(in super::super) fn any_expression() -> impl Strategy<Value = TemplateExpression> {
     let leaf = prop_oneof![
         "[a-zé' \\[\\]{}0-3]{0,8}".prop_map(|it| text(&it)),
-        any::<i64>().prop_map(|number| value(Operand::Integer(number))),
+        any::<i64>().prop_map(|number| value(TemplateOperand::Integer(number))),
     ];
     leaf.prop_recursive(4, 24, 4, |inner| {
         let arguments = prop::collection::vec(inner.clone(), 0..4);
