@@ -26,7 +26,7 @@ pub(crate) struct FirstPartyApplication {
 }
 
 /// The applications whose service principals clients look up.
-pub(crate) const FIRST_PARTY_APPLICATIONS: [FirstPartyApplication; 6] = [
+pub(crate) const FIRST_PARTY_APPLICATIONS: [FirstPartyApplication; 10] = [
     FirstPartyApplication {
         client_id: MICROSOFT_GRAPH,
         display_name: "Microsoft Graph",
@@ -55,6 +55,26 @@ pub(crate) const FIRST_PARTY_APPLICATIONS: [FirstPartyApplication; 6] = [
     FirstPartyApplication {
         client_id: uuid!("04b07795-8ddb-461a-bbee-02f9e1bf7b46"),
         display_name: "Microsoft Azure CLI",
+        identifier_uris: &[],
+    },
+    FirstPartyApplication {
+        client_id: uuid!("1950a258-227b-4e31-a9cf-717495945fc2"),
+        display_name: "Microsoft Azure PowerShell",
+        identifier_uris: &[],
+    },
+    FirstPartyApplication {
+        client_id: uuid!("6dae42f8-4368-4678-94ff-3960e28e3630"),
+        display_name: "Azure Kubernetes Service AAD Server",
+        identifier_uris: &[],
+    },
+    FirstPartyApplication {
+        client_id: uuid!("80faf920-1908-4b52-b5ef-a8e7bedfc67a"),
+        display_name: "Azure Kubernetes Service AAD Client",
+        identifier_uris: &[],
+    },
+    FirstPartyApplication {
+        client_id: uuid!("f1dd0a37-89c6-4e07-bcd1-ffd3d43d8875"),
+        display_name: "Azure Red Hat OpenShift RP",
         identifier_uris: &[],
     },
 ];

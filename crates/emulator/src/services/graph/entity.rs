@@ -3,6 +3,7 @@
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use url::form_urlencoded::byte_serialize;
 
 use super::access::GraphCall;
 use super::error::GraphError;
@@ -262,12 +263,15 @@ fn selection_suffix(select: &[String]) -> String {
 /// The URL of the next page, on the host that the client used.
 fn next_link(call: &GraphCall<'_, '_>, last: &PagePosition) -> String {
     let request = call.context.request;
-    let mut query = url::form_urlencoded::Serializer::new(String::new());
-    for (name, value) in &request.query {
-        if !name.eq_ignore_ascii_case("$skiptoken") {
-            query.append_pair(name, value);
-        }
-    }
-    query.append_pair("$skiptoken", &last.token());
-    format!("https://{}{}?{}", request.host, request.path, query.finish())
+    let token = last.token();
+    let options = request.query.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let options = options
+        .filter(|(name, _)| !name.eq_ignore_ascii_case("$skiptoken"))
+        .chain([("$skiptoken", token.as_str())]);
+    let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+    // The `$` of an option is not encoded, as in Microsoft Graph.
+    let query: Vec<_> = options
+        .map(|(name, value)| format!("{}={}", encode(name).replace("%24", "$"), encode(value)))
+        .collect();
+    format!("https://{}{}?{}", request.host, request.path, query.join("&"))
 }

@@ -98,7 +98,8 @@ fn lists_are_filtered_selected_ordered_and_paged() {
     );
     assert_eq!(page["value"][0], json!({ "displayName": "probe" }));
     let next = page["@odata.nextLink"].as_str().unwrap();
-    assert!(next.starts_with("https://graph.microsoft.com/v1.0/applications?"), "{next}");
+    let start = "https://graph.microsoft.com/v1.0/applications?$orderby=displayName+desc&$top=3&";
+    assert!(next.starts_with(start), "{next}");
     let rest = graph.get(next.trim_start_matches("https://graph.microsoft.com/v1.0"));
     assert_eq!(values_of(&rest, "displayName"), ["alpha"]);
     assert_eq!(rest.get("@odata.nextLink"), None);
