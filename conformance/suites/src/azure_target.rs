@@ -279,7 +279,7 @@ impl LocalAzureTarget {
     /// Credentials and endpoints for a client that authenticates with `holder`.
     pub(crate) fn inputs(&self, holder: SignInMethod) -> ClientInputs {
         let (clients, place) = (&self.test_clients, &self.names);
-        let user = clients.user.as_ref();
+        let user = &clients.user;
         let client: &str = match holder {
             SignInMethod::Certificate => &clients.certificate.client_id,
             SignInMethod::Secret => &clients.secret.client_id,
@@ -299,8 +299,8 @@ impl LocalAzureTarget {
             certificate: self.certificate_file.display().to_string(),
             client_secret: clients.secret.client_secret.clone(),
             token_file: self.token_file.display().to_string(),
-            username: user.map_or_else(String::new, |user| user.user_principal_name.clone()),
-            password: user.map_or_else(String::new, |user| user.password.clone()),
+            username: user.user_principal_name.clone(),
+            password: user.password.clone(),
             scope: SCOPE.to_owned(),
             subscription: place.subscription.clone(),
             resource_group: place.resource_group.clone(),

@@ -46,8 +46,8 @@ fn objects_are_restored_with_all_versions_into_another_vault() {
         for (here, there) in texts {
             assert_eq!(here, there);
         }
-        let again = restore_elsewhere(&visit, kind, &blob);
-        let (status, error) = (again.status.as_u16(), reply_json(&again));
+        let second_restore = restore_elsewhere(&visit, kind, &blob);
+        let (status, error) = (second_restore.status.as_u16(), reply_json(&second_restore));
         assert_eq!((status, &error["error"]["code"]), (409, &json!("Conflict")), "{path}");
         // Deletion makes the name no more available.
         visit.succeed("DELETE", path, &NULL);
