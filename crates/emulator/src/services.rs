@@ -55,3 +55,6 @@ pub(crate) fn route_segments(service: AzureService, request: &ServiceRequest) ->
         _ => request.segments().collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;
