@@ -1,9 +1,11 @@
 """Runs one conformance case with the Azure SDK for Python.
 
-Usage: clients.py CASE < inputs.json
+Usage: clients.py CALL:CREDENTIAL < inputs.json
+       clients.py lifecycle:NAME < inputs.json
 
 Standard input is a JSON object with the inputs. Standard output is a JSON object: the result of the
 call, or {"refused": {"code", "inner", "status", "message"}} with the error that the client reported.
+A lifecycle prints one JSON object for each step.
 The clients are unmodified; only HTTPS_PROXY and REQUESTS_CA_BUNDLE direct their requests to the
 local Azure.
 """
@@ -12,6 +14,7 @@ import base64
 import datetime
 import hashlib
 import html
+import importlib
 import json
 import re
 import sys
@@ -38,6 +41,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
+from lifecycle_steps import LifecycleSteps
 
 ARM = "https://management.azure.com/.default"
 KEY_FORMAT = (
@@ -249,11 +253,13 @@ def error_details(error):
     aadsts_code = re.search(r"AADSTS\d+", str(error))
     detail = getattr(error, "error", None)
     inner = getattr(detail, "innererror", None) or {}
-    code = aadsts_code.group() if aadsts_code else getattr(detail, "code", None)
+    # Errors of storage have their code outside of the details.
+    service_code = getattr(error, "error_code", None) or getattr(detail, "code", None)
+    code = aadsts_code.group() if aadsts_code else service_code
     return {
         "code": code,
         "inner": inner.get("code"),
-        "status": getattr(error, "status_code", None),
+        "status": getattr(error, "status_code", None) or getattr(error.response, "status_code", None),
         "message": str(error),
     }
 
@@ -269,7 +275,22 @@ def run(case, inputs):
         return {"refused": error_details(error)}
 
 
-if __name__ == "__main__":
+def run_lifecycle(name, inputs):
+    lifecycle = importlib.import_module(f"lifecycles.{name.replace('-', '_')}")
+    with secret_credential(inputs) as credential:
+        lifecycle.run(LifecycleSteps(error_details), credential, inputs)
+
+
+def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    print(json.dumps(run(sys.argv[1], json.load(sys.stdin))))
+    case, inputs = sys.argv[1], json.load(sys.stdin)
+    call, _, name = case.partition(":")
+    if call == "lifecycle":
+        run_lifecycle(name, inputs)
+    else:
+        print(json.dumps(run(case, inputs)))
+
+
+if __name__ == "__main__":
+    main()

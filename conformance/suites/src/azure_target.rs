@@ -51,6 +51,8 @@ pub(crate) struct LocalAzureTarget {
     vault_reader: String,
     certificate_file: PathBuf,
     token_file: PathBuf,
+    /// The resource ID of the seeded storage account.
+    storage_account: String,
     names: HostedClusterNames,
 }
 
@@ -146,8 +148,15 @@ impl fmt::Debug for UserCredentials {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct SeedDataResponse {
     imds: ImdsSeedData,
+    storage_accounts: Vec<StorageAccountSeedData>,
+}
+
+#[derive(Debug, Deserialize)]
+struct StorageAccountSeedData {
+    resource: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -180,6 +189,9 @@ impl LocalAzureTarget {
             seed_data.imds.assigned.into_iter().next().ok_or(AzureTargetError::MissingSeedData(
                 "identity that is assigned to the node",
             ))?;
+        let storage_account = seed_data.storage_accounts.into_iter().next();
+        let storage_account =
+            storage_account.ok_or(AzureTargetError::MissingSeedData("storage account"))?.resource;
         let certificate = azure.directory().join("guest.pem");
         write_file(&certificate, &test_clients.certificate.certificate_pem)?;
         let token_file = azure.directory().join("guest-token");
@@ -190,7 +202,39 @@ impl LocalAzureTarget {
             vault_reader,
             certificate_file: certificate,
             token_file,
+            storage_account,
             names: place,
+        })
+    }
+
+    /// The inputs of lifecycles, whose client owns the subscription. Permits the client to manage the objects of
+    /// the test clients' vault and the blobs of the storage account.
+    pub(crate) fn prepare_lifecycles(
+        &self,
+        runtime: &Runtime,
+    ) -> Result<ClientInputs, LocalAzureError> {
+        let inputs = self.inputs(SignInMethod::Secret);
+        let vault = self.test_clients.vault_host.split('.').next().unwrap_or_default();
+        let group = format!(
+            "/subscriptions/{}/resourceGroups/{}",
+            self.names.subscription, self.names.resource_group
+        );
+        let roles = [
+            (
+                "Key Vault Administrator",
+                format!("{group}/providers/Microsoft.KeyVault/vaults/{vault}"),
+            ),
+            ("Storage Blob Data Contributor", self.storage_account.clone()),
+        ];
+        for (role, scope) in roles {
+            let body = json!({ "principal": inputs.client, "role": role, "scope": scope });
+            runtime.block_on(self.control_api().post::<Value>("role-assignments", &body))?;
+        }
+        let account = self.storage_account.rsplit('/').next().unwrap_or_default();
+        Ok(ClientInputs {
+            object_id: self.test_clients.secret.object_id.clone(),
+            storage_account: account.to_owned(),
+            ..inputs
         })
     }
 

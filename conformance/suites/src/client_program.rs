@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -31,6 +31,10 @@ pub(crate) struct ClientInputs {
     pub(crate) resource_group: String,
     pub(crate) vault: String,
     pub(crate) secret_name: String,
+    /// The object ID of the client's service principal.
+    pub(crate) object_id: String,
+    /// The name of a storage account whose blobs the client may read and write.
+    pub(crate) storage_account: String,
 }
 
 /// Omits the client secret and the password.
@@ -86,6 +90,15 @@ pub(crate) enum ClientProgramError {
     Exited { message: String },
 }
 
+/// The output of a program that ran a lifecycle.
+#[derive(Debug)]
+pub(crate) struct LifecycleOutput {
+    /// One JSON object for each step.
+    pub(crate) lines: Vec<String>,
+    /// Why the program failed after these steps.
+    pub(crate) failure: Option<ClientProgramError>,
+}
+
 /// A program that runs upstream clients.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientProgram {
@@ -114,6 +127,34 @@ impl ClientProgram {
         case: &str,
         inputs: &ClientInputs,
     ) -> Result<Value, ClientProgramError> {
+        let output = self.run_to_output(case, inputs)?;
+        if let Some(error) = failure_of(&output) {
+            return Err(error);
+        }
+        let answer = String::from_utf8_lossy(&output.stdout);
+        serde_json::from_str(&answer).map_err(|source| ClientProgramError::InvalidAnswer {
+            answer: answer.trim().to_owned(),
+            source,
+        })
+    }
+
+    /// Runs a lifecycle and returns its steps.
+    pub(crate) fn run_lifecycle(
+        &self,
+        lifecycle: &str,
+        inputs: &ClientInputs,
+    ) -> Result<LifecycleOutput, ClientProgramError> {
+        let output = self.run_to_output(&format!("lifecycle:{lifecycle}"), inputs)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let lines = text.lines().map(str::to_owned).collect();
+        Ok(LifecycleOutput { lines, failure: failure_of(&output) })
+    }
+
+    fn run_to_output(
+        &self,
+        case: &str,
+        inputs: &ClientInputs,
+    ) -> Result<Output, ClientProgramError> {
         let mut command = self.command();
         command.arg(case).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let start = |source| ClientProgramError::Start { program: self.path.clone(), source };
@@ -123,18 +164,7 @@ impl ClientProgram {
             // The exit status shows why a program ended before it read its inputs.
             stdin.write_all(&inputs).unwrap_or_default();
         }
-        let output = child.wait_with_output().map_err(start)?;
-        if !output.status.success() {
-            return Err(ClientProgramError::Failed {
-                status: output.status.to_string(),
-                message: last_lines_of(&String::from_utf8_lossy(&output.stderr)),
-            });
-        }
-        let answer = String::from_utf8_lossy(&output.stdout);
-        serde_json::from_str(&answer).map_err(|source| ClientProgramError::InvalidAnswer {
-            answer: answer.trim().to_owned(),
-            source,
-        })
+        child.wait_with_output().map_err(start)
     }
 
     /// Starts the program with flags, and reads the events that it prints.
@@ -224,6 +254,14 @@ impl WatchedClient {
         }
         last_lines_of(&message)
     }
+}
+
+/// The error of a program that did not succeed.
+fn failure_of(output: &Output) -> Option<ClientProgramError> {
+    (!output.status.success()).then(|| ClientProgramError::Failed {
+        status: output.status.to_string(),
+        message: last_lines_of(&String::from_utf8_lossy(&output.stderr)),
+    })
 }
 
 /// The last three lines, where a traceback names its error.

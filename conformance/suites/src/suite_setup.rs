@@ -32,11 +32,13 @@ use crate::azure_target::{AzureTarget, AzureTargetError, HostedClusterNames, Loc
 use crate::client_program::ClientProgram;
 use crate::kubectl::KubectlError;
 use crate::live_subscription::{LiveSubscription, LiveSubscriptionError};
+use crate::local_azure::LocalAzureError;
 use crate::request_differences::AcceptedDifference;
 use crate::suite_cluster::SuiteClusterError;
 use crate::suites::azcli::{AzureCliError, AzureCliProgram};
 use crate::suites::csi::SanityError;
 use crate::suites::kubernetes::ChartPermissionsError;
+use crate::suites::lifecycles::{self, LifecycleFileError};
 use crate::suites::{azcli, go, python, requests, rust};
 use crate::toolbox::{MissingTool, NamedTool, Toolbox};
 
@@ -166,6 +168,10 @@ pub(crate) enum SuiteSetupError {
     AzureTarget(#[from] AzureTargetError),
     #[error("the cluster of the suite could not be prepared")]
     SuiteCluster(#[from] SuiteClusterError),
+    #[error("the lifecycles of the suite could not be prepared")]
+    Lifecycles(#[from] LifecycleFileError),
+    #[error("the local Azure could not be prepared for the lifecycles")]
+    LifecycleRoles(#[source] LocalAzureError),
     #[error("the commands of the Azure CLI could not be prepared")]
     AzureCli(#[from] AzureCliError),
     #[error(transparent)]
@@ -308,7 +314,8 @@ fn prepare_client_suite(
     });
     let program = ClientProgram::new(path, arguments.script.clone(), target.client_environment());
     let keep_alive: Arc<dyn Any> = Arc::<AzureTarget>::clone(&target);
-    let trials = match suite {
+    let lifecycle_trials = lifecycle_trials(suite, arguments, (&target, &program), &runtime)?;
+    let mut trials = match suite {
         ClientSuite::Python => python::trials(&target, &program),
         ClientSuite::Azcli => azure_cli_trials(&target, arguments, &runtime)?,
         ClientSuite::Rust => rust::trials(&target, &program),
@@ -328,7 +335,29 @@ fn prepare_client_suite(
             })
         }
     };
+    trials.extend(lifecycle_trials);
     Ok(PreparedSuite { trials, keep_alive })
+}
+
+/// The trials of a client's lifecycles. Real subscriptions have none, because lifecycles create resources.
+fn lifecycle_trials(
+    suite: ClientSuite,
+    arguments: &SuiteArgs,
+    (target, program): (&AzureTarget, &ClientProgram),
+    runtime: &Runtime,
+) -> Result<Vec<Trial>, SuiteSetupError> {
+    let AzureTarget::Local(local) = target else { return Ok(Vec::new()) };
+    let client = match suite {
+        ClientSuite::Python => python::lifecycle_client(program.clone()),
+        ClientSuite::Go => {
+            let path = Toolbox::new(&arguments.tools).program_path("lifecycles")?.to_path_buf();
+            go::lifecycle_client(ClientProgram::new(path, None, target.client_environment()))
+        }
+        ClientSuite::Rust | ClientSuite::Requests | ClientSuite::Azcli => return Ok(Vec::new()),
+    };
+    let inputs = local.prepare_lifecycles(runtime).map_err(SuiteSetupError::LifecycleRoles)?;
+    let directory = arguments.repository.join("conformance").join("lifecycles");
+    Ok(lifecycles::trials(&client, &inputs, &directory)?)
 }
 
 /// The trials of the Azure CLI, which need the local Azure, because they create and delete resources.

@@ -10,6 +10,7 @@ pub(crate) mod hosted_cluster;
 pub(crate) mod interop;
 pub(crate) mod kms;
 pub(crate) mod kubernetes;
+pub(crate) mod lifecycles;
 pub(crate) mod measure;
 pub(crate) mod measure_azure;
 pub(crate) mod node;

@@ -28,7 +28,11 @@ pub(super) fn suite_flags(
     let go = |name| tools::go_program(repository, name);
     Ok(match suite {
         SuiteName::Go => {
-            vec![path_flag("--program", &tools::go_clients(repository)?.join("witness"))]
+            let programs = tools::go_clients(repository)?;
+            vec![
+                path_flag("--program", &programs.join("witness")),
+                tool_flag("lifecycles", &programs.join("lifecycles")),
+            ]
         }
         SuiteName::Requests => vec![
             path_flag("--program", &tools::go_clients(repository)?.join("requests")),

@@ -23,6 +23,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::failed_with_causes;
+use super::lifecycles::LifecycleClient;
 use crate::azure_target::{AzureTarget, LocalAzureTarget};
 use crate::client_program::{ClientEvent, ClientProgram, ClientProgramError, WatchedClient};
 use crate::lanyard_clients::{LanyardClients, MountedCredential};
@@ -53,6 +54,23 @@ pub(crate) struct GoSuiteFixture {
     pub(crate) program: ClientProgram,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) credentials: BTreeMap<Component, ComponentCredential>,
+}
+
+/// The modules azsecrets, azcertificates, azkeys and arm*.
+pub(crate) const fn lifecycle_client(program: ClientProgram) -> LifecycleClient {
+    const LIFECYCLES: &[&str] = &[
+        "network",
+        "clusters",
+        "secrets",
+        "certificates",
+        "keys",
+        "identities",
+        "roles",
+        "private-dns",
+        "dns",
+        "resources",
+    ];
+    LifecycleClient { name: "go", program, lifecycles: LIFECYCLES }
 }
 
 pub(crate) fn trials(fixture: GoSuiteFixture) -> Vec<Trial> {

@@ -1,10 +1,11 @@
-//! Azure SDK for Python: azure-identity, azure-keyvault-secrets, azure-mgmt-resource.
+//! Azure SDK for Python.
 
 use std::sync::Arc;
 
 use libtest_mimic::Trial;
 
 use super::client_cases::{self, ClientCase, ExpectedAnswer};
+use super::lifecycles::LifecycleClient;
 use crate::azure_target::AzureTarget;
 use crate::client_program::ClientProgram;
 use crate::sign_in_method::SignInMethod;
@@ -76,4 +77,25 @@ const CASES: [ClientCase; 25] = [
 
 pub(crate) fn trials(target: &Arc<AzureTarget>, program: &ClientProgram) -> Vec<Trial> {
     client_cases::trials("python", &CASES, target, program)
+}
+
+/// The packages azure-keyvault-*, azure-mgmt-* and azure-storage-blob, and Microsoft Graph.
+pub(crate) const fn lifecycle_client(program: ClientProgram) -> LifecycleClient {
+    const LIFECYCLES: &[&str] = &[
+        "network",
+        "clusters",
+        "secrets",
+        "certificates",
+        "keys",
+        "vaults",
+        "storage",
+        "blobs",
+        "identities",
+        "roles",
+        "private-dns",
+        "dns",
+        "resources",
+        "graph",
+    ];
+    LifecycleClient { name: "python", program, lifecycles: LIFECYCLES }
 }

@@ -38,6 +38,7 @@ pub(super) const TYPES: &[ResourceType] = &[CLUSTER_TYPE, AGENT_POOL_TYPE];
 const CLUSTER_TYPE: ResourceType = ResourceType {
     prepare: prepare_cluster,
     render: Some(render_cluster),
+    deletion_status: StatusCode::NO_CONTENT,
     ..ResourceType::regional(
         MANAGED_CLUSTER,
         NamingRule {

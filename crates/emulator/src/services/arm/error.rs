@@ -7,6 +7,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::access::LinkedAction;
+use super::resource_reads::resource_type;
 use crate::authorization::{AccessScope, NearestMiss};
 use crate::request::ServiceReply;
 use crate::token::AuthenticatedCaller;
@@ -72,6 +73,12 @@ impl ArmServiceError<'_> {
     pub(super) fn to_reply(&self) -> ServiceReply {
         let (status, code) = self.status_and_code();
         let mut error = json!({ "error": { "code": code, "message": self.message() } });
+        if let Self::ResourceNotFound(id) = self
+            && MissingResource::classify(id) == MissingResource::RecordSet
+        {
+            // The DNS providers return the error without an envelope.
+            error = error["error"].take();
+        }
         if let Self::Unauthorized { miss, .. } = self {
             let info = json!({ "reason": miss.to_string() });
             error["error"]["additionalInfo"] = json!([{ "type": "AccessDecision", "info": info }]);
@@ -111,10 +118,9 @@ impl ArmServiceError<'_> {
             Self::ApiVersionInvalid(_) => (StatusCode::BAD_REQUEST, "InvalidApiVersionParameter"),
             Self::SubscriptionNotFound(_) => (StatusCode::NOT_FOUND, "SubscriptionNotFound"),
             Self::ResourceGroupNotFound(_) => (StatusCode::NOT_FOUND, "ResourceGroupNotFound"),
-            Self::ResourceNotFound(id) if is_blob_container(id) => {
-                (StatusCode::NOT_FOUND, "ContainerNotFound")
+            Self::ResourceNotFound(id) => {
+                (StatusCode::NOT_FOUND, MissingResource::classify(id).error_code())
             }
-            Self::ResourceNotFound(_) => (StatusCode::NOT_FOUND, "ResourceNotFound"),
             Self::Other(status, code, _) => (*status, code),
         }
     }
@@ -155,11 +161,53 @@ impl ArmServiceError<'_> {
     }
 }
 
+/// The kinds of missing resources for which resource providers return errors of their own. Azure Resource Manager
+/// itself finds out that a top-level resource is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MissingResource {
+    BlobContainer,
+    /// A record set of a DNS zone.
+    RecordSet,
+    /// A child resource of a network resource, such as a subnet.
+    NetworkChild,
+    Other,
+}
+
+impl MissingResource {
+    fn classify(id: &AccessScope) -> Self {
+        let Ok(kind) = resource_type(id) else { return Self::Other };
+        let kind = kind.to_ascii_lowercase();
+        let parts: Vec<_> = kind.split('/').collect();
+        match parts.as_slice() {
+            ["microsoft.network", "dnszones" | "privatednszones", "virtualnetworklinks"] => {
+                Self::Other
+            }
+            ["microsoft.network", "dnszones" | "privatednszones", _] => Self::RecordSet,
+            ["microsoft.network", _, _, ..] => Self::NetworkChild,
+            ["microsoft.storage", .., "containers"] => Self::BlobContainer,
+            _ => Self::Other,
+        }
+    }
+
+    const fn error_code(self) -> &'static str {
+        match self {
+            Self::BlobContainer => "ContainerNotFound",
+            Self::RecordSet | Self::NetworkChild => "NotFound",
+            Self::Other => "ResourceNotFound",
+        }
+    }
+}
+
 /// Azure names the type, the name and the group of the missing resource.
 fn resource_not_found_message(id: &AccessScope) -> String {
     let segments: Vec<_> = id.as_str().trim_start_matches('/').split('/').collect();
-    match segments.as_slice() {
-        [_, _, _, group, _, namespace, rest @ ..] => format!(
+    match (MissingResource::classify(id), segments.as_slice()) {
+        (MissingResource::RecordSet, [_, subscription, _, group, .., name]) => format!(
+            "The resource record '{name}' does not exist in resource group '{group}' of subscription \
+             '{subscription}'."
+        ),
+        (MissingResource::NetworkChild, _) => format!("Resource {id} not found."),
+        (_, [_, _, _, group, _, namespace, rest @ ..]) => format!(
             "The Resource '{namespace}/{}' under resource group '{group}' was not found. For more \
              details please go to https://aka.ms/ARMResourceNotFoundFix",
             rest.join("/")
@@ -192,11 +240,6 @@ fn unauthorized_message(
             "{client} does not have authorization to perform action '{action}' over scope '{scope}' or the scope is invalid. {refresh}"
         ),
     }
-}
-
-/// Whether an id is that of a blob container, whose absence has a code of its own.
-fn is_blob_container(id: &AccessScope) -> bool {
-    id.as_str().rsplit('/').nth(1).is_some_and(|kind| kind.eq_ignore_ascii_case("containers"))
 }
 
 /// A malformed request: 400.

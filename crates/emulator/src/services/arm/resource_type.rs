@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use http::StatusCode;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde_json::Value;
@@ -36,6 +37,9 @@ pub(super) struct ResourceType {
     pub(super) has_provisioning_state: bool,
     /// Whether Azure completes writes and deletions after its reply. The delay itself is a setting.
     pub(super) long_running: bool,
+    /// The status of a completed deletion. Clients reject statuses that the specification of their type does not
+    /// list.
+    pub(super) deletion_status: StatusCode,
 }
 
 impl ResourceType {
@@ -55,6 +59,7 @@ impl ResourceType {
             render: None,
             has_provisioning_state: true,
             long_running: true,
+            deletion_status: StatusCode::OK,
         }
     }
 

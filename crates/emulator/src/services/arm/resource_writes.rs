@@ -124,7 +124,7 @@ pub(super) fn patch_resource(
         return Err(ArmServiceError::ResourceNotFound(&id).to_reply());
     };
     require_preconditions(call, Some(&existing))?;
-    let mut merged = existing.body.clone();
+    let mut merged = rendered_body(kind, &call.world().resources, &existing);
     if let Value::Object(changes) = body {
         for (name, change) in changes {
             match merged.get_mut(&name) {
@@ -134,6 +134,19 @@ pub(super) fn patch_resource(
         }
     }
     write_resource(call, kind, &caller, id, Some(existing), merged)
+}
+
+/// The body as a client reads it. It contains the collections that are stored as child resources, such as the
+/// subnets of a network, so that a change of the tags keeps them.
+fn rendered_body(
+    kind: &ResourceType,
+    resources: &ArmResourceStore,
+    resource: &ArmResource,
+) -> Map<String, Value> {
+    match kind.render.map(|render| render(resources, resource)) {
+        Some(Value::Object(body)) => body,
+        _ => resource.body.clone(),
+    }
 }
 
 /// RFC 7396: objects are merged, `null` removes, everything else replaces.
@@ -171,7 +184,7 @@ pub(super) fn delete_resource(
         return Ok(operation.accepted_reply(call));
     }
     remove_resource(call, &id);
-    Ok(empty_reply(call, StatusCode::OK))
+    Ok(empty_reply(call, kind.deletion_status))
 }
 
 /// Removes a resource with everything below it, and applies the side effects.

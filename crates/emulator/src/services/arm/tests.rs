@@ -811,3 +811,82 @@ fn tags_are_merged_replaced_and_deleted_at_any_scope() {
     let group = reply_json(&fixture.get(fixture.owner, &format!("{GROUP}/platform")));
     assert_eq!(group["tags"], json!({ "c": "4" }));
 }
+
+#[test]
+fn patch_of_the_tags_keeps_child_resources() {
+    let fixture = ArmFixture::new();
+    let bodies = [
+        (
+            "virtualNetworks/net",
+            "subnets",
+            json!({
+                "addressSpace": { "addressPrefixes": ["10.0.0.0/16"] },
+                "subnets": [{ "name": "a", "properties": { "addressPrefix": "10.0.0.0/24" } }],
+            }),
+        ),
+        (
+            "routeTables/table",
+            "routes",
+            json!({
+                "routes": [{
+                    "name": "a",
+                    "properties": { "addressPrefix": "10.1.0.0/16", "nextHopType": "None" },
+                }],
+            }),
+        ),
+    ];
+    for (resource, collection, properties) in bodies {
+        let path = network_path(resource);
+        put(&fixture, &path, &json!({ "location": "eastus", "properties": properties }));
+        let patch = r#"{"tags":{"a":"b"}}"#;
+        let reply = fixture.send_request(fixture.owner, "PATCH", &path, patch);
+        assert_eq!(reply_json(&reply)["tags"]["a"], "b");
+        let child = fixture.get(fixture.owner, &format!("{path}/{collection}/a"));
+        assert_eq!(child.status, StatusCode::OK, "{resource}");
+    }
+}
+
+/// The specification of managed clusters lists only 202 and 204 for deletions, and SDKs reject 200.
+#[test]
+fn completed_deletion_of_a_cluster_returns_204() {
+    let fixture = ArmFixture::new();
+    let path = format!("{GROUP}/platform/providers/Microsoft.ContainerService/managedClusters/aks");
+    let pool = |name: &str, mode: &str| json!({ "name": name, "count": 1, "mode": mode });
+    let properties = json!({
+        "dnsPrefix": "aks",
+        "agentPoolProfiles": [pool("system", "System"), pool("user", "User")],
+    });
+    let body = json!({
+        "location": "eastus",
+        "identity": { "type": "SystemAssigned" },
+        "properties": properties,
+    });
+    assert_eq!(put(&fixture, &path, &body).0, StatusCode::CREATED);
+    for path in [format!("{path}/agentPools/user"), path] {
+        let deletion = fixture.send_request(fixture.owner, "DELETE", &path, "");
+        assert_eq!(deletion.status, StatusCode::NO_CONTENT);
+        assert_eq!(fixture.get(fixture.owner, &path).status, StatusCode::NOT_FOUND);
+    }
+}
+
+#[test]
+fn missing_resource_has_the_error_of_its_provider() {
+    let fixture = ArmFixture::new();
+    let network = network_path("virtualNetworks/net");
+    let body = json!({
+        "location": "eastus",
+        "properties": { "addressSpace": { "addressPrefixes": ["10.0.0.0/16"] } },
+    });
+    put(&fixture, &network, &body);
+    let zone = network_path("dnsZones/example.org");
+    put(&fixture, &zone, &json!({ "location": "global" }));
+    let read = |path: &str| reply_json(&fixture.get(fixture.owner, path));
+    let subnet = read(&format!("{network}/subnets/missing"));
+    assert_eq!(subnet["error"]["code"], "NotFound");
+    // The providers of DNS return no envelope.
+    let record = read(&format!("{zone}/TXT/missing"));
+    assert_eq!(record["code"], "NotFound");
+    assert!(record["message"].as_str().unwrap().contains("resource record 'missing'"));
+    let zone = read(&network_path("dnsZones/missing.example.org"));
+    assert_eq!(zone["error"]["code"], "ResourceNotFound");
+}

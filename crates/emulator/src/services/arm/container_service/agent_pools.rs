@@ -1,5 +1,6 @@
 //! Agent pools: as child resources and as profiles of the cluster.
 
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::super::access::{authorize_link, parse_request_scope};
@@ -15,6 +16,7 @@ pub(super) const AGENT_POOL: &str = "Microsoft.ContainerService/managedClusters/
 pub(super) const AGENT_POOL_TYPE: ResourceType = ResourceType {
     prepare: prepare_pool,
     check_deletion: check_pool_deletion,
+    deletion_status: StatusCode::NO_CONTENT,
     ..ResourceType::child(
         AGENT_POOL,
         NamingRule {
