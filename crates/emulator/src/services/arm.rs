@@ -296,9 +296,10 @@ fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: 
         key_vault::soft_delete_vault(azure, resource, now);
         storage::remove_account_of(azure, resource);
         azure.authorization.remove_within(&resource.id);
-        if let Some(group) = container_service::node_group_of(resource) {
-            let of_nodes = azure.resources.remove(&group);
-            remove_dependent_state(azure, &of_nodes, now);
+        let owned = container_service::node_group_of(resource).into_iter();
+        for id in owned.chain(network::interfaces_of_endpoint(resource)) {
+            let removed = azure.resources.remove(&id);
+            remove_dependent_state(azure, &removed, now);
         }
     }
 }

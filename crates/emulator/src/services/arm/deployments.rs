@@ -21,6 +21,7 @@ mod template_functions;
 mod template_parameters;
 mod template_resource;
 mod template_value;
+mod what_if;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use http::StatusCode;
@@ -35,6 +36,7 @@ use self::deployment_run::run_plan;
 use self::deployment_scope::{DeploymentGroup, DeploymentScope};
 use self::deployment_store::{DEPLOYMENT_TYPE, StoredDeployment, planned_properties};
 use self::template::DeploymentTemplate;
+use self::what_if::predict_changes;
 use super::RESOURCE_GROUP_TYPE;
 use super::access::{
     authorize_call, empty_reply, group_scope, is_authorized, json_reply, list_reply,
@@ -97,6 +99,12 @@ macro_rules! deployment_operations {
                 $path!("Microsoft.Resources/deployments/{name}/validate"),
                 validate_deployment
             ),
+            template_operation!(
+                concat!("Deployments_WhatIf", $suffix),
+                POST,
+                $path!("Microsoft.Resources/deployments/{name}/whatIf"),
+                predict_deployment
+            ),
             full!(
                 concat!("Deployments_Cancel", $suffix),
                 POST,
@@ -132,7 +140,7 @@ macro_rules! deployment_operations {
 }
 
 const TEMPLATE_SUPPORT: OperationSupport = OperationSupport::Partial(
-    "templates of language version 1.0 without loops and nested deployments, with eight functions; \
+    "templates of language version 1.0 without loops and nested deployments, with ten functions; \
      mode Incremental",
 );
 
@@ -255,6 +263,19 @@ fn validate_deployment(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
         "name": call.path_parameter("name"),
         "type": DEPLOYMENT_TYPE,
         "properties": properties,
+    });
+    Ok(json_reply(call, StatusCode::OK, &wire))
+}
+
+/// `POST …/whatIf`: the changes that the deployment would make.
+fn predict_deployment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (caller, requested) = authorize_deployment(call, "whatIf/action")?;
+    let request = validate_request(call, &requested)?;
+    let mut plan = validated_plan(call, &caller, &request)?;
+    let changes = predict_changes(call, &mut plan, &requested.scope, request.what_if_format);
+    let wire = json!({
+        "status": "Succeeded",
+        "properties": { "correlationId": call.ids.next_uuid(), "changes": changes },
     });
     Ok(json_reply(call, StatusCode::OK, &wire))
 }

@@ -15,7 +15,7 @@ mod route_tables;
 mod security_groups;
 mod virtual_networks;
 
-pub(super) use self::private_endpoints::private_endpoint_connections;
+pub(super) use self::private_endpoints::{interfaces_of_endpoint, private_endpoint_connections};
 use super::resource_type::ResourceType;
 use super::{resource_reads, resource_writes};
 use crate::operations::ServiceOperation;

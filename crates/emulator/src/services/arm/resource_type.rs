@@ -37,8 +37,10 @@ pub(super) struct ResourceType {
     pub(super) has_provisioning_state: bool,
     /// Whether Azure completes writes and deletions after its reply. The delay itself is a setting.
     pub(super) long_running: bool,
-    /// The status of a completed deletion. Clients reject statuses that the specification of their type does not
-    /// list.
+    /// The status of the reply to a creation. Clients reject statuses that the specification of their type does
+    /// not list.
+    pub(super) creation_status: StatusCode,
+    /// The status of the reply to a completed deletion.
     pub(super) deletion_status: StatusCode,
 }
 
@@ -59,6 +61,7 @@ impl ResourceType {
             render: None,
             has_provisioning_state: true,
             long_running: true,
+            creation_status: StatusCode::CREATED,
             deletion_status: StatusCode::OK,
         }
     }

@@ -333,7 +333,7 @@ pub(super) fn write_resource(
         resources.upsert(ArmResource::new(id.clone(), kind.name, Value::Object(body), now));
     let wire = render_resource(call, &id);
     let status = match stored {
-        UpsertOutcome::Created => StatusCode::CREATED,
+        UpsertOutcome::Created => kind.creation_status,
         UpsertOutcome::Replaced => StatusCode::OK,
     };
     let reply = json_reply(call, status, &wire);

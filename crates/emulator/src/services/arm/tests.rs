@@ -665,6 +665,37 @@ fn virtual_network_write_replaces_its_subnets() {
 }
 
 #[test]
+fn private_endpoint_is_deleted_with_its_network_interface() {
+    let fixture = ArmFixture::new();
+    let network = network_path("virtualNetworks/net");
+    let subnet = json!({ "name": "a", "properties": { "addressPrefix": "10.0.0.0/24" } });
+    let space = json!({ "addressPrefixes": ["10.0.0.0/16"] });
+    let properties = json!({ "addressSpace": space, "subnets": [subnet] });
+    put(&fixture, &network, &json!({ "location": "westeurope", "properties": properties }));
+    let endpoint = network_path("privateEndpoints/endpoint");
+    let vault = format!("{GROUP}/platform/providers/Microsoft.KeyVault/vaults/demo-kms");
+    let body = json!({
+        "location": "westeurope",
+        "properties": {
+            "subnet": { "id": format!("{network}/subnets/a") },
+            "privateLinkServiceConnections": [{
+                "name": "vault",
+                "properties": { "privateLinkServiceId": vault, "groupIds": ["vault"] },
+            }],
+        },
+    });
+    let (status, created) = put(&fixture, &endpoint, &body);
+    assert_eq!(status, StatusCode::CREATED, "{created}");
+    let interface = created["properties"]["networkInterfaces"][0]["id"].as_str().unwrap();
+    let delete = |path: &str| fixture.send_request(fixture.owner, "DELETE", path, "");
+    assert_eq!(error_code(&delete(interface)), "NicInUseWithPrivateEndpoint");
+    assert_eq!(error_code(&delete(&network)), "InUseSubnetCannotBeDeleted");
+    assert_eq!(delete(&endpoint).status, StatusCode::OK);
+    assert_eq!(fixture.get(fixture.owner, interface).status, StatusCode::NOT_FOUND);
+    assert_eq!(delete(&network).status, StatusCode::OK);
+}
+
+#[test]
 fn writes_check_region_name_parent_version_and_preconditions() {
     let fixture = ArmFixture::new();
     let path = network_path("virtualNetworks/net");

@@ -1,5 +1,6 @@
 //! Managed disks and images.
 
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::error::{bad_request, conflict};
@@ -16,6 +17,7 @@ pub(super) const DISK_TYPE: ResourceType = ResourceType {
     prepare: prepare_disk,
     check_deletion: check_disk_deletion,
     render: Some(render_disk),
+    creation_status: StatusCode::OK,
     ..ResourceType::regional(DISK, NamingRule::word(80), "2016-04-30-preview")
 };
 

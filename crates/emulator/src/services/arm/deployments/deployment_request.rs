@@ -19,8 +19,18 @@ pub(super) struct DeploymentRequest {
     pub(super) template: Value,
     /// `properties.parameters`.
     pub(super) parameters: Map<String, Value>,
+    /// The content of the reply to a what-if request.
+    pub(super) what_if_format: WhatIfFormat,
     /// Whether the permissions for the resources are checked before the deployment.
     pub(super) checks_permissions: bool,
+}
+
+/// The content of the reply to a what-if request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum WhatIfFormat {
+    #[default]
+    FullResourcePayloads,
+    ResourceIdOnly,
 }
 
 impl DeploymentRequest {
@@ -37,10 +47,14 @@ impl DeploymentRequest {
             tags: body.get("tags").filter(|tags| !tags.is_null()).cloned(),
             template: Value::Null,
             parameters: Map::new(),
+            what_if_format: WhatIfFormat::default(),
             checks_permissions: true,
         };
+        let is_what_if = call.request.path.to_ascii_lowercase().ends_with("/whatif");
         for (name, value) in properties {
-            if !value.is_null() {
+            if name == "whatIfSettings" && is_what_if {
+                request.what_if_format = parse_what_if_format(value)?;
+            } else if !value.is_null() {
                 request.set_property(name, value)?;
             }
         }
@@ -92,6 +106,21 @@ impl DeploymentRequest {
             }
         }
         Ok(())
+    }
+}
+
+/// Parses `properties.whatIfSettings`.
+fn parse_what_if_format(settings: &Value) -> Result<WhatIfFormat, ServiceReply> {
+    let format = &settings["resultFormat"];
+    match format.as_str() {
+        None if format.is_null() => Ok(WhatIfFormat::default()),
+        Some(text) if text.eq_ignore_ascii_case("FullResourcePayloads") => {
+            Ok(WhatIfFormat::FullResourcePayloads)
+        }
+        Some(text) if text.eq_ignore_ascii_case("ResourceIdOnly") => {
+            Ok(WhatIfFormat::ResourceIdOnly)
+        }
+        _ => Err(malformed(&format!("'{format}' is no value of 'resultFormat'."))),
     }
 }
 

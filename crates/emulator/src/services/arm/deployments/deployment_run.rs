@@ -53,7 +53,7 @@ pub(super) fn run_plan(
     plan: &mut DeploymentPlan,
     deployment: &AccessScope,
 ) -> DeploymentOutcome {
-    let mut run = DeploymentRun { call, outcome: DeploymentOutcome::default(), errors: Vec::new() };
+    let mut run = DeploymentRun::new(call);
     let mut failed = BTreeSet::new();
     for stage in plan.stages() {
         let mut bodies = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn run_plan(
 }
 
 /// A running deployment.
-struct DeploymentRun<'r, 'c> {
+pub(super) struct DeploymentRun<'r, 'c> {
     call: &'r mut OperationContext<'c>,
     outcome: DeploymentOutcome,
     /// The error objects of the failed resources.
@@ -108,7 +108,12 @@ impl ResourceReader for DeploymentRun<'_, '_> {
     }
 }
 
-impl DeploymentRun<'_, '_> {
+impl<'r, 'c> DeploymentRun<'r, 'c> {
+    /// A run without results.
+    pub(super) fn new(call: &'r mut OperationContext<'c>) -> Self {
+        Self { call, outcome: DeploymentOutcome::default(), errors: Vec::new() }
+    }
+
     /// Writes a resource, and records the operation. Returns whether it succeeded.
     fn write_resource(
         &mut self,

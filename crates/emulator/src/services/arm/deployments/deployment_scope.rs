@@ -50,33 +50,31 @@ impl DeploymentScope {
     /// `resourceId([subscriptionId], [resourceGroupName], resourceType, resourceName1, …)`. The error is a
     /// sentence.
     pub(super) fn resource_id_function(&self, arguments: Vec<Value>) -> Result<Value, String> {
-        let arguments = arguments
-            .into_iter()
-            .map(|argument| string_argument(TemplateFunction::ResourceId, argument))
-            .collect::<Result<Vec<_>, _>>()?;
-        // Azure ignores a slash at the end of the type.
-        let segmented = |argument: &String| argument.trim_end_matches('/').contains('/');
-        let place = arguments.iter().position(segmented);
-        let (Some(place), 1) = (place, arguments.iter().filter(|it| segmented(it)).count()) else {
-            return Err(invalid_resource_id(&format!(
-                "function requires exactly one multi-segmented argument which must be resource type including resource provider namespace. Current function arguments '{}'.",
-                arguments.join(",")
-            )));
+        let parsed = ResourceIdArguments::parse(TemplateFunction::ResourceId, arguments)?;
+        let scope = self.argument_scope(&parsed.scope)?;
+        parsed.resource_id(&scope)
+    }
+
+    /// `subscriptionResourceId([subscriptionId], resourceType, resourceName1, …)`. The error is a sentence.
+    pub(super) fn subscription_resource_id_function(
+        &self,
+        arguments: Vec<Value>,
+    ) -> Result<Value, String> {
+        let function = TemplateFunction::SubscriptionResourceId;
+        let parsed = ResourceIdArguments::parse(function, arguments)?;
+        let subscription = match parsed.scope.as_slice() {
+            [] => &self.subscription_id,
+            [subscription] if Uuid::try_parse(subscription).is_ok() => subscription,
+            [subscription] => {
+                let problem = format!("the subscription identifier '{subscription}' is malformed.");
+                return Err(invalid_arguments(function, &problem));
+            }
+            _ => {
+                let problem = "too many arguments precede the resource type.";
+                return Err(invalid_arguments(function, problem));
+            }
         };
-        let (scope, rest) = arguments.split_at(place);
-        let Some((kind, names)) = rest.split_first() else {
-            return Err(invalid_resource_id("the resource type is missing."));
-        };
-        let scope = self.argument_scope(scope)?;
-        let names: Vec<_> = names.iter().map(String::as_str).collect();
-        let trimmed = kind.trim_end_matches('/');
-        match relative_resource_id(trimmed, &names) {
-            Some(relative) => Ok(Value::from(resource_id(&scope, &relative))),
-            None => Err(invalid_resource_id(&format!(
-                "the type '{trimmed}' requires '{}' resource name argument(s).",
-                trimmed.matches('/').count()
-            ))),
-        }
+        parsed.resource_id(&scope_id(subscription, None))
     }
 
     /// The scope in the arguments before the type.
@@ -91,16 +89,70 @@ impl DeploymentScope {
             [subscription, group] if Uuid::try_parse(subscription).is_ok() => {
                 Ok(scope_id(subscription, Some(group)))
             }
-            [subscription, _] => Err(invalid_resource_id(&format!(
-                "the subscription identifier '{subscription}' is malformed."
-            ))),
-            _ => Err(invalid_resource_id("too many arguments precede the resource type.")),
+            [subscription, _] => {
+                let problem = format!("the subscription identifier '{subscription}' is malformed.");
+                Err(invalid_arguments(TemplateFunction::ResourceId, &problem))
+            }
+            _ => {
+                let problem = "too many arguments precede the resource type.";
+                Err(invalid_arguments(TemplateFunction::ResourceId, problem))
+            }
         }
     }
 }
 
-fn invalid_resource_id(problem: &str) -> String {
+/// The arguments of `resourceId` and `subscriptionResourceId`.
+struct ResourceIdArguments {
+    function: TemplateFunction,
+    /// The arguments before the type: a subscription, a resource group, or both.
+    scope: Vec<String>,
+    /// The type, without a slash at its end.
+    resource_type: String,
+    names: Vec<String>,
+}
+
+impl ResourceIdArguments {
+    fn parse(function: TemplateFunction, arguments: Vec<Value>) -> Result<Self, String> {
+        let mut scope = arguments
+            .into_iter()
+            .map(|argument| string_argument(function, argument))
+            .collect::<Result<Vec<_>, _>>()?;
+        // Azure ignores a slash at the end of the type.
+        let segmented = |argument: &String| argument.trim_end_matches('/').contains('/');
+        let place = scope.iter().position(segmented);
+        let (Some(place), 1) = (place, scope.iter().filter(|it| segmented(it)).count()) else {
+            let problem = format!(
+                "function requires exactly one multi-segmented argument which must be resource type including resource provider namespace. Current function arguments '{}'.",
+                scope.join(",")
+            );
+            return Err(invalid_arguments(function, &problem));
+        };
+        let names = scope.split_off(place + 1);
+        let resource_type = scope.pop().unwrap_or_default().trim_end_matches('/').to_owned();
+        Ok(Self { function, scope, resource_type, names })
+    }
+
+    /// The id of the resource at `scope`.
+    fn resource_id(&self, scope: &str) -> Result<Value, String> {
+        let names: Vec<_> = self.names.iter().map(String::as_str).collect();
+        let kind = &self.resource_type;
+        match relative_resource_id(kind, &names) {
+            Some(relative) => Ok(Value::from(resource_id(scope, &relative))),
+            None => Err(invalid_arguments(
+                self.function,
+                &format!(
+                    "the type '{kind}' requires '{}' resource name argument(s).",
+                    kind.matches('/').count()
+                ),
+            )),
+        }
+    }
+}
+
+fn invalid_arguments(function: TemplateFunction, problem: &str) -> String {
+    let name = function.name();
     format!(
-        "Unable to evaluate template language function 'resourceId': {problem} Please see https://aka.ms/arm-functions/#resourceid for usage details."
+        "Unable to evaluate template language function '{name}': {problem} Please see https://aka.ms/arm-functions/#{} for usage details.",
+        name.to_ascii_lowercase()
     )
 }

@@ -14,7 +14,7 @@ use super::expression::{
 };
 use super::resource_index::{ResourceReader, TemplateResourceIndex};
 use super::template_error::{EvaluationError, JsonPath};
-use super::template_functions::{concat, format_arguments, string_argument};
+use super::template_functions::{concat, format_arguments, guid, string_argument};
 use super::template_value::{TemplateKey, TemplateValue};
 
 /// The maximum size of a template with the values of its variables and parameters, in bytes. Reference: "ARM
@@ -290,7 +290,11 @@ impl TemplateEvaluator {
         let result = match function {
             TemplateFunction::Concat => concat(arguments),
             TemplateFunction::Format => format_arguments(arguments),
+            TemplateFunction::Guid => guid(arguments),
             TemplateFunction::ResourceId => self.scope.resource_id_function(arguments),
+            TemplateFunction::SubscriptionResourceId => {
+                self.scope.subscription_resource_id_function(arguments)
+            }
             TemplateFunction::Subscription => Ok(self.scope.subscription_object()),
             TemplateFunction::ResourceGroup => match self.scope.resource_group_object() {
                 Some(group) => Ok(group.clone()),

@@ -3,6 +3,7 @@
 //! Reference: "Syntax and expressions in ARM templates". Only the functions in [`TemplateFunction`] are
 //! implemented; the parser names any other function in its error.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 /// The maximum length of an expression in characters. Reference: "ARM template best practices", template
@@ -17,24 +18,28 @@ const MAX_NESTING: usize = 100;
 pub(super) enum TemplateFunction {
     Concat,
     Format,
+    Guid,
     Parameters,
     Reference,
     ResourceGroup,
     ResourceId,
     Subscription,
+    SubscriptionResourceId,
     Variables,
 }
 
 impl TemplateFunction {
     /// Every implemented function.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Concat,
         Self::Format,
+        Self::Guid,
         Self::Parameters,
         Self::Reference,
         Self::ResourceGroup,
         Self::ResourceId,
         Self::Subscription,
+        Self::SubscriptionResourceId,
         Self::Variables,
     ];
 
@@ -43,19 +48,21 @@ impl TemplateFunction {
         match self {
             Self::Concat => "concat",
             Self::Format => "format",
+            Self::Guid => "guid",
             Self::Parameters => "parameters",
             Self::Reference => "reference",
             Self::ResourceGroup => "resourceGroup",
             Self::ResourceId => "resourceId",
             Self::Subscription => "subscription",
+            Self::SubscriptionResourceId => "subscriptionResourceId",
             Self::Variables => "variables",
         }
     }
 
     const fn argument_count(self) -> RangeInclusive<usize> {
         match self {
-            Self::Concat => 1..=usize::MAX,
-            Self::Format | Self::ResourceId => 2..=usize::MAX,
+            Self::Concat | Self::Guid => 1..=usize::MAX,
+            Self::Format | Self::ResourceId | Self::SubscriptionResourceId => 2..=usize::MAX,
             Self::Parameters | Self::Variables => 1..=1,
             Self::Reference => 1..=3,
             Self::ResourceGroup | Self::Subscription => 0..=0,
@@ -131,6 +138,26 @@ impl TemplateExpression {
         let mut found = false;
         self.visit_calls(function, &mut |_| found = true);
         found
+    }
+}
+
+impl fmt::Display for TemplateExpression {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.operand {
+            TemplateOperand::Text(text) => write!(formatter, "'{}'", text.replace('\'', "''"))?,
+            TemplateOperand::Integer(number) => write!(formatter, "{number}")?,
+            TemplateOperand::Call(call) => {
+                let arguments: Vec<_> = call.arguments.iter().map(Self::to_string).collect();
+                write!(formatter, "{}({})", call.function.name(), arguments.join(", "))?;
+            }
+        }
+        for access in &self.accesses {
+            match access {
+                MemberAccess::Property(name) => write!(formatter, ".{name}")?,
+                MemberAccess::Index(index) => write!(formatter, "[{index}]")?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,8 +1,9 @@
-//! The functions `concat` and `format`, and the checks of arguments. Errors are sentences.
+//! The functions `concat`, `format` and `guid`, and the checks of arguments. Errors are sentences.
 //!
 //! Reference: "String functions for ARM templates" and "Array functions for ARM templates".
 
 use serde_json::Value;
+use uuid::{Uuid, uuid};
 
 use super::composite_format::format_composite;
 use super::expression::TemplateFunction;
@@ -49,6 +50,20 @@ pub(super) fn format_arguments(arguments: Vec<Value>) -> Result<Value, String> {
         return Err(invalid("the first parameter must be a string.".to_owned()));
     };
     format_composite(format, values).map(Value::from).map_err(invalid)
+}
+
+/// The namespace of the name-based UUIDs that `guid` returns.
+const GUID_NAMESPACE: Uuid = uuid!("11fb06fb-712d-4ddd-98c7-e71bbd588830");
+
+/// `guid`: a name-based UUID (version 5) of the arguments, joined with `-`. Reference: "String functions for
+/// Bicep", guid.
+pub(super) fn guid(arguments: Vec<Value>) -> Result<Value, String> {
+    let texts = arguments
+        .into_iter()
+        .map(|argument| string_argument(TemplateFunction::Guid, argument))
+        .collect::<Result<Vec<_>, _>>()?;
+    let id = Uuid::new_v5(&GUID_NAMESPACE, texts.join("-").as_bytes());
+    Ok(Value::from(id.to_string()))
 }
 
 /// The string of an argument that must be one.

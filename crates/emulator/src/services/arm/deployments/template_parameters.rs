@@ -253,16 +253,22 @@ impl ParameterDefinition {
 
     fn check_bounds(&self, value: &Value) -> Result<(), String> {
         let constraints = &self.constraints;
-        let out_of_range = |bound: &str, limit: &dyn fmt::Display| {
+        let out_of_range = |rule: &str, limit: &dyn fmt::Display| {
             let name = &self.name;
             Err(format!(
-                "The provided value for the template parameter '{name}' is not valid. The {bound} is '{limit}'."
+                "The provided value for the template parameter '{name}' is not valid. {rule} '{limit}'. Please see https://aka.ms/arm-syntax-parameters for usage details."
             ))
         };
+        let least_length = "Length of the value should be greater than or equal to";
+        let greatest_length = "Length of the value should be less than or equal to";
         if let Some(number) = value.as_i64() {
             match (constraints.min_value, constraints.max_value) {
-                (Some(min), _) if number < min => return out_of_range("minimum value", &min),
-                (_, Some(max)) if number > max => return out_of_range("maximum value", &max),
+                (Some(min), _) if number < min => {
+                    return out_of_range("The minimum value is", &min);
+                }
+                (_, Some(max)) if number > max => {
+                    return out_of_range("The maximum value is", &max);
+                }
                 _ => {}
             }
         }
@@ -273,8 +279,8 @@ impl ParameterDefinition {
             _ => None,
         };
         match (length, constraints.min_length, constraints.max_length) {
-            (Some(length), Some(min), _) if length < min => out_of_range("minimum length", &min),
-            (Some(length), _, Some(max)) if length > max => out_of_range("maximum length", &max),
+            (Some(length), Some(min), _) if length < min => out_of_range(least_length, &min),
+            (Some(length), _, Some(max)) if length > max => out_of_range(greatest_length, &max),
             _ => Ok(()),
         }
     }

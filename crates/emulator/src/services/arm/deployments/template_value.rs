@@ -103,6 +103,19 @@ impl TemplateValue {
         }
     }
 
+    /// The value with the source text of its expressions.
+    pub(super) fn to_source(&self) -> Value {
+        match self {
+            Self::Literal(value) => value.clone(),
+            Self::Expression(expression) => Value::from(format!("[{expression}]")),
+            Self::Array(items) => items.iter().map(Self::to_source).collect(),
+            Self::Object(members) => {
+                let members = members.iter();
+                members.map(|(key, value)| (key.as_written(), value.to_source())).collect()
+            }
+        }
+    }
+
     /// Every call of `reference` in this value with the position of its expression.
     pub(super) fn reference_calls(&self, path: &JsonPath) -> Vec<(JsonPath, &FunctionCall)> {
         let mut calls = Vec::new();

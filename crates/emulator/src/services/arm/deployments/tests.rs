@@ -332,10 +332,44 @@ fn deployment_features_that_are_not_implemented_return_501() {
         let message = reply["error"]["message"].as_str().unwrap();
         assert!(message.contains(if name == "mode" { "Complete" } else { name }), "{message}");
     }
-    let (status, reply) =
-        send(&fixture, "POST", &format!("{DEPLOYMENT}/whatIf"), &group_deployment(&json!({})));
-    assert_eq!(status, StatusCode::NOT_IMPLEMENTED);
-    assert!(reply["error"]["message"].as_str().unwrap().contains("/whatIf"), "{reply}");
+}
+
+#[test]
+fn what_if_predicts_the_change_of_each_resource() {
+    let fixture = ArmFixture::new();
+    let tags = json!({ "tags": { "team": "a" } });
+    deploy(
+        &fixture,
+        &group_deployment(&json!({ "resources": [cache("one", &tags), cache("two", &tags)] })),
+    );
+    let referring = json!({ "properties": { "x": "[reference('new').y]" } });
+    let resources = json!([
+        cache("one", &tags),
+        cache("two", &json!({ "tags": { "team": "b" } })),
+        cache("new", &json!({})),
+        cache("referring", &referring),
+    ]);
+    let mut body = group_deployment(&json!({ "resources": resources }));
+    let what_if = format!("{DEPLOYMENT}/whatIf");
+    let (status, reply) = send(&fixture, "POST", &what_if, &body);
+    assert_eq!((status, &reply["status"]), (StatusCode::OK, &json!("Succeeded")), "{reply}");
+    let changes = reply["properties"]["changes"].as_array().unwrap();
+    let kinds: Vec<_> =
+        changes.iter().map(|it| it["changeType"].as_str().unwrap()).take(4).collect();
+    assert_eq!(kinds, ["NoChange", "Modify", "Create", "Create"]);
+    assert_eq!(changes[1]["delta"][0]["path"], "tags.team");
+    assert_eq!(changes[3]["after"]["properties"]["x"], "[reference('new').y]");
+    let ignored = changes.iter().skip(4).all(|it| it["changeType"] == "Ignore");
+    assert!(changes.len() > 4 && ignored, "{changes:?}");
+    let path = format!("{GROUP}/providers/Microsoft.Cache/redis/new");
+    assert_eq!(send(&fixture, "GET", &path, &Value::Null).0, StatusCode::NOT_FOUND);
+
+    body["properties"]["whatIfSettings"] = json!({ "resultFormat": "ResourceIdOnly" });
+    let (_, reply) = send(&fixture, "POST", &what_if, &body);
+    let first = &reply["properties"]["changes"][1];
+    assert!(first["changeType"] == "Modify" && first.get("after").is_none(), "{first}");
+    let (status, _) = send(&fixture, "PUT", DEPLOYMENT, &body);
+    assert_eq!(status, StatusCode::BAD_REQUEST);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::super::resource_type::{NamingRule, ResourceType, resource_name};
 use super::super::resource_writes::{ResourceDeletion, ResourceWrite};
 use super::child_items::{item_json, referring_resources, take_collection};
 use super::private_addresses::complete_private_address;
+use super::private_endpoints::PRIVATE_ENDPOINT;
 use super::public_ip_addresses::PUBLIC_IP_ADDRESS;
 use super::reference::{require_item_reference, require_reference};
 use crate::request::ServiceReply;
@@ -81,12 +82,22 @@ fn mac_address(seed: uuid::Uuid) -> String {
 
 fn check_interface_deletion(deletion: &ResourceDeletion<'_>) -> Result<(), ServiceReply> {
     let Some(owner) = deletion.referrers().next() else { return Ok(()) };
+    let interface = &deletion.resource.id;
+    let owner_kind = deletion.resources.resource(owner).map(|owner| owner.kind.as_str());
+    if owner_kind.is_some_and(|kind| kind.eq_ignore_ascii_case(PRIVATE_ENDPOINT)) {
+        return Err(bad_request(
+            "NicInUseWithPrivateEndpoint",
+            format!(
+                "Network interface {interface} cannot be deleted because it is currently in use with an \
+                 private endpoint ({owner})."
+            ),
+        ));
+    }
     Err(bad_request(
         "NicInUse",
         format!(
-            "Network Interface {} is used by existing resource {owner}. In order to delete the network \
-             interface, it must be dissociated from the resource.",
-            deletion.resource.id
+            "Network Interface {interface} is used by existing resource {owner}. In order to delete the \
+             network interface, it must be dissociated from the resource."
         ),
     ))
 }
@@ -95,7 +106,7 @@ fn render_interface(resources: &ArmResourceStore, interface: &ArmResource) -> Va
     let mut wire = interface.to_json();
     for (field, kind) in [
         ("virtualMachine", "Microsoft.Compute/virtualMachines"),
-        ("privateEndpoint", "Microsoft.Network/privateEndpoints"),
+        ("privateEndpoint", PRIVATE_ENDPOINT),
     ] {
         if let Some(owner) = referring_resources(resources, &interface.id, kind).into_iter().next()
         {

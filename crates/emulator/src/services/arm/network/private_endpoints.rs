@@ -15,7 +15,7 @@ use super::reference::{require_item_reference, require_reference};
 use crate::authorization::AccessScope;
 use crate::request::ServiceReply;
 
-const PRIVATE_ENDPOINT: &str = "Microsoft.Network/privateEndpoints";
+pub(super) const PRIVATE_ENDPOINT: &str = "Microsoft.Network/privateEndpoints";
 const PRIVATE_LINK_SERVICE: &str = "Microsoft.Network/privateLinkServices";
 const SUBNET: &str = "Microsoft.Network/virtualNetworks/subnets";
 
@@ -146,6 +146,16 @@ fn endpoint_interface(
         },
     });
     Ok(ArmResource::new(id, NETWORK_INTERFACE, body, write.call.now))
+}
+
+/// The network interfaces of a removed private endpoint, which Azure deletes with it.
+pub(crate) fn interfaces_of_endpoint(resource: &ArmResource) -> Vec<AccessScope> {
+    if !resource.kind.eq_ignore_ascii_case(PRIVATE_ENDPOINT) {
+        return Vec::new();
+    }
+    let interfaces = resource.property("networkInterfaces").and_then(Value::as_array);
+    let ids = interfaces.into_iter().flatten().filter_map(|interface| interface["id"].as_str());
+    ids.filter_map(|id| id.parse().ok()).collect()
 }
 
 /// The connections of private endpoints to a resource, as its `privateEndpointConnections`.

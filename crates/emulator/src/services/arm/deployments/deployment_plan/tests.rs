@@ -503,12 +503,12 @@ fn values_of_parameters_are_checked() {
         (
             json!({ "name": { "value": "ab" } }),
             "properties.parameters.name",
-            "The minimum length is '3'.",
+            "Length of the value should be greater than or equal to '3'.",
         ),
         (
             json!({ "name": { "value": "ééééé!" } }),
             "properties.parameters.name",
-            "The maximum length is '5'.",
+            "Length of the value should be less than or equal to '5'.",
         ),
         (
             json!({ "name": { "value": 7 } }),

@@ -212,6 +212,10 @@ fn evaluation_errors_have_the_messages_of_azure() {
         ("[resourceId('sub', 'group', 'A.B/c', 'n')]", "'sub' is malformed"),
         ("[resourceId('a', 'b', 'c', 'A.B/c', 'n')]", "too many arguments"),
         ("[resourceId('A.B/c', 7)]", "all function arguments must be string literals"),
+        ("[subscriptionResourceId('group', 'A.B/c', 'n')]", "'group' is malformed"),
+        ("[subscriptionResourceId('a', 'b', 'A.B/c', 'n')]", "too many arguments"),
+        ("[subscriptionResourceId('A.B/c', 'n', 'm')]", "requires '1' resource name argument(s)"),
+        ("[guid('a', 7)]", "all function arguments must be string literals"),
     ];
     for (text, expected) in cases {
         let error = error_message(evaluate_in(group_scope(), text));

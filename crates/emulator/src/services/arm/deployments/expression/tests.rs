@@ -134,13 +134,13 @@ fn syntax_errors_name_the_expected_and_the_actual_token() {
 fn functions_that_are_not_implemented_are_named_with_those_that_are() {
     for (written, name) in [
         ("[concat('a', uniqueString(resourceGroup().id))]", "'uniqueString'"),
-        ("[guid('a')]", "'guid'"),
-        ("[subscriptionResourceId('a/b', 'c')]", "'subscriptionResourceId'"),
+        ("[tenantResourceId('a/b', 'c')]", "'tenantResourceId'"),
         ("[contoso.uniqueName('a')]", "'contoso.uniqueName'"),
     ] {
         let error = TemplateText::parse(written).unwrap_err().to_string();
         assert!(error.contains(name), "{written}: {error}");
-        let list = "concat, format, parameters, reference, resourceGroup, resourceId, subscription, variables";
+        let list = "concat, format, guid, parameters, reference, resourceGroup, resourceId, subscription, \
+                    subscriptionResourceId, variables";
         assert!(error.contains(list), "{error}");
     }
 }
