@@ -1,16 +1,16 @@
 """Runs commands of the Azure CLI and checks their results.
 
 Usage: runner.py list AREA.yaml...
-       runner.py serve AREA.yaml... < requests
+       runner.py serve AREA.yaml < requests
 
 Each file lists the commands of one area, in the order in which they run. conformance/README.md describes
 its fields. `list` prints the areas with their commands as one JSON line.
 
-`serve` reads JSON lines: the variables of the commands, then `{"area": 0, "command": 3}` for each command to
-run. It answers each request with `{"problems": [...]}`, which is empty if the result is as expected.
+`serve` reads JSON lines: the variables of the commands, then the index of each command to run. It answers each
+index with `{"problems": [...]}`, which is empty if the result is as expected.
 
-The Azure CLI is unmodified. All commands run in this process, because the CLI starts more slowly than most
-commands run. Environment variables direct its requests to the local Azure.
+The Azure CLI is unmodified. All commands of an area run in one process, because the CLI starts more slowly than
+most commands run. Environment variables direct its requests to the local Azure.
 """
 
 import contextlib
@@ -243,12 +243,12 @@ def run_up_to(area, index, variables, errors):
 
 
 def serve(areas):
+    (area,) = areas
     answers = sys.stdout
     errors = sys.stderr = ErrorStream()
     variables = json.loads(sys.stdin.readline())
     for line in sys.stdin:
-        request = json.loads(line)
-        problems = run_up_to(areas[request["area"]], request["command"], variables, errors)
+        problems = run_up_to(area, json.loads(line), variables, errors)
         print(json.dumps({"problems": problems}), file=answers, flush=True)
 
 

@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// Update the golden files of the chart instead of comparing them
     #[arg(long)]
     update_golden: bool,
+    /// Record the operations of the local Azure that the clients of the suite use, instead of comparing them
+    #[arg(long)]
+    record_clients: bool,
     /// Run only the cases whose names contain this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -64,7 +67,7 @@ pub(crate) enum SuiteName {
 }
 
 impl SuiteName {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Go,
         Self::Python,
         Self::Rust,
@@ -77,6 +80,7 @@ impl SuiteName {
         Self::Node,
         Self::Kms,
         Self::HostedCluster,
+        Self::Azcli,
     ];
     /// The suites that can also run against a real subscription.
     const LIVE_SUITES: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
@@ -117,6 +121,7 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<PassFailC
         let mut command = suite_command(repository, suite, arguments.kubernetes)?;
         command.args(arguments.live.then_some("--live"));
         command.args(arguments.update_golden.then_some("--update-golden"));
+        command.args(arguments.record_clients.then_some("--record-clients"));
         command.args(arguments.only.iter());
         match arguments.only {
             // With a filter, most suites have no matching case.

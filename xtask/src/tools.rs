@@ -66,10 +66,7 @@ fn all_tools() -> Vec<ToolDefinition> {
     tools.push(required_tool("images", test_images::install));
     tools.push(required_tool("go-clients", clients::install_go_clients));
     tools.push(required_tool("python-clients", clients::install_python_clients));
-    tools.push(ToolDefinition {
-        on_demand: true,
-        ..required_tool("azure-cli", clients::install_azure_cli)
-    });
+    tools.push(required_tool("azure-cli", clients::install_azure_cli));
     tools.push(required_tool("rust-clients", clients::install_rust_clients));
     tools
         .push(ToolDefinition { on_demand: true, ..required_tool("azurite", npm::install_azurite) });

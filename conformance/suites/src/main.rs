@@ -16,6 +16,7 @@ mod lanyard_clients;
 mod live_subscription;
 mod local_azure;
 mod node_plugin_process;
+mod operation_clients;
 mod process_usage;
 mod proxied_request;
 mod recording_proxy;
@@ -35,6 +36,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::operation_clients::SuiteRequestLog;
 use crate::suite_setup::{PreparedSuite, SuiteArgs, SuiteSetupError};
 
 fn main() -> ExitCode {
@@ -44,10 +46,12 @@ fn main() -> ExitCode {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     match suite_setup::prepare_suite(&arguments, environment) {
-        Ok(PreparedSuite { trials, keep_alive }) => {
+        Ok(PreparedSuite { trials, keep_alive, request_log }) => {
             let conclusion = libtest_mimic::run(&arguments.runner_arguments(), trials);
+            let passed = !conclusion.has_failed()
+                && request_log.is_none_or(|log| verify_operation_clients(&arguments, &log));
             drop(keep_alive);
-            if conclusion.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+            if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
             print_error(&error);
@@ -56,15 +60,38 @@ fn main() -> ExitCode {
     }
 }
 
+/// Compares the operations that the clients used with the recorded ones, or records them. A filtered run uses
+/// fewer operations and is not compared.
+fn verify_operation_clients(arguments: &SuiteArgs, log: &SuiteRequestLog) -> bool {
+    if arguments.is_filtered() {
+        return true;
+    }
+    let (repository, record) = (arguments.repository(), arguments.records_clients());
+    match log.verify(&arguments.suite_name(), repository, record) {
+        Ok(line) => {
+            writeln!(std::io::stdout().lock(), "{line}").unwrap_or_default();
+            true
+        }
+        Err(error) => {
+            print_causes(&error, None);
+            false
+        }
+    }
+}
+
 fn print_error(error: &SuiteSetupError) {
+    print_causes(error, error.hint());
+}
+
+fn print_causes(error: &dyn std::error::Error, hint: Option<String>) {
     let mut text = format!("error: {error}");
-    let mut source = std::error::Error::source(error);
+    let mut source = error.source();
     while let Some(cause) = source {
         text.push_str("\n  because: ");
         text.push_str(&cause.to_string());
         source = cause.source();
     }
-    if let Some(hint) = error.hint() {
+    if let Some(hint) = hint {
         text.push_str("\n\nhint: ");
         text.push_str(&hint);
     }

@@ -33,6 +33,7 @@ use crate::client_program::ClientProgram;
 use crate::kubectl::KubectlError;
 use crate::live_subscription::{LiveSubscription, LiveSubscriptionError};
 use crate::local_azure::LocalAzureError;
+use crate::operation_clients::SuiteRequestLog;
 use crate::request_differences::AcceptedDifference;
 use crate::suite_cluster::SuiteClusterError;
 use crate::suites::azcli::{AzureCliError, AzureCliProgram};
@@ -88,6 +89,9 @@ pub(crate) struct SuiteArgs {
     /// Update the golden files instead of comparing them, for the suite `chart`
     #[arg(long)]
     update_golden: bool,
+    /// Record the operations of the local Azure that the clients of the suite use
+    #[arg(long)]
+    record_clients: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -261,6 +265,26 @@ impl SuiteArgs {
             ..libtest_mimic::Arguments::default()
         }
     }
+
+    /// The name of the suite, such as `azcli`.
+    pub(crate) fn suite_name(&self) -> String {
+        self.suite.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Whether only some of the cases run.
+    pub(crate) const fn is_filtered(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// The root of the repository.
+    pub(crate) fn repository(&self) -> &Path {
+        &self.repository
+    }
+
+    /// Whether the operations that the clients use are recorded instead of compared.
+    pub(crate) const fn records_clients(&self) -> bool {
+        self.record_clients
+    }
 }
 
 /// A suite that is ready to run.
@@ -268,6 +292,8 @@ pub(crate) struct PreparedSuite {
     pub(crate) trials: Vec<Trial>,
     /// Owns the local Azure and the cluster, so it must outlive the trials.
     pub(crate) keep_alive: Arc<dyn Any>,
+    /// The request log of the local Azure, if clients of other projects use it.
+    pub(crate) request_log: Option<SuiteRequestLog>,
 }
 
 /// Prepares the environment of the suite and returns its trials.
@@ -314,6 +340,7 @@ fn prepare_client_suite(
     });
     let program = ClientProgram::new(path, arguments.script.clone(), target.client_environment());
     let keep_alive: Arc<dyn Any> = Arc::<AzureTarget>::clone(&target);
+    let request_log = suite_request_log(&target, &runtime);
     let lifecycle_trials = lifecycle_trials(suite, arguments, (&target, &program), &runtime)?;
     let mut trials = match suite {
         ClientSuite::Python => python::trials(&target, &program),
@@ -336,7 +363,17 @@ fn prepare_client_suite(
         }
     };
     trials.extend(lifecycle_trials);
-    Ok(PreparedSuite { trials, keep_alive })
+    Ok(PreparedSuite { trials, keep_alive, request_log })
+}
+
+/// The request log of a local Azure; `None` for a real subscription.
+fn suite_request_log(target: &AzureTarget, runtime: &Arc<Runtime>) -> Option<SuiteRequestLog> {
+    match target {
+        AzureTarget::Local(local) => {
+            Some(SuiteRequestLog::new(local.control_api().clone(), Arc::clone(runtime)))
+        }
+        AzureTarget::Live(_) => None,
+    }
 }
 
 /// The trials of a client's lifecycles. Real subscriptions have none, because lifecycles create resources.

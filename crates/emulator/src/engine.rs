@@ -477,6 +477,7 @@ fn request_log_entry(
         host: request.host.clone(),
         path: request.path.clone(),
         api_version: version.map(ToOwned::to_owned),
+        user_agent: request.header("user-agent").map(ToOwned::to_owned),
         status: reply.status.as_u16(),
         tls: request.scheme == RequestScheme::Https,
         caller: trace.caller,

@@ -1,6 +1,7 @@
 //! The request log: one entry per request, without secrets.
 //!
-//! No entry contains a header, a body or the value of a query parameter other than `api-version`.
+//! No entry contains a body, a header other than `User-Agent`, or the value of a query parameter other than
+//! `api-version`.
 
 use std::collections::VecDeque;
 
@@ -28,6 +29,9 @@ pub struct RequestLogEntry {
     /// The `api-version` of the query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
+    /// The `User-Agent` of the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_agent: Option<String>,
     /// The status of the reply.
     pub status: u16,
     /// Whether the request was sent over TLS.
@@ -65,7 +69,8 @@ impl RequestLog {
     pub(crate) fn append(&mut self, mut entry: RequestLogEntry) {
         self.last_sequence += 1;
         entry.sequence = self.last_sequence;
-        for text in [&mut entry.method, &mut entry.host, &mut entry.path] {
+        let texts = [&mut entry.method, &mut entry.host, &mut entry.path];
+        for text in texts.into_iter().chain(&mut entry.user_agent) {
             truncate_text(text);
         }
         if self.entries.len() == MAX_ENTRIES {
@@ -102,6 +107,7 @@ mod tests {
             host: String::new(),
             path: path.to_owned(),
             api_version: None,
+            user_agent: None,
             status: 200,
             tls: false,
             caller: None,

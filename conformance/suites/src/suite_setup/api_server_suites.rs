@@ -12,6 +12,7 @@ use super::{
     load_cluster, operator_suite,
 };
 use crate::azure_target::LocalAzureTarget;
+use crate::operation_clients::SuiteRequestLog;
 use crate::suites::kms;
 use crate::toolbox::Toolbox;
 
@@ -65,18 +66,19 @@ fn prepare_kms(
         etcd: node.join("etcd"),
         kube_apiserver: node.join("kube-apiserver"),
     };
-    let azure = LocalAzureTarget::start(
+    let azure = Arc::new(LocalAzureTarget::start(
         &arguments.lanyard,
         &text,
         hosted_cluster_names(&cluster)?,
         runtime,
-    )?;
+    )?);
+    let request_log = Some(SuiteRequestLog::new(azure.control_api().clone(), Arc::clone(runtime)));
+    let keep_alive: Arc<dyn Any> = Arc::<LocalAzureTarget>::clone(&azure);
     let fixture =
         kms::KmsSuiteFixture::new(azure, Arc::clone(runtime), programs, (key, secret_name));
     let prepared = runtime.block_on(fixture.prepare());
     prepared.map_err(|failed| SuiteSetupError::Identities {
         message: failed.message().unwrap_or_default().to_owned(),
     })?;
-    let keep_alive: Arc<dyn Any> = Arc::new(());
-    Ok(PreparedSuite { trials: kms::trials(fixture), keep_alive })
+    Ok(PreparedSuite { trials: kms::trials(fixture), keep_alive, request_log })
 }

@@ -20,5 +20,5 @@ pub(super) fn prepare_azure_benchmark(
         scale: AzureBenchmarkScale::for_objects(arguments.objects),
         output: arguments.measurements.clone(),
     });
-    Ok(PreparedSuite { trials, keep_alive: Arc::new(()) })
+    Ok(PreparedSuite { trials, keep_alive: Arc::new(()), request_log: None })
 }

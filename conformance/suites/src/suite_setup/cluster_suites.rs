@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use super::{PreparedSuite, SuiteArgs, SuiteSetupError, hosted_cluster_names, load_cluster};
 use crate::azure_target::LocalAzureTarget;
 use crate::helm::{Helm, LanyardChart};
+use crate::operation_clients::SuiteRequestLog;
 use crate::suite_cluster::SuiteCluster;
 use crate::suites::{chart, csi, hosted_cluster, interop, measure, node};
 use crate::toolbox::Toolbox;
@@ -32,7 +33,10 @@ pub(super) fn prepare_cluster_suite(
 ) -> Result<PreparedSuite, SuiteSetupError> {
     let tools = &Toolbox::new(&arguments.tools);
     let suite_cluster = Arc::new(SuiteCluster::start(tools.program_path("node")?, runtime)?);
-    let keep_alive: Arc<dyn Any> = Arc::<SuiteCluster>::clone(&suite_cluster);
+    let runtime = Arc::clone(runtime);
+    let started_cluster = Arc::clone(&suite_cluster);
+    // The local Azure that clients of other projects use.
+    let mut azure: Option<Arc<LocalAzureTarget>> = None;
     let trials = match suite {
         ClusterSuite::Chart => chart::trials(chart::ChartSuiteFixture {
             node_helm: helm_for_chart(arguments, tools, &suite_cluster, LanyardChart::Node)?,
@@ -49,9 +53,15 @@ pub(super) fn prepare_cluster_suite(
         }),
         ClusterSuite::Csi => csi::trials(&csi_fixture(arguments, tools, &suite_cluster)?)?,
         ClusterSuite::Interop => {
-            interop::trials(interop_fixture(arguments, tools, &suite_cluster)?)
+            let fixture = interop_fixture(arguments, tools, &suite_cluster)?;
+            azure = Some(Arc::clone(&fixture.azure));
+            interop::trials(fixture)
         }
-        ClusterSuite::Node => node::trials(node_fixture(arguments, tools, &suite_cluster)?),
+        ClusterSuite::Node => {
+            let fixture = node_fixture(arguments, tools, &suite_cluster)?;
+            azure = Some(Arc::clone(&fixture.azure));
+            node::trials(fixture)
+        }
         ClusterSuite::HostedCluster => {
             hosted_cluster::trials(hosted_cluster_fixture(arguments, tools, &suite_cluster)?)
         }
@@ -65,7 +75,12 @@ pub(super) fn prepare_cluster_suite(
             suite_cluster,
         }),
     };
-    Ok(PreparedSuite { trials, keep_alive })
+    let log = |azure: &Arc<LocalAzureTarget>| {
+        SuiteRequestLog::new(azure.control_api().clone(), Arc::clone(&runtime))
+    };
+    let request_log = azure.as_ref().map(log);
+    let keep_alive: Arc<dyn Any> = Arc::new((started_cluster, azure));
+    Ok(PreparedSuite { trials, keep_alive, request_log })
 }
 
 fn helm_for_chart(

@@ -27,7 +27,7 @@ pub(super) fn prepare_kubernetes_suite(
     })?;
     let keep_alive: Arc<dyn Any> = Arc::<ControlPlane>::clone(&plane);
     let fixture = KubernetesSuiteFixture { plane, runtime: Arc::clone(runtime), permissions };
-    Ok(PreparedSuite { trials: kubernetes::trials(&fixture), keep_alive })
+    Ok(PreparedSuite { trials: kubernetes::trials(&fixture), keep_alive, request_log: None })
 }
 
 /// The directory of the node chart's CRDs, in the repository.

@@ -44,7 +44,7 @@ pub(super) fn prepare_operator_suite(
         rendered_chart: chart,
         control_plane_inputs: inputs,
     };
-    Ok(PreparedSuite { trials: operator::trials(&fixture), keep_alive })
+    Ok(PreparedSuite { trials: operator::trials(&fixture), keep_alive, request_log: None })
 }
 
 /// The trial that benchmarks the operator.
@@ -54,7 +54,7 @@ pub(super) fn prepare_measurements(
     let scale = OperatorBenchmarkScale::for_clusters(arguments.clusters);
     let trials =
         bench::trials(control_plane_inputs(arguments)?, scale, arguments.measurements.clone());
-    Ok(PreparedSuite { trials, keep_alive: Arc::new(()) })
+    Ok(PreparedSuite { trials, keep_alive: Arc::new(()), request_log: None })
 }
 
 fn control_plane_inputs(arguments: &SuiteArgs) -> Result<ControlPlaneInputs, SuiteSetupError> {

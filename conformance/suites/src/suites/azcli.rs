@@ -1,5 +1,5 @@
-//! The Azure CLI: every command of `conformance/azcli/cases` is a trial. One process runs all commands in the
-//! order of the files, because commands use the results of earlier ones.
+//! The Azure CLI: every command of `conformance/azcli/cases` is a trial. One process runs all commands of a file
+//! in their order, because commands use the results of earlier ones.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 
 use super::failed_with_causes;
 use crate::azure_target::LocalAzureTarget;
+use crate::client_program::EnvironmentVariables;
 use crate::local_azure::{ControlApi, LocalAzureError};
 
 /// The longest time for one command. Clusters and deployments take seconds, everything else less.
@@ -86,30 +87,34 @@ struct CommandArea {
     commands: Vec<String>,
 }
 
-/// Starts the runner and returns a trial for each command.
+/// Returns a trial for each command.
 pub(crate) fn trials(
     target: &LocalAzureTarget,
     program: &AzureCliProgram,
     runtime: &Arc<Runtime>,
 ) -> Result<Vec<Trial>, AzureCliError> {
-    let areas = program.list_areas()?;
-    let variables = runtime.block_on(target.command_variables())?;
     let runner = Arc::new(Mutex::new(CommandRunner {
-        process: RunnerProcess::start(program.serve_command(target)?, &program.python, &variables)?,
+        program: program.clone(),
+        client: AzureCliEnvironment {
+            directory: target.directory().join("azcli"),
+            variables: target.client_environment(),
+        },
+        variables: runtime.block_on(target.command_variables())?,
+        process: None,
         control_api: target.control_api().clone(),
         runtime: Arc::clone(runtime),
         last_request: 0,
     }));
-    let commands = areas.iter().enumerate().flat_map(|(area, commands)| {
-        let numbered = commands.commands.iter().enumerate();
-        numbered.map(move |(index, command)| (area, index, trial_name(&commands.name, command)))
-    });
-    Ok(commands
-        .map(|(area, index, name)| {
-            let runner = Arc::clone(&runner);
-            Trial::test(name, move || runner.lock().run_trial(area, index))
-        })
-        .collect())
+    let mut trials = Vec::new();
+    for area in program.list_areas()? {
+        let name = Arc::<str>::from(area.name);
+        for (index, command) in area.commands.iter().enumerate() {
+            let (runner, area) = (Arc::clone(&runner), Arc::clone(&name));
+            let name = trial_name(&name, command);
+            trials.push(Trial::test(name, move || runner.lock().run_trial(&area, index)));
+        }
+    }
+    Ok(trials)
 }
 
 fn trial_name(area: &str, command: &str) -> String {
@@ -145,16 +150,21 @@ impl AzureCliProgram {
         Ok(files)
     }
 
-    /// The command that runs the CLI, with a profile and a home directory of its own.
-    fn serve_command(&self, target: &LocalAzureTarget) -> Result<Command, AzureCliError> {
-        let home = target.directory().join("azcli");
+    /// The command that runs the CLI for an area, with a profile and a home directory of its own.
+    fn serve_command(
+        &self,
+        client: &AzureCliEnvironment,
+        area: &str,
+    ) -> Result<Command, AzureCliError> {
+        let home = client.directory.join(area);
         let files = home.join("files");
         fs::create_dir_all(&files).map_err(file_error("create", &files))?;
+        let commands = self.runner.with_file_name("cases").join(format!("{area}.yaml"));
         let mut command = Command::new(&self.python);
-        command.arg(&self.runner).arg("serve").args(self.command_files()?);
+        command.arg(&self.runner).arg("serve").arg(commands);
         // Variables of the caller could configure the CLI or another sign-in method.
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        command.envs(target.client_environment()).envs(CLI_SETTINGS);
+        command.envs(&client.variables).envs(CLI_SETTINGS);
         command.env("HOME", &home).env("AZURE_CONFIG_DIR", home.join("profile")).current_dir(files);
         Ok(command)
     }
@@ -170,9 +180,22 @@ fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) 
     move |source| AzureCliError::File { action, path, source }
 }
 
+/// What the CLI needs to use the local Azure.
+struct AzureCliEnvironment {
+    /// The directory of its profiles and files.
+    directory: PathBuf,
+    /// Environment variables that route it to the local Azure.
+    variables: EnvironmentVariables,
+}
+
 /// The runner, and the request log of the local Azure.
 struct CommandRunner {
-    process: RunnerProcess,
+    program: AzureCliProgram,
+    client: AzureCliEnvironment,
+    /// The variables of the commands.
+    variables: Value,
+    /// The process of the area whose command ran last, with its name.
+    process: Option<(String, RunnerProcess)>,
     control_api: ControlApi,
     runtime: Arc<Runtime>,
     /// The sequence number of the last request of the previous command.
@@ -196,8 +219,9 @@ struct LoggedRequest {
 
 impl CommandRunner {
     /// Runs a command. The failure lists the requests that the CLI sent.
-    fn run_trial(&mut self, area: usize, command: usize) -> Result<(), Failed> {
-        let problems = self.process.run_command(area, command).map_err(failed_with_causes)?;
+    fn run_trial(&mut self, area: &str, command: usize) -> Result<(), Failed> {
+        let process = self.process_of_area(area).map_err(failed_with_causes)?;
+        let problems = process.run_command(command).map_err(failed_with_causes)?;
         let path = format!("ledger?since={}", self.last_request);
         let log: RequestLogPage =
             self.runtime.block_on(self.control_api.get(&path)).map_err(failed_with_causes)?;
@@ -213,6 +237,20 @@ impl CommandRunner {
         let lines: Vec<_> =
             problems.into_iter().chain(["requests:".to_owned()]).chain(requests).collect();
         Err(lines.join("\n").into())
+    }
+
+    /// The process of an area. Starting it ends the process of the previous area.
+    fn process_of_area(&mut self, area: &str) -> Result<&mut RunnerProcess, AzureCliError> {
+        let current = self.process.take().filter(|(name, _)| name == area);
+        let current = match current {
+            Some(current) => current,
+            None => {
+                let command = self.program.serve_command(&self.client, area)?;
+                let process = RunnerProcess::start(command, &self.program.python, &self.variables)?;
+                (area.to_owned(), process)
+            }
+        };
+        Ok(&mut self.process.insert(current).1)
     }
 }
 
@@ -255,10 +293,9 @@ impl RunnerProcess {
         Ok(process)
     }
 
-    /// Runs a command, and the earlier commands of its area that have not run. Returns the problems with its
-    /// result.
-    fn run_command(&mut self, area: usize, command: usize) -> Result<Vec<String>, AzureCliError> {
-        self.send(&json!({ "area": area, "command": command }))?;
+    /// Runs a command, and the earlier commands that have not run. Returns the problems with its result.
+    fn run_command(&mut self, command: usize) -> Result<Vec<String>, AzureCliError> {
+        self.send(&json!(command))?;
         let line = self.answers.recv_timeout(COMMAND_TIMEOUT)?;
         let outcome: Result<CommandOutcome, _> = serde_json::from_str(&line);
         Ok(outcome.map_err(|source| AzureCliError::InvalidAnswer { line, source })?.problems)
@@ -313,9 +350,9 @@ mod tests {
         command.arg(&program.runner);
         let mut process =
             RunnerProcess::start(command, &program.python, &json!({})).expect("it starts");
-        assert_eq!(process.run_command(0, 0).expect("it answers"), ["exit code 1"]);
+        assert_eq!(process.run_command(0).expect("it answers"), ["exit code 1"]);
         assert!(matches!(
-            process.run_command(0, 1),
+            process.run_command(1),
             Err(AzureCliError::NoAnswer(_) | AzureCliError::Request(_))
         ));
     }

@@ -26,7 +26,7 @@ use crate::sign_in_method::SignInMethod;
 /// The fixture of the suite `kms`.
 #[derive(Debug)]
 pub(crate) struct KmsSuiteFixture {
-    pub(crate) azure: LocalAzureTarget,
+    pub(crate) azure: Arc<LocalAzureTarget>,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) programs: KmsPrograms,
     pub(crate) key: KmsKeyVersion,
@@ -90,7 +90,7 @@ fn trial(
 
 impl KmsSuiteFixture {
     pub(crate) fn new(
-        azure: LocalAzureTarget,
+        azure: Arc<LocalAzureTarget>,
         runtime: Arc<Runtime>,
         programs: KmsPrograms,
         (key, secret_name): (KmsKeyVersion, String),

@@ -1,0 +1,234 @@
+//! The operations of the local Azure that the clients of a suite use, and the file that records them.
+//!
+//! A recorded operation that a suite no longer uses fails the suite: the documentation names the suite as the
+//! proof that the operation works with unmodified clients.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use thiserror::Error;
+use tokio::runtime::Runtime;
+
+use crate::local_azure::{ControlApi, LocalAzureError};
+
+/// The file in the repository.
+const FILE: &str = "crates/emulator/src/operation_clients.txt";
+
+const HEADER: &str =
+    "# The operations that the clients of each conformance suite use successfully.\n";
+
+/// The user agents of the Azure SDK for Rust. Lanyard uses this SDK, so in every suite but `rust` these are
+/// requests of lanyard's own programs.
+const RUST_SDK: &str = "azsdk-rust";
+
+/// The operations of a suite could not be compared or recorded.
+#[derive(Debug, Error)]
+pub(crate) enum OperationClientsError {
+    #[error("the request log could not be read")]
+    RequestLog(#[from] LocalAzureError),
+    #[error("the request log is incomplete: its first entry has the number {first}")]
+    IncompleteLog { first: u64 },
+    #[error("could not {action} {}", path.display())]
+    File {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(
+        "the suite no longer uses these operations of the local Azure: {operations}. If this is intended, \
+         run `cargo xtask conformance {suite} --record-clients`"
+    )]
+    Missing { suite: String, operations: String },
+}
+
+/// An operation: the name of its service and its id.
+type OperationName = (String, String);
+
+/// The suites that use each operation.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct OperationClients(BTreeMap<OperationName, BTreeSet<String>>);
+
+impl OperationClients {
+    fn parse(text: &str) -> Self {
+        let rows = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+            let mut words = line.split_whitespace().map(str::to_owned);
+            Some(((words.next()?, words.next()?), words.collect()))
+        });
+        Self(rows.collect())
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = HEADER.to_owned();
+        for ((service, operation), suites) in &self.0 {
+            write!(text, "{service} {operation}").unwrap_or_default();
+            for suite in suites {
+                write!(text, " {suite}").unwrap_or_default();
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn of_suite(&self, suite: &str) -> BTreeSet<OperationName> {
+        let rows = self.0.iter().filter(|(_, suites)| suites.contains(suite));
+        rows.map(|(operation, _)| operation.clone()).collect()
+    }
+
+    /// Replaces the operations of a suite.
+    fn record(&mut self, suite: &str, operations: BTreeSet<OperationName>) {
+        for suites in self.0.values_mut() {
+            suites.remove(suite);
+        }
+        for operation in operations {
+            self.0.entry(operation).or_default().insert(suite.to_owned());
+        }
+        self.0.retain(|_, suites| !suites.is_empty());
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct RequestLogPage {
+    value: Vec<LoggedOperation>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LoggedOperation {
+    sequence: u64,
+    service: Option<String>,
+    operation: Option<String>,
+    status: u16,
+    user_agent: Option<String>,
+}
+
+/// The request log of the local Azure of a suite.
+#[derive(Debug)]
+pub(crate) struct SuiteRequestLog {
+    control_api: ControlApi,
+    runtime: Arc<Runtime>,
+}
+
+impl SuiteRequestLog {
+    pub(crate) const fn new(control_api: ControlApi, runtime: Arc<Runtime>) -> Self {
+        Self { control_api, runtime }
+    }
+
+    /// Compares the operations that the suite used with the recorded ones, or records them. Returns a line
+    /// for the output.
+    pub(crate) fn verify(
+        &self,
+        suite: &str,
+        repository: &Path,
+        record: bool,
+    ) -> Result<String, OperationClientsError> {
+        let page: RequestLogPage = self.runtime.block_on(self.control_api.get("ledger"))?;
+        let used = used_operations(suite, page.value)?;
+        let path = repository.join(FILE);
+        let failed = |action| {
+            let path = path.clone();
+            move |source| OperationClientsError::File { action, path, source }
+        };
+        let mut clients =
+            OperationClients::parse(&fs::read_to_string(&path).map_err(failed("read"))?);
+        let recorded = clients.of_suite(suite);
+        let new = used.difference(&recorded).count();
+        let count = used.len();
+        if record {
+            clients.record(suite, used);
+            fs::write(&path, clients.to_text()).map_err(failed("write"))?;
+            return Ok(format!("{count} operations of the local Azure used and recorded"));
+        }
+        let missing = recorded.difference(&used).map(|(service, id)| format!("{service} {id}"));
+        let missing: Vec<_> = missing.collect();
+        if !missing.is_empty() {
+            let (suite, operations) = (suite.to_owned(), missing.join(", "));
+            return Err(OperationClientsError::Missing { suite, operations });
+        }
+        Ok(format!("{count} operations of the local Azure used, {new} of them not recorded"))
+    }
+}
+
+/// The operations with a successful reply to a client of the suite.
+fn used_operations(
+    suite: &str,
+    requests: Vec<LoggedOperation>,
+) -> Result<BTreeSet<OperationName>, OperationClientsError> {
+    if let Some(first) = requests.first().map(|request| request.sequence)
+        && first > 1
+    {
+        return Err(OperationClientsError::IncompleteLog { first });
+    }
+    let is_client = |user_agent: Option<&str>| match user_agent {
+        _ if suite == "rust" => true,
+        Some(user_agent) => !user_agent.contains(RUST_SDK),
+        None => false,
+    };
+    let used = requests
+        .into_iter()
+        .filter(|request| (200..400).contains(&request.status))
+        .filter(|request| is_client(request.user_agent.as_deref()))
+        .filter_map(|request| Some((request.service?, request.operation?)))
+        .filter(|(service, _)| service != "control");
+    Ok(used.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(
+        sequence: u64,
+        operation: &str,
+        status: u16,
+        user_agent: Option<&str>,
+    ) -> LoggedOperation {
+        LoggedOperation {
+            sequence,
+            service: Some("arm".to_owned()),
+            operation: Some(operation.to_owned()),
+            status,
+            user_agent: user_agent.map(str::to_owned),
+        }
+    }
+
+    fn arm_operations(ids: &[&str]) -> BTreeSet<OperationName> {
+        ids.iter().map(|id| ("arm".to_owned(), (*id).to_owned())).collect()
+    }
+
+    #[test]
+    fn only_successful_requests_of_clients_count() {
+        let requests = || {
+            vec![
+                request(1, "A", 200, Some("AZURECLI/2.91.0")),
+                request(2, "B", 404, Some("AZURECLI/2.91.0")),
+                request(3, "C", 302, Some("python-requests/2.34")),
+                request(4, "D", 200, Some("azsdk-rust-keyvault-secrets/1.0")),
+                request(5, "E", 201, None),
+            ]
+        };
+        assert_eq!(used_operations("azcli", requests()).unwrap(), arm_operations(&["A", "C"]));
+        let of_rust = used_operations("rust", requests()).unwrap();
+        assert_eq!(of_rust, arm_operations(&["A", "C", "D", "E"]));
+    }
+
+    #[test]
+    fn log_without_its_first_entries_is_rejected() {
+        let error = used_operations("azcli", vec![request(7, "A", 200, None)]).unwrap_err();
+        assert!(matches!(error, OperationClientsError::IncompleteLog { first: 7 }), "{error}");
+    }
+
+    #[test]
+    fn recording_a_suite_keeps_the_others_and_sorts_the_rows() {
+        let mut clients =
+            OperationClients::parse("# Comment\narm B azcli go\narm A azcli\nentra T python\n");
+        clients.record("azcli", arm_operations(&["C", "B"]));
+        let text = format!("{HEADER}arm B azcli go\narm C azcli\nentra T python\n");
+        assert_eq!(clients.to_text(), text);
+        assert_eq!(OperationClients::parse(&text), clients);
+        assert_eq!(clients.of_suite("azcli"), arm_operations(&["B", "C"]));
+    }
+}
