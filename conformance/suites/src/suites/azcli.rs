@@ -242,13 +242,12 @@ impl CommandRunner {
     /// The process of an area. Starting it ends the process of the previous area.
     fn process_of_area(&mut self, area: &str) -> Result<&mut RunnerProcess, AzureCliError> {
         let current = self.process.take().filter(|(name, _)| name == area);
-        let current = match current {
-            Some(current) => current,
-            None => {
-                let command = self.program.serve_command(&self.client, area)?;
-                let process = RunnerProcess::start(command, &self.program.python, &self.variables)?;
-                (area.to_owned(), process)
-            }
+        let current = if let Some(current) = current {
+            current
+        } else {
+            let command = self.program.serve_command(&self.client, area)?;
+            let process = RunnerProcess::start(command, &self.program.python, &self.variables)?;
+            (area.to_owned(), process)
         };
         Ok(&mut self.process.insert(current).1)
     }
