@@ -116,6 +116,11 @@ impl ClientProgram {
         Self { path, script, environment }
     }
 
+    /// The program with another name in the same directory.
+    pub(crate) fn sibling(&self, name: &str) -> Self {
+        Self { path: self.path.with_file_name(name), ..self.clone() }
+    }
+
     /// The program with other environment variables.
     pub(crate) fn with_environment(&self, environment: EnvironmentVariables) -> Self {
         Self { environment, ..self.clone() }
@@ -125,7 +130,7 @@ impl ClientProgram {
     pub(crate) fn run_case(
         &self,
         case: &str,
-        inputs: &ClientInputs,
+        inputs: &impl Serialize,
     ) -> Result<Value, ClientProgramError> {
         let output = self.run_to_output(case, inputs)?;
         if let Some(error) = failure_of(&output) {
@@ -153,7 +158,7 @@ impl ClientProgram {
     fn run_to_output(
         &self,
         case: &str,
-        inputs: &ClientInputs,
+        inputs: &impl Serialize,
     ) -> Result<Output, ClientProgramError> {
         let mut command = self.command();
         command.arg(case).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -343,7 +343,7 @@ fn prepare_client_suite(
     let request_log = suite_request_log(&target, &runtime);
     let lifecycle_trials = lifecycle_trials(suite, arguments, (&target, &program), &runtime)?;
     let mut trials = match suite {
-        ClientSuite::Python => python::trials(&target, &program),
+        ClientSuite::Python => python::trials(&target, &program, &runtime),
         ClientSuite::Azcli => azure_cli_trials(&target, arguments, &runtime)?,
         ClientSuite::Rust => rust::trials(&target, &program),
         ClientSuite::Go => go::trials(go::GoSuiteFixture {

@@ -17,7 +17,8 @@ use crate::services::blob::BlobStore;
 use crate::services::entra::SignInState;
 use crate::services::imds::ImdsState;
 use crate::services::keyvault::VaultStore;
-use crate::table::StoredTable;
+use crate::services::managed_identity::IdentityUrl;
+use crate::table::{StoredTable, Table};
 use crate::token::TokenPolicy;
 use crate::tracked::Tracked;
 
@@ -48,7 +49,9 @@ pub(crate) struct AzureState {
     pub(crate) vaults: VaultStore,
     /// The storage accounts with their content.
     pub(crate) storage: BlobStore,
-    /// The identities of the metadata service.
+    /// The identity URLs of resources, by the resource id in lower case.
+    pub(crate) identity_urls: Table<String, IdentityUrl>,
+    /// The nodes of the metadata service with their identities.
     pub(crate) imds: Tracked<ImdsState>,
     /// The identities of the components, for rotation and fault plans.
     #[serde(rename = "roster")]
@@ -77,6 +80,7 @@ impl AzureState {
             resources,
             vaults,
             storage,
+            identity_urls,
             imds,
             registry,
             faults,
@@ -93,6 +97,7 @@ impl AzureState {
         resources.for_each_table(visit);
         vaults.for_each_table(visit);
         storage.for_each_table(visit);
+        visit("identity-urls", identity_urls);
         visit("imds", imds);
         visit("registry", registry);
         visit("faults", faults);

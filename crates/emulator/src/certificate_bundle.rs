@@ -7,10 +7,41 @@ use p12_keystore::{
     Certificate, EncryptionAlgorithm, KeyStore, KeyStoreEntry, MacAlgorithm, PrivateKey,
     PrivateKeyChain,
 };
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 /// The iterations of key derivation, as in OpenSSL.
 const ITERATIONS: u32 = 2048;
+
+/// The format of certificate and key. `client_secret` of a credential document is base64 of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CredentialBundleFormat {
+    /// PKCS#8 key and certificates as PEM.
+    #[default]
+    Pem,
+    /// PKCS#12 with 3DES and a SHA-1 MAC, empty password: the only profile that Go's `x/crypto/pkcs12`
+    /// supports.
+    LegacyPkcs12,
+    /// PKCS#12 with AES-256 and a SHA-256 MAC, empty password: the default of OpenSSL 3.
+    ModernPkcs12,
+}
+
+impl CredentialBundleFormat {
+    /// Encodes a PKCS#8 key with its certificates in DER, the certificate of the key first.
+    pub(crate) fn encode(
+        self,
+        key: &[u8],
+        chain: &[&[u8]],
+    ) -> Result<Zeroizing<Vec<u8>>, Pkcs12Error> {
+        let profile = match self {
+            Self::Pem => return Ok(encode_pem(Some(key), chain)),
+            Self::LegacyPkcs12 => Pkcs12Profile::Legacy,
+            Self::ModernPkcs12 => Pkcs12Profile::Modern,
+        };
+        encode_pkcs12(Some(key), chain, profile)
+    }
+}
 
 /// The algorithms of a PKCS#12 file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

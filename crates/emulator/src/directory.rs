@@ -11,6 +11,7 @@ mod federated_credential;
 mod first_party;
 mod graph_permission;
 mod group;
+mod managed_identity;
 mod permission_grant;
 mod service_principal;
 mod tenant;
@@ -41,6 +42,7 @@ pub(crate) use self::service_principal::{
 pub(crate) use self::tenant::{NextSigningKeyMissing, Tenant, TenantSigningKey, TenantSigningKeys};
 pub(crate) use self::trusted_issuer::{CertificateAuthority, TrustedIssuer};
 pub(crate) use self::user::User;
+use crate::managed_identity_credential::ManagedIdentityCredential;
 use crate::table::{StoredTable, Table};
 use crate::tracked::Tracked;
 
@@ -61,6 +63,8 @@ pub(crate) struct EntraDirectory {
     permission_grants: Table<String, DelegatedPermissionGrant>,
     directory_roles: Table<Uuid, DirectoryRoleAssignment>,
     deleted_objects: Table<Uuid, DeletedDirectoryObject>,
+    /// The current credentials of managed identities, by the object id of the identity.
+    managed_identity_credentials: Table<Uuid, ManagedIdentityCredential>,
     #[serde(skip)]
     index: DirectoryIndex,
 }
@@ -136,6 +140,7 @@ impl EntraDirectory {
             permission_grants,
             directory_roles,
             deleted_objects,
+            managed_identity_credentials,
             index: _,
         } = self;
         visit("directory.tenants", tenants);
@@ -149,6 +154,7 @@ impl EntraDirectory {
         visit("directory.permission-grants", permission_grants);
         visit("directory.role-assignments", directory_roles);
         visit("directory.deleted-objects", deleted_objects);
+        visit("directory.managed-identity-credentials", managed_identity_credentials);
     }
 
     /// Rebuilds the indexes after the tables were loaded.

@@ -278,7 +278,7 @@ impl EmulatorBuilder {
             if let Some(plan) = self.plan.as_ref().map(SeedMode::plan) {
                 world.plan = Some(plan.fingerprint()?).into();
                 seed::apply_plan(plan, &mut world, &mut ids, self.clock.now())?;
-                world.imds.machine = ImdsMachine::from_seed_plan(plan, &mut ids);
+                world.imds.default_node.machine = ImdsMachine::from_seed_plan(plan, &mut ids);
             }
             world.imds.identity_header = Some(RedactedText::new(ids.next_hex32()));
             (given.map_or_else(LocalAuthority::generate, Ok)?, world, ids)

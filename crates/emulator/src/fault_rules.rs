@@ -239,6 +239,13 @@ impl FaultEffect {
                 let reply = if *html {
                     let page = format!("<html><body><h1>{status}</h1></body></html>");
                     ServiceReply::empty(status).with_body("text/html", page)
+                } else if matches!(service, AzureService::Imds | AzureService::AppService) {
+                    let text = "An injected fault answered.";
+                    let body = serde_json::json!({
+                        "error": "injected_fault",
+                        "error_description": text,
+                    });
+                    ServiceReply::json(status, &body)
                 } else {
                     json_error_reply(status, "InternalServerError", "An injected fault answered.")
                 };

@@ -30,6 +30,16 @@ const GRAPH_HOSTS: &[GraphHosts] = &[
 /// The suffix of regional token services.
 const REGIONAL_LOGIN: &str = "login.microsoft.com";
 
+/// The domain of the data plane of managed identities, whose hosts are `control-{region}` in it.
+pub(crate) const MANAGED_IDENTITY_DOMAIN: &str = "identity.azure.net";
+
+/// Whether a host is the data plane of managed identities in a region.
+fn is_managed_identity_host(host: &str) -> bool {
+    let label = host.strip_suffix(MANAGED_IDENTITY_DOMAIN).and_then(|head| head.strip_suffix('.'));
+    let region = label.and_then(|label| label.strip_prefix("control-"));
+    region.is_some_and(|region| !region.is_empty() && !region.contains('.'))
+}
+
 /// Whether `host` is a subdomain of `suffix`, at any depth.
 fn is_subdomain_of(host: &str, suffix: &str) -> bool {
     host.strip_suffix(suffix).is_some_and(|head| head.len() > 1 && head.ends_with('.'))
@@ -39,6 +49,10 @@ fn is_subdomain_of(host: &str, suffix: &str) -> bool {
 pub(crate) fn endpoint_of_host(host: &str) -> Option<ServiceEndpoint> {
     if is_subdomain_of(host, REGIONAL_LOGIN) {
         return Some(ServiceEndpoint { service: AzureService::Entra, cloud: Cloud::Public });
+    }
+    if is_managed_identity_host(host) {
+        let service = AzureService::ManagedIdentity;
+        return Some(ServiceEndpoint { service, cloud: Cloud::Public });
     }
     let known = Cloud::ALL.into_iter().find_map(|cloud| {
         let endpoints = cloud.endpoints()?;
@@ -129,7 +143,7 @@ pub(crate) fn global_hosts_of_regional(host: &str) -> &'static [&'static str] {
 
 /// The suffixes that the local CA may sign, without a leading dot.
 pub(crate) fn signable_suffixes() -> Vec<&'static str> {
-    let mut all = vec![REGIONAL_LOGIN, identity_binding::SUFFIX];
+    let mut all = vec![REGIONAL_LOGIN, MANAGED_IDENTITY_DOMAIN, identity_binding::SUFFIX];
     for endpoints in Cloud::ALL.into_iter().filter_map(Cloud::endpoints) {
         all.push(endpoints.authority_host);
         all.extend(endpoints.authority_aliases);
@@ -195,6 +209,10 @@ mod tests {
             "acct.web.core.windows.net",
             "acct.other.core.windows.net",
             "azure.net",
+            "identity.azure.net",
+            "eastus.identity.azure.net",
+            "control-.identity.azure.net",
+            "control-a.b.identity.azure.net",
         ] {
             assert_eq!(service_of_host(host), None, "{host}");
         }
@@ -211,6 +229,8 @@ mod tests {
         for (host, service) in storage {
             assert_eq!(service_of_host(host), Some(service), "{host}");
         }
+        let data_plane = "control-eastus.identity.azure.net";
+        assert_eq!(service_of_host(data_plane), Some(AzureService::ManagedIdentity));
         assert_eq!(service_of_host("graph.microsoft.com"), Some(AzureService::Graph));
     }
 

@@ -127,15 +127,22 @@ fn resolve_port_path(
     request: &ServiceRequest,
     ingress: Ingress,
 ) -> Result<ServiceEndpoint, ServiceReply> {
-    match request.path.split('/').nth(1).unwrap_or_default() {
+    let mut segments = request.path.split('/').skip(1);
+    let first = segments.next().unwrap_or_default();
+    // `/nodes/{name}` selects the node of the metadata service.
+    let service = if first == "nodes" { segments.nth(1).unwrap_or_default() } else { first };
+    match service {
         "metadata" => Ok(public_cloud_endpoint(AzureService::Imds)),
         "msi" => Ok(public_cloud_endpoint(AzureService::AppService)),
         // The page of the device code flow, for browsers that do not use the proxy.
-        "device" => Ok(public_cloud_endpoint(AzureService::Entra)),
-        "lanyard" if ingress == Ingress::Port || request.path == "/lanyard/v1/ca.pem" => {
+        "device" if first == service => Ok(public_cloud_endpoint(AzureService::Entra)),
+        "lanyard"
+            if first == service
+                && (ingress == Ingress::Port || request.path == "/lanyard/v1/ca.pem") =>
+        {
             Ok(public_cloud_endpoint(AzureService::Control))
         }
-        "lanyard" => Err(ServiceReply::text(
+        "lanyard" if first == service => Err(ServiceReply::text(
             StatusCode::FORBIDDEN,
             "the control API answers to this machine only\n",
         )
@@ -186,6 +193,9 @@ mod tests {
             (Ingress::ForeignHostName, "lanyard/v1/ca.pem", 403),
             (Ingress::ForeignHostName, token, 403),
             (Ingress::Port, "", 404),
+            (Ingress::Port, "nodes/a/metadata/identity/oauth2/token", 400),
+            (Ingress::Port, "nodes/a/lanyard/v1/world", 404),
+            (Ingress::Port, "nodes/lanyard/v1/world", 404),
             (Ingress::MisdirectedTunnel, "", 421),
         ];
         for (ingress, path, expected) in cases {

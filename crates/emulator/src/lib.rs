@@ -27,6 +27,7 @@ mod authorization;
 mod azure_state;
 mod certificate_bundle;
 mod certificates;
+mod client_certificate;
 mod clock_offset;
 mod directory;
 mod emulator;
@@ -40,6 +41,7 @@ mod identity_binding;
 mod ingress;
 mod jose;
 mod keys;
+mod managed_identity_credential;
 mod management_groups;
 mod operation_context;
 mod operation_listing;
@@ -62,13 +64,14 @@ mod token;
 mod tracked;
 
 pub use authority::AuthorityError;
+pub use certificate_bundle::CredentialBundleFormat;
 pub use emulator::{Emulator, EmulatorBuilder, StartError};
 pub use fault_plan::{FaultPlan, IdentityFault, ParseIdentityFaultError};
 pub use operation_listing::{OperationSummary, operations};
 pub use request_log::RequestLogEntry;
 pub use seed::{
-    CredentialBundleFormat, DirectoryAccess, DnsZonePlan, IdentityPlan, IssuedCredential,
-    KmsKeyPlan, SeedError, SeedPlan, SeedPlanProblem, TestCredentials, VaultPlan,
+    DirectoryAccess, DnsZonePlan, IdentityPlan, IssuedCredential, KmsKeyPlan, SeedError, SeedPlan,
+    SeedPlanProblem, TestCredentials, VaultPlan,
 };
 pub use state_change_error::StateChangeError;
 pub use state_store::StateStoreError;

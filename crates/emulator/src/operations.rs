@@ -37,13 +37,15 @@ pub(crate) enum AzureService {
     TableStorage,
     /// The File service of storage accounts.
     FileStorage,
+    /// The data plane of managed identities, which issues their credentials.
+    ManagedIdentity,
     /// The emulator's own control API.
     Control,
 }
 
 impl AzureService {
     /// Every service.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Entra,
         Self::Imds,
         Self::AppService,
@@ -56,6 +58,7 @@ impl AzureService {
         Self::QueueStorage,
         Self::TableStorage,
         Self::FileStorage,
+        Self::ManagedIdentity,
         Self::Control,
     ];
 
@@ -74,6 +77,7 @@ impl AzureService {
             Self::QueueStorage => "queue-storage",
             Self::TableStorage => "table-storage",
             Self::FileStorage => "file-storage",
+            Self::ManagedIdentity => "managed-identity",
             Self::Control => "control",
         }
     }

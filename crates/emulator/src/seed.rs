@@ -7,11 +7,8 @@
 
 mod administrator;
 mod arm_resources;
-mod bundle;
-mod certificate;
 mod credential;
 mod directory_access;
-mod document;
 mod identities;
 mod identity_registry;
 mod plan;
@@ -25,12 +22,10 @@ use jiff::Timestamp;
 use lanyard_vocabulary::Component;
 
 pub use credential::IssuedCredential;
-use credential::certificate_subject;
 pub(crate) use credential::rotate_credential;
 pub(crate) use identity_registry::{ComponentIdentity, IdentityRegistry, TestClients};
 pub use plan::{
-    CredentialBundleFormat, DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedPlan,
-    SeedPlanProblem, VaultPlan,
+    DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedPlan, SeedPlanProblem, VaultPlan,
 };
 pub(crate) use plan::{SeedPlanFingerprint, component_name};
 #[cfg(test)]
@@ -39,8 +34,10 @@ pub(crate) use test_clients::mint_subject_token;
 pub use test_credentials::TestCredentials;
 
 use crate::azure_state::AzureState;
+use crate::client_certificate::ClientCertificateError;
 use crate::fault_plan;
 use crate::keys::{AsymmetricKeyError, RsaKey};
+use crate::managed_identity_credential::CredentialIssueError;
 use crate::operation_context::IdGenerator;
 
 /// Errors of creating or changing the state.
@@ -106,13 +103,30 @@ pub enum SeedError {
     },
 }
 
+impl From<ClientCertificateError> for SeedError {
+    fn from(error: ClientCertificateError) -> Self {
+        match error {
+            ClientCertificateError::Key(source) => Self::Key { step: "read", source },
+            ClientCertificateError::Certificate(source) => Self::Certificate(source),
+        }
+    }
+}
+
+impl From<CredentialIssueError> for SeedError {
+    fn from(error: CredentialIssueError) -> Self {
+        match error {
+            CredentialIssueError::AuthorityMissing => {
+                Self::SeedObjectMissing { what: "authority of managed identities" }
+            }
+            CredentialIssueError::Certificate(error) => error.into(),
+            CredentialIssueError::Pkcs12(error) => Self::Pkcs12(error),
+        }
+    }
+}
+
 impl SeedError {
     fn key_generation_error(source: impl Into<AsymmetricKeyError>) -> Self {
         Self::Key { step: "generated", source: source.into() }
-    }
-
-    fn key_read_error(source: impl Into<AsymmetricKeyError>) -> Self {
-        Self::Key { step: "read", source: source.into() }
     }
 
     /// Advises how to fix the error.

@@ -8,6 +8,7 @@ pub(crate) mod entra;
 pub(crate) mod graph;
 pub(crate) mod imds;
 pub(crate) mod keyvault;
+pub(crate) mod managed_identity;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -25,6 +26,7 @@ pub(crate) const fn operations_of_service(
         AzureService::AppService => app_service::OPERATIONS,
         AzureService::Arm => arm::OPERATIONS,
         AzureService::KeyVault => keyvault::OPERATIONS,
+        AzureService::ManagedIdentity => managed_identity::OPERATIONS,
         AzureService::Control => control::OPERATIONS,
         AzureService::Blob => blob::OPERATIONS,
         AzureService::StaticWebsite => blob::WEBSITE_OPERATIONS,
@@ -52,6 +54,7 @@ pub(crate) fn routes_of_service(service: AzureService) -> &'static RouteTable {
 pub(crate) fn route_segments(service: AzureService, request: &ServiceRequest) -> Vec<String> {
     match service {
         AzureService::Graph => graph::odata_segments(request.segments()),
+        AzureService::Imds | AzureService::AppService => imds::segments_without_node(request),
         _ => request.segments().collect(),
     }
 }

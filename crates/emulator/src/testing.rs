@@ -201,7 +201,7 @@ pub(crate) fn azure_with_test_principals() -> AzureState {
     directory.authorities.insert(MSI_AUTHORITY.to_owned(), authority);
     let keys = [("k1".to_owned(), issuer_key())].into();
     directory.issuers.insert(ISSUER.to_owned(), TrustedIssuer { keys, ..TrustedIssuer::default() });
-    world.imds.assigned = vec![MSI.parse().unwrap()];
+    world.imds.default_node.assigned = vec![MSI.parse().unwrap()];
     world.imds.identity_header = Some(RedactedText::new("s3cret-header".to_owned()));
     world
 }

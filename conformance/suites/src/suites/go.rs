@@ -1,5 +1,7 @@
-//! The suite `go`: msi-dataplane with credential files that lanyard's mount wrote.
+//! The suite `go`: msi-dataplane with credential files that lanyard's mount wrote, and with the MSI data plane of
+//! the local Azure.
 
+mod managed_identities;
 mod node_volumes;
 
 use std::collections::BTreeMap;
@@ -103,6 +105,7 @@ fn local_trials(fixture: &Arc<GoSuiteFixture>) -> Vec<Trial> {
         })
         .collect();
     trials.extend(node_volumes::trials(fixture));
+    trials.extend(managed_identities::trials(fixture));
     let fixture = Arc::clone(fixture);
     trials.push(Trial::test("go::running_client_reloads_a_hundred_rotations", move || {
         fixture.local().and_then(|local| fixture.follow_rotations(local))

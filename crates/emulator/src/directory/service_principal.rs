@@ -142,21 +142,6 @@ impl EntraDirectory {
         self.service_principals.get_mut(object_id)
     }
 
-    /// The managed identity of an Azure resource.
-    pub(crate) fn managed_identity(&self, resource: &ArmResourceId) -> Option<&ServicePrincipal> {
-        let object_id = self.index.principals_by_resource_id.get(&resource_key(resource))?;
-        self.service_principals.get(object_id)
-    }
-
-    /// Like [`Self::managed_identity`], mutable.
-    pub(crate) fn managed_identity_mut(
-        &mut self,
-        resource: &ArmResourceId,
-    ) -> Option<&mut ServicePrincipal> {
-        let object_id = self.index.principals_by_resource_id.get(&resource_key(resource))?;
-        self.service_principals.get_mut(object_id)
-    }
-
     pub(crate) fn insert_service_principal(&mut self, principal: ServicePrincipal) {
         self.index.add_service_principal(&principal);
         self.service_principals.insert(principal.object_id, principal);
@@ -170,6 +155,7 @@ impl EntraDirectory {
             self.index.principals_by_resource_id.remove(&resource_key(resource));
         }
         self.remove_from_groups(object_id);
+        self.managed_identity_credentials.remove(&object_id);
         Some(removed)
     }
 }

@@ -2,17 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
-use lanyard_vocabulary::{Component, EntraClientId, SecretName};
+use lanyard_vocabulary::{Component, EntraClientId, ObjectEncoding, SecretName};
 use serde::Serialize;
+use zeroize::Zeroizing;
 
-use super::certificate::{CertificateValidityPeriod, LeafCertificateSpec};
-use super::document::CredentialDates;
-use super::tenants::MSI_AUTHORITY;
-use super::{ComponentIdentity, SeedError, bundle, certificate, document};
+use super::{ComponentIdentity, SeedError};
 use crate::azure_state::AzureState;
+use crate::client_certificate::{CertificateValidityPeriod, LeafCertificateSpec};
 use crate::fault_plan::IdentityFault;
 use crate::keys::{RedactedText, RsaKey};
+use crate::managed_identity_credential::{
+    CredentialDates, CustomClaims, ManagedIdentityCredential, NewCredential, certificate_subject,
+    issue_certificate_bundle, user_assigned_secret_url,
+};
 use crate::operation_context::IdGenerator;
 use crate::services::keyvault::{
     DeletedNameConflict, MAX_VALUE_BYTES, SecretContent, StoredObjectAttributes,
@@ -83,11 +88,13 @@ pub(super) fn issue_credential(
         .component_identity(component)
         .cloned()
         .ok_or(SeedError::ComponentIdentityMissing { component })?;
-    let stamps = CredentialDates::starting_at(next_not_before(&identity, now));
+    let last = azure.directory.managed_identity_credential(identity.object_id);
+    let last = last.map(|last| last.dates().validity.not_before).max(identity.not_before);
+    let stamps = CredentialDates::following(last, now);
     let bundle = build_certificate_bundle(azure, &identity, ids, stamps, material)?;
-    let text =
-        document::write_document(&identity, &identity.tenant, &bundle, stamps, material.padding)?;
-    let value = document::encode_secret_value(identity.stored_encoding(), &text);
+    let document = credential_document(&identity, stamps, &bundle, material.padding);
+    let text = document.to_json().map_err(SeedError::Document)?;
+    let value = encode_secret_value(identity.stored_encoding(), &text);
     let bytes = value.len();
     if bytes > MAX_VALUE_BYTES {
         return Err(SeedError::CredentialTooLarge { bytes, most: MAX_VALUE_BYTES });
@@ -104,6 +111,7 @@ pub(super) fn issue_credential(
             secret: identity.secret_name.to_string(),
         },
     )?;
+    azure.directory.insert_managed_identity_credential(identity.object_id, document);
     let not_before = stamps.validity.not_before;
     for held in azure.registry.identities_sharing_secret_mut(&identity) {
         held.not_before = Some(not_before);
@@ -119,27 +127,13 @@ pub(super) fn issue_credential(
     })
 }
 
-/// Five minutes ago, because the service backdates to tolerate clock skew, and later than the last one.
-fn next_not_before(identity: &ComponentIdentity, now: Timestamp) -> Timestamp {
-    let second = SignedDuration::from_secs(1);
-    let backdated = now.checked_sub(SignedDuration::from_mins(5)).unwrap_or(now);
-    let whole = Timestamp::from_second(backdated.as_second()).unwrap_or(backdated);
-    let after_last = identity.not_before.and_then(|last| last.checked_add(second).ok());
-    after_last.map_or(whole, |earliest| whole.max(earliest))
-}
-
 fn build_certificate_bundle(
     azure: &AzureState,
     identity: &ComponentIdentity,
     ids: &mut IdGenerator,
     stamps: CredentialDates,
     material: &CredentialMaterial,
-) -> Result<zeroize::Zeroizing<Vec<u8>>, SeedError> {
-    let authority = azure
-        .directory
-        .authorities
-        .get(MSI_AUTHORITY)
-        .ok_or(SeedError::SeedObjectMissing { what: "authority of managed identities" })?;
+) -> Result<Zeroizing<Vec<u8>>, SeedError> {
     let validity = if identity.faults.contains(&IdentityFault::Expired) {
         expired_validity(stamps.validity)
     } else {
@@ -152,9 +146,47 @@ fn build_certificate_bundle(
         validity,
         key: &material.key,
     };
-    let leaf = certificate::issue_leaf_certificate(MSI_AUTHORITY, authority, &leaf)?;
     let key = material.mismatched_key.as_ref().unwrap_or(&material.key);
-    bundle::encode_bundle(identity.bundle, key, &[&leaf, &authority.certificate])
+    Ok(issue_certificate_bundle(&azure.directory, &leaf, key, identity.bundle)?)
+}
+
+/// The document of a component's credential, with `padding` extra bytes in the query of `client_secret_url`,
+/// which is opaque to all clients.
+fn credential_document(
+    identity: &ComponentIdentity,
+    dates: CredentialDates,
+    bundle: &[u8],
+    padding: usize,
+) -> ManagedIdentityCredential {
+    let principal = (&identity.tenant, identity.object_id, identity.client_id);
+    let mut client_secret_url =
+        user_assigned_secret_url(&identity.location, &identity.resource_id, principal);
+    if padding > 0 {
+        client_secret_url.push_str("&p=");
+        client_secret_url.extend(std::iter::repeat_n('0', padding));
+    }
+    let credential = NewCredential {
+        client_id: identity.client_id,
+        object_id: identity.object_id,
+        tenant: &identity.tenant,
+        resource_id: Some(&identity.resource_id),
+        location: &identity.location,
+        authentication_endpoint: identity.authority_url(),
+        client_secret_url,
+        custom_claims: CustomClaims::default(),
+        dates,
+        bundle,
+    };
+    credential.into_document()
+}
+
+/// Encodes bytes as the text of a vault value.
+fn encode_secret_value(encoding: ObjectEncoding, bytes: &[u8]) -> String {
+    match encoding {
+        ObjectEncoding::Utf8 => String::from_utf8_lossy(bytes).into_owned(),
+        ObjectEncoding::Hex => hex::encode(bytes),
+        ObjectEncoding::Base64 => STANDARD.encode(bytes),
+    }
 }
 
 /// A validity period of the same length that ended a day before the other one began.
@@ -166,11 +198,6 @@ fn expired_validity(validity: CertificateValidityPeriod) -> CertificateValidityP
         not_before: not_after.checked_sub(length).unwrap_or(not_after),
         not_after,
     }
-}
-
-/// The common name in the certificates of an identity.
-pub(super) fn certificate_subject(client: EntraClientId) -> String {
-    client.to_string()
 }
 
 fn secret_version(

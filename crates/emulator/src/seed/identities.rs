@@ -7,12 +7,10 @@ use lanyard_vocabulary::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::certificate_subject;
 use super::plan::IdentityPlan;
-use super::tenants::MSI_AUTHORITY;
 use super::{AzureSeeder, ComponentIdentity, SeedError, credential};
 use crate::authorization::{AccessScope, RoleAssignment};
-use crate::directory::{ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer};
+use crate::directory::{ServicePrincipal, ServicePrincipalKind};
 use crate::services::keyvault::{KeyVaultObjectKind, object_scope};
 
 /// The name of the node's identity, which reads the vault.
@@ -102,13 +100,7 @@ impl AzureSeeder<'_> {
         let name = format!("{}-{}", plan.infra_id, identity.component.definition().service_name);
         let resource_id = Self::user_assigned_identity_id(&self.managed_resource_group(), &name);
         let object_id = self.add_user_assigned_identity(&resource_id, &plan.tenant, client_id);
-        if let Some(principal) = self.world.directory.service_principal_by_client_id_mut(client_id)
-        {
-            principal.subject_name_issuer = Some(SubjectNameIssuer {
-                subject: certificate_subject(client_id),
-                authority: MSI_AUTHORITY.to_owned(),
-            });
-        }
+        self.world.directory.trust_platform_certificates(object_id);
         (client_id, object_id, resource_id)
     }
 
@@ -167,7 +159,7 @@ impl AzureSeeder<'_> {
         let resource_id =
             Self::user_assigned_identity_id(&self.platform_resource_group(), VAULT_READER_NAME);
         let reader = self.add_user_assigned_identity(&resource_id, &plan.vault.tenant, client_id);
-        self.world.imds.assigned.push(client_id);
+        self.world.imds.default_node.assigned.push(client_id);
         let host = self.vault_host(&plan.vault.name);
         let Some(vault) = self.world.vaults.vault_at_host(&host) else { return };
         let scopes: Vec<_> = plan

@@ -11,8 +11,8 @@ use lanyard_vocabulary::{
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::CredentialBundleFormat;
 use super::plan::component_name;
+use crate::certificate_bundle::CredentialBundleFormat;
 use crate::fault_plan::{IdentityFault, mismatched_encoding};
 use crate::keys::RedactedText;
 

@@ -10,6 +10,7 @@ use lanyard_vocabulary::{
 use serde::{Deserialize, Serialize};
 
 use super::SeedError;
+use crate::certificate_bundle::CredentialBundleFormat;
 use crate::fault_plan::FaultPlan;
 
 /// The initial Azure state: the Azure side of one hosted cluster.
@@ -113,20 +114,6 @@ pub struct IdentityPlan {
     pub encoding: ObjectEncoding,
     /// The format of `client_secret` in the document.
     pub bundle: CredentialBundleFormat,
-}
-
-/// The format of certificate and key. `client_secret` of a document is base64 of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CredentialBundleFormat {
-    /// PKCS#8 key and certificates as PEM.
-    #[default]
-    Pem,
-    /// PKCS#12 with 3DES and a SHA-1 MAC, empty password: the only profile that Go's `x/crypto/pkcs12`
-    /// supports.
-    LegacyPkcs12,
-    /// PKCS#12 with AES-256 and a SHA-256 MAC, empty password: the default of OpenSSL 3.
-    ModernPkcs12,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,14 +3,11 @@
 use jiff::Timestamp;
 
 use super::administrator::CUSTOM_DOMAIN;
-use super::certificate::{CertificateValidityPeriod, create_authority};
 use super::{AzureSeeder, SeedError};
 use crate::certificates::days_after;
+use crate::client_certificate::{CertificateValidityPeriod, create_authority};
 use crate::directory::Tenant;
-
-/// The authority that issues the certificates of managed identities: its key in the directory, and its common
-/// name.
-pub(crate) const MSI_AUTHORITY: &str = "Lanyard Emulator MSI Issuing CA";
+use crate::managed_identity_credential::MSI_AUTHORITY;
 
 impl AzureSeeder<'_> {
     pub(super) fn add_tenants(&mut self) -> Result<(), SeedError> {

@@ -14,10 +14,11 @@ use lanyard_vocabulary::{ArmResourceId, EntraClientId, RoleDefinitionId, VaultNa
 use serde_json::json;
 use uuid::{Uuid, uuid};
 
-use super::certificate::{LeafCertificateSpec, self_signed_leaf_certificate};
 use super::tenants::validity_of_years;
-use super::{AzureSeeder, CredentialBundleFormat, SeedError, TestClients, bundle};
+use super::{AzureSeeder, SeedError, TestClients};
 use crate::azure_state::AzureState;
+use crate::certificate_bundle::encode_pem;
+use crate::client_certificate::{LeafCertificateSpec, self_signed_leaf_certificate};
 use crate::directory::{
     Application, FederatedCredential, KeyCredential, PasswordCredential, ServicePrincipal,
     ServicePrincipalKind, TrustedIssuer,
@@ -120,7 +121,7 @@ impl AzureSeeder<'_> {
             validity: validity_of_years(self.now, 1),
             key: &key,
         })?;
-        let pem = bundle::encode_bundle(CredentialBundleFormat::Pem, &key, &[&der])?;
+        let pem = encode_pem(Some(key.pkcs8()), &[&der]);
         let certificate = RedactedText::new(String::from_utf8_lossy(&pem).into_owned());
         self.register_credentials(secret_client, &secret, certificate_client, &der);
         let federated_client = self.add_federated_identity()?;

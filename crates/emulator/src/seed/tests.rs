@@ -11,6 +11,7 @@ use serde_json::Value;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::*;
+use crate::certificate_bundle::CredentialBundleFormat;
 use crate::fault_plan::{FaultPlan, IdentityFault};
 use crate::keys::{AsymmetricKey, EllipticCurve};
 use crate::services::keyvault::{KeyContent, SecretContent, StoredObjectVersion};
@@ -207,7 +208,7 @@ fn every_component_gets_a_complete_credential_document() {
 #[test]
 fn certificates_come_from_the_authority_and_match_their_keys_in_every_bundle() {
     let (azure, _) = seed_azure(&nine_identity_plan());
-    let authority = &azure.directory.authorities[tenants::MSI_AUTHORITY];
+    let authority = &azure.directory.authorities[crate::managed_identity_credential::MSI_AUTHORITY];
     let (_, authority) = X509Certificate::from_der(&authority.certificate).unwrap();
     for component in Component::ALL {
         let holder = azure.registry.component_identity(component).unwrap();

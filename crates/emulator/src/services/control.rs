@@ -5,8 +5,10 @@
 
 mod clock;
 mod federation;
+mod identity_urls;
 mod keys;
 mod mutations;
+mod nodes;
 mod sign_ins;
 mod signing_keys;
 mod state_listing;
@@ -168,6 +170,34 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
         path: "/lanyard/v1/keys",
         support: OperationSupport::Full,
         handler: |call| require_control_header(call, keys::put_key_version),
+    },
+    ServiceOperation {
+        id: "IdentityUrls_Issue",
+        method: Method::POST,
+        path: "/lanyard/v1/identity-urls",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, identity_urls::issue_identity_url_headers),
+    },
+    ServiceOperation {
+        id: "Nodes_List",
+        method: Method::GET,
+        path: "/lanyard/v1/nodes",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, |call| Ok(nodes::list_nodes(call))),
+    },
+    ServiceOperation {
+        id: "Nodes_Put",
+        method: Method::PUT,
+        path: "/lanyard/v1/nodes/{name}",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, nodes::put_node),
+    },
+    ServiceOperation {
+        id: "Nodes_Delete",
+        method: Method::DELETE,
+        path: "/lanyard/v1/nodes/{name}",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, nodes::delete_node),
     },
     ServiceOperation {
         id: "Clock_Get",

@@ -3,77 +3,34 @@
 //! Reference: "Azure Instance Metadata Service" and "How to use managed identities on an Azure VM to acquire
 //! an access token", api-version 2018-02-01.
 
-use http::{Method, StatusCode};
-use lanyard_vocabulary::{ArmResourceId, Cloud, EntraClientId};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use uuid::Uuid;
+mod node;
 
+use http::{Method, StatusCode};
+use lanyard_vocabulary::{ArmResourceId, Cloud};
+use serde_json::{Value, json};
+
+pub(crate) use self::node::{ImdsMachine, ImdsNode, ImdsState, segments_without_node};
 use crate::directory::ServicePrincipal;
-use crate::keys::RedactedText;
-use crate::operation_context::{ApiVersionError, IdGenerator, OperationContext};
+use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::{ServiceReply, ServiceRequest};
-use crate::seed::SeedPlan;
 use crate::services::entra::{RESOURCE_UNKNOWN, find_token_resource};
 use crate::token::{
     ClientAuthMethod, IssuedAccessToken, OptionalClaims, TokenGrant, TokenSubject,
     issue_access_token,
 };
 
-/// The state of the metadata service.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct ImdsState {
-    /// The managed identities that are assigned to the machine.
-    pub(crate) assigned: Vec<EntraClientId>,
-    /// The machine that the service describes.
-    pub(crate) machine: ImdsMachine,
-    /// The required value of the header `X-IDENTITY-HEADER` in the App Service protocol; without a value,
-    /// that protocol issues no tokens.
-    pub(crate) identity_header: Option<RedactedText>,
-}
-
-/// The machine that the metadata service describes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct ImdsMachine {
-    pub(crate) name: String,
-    /// The region.
-    pub(crate) location: String,
-    pub(crate) subscription: String,
-    pub(crate) resource_group: String,
-    /// The unique id.
-    pub(crate) id: Uuid,
-    pub(crate) cloud: Cloud,
-}
-
-impl ImdsMachine {
-    /// The machine of a plan: a node in its managed resource group.
-    pub(crate) fn from_seed_plan(plan: &SeedPlan, ids: &mut IdGenerator) -> Self {
-        Self {
-            name: format!("{}-node-0", plan.infra_id),
-            location: plan.location.clone(),
-            subscription: plan.subscription.to_string(),
-            resource_group: plan.managed_resource_group.clone(),
-            id: ids.next_uuid(),
-            cloud: plan.cloud,
-        }
-    }
-}
-
-impl Default for ImdsMachine {
-    fn default() -> Self {
-        Self {
-            name: "lanyard".to_owned(),
-            location: "eastus".to_owned(),
-            subscription: Uuid::nil().to_string(),
-            resource_group: "lanyard".to_owned(),
-            id: Uuid::nil(),
-            cloud: Cloud::Public,
-        }
-    }
-}
+/// The versions of the service: those of its documentation that clients ask for.
+const API_VERSIONS: [&str; 8] = [
+    "2017-12-01",
+    "2018-02-01",
+    "2019-08-01",
+    "2020-06-01",
+    "2021-02-01",
+    "2021-12-13",
+    "2023-07-01",
+    "2025-04-07",
+];
 
 /// The operations of the metadata service.
 pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
@@ -104,6 +61,13 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
         path: "/metadata/instance",
         support: OperationSupport::Partial("the fields of `compute` that clients read, as JSON"),
         handler: get_instance,
+    },
+    ServiceOperation {
+        id: "Versions_List",
+        method: Method::GET,
+        path: "/metadata/versions",
+        support: OperationSupport::Full,
+        handler: list_versions,
     },
 ]];
 
@@ -207,30 +171,37 @@ pub(super) fn issue_managed_identity_token(
     Ok((issued, principal, resource))
 }
 
-/// The identity of the machine that the query selects.
+/// The node of the request.
+fn require_node<'a>(call: &'a OperationContext<'_>) -> Result<&'a ImdsNode, ServiceReply> {
+    call.world().imds.node_of_request(call.request).map_err(|error| {
+        let body = json!({ "error": "not_found", "error_description": format!("{error}") });
+        ServiceReply::json(StatusCode::NOT_FOUND, &body).with_rejection_reason("unknown node")
+    })
+}
+
+/// The identity of the node that the query selects; without a selector, the system-assigned identity or the
+/// only user-assigned one.
 fn select_identity<'a>(
     call: &'a OperationContext<'_>,
 ) -> Result<&'a ServicePrincipal, ServiceReply> {
     const SELECTORS: [&str; 5] =
         ["client_id", "object_id", "principal_id", "msi_res_id", "mi_res_id"];
-    let azure = call.world();
-    let assigned: Vec<_> = azure
-        .imds
-        .assigned
-        .iter()
-        .filter_map(|client| azure.directory.service_principal_by_client_id(*client))
-        .collect();
+    let assigned = require_node(call)?.identities(&call.world().directory);
     let selectors: Vec<_> = SELECTORS
         .into_iter()
         .filter_map(|name| call.request.query(name).map(|value| (name, value)))
         .collect();
+    let system_assigned =
+        assigned.iter().find(|principal| principal.user_assigned_identity().is_none());
     match (selectors.as_slice(), assigned.as_slice()) {
         ([], [only]) => Ok(only),
         ([], []) => Err(invalid_request_reply("Identity not found")),
-        ([], _) => Err(invalid_request_reply(
-            "Multiple user assigned identities exist, please specify the clientId / resourceId \
-             of the identity in the token request",
-        )),
+        ([], _) => system_assigned.copied().ok_or_else(|| {
+            invalid_request_reply(
+                "Multiple user assigned identities exist, please specify the clientId / \
+                 resourceId of the identity in the token request",
+            )
+        }),
         ([(name, value)], _) => assigned
             .into_iter()
             .find(|principal| matches_selector(principal, name, value))
@@ -253,6 +224,7 @@ fn matches_selector(principal: &ServicePrincipal, selector: &str, value: &str) -
 }
 
 fn compute_json(machine: &ImdsMachine) -> Value {
+    let resource_id = machine.resource_id();
     let ImdsMachine { name, location, subscription, resource_group, id, cloud } = machine;
     let environment = match cloud {
         Cloud::Public => "AzurePublicCloud",
@@ -265,10 +237,7 @@ fn compute_json(machine: &ImdsMachine) -> Value {
         "osType": "Linux",
         "provider": "Microsoft.Compute",
         "resourceGroupName": resource_group,
-        "resourceId": format!(
-            "/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/\
-             Microsoft.Compute/virtualMachines/{name}"
-        ),
+        "resourceId": resource_id,
         "subscriptionId": subscription,
         "vmId": id,
     })
@@ -277,24 +246,30 @@ fn compute_json(machine: &ImdsMachine) -> Value {
 fn get_compute(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     require_metadata_header(call.request)?;
     require_api_version(call)?;
-    Ok(ServiceReply::json(StatusCode::OK, &compute_json(&call.world().imds.machine)))
+    Ok(ServiceReply::json(StatusCode::OK, &compute_json(&require_node(call)?.machine)))
 }
 
 fn get_instance(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     require_metadata_header(call.request)?;
     require_api_version(call)?;
-    let compute = compute_json(&call.world().imds.machine);
+    let compute = compute_json(&require_node(call)?.machine);
     Ok(ServiceReply::json(StatusCode::OK, &json!({ "compute": compute })))
 }
 
 fn get_location(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     require_metadata_header(call.request)?;
     require_api_version(call)?;
-    let location = &call.world().imds.machine.location;
+    let location = &require_node(call)?.machine.location;
     match call.request.query("format") {
         Some("text") => Ok(ServiceReply::text(StatusCode::OK, location.clone())),
         _ => Ok(ServiceReply::json(StatusCode::OK, location)),
     }
+}
+
+/// The versions of the service; the request needs none.
+fn list_versions(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    require_metadata_header(call.request)?;
+    Ok(ServiceReply::json(StatusCode::OK, &json!({ "apiVersions": API_VERSIONS })))
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// The state directory of the local Azure, if it was started with one
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// The node of the metadata service, which was created with `PUT /lanyard/v1/nodes/NAME`
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
     /// The format of the exports; `table` prints shell lines
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: CliOutputFormat,
@@ -23,7 +26,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, environment: &ProcessEnvironment) -> CommandResult {
     let directory = session::session_directory(args.state.as_deref(), environment);
-    let exports = ServeSession::load(&directory)?.exports();
+    let mut exports = ServeSession::load(&directory)?.exports();
+    if let Some(node) = &args.node {
+        exports = exports.for_node(node);
+    }
     output::print_stdout(&match args.output {
         CliOutputFormat::Table => exports.to_shell(),
         format => {

@@ -110,6 +110,23 @@ impl ShellExports {
         Self { set, unset: CONFLICTING_VARIABLES }
     }
 
+    /// Sends requests to the metadata service as those of a node: its name is the user name at the proxy, and a
+    /// prefix of the path for clients without a proxy.
+    pub(super) fn for_node(mut self, node: &str) -> Self {
+        for (name, value) in &mut self.set {
+            match *name {
+                "HTTP_PROXY" | "http_proxy" => {
+                    *value = value.replacen("://", &format!("://{node}@"), 1);
+                }
+                "AZURE_POD_IDENTITY_AUTHORITY_HOST" => {
+                    *value = format!("{value}/nodes/{node}");
+                }
+                _ => {}
+            }
+        }
+        self
+    }
+
     /// Adds variables.
     pub(super) fn with_variables(
         mut self,
@@ -188,6 +205,18 @@ mod tests {
         let exports = ShellExports::new(address, &TrustFiles::in_directory(Path::new("/x")));
         assert!(exports.to_shell().contains("IDENTITY_ENDPOINT"));
         assert!(exports.variables_to_set().any(|(_, value)| value == "http://127.0.0.1:7750"));
+    }
+
+    #[test]
+    fn node_is_the_user_of_the_http_proxy_only() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 7750));
+        let files = TrustFiles::in_directory(Path::new("/x"));
+        let exports = ShellExports::new(address, &files).for_node("worker-1");
+        let set: std::collections::BTreeMap<_, _> = exports.variables_to_set().collect();
+        assert_eq!(set["HTTP_PROXY"], "http://worker-1@127.0.0.1:7750");
+        assert_eq!(set["HTTPS_PROXY"], "http://127.0.0.1:7750");
+        let host = set["AZURE_POD_IDENTITY_AUTHORITY_HOST"];
+        assert_eq!(host, "http://127.0.0.1:7750/nodes/worker-1");
     }
 
     #[test]

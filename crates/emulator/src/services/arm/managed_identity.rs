@@ -14,7 +14,7 @@ use super::resource_reads;
 use super::resource_type::{NameEdge, NamingRule, ResourceType};
 use super::resource_writes::ResourceWrite;
 use crate::authorization::AccessScope;
-use crate::directory::{FederatedCredential, ServicePrincipal, ServicePrincipalKind};
+use crate::directory::{FederatedCredential, ServicePrincipal};
 use crate::operation_context::OperationContext;
 use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
@@ -270,12 +270,8 @@ fn add_principal(
     else {
         return Err(ArmServiceError::SubscriptionNotFound(&subscription).to_reply());
     };
-    let (object_id, client_id) = (call.ids.next_uuid(), EntraClientId::from(call.ids.next_uuid()));
-    let resource_id = resource_id(id)?;
-    let display_name = resource_id.name().to_owned();
-    let kind = ServicePrincipalKind::ManagedIdentity { resource_id };
-    let principal = ServicePrincipal::new(object_id, client_id, tenant.clone(), display_name, kind);
-    let principal = principal.created_at(call.now);
-    call.azure_mut().directory.insert_service_principal(principal);
-    Ok((tenant, object_id, client_id))
+    let (resource_id, now) = (resource_id(id)?, call.now);
+    let (azure, ids) = call.azure_and_ids();
+    let principal = azure.directory.create_managed_identity(&resource_id, tenant, ids, now);
+    Ok((principal.tenant, principal.object_id, principal.client_id))
 }

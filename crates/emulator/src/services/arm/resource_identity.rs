@@ -1,14 +1,12 @@
 //! The `identity` of a resource: system-assigned and user-assigned managed identities.
 
-use lanyard_vocabulary::{ArmResourceId, EntraClientId};
+use lanyard_vocabulary::ArmResourceId;
 use serde_json::{Map, Value, json};
 
 use super::access::{authorize_link, parse_request_scope};
 use super::error::{ArmServiceError, bad_request};
-use super::resource_type::resource_name;
 use super::resource_writes::ResourceWrite;
 use crate::authorization::AccessScope;
-use crate::directory::{ServicePrincipal, ServicePrincipalKind};
 use crate::request::ServiceReply;
 
 const USER_ASSIGNED: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";
@@ -92,13 +90,10 @@ fn system_assigned(
     else {
         return Err(ArmServiceError::SubscriptionNotFound(&subscription).to_reply());
     };
-    let object_id = write.call.ids.next_uuid();
-    let client_id = EntraClientId::from(write.call.ids.next_uuid());
-    let name = resource_name(write.id).to_owned();
-    let kind = ServicePrincipalKind::ManagedIdentity { resource_id: resource_id.clone() };
-    let principal = ServicePrincipal::new(object_id, client_id, tenant.clone(), name, kind);
-    write.call.azure_mut().directory.insert_service_principal(principal);
-    Ok((tenant.to_string(), object_id))
+    let now = write.call.now;
+    let (azure, ids) = write.call.azure_and_ids();
+    let principal = azure.directory.create_managed_identity(resource_id, tenant, ids, now);
+    Ok((principal.tenant.to_string(), principal.object_id))
 }
 
 fn resource_id(id: &AccessScope) -> Result<ArmResourceId, ServiceReply> {

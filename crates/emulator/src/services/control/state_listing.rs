@@ -36,8 +36,9 @@ pub(super) fn list_azure_state(call: &OperationContext<'_>) -> ServiceReply {
             "storageAccounts": azure.storage.accounts().map(|account| storage_account_json(azure, account)).collect::<Vec<_>>(),
             "resources": resources,
             "imds": {
-                "assigned": azure.imds.assigned,
-                "location": azure.imds.machine.location,
+                "assigned": azure.imds.default_node.assigned,
+                "location": azure.imds.default_node.machine.location,
+                "nodes": azure.imds.nodes.keys().collect::<Vec<_>>(),
             },
             "tokens": azure.tokens,
         }),

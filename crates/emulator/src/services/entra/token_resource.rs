@@ -139,6 +139,7 @@ fn azure_service_kind(cloud: Cloud, identifier: &str) -> Option<TokenResourceKin
         || host == endpoints.vault_suffix
         || host == endpoints.managed_hsm_suffix
         || host == "storage.azure.com"
+        || cloud == Cloud::Public && host == hosts::MANAGED_IDENTITY_DOMAIN
         || hosts::is_storage_account(cloud, host);
     is_known.then_some(TokenResourceKind::AzureService)
 }

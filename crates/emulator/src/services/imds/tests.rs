@@ -74,7 +74,7 @@ fn invalid_requests_are_rejected_with_400() {
 fn the_identity_is_selected_by_any_of_its_ids() {
     let mut azure = azure_with_test_principals();
     let federated = principal_mut(&mut azure, FEDERATED).clone();
-    azure.imds.assigned.push(federated.client_id);
+    azure.imds.default_node.assigned.push(federated.client_id);
     let probe = EngineFixture::new(azure);
     let good = format!("{TOKEN}?api-version=2018-02-01&resource=https://vault.azure.net");
     let ambiguous = send_imds_request(&probe, &good, &[TRUE]);
@@ -118,7 +118,91 @@ fn instance_metadata_contains_only_the_machine() {
     let path = "metadata/instance/compute/location?api-version=2021-02-01&format=text";
     assert_eq!(send_imds_request(&probe, path, &[TRUE]).body, "eastus");
     assert_eq!(send_imds_request(&probe, path, &[]).status, StatusCode::BAD_REQUEST);
+    let versions = reply_json(&send_imds_request(&probe, "metadata/versions", &[TRUE]));
+    assert!(versions["apiVersions"].as_array().unwrap().contains(&"2018-02-01".into()));
     let attested =
         send_imds_request(&probe, "metadata/attested/document?api-version=2021-02-01", &[TRUE]);
     assert_eq!(attested.status, StatusCode::NOT_IMPLEMENTED);
+}
+
+/// A fixture with a second node, `worker-1`, which has only the federated identity.
+fn azure_with_second_node(client_addresses: &[&str]) -> EngineFixture {
+    let mut azure = azure_with_test_principals();
+    let node = ImdsNode {
+        assigned: vec![FEDERATED.parse().unwrap()],
+        machine: ImdsMachine { name: "worker-1".to_owned(), ..ImdsMachine::default() },
+        client_addresses: client_addresses.iter().map(|one| one.parse().unwrap()).collect(),
+    };
+    azure.imds.nodes.insert("worker-1".to_owned(), node);
+    EngineFixture::new(azure)
+}
+
+const VAULT_TOKEN: &str =
+    "metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://vault.azure.net";
+
+#[test]
+fn node_in_the_path_answers_with_its_own_identity() {
+    let probe = azure_with_second_node(&[]);
+    let client_of = |base: &str| {
+        let url = format!("http://127.0.0.1:7750/{base}{VAULT_TOKEN}");
+        reply_json(&probe.get(Ingress::Port, &url, &[TRUE]))["client_id"].clone()
+    };
+    assert_eq!(client_of(""), MSI);
+    assert_eq!(client_of("nodes/worker-1/"), FEDERATED);
+    let url = format!("http://127.0.0.1:7750/nodes/worker-1/{VAULT_TOKEN}&client_id={MSI}");
+    let other = probe.get(Ingress::Port, &url, &[TRUE]);
+    assert_eq!(other.status, StatusCode::BAD_REQUEST);
+    assert_eq!(reply_json(&other)["error_description"], "Identity not found");
+    let url = format!("http://127.0.0.1:7750/nodes/worker-2/{VAULT_TOKEN}");
+    assert_eq!(probe.get(Ingress::Port, &url, &[TRUE]).status, StatusCode::NOT_FOUND);
+    let path =
+        "http://127.0.0.1:7750/nodes/worker-1/metadata/instance/compute?api-version=2021-02-01";
+    assert_eq!(reply_json(&probe.get(Ingress::Port, path, &[TRUE]))["name"], "worker-1");
+    let path = "http://127.0.0.1:7750/nodes/worker-1/msi/token?api-version=2019-08-01\
+                &resource=https://vault.azure.net";
+    let header = ("x-identity-header", "s3cret-header");
+    let app_service = reply_json(&probe.get(Ingress::Port, path, &[header]));
+    assert_eq!(app_service["client_id"], FEDERATED);
+}
+
+#[test]
+fn node_is_selected_by_the_user_name_at_the_proxy() {
+    let probe = azure_with_second_node(&[]);
+    let ask = |user: &str| {
+        let header = format!("Basic {}", base64_of(&format!("{user}:")));
+        send_imds_request(&probe, VAULT_TOKEN, &[TRUE, ("proxy-authorization", &header)])
+    };
+    assert_eq!(reply_json(&ask("worker-1"))["client_id"], FEDERATED);
+    assert_eq!(ask("worker-2").status, StatusCode::NOT_FOUND);
+    assert_eq!(reply_json(&ask(""))["client_id"], MSI);
+}
+
+fn base64_of(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+#[test]
+fn node_is_selected_by_the_address_of_the_client() {
+    // The fixture sends its requests from 127.0.0.1.
+    let bound = send_imds_request(&azure_with_second_node(&["127.0.0.1"]), VAULT_TOKEN, &[TRUE]);
+    assert_eq!(reply_json(&bound)["client_id"], FEDERATED);
+    let other = send_imds_request(&azure_with_second_node(&["127.0.0.2"]), VAULT_TOKEN, &[TRUE]);
+    assert_eq!(reply_json(&other)["client_id"], MSI);
+}
+
+#[test]
+fn injected_status_of_one_node_has_the_error_format_of_the_service() {
+    let mut azure = azure_with_test_principals();
+    let rule = serde_json::json!({
+        "name": "updating", "service": "imds", "path": "/nodes/worker-1/*",
+        "effect": { "type": "status", "status": 410 },
+    });
+    azure.faults.insert(serde_json::from_value(rule).unwrap());
+    let probe = EngineFixture::new(azure);
+    let url = format!("http://127.0.0.1:7750/nodes/worker-1/{VAULT_TOKEN}");
+    let reply = probe.get(Ingress::Port, &url, &[TRUE]);
+    assert_eq!(reply.status, StatusCode::GONE);
+    assert!(reply_json(&reply)["error_description"].is_string());
+    assert_eq!(send_imds_request(&probe, VAULT_TOKEN, &[TRUE]).status, StatusCode::OK);
 }

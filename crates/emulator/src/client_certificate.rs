@@ -1,4 +1,4 @@
-//! Issues certificates from emulated authorities.
+//! Certificates for client authentication, and the emulated authorities that issue them.
 
 use jiff::Timestamp;
 use rcgen::{
@@ -7,66 +7,78 @@ use rcgen::{
 };
 use uuid::Uuid;
 
-use super::SeedError;
 use crate::certificates::{common_name, set_validity};
 use crate::directory::CertificateAuthority;
-use crate::keys::{CertificateSigner, RsaKey};
+use crate::keys::{AsymmetricKeyError, CertificateSigner, RsaKey};
+
+/// Errors of issuing a certificate.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientCertificateError {
+    /// A key could not be read.
+    #[error("a key could not be read")]
+    Key(#[source] AsymmetricKeyError),
+    /// The certificate could not be written.
+    #[error("a certificate could not be written")]
+    Certificate(#[source] rcgen::Error),
+}
 
 /// The validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CertificateValidityPeriod {
+pub(crate) struct CertificateValidityPeriod {
     /// The first valid second.
-    pub(super) not_before: Timestamp,
+    pub(crate) not_before: Timestamp,
     /// The last valid second.
-    pub(super) not_after: Timestamp,
+    pub(crate) not_after: Timestamp,
 }
 
 /// The fields of an end-entity certificate.
 #[derive(Debug, Clone)]
-pub(super) struct LeafCertificateSpec<'a> {
+pub(crate) struct LeafCertificateSpec<'a> {
     /// The common name.
-    pub(super) subject: &'a str,
+    pub(crate) subject: &'a str,
     /// The serial number.
-    pub(super) serial: Uuid,
+    pub(crate) serial: Uuid,
     /// The validity period.
-    pub(super) validity: CertificateValidityPeriod,
+    pub(crate) validity: CertificateValidityPeriod,
     /// The key of the certificate.
-    pub(super) key: &'a RsaKey,
+    pub(crate) key: &'a RsaKey,
 }
 
 /// Creates a self-signed authority with the common name `name`.
-pub(super) fn create_authority(
+pub(crate) fn create_authority(
     name: &str,
     key: RsaKey,
     serial: Uuid,
     validity: CertificateValidityPeriod,
-) -> Result<CertificateAuthority, SeedError> {
+) -> Result<CertificateAuthority, ClientCertificateError> {
     let mut params = authority_params(name);
     params.serial_number = Some(SerialNumber::from_slice(serial.as_bytes()));
     set_validity(&mut params, validity.not_before, validity.not_after);
     let signer = signer(&key)?;
-    let certificate = params.self_signed(&signer).map_err(SeedError::Certificate)?;
+    let certificate = params.self_signed(&signer).map_err(ClientCertificateError::Certificate)?;
     Ok(CertificateAuthority { certificate: certificate.der().to_vec(), key })
 }
 
 /// Issues a certificate for client authentication by the authority `name`, in DER.
-pub(super) fn issue_leaf_certificate(
+pub(crate) fn issue_leaf_certificate(
     name: &str,
     authority: &CertificateAuthority,
     leaf: &LeafCertificateSpec<'_>,
-) -> Result<Vec<u8>, SeedError> {
+) -> Result<Vec<u8>, ClientCertificateError> {
     let issuer = Issuer::new(authority_params(name), signer(&authority.key)?);
-    let certificate =
-        leaf_params(leaf).signed_by(&signer(leaf.key)?, &issuer).map_err(SeedError::Certificate)?;
+    let certificate = leaf_params(leaf)
+        .signed_by(&signer(leaf.key)?, &issuer)
+        .map_err(ClientCertificateError::Certificate)?;
     Ok(certificate.der().to_vec())
 }
 
 /// Creates a self-signed certificate for client authentication, in DER.
-pub(super) fn self_signed_leaf_certificate(
+pub(crate) fn self_signed_leaf_certificate(
     leaf: &LeafCertificateSpec<'_>,
-) -> Result<Vec<u8>, SeedError> {
-    let certificate =
-        leaf_params(leaf).self_signed(&signer(leaf.key)?).map_err(SeedError::Certificate)?;
+) -> Result<Vec<u8>, ClientCertificateError> {
+    let certificate = leaf_params(leaf)
+        .self_signed(&signer(leaf.key)?)
+        .map_err(ClientCertificateError::Certificate)?;
     Ok(certificate.der().to_vec())
 }
 
@@ -90,6 +102,6 @@ fn authority_params(name: &str) -> CertificateParams {
     params
 }
 
-fn signer(key: &RsaKey) -> Result<CertificateSigner, SeedError> {
-    CertificateSigner::new(key.clone().into()).map_err(SeedError::key_read_error)
+fn signer(key: &RsaKey) -> Result<CertificateSigner, ClientCertificateError> {
+    CertificateSigner::new(key.clone().into()).map_err(ClientCertificateError::Key)
 }
