@@ -279,6 +279,7 @@ impl EmulatorBuilder {
                 world.plan = Some(plan.fingerprint()?).into();
                 seed::apply_plan(plan, &mut world, &mut ids, self.clock.now())?;
                 world.imds.default_node.machine = ImdsMachine::from_seed_plan(plan, &mut ids);
+                world.imds.add_planned_nodes(&plan.nodes, &mut ids);
             }
             world.imds.identity_header = Some(RedactedText::new(ids.next_hex32()));
             (given.map_or_else(LocalAuthority::generate, Ok)?, world, ids)

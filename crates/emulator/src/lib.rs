@@ -70,8 +70,8 @@ pub use fault_plan::{FaultPlan, IdentityFault, ParseIdentityFaultError};
 pub use operation_listing::{OperationSummary, operations};
 pub use request_log::RequestLogEntry;
 pub use seed::{
-    DirectoryAccess, DnsZonePlan, IdentityPlan, IssuedCredential, KmsKeyPlan, SeedError, SeedPlan,
-    SeedPlanProblem, TestCredentials, VaultPlan,
+    DirectoryAccess, DnsZonePlan, IdentityPlan, IssuedCredential, KmsKeyPlan, NodePlan, SeedError,
+    SeedPlan, SeedPlanProblem, TestCredentials, VaultPlan,
 };
 pub use state_change_error::StateChangeError;
 pub use state_store::StateStoreError;

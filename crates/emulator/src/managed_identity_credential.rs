@@ -17,7 +17,7 @@ use crate::certificates::days_after;
 use crate::client_certificate::{
     CertificateValidityPeriod, ClientCertificateError, LeafCertificateSpec, issue_leaf_certificate,
 };
-use crate::directory::{EntraDirectory, ServicePrincipal};
+use crate::directory::EntraDirectory;
 use crate::keys::{RedactedText, RsaKey};
 
 /// The authority that issues the certificates of managed identities: its key in the directory, and its common
@@ -33,8 +33,9 @@ pub(crate) struct ManagedIdentityCredential {
     client_id: EntraClientId,
     /// Key and certificates: base64 of PKCS#12 or PEM.
     client_secret: RedactedText,
-    /// The URL that returns a newer credential.
-    client_secret_url: String,
+    /// The URL that returns a newer credential. It is secret, because that of a system-assigned identity has a
+    /// signature.
+    client_secret_url: RedactedText,
     custom_claims: CustomClaims,
     mtls_authentication_endpoint: String,
     not_after: Timestamp,
@@ -112,7 +113,7 @@ pub(crate) struct NewCredential<'a> {
     pub(crate) location: &'a str,
     /// The URL of the token service.
     pub(crate) authentication_endpoint: String,
-    pub(crate) client_secret_url: String,
+    pub(crate) client_secret_url: RedactedText,
     pub(crate) custom_claims: CustomClaims,
     pub(crate) dates: CredentialDates,
     /// Key and certificates.
@@ -216,18 +217,6 @@ pub(crate) fn issue_certificate_bundle(
 pub(crate) fn certificate_subject(client: EntraClientId) -> String {
     client.to_string()
 }
-
-impl ServicePrincipal {
-    /// The Azure resource of a user-assigned identity.
-    pub(crate) fn user_assigned_identity(&self) -> Option<&ArmResourceId> {
-        self.resource_id().filter(|id| {
-            id.resource_type().is_some_and(|kind| kind.eq_ignore_ascii_case(USER_ASSIGNED_IDENTITY))
-        })
-    }
-}
-
-/// The resource type of user-assigned identities.
-pub(crate) const USER_ASSIGNED_IDENTITY: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";
 
 #[cfg(test)]
 mod tests {

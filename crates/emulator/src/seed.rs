@@ -25,7 +25,8 @@ pub use credential::IssuedCredential;
 pub(crate) use credential::rotate_credential;
 pub(crate) use identity_registry::{ComponentIdentity, IdentityRegistry, TestClients};
 pub use plan::{
-    DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, SeedPlan, SeedPlanProblem, VaultPlan,
+    DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, NodePlan, SeedPlan, SeedPlanProblem,
+    VaultPlan,
 };
 pub(crate) use plan::{SeedPlanFingerprint, component_name};
 #[cfg(test)]

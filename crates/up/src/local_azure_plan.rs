@@ -67,6 +67,7 @@ pub fn local_azure_plan(
             version: Some(encryption.active_key.version.to_string()),
         }),
         vault_reader_client_id: vault_reader.unwrap_or_else(|| DEFAULT_VAULT_READER.into()),
+        nodes: Vec::new(),
         identities,
         drills: fault.into_iter().collect(),
         test_clients: true,

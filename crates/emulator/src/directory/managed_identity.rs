@@ -12,6 +12,18 @@ use crate::managed_identity_credential::{
 };
 use crate::operation_context::IdGenerator;
 
+/// The resource type of user-assigned identities.
+const USER_ASSIGNED_IDENTITY: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";
+
+impl ServicePrincipal {
+    /// The Azure resource of a user-assigned identity.
+    pub(crate) fn user_assigned_identity(&self) -> Option<&ArmResourceId> {
+        self.resource_id().filter(|id| {
+            id.resource_type().is_some_and(|kind| kind.eq_ignore_ascii_case(USER_ASSIGNED_IDENTITY))
+        })
+    }
+}
+
 impl EntraDirectory {
     /// The managed identity of an Azure resource.
     pub(crate) fn managed_identity(&self, resource: &ArmResourceId) -> Option<&ServicePrincipal> {

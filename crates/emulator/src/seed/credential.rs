@@ -172,7 +172,7 @@ fn credential_document(
         resource_id: Some(&identity.resource_id),
         location: &identity.location,
         authentication_endpoint: identity.authority_url(),
-        client_secret_url,
+        client_secret_url: RedactedText::new(client_secret_url),
         custom_claims: CustomClaims::default(),
         dates,
         bundle,

@@ -1,6 +1,7 @@
 //! The seed plan: the initial Azure state as plain data.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_vocabulary::{
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::SeedError;
 use crate::certificate_bundle::CredentialBundleFormat;
 use crate::fault_plan::FaultPlan;
+use crate::services::imds::is_valid_node_name;
 
 /// The initial Azure state: the Azure side of one hosted cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +45,9 @@ pub struct SeedPlan {
     pub kms_key: Option<KmsKeyPlan>,
     /// The identity of the node that reads the vault.
     pub vault_reader_client_id: EntraClientId,
+    /// Further nodes of the metadata service. The first node has the identity that reads the vault.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodePlan>,
     /// The identities of the components. Entries with the same secret or client id are one identity.
     pub identities: Vec<IdentityPlan>,
     /// The faults to apply.
@@ -97,6 +102,20 @@ pub struct KmsKeyPlan {
     /// The version, 32 hexadecimal digits; a new one if absent.
     #[serde(default)]
     pub version: Option<String>,
+}
+
+/// A node of the metadata service, with its own identities.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePlan {
+    /// The name: lower-case letters, digits and `-`. Clients select the node by it.
+    pub name: String,
+    /// The client ids of user-assigned identities.
+    #[serde(default)]
+    pub identities: Vec<EntraClientId>,
+    /// The addresses from which requests of the node come.
+    #[serde(default)]
+    pub client_addresses: Vec<IpAddr>,
 }
 
 /// The identity of a component, and how its credential is stored.
@@ -159,6 +178,7 @@ impl SeedPlan {
             add("infraId".to_owned(), "it gives the vault of the guests no name of its own");
         }
         self.check_identities(&mut add);
+        self.check_nodes(&mut add);
         for (at, fault) in self.drills.iter().enumerate() {
             if !self.identities.iter().any(|identity| identity.component == fault.component) {
                 add(
@@ -199,6 +219,25 @@ impl SeedPlan {
             }
             if identity.client_id == Some(self.vault_reader_client_id) {
                 add(format!("identities[{at}].clientId"), "the reader of the vault has it");
+            }
+        }
+    }
+
+    /// Checks that clients can select each node.
+    fn check_nodes(&self, add: &mut impl FnMut(String, &str)) {
+        let (mut names, mut addresses) = (HashSet::new(), HashSet::new());
+        for (at, node) in self.nodes.iter().enumerate() {
+            if !is_valid_node_name(&node.name) {
+                add(
+                    format!("nodes[{at}].name"),
+                    "it is not 1 to 63 lower-case letters, digits and `-`",
+                );
+            }
+            if !names.insert(&node.name) {
+                add(format!("nodes[{at}].name"), "the name comes twice");
+            }
+            if node.client_addresses.iter().any(|address| !addresses.insert(address)) {
+                add(format!("nodes[{at}].clientAddresses"), "an address comes twice");
             }
         }
     }

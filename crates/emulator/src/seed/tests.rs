@@ -67,6 +67,7 @@ pub(crate) fn nine_identity_plan() -> SeedPlan {
             version: None,
         }),
         vault_reader_client_id: parse_value("33333333-3333-4333-8333-333333333333"),
+        nodes: Vec::new(),
         identities: Component::ALL.into_iter().enumerate().map(identity).collect(),
         drills: Vec::new(),
         test_clients: false,
@@ -325,6 +326,22 @@ fn plan_problems_are_all_reported_before_seeding() {
     assert!(matches!(&refused, SeedError::Plan { problems } if problems.len() == 8));
     assert!(refused.hint().is_some());
     assert!(azure.directory.tenants.is_empty());
+}
+
+#[test]
+fn nodes_of_a_plan_need_unique_names_and_addresses() {
+    let node = |name: &str, address: &str| NodePlan {
+        name: name.to_owned(),
+        identities: Vec::new(),
+        client_addresses: vec![address.parse().unwrap()],
+    };
+    let mut plan = nine_identity_plan();
+    plan.nodes = vec![node("worker-1", "127.0.0.2"), node("worker-2", "127.0.0.3")];
+    assert!(plan.validation_problems().is_empty());
+    plan.nodes.extend([node("worker-1", "127.0.0.3"), node("Worker", "127.0.0.4")]);
+    let fields: Vec<_> =
+        plan.validation_problems().into_iter().map(|problem| problem.field).collect();
+    assert_eq!(fields, ["nodes[2].name", "nodes[2].clientAddresses", "nodes[3].name"]);
 }
 
 #[test]

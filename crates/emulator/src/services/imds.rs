@@ -9,7 +9,9 @@ use http::{Method, StatusCode};
 use lanyard_vocabulary::{ArmResourceId, Cloud};
 use serde_json::{Value, json};
 
-pub(crate) use self::node::{ImdsMachine, ImdsNode, ImdsState, segments_without_node};
+pub(crate) use self::node::{
+    ImdsMachine, ImdsNode, ImdsState, is_valid_node_name, segments_without_node,
+};
 use crate::directory::ServicePrincipal;
 use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::operations::{OperationSupport, ServiceOperation};

@@ -116,7 +116,8 @@ impl ShellExports {
         for (name, value) in &mut self.set {
             match *name {
                 "HTTP_PROXY" | "http_proxy" => {
-                    *value = value.replacen("://", &format!("://{node}@"), 1);
+                    // Some clients send a user name only together with a password.
+                    *value = value.replacen("://", &format!("://{node}:node@"), 1);
                 }
                 "AZURE_POD_IDENTITY_AUTHORITY_HOST" => {
                     *value = format!("{value}/nodes/{node}");
@@ -213,7 +214,7 @@ mod tests {
         let files = TrustFiles::in_directory(Path::new("/x"));
         let exports = ShellExports::new(address, &files).for_node("worker-1");
         let set: std::collections::BTreeMap<_, _> = exports.variables_to_set().collect();
-        assert_eq!(set["HTTP_PROXY"], "http://worker-1@127.0.0.1:7750");
+        assert_eq!(set["HTTP_PROXY"], "http://worker-1:node@127.0.0.1:7750");
         assert_eq!(set["HTTPS_PROXY"], "http://127.0.0.1:7750");
         let host = set["AZURE_POD_IDENTITY_AUTHORITY_HOST"];
         assert_eq!(host, "http://127.0.0.1:7750/nodes/worker-1");

@@ -11,7 +11,7 @@ use super::identity_urls::subscription_tenant;
 use super::{control_error, parse_body};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
-use crate::services::imds::{ImdsMachine, ImdsNode};
+use crate::services::imds::{ImdsMachine, ImdsNode, is_valid_node_name};
 
 /// The body of `PUT nodes/{name}`: the complete node.
 #[derive(Debug, Deserialize)]
@@ -91,14 +91,12 @@ fn node_json(call: &OperationContext<'_>, name: &str, node: &ImdsNode) -> Value 
         "resourceId": node.machine.resource_id(),
         "metadataUrl": format!("{base}/nodes/{name}"),
         "identityEndpoint": format!("{base}/nodes/{name}/msi/token"),
-        "proxyUrl": base.replacen("://", &format!("://{name}@"), 1),
+        "proxyUrl": base.replacen("://", &format!("://{name}:node@"), 1),
     })
 }
 
-/// A name that is a DNS label, because it is also a user name in a URL.
 fn require_valid_name(name: &str) -> Result<(), ServiceReply> {
-    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if (1..=63).contains(&name.len()) && name.chars().all(is_word) && !name.starts_with('-') {
+    if is_valid_node_name(name) {
         return Ok(());
     }
     let message = "The name of a node has 1 to 63 lower-case letters, digits and `-`.";

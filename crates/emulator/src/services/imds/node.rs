@@ -13,7 +13,7 @@ use crate::directory::{EntraDirectory, ServicePrincipal};
 use crate::keys::RedactedText;
 use crate::operation_context::IdGenerator;
 use crate::request::ServiceRequest;
-use crate::seed::SeedPlan;
+use crate::seed::{NodePlan, SeedPlan};
 
 /// The first segment of a path that names its node: `/nodes/{name}/metadata/…`.
 const NODES: &str = "nodes";
@@ -65,6 +65,22 @@ pub(crate) struct NodeNotFound {
 }
 
 impl ImdsState {
+    /// Adds the nodes of a plan, on machines like the first one.
+    pub(crate) fn add_planned_nodes(&mut self, plans: &[NodePlan], ids: &mut IdGenerator) {
+        for plan in plans {
+            let node = ImdsNode {
+                assigned: plan.identities.clone(),
+                machine: ImdsMachine {
+                    name: plan.name.clone(),
+                    id: ids.next_uuid(),
+                    ..self.default_node.machine.clone()
+                },
+                client_addresses: plan.client_addresses.clone(),
+            };
+            self.nodes.insert(plan.name.clone(), node);
+        }
+    }
+
     /// The node of a request: by the path, by the user name at the proxy, or by the address of the client, in
     /// this order.
     pub(crate) fn node_of_request(
@@ -131,6 +147,12 @@ impl Default for ImdsMachine {
             cloud: Cloud::Public,
         }
     }
+}
+
+/// Whether a node may have a name: a DNS label, because it is also a user name in a URL.
+pub(crate) fn is_valid_node_name(name: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&name.len()) && name.chars().all(is_word) && !name.starts_with('-')
 }
 
 /// The segments of a path without the node.

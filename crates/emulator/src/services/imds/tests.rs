@@ -1,5 +1,7 @@
 use super::*;
 use crate::ingress::{IMDS_HOST, Ingress};
+use crate::operation_context::IdGenerator;
+use crate::seed::NodePlan;
 use crate::testing::{
     EngineFixture, FEDERATED, MSI, azure_with_test_principals, principal_mut, reply_json,
     token_claims,
@@ -128,12 +130,12 @@ fn instance_metadata_contains_only_the_machine() {
 /// A fixture with a second node, `worker-1`, which has only the federated identity.
 fn azure_with_second_node(client_addresses: &[&str]) -> EngineFixture {
     let mut azure = azure_with_test_principals();
-    let node = ImdsNode {
-        assigned: vec![FEDERATED.parse().unwrap()],
-        machine: ImdsMachine { name: "worker-1".to_owned(), ..ImdsMachine::default() },
+    let plan = NodePlan {
+        name: "worker-1".to_owned(),
+        identities: vec![FEDERATED.parse().unwrap()],
         client_addresses: client_addresses.iter().map(|one| one.parse().unwrap()).collect(),
     };
-    azure.imds.nodes.insert("worker-1".to_owned(), node);
+    azure.imds.add_planned_nodes(&[plan], &mut IdGenerator::Random);
     EngineFixture::new(azure)
 }
 

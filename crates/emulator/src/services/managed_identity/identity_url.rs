@@ -90,9 +90,11 @@ impl IdentityUrl {
         now < self.renewable_until
     }
 
-    /// Extends the URL until the end of a credential that it returned.
-    pub(super) fn extend_to(&mut self, cannot_renew_after: Timestamp) {
+    /// Extends the URL until the end of a credential that it returned. Returns whether it changed.
+    pub(super) fn extend_to(&mut self, cannot_renew_after: Timestamp) -> bool {
+        let is_later = self.renewable_until < cannot_renew_after;
         self.renewable_until = self.renewable_until.max(cannot_renew_after);
+        is_later
     }
 
     /// The URL of the resource under another id.

@@ -1,13 +1,14 @@
 //! Issues and renews the credentials of managed identities.
 
 use jiff::Timestamp;
+use lanyard_vocabulary::cloud::CloudEndpoints;
 
 use super::error::IdentityServiceError;
 use super::identity_url::IdentityUrl;
 use crate::certificate_bundle::CredentialBundleFormat;
 use crate::client_certificate::LeafCertificateSpec;
 use crate::directory::{ServicePrincipal, SubjectNameIssuer};
-use crate::keys::{AsymmetricKey, AsymmetricKeyType, RsaKey, RsaKeySize};
+use crate::keys::{AsymmetricKey, AsymmetricKeyType, RedactedText, RsaKey, RsaKeySize};
 use crate::managed_identity_credential::{
     CredentialDates, CustomClaims, MSI_AUTHORITY, ManagedIdentityCredential, NewCredential,
     certificate_subject, issue_certificate_bundle, user_assigned_secret_url,
@@ -99,8 +100,9 @@ fn issue(
         (None, None) => return Err(internal_error("the identity has no URL")),
     };
     let endpoints = call.endpoint.cloud.endpoints();
-    let authentication_endpoint = endpoints.map(|known| known.authority_url()).unwrap_or_default();
+    let authentication_endpoint = endpoints.map(CloudEndpoints::authority_url).unwrap_or_default();
     let last_claims = || last.map(|last| last.custom_claims().clone()).unwrap_or_default();
+    let client_secret_url = RedactedText::new(client_secret_url);
     let credential = NewCredential {
         client_id: principal.client_id,
         object_id: principal.object_id,

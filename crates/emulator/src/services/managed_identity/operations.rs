@@ -226,11 +226,11 @@ fn reply_with_credentials(
 ) -> Result<ServiceReply, ServiceReply> {
     let internal_id = url.as_ref().map(|url| url.internal_id.to_string());
     if let Some(mut url) = url {
-        for credential in &issued {
-            url.extend_to(credential.dates().cannot_renew_after);
+        let ends = issued.iter().map(|credential| credential.dates().cannot_renew_after).max();
+        if ends.is_some_and(|ends| url.extend_to(ends)) {
+            let key = IdentityUrl::table_key(&url.resource_id);
+            call.azure_mut().identity_urls.insert(key, url);
         }
-        let key = IdentityUrl::table_key(&url.resource_id);
-        call.azure_mut().identity_urls.insert(key, url);
     }
     let (explicit_identities, own): (Vec<_>, Vec<_>) =
         issued.into_iter().partition(ManagedIdentityCredential::is_user_assigned);
