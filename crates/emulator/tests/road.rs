@@ -52,6 +52,7 @@ fn plan() -> SeedPlan {
         },
         kms_key: None,
         vault_reader_client_id: "33333333-3333-4333-8333-333333333333".parse().unwrap(),
+        nodes: Vec::new(),
         identities: Component::ALL.into_iter().map(identity).collect(),
         drills: Vec::new(),
         test_clients: false,
