@@ -141,6 +141,21 @@ pub(crate) enum AzureCommand {
     Run(commands::azure::run::Args),
     Login(commands::azure::login::Args),
     Operations(commands::azure::operations::Args),
+    /// Read and change the settings of the running local Azure
+    Settings {
+        #[command(subcommand)]
+        command: commands::azure::settings::SettingsCommand,
+    },
+    /// List, add and remove fault rules of the running local Azure
+    Fault {
+        #[command(subcommand)]
+        command: commands::azure::fault::FaultCommand,
+    },
+    /// List, start and stop drills of the running local Azure
+    Drill {
+        #[command(subcommand)]
+        command: commands::azure::drill::DrillCommand,
+    },
 }
 
 #[cfg(test)]

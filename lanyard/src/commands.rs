@@ -95,6 +95,15 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
             AzureCommand::Run(args) => block_on(azure::run::run(args, environment)),
             AzureCommand::Login(args) => block_on(azure::login::run(args, environment)),
             AzureCommand::Operations(args) => azure::operations::run(&args),
+            AzureCommand::Settings { command } => {
+                block_on_one_thread(azure::settings::run(command, environment))
+            }
+            AzureCommand::Fault { command } => {
+                block_on_one_thread(azure::fault::run(command, environment))
+            }
+            AzureCommand::Drill { command } => {
+                block_on_one_thread(azure::drill::run(command, environment))
+            }
         },
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct ProcessEnvironment {
     pub(crate) no_proxy: Option<String>,
     /// `XDG_RUNTIME_DIR`: the directory in which a running local Azure writes its address.
     pub(crate) runtime_directory: Option<PathBuf>,
+    /// `LANYARD_AZURE_CONTROL`: the control API of a local Azure, as `lanyard azure env` exports it.
+    pub(crate) local_azure_control: Option<String>,
     /// `SSL_CERT_FILE`: trusted CA certificates that replace those of the system.
     pub(crate) ssl_cert_file: Option<PathBuf>,
     /// `KUBERNETES_SERVICE_HOST`: the host of the Kubernetes API, in a pod.
@@ -62,6 +64,7 @@ impl ProcessEnvironment {
             https_proxy: either("HTTPS_PROXY", "https_proxy"),
             no_proxy: either("NO_PROXY", "no_proxy"),
             runtime_directory: text("XDG_RUNTIME_DIR").map(PathBuf::from),
+            local_azure_control: text("LANYARD_AZURE_CONTROL"),
             ssl_cert_file: text("SSL_CERT_FILE").map(PathBuf::from),
             kubernetes_host: text("KUBERNETES_SERVICE_HOST"),
             kubernetes_port: text("KUBERNETES_SERVICE_PORT"),

@@ -15,7 +15,6 @@ use rcgen::{
     SanType,
 };
 use rustls::crypto::aws_lc_rs::sign::any_ecdsa_type;
-use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -159,19 +158,7 @@ impl LocalAuthority {
         if let Some(leaf) = self.cached_leaves.lock().get(host) {
             return Ok(Arc::clone(leaf));
         }
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name = common_name("lanyard local Azure");
-        params.subject_alt_names = vec![SanType::DnsName(host.try_into()?)];
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        params.use_authority_key_identifier_extension = true;
-        let now = self.clock.now();
-        set_validity(&mut params, days_after(now, -1), days_after(now, LEAF_DAYS));
-        let certificate = params.signed_by(&key, &self.issuer)?.der().clone();
-        let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let signer = any_ecdsa_type(&der).map_err(AuthorityError::UnsupportedKey)?;
-        let leaf = Arc::new(CertifiedKey::new(vec![certificate, self.certificate.clone()], signer));
+        let leaf = self.issue_leaf(host, (-1, LEAF_DAYS))?;
         let mut leaves = self.cached_leaves.lock();
         if leaves.len() >= MAX_CACHED_LEAVES {
             leaves.clear();
@@ -180,14 +167,37 @@ impl LocalAuthority {
         drop(leaves);
         Ok(leaf)
     }
-}
 
-impl ResolvesServerCert for LocalAuthority {
-    /// The leaf for the client's server name, if it is a name of Azure or of a cluster's token proxy.
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let host = hello.server_name()?.to_ascii_lowercase();
-        let is_ours = hosts::endpoint_of_host(&host).is_some() || is_proxy_server_name(&host);
-        if is_ours { self.leaf_for_host(&host).ok() } else { None }
+    /// A leaf for a host that has expired a day ago.
+    pub(crate) fn expired_leaf(&self, host: &str) -> Result<Arc<CertifiedKey>, AuthorityError> {
+        self.issue_leaf(host, (-LEAF_DAYS, -1))
+    }
+
+    /// A leaf for a host, which is not cached. The validity is in days from now.
+    pub(crate) fn issue_leaf(
+        &self,
+        host: &str,
+        (from, until): (i64, i64),
+    ) -> Result<Arc<CertifiedKey>, AuthorityError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name("lanyard local Azure");
+        params.subject_alt_names = vec![SanType::DnsName(host.try_into()?)];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let now = self.clock.now();
+        set_validity(&mut params, days_after(now, from), days_after(now, until));
+        let certificate = params.signed_by(&key, &self.issuer)?.der().clone();
+        let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let signer = any_ecdsa_type(&der).map_err(AuthorityError::UnsupportedKey)?;
+        Ok(Arc::new(CertifiedKey::new(vec![certificate, self.certificate.clone()], signer)))
+    }
+
+    /// The leaf for a server name, if it is a name of Azure or of a cluster's token proxy.
+    pub(crate) fn leaf_for_server_name(&self, host: &str) -> Option<Arc<CertifiedKey>> {
+        let is_ours = hosts::endpoint_of_host(host).is_some() || is_proxy_server_name(host);
+        if is_ours { self.leaf_for_host(host).ok() } else { None }
     }
 }
 

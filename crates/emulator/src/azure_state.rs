@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::authorization::{Authorization, PropagationDelay};
 use crate::clock_offset::ClockOffset;
 use crate::directory::EntraDirectory;
+use crate::drills::RunningDrill;
 use crate::fault_rules::FaultRules;
 use crate::identity_binding::IdentityBinding;
 use crate::management_groups::ManagementGroups;
@@ -58,6 +59,8 @@ pub(crate) struct AzureState {
     pub(crate) registry: Tracked<IdentityRegistry>,
     /// The injected faults.
     pub(crate) faults: Tracked<FaultRules>,
+    /// The drill that runs.
+    pub(crate) drill: Tracked<Option<RunningDrill>>,
 }
 
 impl AzureState {
@@ -84,6 +87,7 @@ impl AzureState {
             imds,
             registry,
             faults,
+            drill,
         } = self;
         visit("plan", plan);
         directory.for_each_table(visit);
@@ -101,6 +105,7 @@ impl AzureState {
         visit("imds", imds);
         visit("registry", registry);
         visit("faults", faults);
+        visit("drill", drill);
     }
 
     /// Rebuilds what is derived from the tables, after they were loaded.

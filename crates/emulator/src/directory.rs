@@ -13,6 +13,7 @@ mod graph_permission;
 mod group;
 mod managed_identity;
 mod permission_grant;
+mod replication;
 mod service_principal;
 mod tenant;
 mod trusted_issuer;
@@ -36,6 +37,7 @@ pub(crate) use self::first_party::{
 pub(crate) use self::graph_permission::GraphPermission;
 pub(crate) use self::group::Group;
 pub(crate) use self::permission_grant::DelegatedPermissionGrant;
+pub(crate) use self::replication::{DirectoryDelays, DirectoryReader, DirectoryReplication};
 pub(crate) use self::service_principal::{
     ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer,
 };
@@ -65,6 +67,8 @@ pub(crate) struct EntraDirectory {
     deleted_objects: Table<Uuid, DeletedDirectoryObject>,
     /// The current credentials of managed identities, by the object id of the identity.
     managed_identity_credentials: Table<Uuid, ManagedIdentityCredential>,
+    /// The delays until new objects are known to the services.
+    pub(crate) replication: Tracked<DirectoryReplication>,
     #[serde(skip)]
     index: DirectoryIndex,
 }
@@ -141,6 +145,7 @@ impl EntraDirectory {
             directory_roles,
             deleted_objects,
             managed_identity_credentials,
+            replication,
             index: _,
         } = self;
         visit("directory.tenants", tenants);
@@ -155,6 +160,7 @@ impl EntraDirectory {
         visit("directory.role-assignments", directory_roles);
         visit("directory.deleted-objects", deleted_objects);
         visit("directory.managed-identity-credentials", managed_identity_credentials);
+        visit("directory.replication", replication);
     }
 
     /// Rebuilds the indexes after the tables were loaded.

@@ -14,14 +14,17 @@ use uuid::Uuid;
 
 use crate::authority::{AuthorityError, LocalAuthority};
 use crate::azure_state::AzureState;
+use crate::drills::{Drill, DrillError, start_drill};
 use crate::engine::EmulatorEngine;
 use crate::fault_plan::{FaultPlan, apply_fault_plan};
+use crate::fault_rules::FaultRule;
 use crate::keys::RedactedText;
 use crate::operation_context::IdGenerator;
 use crate::request_log::RequestLogEntry;
 use crate::seed::{self, IssuedCredential, SeedError, SeedPlan, TestCredentials};
 use crate::server::{ConnectionContext, MAX_CONNECTIONS, serve};
 use crate::services::imds::ImdsMachine;
+use crate::settings::{EmulatorSettings, SettingsChange};
 use crate::state_change_error::StateChangeError;
 use crate::state_store::{StateStore, StateStoreError};
 use crate::token::TokenPolicy;
@@ -38,6 +41,40 @@ pub struct EmulatorBuilder {
     id_generator: IdGenerator,
     authority: Option<ProvidedAuthority>,
     automatic_sign_in: bool,
+    /// Settings, fault rules and a drill that apply from the start.
+    scenario: Scenario,
+}
+
+/// What applies from the start, also to an existing state.
+#[derive(Debug, Default)]
+struct Scenario {
+    settings: Vec<SettingsChange>,
+    fault_rules: Vec<FaultRule>,
+    drill: Option<Drill>,
+}
+
+impl Scenario {
+    const fn is_empty(&self) -> bool {
+        self.settings.is_empty() && self.fault_rules.is_empty() && self.drill.is_none()
+    }
+
+    fn apply(
+        self,
+        azure: &mut AzureState,
+        ids: &mut IdGenerator,
+        now: Timestamp,
+    ) -> Result<(), DrillError> {
+        for change in self.settings {
+            change.applied_to(&EmulatorSettings::of_state(azure))?.store(azure);
+        }
+        for rule in self.fault_rules {
+            azure.faults.insert(rule.with_resolved_end(now)?);
+        }
+        match self.drill {
+            Some(drill) => start_drill(azure, ids, drill, now),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The caller's certificate authority, in PEM.
@@ -103,6 +140,9 @@ pub enum StartError {
     /// The state could not be created from the plan.
     #[error("the Azure state could not be created")]
     Seed(#[from] SeedError),
+    /// The settings, a fault rule or the drill could not be applied.
+    #[error("the settings, fault rules or drill could not be applied: {0}")]
+    Scenario(#[from] DrillError),
     /// The runtime shut down during the start.
     #[error("the runtime shut down while the Azure state was created")]
     Interrupted(#[source] tokio::task::JoinError),
@@ -131,7 +171,10 @@ impl StartError {
     /// Whether the cause is the plan and not the machine: the plan contradicts itself, or is not that of the
     /// saved state.
     pub const fn is_invalid_plan(&self) -> bool {
-        matches!(self, Self::SeedPlanMismatch { .. } | Self::Seed(SeedError::Plan { .. }))
+        matches!(
+            self,
+            Self::SeedPlanMismatch { .. } | Self::Seed(SeedError::Plan { .. }) | Self::Scenario(_)
+        )
     }
 
     /// Whether the caller's certificate authority is invalid.
@@ -217,6 +260,27 @@ impl EmulatorBuilder {
         self
     }
 
+    /// Changes settings, also those of an existing state.
+    #[must_use]
+    pub fn settings(mut self, change: SettingsChange) -> Self {
+        self.scenario.settings.push(change);
+        self
+    }
+
+    /// Adds a fault rule, also to an existing state.
+    #[must_use]
+    pub fn fault_rule(mut self, rule: FaultRule) -> Self {
+        self.scenario.fault_rules.push(rule);
+        self
+    }
+
+    /// Starts a drill, also in an existing state, unless that one runs a drill.
+    #[must_use]
+    pub fn drill(mut self, drill: Drill) -> Self {
+        self.scenario.drill = Some(drill);
+        self
+    }
+
     /// Signs the certificates of Azure names with this authority instead of a generated one or the one in the
     /// state directory. Both parameters are PEM.
     ///
@@ -254,12 +318,15 @@ impl EmulatorBuilder {
     fn build_engine(self) -> Result<EmulatorEngine, StartError> {
         let store = self.state_dir.as_deref().map(StateStore::open).transpose()?;
         let saved = store.as_ref().map(StateStore::load).transpose()?.flatten();
-        let is_changed = saved.is_none() || self.authority.is_some() || self.automatic_sign_in;
+        let is_changed = saved.is_none()
+            || self.authority.is_some()
+            || self.automatic_sign_in
+            || !self.scenario.is_empty();
         let given = self
             .authority
             .map(|given| LocalAuthority::from_pem(given.certificate, given.key))
             .transpose()?;
-        let (authority, mut world, ids) = if let Some(saved) = saved {
+        let (authority, mut world, mut ids) = if let Some(saved) = saved {
             if let Some(SeedMode::RequireSamePlan(plan)) = &self.plan
                 && saved.world.plan.as_ref() != Some(&plan.fingerprint()?)
             {
@@ -288,6 +355,8 @@ impl EmulatorBuilder {
             let administrator = world.registry.test_clients.as_ref();
             world.sign_ins.settings.automatic_user = administrator.map(|it| it.user_object_id);
         }
+        let now = world.clock.emulated_time(self.clock.now());
+        self.scenario.apply(&mut world, &mut ids, now)?;
         let writer = store.map(StateStore::into_writer).transpose()?;
         let engine = EmulatorEngine::new(self.clock, Arc::new(authority), world, ids, writer);
         if is_changed {
@@ -319,6 +388,7 @@ impl Emulator {
             id_generator: IdGenerator::Random,
             authority: None,
             automatic_sign_in: false,
+            scenario: Scenario::default(),
         }
     }
 

@@ -12,8 +12,9 @@ use serde_json::json;
 
 use crate::authority::LocalAuthority;
 use crate::azure_state::AzureState;
-use crate::fault_rules::{FaultEffect, FaultHit};
-use crate::hosts::ServiceEndpoint;
+use crate::drills::{has_due_step, perform_due_steps};
+use crate::fault_rules::{CertificateProblem, FaultEffect, ReplyChange, ReplyDelivery};
+use crate::hosts::{ServiceEndpoint, endpoint_of_host};
 pub(crate) use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
 use crate::keys::RsaKeyError;
@@ -36,8 +37,19 @@ pub(crate) struct EngineReply {
     pub(crate) commit: PendingCommit,
     /// The delay before the reply is sent.
     pub(crate) delay: Duration,
-    /// Whether to reset the connection instead.
-    pub(crate) reset_connection: bool,
+    /// How the connection delivers the reply.
+    pub(crate) delivery: ReplyDelivery,
+}
+
+/// The effects of a fault rule on a reply.
+#[derive(Debug, Default)]
+struct AppliedFault {
+    /// The reply in place of the operation's.
+    replacement: Option<ServiceReply>,
+    /// The change of the operation's reply.
+    change: Option<ReplyChange>,
+    delay: Duration,
+    delivery: ReplyDelivery,
 }
 
 /// The outcome of the first attempt of a request.
@@ -54,7 +66,7 @@ pub(crate) struct SuspendedRequest {
     began: Duration,
     place: ServiceEndpoint,
     trace: RequestTrace,
-    delay: Duration,
+    fault: AppliedFault,
     keys: OperationKeys,
 }
 
@@ -177,26 +189,23 @@ impl EmulatorEngine {
         let place = match resolve_endpoint(request, ingress) {
             Ok(place) => place,
             Err(rejection) => {
-                let served = (rejection, Duration::ZERO, false);
-                let reply = self.complete(&mut state, request, &trace, served, began);
+                let fault = AppliedFault::default();
+                let reply = self.complete(&mut state, request, &trace, (rejection, fault), began);
                 return RequestProgress::Complete(reply);
             }
         };
-        let (reply, delay, reset) =
-            match Self::apply_faults(&mut state, request, place, now, &mut trace) {
-                (Some(reply), delay, reset) => (reply, delay, reset),
-                (None, delay, _) => {
-                    let reply =
-                        self.run_operation(&mut state, request, place, &mut trace, &mut keys);
-                    (reply, delay, false)
-                }
-            };
+        perform_drill_steps(&mut state, now, &mut trace);
+        let mut fault = Self::apply_fault_rules(&mut state, request, place, now, &mut trace);
+        let reply = match fault.replacement.take() {
+            Some(reply) => reply,
+            None => self.run_operation(&mut state, request, place, &mut trace, &mut keys),
+        };
         if keys.are_missing() {
-            let suspended = SuspendedRequest { began, place, trace, delay, keys };
+            let suspended = SuspendedRequest { began, place, trace, fault, keys };
             return RequestProgress::KeysMissing(suspended);
         }
-        let served = (reply, delay, reset);
-        RequestProgress::Complete(self.complete(&mut state, request, &trace, served, began))
+        let reply = self.complete(&mut state, request, &trace, (reply, fault), began);
+        RequestProgress::Complete(reply)
     }
 
     /// Generates the keys that a request needs, while the state is not locked, and processes the request.
@@ -206,7 +215,7 @@ impl EmulatorEngine {
         request: &ServiceRequest,
         suspended: SuspendedRequest,
     ) -> EngineReply {
-        let SuspendedRequest { began, place, mut trace, delay, mut keys } = suspended;
+        let SuspendedRequest { began, place, mut trace, fault, mut keys } = suspended;
         loop {
             let generated = keys.generate_missing();
             let mut state = self.state.lock();
@@ -215,7 +224,7 @@ impl EmulatorEngine {
                 Err(error) => key_generation_failed_reply(&error),
             };
             if !keys.are_missing() {
-                return self.complete(&mut state, request, &trace, (reply, delay, false), began);
+                return self.complete(&mut state, request, &trace, (reply, fault), began);
             }
         }
     }
@@ -226,7 +235,7 @@ impl EmulatorEngine {
         state: &mut State,
         request: &ServiceRequest,
         trace: &RequestTrace,
-        (mut reply, delay, reset): (ServiceReply, Duration, bool),
+        (mut reply, fault): (ServiceReply, AppliedFault),
         began: Duration,
     ) -> EngineReply {
         let now = state.azure.clock.emulated_time(self.clock.now());
@@ -238,10 +247,13 @@ impl EmulatorEngine {
                 Err(error) => reply = state_write_failed_reply(&error),
             }
         }
+        if let Some(change) = fault.change {
+            reply = change.apply(reply, request, &state.azure);
+        }
         let reply = add_service_headers(state, request, trace, reply, now);
         let elapsed = self.clock.monotonic().saturating_sub(began);
         state.request_log.append(request_log_entry(request, trace, &reply, now, elapsed));
-        EngineReply { reply, commit, delay, reset_connection: reset }
+        EngineReply { reply, commit, delay: fault.delay, delivery: fault.delivery }
     }
 
     /// Rejects a tunnel to a host that is not Azure's; returns `None` if the tunnel is allowed.
@@ -274,38 +286,56 @@ impl EmulatorEngine {
         reply
     }
 
-    /// The effects of the fault rules on a request: the reply in place of the operation's, the delay, and
-    /// whether the connection is reset.
-    fn apply_faults(
+    /// Finds the fault rule that affects a request.
+    fn apply_fault_rules(
         state: &mut State,
         request: &ServiceRequest,
         place: ServiceEndpoint,
         now: Timestamp,
         trace: &mut RequestTrace,
-    ) -> (Option<ServiceReply>, Duration, bool) {
+    ) -> AppliedFault {
         trace.service = Some(place.service);
-        let hit = if state.azure.faults.is_empty() {
-            None
-        } else {
-            state.azure.faults.match_request(place.service, request, now)
-        };
-        let (mut replacement, mut delay, mut reset) = (None, Duration::ZERO, false);
-        if let Some(FaultHit { rule_name: rule, effect }) = hit {
-            trace.fault = Some(rule);
-            delay = effect.delay();
-            reset = effect == FaultEffect::Reset;
-            replacement = match effect {
-                FaultEffect::TokenError { code } => {
-                    Some(services::entra::injected_error_reply(code, now, &mut state.ids))
-                }
-                FaultEffect::Reset => Some(
-                    ServiceReply::empty(StatusCode::BAD_GATEWAY)
-                        .with_rejection_reason("connection reset"),
-                ),
-                other => other.replacement_reply(place.service),
-            };
+        if state.azure.faults.is_empty() {
+            return AppliedFault::default();
         }
-        (replacement, delay, reset)
+        let hit = state.azure.faults.match_request(place.service, request, now);
+        let Some(hit) = hit else { return AppliedFault::default() };
+        let replacement = match hit.effect {
+            FaultEffect::TokenError { code } => {
+                Some(services::entra::injected_error_reply(code, now, &mut state.ids))
+            }
+            _ => hit.replacement_reply(place.service),
+        };
+        let (change, delay) = (hit.effect.reply_change(), hit.delay());
+        let delivery = hit.effect.delivery();
+        trace.fault = Some(hit.rule_name);
+        AppliedFault { replacement, change, delay, delivery }
+    }
+
+    /// The fault of the certificate for a host, if a rule affects the handshake. Records it in the request
+    /// log.
+    pub(crate) fn match_handshake(&self, host: &str) -> Option<CertificateProblem> {
+        let mut state = self.state.lock();
+        if !state.azure.faults.change_certificates() {
+            return None;
+        }
+        let service = endpoint_of_host(host)?.service;
+        let now = state.azure.clock.emulated_time(self.clock.now());
+        let (rule, problem) = state.azure.faults.match_handshake(service, host, now)?;
+        state.request_log.append(handshake_log_entry(service, host, rule, now));
+        drop(state);
+        Some(problem)
+    }
+
+    /// Whether a step of a drill is due, which the next request performs. Steps are slow.
+    pub(crate) fn has_due_drill_step(&self) -> bool {
+        let state = self.state.lock();
+        has_due_step(&state.azure, state.azure.clock.emulated_time(self.clock.now()))
+    }
+
+    /// Whether a fault rule changes the certificates of TLS connections.
+    pub(crate) fn has_handshake_faults(&self) -> bool {
+        self.state.lock().azure.faults.change_certificates()
     }
 
     fn run_operation(
@@ -348,6 +378,18 @@ impl EmulatorEngine {
         trace.caller = call.caller;
         trace.state_changed |= call.state_changed;
         reply
+    }
+}
+
+/// Performs the steps of the running drill whose time has come. A failed step affects no client.
+fn perform_drill_steps(state: &mut State, now: Timestamp, trace: &mut RequestTrace) {
+    if !has_due_step(&state.azure, now) {
+        return;
+    }
+    trace.state_changed = true;
+    let State { azure, ids, .. } = state;
+    if let Err(error) = perform_due_steps(azure, ids, now) {
+        tracing::warn!(%error, "a step of the drill failed");
     }
 }
 
@@ -455,6 +497,32 @@ fn not_implemented_reply(
     };
     ServiceReply::json(StatusCode::NOT_IMPLEMENTED, &body)
         .with_rejection_reason("operation not implemented")
+}
+
+/// The entry of a TLS handshake with an injected fault. No request follows it, so its status is 0.
+fn handshake_log_entry(
+    service: AzureService,
+    host: &str,
+    rule: String,
+    now: Timestamp,
+) -> RequestLogEntry {
+    RequestLogEntry {
+        sequence: 0,
+        time: now,
+        service: Some(service.name()),
+        operation: None,
+        method: "TLS".to_owned(),
+        host: host.to_owned(),
+        path: String::new(),
+        api_version: None,
+        status: 0,
+        tls: true,
+        caller: None,
+        micros: 0,
+        rejection: Some("injected fault".to_owned()),
+        missing: false,
+        fault: Some(rule),
+    }
 }
 
 fn request_log_entry(

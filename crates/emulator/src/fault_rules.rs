@@ -3,16 +3,23 @@
 //! A rule matches requests, skips some, affects some, and is then used up. The request log records the rule
 //! of each affected request. Rules never match the control API.
 
-use std::time::Duration;
+mod effect;
+mod error_reply;
+mod rate_limit;
+mod reply_change;
 
-use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use lanyard_vocabulary::EntraClientId;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
 
+pub(crate) use self::effect::{CertificateProblem, FaultEffect, ReplyDelivery};
+use self::rate_limit::{PublishedLimits, RateLimit, TokenBucketLimit};
+pub(crate) use self::reply_change::ReplyChange;
+use crate::jose::UnverifiedToken;
 use crate::operations::AzureService;
-use crate::request::{ServiceReply, ServiceRequest};
-use crate::services::blob::server_busy_reply;
+use crate::request::ServiceRequest;
 
 /// The fault rules in order of precedence.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -24,7 +31,7 @@ pub(crate) struct FaultRules {
 /// A fault rule. All its conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct FaultRule {
+pub struct FaultRule {
     /// The name in the request log; a new rule replaces an existing one of the same name.
     pub(crate) name: String,
     /// The service to match.
@@ -39,15 +46,30 @@ pub(crate) struct FaultRule {
     /// The path to match; `*` matches any text, including `/`.
     #[serde(default)]
     pub(crate) path: Option<String>,
+    /// The exact `api-version` of the query to match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) api_version: Option<String>,
     /// The client id to match in the form of a token request.
     #[serde(default)]
     pub(crate) client_id: Option<EntraClientId>,
+    /// The object id or client id to match: that of the bearer token, or the client id of a token request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) principal: Option<Uuid>,
     /// The number of matching requests to skip.
     #[serde(default)]
     pub(crate) after: u32,
     /// The number of requests to affect; all if absent.
     #[serde(default)]
     pub(crate) times: Option<u32>,
+    /// Affects only every n-th matching request, starting with the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) every: Option<u32>,
+    /// Affects this share of the matching requests. The same rule affects the same ones in each run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) percent: Option<u32>,
+    /// Selects other requests by `percent`, and other delays by jitter.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) seed: u64,
     /// The start of the rule, in emulated time.
     #[serde(default)]
     pub(crate) from: Option<Timestamp>,
@@ -57,74 +79,25 @@ pub(crate) struct FaultRule {
     /// The duration of the rule in seconds, as an alternative to `until`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<u32>,
-    /// Affects only requests beyond a rate, like the limit of a vault.
+    /// Affects only requests beyond a rate, counted in windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) beyond: Option<FaultRateLimit>,
+    pub(crate) beyond: Option<RateLimit>,
+    /// Affects only requests for which a token bucket has no token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bucket: Option<TokenBucketLimit>,
+    /// Affects only requests beyond the limits that Azure publishes for the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) limits: Option<PublishedLimits>,
     /// The effect on matching requests.
     pub(crate) effect: FaultEffect,
-}
-
-/// A request rate, counted in windows that start with their first request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct FaultRateLimit {
-    /// The number of requests within the rate in each window.
-    requests: u32,
-    /// The length of a window in seconds.
-    seconds: u32,
-    /// The latest window.
+    /// The number of matching requests so far, without the skipped ones.
     #[serde(skip)]
-    last_window: Option<RateWindow>,
+    matches: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct RateWindow {
-    begins: Timestamp,
-    requests: u32,
-}
-
-impl FaultRateLimit {
-    /// Counts a request. Returns whether it exceeds the rate.
-    fn count_and_check_exceeded(&mut self, now: Timestamp) -> bool {
-        let length = SignedDuration::from_secs(i64::from(self.seconds));
-        let fresh = RateWindow { begins: now, requests: 0 };
-        let window = self.last_window.get_or_insert(fresh);
-        if now.duration_since(window.begins) >= length {
-            *window = fresh;
-        }
-        window.requests = window.requests.saturating_add(1);
-        window.requests > self.requests
-    }
-}
-
-/// The effect of a fault on a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "type", deny_unknown_fields)]
-pub(crate) enum FaultEffect {
-    /// 429 in the format of each service.
-    Throttle {
-        /// The `Retry-After` header in seconds.
-        retry_after: u32,
-    },
-    /// A status with a JSON error or an HTML page of a gateway.
-    Status {
-        status: u16,
-        /// Whether the body is an HTML page.
-        #[serde(default)]
-        html: bool,
-        /// The `Retry-After` header in seconds.
-        #[serde(default)]
-        retry_after: Option<u32>,
-    },
-    /// The regular reply, delayed.
-    Latency {
-        /// The delay in milliseconds of the emulator's clock.
-        milliseconds: u64,
-    },
-    /// The connection is reset without a reply.
-    Reset,
-    /// The token service responds with this AADSTS code.
-    TokenError { code: u32 },
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The effect of the first rule that affects a request.
@@ -132,6 +105,10 @@ pub(crate) enum FaultEffect {
 pub(crate) struct FaultHit {
     pub(crate) rule_name: String,
     pub(crate) effect: FaultEffect,
+    /// How long the rate limit of the rule rejects further requests.
+    pub(crate) wait: Option<SignedDuration>,
+    /// A number from 0 to 9,999, which depends on the rule and the number of the request only.
+    pub(crate) draw: u32,
 }
 
 impl FaultRules {
@@ -157,6 +134,11 @@ impl FaultRules {
         self.rules.is_empty()
     }
 
+    /// Whether a rule changes the certificates of TLS connections.
+    pub(crate) fn change_certificates(&self) -> bool {
+        self.rules.iter().any(|rule| rule.effect.certificate_problem().is_some())
+    }
+
     /// Returns the fault for a request, if a rule affects it, and counts the request. Rules are tried in
     /// order, and the first that affects the request wins: a rule that skips the request, for example a limit
     /// that is not exceeded, leaves it to the next rule.
@@ -169,132 +151,227 @@ impl FaultRules {
         if service == AzureService::Control {
             return None;
         }
-        let rule = self.rules.iter_mut().find_map(|rule| {
-            let is_hit = rule.is_active_at(now)
-                && rule.matches(service, request)
-                && rule.count_and_check_hit(now);
-            is_hit.then_some(rule)
-        })?;
-        Some(FaultHit { rule_name: rule.name.clone(), effect: rule.effect.clone() })
+        let subject = RequestSubject::of_request(request);
+        self.rules
+            .iter_mut()
+            .filter(|rule| rule.effect.certificate_problem().is_none())
+            .filter(|rule| rule.is_active_at(now) && rule.matches(service, request, &subject))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .find_map(|rule| rule.count_and_check_hit(service, request, &subject, now))
+    }
+
+    /// Returns the fault for the TLS handshake with a host, if a rule affects it.
+    pub(crate) fn match_handshake(
+        &mut self,
+        service: AzureService,
+        host: &str,
+        now: Timestamp,
+    ) -> Option<(String, CertificateProblem)> {
+        self.rules.iter_mut().find_map(|rule| {
+            let problem = rule.effect.certificate_problem()?;
+            let is_match = rule.is_active_at(now)
+                && rule.times != Some(0)
+                && rule.service.is_none_or(|wanted| wanted == service)
+                && rule.host.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(host));
+            (is_match && rule.count_selected().is_some()).then(|| (rule.name.clone(), problem))
+        })
+    }
+}
+
+/// The longest body that is searched for the client id of a token request.
+const LONGEST_FORM_BYTES: usize = 64 << 10;
+
+/// The principal of a request, as far as the request names one. Nothing is verified.
+#[derive(Debug, Default)]
+struct RequestSubject {
+    /// The ids of the bearer token: `oid`, and `appid` or `azp`.
+    ids: Vec<Uuid>,
+    /// The `client_id` of a token request.
+    client_id: Option<EntraClientId>,
+}
+
+impl RequestSubject {
+    fn of_request(request: &ServiceRequest) -> Self {
+        let token = request.header("authorization").and_then(|text| {
+            let (scheme, token) = text.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| UnverifiedToken::parse(token.trim()))?
+        });
+        let claim = |name| token.as_ref()?.text_claim(name)?.parse().ok();
+        let ids = ["oid", "appid", "azp"].into_iter().filter_map(claim).collect();
+        let form = if request.body.len() <= LONGEST_FORM_BYTES {
+            request.parse_form_body()
+        } else {
+            Vec::new()
+        };
+        let client_id = form
+            .into_iter()
+            .find_map(|(key, value)| if key == "client_id" { value.parse().ok() } else { None });
+        Self { ids, client_id }
+    }
+
+    fn is_principal(&self, wanted: Uuid) -> bool {
+        self.ids.contains(&wanted)
+            || self.client_id.is_some_and(|client| client == EntraClientId::from(wanted))
+    }
+
+    /// A text that differs between principals, for limits per principal.
+    fn key(&self) -> String {
+        let client = self.client_id.map(|client| client.to_string());
+        self.ids.first().map(Uuid::to_string).or(client).unwrap_or_default()
     }
 }
 
 impl FaultRule {
-    /// Computes the rule's end from its duration. Returns an error if the rule has two ends, or an end
-    /// outside the range of [`Timestamp`].
-    pub(crate) fn with_resolved_end(mut self, now: Timestamp) -> Result<Self, &'static str> {
+    /// Parses a rule from JSON.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names an unknown field or value, or conditions that contradict each other.
+    pub fn from_json(json: Value) -> Result<Self, FaultRuleError> {
+        let rule: Self = serde_json::from_value(json).map_err(FaultRuleError::Json)?;
+        rule.check()?;
+        Ok(rule)
+    }
+
+    /// Checks the rule, and computes its end from its duration.
+    pub(crate) fn with_resolved_end(mut self, now: Timestamp) -> Result<Self, FaultRuleError> {
+        self.check()?;
         let Some(seconds) = self.seconds.take() else { return Ok(self) };
-        if self.until.is_some() {
-            return Err("A rule ends by `seconds` or by `until`, not by both.");
-        }
         let length = SignedDuration::from_secs(i64::from(seconds));
         let until = self.from.unwrap_or(now).checked_add(length);
-        self.until = Some(until.or(Err("The rule would end beyond all times."))?);
+        let invalid = FaultRuleError::Invalid("The rule would end beyond all times.");
+        self.until = Some(until.or(Err(invalid))?);
         Ok(self)
     }
 
-    /// Counts a matching request. Returns whether the rule affects it.
-    fn count_and_check_hit(&mut self, now: Timestamp) -> bool {
-        if self.beyond.as_mut().is_some_and(|rate| !rate.count_and_check_exceeded(now)) {
-            return false;
+    fn check(&self) -> Result<(), FaultRuleError> {
+        let limits = [self.beyond.is_some(), self.bucket.is_some(), self.limits.is_some()];
+        let problems = [
+            (self.name.is_empty(), "The rule has no name."),
+            (self.service == Some(AzureService::Control), "No fault touches the control API."),
+            (
+                self.seconds.is_some() && self.until.is_some(),
+                "A rule ends by `seconds` or by `until`, not by both.",
+            ),
+            (self.every == Some(0), "`every` is at least 1."),
+            (
+                self.percent.is_some_and(|percent| !(1..=100).contains(&percent)),
+                "`percent` is a number from 1 to 100.",
+            ),
+            (
+                limits.into_iter().filter(|is_set| *is_set).count() > 1,
+                "A rule has one of `beyond`, `bucket` and `limits`.",
+            ),
+        ];
+        if let Some((_, problem)) = problems.into_iter().find(|(is_present, _)| *is_present) {
+            return Err(FaultRuleError::Invalid(problem));
         }
+        if self.effect.certificate_problem().is_some() && self.has_request_conditions() {
+            return Err(FaultRuleError::Invalid(
+                "A certificate is selected by `service` and `host` only, because the handshake \
+                 precedes the request.",
+            ));
+        }
+        self.effect.check().map_err(FaultRuleError::Invalid)
+    }
+
+    fn has_request_conditions(&self) -> bool {
+        self.method.is_some()
+            || self.path.is_some()
+            || self.api_version.is_some()
+            || self.client_id.is_some()
+            || self.principal.is_some()
+            || self.beyond.is_some()
+            || self.bucket.is_some()
+            || self.limits.is_some()
+    }
+
+    /// Counts a matching request. Returns the hit if the rule affects it.
+    fn count_and_check_hit(
+        &mut self,
+        service: AzureService,
+        request: &ServiceRequest,
+        subject: &RequestSubject,
+        now: Timestamp,
+    ) -> Option<FaultHit> {
+        let mut wait = None;
+        if let Some(rate) = &mut self.beyond {
+            wait = Some(rate.count_and_check_exceeded(now)?);
+        }
+        if let Some(bucket) = &mut self.bucket {
+            wait = Some(bucket.take_token(&request.host, &subject.key(), now)?);
+        }
+        if let Some(limits) = &mut self.limits {
+            wait = Some(limits.take_token(service, request, &subject.key(), now)?);
+        }
+        let draw = self.count_selected()?;
+        let (rule_name, effect) = (self.name.clone(), self.effect.clone());
+        Some(FaultHit { rule_name, effect, wait, draw })
+    }
+
+    /// Counts a request that all other conditions select. Returns the random number of the request if `after`,
+    /// `every`, `percent` and `times` select it as well.
+    fn count_selected(&mut self) -> Option<u32> {
         if self.after > 0 {
             self.after -= 1;
-            return false;
+            return None;
+        }
+        let number = self.matches;
+        self.matches += 1;
+        let draw = self.draw(number);
+        let is_selected = self.every.is_none_or(|every| number.is_multiple_of(u64::from(every)))
+            && self.percent.is_none_or(|percent| draw < percent * 100);
+        if !is_selected {
+            return None;
         }
         if let Some(left) = &mut self.times {
             *left -= 1;
         }
-        true
+        Some(draw)
+    }
+
+    /// A number from 0 to 9,999 that depends on the rule's name, its seed and the number of the request only.
+    fn draw(&self, number: u64) -> u32 {
+        let text = format!("{}:{}:{number}", self.name, self.seed);
+        let [a, b, c, d, ..] = Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes()).into_bytes();
+        u32::from_be_bytes([a, b, c, d]) % 10_000
     }
 
     fn is_active_at(&self, now: Timestamp) -> bool {
         self.from.is_none_or(|from| from <= now) && self.until.is_none_or(|until| now < until)
     }
 
-    fn matches(&self, service: AzureService, request: &ServiceRequest) -> bool {
-        let client = || {
-            let form = request.parse_form_body();
-            form.into_iter().find_map(|(key, value)| (key == "client_id").then_some(value))
-        };
+    fn matches(
+        &self,
+        service: AzureService,
+        request: &ServiceRequest,
+        subject: &RequestSubject,
+    ) -> bool {
         self.times != Some(0)
             && self.service.is_none_or(|wanted| wanted == service)
             && self.host.as_ref().is_none_or(|host| host.eq_ignore_ascii_case(&request.host))
             && self.method.as_ref().is_none_or(|method| method == request.method.as_str())
             && self.path.as_ref().is_none_or(|pattern| glob_matches(pattern, &request.path))
             && self
-                .client_id
-                .is_none_or(|wanted| client().is_some_and(|text| text.parse() == Ok(wanted)))
+                .api_version
+                .as_ref()
+                .is_none_or(|wanted| request.query("api-version") == Some(wanted))
+            && self.client_id.is_none_or(|wanted| subject.client_id == Some(wanted))
+            && self.principal.is_none_or(|wanted| subject.is_principal(wanted))
     }
 }
 
-impl FaultEffect {
-    /// The reply that replaces the service's own, if the effect has one.
-    pub(crate) fn replacement_reply(&self, service: AzureService) -> Option<ServiceReply> {
-        match self {
-            Self::Throttle { retry_after } => Some(throttled_reply(service, *retry_after)),
-            Self::Status { status, html, retry_after } => {
-                let status =
-                    StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                let reply = if *html {
-                    let page = format!("<html><body><h1>{status}</h1></body></html>");
-                    ServiceReply::empty(status).with_body("text/html", page)
-                } else if matches!(service, AzureService::Imds | AzureService::AppService) {
-                    let text = "An injected fault answered.";
-                    let body = serde_json::json!({
-                        "error": "injected_fault",
-                        "error_description": text,
-                    });
-                    ServiceReply::json(status, &body)
-                } else {
-                    json_error_reply(status, "InternalServerError", "An injected fault answered.")
-                };
-                Some(match retry_after {
-                    Some(seconds) => reply.with_header("retry-after", seconds.to_string()),
-                    None => reply,
-                })
-            }
-            Self::Latency { .. } | Self::Reset | Self::TokenError { .. } => None,
-        }
-        .map(|reply| reply.with_rejection_reason("injected fault"))
-    }
-
-    /// The delay of the reply.
-    pub(crate) fn delay(&self) -> Duration {
-        match self {
-            Self::Latency { milliseconds } => Duration::from_millis(*milliseconds),
-            _ => Duration::ZERO,
-        }
-    }
-}
-
-fn json_error_reply(status: StatusCode, code: &str, message: &str) -> ServiceReply {
-    ServiceReply::json(
-        status,
-        &serde_json::json!({ "error": { "code": code, "message": message } }),
-    )
-}
-
-/// Entra throttles with a body that is not JSON; the vaults and ARM have their own codes, and the Blob service
-/// its own status.
-fn throttled_reply(service: AzureService, retry_after: u32) -> ServiceReply {
-    let status = StatusCode::TOO_MANY_REQUESTS;
-    let reply = match service {
-        AzureService::Entra => ServiceReply::text(status, "Too Many Requests"),
-        AzureService::KeyVault => json_error_reply(
-            status,
-            "Throttled",
-            "Request was not processed because too many requests were received.",
-        ),
-        AzureService::Arm => json_error_reply(
-            status,
-            "SubscriptionRequestsThrottled",
-            "Number of requests for the subscription exceeded the limit.",
-        ),
-        AzureService::Blob => server_busy_reply(),
-        _ => json_error_reply(status, "TooManyRequests", "Too many requests."),
-    };
-    reply.with_header("retry-after", retry_after.to_string())
+/// A fault rule is invalid.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FaultRuleError {
+    /// The JSON is not a rule.
+    #[error("the fault rule is invalid: {0}")]
+    Json(#[source] serde_json::Error),
+    /// The conditions contradict each other, or a value is out of range.
+    #[error("{0}")]
+    Invalid(&'static str),
 }
 
 /// Whether `text` matches a pattern with `*`, ignoring case.
@@ -313,107 +390,4 @@ fn glob_matches(pattern: &str, text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn star_matches_any_run_of_characters() {
-        let cases = [
-            ("*", "/anything", true),
-            ("/secrets/*", "/Secrets/a/b", true),
-            ("/secrets/*", "/secrets", false),
-            ("*/secrets/*/x", "/a/secrets/b/x", true),
-            ("/a", "/a", true),
-            ("/a", "/ab", false),
-            ("/a*a", "/a", false),
-            ("/a*b*c", "/a-c-b-c", true),
-        ];
-        for (pattern, text, expected) in cases {
-            assert_eq!(glob_matches(pattern, text), expected, "{pattern} {text}");
-        }
-    }
-
-    fn rule_hits(rule: &serde_json::Value, at: &[i64]) -> Vec<bool> {
-        rule_names_hit(std::slice::from_ref(rule), at).iter().map(Option::is_some).collect()
-    }
-
-    /// The names of the rules that affect requests at these seconds.
-    fn rule_names_hit(rules: &[serde_json::Value], at: &[i64]) -> Vec<Option<String>> {
-        let epoch = crate::testing::start_time();
-        let mut faults = FaultRules::default();
-        for rule in rules {
-            let rule: FaultRule = serde_json::from_value(rule.clone()).unwrap();
-            faults.insert(rule.with_resolved_end(epoch).unwrap());
-        }
-        let request = ServiceRequest {
-            method: http::Method::GET,
-            scheme: crate::request::RequestScheme::Https,
-            host: "kv.vault.azure.net".to_owned(),
-            client_ip: None,
-            path: "/secrets/a".to_owned(),
-            query: Vec::new(),
-            headers: http::HeaderMap::new(),
-            body: bytes::Bytes::new(),
-        };
-        let later = |seconds: &i64| epoch + SignedDuration::from_secs(*seconds);
-        let hits =
-            at.iter().map(|at| faults.match_request(AzureService::KeyVault, &request, later(at)));
-        hits.map(|hit| hit.map(|hit| hit.rule_name)).collect()
-    }
-
-    #[test]
-    fn request_below_the_rate_limit_falls_through_to_next_rule() {
-        let limit = serde_json::json!({
-            "name": "limit", "beyond": { "requests": 2, "seconds": 10 },
-            "effect": { "type": "throttle", "retry_after": 5 },
-        });
-        let outage = serde_json::json!({
-            "name": "outage", "seconds": 5, "effect": { "type": "status", "status": 503 },
-        });
-        let [limited, out] = ["limit", "outage"].map(|name| Some(name.to_owned()));
-        let hits = rule_names_hit(&[limit.clone(), outage.clone()], &[0, 1, 2, 9, 10]);
-        assert_eq!(hits, [out.clone(), out.clone(), limited.clone(), limited.clone(), None]);
-        // A request that the outage affects does not count for the limit behind it.
-        let hits = rule_names_hit(&[outage, limit], &[0, 1, 2, 9, 10, 11]);
-        assert_eq!(hits, [out.clone(), out.clone(), out, None, None, limited]);
-    }
-
-    #[test]
-    fn rule_with_conflicting_or_unrepresentable_end_is_rejected() {
-        let effect = serde_json::json!({ "type": "reset" });
-        for ends in [
-            serde_json::json!({ "until": "2026-11-21T13:00:00Z" }),
-            serde_json::json!({ "from": "9999-12-30T00:00:00Z" }),
-        ] {
-            let mut rule =
-                serde_json::json!({ "name": "r", "seconds": u32::MAX, "effect": effect });
-            for (key, value) in ends.as_object().unwrap() {
-                rule[key] = value.clone();
-            }
-            let rule: FaultRule = serde_json::from_value(rule).unwrap();
-            rule.with_resolved_end(crate::testing::start_time()).unwrap_err();
-        }
-    }
-
-    #[test]
-    fn outage_starts_and_ends_by_emulated_time() {
-        let effect = serde_json::json!({ "type": "status", "status": 503 });
-        let hour = serde_json::json!({ "name": "outage", "seconds": 3_600, "effect": effect });
-        assert_eq!(rule_hits(&hour, &[0, 3_599, 3_600]), [true, true, false]);
-        let later = serde_json::json!({
-            "name": "outage", "from": "2026-11-21T12:01:00Z", "seconds": 60, "effect": effect,
-        });
-        assert_eq!(rule_hits(&later, &[0, 59, 60, 119, 120]), [false, false, true, true, false]);
-    }
-
-    #[test]
-    fn rate_limit_hits_only_requests_above_the_rate() {
-        let limit = serde_json::json!({
-            "name": "limit", "host": "kv.vault.azure.net",
-            "beyond": { "requests": 2, "seconds": 10 },
-            "effect": { "type": "throttle", "retry_after": 5 },
-        });
-        let hits = rule_hits(&limit, &[0, 1, 2, 9, 10, 11, 12]);
-        assert_eq!(hits, [false, false, true, true, false, false, true]);
-    }
-}
+mod tests;

@@ -30,6 +30,7 @@ mod certificates;
 mod client_certificate;
 mod clock_offset;
 mod directory;
+mod drills;
 mod emulator;
 mod engine;
 mod fault_plan;
@@ -55,6 +56,7 @@ mod seed;
 mod server;
 mod service_caches;
 mod services;
+mod settings;
 mod state_change_error;
 mod state_store;
 mod table;
@@ -65,14 +67,17 @@ mod tracked;
 
 pub use authority::AuthorityError;
 pub use certificate_bundle::CredentialBundleFormat;
+pub use drills::{Drill, DrillError};
 pub use emulator::{Emulator, EmulatorBuilder, StartError};
 pub use fault_plan::{FaultPlan, IdentityFault, ParseIdentityFaultError};
+pub use fault_rules::{FaultRule, FaultRuleError};
 pub use operation_listing::{OperationSummary, operations};
 pub use request_log::RequestLogEntry;
 pub use seed::{
     DirectoryAccess, DnsZonePlan, IdentityPlan, IssuedCredential, KmsKeyPlan, NodePlan, SeedError,
     SeedPlan, SeedPlanProblem, TestCredentials, VaultPlan,
 };
+pub use settings::{SettingsChange, SettingsError};
 pub use state_change_error::StateChangeError;
 pub use state_store::StateStoreError;
 pub use token::TokenPolicy;

@@ -1,5 +1,8 @@
 //! The listener: one port serves as the proxy for Azure's names, the metadata service and the control API.
 
+mod intercepted_tls;
+mod reply_delivery;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -9,23 +12,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{Method, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
-use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs::default_provider;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::authority::LocalAuthority;
+use self::reply_delivery::{ConnectionReset, ReplyBody, ResettableStream};
 use crate::engine::{EmulatorEngine, EngineReply, RequestProgress, state_write_failed_reply};
+use crate::fault_rules::ReplyDelivery;
 use crate::hosts;
 use crate::identity_binding::is_proxy_server_name;
 use crate::ingress::{Ingress, PROXY_TARGET_HEADER, ProxyTarget};
@@ -56,18 +58,21 @@ pub(crate) struct ConnectionContext {
     tls: TlsAcceptor,
     /// Whether requests may address the port by names other than loopback names.
     allow_foreign_names: bool,
+    /// Whether the connection has to be reset; each connection has its own.
+    reset: ConnectionReset,
 }
 
 impl ConnectionContext {
     /// Creates the context, with TLS certificates for Azure's names.
     pub(crate) fn new(engine: Arc<EmulatorEngine>, remote: bool) -> Result<Self, rustls::Error> {
-        let resolver: Arc<LocalAuthority> = Arc::clone(&engine.authority);
-        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(resolver);
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { engine, tls: TlsAcceptor::from(Arc::new(config)), allow_foreign_names: remote })
+        let tls = TlsAcceptor::from(Arc::new(intercepted_tls::tls_config(&engine)?));
+        let reset = ConnectionReset::default();
+        Ok(Self { engine, tls, allow_foreign_names: remote, reset })
+    }
+
+    /// The context of a new connection.
+    fn for_new_connection(&self) -> Self {
+        Self { reset: ConnectionReset::default(), ..self.clone() }
     }
 }
 
@@ -104,7 +109,8 @@ pub(crate) async fn serve(
         match accepted {
             Ok((stream, peer, place)) => {
                 is_failing = false;
-                let served = serve_connection(stream, peer.ip(), gate.clone(), stop.clone());
+                let gate = gate.for_new_connection();
+                let served = serve_connection(stream, peer.ip(), gate, stop.clone());
                 connections.spawn(async move {
                     served.await;
                     drop(place);
@@ -165,11 +171,13 @@ async fn serve_connection(
     };
     match peeked {
         Ok(1) if first[0] == TLS_HANDSHAKE => {
+            let stream = ResettableStream::new(stream, gate.reset.clone());
             return serve_intercepted_tls(stream, peer, gate, stop).await;
         }
         Ok(1) => {}
         _ => return,
     }
+    let stream = ResettableStream::new(stream, gate.reset.clone());
     let asked = RequestedTunnel::default();
     let service = service_fn(|request| {
         let (gate, asked) = (gate.clone(), Arc::clone(&asked));
@@ -246,7 +254,7 @@ enum ConnectionAborted {
     Interrupted(#[source] tokio::task::JoinError),
 }
 
-type HttpResponse = http::Response<Full<Bytes>>;
+type HttpResponse = http::Response<ReplyBody>;
 
 async fn handle_port_request(
     gate: ConnectionContext,
@@ -258,10 +266,11 @@ async fn handle_port_request(
         let host = normalize_host(request.uri().host().unwrap_or_default());
         let port = request.uri().port_u16().unwrap_or(443);
         if let Some(rejection) = gate.engine.reject_tunnel(&host, port) {
-            return Ok(into_http_response(rejection, false));
+            return Ok(gate.http_response(rejection, false, ReplyDelivery::Complete));
         }
         *asked.lock() = Some(hyper::upgrade::on(&mut request));
-        return Ok(into_http_response(ServiceReply::empty(StatusCode::OK), false));
+        let reply = ServiceReply::empty(StatusCode::OK);
+        return Ok(gate.http_response(reply, false, ReplyDelivery::Complete));
     }
     if let Some(host) = request.uri().host() {
         let origin = RequestOrigin::plain(peer, normalize_host(host), Ingress::Proxy);
@@ -335,17 +344,17 @@ async fn respond(
         Ok(request) => request,
         Err(bodiless) => {
             let reply = body_too_large_reply(&bodiless.host);
-            return Ok(into_http_response(
-                engine.record_rejection(&bodiless, reply.with_rejection_reason("body")),
-                head,
-            ));
+            let reply = engine.record_rejection(&bodiless, reply.with_rejection_reason("body"));
+            return Ok(gate.http_response(reply, head, ReplyDelivery::Complete));
         }
     };
     // Creating keys and hashing large bodies would block the other connections of this thread.
     let blocking = |run: Box<dyn FnOnce() -> EngineReply + Send>| async move {
         tokio::task::spawn_blocking(run).await.map_err(ConnectionAborted::Interrupted)
     };
-    let slow = request.path.starts_with("/lanyard/") || request.body.len() > LARGE_BODY_BYTES;
+    let slow = request.path.starts_with("/lanyard/")
+        || request.body.len() > LARGE_BODY_BYTES
+        || engine.has_due_drill_step();
     let answer = if slow {
         blocking(Box::new(move || engine.handle_request(&request, ingress))).await?
     } else {
@@ -356,14 +365,18 @@ async fn respond(
             }
         }
     };
-    let EngineReply { mut reply, commit, delay, reset_connection: reset } = answer;
+    let EngineReply { mut reply, commit, delay, delivery } = answer;
     if let Err(error) = commit.wait().await {
         reply = state_write_failed_reply(&error);
     }
     if !delay.is_zero() {
         gate.engine.clock.sleep(delay).await;
     }
-    if reset { Err(ConnectionAborted::FaultInjected) } else { Ok(into_http_response(reply, head)) }
+    if delivery == ReplyDelivery::ResetBeforeHeaders {
+        gate.reset.request();
+        return Err(ConnectionAborted::FaultInjected);
+    }
+    Ok(gate.http_response(reply, head, delivery))
 }
 
 /// Reads a complete request; without its body if that is too large or truncated.
@@ -411,17 +424,30 @@ fn parse_query(uri: &Uri) -> Vec<(String, String)> {
     url::form_urlencoded::parse(text.as_bytes()).into_owned().collect()
 }
 
-fn into_http_response(reply: ServiceReply, head: bool) -> HttpResponse {
-    let length = reply.body.len();
-    let mut response = http::Response::new(Full::new(if head { Bytes::new() } else { reply.body }));
-    *response.status_mut() = reply.status;
-    for (name, value) in reply.headers {
-        response.headers_mut().append(name, value);
+impl ConnectionContext {
+    fn http_response(
+        &self,
+        reply: ServiceReply,
+        head: bool,
+        delivery: ReplyDelivery,
+    ) -> HttpResponse {
+        let length = reply.body.len();
+        let (body, delivery) = if head {
+            (Bytes::new(), ReplyDelivery::Complete)
+        } else {
+            (reply.body, delivery)
+        };
+        let body = ReplyBody::new(body, delivery, &self.engine.clock, &self.reset);
+        let mut response = http::Response::new(body);
+        *response.status_mut() = reply.status;
+        for (name, value) in reply.headers {
+            response.headers_mut().append(name, value);
+        }
+        if head && reply.status != StatusCode::NO_CONTENT {
+            response.headers_mut().insert(CONTENT_LENGTH, length.into());
+        }
+        response
     }
-    if head && reply.status != StatusCode::NO_CONTENT {
-        response.headers_mut().insert(CONTENT_LENGTH, length.into());
-    }
-    response
 }
 
 /// Normalizes a host to lower case, without the brackets of IPv6 and without a trailing dot.

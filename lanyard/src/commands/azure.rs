@@ -1,12 +1,17 @@
 //! `lanyard azure`: serves a local Azure, prints the exports for its clients, and runs commands against it.
 
+mod control_client;
+pub(crate) mod drill;
 pub(crate) mod env;
+pub(crate) mod fault;
 pub(crate) mod login;
 pub(crate) mod operations;
 mod request_log_table;
 pub(crate) mod run;
+mod scenario_flags;
 pub(crate) mod serve;
 mod session;
+pub(crate) mod settings;
 mod shell_exports;
 mod start_azure;
 mod test_credentials;

@@ -110,6 +110,9 @@ impl EntraDirectory {
     }
 
     pub(crate) fn insert_application(&mut self, application: Application) {
+        if !self.applications.contains_key(&application.object_id) {
+            self.record_new_object(application.object_id, application.created);
+        }
         self.index.add_application(&application);
         self.applications.insert(application.object_id, application);
     }

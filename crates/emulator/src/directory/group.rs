@@ -69,6 +69,9 @@ impl EntraDirectory {
 
     /// Stores a group, and replaces an existing one with the same id.
     pub(crate) fn insert_group(&mut self, group: Group) {
+        if !self.groups.contains_key(&group.object_id) {
+            self.record_new_object(group.object_id, group.created);
+        }
         if let Some(replaced) = self.groups.get(&group.object_id) {
             self.index.remove_members(replaced);
         }

@@ -143,6 +143,9 @@ impl EntraDirectory {
     }
 
     pub(crate) fn insert_service_principal(&mut self, principal: ServicePrincipal) {
+        if !self.service_principals.contains_key(&principal.object_id) {
+            self.record_new_object(principal.object_id, principal.created);
+        }
         self.index.add_service_principal(&principal);
         self.service_principals.insert(principal.object_id, principal);
     }

@@ -58,6 +58,9 @@ impl EntraDirectory {
     }
 
     pub(crate) fn insert_user(&mut self, user: User) {
+        if !self.users.contains_key(&user.object_id) {
+            self.record_new_object(user.object_id, user.created);
+        }
         self.index.add_user(&user);
         self.users.insert(user.object_id, user);
     }

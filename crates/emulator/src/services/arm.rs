@@ -148,7 +148,10 @@ use jiff::Timestamp;
 #[cfg(feature = "fuzzing")]
 pub(crate) use deployments::plan_template;
 pub(crate) use key_vault::has_private_endpoint;
-pub(crate) use resource_store::{ArmResource, ArmResourceStore, RESOURCE_GROUP_TYPE, Subscription};
+pub(crate) use providers::resolve_namespaces;
+pub(crate) use resource_store::{
+    ArmResource, ArmResourceStore, ArmSettings, RESOURCE_GROUP_TYPE, Subscription,
+};
 
 use crate::azure_state::AzureState;
 use crate::operations::{OperationSupport, ServiceOperation};

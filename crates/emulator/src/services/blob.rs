@@ -45,7 +45,9 @@ pub(crate) use account::{
     AccountKey, GenerateAccountKeyError, StorageAccount, StorageAccountSettings,
 };
 pub(crate) use container::{BlobContainer, PublicAccess};
-pub(crate) use error::{body_too_large_reply, operation_not_implemented_reply, server_busy_reply};
+pub(crate) use error::{
+    body_too_large_reply, injected_error_reply, operation_not_implemented_reply, server_busy_reply,
+};
 pub(crate) use names::{ParseStorageAccountNameError, StorageAccountName, check_container_name};
 pub(crate) use public_document::read_public_blob;
 pub(crate) use sas::SasRequest;

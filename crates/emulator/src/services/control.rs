@@ -4,11 +4,13 @@
 //! cannot send to another origin.
 
 mod clock;
+mod drills;
 mod federation;
 mod identity_urls;
 mod keys;
 mod mutations;
 mod nodes;
+mod settings;
 mod sign_ins;
 mod signing_keys;
 mod state_listing;
@@ -19,7 +21,7 @@ use serde_json::json;
 
 use crate::fault_rules::FaultRule;
 use crate::operation_context::OperationContext;
-use crate::operations::{AzureService, OperationSupport, ServiceOperation};
+use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 
 /// The header that every operation requires.
@@ -92,7 +94,42 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
         method: Method::POST,
         path: "/lanyard/v1/drills",
         support: OperationSupport::Full,
-        handler: |call| require_control_header(call, mutations::inject_identity_fault),
+        handler: |call| require_control_header(call, drills::start_drill_or_fault_plan),
+    },
+    ServiceOperation {
+        id: "Drills_List",
+        method: Method::GET,
+        path: "/lanyard/v1/drills",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, |call| Ok(drills::list_drills(call))),
+    },
+    ServiceOperation {
+        id: "Drills_Start",
+        method: Method::POST,
+        path: "/lanyard/v1/drills/{name}",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, drills::start_named_drill),
+    },
+    ServiceOperation {
+        id: "Drills_Stop",
+        method: Method::DELETE,
+        path: "/lanyard/v1/drills",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, drills::stop_running_drill),
+    },
+    ServiceOperation {
+        id: "Settings_Get",
+        method: Method::GET,
+        path: "/lanyard/v1/settings",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, |call| settings::get_settings(call)),
+    },
+    ServiceOperation {
+        id: "Settings_Update",
+        method: Method::PATCH,
+        path: "/lanyard/v1/settings",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, settings::change_settings),
     },
     ServiceOperation {
         id: "FederatedToken_Mint",
@@ -313,16 +350,9 @@ fn list_fault_rules(call: &OperationContext<'_>) -> ServiceReply {
 
 fn add_fault_rule(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let rule: FaultRule = parse_body(call)?;
-    if rule.service == Some(AzureService::Control) {
-        return Err(control_error(
-            StatusCode::BAD_REQUEST,
-            "ServiceInvalid",
-            "No fault touches the control API.",
-        ));
-    }
-    let rule = rule
-        .with_resolved_end(call.now)
-        .map_err(|problem| control_error(StatusCode::BAD_REQUEST, "FaultInvalid", problem))?;
+    let rule = rule.with_resolved_end(call.now).map_err(|problem| {
+        control_error(StatusCode::BAD_REQUEST, "FaultInvalid", &problem.to_string())
+    })?;
     call.azure_mut().faults.insert(rule.clone());
     Ok(ServiceReply::json(StatusCode::CREATED, &rule))
 }

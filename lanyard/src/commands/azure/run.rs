@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use super::login::{missing_test_clients_error, sign_azure_cli_in};
+use super::scenario_flags::ScenarioFlags;
 use super::shell_exports::{ShellExports, TrustFiles};
 use super::test_credentials::{LocalTestCredentials, LoginPrincipal};
 use super::{request_log_table, start_azure};
@@ -43,6 +44,8 @@ pub(crate) struct Args {
     /// Derive the ids and test credentials of a new state from this text, instead of random ones
     #[arg(long, value_name = "TEXT")]
     seed: Option<String>,
+    #[command(flatten)]
+    scenario: ScenarioFlags,
     /// Do not print the request log
     #[arg(long)]
     no_request_log: bool,
@@ -58,6 +61,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         state: args.state.as_deref(),
         seed: args.seed.as_deref(),
         automatic_sign_in: args.login.is_some(),
+        scenario: &args.scenario,
         listen,
         allow_remote: false,
         authority: None,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use lanyard_emulator::Emulator;
 
 use super::login::{missing_test_clients_error, sign_azure_cli_in};
+use super::scenario_flags::ScenarioFlags;
 use super::session::{self, ServeSession};
 use super::start_azure::{self, CertificateAuthorityFiles};
 use super::test_credentials::{LocalTestCredentials, LoginPrincipal};
@@ -43,6 +44,8 @@ pub(crate) struct Args {
     /// Derive the ids and test credentials of a new state from this text, instead of random ones
     #[arg(long, value_name = "TEXT")]
     seed: Option<String>,
+    #[command(flatten)]
+    scenario: ScenarioFlags,
     /// The HostedCluster for which the local Azure is seeded [default: the built-in example]
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
@@ -66,6 +69,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         state: args.state.as_deref(),
         seed: args.seed.as_deref(),
         automatic_sign_in: args.login.is_some(),
+        scenario: &args.scenario,
         listen: args.listen,
         allow_remote: args.allow_remote,
         authority: files.map(|(certificate, key)| CertificateAuthorityFiles { certificate, key }),

@@ -6,6 +6,7 @@ use std::path::Path;
 use lanyard_clock::SystemClock;
 use lanyard_emulator::Emulator;
 
+use super::scenario_flags::ScenarioFlags;
 use crate::commands::hosted_cluster;
 use crate::exit::CommandError;
 
@@ -18,6 +19,8 @@ pub(super) struct StartAzureOptions<'a> {
     pub(super) state: Option<&'a Path>,
     /// The text from which ids and test credentials are derived; `None` for random ones.
     pub(super) seed: Option<&'a str>,
+    /// Settings, fault rules and a drill that apply from the start.
+    pub(super) scenario: &'a ScenarioFlags,
     /// Whether the administrator signs in without interaction.
     pub(super) automatic_sign_in: bool,
     /// The address to listen on.
@@ -60,6 +63,7 @@ pub(super) async fn start_local_azure(
             read_authority_file(files.key)?,
         );
     }
+    builder = start.scenario.apply(builder)?;
     builder.start().await.map_err(|error| {
         let message = "the local Azure did not start";
         let command_error = if error.is_invalid_plan() || error.is_invalid_authority() {

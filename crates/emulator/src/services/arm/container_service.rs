@@ -164,7 +164,8 @@ fn ensure_identity(
     let object_id = write.call.ids.next_uuid();
     let client_id = EntraClientId::from(write.call.ids.next_uuid());
     let kind = ServicePrincipalKind::ManagedIdentity { resource_id };
-    let principal = ServicePrincipal::new(object_id, client_id, tenant.clone(), name, kind);
+    let principal = ServicePrincipal::new(object_id, client_id, tenant.clone(), name, kind)
+        .created_at(write.call.now);
     let identity = identity_json(&id, &principal);
     write.call.azure_mut().directory.insert_service_principal(principal);
     let body = json!({

@@ -60,6 +60,13 @@ pub(crate) struct LongRunningRule {
     retry_after_milliseconds: u64,
     #[serde(default)]
     outcome: OperationOutcome,
+    /// The number of reads of a written resource that return 404 after its operation succeeded.
+    #[serde(default)]
+    missing_reads: u32,
+    /// The number of polls after which the URLs of the operation return 404, as after the end of their
+    /// retention.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_after_polls: Option<u32>,
 }
 
 const fn default_retry_after() -> u64 {
@@ -102,6 +109,13 @@ impl OperationOutcome {
     }
 }
 
+impl LongRunningRule {
+    /// Whether the operation is like one that completes before its reply.
+    fn is_immediate(&self) -> bool {
+        self.polls == 0 && self.missing_reads == 0 && self.outcome == OperationOutcome::Succeeded
+    }
+}
+
 impl LongRunningSettings {
     fn rule_for(&self, kind: &str) -> Option<&LongRunningRule> {
         self.rules.iter().find(|rule| {
@@ -131,6 +145,12 @@ pub(crate) struct StoredOperation {
     change: PendingChange,
     rule: LongRunningRule,
     polls_left: u32,
+    /// The number of polls so far.
+    #[serde(default)]
+    polls: u32,
+    /// The number of reads of the resource that still return 404.
+    #[serde(default)]
+    missing_reads_left: u32,
     started: Timestamp,
     ended: Option<Timestamp>,
 }
@@ -152,7 +172,7 @@ impl PendingOperation {
     ) -> Option<Self> {
         let resources = &call.world().resources;
         let rule = resources.settings.long_running.rule_for(kind.name)?.clone();
-        if rule.polls == 0 && rule.outcome == OperationOutcome::Succeeded {
+        if rule.is_immediate() {
             return None;
         }
         let location = resources.resource(resource).and_then(|known| known.body.get("location"));
@@ -162,6 +182,8 @@ impl PendingOperation {
             region: location.and_then(Value::as_str).unwrap_or("eastus").to_owned(),
             change,
             polls_left: rule.polls,
+            polls: 0,
+            missing_reads_left: rule.missing_reads,
             rule,
             started: call.now,
             ended: None,
@@ -282,7 +304,9 @@ fn poll_requested_operation(
     let id: Uuid = name.parse().or(Err(())).map_err(|()| missing())?;
     let now = call.now;
     let retained = |operation: &StoredOperation| {
-        operation.ended.is_none_or(|ended| now.duration_since(ended) < RETENTION)
+        let limit = operation.rule.expires_after_polls;
+        limit.is_none_or(|limit| operation.polls < limit)
+            && operation.ended.is_none_or(|ended| now.duration_since(ended) < RETENTION)
     };
     let known = call.world().resources.operations.get(&id).is_some_and(retained);
     if !known {
@@ -305,10 +329,32 @@ pub(super) fn poll_resource(call: &mut OperationContext<'_>, resource: &AccessSc
     }
 }
 
+/// Whether a read of a resource returns 404 although its write has succeeded. Counts the read.
+pub(super) fn is_missing_after_write(
+    call: &mut OperationContext<'_>,
+    resource: &AccessScope,
+) -> bool {
+    let operations = &call.world().resources.operations;
+    let missing = operations.iter().find_map(|(id, operation)| {
+        (operation.ended.is_some()
+            && operation.missing_reads_left > 0
+            && operation.change == PendingChange::Write
+            && operation.rule.outcome == OperationOutcome::Succeeded
+            && operation.resource == *resource)
+            .then_some(*id)
+    });
+    let operation =
+        missing.and_then(|id| call.azure_mut().resources.operations.get_mut(&id));
+    let Some(operation) = operation else { return false };
+    operation.missing_reads_left -= 1;
+    true
+}
+
 /// Counts a poll, and completes the operation with the last one.
 fn poll(call: &mut OperationContext<'_>, id: Uuid) {
     let now = call.now;
     let Some(operation) = call.azure_mut().resources.operations.get_mut(&id) else { return };
+    operation.polls = operation.polls.saturating_add(1);
     if operation.ended.is_some() {
         return;
     }

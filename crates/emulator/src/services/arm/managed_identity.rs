@@ -135,7 +135,10 @@ fn create_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let Some(principal) = call.azure_mut().directory.managed_identity_mut(&resource) else {
         return Err(ArmServiceError::ResourceNotFound(&identity).to_reply());
     };
+    let holder = principal.object_id;
     let status = upsert_federated(principal, credential.clone())?;
+    let now = call.now;
+    call.azure_mut().directory.record_federated_credential(holder, &credential.name, now);
     Ok(json_reply(call, status, &federated_credential_json(&identity, &credential)))
 }
 

@@ -82,6 +82,26 @@ fn find_namespace(name: &str) -> Option<(&'static str, &'static str)> {
     NAMESPACES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).copied()
 }
 
+/// The namespaces that a new subscription is registered to use.
+const ALWAYS_REGISTERED: [&str; 2] = ["Microsoft.Authorization", "Microsoft.Resources"];
+
+/// The namespaces in lower case, as settings store them. `*` stands for every namespace that a new
+/// subscription is not registered to use. Returns an unknown namespace as the error.
+pub(crate) fn resolve_namespaces(names: &BTreeSet<String>) -> Result<BTreeSet<String>, String> {
+    let mut resolved = BTreeSet::new();
+    for name in names {
+        if name == "*" {
+            let every = NAMESPACES.iter().map(|(known, _)| *known);
+            let missing = every.filter(|known| !ALWAYS_REGISTERED.contains(known));
+            resolved.extend(missing.map(str::to_ascii_lowercase));
+        } else {
+            let (known, _) = find_namespace(name).ok_or_else(|| name.clone())?;
+            resolved.insert(known.to_ascii_lowercase());
+        }
+    }
+    Ok(resolved)
+}
+
 /// Rejects a namespace that Azure does not have.
 pub(super) fn require_namespace(name: &str) -> Result<&'static str, ServiceReply> {
     find_namespace(name).map(|(known, _)| known).ok_or_else(|| {

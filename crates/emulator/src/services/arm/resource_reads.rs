@@ -10,7 +10,7 @@ use super::access::{
     parse_request_scope, path_scope, require_group,
 };
 use super::error::{ArmServiceError, bad_request};
-use super::long_running::poll_resource;
+use super::long_running::{is_missing_after_write, poll_resource};
 use super::resource_store::{ArmResource, ArmResourceStore};
 use super::resource_type::find_resource_type;
 use crate::authorization::AccessScope;
@@ -24,6 +24,9 @@ pub(super) fn get_resource(call: &mut OperationContext<'_>) -> Result<ServiceRep
     if unsettled {
         poll_resource(call, &id);
         find_resource(call, &id)?;
+    }
+    if is_missing_after_write(call, &id) {
+        return Err(ArmServiceError::ResourceNotFound(&id).to_reply());
     }
     let wire = render_resource(call, &id);
     let reply = json_reply(call, StatusCode::OK, &wire);

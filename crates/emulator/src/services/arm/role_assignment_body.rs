@@ -8,6 +8,7 @@ use super::error::{ArmServiceError, bad_request};
 use super::role_assignments::{AssignmentApi, find_assignable_role};
 use super::role_definitions::parse_role_definition_id;
 use crate::authorization::{AccessScope, Condition, ConditionError, RoleAssignment};
+use crate::directory::DirectoryReader;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 use crate::token::AuthenticatedCaller;
@@ -87,7 +88,9 @@ fn check_principal(
             })?)
         }
     };
-    let Some(principal) = call.world().directory.object(principal_id) else {
+    let directory = &call.world().directory;
+    let is_known = directory.is_known_to(DirectoryReader::ResourceManager, principal_id, call.now);
+    let Some(principal) = directory.object(principal_id).filter(|_| is_known) else {
         return given_type.map(str::to_owned).ok_or_else(|| {
             let message = format!(
                 "Principal {} does not exist in the directory {}. Check that you have the correct principal ID. If you are creating this principal and then immediately assigning a role, this error might be related to a replication delay. In this case, set the role assignment principalType property to a value, such as ServicePrincipal, User, or Group. See https://aka.ms/docs-principaltype",

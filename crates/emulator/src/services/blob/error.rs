@@ -150,6 +150,16 @@ pub(crate) fn server_busy_reply() -> ServiceReply {
     BlobErrorCode::SERVER_BUSY.to_reply()
 }
 
+/// A reply with any status and code, for injected faults.
+pub(crate) fn injected_error_reply(status: StatusCode, code: &str, message: &str) -> ServiceReply {
+    let mut xml = XmlWriter::document();
+    xml.open("Error");
+    xml.element("Code", code);
+    xml.element("Message", message);
+    xml.close("Error");
+    xml.into_reply(ServiceReply::empty(status).with_header("x-ms-error-code", code))
+}
+
 /// The reply to a body that is larger than `most` bytes.
 pub(crate) fn body_too_large_reply(most: usize) -> ServiceReply {
     BlobErrorCode::REQUEST_BODY_TOO_LARGE.with_detail("MaxLimit", most.to_string())

@@ -1,6 +1,7 @@
 //! The client application of a request, and its credential.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use jiff::Timestamp;
 use lanyard_vocabulary::EntraClientId;
 use serde_json::Value;
 use url::Url;
@@ -17,7 +18,7 @@ use super::tenant_in_path::TenantInPath;
 use super::token_form::ClientTokenForm;
 use super::token_resource::missing_parameter_error;
 use crate::directory::{
-    Application, EntraDirectory, FederatedCredential, ServicePrincipal, Tenant,
+    Application, DirectoryReader, EntraDirectory, FederatedCredential, ServicePrincipal, Tenant,
 };
 use crate::identity_binding::{IdentityBinding, is_proxy_server_name};
 use crate::jose::UnverifiedToken;
@@ -74,6 +75,21 @@ fn application_unknown_error(client_id: &str, tenant: &str) -> TokenServiceError
          tenant or consented to by any user in the tenant. You may have sent your authentication \
          request to the wrong tenant."
     ))
+}
+
+/// Like [`find_service_principal`], only if the token service knows the principal yet.
+pub(super) fn find_known_service_principal<'a>(
+    directory: &'a EntraDirectory,
+    tenant: &Tenant,
+    client_id: &str,
+    now: Timestamp,
+) -> Result<&'a ServicePrincipal, TokenServiceError> {
+    let principal = find_service_principal(directory, tenant, client_id)?;
+    if directory.is_known_to(DirectoryReader::TokenService, principal.object_id, now) {
+        Ok(principal)
+    } else {
+        Err(application_unknown_error(client_id, tenant.id.as_str()))
+    }
 }
 
 /// A client application in which users sign in.
@@ -311,7 +327,7 @@ fn verify_assertion(
     }
     let directory = &call.world().directory;
     if named.contains("://") {
-        let credentials: Vec<_> = directory.federated_credentials_of(principal).cloned().collect();
+        let credentials = directory.known_federated_credentials_of(principal, call.now);
         return verify_federated_token(call, token, &credentials);
     }
     let issuer = v1_issuer(call.endpoint.cloud, &tenant.id);

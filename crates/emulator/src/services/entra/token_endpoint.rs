@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use super::authorize::redeem_authorization_code;
-use super::client::{UserClient, find_service_principal, verify_client_credential};
+use super::client::{UserClient, find_known_service_principal, verify_client_credential};
 use super::device_code::redeem_device_code;
 use super::discovery::EndpointVersion;
 use super::error::{GRANT_NOT_AT_COMMON, GRANT_UNSUPPORTED, TokenServiceError};
@@ -56,7 +56,8 @@ fn grant_client_credentials(
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let tenant = path.require_named()?.clone();
     let client_id = form.required("client_id")?;
-    let principal = find_service_principal(directory, &tenant, client_id)?.clone();
+    let principal =
+        find_known_service_principal(directory, &tenant, client_id, call.now)?.clone();
     call.record_caller(principal.client_id);
     let auth_method = verify_client_credential(call, form, &tenant, &principal)?;
     let identifier = match version {

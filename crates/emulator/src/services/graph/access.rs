@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use lanyard_vocabulary::EntraTenantId;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::error::{ErrorContext, GraphError};
 use super::rights::GraphRight;
-use crate::directory::{EntraDirectory, MICROSOFT_GRAPH};
+use crate::directory::{DirectoryReader, EntraDirectory, MICROSOFT_GRAPH};
 use crate::hosts;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -141,6 +141,17 @@ impl GraphCall<'_, '_> {
     /// The directory, for changes.
     pub(super) fn directory_mut(&mut self) -> &mut EntraDirectory {
         &mut self.context.azure_mut().directory
+    }
+
+    /// Whether Microsoft Graph knows an object, which may be new.
+    pub(super) fn is_known(&self, id: Uuid) -> bool {
+        self.directory().is_known_to(DirectoryReader::Graph, id, self.context.now)
+    }
+
+    /// Whether the request may use an object by its id: reads need an object that Microsoft Graph knows, and
+    /// changes reach the replica that created the object.
+    pub(super) fn is_addressable(&self, id: Uuid) -> bool {
+        self.context.request.method != Method::GET || self.is_known(id)
     }
 
     /// Whether a tenant is the caller's.

@@ -120,6 +120,7 @@ pub(super) fn path_application<'c>(
     };
     found
         .filter(|application| call.is_own_tenant(&application.tenant))
+        .filter(|application| call.is_addressable(application.object_id))
         .ok_or_else(|| GraphError::not_found(segment))
 }
 

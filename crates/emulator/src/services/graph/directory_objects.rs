@@ -85,7 +85,7 @@ fn object_json(call: &GraphCall<'_, '_>, id: Uuid) -> Option<Map<String, Value>>
     let tenant = &call.caller.tenant;
     let first_party: Cow<'_, ServicePrincipal>;
     let object = match directory.object(id) {
-        Some(object) if call.is_own_tenant(object.tenant()) => object,
+        Some(object) if call.is_own_tenant(object.tenant()) && call.is_known(id) => object,
         Some(_) => return None,
         None => {
             first_party =

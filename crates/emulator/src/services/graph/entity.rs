@@ -94,7 +94,8 @@ pub(super) fn list_reply<'a, E: GraphEntity + 'a>(
 ) -> Result<ServiceReply, GraphError> {
     check_selection::<E>(&query.select)?;
     let directory = call.directory();
-    let matches = ordered_matches(directory, query, entities)?;
+    let known = entities.filter(|entity| is_known(call, *entity));
+    let matches = ordered_matches(directory, query, known)?;
     let total = matches.len();
     let after = query.after.as_ref();
     let is_descending = query.order.as_ref().is_some_and(|order| order.is_descending);
@@ -134,8 +135,15 @@ pub(super) fn count_reply<'a, E: GraphEntity + 'a>(
     }
     let mut query = ListQuery::parse(call)?;
     query.is_advanced = true;
-    let matches = ordered_matches(call.directory(), &query, entities)?;
+    let known = entities.filter(|entity| is_known(call, *entity));
+    let matches = ordered_matches(call.directory(), &query, known)?;
     Ok(ServiceReply::text(StatusCode::OK, matches.len().to_string()))
+}
+
+/// Whether Microsoft Graph knows an object, which may be new. Entities other than directory objects have ids
+/// of their own.
+fn is_known<E: GraphEntity>(call: &GraphCall<'_, '_>, entity: &E) -> bool {
+    call.directory().is_replicated() || entity.id().parse().map_or(true, |id| call.is_known(id))
 }
 
 /// The resources that match filter and search, in the order of the list.

@@ -144,8 +144,11 @@ pub(super) fn update_credential(call: &mut GraphCall<'_, '_>) -> GraphResult {
         .iter_mut()
         .find(|known| known.name == credential.name)
         .ok_or_else(|| GraphError::not_found(&key))?;
+    let (holder, name) = (application.object_id, credential.name.clone());
     *stored = credential;
+    let now = call.context.now;
     call.directory_mut().insert_application(application);
+    call.directory_mut().record_federated_credential(holder, &name, now);
     Ok(no_content())
 }
 
@@ -185,6 +188,8 @@ fn add_credential(
     let entity =
         ApplicationCredential { application: application.object_id, credential: &credential };
     let reply = created_reply(call, &collection(application), &entity)?;
+    let now = call.context.now;
+    call.directory_mut().record_federated_credential(application.object_id, name, now);
     application.federated_credentials.push(credential);
     call.directory_mut().insert_application(application.clone());
     Ok(reply)

@@ -174,6 +174,7 @@ pub(super) fn path_group<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c Group, G
     };
     found
         .filter(|group| call.is_own_tenant(&group.tenant))
+        .filter(|group| call.is_addressable(group.object_id))
         .ok_or_else(|| GraphError::not_found(segment))
 }
 

@@ -125,6 +125,7 @@ pub(super) fn path_principal<'c>(
     };
     found
         .filter(|principal| call.is_own_tenant(&principal.tenant))
+        .filter(|principal| call.is_addressable(principal.object_id))
         .ok_or_else(|| GraphError::not_found(segment))
 }
 
@@ -203,7 +204,9 @@ fn create_principal(
         ));
     }
     let application = call.directory().application_by_client_id(client);
-    let application = application.filter(|application| call.is_own_tenant(&application.tenant));
+    let application = application
+        .filter(|application| call.is_own_tenant(&application.tenant))
+        .filter(|application| call.is_known(application.object_id));
     let Some(application) = application else { return Err(missing_application(call, client)) };
     let owns = application.owners.contains(&call.caller.object_id);
     if !owns && !call.caller.has(GraphRight::WriteApplications) {

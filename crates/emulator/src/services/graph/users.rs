@@ -172,6 +172,7 @@ pub(super) fn path_user<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c User, Gra
     };
     found
         .filter(|user| call.is_own_tenant(&user.tenant))
+        .filter(|user| call.is_addressable(user.object_id))
         .ok_or_else(|| GraphError::not_found(segment))
 }
 

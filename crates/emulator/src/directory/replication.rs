@@ -1,0 +1,158 @@
+//! Eventual consistency: a new object is known to each service only after a delay.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{EntraDirectory, FederatedCredential, ServicePrincipal};
+
+/// The delays until new objects of the directory are known, in seconds of emulated time. The defaults are
+/// none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct DirectoryDelays {
+    /// For reads by Microsoft Graph.
+    pub(crate) graph_seconds: u32,
+    /// For Azure Resource Manager, which checks the principals of role assignments.
+    pub(crate) resource_manager_seconds: u32,
+    /// For the token service.
+    pub(crate) token_service_seconds: u32,
+    /// For federated credentials at the token service.
+    pub(crate) federated_credential_seconds: u32,
+}
+
+/// A service that reads the directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DirectoryReader {
+    Graph,
+    ResourceManager,
+    TokenService,
+}
+
+/// The objects that are not known to every service yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct DirectoryReplication {
+    /// The delays of objects that are created from now on.
+    pub(crate) delays: DirectoryDelays,
+    /// By object id.
+    objects: BTreeMap<Uuid, NewDirectoryEntry>,
+    /// By object id of the principal or the application, and name of the federated credential.
+    credentials: BTreeMap<String, NewDirectoryEntry>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct NewDirectoryEntry {
+    created: Timestamp,
+    delays: DirectoryDelays,
+}
+
+impl NewDirectoryEntry {
+    /// Whether the entry is known after a delay in seconds.
+    fn is_known_after(&self, seconds: u32, now: Timestamp) -> bool {
+        now.duration_since(self.created) >= SignedDuration::from_secs(i64::from(seconds))
+    }
+
+    /// Whether every service knows the entry.
+    fn is_known(&self, now: Timestamp) -> bool {
+        let DirectoryDelays {
+            graph_seconds,
+            resource_manager_seconds,
+            token_service_seconds,
+            federated_credential_seconds,
+        } = self.delays;
+        let longest = [
+            graph_seconds,
+            resource_manager_seconds,
+            token_service_seconds,
+            federated_credential_seconds,
+        ];
+        longest.into_iter().all(|seconds| self.is_known_after(seconds, now))
+    }
+}
+
+impl DirectoryReplication {
+    /// Records a new object, if the settings delay it.
+    fn record_object(&mut self, id: Uuid, created: Timestamp) {
+        let Some(entry) = self.new_entry(created) else { return };
+        self.objects.insert(id, entry);
+    }
+
+    /// Records a new or changed federated credential, if the settings delay it.
+    fn record_credential(&mut self, holder: Uuid, name: &str, changed: Timestamp) {
+        let Some(entry) = self.new_entry(changed) else { return };
+        self.credentials.insert(credential_key(holder, name), entry);
+    }
+
+    fn new_entry(&mut self, created: Timestamp) -> Option<NewDirectoryEntry> {
+        if self.delays == DirectoryDelays::default() {
+            return None;
+        }
+        self.objects.retain(|_, entry| !entry.is_known(created));
+        self.credentials.retain(|_, entry| !entry.is_known(created));
+        Some(NewDirectoryEntry { created, delays: self.delays })
+    }
+}
+
+fn credential_key(holder: Uuid, name: &str) -> String {
+    format!("{holder}/{}", name.to_ascii_lowercase())
+}
+
+impl EntraDirectory {
+    /// Records a new object, if the settings delay it.
+    pub(super) fn record_new_object(&mut self, id: Uuid, created: Timestamp) {
+        if self.replication.delays != DirectoryDelays::default() {
+            self.replication.record_object(id, created);
+        }
+    }
+
+    /// Records a new or changed federated credential of an application or a managed identity.
+    pub(crate) fn record_federated_credential(&mut self, holder: Uuid, name: &str, now: Timestamp) {
+        if self.replication.delays != DirectoryDelays::default() {
+            self.replication.record_credential(holder, name, now);
+        }
+    }
+
+    /// Whether every service knows every object.
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.replication.objects.is_empty()
+    }
+
+    /// Whether a service knows an object.
+    pub(crate) fn is_known_to(&self, reader: DirectoryReader, id: Uuid, now: Timestamp) -> bool {
+        self.replication.objects.get(&id).is_none_or(|entry| {
+            let delays = entry.delays;
+            let seconds = match reader {
+                DirectoryReader::Graph => delays.graph_seconds,
+                DirectoryReader::ResourceManager => delays.resource_manager_seconds,
+                DirectoryReader::TokenService => delays.token_service_seconds,
+            };
+            entry.is_known_after(seconds, now)
+        })
+    }
+
+    /// The federated credentials of a principal that the token service knows.
+    pub(crate) fn known_federated_credentials_of(
+        &self,
+        principal: &ServicePrincipal,
+        now: Timestamp,
+    ) -> Vec<FederatedCredential> {
+        let application = self.application_by_client_id(principal.client_id);
+        let holders =
+            [Some(principal.object_id), application.map(|application| application.object_id)];
+        let is_known = |credential: &&FederatedCredential| {
+            holders.into_iter().flatten().all(|holder| {
+                let entry = self.replication.credentials.get(&credential_key(holder, &credential.name));
+                entry.is_none_or(|entry| {
+                    entry.is_known_after(entry.delays.federated_credential_seconds, now)
+                })
+            })
+        };
+        self.federated_credentials_of(principal).filter(is_known).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+use super::*;
+use crate::seed::tests::{SEED_TIME, seeded_nine_identities};
+use crate::testing::{APP, EngineFixture, SECRET, azure_with_test_principals, start_time};
+
+#[test]
+fn every_named_drill_parses_and_describes_itself() {
+    assert_eq!(Drill::named_drills().len(), NAMED_DRILLS.len());
+    for drill in Drill::named_drills() {
+        let json = serde_json::to_value(&drill).unwrap();
+        assert_eq!(Drill::from_json(json).unwrap(), drill);
+        assert!(drill.summary().ends_with('.'), "{}", drill.name());
+        assert!(drill.expectation().ends_with('.'), "{}", drill.name());
+        let name = drill.name();
+        assert!(drill.faults.iter().all(|rule| rule.name.starts_with(name)), "{name}");
+    }
+    assert!(matches!(Drill::named("other"), Err(DrillError::UnknownName(_))));
+}
+
+#[test]
+fn missed_renewal_expires_credentials_and_renews_them_later() {
+    let (mut azure, mut ids) = seeded_nine_identities();
+    let versions = |azure: &AzureState| {
+        let identities = azure.registry.holders.iter();
+        let secret = |it: &ComponentIdentity| {
+            let secret = azure.vaults.secrets.object(&it.vault_host, it.secret_name.as_str());
+            secret.unwrap().versions.len()
+        };
+        identities.map(secret).collect::<Vec<_>>()
+    };
+    let before = versions(&azure);
+    start_drill(&mut azure, &mut ids, Drill::named("mi-renewal-missed").unwrap(), SEED_TIME).unwrap();
+    let is_expired = |it: &ComponentIdentity| it.faults.contains(&IdentityFault::Expired);
+    assert!(azure.registry.holders.iter().all(is_expired));
+    let later = SEED_TIME + SignedDuration::from_mins(30);
+    assert!(has_due_step(&azure, later));
+    perform_due_steps(&mut azure, &mut ids, later).unwrap();
+    assert!(!azure.registry.holders.iter().any(is_expired));
+    assert!(!has_due_step(&azure, later));
+    let after = versions(&azure);
+    assert!(before.iter().zip(&after).all(|(before, after)| before + 2 == *after), "{after:?}");
+}
+
+#[test]
+fn steps_run_with_the_first_request_after_their_time() {
+    let engine = EngineFixture::new(azure_with_test_principals());
+    let key_id = || {
+        let state = engine.engine.state();
+        state.azure.directory.tenants[0].signing_keys.current().key_id.clone()
+    };
+    {
+        let mut state = engine.engine.state();
+        let crate::engine::State { azure, ids, .. } = &mut *state;
+        let drill = Drill::named("issuer-key-rollover").unwrap();
+        start_drill(azure, ids, drill, start_time()).unwrap();
+    }
+    let first = key_id();
+    let ask = || engine.request_token(&[("client_id", APP), ("client_secret", SECRET)]).status;
+    engine.clock.advance(std::time::Duration::from_secs(3_599));
+    assert_eq!(ask(), 200);
+    assert_eq!(key_id(), first);
+    engine.clock.advance(std::time::Duration::from_secs(1));
+    assert_eq!(ask(), 200);
+    assert_ne!(key_id(), first);
+}
+
+#[test]
+fn drill_that_cannot_start_changes_nothing() {
+    let mut azure = azure_with_test_principals();
+    let mut ids = IdGenerator::Random;
+    let drill = Drill::from_json(serde_json::json!({
+        "name": "wrong",
+        "settings": { "tokens": { "applicationSeconds": 60 } },
+        "faults": [{ "name": "wrong", "effect": { "type": "reset" } }],
+        "steps": [{ "action": "sign-with-published-keys" }],
+    }))
+    .unwrap();
+    let error = start_drill(&mut azure, &mut ids, drill, start_time()).unwrap_err();
+    assert!(matches!(error, DrillError::SigningKeyNotPublished), "{error}");
+    assert!(azure.drill.is_none() && azure.faults.is_empty());
+    assert_eq!(azure.tokens.application_seconds, 3_599);
+}

@@ -1,0 +1,217 @@
+//! The effects of fault rules.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::FaultHit;
+use super::error_reply::{
+    ErrorFormat, RequestedWait, gateway_page, service_error_reply, throttled_reply,
+};
+use super::reply_change::{ReplyChange, TokenDefect};
+use crate::operations::AzureService;
+use crate::request::ServiceReply;
+
+/// The effect of a fault on a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "type", deny_unknown_fields)]
+pub(crate) enum FaultEffect {
+    /// 429 in the format of each service.
+    Throttle {
+        /// The `Retry-After` header in seconds. Without both headers, the time until the rate limit permits
+        /// the request, or one second.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after: Option<u32>,
+        /// The `retry-after-ms` header in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u32>,
+    },
+    /// A status with an error in the format of the service, or with another body.
+    Status {
+        status: u16,
+        /// Whether the body is the HTML page of a gateway; short for `"body": "html"`.
+        #[serde(default)]
+        html: bool,
+        #[serde(default)]
+        body: ErrorFormat,
+        /// The error code in the body.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
+        /// The error message in the body.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        /// The `Retry-After` header in seconds.
+        #[serde(default)]
+        retry_after: Option<u32>,
+        /// The `retry-after-ms` header in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u32>,
+    },
+    /// The regular reply, delayed.
+    Latency {
+        /// The delay in milliseconds of the machine's clock.
+        milliseconds: u64,
+        /// The greatest further delay in milliseconds.
+        #[serde(default)]
+        jitter: u64,
+    },
+    /// The regular reply. The headers are sent immediately, the body in pieces.
+    SlowBody {
+        /// The time until the body is complete, in milliseconds of the machine's clock.
+        milliseconds: u64,
+    },
+    /// The connection is reset. The operation runs only if the headers are sent.
+    Reset {
+        #[serde(default)]
+        when: ResetTime,
+        /// How long the connection is held first, in milliseconds of the machine's clock.
+        #[serde(default)]
+        hold: u64,
+    },
+    /// The regular reply, of which the connection delivers only the first bytes of the body.
+    Truncate { bytes: usize },
+    /// The token service responds with this AADSTS code.
+    TokenError { code: u32 },
+    /// The issued access token has a defect.
+    TokenDefect { defect: TokenDefect },
+    /// A list never ends: the link to its next page is the URL of the request.
+    NextLinkLoop,
+    /// The certificate of the TLS connection is not valid.
+    Certificate { problem: CertificateProblem },
+}
+
+/// When a connection is reset.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ResetTime {
+    #[default]
+    BeforeHeaders,
+    AfterHeaders,
+}
+
+/// Why a client does not accept the certificate of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CertificateProblem {
+    /// The certificate has expired.
+    Expired,
+    /// An authority signed it that the client does not trust.
+    UnknownAuthority,
+    /// The certificate is for another host.
+    WrongHost,
+    /// There is no certificate: the server ends the handshake with an alert.
+    Alert,
+}
+
+/// How the connection delivers a reply.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ReplyDelivery {
+    #[default]
+    Complete,
+    /// The body in pieces, complete after this time.
+    SlowBody(Duration),
+    /// The first bytes of the body; then the connection is closed.
+    Truncated(usize),
+    ResetAfterHeaders,
+    ResetBeforeHeaders,
+}
+
+impl FaultEffect {
+    /// Returns what is wrong with the values.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        match self {
+            Self::Status { status, .. } if !(200..=599).contains(status) => {
+                Err("`status` is a number from 200 to 599.")
+            }
+            Self::Latency { milliseconds, jitter }
+                if milliseconds.saturating_add(*jitter) > LONGEST_DELAY =>
+            {
+                Err("A delay is at most ten minutes.")
+            }
+            Self::SlowBody { milliseconds: delay } | Self::Reset { hold: delay, .. }
+                if *delay > LONGEST_DELAY =>
+            {
+                Err("A delay is at most ten minutes.")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) const fn certificate_problem(&self) -> Option<CertificateProblem> {
+        match self {
+            Self::Certificate { problem } => Some(*problem),
+            _ => None,
+        }
+    }
+
+    /// How the connection delivers the reply.
+    pub(crate) const fn delivery(&self) -> ReplyDelivery {
+        match self {
+            Self::SlowBody { milliseconds } => {
+                ReplyDelivery::SlowBody(Duration::from_millis(*milliseconds))
+            }
+            Self::Truncate { bytes } => ReplyDelivery::Truncated(*bytes),
+            Self::Reset { when: ResetTime::BeforeHeaders, .. } => ReplyDelivery::ResetBeforeHeaders,
+            Self::Reset { when: ResetTime::AfterHeaders, .. } => ReplyDelivery::ResetAfterHeaders,
+            _ => ReplyDelivery::Complete,
+        }
+    }
+
+    /// The change of the service's own reply.
+    pub(crate) const fn reply_change(&self) -> Option<ReplyChange> {
+        match self {
+            Self::TokenDefect { defect } => Some(ReplyChange::TokenDefect(*defect)),
+            Self::NextLinkLoop => Some(ReplyChange::NextLinkLoop),
+            _ => None,
+        }
+    }
+}
+
+impl FaultHit {
+    /// The reply that replaces the service's own, if the effect has one. [`FaultEffect::TokenError`] needs the
+    /// token service for its reply.
+    pub(crate) fn replacement_reply(&self, service: AzureService) -> Option<ServiceReply> {
+        let reply = match &self.effect {
+            FaultEffect::Throttle { retry_after, retry_after_ms } => {
+                let wait = RequestedWait::of_throttling(*retry_after, *retry_after_ms, self.wait);
+                throttled_reply(service, wait)
+            }
+            FaultEffect::Status { status, html, body, code, message, retry_after, retry_after_ms } => {
+                let status =
+                    StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                let format = if *html { ErrorFormat::Html } else { *body };
+                let reply = match format {
+                    ErrorFormat::Html => gateway_page(status),
+                    ErrorFormat::Empty => ServiceReply::empty(status),
+                    ErrorFormat::Service => {
+                        service_error_reply(service, status, code.as_deref(), message.as_deref())
+                    }
+                };
+                RequestedWait { seconds: *retry_after, milliseconds: *retry_after_ms }
+                    .add_headers(reply)
+            }
+            FaultEffect::Reset { when: ResetTime::BeforeHeaders, .. } => {
+                let reply = ServiceReply::empty(StatusCode::BAD_GATEWAY);
+                return Some(reply.with_rejection_reason("connection reset"));
+            }
+            _ => return None,
+        };
+        Some(reply.with_rejection_reason("injected fault"))
+    }
+
+    /// The delay of the reply.
+    pub(crate) fn delay(&self) -> Duration {
+        match self.effect {
+            FaultEffect::Latency { milliseconds, jitter } => {
+                let further = jitter.saturating_mul(u64::from(self.draw)) / 10_000;
+                Duration::from_millis(milliseconds.saturating_add(further))
+            }
+            FaultEffect::Reset { hold, .. } => Duration::from_millis(hold),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// Ten minutes, in milliseconds.
+const LONGEST_DELAY: u64 = 600_000;

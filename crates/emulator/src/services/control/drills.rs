@@ -1,0 +1,88 @@
+//! Drills: lists, starts and stops them.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::mutations::inject_identity_fault;
+use super::{control_error, parse_body};
+use crate::drills::{Drill, DrillError, start_drill, stop_drill};
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
+
+/// `GET drills`: the named drills, and the one that runs.
+pub(super) fn list_drills(call: &OperationContext<'_>) -> ServiceReply {
+    let named: Vec<_> = Drill::named_drills()
+        .iter()
+        .map(|drill| {
+            json!({
+                "name": drill.name(),
+                "summary": drill.summary(),
+                "expectation": drill.expectation(),
+            })
+        })
+        .collect();
+    ServiceReply::json(StatusCode::OK, &json!({ "value": named, "running": running_json(call) }))
+}
+
+/// `POST drills/{name}`: starts a named drill.
+pub(super) fn start_named_drill(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let drill = Drill::named(call.path_parameter("name")).map_err(|error| error_reply(&error))?;
+    start(call, drill)
+}
+
+/// `POST drills`: starts the drill in the body, or applies a fault plan.
+pub(super) fn start_drill_or_fault_plan(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let body: Value = parse_body(call)?;
+    if body.get("fault").is_some() || body.get("component").is_some() {
+        return inject_identity_fault(call);
+    }
+    start(call, Drill::from_json(body).map_err(|error| error_reply(&error))?)
+}
+
+/// `DELETE drills`: stops the running drill.
+pub(super) fn stop_running_drill(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    match stop_drill(call.azure_mut()) {
+        Some(name) => Ok(ServiceReply::json(StatusCode::OK, &json!({ "stopped": name }))),
+        None => Err(control_error(StatusCode::NOT_FOUND, "NoDrillRuns", "No drill runs.")),
+    }
+}
+
+fn start(call: &mut OperationContext<'_>, drill: Drill) -> Result<ServiceReply, ServiceReply> {
+    let now = call.now;
+    let (azure, ids) = call.azure_and_ids();
+    start_drill(azure, ids, drill, now).map_err(|error| error_reply(&error))?;
+    Ok(ServiceReply::json(StatusCode::CREATED, &running_json(call)))
+}
+
+fn running_json(call: &OperationContext<'_>) -> Value {
+    let Some(running) = &*call.world().drill else { return Value::Null };
+    let (performed, steps) = running.progress();
+    json!({
+        "name": running.drill().name(),
+        "started": running.started(),
+        "performedSteps": performed,
+        "steps": steps,
+    })
+}
+
+fn error_reply(error: &DrillError) -> ServiceReply {
+    let (status, code) = match error {
+        DrillError::UnknownName(_) => (StatusCode::NOT_FOUND, "DrillNotFound"),
+        DrillError::AlreadyRunning(_) => (StatusCode::CONFLICT, "DrillRuns"),
+        DrillError::Json(_)
+        | DrillError::StepOrder
+        | DrillError::Settings(_)
+        | DrillError::FaultRule(_) => (StatusCode::BAD_REQUEST, "DrillInvalid"),
+        _ => (StatusCode::CONFLICT, "DrillFailed"),
+    };
+    control_error(status, code, &format!("{error}."))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Reads and changes the settings of the running emulator.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::{control_error, parse_body};
+use crate::operation_context::OperationContext;
+use crate::request::ServiceReply;
+use crate::settings::{EmulatorSettings, SettingsChange, SettingsError};
+
+/// `GET settings`: every setting, without the kubeconfig.
+pub(super) fn get_settings(call: &OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let displayed = EmulatorSettings::of_state(call.world()).displayed();
+    let json = displayed.map_err(|error| invalid_reply(&SettingsError::Json(error)))?;
+    Ok(ServiceReply::json(StatusCode::OK, &json))
+}
+
+/// `PATCH settings`: sets the fields of the body, and resets those that are `null`. Returns all settings.
+pub(super) fn change_settings(
+    call: &mut OperationContext<'_>,
+) -> Result<ServiceReply, ServiceReply> {
+    let body: Value = parse_body(call)?;
+    let change = SettingsChange::from_json(body).map_err(|error| invalid_reply(&error))?;
+    let changed = change
+        .applied_to(&EmulatorSettings::of_state(call.world()))
+        .map_err(|error| invalid_reply(&error))?;
+    changed.store(call.azure_mut());
+    get_settings(call)
+}
+
+fn invalid_reply(error: &SettingsError) -> ServiceReply {
+    control_error(StatusCode::BAD_REQUEST, "SettingsInvalid", &format!("{error}."))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! The settings of a running emulator, as one document.
+//!
+//! The document is read as a whole and changed by a JSON merge patch (RFC 7396): a missing field stays as it
+//! is, and `null` resets a field to its default.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::authorization::PropagationDelay;
+use crate::azure_state::AzureState;
+use crate::directory::DirectoryDelays;
+use crate::services::arm::ArmSettings;
+use crate::token::TokenPolicy;
+
+/// The settings that can change at run time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct EmulatorSettings {
+    pub(crate) resource_manager: ArmSettings,
+    pub(crate) propagation: PropagationSettings,
+    /// The lifetimes of tokens.
+    pub(crate) tokens: TokenPolicy,
+}
+
+/// The delays until changes take effect, in seconds of emulated time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct PropagationSettings {
+    /// Role assignments.
+    pub(crate) role_assignments: PropagationDelay,
+    /// New objects of the directory, and federated credentials.
+    pub(crate) directory: DirectoryDelays,
+}
+
+/// A settings document is invalid.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// A field is unknown, or its value is invalid.
+    #[error("the settings are invalid: {0}")]
+    Json(#[source] serde_json::Error),
+    /// The document is not an object.
+    #[error("the settings are not an object")]
+    NotAnObject,
+    /// Azure has no such namespace.
+    #[error("`{0}` is not a namespace of a resource provider")]
+    UnknownNamespace(String),
+}
+
+/// A change of the settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SettingsChange(Value);
+
+impl SettingsChange {
+    /// Parses a change: the fields to set, and `null` for fields to reset.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names an unknown field or an invalid value.
+    pub fn from_json(json: Value) -> Result<Self, SettingsError> {
+        let change = Self(json);
+        change.applied_to(&EmulatorSettings::default())?;
+        Ok(change)
+    }
+
+    /// The changed settings.
+    pub(crate) fn applied_to(
+        &self,
+        settings: &EmulatorSettings,
+    ) -> Result<EmulatorSettings, SettingsError> {
+        if !self.0.is_object() {
+            return Err(SettingsError::NotAnObject);
+        }
+        let mut document = serde_json::to_value(settings).map_err(SettingsError::Json)?;
+        merge_patch(&mut document, &self.0);
+        let mut changed: EmulatorSettings =
+            serde_json::from_value(document).map_err(SettingsError::Json)?;
+        let namespaces = &mut changed.resource_manager.unregistered_namespaces;
+        *namespaces = crate::services::arm::resolve_namespaces(namespaces)
+            .map_err(SettingsError::UnknownNamespace)?;
+        Ok(changed)
+    }
+}
+
+impl<'de> Deserialize<'de> for SettingsChange {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Value::deserialize(deserializer)?;
+        Self::from_json(json).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for SettingsChange {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// Applies a JSON merge patch. An array replaces an array.
+fn merge_patch(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(serde_json::Map::new());
+    }
+    let Value::Object(known) = target else { return };
+    for (name, value) in fields {
+        if value.is_null() {
+            known.remove(name);
+        } else {
+            merge_patch(known.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+impl EmulatorSettings {
+    pub(crate) fn of_state(azure: &AzureState) -> Self {
+        Self {
+            resource_manager: ArmSettings::clone(&azure.resources.settings),
+            propagation: PropagationSettings {
+                role_assignments: *azure.propagation,
+                directory: azure.directory.replication.delays,
+            },
+            tokens: *azure.tokens,
+        }
+    }
+
+    pub(crate) fn store(self, azure: &mut AzureState) {
+        let Self { resource_manager, propagation, tokens } = self;
+        *azure.resources.settings = resource_manager;
+        *azure.propagation = propagation.role_assignments;
+        azure.directory.replication.delays = propagation.directory;
+        *azure.tokens = tokens;
+    }
+
+    /// The settings as JSON, without the kubeconfig, which may contain credentials.
+    pub(crate) fn displayed(&self) -> Result<Value, serde_json::Error> {
+        let mut json = serde_json::to_value(self)?;
+        if let Some(fields) = json.get_mut("resourceManager").and_then(Value::as_object_mut) {
+            fields.remove("kubeconfig");
+        }
+        Ok(json)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn change(json: Value) -> Result<EmulatorSettings, SettingsError> {
+        SettingsChange::from_json(json)?.applied_to(&EmulatorSettings::default())
+    }
+
+    #[test]
+    fn change_sets_named_fields_and_null_resets_them() {
+        let first = change(json!({
+            "resourceManager": { "pageSize": 2, "longRunning": [{ "resourceType": "*", "polls": 3 }] },
+            "propagation": { "directory": { "graphSeconds": 30 } },
+        }))
+        .unwrap();
+        assert_eq!(first.resource_manager.page_size.map(usize::from), Some(2));
+        assert_eq!(first.propagation.directory.graph_seconds, 30);
+        let reset = json!({ "resourceManager": { "pageSize": null } });
+        let second = SettingsChange::from_json(reset).unwrap().applied_to(&first).unwrap();
+        assert_eq!(second.resource_manager.page_size, None);
+        assert_eq!(second.resource_manager.long_running, first.resource_manager.long_running);
+        assert_eq!(second.propagation, first.propagation);
+    }
+
+    #[test]
+    fn unknown_field_and_invalid_value_are_named() {
+        for (json, named) in [
+            (json!({ "pageSize": 1 }), "pageSize"),
+            (json!({ "resourceManager": { "pagesize": 1 } }), "pagesize"),
+            (json!({ "resourceManager": { "pageSize": 0 } }), "nonzero"),
+            (json!({ "propagation": { "directory": { "graphSeconds": -1 } } }), "-1"),
+            (json!({ "resourceManager": { "unregisteredNamespaces": ["X.Y"] } }), "X.Y"),
+            (json!({ "resourceManager": { "longRunning": [{ "polls": 1 }] } }), "resourceType"),
+            (json!([]), "object"),
+        ] {
+            let error = change(json.clone()).unwrap_err().to_string();
+            assert!(error.contains(named), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn star_unregisters_every_namespace_that_a_new_subscription_lacks() {
+        let all = json!({ "resourceManager": { "unregisteredNamespaces": ["*"] } });
+        let namespaces = change(all).unwrap().resource_manager.unregistered_namespaces;
+        assert!(namespaces.contains("microsoft.keyvault"));
+        assert!(!namespaces.contains("microsoft.authorization"));
+        let named = json!({ "resourceManager": { "unregisteredNamespaces": ["Microsoft.Network"] } });
+        let namespaces = change(named).unwrap().resource_manager.unregistered_namespaces;
+        assert_eq!(namespaces.into_iter().collect::<Vec<_>>(), ["microsoft.network"]);
+    }
+
+    #[test]
+    fn displayed_settings_contain_no_kubeconfig() {
+        let with = json!({ "resourceManager": { "kubeconfig": "apiVersion: v1", "pageSize": 4 } });
+        let shown = change(with).unwrap().displayed().unwrap();
+        assert_eq!(shown["resourceManager"]["pageSize"], 4);
+        assert!(!shown.to_string().contains("apiVersion"));
+    }
+}

@@ -1,0 +1,121 @@
+//! A client of the control API of a running local Azure.
+
+use std::path::{Path, PathBuf};
+
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+use super::session::{self, ServeSession};
+use crate::exit::CommandError;
+use crate::settings::ProcessEnvironment;
+
+/// The flag that selects the local Azure.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ControlFlags {
+    /// The state directory of the local Azure, if it was started with one [default: that of
+    /// `LANYARD_AZURE_CONTROL`, or else the one without a state directory]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+/// The control API of a local Azure.
+#[derive(Debug)]
+pub(super) struct ControlClient {
+    /// The base URL, which ends in `/lanyard/v1`.
+    url: String,
+}
+
+impl ControlClient {
+    /// The running local Azure: that of the state directory, or that of `lanyard azure run` and
+    /// `lanyard azure env`, or that of the user.
+    pub(super) fn find(
+        flags: &ControlFlags,
+        environment: &ProcessEnvironment,
+    ) -> Result<Self, CommandError> {
+        if let (None, Some(url)) = (&flags.state, &environment.local_azure_control) {
+            return Ok(Self { url: url.trim_end_matches('/').to_owned() });
+        }
+        let directory = session::session_directory(flags.state.as_deref(), environment);
+        Ok(Self { url: ServeSession::load(&directory)?.control })
+    }
+
+    /// Sends a request, and returns the JSON of the reply; `null` for a reply without a body.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, CommandError> {
+        let unreachable = |error: &dyn std::error::Error| {
+            CommandError::unavailable(format!("the local Azure at {} does not answer", self.url))
+                .with_cause(error)
+                .with_hint("start one with `lanyard azure serve`")
+        };
+        let text = body.map(Value::to_string).unwrap_or_default();
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}/{path}", self.url))
+            .header("content-type", "application/json")
+            .header("x-lanyard-control", "1")
+            .body(Full::new(bytes::Bytes::from(text)))
+            .map_err(|error| unreachable(&error))?;
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let reply = client.request(request).await.map_err(|error| unreachable(&error))?;
+        let status = reply.status();
+        let body = reply.into_body().collect().await.map_err(|error| unreachable(&error))?;
+        parse_reply(status, &body.to_bytes())
+    }
+}
+
+/// The JSON of a reply, or the error in it.
+fn parse_reply(status: StatusCode, body: &[u8]) -> Result<Value, CommandError> {
+    let json = if body.is_empty() {
+        Ok(Value::Null)
+    } else {
+        serde_json::from_slice::<Value>(body)
+    };
+    if status.is_success() {
+        return json.map_err(|error| {
+            CommandError::unavailable("the reply of the local Azure is not JSON").with_cause(&error)
+        });
+    }
+    let message = json.ok().and_then(|json| {
+        json.pointer("/error/message").and_then(Value::as_str).map(str::to_owned)
+    });
+    let message = message.unwrap_or_else(|| format!("the local Azure returned {status}"));
+    let message = message.trim_end_matches('.').to_owned();
+    Err(match status.as_u16() {
+        400 | 404 => CommandError::invalid_input(message),
+        _ => CommandError::unavailable(message),
+    })
+}
+
+/// Reads a file in JSON or YAML.
+pub(super) fn read_document(path: &Path) -> Result<Value, CommandError> {
+    let invalid = |error: &dyn std::error::Error| {
+        CommandError::invalid_input(format!("{} cannot be read", path.display())).with_cause(error)
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| invalid(&error))?;
+    serde_saphyr::from_str(&text).map_err(|error| invalid(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reply_is_json_or_the_message_of_its_error() {
+        let parse = |status, body: &str| {
+            parse_reply(StatusCode::from_u16(status).unwrap(), body.as_bytes())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(parse(204, ""), Ok(Value::Null));
+        assert_eq!(parse(200, "[1]"), Ok(serde_json::json!([1])));
+        let body = r#"{"error": {"code": "C", "message": "`x` is unknown."}}"#;
+        assert_eq!(parse(400, body), Err("error: `x` is unknown".to_owned()));
+        assert!(parse(500, "<html>").unwrap_err().contains("500"));
+    }
+}
