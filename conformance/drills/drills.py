@@ -23,6 +23,7 @@ import urllib.request
 CONTROL = os.environ["LANYARD_AZURE_CONTROL"]
 ARM = "https://management.azure.com"
 ARM_SCOPE = f"{ARM}/.default"
+API_VERSION = "2023-11-01"
 
 REAL_TIME, REAL_SLEEP = time.time, time.sleep
 
@@ -160,16 +161,11 @@ def component_secret(inputs):
     return client.get_secret(inputs["secret_name"])
 
 
-def sign_in_with(secret, inputs):
+def sign_in_with(secret):
     """Signs in with the certificate in the document of a component's secret."""
     from azure.identity import CertificateCredential
 
-    value = secret.value
-    if inputs["encoding"] == "base64":
-        value = base64.b64decode(value).decode()
-    elif inputs["encoding"] == "hex":
-        value = bytes.fromhex(value).decode()
-    document = json.loads(value)
+    document = json.loads(secret.value)
     credential = CertificateCredential(
         document["tenant_id"],
         document["client_id"],
@@ -202,9 +198,9 @@ def network_security_group(inputs, group, name):
     )
 
 
-def begin_create(client, resource, **options):
+def begin_create(client, resource):
     return client.resources.begin_create_or_update_by_id(
-        resource, "2023-11-01", {"location": "westeurope", "properties": {}}, **options
+        resource, {"location": "westeurope", "properties": {}}, api_version=API_VERSION
     )
 
 
@@ -272,13 +268,13 @@ def issuer_key_rollover(inputs):
 def mi_renewal_missed(inputs):
     with drill("mi-renewal-missed"):
         expired = component_secret(inputs)
-        error = refused(lambda: sign_in_with(expired, inputs))
+        error = refused(lambda: sign_in_with(expired))
         expect_true("the expired certificate is named", "AADSTS1000502" in error, error)
         CLOCK.sleep(1800)
         renewed = component_secret(inputs)
         changed = renewed.properties.version != expired.properties.version
         expect_true("the renewed secret has another version", changed)
-        expect_true("the renewed certificate signs in", sign_in_with(renewed, inputs).token)
+        expect_true("the renewed certificate signs in", sign_in_with(renewed).token)
 
 
 def rotate_during_rollout(inputs):
@@ -287,9 +283,9 @@ def rotate_during_rollout(inputs):
         for _ in range(3):
             CLOCK.sleep(30)
             secrets.append(component_secret(inputs))
-            expect_true("the rotated certificate signs in", sign_in_with(secrets[-1], inputs).token)
+            expect_true("the rotated certificate signs in", sign_in_with(secrets[-1]).token)
         expect("versions", len({secret.properties.version for secret in secrets}), 4)
-        expect_true("the first certificate stays valid", sign_in_with(secrets[0], inputs).token)
+        expect_true("the first certificate stays valid", sign_in_with(secrets[0]).token)
 
 
 def arm_429_on_destroy(inputs):
@@ -302,7 +298,7 @@ def arm_429_on_destroy(inputs):
     with drill("arm-429-on-destroy") as log:
         slept = CLOCK.slept
         for name in names:
-            client.resources.begin_delete_by_id(name, "2023-11-01").result()
+            client.resources.begin_delete_by_id(name, api_version=API_VERSION).result()
         throttled = [entry for entry in log.faults() if entry["status"] == 429]
         polls = [entry for entry in log.entries() if "/operationResults/" in entry["path"]]
         polls += [entry for entry in log.entries() if "/operations/" in entry["path"]]
@@ -412,7 +408,7 @@ def rbac_five_minutes(inputs):
         ).json()["access_token"]
 
         def read():
-            url = f"{ARM}{scope}/resourcegroups?api-version=2021-04-01"
+            url = f"{ARM}{scope}/resourcegroups/{inputs['resource_group']}?api-version=2021-04-01"
             return requests.get(url, headers={"authorization": f"Bearer {token}"}, timeout=60).status_code
 
         statuses = [read()]

@@ -64,10 +64,12 @@ pub(crate) enum SuiteName {
     HostedCluster,
     /// Azure CLI
     Azcli,
+    /// Azure SDKs and the Azure CLI in the drills of the local Azure
+    Drills,
 }
 
 impl SuiteName {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Go,
         Self::Python,
         Self::Rust,
@@ -81,6 +83,7 @@ impl SuiteName {
         Self::Kms,
         Self::HostedCluster,
         Self::Azcli,
+        Self::Drills,
     ];
     /// The suites that can also run against a real subscription.
     const LIVE_SUITES: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
@@ -100,6 +103,7 @@ impl SuiteName {
             Self::Kms => "kms",
             Self::HostedCluster => "hosted-cluster",
             Self::Azcli => "azcli",
+            Self::Drills => "drills",
         }
     }
 

@@ -126,6 +126,11 @@ impl ClientProgram {
         Self { environment, ..self.clone() }
     }
 
+    /// The same script with another interpreter.
+    pub(crate) fn with_interpreter(&self, path: PathBuf) -> Self {
+        Self { path, ..self.clone() }
+    }
+
     /// Runs one case and returns its answer.
     pub(crate) fn run_case(
         &self,

@@ -38,9 +38,10 @@ use crate::request_differences::AcceptedDifference;
 use crate::suite_cluster::SuiteClusterError;
 use crate::suites::azcli::{AzureCliError, AzureCliProgram};
 use crate::suites::csi::SanityError;
+use crate::suites::drills::DrillSuiteError;
 use crate::suites::kubernetes::ChartPermissionsError;
 use crate::suites::lifecycles::{self, LifecycleFileError};
-use crate::suites::{azcli, go, python, requests, rust};
+use crate::suites::{azcli, drills, go, python, requests, rust};
 use crate::toolbox::{MissingTool, NamedTool, Toolbox};
 
 pub(crate) use self::operator_suite::start_control_plane;
@@ -109,6 +110,7 @@ enum ConformanceSuite {
     Kms,
     HostedCluster,
     Azcli,
+    Drills,
     /// Measurements for `cargo xtask bench node`
     Measure,
     /// Measurements for `cargo xtask bench operator`
@@ -121,6 +123,7 @@ enum ConformanceSuite {
 #[derive(Debug, Clone, Copy)]
 enum SuiteKind {
     Client(ClientSuite),
+    Drills,
     AzureBenchmark,
     ApiServer(api_server_suites::ApiServerSuite),
     Kubernetes(cluster_suites::ClusterSuite),
@@ -144,6 +147,7 @@ impl ConformanceSuite {
             Self::Rust => SuiteKind::Client(ClientSuite::Rust),
             Self::Requests => SuiteKind::Client(ClientSuite::Requests),
             Self::Azcli => SuiteKind::Client(ClientSuite::Azcli),
+            Self::Drills => SuiteKind::Drills,
             Self::Chart => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Chart),
             Self::Csi => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Csi),
             Self::Interop => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Interop),
@@ -178,6 +182,8 @@ pub(crate) enum SuiteSetupError {
     LifecycleRoles(#[source] LocalAzureError),
     #[error("the commands of the Azure CLI could not be prepared")]
     AzureCli(#[from] AzureCliError),
+    #[error("the drills could not be prepared")]
+    Drills(#[from] DrillSuiteError),
     #[error(transparent)]
     Tool(#[from] MissingTool),
     #[error("an image could not be loaded")]
@@ -304,11 +310,15 @@ pub(crate) fn prepare_suite(
     let runtime = Arc::new(Runtime::new().map_err(SuiteSetupError::Runtime)?);
     match arguments.suite.kind() {
         SuiteKind::Client(suite) => prepare_client_suite(suite, arguments, environment, runtime),
-        SuiteKind::AzureBenchmark | SuiteKind::ApiServer(_) | SuiteKind::Kubernetes(_)
+        SuiteKind::Drills
+        | SuiteKind::AzureBenchmark
+        | SuiteKind::ApiServer(_)
+        | SuiteKind::Kubernetes(_)
             if arguments.live =>
         {
             Err(SuiteSetupError::NotLive)
         }
+        SuiteKind::Drills => prepare_drills(arguments, &runtime),
         SuiteKind::AzureBenchmark => azure_benchmark::prepare_azure_benchmark(arguments),
         SuiteKind::ApiServer(suite) => {
             api_server_suites::prepare_api_server_suite(suite, arguments, &runtime)
@@ -395,6 +405,22 @@ fn lifecycle_trials(
     let inputs = local.prepare_lifecycles(runtime).map_err(SuiteSetupError::LifecycleRoles)?;
     let directory = arguments.repository.join("conformance").join("lifecycles");
     Ok(lifecycles::trials(&client, &inputs, &directory)?)
+}
+
+/// The drills, which need the local Azure, because they inject faults and advance the time.
+fn prepare_drills(
+    arguments: &SuiteArgs,
+    runtime: &Arc<Runtime>,
+) -> Result<PreparedSuite, SuiteSetupError> {
+    let python = arguments.program.clone().ok_or(SuiteSetupError::NoProgram)?;
+    let (text, cluster) = load_cluster(&arguments.hosted_cluster)?;
+    let names = hosted_cluster_names(&cluster)?;
+    let target = LocalAzureTarget::start(&arguments.lanyard, &text, names, runtime)?;
+    let target = Arc::new(target);
+    let program = ClientProgram::new(python, arguments.script.clone(), target.client_environment());
+    let tools = Toolbox::new(&arguments.tools);
+    let trials = drills::trials(&target, &program, &tools, runtime)?;
+    Ok(PreparedSuite { trials, keep_alive: target })
 }
 
 /// The trials of the Azure CLI, which need the local Azure, because they create and delete resources.

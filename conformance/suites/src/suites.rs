@@ -4,6 +4,7 @@ pub(crate) mod azcli;
 pub(crate) mod chart;
 mod client_cases;
 pub(crate) mod csi;
+pub(crate) mod drills;
 mod etcd_client;
 pub(crate) mod go;
 pub(crate) mod hosted_cluster;

@@ -78,8 +78,8 @@ enum DrillAction {
     RemoveSigningKeys,
     /// Every tenant replaces its signing keys at once, without an overlap.
     ReplaceSigningKeys,
-    /// The emulated time advances by one hour.
-    AdvanceHour,
+    /// The emulated time advances.
+    AdvanceClock { seconds: u32 },
 }
 
 /// A drill cannot run.
@@ -155,7 +155,9 @@ impl Drill {
     /// Returns an error that lists the known names.
     pub fn named(name: &str) -> Result<Self, DrillError> {
         let mut known = Self::named_drills().into_iter();
-        known.find(|drill| drill.name == name).ok_or_else(|| DrillError::UnknownName(name.to_owned()))
+        known
+            .find(|drill| drill.name == name)
+            .ok_or_else(|| DrillError::UnknownName(name.to_owned()))
     }
 
     /// Parses a drill.
@@ -281,9 +283,9 @@ fn perform_action(
         DrillAction::RenewCredentials => rotate_every_credential(azure, ids, now, |identity| {
             identity.faults.remove(&IdentityFault::Expired);
         }),
-        DrillAction::AdvanceHour => {
-            let hour = SignedDuration::from_hours(1);
-            let advanced = azure.clock.advance_by(hour).ok_or(DrillError::ClockTooFarAhead)?;
+        DrillAction::AdvanceClock { seconds } => {
+            let by = SignedDuration::from_secs(i64::from(seconds));
+            let advanced = azure.clock.advance_by(by).ok_or(DrillError::ClockTooFarAhead)?;
             *azure.clock = advanced;
             Ok(())
         }

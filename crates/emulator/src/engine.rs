@@ -194,7 +194,7 @@ impl EmulatorEngine {
                 return RequestProgress::Complete(reply);
             }
         };
-        perform_drill_steps(&mut state, now, &mut trace);
+        let now = self.perform_drill_steps(&mut state, now, &mut trace);
         let mut fault = Self::apply_fault_rules(&mut state, request, place, now, &mut trace);
         let reply = match fault.replacement.take() {
             Some(reply) => reply,
@@ -312,6 +312,25 @@ impl EmulatorEngine {
         AppliedFault { replacement, change, delay, delivery }
     }
 
+    /// Performs the steps of the running drill whose time has come. Returns the emulated time after them. A
+    /// failed step is logged, and affects no client.
+    fn perform_drill_steps(
+        &self,
+        state: &mut State,
+        now: Timestamp,
+        trace: &mut RequestTrace,
+    ) -> Timestamp {
+        if !has_due_step(&state.azure, now) {
+            return now;
+        }
+        trace.state_changed = true;
+        let State { azure, ids, .. } = state;
+        if let Err(error) = perform_due_steps(azure, ids, now) {
+            tracing::warn!(%error, "a step of the drill failed");
+        }
+        azure.clock.emulated_time(self.clock.now())
+    }
+
     /// The fault of the certificate for a host, if a rule affects the handshake. Records it in the request
     /// log.
     pub(crate) fn match_handshake(&self, host: &str) -> Option<CertificateProblem> {
@@ -378,18 +397,6 @@ impl EmulatorEngine {
         trace.caller = call.caller;
         trace.state_changed |= call.state_changed;
         reply
-    }
-}
-
-/// Performs the steps of the running drill whose time has come. A failed step affects no client.
-fn perform_drill_steps(state: &mut State, now: Timestamp, trace: &mut RequestTrace) {
-    if !has_due_step(&state.azure, now) {
-        return;
-    }
-    trace.state_changed = true;
-    let State { azure, ids, .. } = state;
-    if let Err(error) = perform_due_steps(azure, ids, now) {
-        tracing::warn!(%error, "a step of the drill failed");
     }
 }
 

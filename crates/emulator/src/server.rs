@@ -432,11 +432,8 @@ impl ConnectionContext {
         delivery: ReplyDelivery,
     ) -> HttpResponse {
         let length = reply.body.len();
-        let (body, delivery) = if head {
-            (Bytes::new(), ReplyDelivery::Complete)
-        } else {
-            (reply.body, delivery)
-        };
+        let (body, delivery) =
+            if head { (Bytes::new(), ReplyDelivery::Complete) } else { (reply.body, delivery) };
         let body = ReplyBody::new(body, delivery, &self.engine.clock, &self.reset);
         let mut response = http::Response::new(body);
         *response.status_mut() = reply.status;

@@ -192,7 +192,8 @@ mod tests {
         let namespaces = change(all).unwrap().resource_manager.unregistered_namespaces;
         assert!(namespaces.contains("microsoft.keyvault"));
         assert!(!namespaces.contains("microsoft.authorization"));
-        let named = json!({ "resourceManager": { "unregisteredNamespaces": ["Microsoft.Network"] } });
+        let named =
+            json!({ "resourceManager": { "unregisteredNamespaces": ["Microsoft.Network"] } });
         let namespaces = change(named).unwrap().resource_manager.unregistered_namespaces;
         assert_eq!(namespaces.into_iter().collect::<Vec<_>>(), ["microsoft.network"]);
     }

@@ -46,6 +46,12 @@ pub(super) fn suite_flags(
             path_flag("--program", &tools::azure_cli(repository)?),
             path_flag("--script", &conformance.join("azcli").join("runner.py")),
         ],
+        SuiteName::Drills => vec![
+            path_flag("--program", &tools::python_clients(repository)?),
+            path_flag("--script", &conformance.join("drills").join("drills.py")),
+            tool_flag("azure-cli", &tools::azure_cli(repository)?),
+            tool_flag("go-drills", &tools::go_clients(repository)?.join("drills")),
+        ],
         SuiteName::Rust => vec![path_flag("--program", &tools::rust_clients(repository)?)],
         SuiteName::Kubernetes | SuiteName::Operator => vec![node_flag(repository, kubernetes)?],
         SuiteName::Chart => {

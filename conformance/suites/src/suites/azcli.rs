@@ -29,7 +29,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
 const LONGEST_NAME: usize = 120;
 
 /// Settings of the CLI: no telemetry, no prompts, no colours, no downloads of extensions.
-const CLI_SETTINGS: [(&str, &str); 8] = [
+pub(super) const CLI_SETTINGS: [(&str, &str); 8] = [
     ("AZURE_CORE_COLLECT_TELEMETRY", "false"),
     ("AZURE_CORE_DISABLE_CONFIRM_PROMPT", "true"),
     ("AZURE_CORE_LOGIN_EXPERIENCE_V2", "false"),

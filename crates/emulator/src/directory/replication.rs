@@ -144,7 +144,8 @@ impl EntraDirectory {
             [Some(principal.object_id), application.map(|application| application.object_id)];
         let is_known = |credential: &&FederatedCredential| {
             holders.into_iter().flatten().all(|holder| {
-                let entry = self.replication.credentials.get(&credential_key(holder, &credential.name));
+                let entry =
+                    self.replication.credentials.get(&credential_key(holder, &credential.name));
                 entry.is_none_or(|entry| {
                     entry.is_known_after(entry.delays.federated_credential_seconds, now)
                 })

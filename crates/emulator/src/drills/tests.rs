@@ -28,7 +28,8 @@ fn missed_renewal_expires_credentials_and_renews_them_later() {
         identities.map(secret).collect::<Vec<_>>()
     };
     let before = versions(&azure);
-    start_drill(&mut azure, &mut ids, Drill::named("mi-renewal-missed").unwrap(), SEED_TIME).unwrap();
+    start_drill(&mut azure, &mut ids, Drill::named("mi-renewal-missed").unwrap(), SEED_TIME)
+        .unwrap();
     let is_expired = |it: &ComponentIdentity| it.faults.contains(&IdentityFault::Expired);
     assert!(azure.registry.holders.iter().all(is_expired));
     let later = SEED_TIME + SignedDuration::from_mins(30);
@@ -61,6 +62,18 @@ fn steps_run_with_the_first_request_after_their_time() {
     engine.clock.advance(std::time::Duration::from_secs(1));
     assert_eq!(ask(), 200);
     assert_ne!(key_id(), first);
+}
+
+#[test]
+fn step_advances_the_emulated_time() {
+    let mut azure = azure_with_test_principals();
+    let drill = Drill::from_json(serde_json::json!({
+        "name": "jump",
+        "steps": [{ "action": { "advance-clock": { "seconds": 90 } } }],
+    }))
+    .unwrap();
+    start_drill(&mut azure, &mut IdGenerator::Random, drill, start_time()).unwrap();
+    assert_eq!(azure.clock.ahead_milliseconds(), 90_000);
 }
 
 #[test]

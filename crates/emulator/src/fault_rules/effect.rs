@@ -177,7 +177,15 @@ impl FaultHit {
                 let wait = RequestedWait::of_throttling(*retry_after, *retry_after_ms, self.wait);
                 throttled_reply(service, wait)
             }
-            FaultEffect::Status { status, html, body, code, message, retry_after, retry_after_ms } => {
+            FaultEffect::Status {
+                status,
+                html,
+                body,
+                code,
+                message,
+                retry_after,
+                retry_after_ms,
+            } => {
                 let status =
                     StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
                 let format = if *html { ErrorFormat::Html } else { *body };

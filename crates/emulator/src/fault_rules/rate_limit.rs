@@ -90,7 +90,8 @@ impl TokenBucketLimit {
             BucketScope::Host => host,
             BucketScope::Principal => principal,
         };
-        let size = BucketSize { capacity: self.capacity, tokens: self.refill, seconds: self.seconds };
+        let size =
+            BucketSize { capacity: self.capacity, tokens: self.refill, seconds: self.seconds };
         self.buckets.take_token(key.to_owned(), size, now)
     }
 }
@@ -184,11 +185,8 @@ fn published_limit(
         }
         AzureService::Imds => {
             let is_token = request.path.starts_with("/metadata/identity");
-            let (kind, size) = if is_token {
-                ("tokens", size(20, 20, 1))
-            } else {
-                ("metadata", size(5, 5, 1))
-            };
+            let (kind, size) =
+                if is_token { ("tokens", size(20, 20, 1)) } else { ("metadata", size(5, 5, 1)) };
             Some((kind.to_owned(), size))
         }
         _ => None,
@@ -224,7 +222,8 @@ impl TokenBuckets {
         now: Timestamp,
     ) -> Option<SignedDuration> {
         let full = i64::from(size.capacity) * 1_000;
-        let level = self.levels.entry(key).or_insert(BucketLevel { milli_tokens: full, measured: now });
+        let level =
+            self.levels.entry(key).or_insert(BucketLevel { milli_tokens: full, measured: now });
         let millis = i64::try_from(now.duration_since(level.measured).as_millis()).unwrap_or(0);
         let (tokens, seconds) = (i64::from(size.tokens), i64::from(size.seconds.max(1)));
         let returned = millis.max(0).saturating_mul(tokens) / seconds;

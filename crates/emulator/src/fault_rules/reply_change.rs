@@ -28,8 +28,6 @@ pub(crate) enum TokenDefect {
     Expired,
     /// The token is not valid for another hour.
     NotYetValid,
-    /// The token belongs to another tenant.
-    Tenant,
 }
 
 /// One hour, in seconds.
@@ -72,9 +70,6 @@ fn replace_token(body: &mut Value, defect: TokenDefect, azure: &AzureState) -> O
             shift_times(&mut claims, &["iat", "nbf", "exp"], -lifetime - HOUR);
         }
         TokenDefect::NotYetValid => shift_times(&mut claims, &["nbf", "exp"], HOUR),
-        TokenDefect::Tenant => {
-            claims.insert("tid".to_owned(), json!("00000000-0000-0000-0000-000000000000"));
-        }
     }
     let header = json!({ "typ": "JWT", "alg": "RS256", "x5t": key_id, "kid": key_id });
     let signed = jose::sign_rs256_token(&header, &claims, &signing.key).ok()?;

@@ -69,8 +69,7 @@ fn rule_with_conflicting_or_unrepresentable_end_is_rejected() {
         serde_json::json!({ "until": "2026-11-21T13:00:00Z" }),
         serde_json::json!({ "from": "9999-12-30T00:00:00Z" }),
     ] {
-        let mut rule =
-            serde_json::json!({ "name": "r", "seconds": u32::MAX, "effect": effect });
+        let mut rule = serde_json::json!({ "name": "r", "seconds": u32::MAX, "effect": effect });
         for (key, value) in ends.as_object().unwrap() {
             rule[key] = value.clone();
         }
@@ -102,7 +101,8 @@ fn rate_limit_hits_only_requests_above_the_rate() {
 }
 
 fn request(service: AzureService, method: &http::Method, path: &str) -> ServiceRequest {
-    let host = if service == AzureService::Arm { "management.azure.com" } else { "kv.vault.azure.net" };
+    let host =
+        if service == AzureService::Arm { "management.azure.com" } else { "kv.vault.azure.net" };
     ServiceRequest {
         method: method.clone(),
         scheme: crate::request::RequestScheme::Https,
@@ -133,15 +133,16 @@ fn affected(json: Value, count: usize, request: &ServiceRequest) -> Vec<bool> {
 fn every_nth_request_is_affected() {
     let get = request(AzureService::KeyVault, &http::Method::GET, "/secrets/a");
     let json = serde_json::json!({ "name": "n", "after": 1, "every": 3, "times": 2, "effect": { "type": "reset" } });
-    assert_eq!(affected(json, 9, &get), [false, true, false, false, true, false, false, false, false]);
+    assert_eq!(
+        affected(json, 9, &get),
+        [false, true, false, false, true, false, false, false, false]
+    );
 }
 
 #[test]
 fn percentage_is_reproducible_and_depends_on_the_seed() {
     let get = request(AzureService::KeyVault, &http::Method::GET, "/secrets/a");
-    let json = |seed: u64| {
-        serde_json::json!({ "name": "p", "percent": 30, "seed": seed, "effect": { "type": "reset" } })
-    };
+    let json = |seed: u64| serde_json::json!({ "name": "p", "percent": 30, "seed": seed, "effect": { "type": "reset" } });
     let first = affected(json(1), 1_000, &get);
     assert_eq!(first, affected(json(1), 1_000, &get));
     assert_ne!(first, affected(json(2), 1_000, &get));
@@ -240,7 +241,8 @@ fn injected_status_has_the_body_that_the_rule_names() {
         effect.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         effect
     };
-    let body = |reply: &crate::request::ServiceReply| String::from_utf8(reply.body.to_vec()).unwrap();
+    let body =
+        |reply: &crate::request::ServiceReply| String::from_utf8(reply.body.to_vec()).unwrap();
     let named = status(serde_json::json!({ "code": "QuotaExceeded", "message": "No cores left." }));
     let text = body(&reply(AzureService::Arm, named.clone()));
     assert_eq!(text, r#"{"error":{"code":"QuotaExceeded","message":"No cores left."}}"#);
@@ -267,7 +269,10 @@ fn contradictory_rules_are_rejected() {
             "beyond",
         ),
         (serde_json::json!({ "name": "x", "path": "/a", "effect": certificate }), "handshake"),
-        (serde_json::json!({ "name": "x", "effect": { "type": "status", "status": 99 } }), "status"),
+        (
+            serde_json::json!({ "name": "x", "effect": { "type": "status", "status": 99 } }),
+            "status",
+        ),
         (
             serde_json::json!({ "name": "x", "effect": { "type": "latency", "milliseconds": 600_001 } }),
             "ten minutes",

@@ -20,10 +20,8 @@ const MAX_SESSIONS: usize = 256;
 
 /// The configuration for names of Azure.
 pub(super) fn tls_config(engine: &Arc<EmulatorEngine>) -> Result<ServerConfig, rustls::Error> {
-    let resolver = InterceptionCertificates {
-        engine: Arc::clone(engine),
-        foreign_authority: OnceLock::new(),
-    };
+    let resolver =
+        InterceptionCertificates { engine: Arc::clone(engine), foreign_authority: OnceLock::new() };
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
@@ -59,9 +57,12 @@ impl InterceptionCertificates {
         let authority = &self.engine.authority;
         match problem {
             CertificateProblem::Expired => authority.expired_leaf(host).ok(),
-            CertificateProblem::WrongHost => authority.issue_leaf("wrong.vault.azure.net", DAYS).ok(),
+            CertificateProblem::WrongHost => {
+                authority.issue_leaf("wrong.vault.azure.net", DAYS).ok()
+            }
             CertificateProblem::UnknownAuthority => {
-                let foreign = self.foreign_authority.get_or_init(|| LocalAuthority::generate().ok());
+                let foreign =
+                    self.foreign_authority.get_or_init(|| LocalAuthority::generate().ok());
                 foreign.as_ref()?.issue_leaf(host, DAYS).ok()
             }
             CertificateProblem::Alert => None,

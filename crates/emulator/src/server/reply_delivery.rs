@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
-use lanyard_clock::{SharedClock, SleepFuture};
+use lanyard_clock::{Clock as _, SharedClock, SleepFuture, SystemClock};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -159,8 +159,7 @@ impl ReplyBody {
             }
             ReplyDelivery::SlowBody(duration) => {
                 let size = body.len().div_ceil(SLOW_PIECES).max(1);
-                let pieces: VecDeque<_> =
-                    body.chunks(size).map(Bytes::copy_from_slice).collect();
+                let pieces: VecDeque<_> = body.chunks(size).map(Bytes::copy_from_slice).collect();
                 let count = u32::try_from(pieces.len().max(1)).unwrap_or(u32::MAX);
                 faulty(pieces, duration / count, BodyEnd::Complete)
             }
@@ -181,8 +180,8 @@ impl FaultyBody {
         if matches!(self.ends, BodyEnd::Complete) {
             return Poll::Ready(None);
         }
-        let clock = &self.clock;
-        let sleep = self.sleep.get_or_insert_with(|| clock.sleep(FLUSH_TIME));
+        // The operating system needs this time, whatever clock the emulator uses.
+        let sleep = self.sleep.get_or_insert_with(|| SystemClock::new().sleep(FLUSH_TIME));
         ready!(sleep.as_mut().poll(context));
         if let BodyEnd::Reset(reset) = &self.ends {
             reset.request();
@@ -202,7 +201,9 @@ impl Body for ReplyBody {
         let body = match self.get_mut() {
             Self::Complete(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(context));
-                return Poll::Ready(frame.map(|frame| frame.map_err(|never: Infallible| match never {})));
+                return Poll::Ready(
+                    frame.map(|frame| frame.map_err(|never: Infallible| match never {})),
+                );
             }
             Self::Faulty(body) => body,
         };

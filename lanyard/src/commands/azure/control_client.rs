@@ -72,19 +72,16 @@ impl ControlClient {
 
 /// The JSON of a reply, or the error in it.
 fn parse_reply(status: StatusCode, body: &[u8]) -> Result<Value, CommandError> {
-    let json = if body.is_empty() {
-        Ok(Value::Null)
-    } else {
-        serde_json::from_slice::<Value>(body)
-    };
+    let json =
+        if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice::<Value>(body) };
     if status.is_success() {
         return json.map_err(|error| {
             CommandError::unavailable("the reply of the local Azure is not JSON").with_cause(&error)
         });
     }
-    let message = json.ok().and_then(|json| {
-        json.pointer("/error/message").and_then(Value::as_str).map(str::to_owned)
-    });
+    let message = json
+        .ok()
+        .and_then(|json| json.pointer("/error/message").and_then(Value::as_str).map(str::to_owned));
     let message = message.unwrap_or_else(|| format!("the local Azure returned {status}"));
     let message = message.trim_end_matches('.').to_owned();
     Err(match status.as_u16() {

@@ -102,7 +102,8 @@ mod tests {
     fn files_in_json_and_yaml_are_read() {
         assert_eq!(apply("resourceManager: {pageSize: 2}", settings), Ok(()));
         assert_eq!(apply(r#"{"name": "a", "effect": {"type": "reset"}}"#, faults), Ok(()));
-        let rules = "- {name: a, effect: {type: reset}}\n- {name: b, effect: {type: next-link-loop}}";
+        let rules =
+            "- {name: a, effect: {type: reset}}\n- {name: b, effect: {type: next-link-loop}}";
         assert_eq!(apply(rules, faults), Ok(()));
         assert_eq!(apply("name: own\nsteps: [{action: rotate-credentials}]", drill), Ok(()));
     }

@@ -91,9 +91,10 @@ fn set_field(document: &mut Value, field: &str) -> Result<(), CommandError> {
             .with_hint("for example: resourceManager.pageSize=1")
     })?;
     let value = match text.strip_prefix('@') {
-        Some(file) => Value::String(std::fs::read_to_string(file).map_err(|error| {
-            invalid(format!("{file} cannot be read")).with_cause(&error)
-        })?),
+        Some(file) => Value::String(
+            std::fs::read_to_string(file)
+                .map_err(|error| invalid(format!("{file} cannot be read")).with_cause(&error))?,
+        ),
         None => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
     };
     let mut place = document;

@@ -7,8 +7,15 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// An emulator whose delays pass in real time.
 async fn emulator_with_rule(rule: Value) -> Emulator {
-    let emulator = start_emulator(testing::azure_with_test_principals()).await;
+    let authority = Arc::new(LocalAuthority::generate().unwrap());
+    let azure = testing::azure_with_test_principals();
+    let engine =
+        EmulatorEngine::new(SystemClock::shared(), authority, azure, IdGenerator::Random, None);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let emulator = Emulator::serve_on_listener(engine, listener, address, false).unwrap();
     let rule = FaultRule::from_json(rule).unwrap();
     emulator.engine.state().azure.faults.insert(rule);
     emulator
@@ -52,7 +59,8 @@ async fn connection_is_reset_before_or_after_the_headers() {
     let client = http_1_1_client(&emulator);
     let waiting = client.get(keys_url()).send();
     waiting.await.unwrap_err();
-    let after = json!({ "name": "r", "times": 1, "effect": { "type": "reset", "when": "after-headers" } });
+    let after =
+        json!({ "name": "r", "times": 1, "effect": { "type": "reset", "when": "after-headers" } });
     emulator.engine.state().azure.faults.insert(FaultRule::from_json(after).unwrap());
     let response = client.get(keys_url()).send().await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
@@ -62,7 +70,8 @@ async fn connection_is_reset_before_or_after_the_headers() {
 
 #[tokio::test]
 async fn slow_body_arrives_complete() {
-    let rule = json!({ "name": "s", "times": 1, "effect": { "type": "slow-body", "milliseconds": 80 } });
+    let rule =
+        json!({ "name": "s", "times": 1, "effect": { "type": "slow-body", "milliseconds": 80 } });
     let emulator = emulator_with_rule(rule).await;
     let client = proxied_client(&emulator);
     let slow = client.get(keys_url()).send().await.unwrap().bytes().await.unwrap();
@@ -108,7 +117,8 @@ async fn jitter_delays_a_reply_by_a_reproducible_time() {
         let rule = FaultRule::from_json(rule).unwrap();
         emulator.engine.state().azure.faults.insert(rule);
         let client = proxied_client(&emulator);
-        let asked = tokio::spawn(async move { client.get(keys_url()).send().await.unwrap().status() });
+        let asked =
+            tokio::spawn(async move { client.get(keys_url()).send().await.unwrap().status() });
         while clock.sleeper_count() == 0 {
             tokio::task::yield_now().await;
         }
@@ -125,7 +135,8 @@ async fn jitter_delays_a_reply_by_a_reproducible_time() {
 
 #[tokio::test]
 async fn settings_fault_rules_and_drill_of_the_builder_apply_from_the_start() {
-    let change = SettingsChange::from_json(json!({ "resourceManager": { "pageSize": 5 } })).unwrap();
+    let change =
+        SettingsChange::from_json(json!({ "resourceManager": { "pageSize": 5 } })).unwrap();
     let rule = json!({ "name": "own", "seconds": 60, "effect": { "type": "reset" } });
     let emulator = Emulator::builder()
         .settings(change)

@@ -88,7 +88,7 @@ pub(crate) enum PollingStyle {
 
 /// The result of an operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "status")]
+#[serde(rename_all = "PascalCase", tag = "status")]
 pub(crate) enum OperationOutcome {
     #[default]
     Succeeded,
@@ -317,16 +317,21 @@ fn poll_requested_operation(
 }
 
 /// Counts a poll of the pending operation of a resource, if there is one: reading the resource is a poll.
-pub(super) fn poll_resource(call: &mut OperationContext<'_>, resource: &AccessScope) {
+/// Returns the time in milliseconds until the next poll if the operation is still pending.
+pub(super) fn poll_resource(
+    call: &mut OperationContext<'_>,
+    resource: &AccessScope,
+) -> Option<u64> {
     let pending = call.world().resources.operations.iter().find_map(|(id, operation)| {
         (operation.ended.is_none()
             && operation.rule.style == PollingStyle::Body
             && operation.resource == *resource)
             .then_some(*id)
     });
-    if let Some(id) = pending {
-        poll(call, id);
-    }
+    let id = pending?;
+    poll(call, id);
+    let operation = call.world().resources.operations.get(&id)?;
+    operation.ended.is_none().then_some(operation.rule.retry_after_milliseconds)
 }
 
 /// Whether a read of a resource returns 404 although its write has succeeded. Counts the read.
@@ -343,8 +348,7 @@ pub(super) fn is_missing_after_write(
             && operation.resource == *resource)
             .then_some(*id)
     });
-    let operation =
-        missing.and_then(|id| call.azure_mut().resources.operations.get_mut(&id));
+    let operation = missing.and_then(|id| call.azure_mut().resources.operations.get_mut(&id));
     let Some(operation) = operation else { return false };
     operation.missing_reads_left -= 1;
     true
@@ -370,3 +374,6 @@ fn poll(call: &mut OperationContext<'_>, id: Uuid) {
         _ => set_provisioning_state(call, &resource, outcome.status()),
     }
 }
+
+#[cfg(test)]
+mod tests;

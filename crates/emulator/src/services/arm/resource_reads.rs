@@ -21,8 +21,9 @@ use crate::request::ServiceReply;
 pub(super) fn get_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
     let unsettled = is_unsettled(authorize_and_find(call)?);
+    let mut retry_after = None;
     if unsettled {
-        poll_resource(call, &id);
+        retry_after = poll_resource(call, &id);
         find_resource(call, &id)?;
     }
     if is_missing_after_write(call, &id) {
@@ -30,6 +31,10 @@ pub(super) fn get_resource(call: &mut OperationContext<'_>) -> Result<ServiceRep
     }
     let wire = render_resource(call, &id);
     let reply = json_reply(call, StatusCode::OK, &wire);
+    let reply = match retry_after {
+        Some(milliseconds) => reply.with_header("retry-after-ms", milliseconds.to_string()),
+        None => reply,
+    };
     Ok(match wire.get("etag").and_then(Value::as_str) {
         Some(etag) => reply.with_header("etag", etag),
         None => reply,

@@ -56,8 +56,7 @@ fn grant_client_credentials(
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let tenant = path.require_named()?.clone();
     let client_id = form.required("client_id")?;
-    let principal =
-        find_known_service_principal(directory, &tenant, client_id, call.now)?.clone();
+    let principal = find_known_service_principal(directory, &tenant, client_id, call.now)?.clone();
     call.record_caller(principal.client_id);
     let auth_method = verify_client_credential(call, form, &tenant, &principal)?;
     let identifier = match version {

@@ -599,8 +599,8 @@ fn deployment_waits_for_long_running_writes() {
     });
     for style in ["async-operation", "location", "body"] {
         for (outcome, state) in [
-            (json!({ "status": "succeeded" }), "Succeeded"),
-            (json!({ "status": "failed", "code": "NoCapacity", "message": "full" }), "Failed"),
+            (json!({ "status": "Succeeded" }), "Succeeded"),
+            (json!({ "status": "Failed", "code": "NoCapacity", "message": "full" }), "Failed"),
         ] {
             let fixture = ArmFixture::new();
             let settings = json!({

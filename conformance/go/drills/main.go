@@ -1,0 +1,253 @@
+// Drills runs the Azure SDK for Go against a local Azure with long-running operations and throttled
+// requests.
+//
+// Usage: drills CASE < inputs.json
+//
+// Standard input is a JSON object with the credentials of the test clients. Standard output is the JSON
+// object {"problems": [...]}, which is empty if the client behaved as on Azure.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+)
+
+const (
+	apiVersion = "2023-11-01"
+	group      = "drill-go"
+)
+
+type inputs struct {
+	Tenant       string `json:"tenant"`
+	Subscription string `json:"subscription"`
+	Owner        struct {
+		ClientID string `json:"client_id"`
+		Secret   string `json:"secret"`
+	} `json:"owner"`
+}
+
+type runner struct {
+	inputs   inputs
+	groups   *armresources.ResourceGroupsClient
+	client   *armresources.Client
+	problems []string
+}
+
+// control sends a request to the control API, without a proxy.
+func control(method, path string, body any) (map[string]any, error) {
+	content, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	url := os.Getenv("LANYARD_AZURE_CONTROL") + "/" + path
+	request, err := http.NewRequest(method, url, bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("x-lanyard-control", "1")
+	direct := &http.Client{Transport: &http.Transport{}}
+	response, err := direct.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode >= 300 {
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, text)
+	}
+	var reply map[string]any
+	if len(text) > 0 {
+		err = json.Unmarshal(text, &reply)
+	}
+	return reply, err
+}
+
+// operations sets how long-running operations of network security groups end.
+func operations(rule map[string]any) error {
+	rule["resourceType"] = "Microsoft.Network/networkSecurityGroups"
+	rules := map[string]any{"longRunning": []any{rule}}
+	_, err := control(http.MethodPatch, "settings", map[string]any{"resourceManager": rules})
+	return err
+}
+
+func (r *runner) expect(what string, found, expected any) {
+	if found != expected {
+		r.problems = append(r.problems, fmt.Sprintf("%s: expected %v, found %v", what, expected, found))
+	}
+}
+
+func (r *runner) resource(name string) string {
+	return fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Network/networkSecurityGroups/%s",
+		r.inputs.Subscription, group, name)
+}
+
+// create creates a network security group, and polls until its operation ends.
+func (r *runner) create(ctx context.Context, name string) (armresources.GenericResource, error) {
+	body := armresources.GenericResource{Location: to.Ptr("westeurope"), Properties: map[string]any{}}
+	poller, err := r.client.BeginCreateOrUpdateByID(ctx, r.resource(name), apiVersion, body, nil)
+	if err != nil {
+		return armresources.GenericResource{}, err
+	}
+	result, err := poller.PollUntilDone(ctx, nil)
+	return result.GenericResource, err
+}
+
+func errorCode(err error) string {
+	var response *azcore.ResponseError
+	if errors.As(err, &response) {
+		return response.ErrorCode
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// longRunningOperations creates resources whose operations succeed, fail and lose their status.
+func (r *runner) longRunningOperations(ctx context.Context) error {
+	for _, style := range []string{"async-operation", "location", "body"} {
+		if err := operations(map[string]any{"polls": 3, "style": style}); err != nil {
+			return err
+		}
+		created, err := r.create(ctx, "nsg-"+style)
+		if err != nil {
+			return fmt.Errorf("%s: %w", style, err)
+		}
+		properties, _ := created.Properties.(map[string]any)
+		r.expect("provisioning state "+style, properties["provisioningState"], "Succeeded")
+	}
+	failed := map[string]any{"status": "Failed", "code": "OverconstrainedAllocation", "message": "No capacity."}
+	if err := operations(map[string]any{"polls": 2, "outcome": failed}); err != nil {
+		return err
+	}
+	_, err := r.create(ctx, "nsg-failed")
+	r.expect("code of the failed operation", errorCode(err), "OverconstrainedAllocation")
+	if err := operations(map[string]any{"polls": 3, "expiresAfterPolls": 1}); err != nil {
+		return err
+	}
+	_, err = r.create(ctx, "nsg-expired")
+	r.expect("code of the expired operation", errorCode(err), "OperationNotFound")
+	_, err = control(http.MethodPatch, "settings", map[string]any{"resourceManager": map[string]any{"longRunning": nil}})
+	return err
+}
+
+// throttled reads a resource group while Azure Resource Manager throttles.
+func (r *runner) throttled(ctx context.Context) error {
+	for _, header := range []string{"retry_after", "retry_after_ms"} {
+		wait := map[string]int{"retry_after": 1, "retry_after_ms": 300}[header]
+		rule := map[string]any{
+			"name": "go-throttled", "service": "arm", "method": "GET", "times": 2,
+			"effect": map[string]any{"type": "throttle", header: wait},
+		}
+		if _, err := control(http.MethodPost, "faults", rule); err != nil {
+			return err
+		}
+		started := time.Now()
+		if _, err := r.groups.Get(ctx, group, nil); err != nil {
+			return err
+		}
+		least := map[string]time.Duration{"retry_after": 2 * time.Second, "retry_after_ms": 600 * time.Millisecond}[header]
+		elapsed := time.Since(started)
+		r.expect("the client waits as "+header+" says", elapsed >= least && elapsed < least+3*time.Second, true)
+	}
+	_, err := control(http.MethodDelete, "faults/go-throttled", nil)
+	return err
+}
+
+// certificates connects to Azure Resource Manager while its certificate is not valid.
+func (r *runner) certificates(ctx context.Context) error {
+	for _, problem := range []string{"expired", "unknown-authority"} {
+		rule := map[string]any{
+			"name": "go-certificate", "host": "management.azure.com",
+			"effect": map[string]any{"type": "certificate", "problem": problem},
+		}
+		if _, err := control(http.MethodPost, "faults", rule); err != nil {
+			return err
+		}
+		limited, cancel := context.WithTimeout(ctx, time.Second)
+		// A transport of its own, because open connections stay usable.
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		request, err := http.NewRequestWithContext(limited, http.MethodGet, "https://management.azure.com/", nil)
+		if err != nil {
+			cancel()
+			return err
+		}
+		_, err = transport.RoundTrip(request)
+		cancel()
+		r.expect("a connection with an "+problem+" certificate fails", err != nil, true)
+	}
+	_, err := control(http.MethodDelete, "faults/go-certificate", nil)
+	return err
+}
+
+func (r *runner) connect(ctx context.Context) error {
+	owner := r.inputs.Owner
+	credential, err := azidentity.NewClientSecretCredential(r.inputs.Tenant, owner.ClientID, owner.Secret, nil)
+	if err != nil {
+		return err
+	}
+	if r.groups, err = armresources.NewResourceGroupsClient(r.inputs.Subscription, credential, nil); err != nil {
+		return err
+	}
+	if r.client, err = armresources.NewClient(r.inputs.Subscription, credential, nil); err != nil {
+		return err
+	}
+	location := armresources.ResourceGroup{Location: to.Ptr("westeurope")}
+	_, err = r.groups.CreateOrUpdate(ctx, group, location, nil)
+	return err
+}
+
+func run(name string) ([]string, error) {
+	r := &runner{problems: []string{}}
+	if err := json.NewDecoder(os.Stdin).Decode(&r.inputs); err != nil {
+		return nil, err
+	}
+	cases := map[string]func(context.Context) error{
+		"long-running-operations": r.longRunningOperations,
+		"throttled":               r.throttled,
+		"certificates":            r.certificates,
+	}
+	selected, ok := cases[name]
+	if !ok {
+		return nil, fmt.Errorf("no such case: %s", name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := r.connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := selected(ctx); err != nil {
+		return nil, err
+	}
+	return r.problems, nil
+}
+
+func main() {
+	name := ""
+	if len(os.Args) > 1 {
+		name = os.Args[1]
+	}
+	problems, err := run(name)
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(map[string][]string{"problems": problems})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

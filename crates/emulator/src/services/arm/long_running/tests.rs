@@ -1,0 +1,87 @@
+use serde_json::{Value, json};
+
+use crate::request::ServiceReply;
+use crate::services::arm::tests::ArmFixture;
+use crate::settings::{EmulatorSettings, SettingsChange};
+use crate::testing::reply_json;
+
+const ARM: &str = "https://management.azure.com";
+
+fn fixture_with_rule(fields: &Value) -> ArmFixture {
+    let fixture = ArmFixture::new();
+    let mut rule = json!({ "resourceType": "Microsoft.Network", "polls": 2 });
+    rule.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let change = json!({ "resourceManager": { "longRunning": [rule] } });
+    let change = SettingsChange::from_json(change).unwrap();
+    let settings = change.applied_to(&EmulatorSettings::default()).unwrap();
+    settings.store(&mut fixture.probe.engine.state().azure);
+    fixture
+}
+
+fn network() -> String {
+    "/subscriptions/sub/resourceGroups/platform/providers/Microsoft.Network/virtualNetworks/net"
+        .to_owned()
+}
+
+fn create_network(fixture: &ArmFixture) -> ServiceReply {
+    let body = json!({
+        "location": "eastus",
+        "properties": { "addressSpace": { "addressPrefixes": ["10.0.0.0/16"] } },
+    });
+    fixture.send_request(fixture.owner, "PUT", &network(), &body.to_string())
+}
+
+fn header<'a>(reply: &'a ServiceReply, name: &str) -> Option<&'a str> {
+    reply.headers.iter().find(|(known, _)| known == name).and_then(|(_, value)| value.to_str().ok())
+}
+
+/// The path of the status of the operation that a reply started.
+fn status_path(reply: &ServiceReply) -> String {
+    let url = header(reply, "azure-asyncoperation").unwrap();
+    url.strip_prefix(ARM).unwrap().split('?').next().unwrap().to_owned()
+}
+
+#[test]
+fn written_resource_is_missing_for_a_number_of_reads() {
+    let fixture = fixture_with_rule(&json!({ "polls": 0, "missingReads": 2 }));
+    let status = status_path(&create_network(&fixture));
+    assert_eq!(reply_json(&fixture.get(fixture.owner, &status))["status"], "Succeeded");
+    let statuses = (0..3).map(|_| fixture.get(fixture.owner, &network()).status.as_u16());
+    assert_eq!(statuses.collect::<Vec<_>>(), [404, 404, 200]);
+}
+
+#[test]
+fn status_of_an_expired_operation_is_gone() {
+    let fixture = fixture_with_rule(&json!({ "expiresAfterPolls": 1 }));
+    let status = status_path(&create_network(&fixture));
+    assert_eq!(reply_json(&fixture.get(fixture.owner, &status))["status"], "InProgress");
+    let gone = fixture.get(fixture.owner, &status);
+    assert_eq!(gone.status, 404);
+    assert_eq!(reply_json(&gone)["error"]["code"], "OperationNotFound");
+}
+
+#[test]
+fn failed_operation_has_its_code_and_leaves_a_failed_resource() {
+    let outcome =
+        json!({ "status": "Failed", "code": "Overconstrained", "message": "No capacity." });
+    let fixture = fixture_with_rule(&json!({ "polls": 1, "outcome": outcome }));
+    let status = status_path(&create_network(&fixture));
+    let ended = reply_json(&fixture.get(fixture.owner, &status));
+    assert_eq!(
+        (&ended["status"], &ended["error"]["code"]),
+        (&json!("Failed"), &json!("Overconstrained"))
+    );
+    let resource = reply_json(&fixture.get(fixture.owner, &network()));
+    assert_eq!(resource["properties"]["provisioningState"], "Failed");
+}
+
+#[test]
+fn reads_of_a_pending_resource_ask_the_client_to_poll_again() {
+    let fixture = fixture_with_rule(&json!({ "style": "body", "retryAfterMilliseconds": 70 }));
+    assert_eq!(header(&create_network(&fixture), "retry-after-ms"), Some("70"));
+    let first = fixture.get(fixture.owner, &network());
+    assert_eq!(header(&first, "retry-after-ms"), Some("70"));
+    let second = fixture.get(fixture.owner, &network());
+    assert_eq!(header(&second, "retry-after-ms"), None);
+    assert_eq!(reply_json(&second)["properties"]["provisioningState"], "Succeeded");
+}
