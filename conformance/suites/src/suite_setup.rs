@@ -420,7 +420,8 @@ fn prepare_drills(
     let program = ClientProgram::new(python, arguments.script.clone(), target.client_environment());
     let tools = Toolbox::new(&arguments.tools);
     let trials = drills::trials(&target, &program, &tools, runtime)?;
-    Ok(PreparedSuite { trials, keep_alive: target })
+    // The other suites record which operations the clients use.
+    Ok(PreparedSuite { trials, keep_alive: target, request_log: None })
 }
 
 /// The trials of the Azure CLI, which need the local Azure, because they create and delete resources.

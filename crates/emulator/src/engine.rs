@@ -522,6 +522,7 @@ fn handshake_log_entry(
         host: host.to_owned(),
         path: String::new(),
         api_version: None,
+        user_agent: None,
         status: 0,
         tls: true,
         caller: None,
