@@ -29,6 +29,7 @@ use self::assignment_index::{AssignmentIndex, ScopeIndex};
 use self::role_assignment::RevokedAssignment;
 use self::role_definition::RoleVerdict;
 use crate::table::{StoredTable, Table};
+use crate::tracked::Tracked;
 
 pub(crate) use self::access_check::AccessCheck;
 pub(crate) use self::access_scope::{AccessScope, ParseAccessScopeError};
@@ -41,7 +42,7 @@ pub(crate) use self::deny_assignment::{DeniedPrincipal, DenyAssignment};
 pub(crate) use self::explain::{AccessExplanation, NearestMiss};
 pub(crate) use self::pattern::ActionPattern;
 pub(crate) use self::role_assignment::{PropagationDelay, RoleAssignment};
-pub(crate) use self::role_assignments::{AssignError, AssignOutcome, MAX_IN_SUBSCRIPTION};
+pub(crate) use self::role_assignments::{AssignError, AssignOutcome, RoleAssignmentLimits};
 pub(crate) use self::role_definition::{PermissionBlock, RoleDefinition};
 
 /// The list of a role that an action is checked against.
@@ -104,6 +105,7 @@ pub(crate) struct Authorization {
     deny_assignments: Table<Uuid, DenyAssignment>,
     /// By id.
     custom_roles: Table<Uuid, CustomRole>,
+    pub(crate) limits: Tracked<RoleAssignmentLimits>,
     #[serde(skip)]
     index: AuthorizationIndex,
 }
@@ -124,11 +126,12 @@ impl Authorization {
         &mut self,
         visit: &mut dyn FnMut(&'static str, &mut dyn StoredTable),
     ) {
-        let Self { assignments, revoked, deny_assignments, custom_roles, index: _ } = self;
+        let Self { assignments, revoked, deny_assignments, custom_roles, limits, index: _ } = self;
         visit("authorization.role-assignments", assignments);
         visit("authorization.revoked-assignments", revoked);
         visit("authorization.deny-assignments", deny_assignments);
         visit("authorization.custom-roles", custom_roles);
+        visit("authorization.limits", limits);
     }
 
     /// Rebuilds the indexes after the tables were loaded.
@@ -262,16 +265,19 @@ struct StoredAuthorization {
     revoked: Table<Uuid, RevokedAssignment>,
     deny_assignments: Table<Uuid, DenyAssignment>,
     custom_roles: Table<Uuid, CustomRole>,
+    limits: Tracked<RoleAssignmentLimits>,
 }
 
 impl From<StoredAuthorization> for Authorization {
     fn from(stored: StoredAuthorization) -> Self {
-        let StoredAuthorization { assignments, revoked, deny_assignments, custom_roles } = stored;
+        let StoredAuthorization { assignments, revoked, deny_assignments, custom_roles, limits } =
+            stored;
         let mut authorization = Self {
             assignments,
             revoked,
             deny_assignments,
             custom_roles,
+            limits,
             index: AuthorizationIndex::default(),
         };
         authorization.rebuild_index();

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::authorization::PropagationDelay;
+use crate::authorization::{PropagationDelay, RoleAssignmentLimits};
 use crate::azure_state::AzureState;
 use crate::directory::DirectoryDelays;
 use crate::services::arm::ArmSettings;
@@ -17,6 +17,7 @@ use crate::token::TokenPolicy;
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(crate) struct EmulatorSettings {
     pub(crate) resource_manager: ArmSettings,
+    pub(crate) role_assignment_limits: RoleAssignmentLimits,
     pub(crate) propagation: PropagationSettings,
     /// The lifetimes of tokens.
     pub(crate) tokens: TokenPolicy,
@@ -118,6 +119,7 @@ impl EmulatorSettings {
     pub(crate) fn of_state(azure: &AzureState) -> Self {
         Self {
             resource_manager: ArmSettings::clone(&azure.resources.settings),
+            role_assignment_limits: *azure.authorization.limits,
             propagation: PropagationSettings {
                 role_assignments: *azure.propagation,
                 directory: azure.directory.replication.delays,
@@ -127,7 +129,8 @@ impl EmulatorSettings {
     }
 
     pub(crate) fn store(self, azure: &mut AzureState) {
-        let Self { resource_manager, propagation, tokens } = self;
+        let Self { resource_manager, role_assignment_limits, propagation, tokens } = self;
+        *azure.authorization.limits = role_assignment_limits;
         *azure.resources.settings = resource_manager;
         *azure.propagation = propagation.role_assignments;
         azure.directory.replication.delays = propagation.directory;
@@ -176,6 +179,7 @@ mod tests {
             (json!({ "pageSize": 1 }), "pageSize"),
             (json!({ "resourceManager": { "pagesize": 1 } }), "pagesize"),
             (json!({ "resourceManager": { "pageSize": 0 } }), "nonzero"),
+            (json!({ "roleAssignmentLimits": { "inSubscription": -1 } }), "-1"),
             (json!({ "propagation": { "directory": { "graphSeconds": -1 } } }), "-1"),
             (json!({ "resourceManager": { "unregisteredNamespaces": ["X.Y"] } }), "X.Y"),
             (json!({ "resourceManager": { "longRunning": [{ "polls": 1 }] } }), "resourceType"),

@@ -1,16 +1,29 @@
 //! Storing, finding and deleting role assignments.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::assignment_index::ScopeIndex;
 use super::role_assignment::RevokedAssignment;
 use super::{AccessScope, Authorization, PropagationDelay, RoleAssignment, scopes_upwards};
 
-/// The maximum number of role assignments in a subscription.
-pub(crate) const MAX_IN_SUBSCRIPTION: usize = 4_000;
-/// The maximum number of role assignments at a management group.
-const MAX_AT_MANAGEMENT_GROUP: usize = 500;
+/// The maximum numbers of role assignments. Source of the defaults: "Azure RBAC limits". Microsoft Support
+/// raises them for some subscriptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct RoleAssignmentLimits {
+    /// In a subscription, its groups and its resources.
+    pub(crate) in_subscription: usize,
+    /// At a management group.
+    pub(crate) at_management_group: usize,
+}
+
+impl Default for RoleAssignmentLimits {
+    fn default() -> Self {
+        Self { in_subscription: 4_000, at_management_group: 500 }
+    }
+}
 
 /// Errors of creating a role assignment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -103,10 +116,10 @@ impl Authorization {
 
     fn check_limit(&self, scope: &AccessScope) -> Result<(), AssignError> {
         let (count, limit) = if let Some(id) = scope.subscription_id() {
-            (self.count_in_subscription(id), MAX_IN_SUBSCRIPTION)
+            (self.count_in_subscription(id), self.limits.in_subscription)
         } else if scope.management_group_name().is_some() {
             let keys = self.index.assignments.by_scope().at(scope.index_key());
-            (keys.count(), MAX_AT_MANAGEMENT_GROUP)
+            (keys.count(), self.limits.at_management_group)
         } else {
             return Ok(());
         };

@@ -526,6 +526,9 @@ fn subscription_and_management_group_have_their_limits() {
     }
     let found = authorization.assign(assignment(10_500, CONTRIBUTOR, group));
     assert_eq!(found, Err(AssignError::LimitExceeded { limit: 500 }));
+    authorization.limits.at_management_group = 501;
+    let found = authorization.assign(assignment(10_500, CONTRIBUTOR, group));
+    assert_eq!(found, Ok(AssignOutcome::Created));
 }
 
 /// The cost of single operations must not depend on the number of assignments. Far more than linear cost

@@ -49,6 +49,9 @@ pub(super) enum StateStorage<'a> {
     Directory(&'a Path),
 }
 
+/// The settings of a measured local Azure: more role assignments than the limit of a subscription.
+const SETTINGS: &str = r#"{ "roleAssignmentLimits": { "inSubscription": 1000000 } }"#;
+
 /// The line that `lanyard azure serve --output json` prints when it listens.
 #[derive(Debug, Deserialize)]
 struct ServeSessionLine {
@@ -123,8 +126,12 @@ impl LanyardServer {
     ) -> Result<Self, Failed> {
         let mut command = Command::new(program);
         command.args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json", "--file"]);
+        command.arg(hosted_cluster);
+        let settings = directory.join("settings.json");
+        fs::write(&settings, SETTINGS)?;
+        command.arg("--settings").arg(settings);
         // A local Azure in memory writes its address into the user's directory of run-time files.
-        command.arg(hosted_cluster).env("XDG_RUNTIME_DIR", directory);
+        command.env("XDG_RUNTIME_DIR", directory);
         if let StateStorage::Directory(state) = storage {
             command.arg("--state").arg(state);
         }

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::access::{authorize_call, extension_scope, json_reply, list_reply, parse_request_scope};
 use super::role_permissions::permission_json;
-use crate::authorization::MAX_IN_SUBSCRIPTION;
 use crate::operation_context::OperationContext;
 use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
@@ -52,12 +51,14 @@ fn get_usage_metrics(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     let subscription = call.path_parameter("subscription").to_owned();
     let at = parse_request_scope(&format!("/subscriptions/{subscription}"))?;
     authorize_call(call, "Microsoft.Authorization/roleAssignmentsUsageMetrics/read", &at)?;
-    let count = call.world().authorization.count_in_subscription(&subscription);
+    let authorization = &call.world().authorization;
+    let count = authorization.count_in_subscription(&subscription);
+    let limit = authorization.limits.in_subscription;
     let metrics = json!({
         "subscriptionId": subscription,
-        "roleAssignmentsLimit": MAX_IN_SUBSCRIPTION,
+        "roleAssignmentsLimit": limit,
         "roleAssignmentsCurrentCount": count,
-        "roleAssignmentsRemainingCount": MAX_IN_SUBSCRIPTION.saturating_sub(count),
+        "roleAssignmentsRemainingCount": limit.saturating_sub(count),
     });
     Ok(json_reply(call, StatusCode::OK, &metrics))
 }
