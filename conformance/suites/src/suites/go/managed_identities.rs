@@ -162,8 +162,8 @@ fn credential_signs_in_and_is_stored(provider: &ResourceProvider<'_>) -> Result<
     expect(&issued, "/stored/expires", &text(&issued, "/not_after"))?;
     expect(&issued, "/stored/client_id", &provider.client_id)?;
     let secret_url = text(&issued, "/secret_url");
-    let again = provider.run_as_owner("renewal", &secret_url, Value::Null)?;
-    expect(&again, "/not_before", &text(&issued, "/not_before"))
+    let current = provider.run_as_owner("renewal", &secret_url, Value::Null)?;
+    expect(&current, "/not_before", &text(&issued, "/not_before"))
 }
 
 /// A resource provider without a role gets no credential; Managed Identity Operator suffices.
