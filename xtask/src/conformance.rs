@@ -38,12 +38,16 @@ pub(crate) struct Args {
 /// A suite, named after its client or after the tested component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SuiteName {
-    /// msi-dataplane and armresources with files that the node plugin mounted
+    /// Azure SDK for Go; msi-dataplane with files that the node plugin mounted
     Go,
-    /// azure-identity, azure-keyvault-secrets and azure-mgmt-resource
+    /// Azure SDK for Python, and Microsoft Graph
     Python,
-    /// `azure_identity` and `azure_security_keyvault_secrets`
+    /// Azure SDK for Rust
     Rust,
+    /// azure-identity and azure-security-keyvault-secrets for Java
+    Java,
+    /// `@azure/identity` and `@azure/keyvault-secrets`
+    Js,
     /// Requests of lanyard compared with those of azidentity and azsecrets
     Requests,
     /// kube-apiserver with the node plugin's classes, pod statuses, events and Secrets
@@ -69,10 +73,12 @@ pub(crate) enum SuiteName {
 }
 
 impl SuiteName {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Go,
         Self::Python,
         Self::Rust,
+        Self::Java,
+        Self::Js,
         Self::Requests,
         Self::Kubernetes,
         Self::Operator,
@@ -93,6 +99,8 @@ impl SuiteName {
             Self::Go => "go",
             Self::Python => "python",
             Self::Rust => "rust",
+            Self::Java => "java",
+            Self::Js => "js",
             Self::Requests => "requests",
             Self::Kubernetes => "kubernetes",
             Self::Operator => "operator",

@@ -8,6 +8,7 @@ mod cargo;
 mod clients;
 mod debian;
 mod go;
+mod maven;
 mod node_tools;
 mod npm;
 mod test_images;
@@ -17,8 +18,9 @@ use std::path::PathBuf;
 pub(crate) use self::cargo::{CARGO_DENY, CARGO_NEXTEST, LYCHEE, MDBOOK, cargo_tool};
 pub(crate) use self::clients::{azure_cli, go_clients, python_clients, rust_clients};
 pub(crate) use self::go::{go_command, go_program};
+pub(crate) use self::maven::java_clients;
 pub(crate) use self::node_tools::{KubernetesVersion, node_programs};
-pub(crate) use self::npm::{azurite_blob_script, has_node};
+pub(crate) use self::npm::{azurite_blob_script, has_node, js_clients};
 use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
@@ -68,6 +70,8 @@ fn all_tools() -> Vec<ToolDefinition> {
     tools.push(required_tool("python-clients", clients::install_python_clients));
     tools.push(required_tool("azure-cli", clients::install_azure_cli));
     tools.push(required_tool("rust-clients", clients::install_rust_clients));
+    tools.push(required_tool("java-clients", maven::install_java_clients));
+    tools.push(required_tool("js-clients", npm::install_js_clients));
     tools
         .push(ToolDefinition { on_demand: true, ..required_tool("azurite", npm::install_azurite) });
     tools

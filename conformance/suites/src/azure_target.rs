@@ -408,7 +408,7 @@ pub(crate) fn interception_environment(proxy: &str, roots: &Path) -> Environment
     for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
         environment.insert(name, proxy.into());
     }
-    for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"] {
+    for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"] {
         environment.insert(name, roots.into());
     }
     environment

@@ -41,7 +41,7 @@ use crate::suites::csi::SanityError;
 use crate::suites::drills::DrillSuiteError;
 use crate::suites::kubernetes::ChartPermissionsError;
 use crate::suites::lifecycles::{self, LifecycleFileError};
-use crate::suites::{azcli, drills, go, python, requests, rust};
+use crate::suites::{azcli, drills, go, java_and_js, python, requests, rust};
 use crate::toolbox::{MissingTool, NamedTool, Toolbox};
 
 pub(crate) use self::operator_suite::start_control_plane;
@@ -60,7 +60,7 @@ pub(crate) struct SuiteArgs {
     /// HostedCluster for which the local Azure is seeded
     #[arg(long, value_name = "FILE")]
     hosted_cluster: PathBuf,
-    /// Client program of the suites `go`, `python`, `rust`, `requests` and `azcli`
+    /// Client program of the suites `go`, `python`, `rust`, `java`, `js`, `requests` and `azcli`
     #[arg(long)]
     program: Option<PathBuf>,
     /// Script that the client program runs, if it is an interpreter
@@ -100,6 +100,8 @@ enum ConformanceSuite {
     Go,
     Python,
     Rust,
+    Java,
+    Js,
     Requests,
     Kubernetes,
     Operator,
@@ -135,6 +137,8 @@ enum ClientSuite {
     Go,
     Python,
     Rust,
+    Java,
+    Js,
     Requests,
     Azcli,
 }
@@ -145,6 +149,8 @@ impl ConformanceSuite {
             Self::Go => SuiteKind::Client(ClientSuite::Go),
             Self::Python => SuiteKind::Client(ClientSuite::Python),
             Self::Rust => SuiteKind::Client(ClientSuite::Rust),
+            Self::Java => SuiteKind::Client(ClientSuite::Java),
+            Self::Js => SuiteKind::Client(ClientSuite::Js),
             Self::Requests => SuiteKind::Client(ClientSuite::Requests),
             Self::Azcli => SuiteKind::Client(ClientSuite::Azcli),
             Self::Drills => SuiteKind::Drills,
@@ -262,7 +268,10 @@ impl SuiteArgs {
     /// one.
     pub(crate) fn runner_arguments(&self) -> libtest_mimic::Arguments {
         let threads = match self.suite {
-            ConformanceSuite::Python | ConformanceSuite::Rust => 2,
+            ConformanceSuite::Python
+            | ConformanceSuite::Rust
+            | ConformanceSuite::Java
+            | ConformanceSuite::Js => 2,
             _ => 1,
         };
         libtest_mimic::Arguments {
@@ -356,6 +365,8 @@ fn prepare_client_suite(
         ClientSuite::Python => python::trials(&target, &program, &runtime),
         ClientSuite::Azcli => azure_cli_trials(&target, arguments, &runtime)?,
         ClientSuite::Rust => rust::trials(&target, &program),
+        ClientSuite::Java => java_and_js::java_trials(&target, &program),
+        ClientSuite::Js => java_and_js::js_trials(&target, &program),
         ClientSuite::Go => go::trials(go::GoSuiteFixture {
             azure_target: target,
             program,
@@ -400,7 +411,11 @@ fn lifecycle_trials(
             let path = Toolbox::new(&arguments.tools).program_path("lifecycles")?.to_path_buf();
             go::lifecycle_client(ClientProgram::new(path, None, target.client_environment()))
         }
-        ClientSuite::Rust | ClientSuite::Requests | ClientSuite::Azcli => return Ok(Vec::new()),
+        ClientSuite::Rust
+        | ClientSuite::Java
+        | ClientSuite::Js
+        | ClientSuite::Requests
+        | ClientSuite::Azcli => return Ok(Vec::new()),
     };
     let inputs = local.prepare_lifecycles(runtime).map_err(SuiteSetupError::LifecycleRoles)?;
     let directory = arguments.repository.join("conformance").join("lifecycles");

@@ -9,6 +9,7 @@ mod etcd_client;
 pub(crate) mod go;
 pub(crate) mod hosted_cluster;
 pub(crate) mod interop;
+pub(crate) mod java_and_js;
 pub(crate) mod kms;
 pub(crate) mod kubernetes;
 pub(crate) mod lifecycles;

@@ -53,6 +53,16 @@ pub(super) fn suite_flags(
             tool_flag("go-drills", &tools::go_clients(repository)?.join("drills")),
         ],
         SuiteName::Rust => vec![path_flag("--program", &tools::rust_clients(repository)?)],
+        SuiteName::Java => {
+            vec![
+                path_flag("--program", Path::new("java")),
+                [OsString::from("--script"), tools::java_clients(repository)?.into()],
+            ]
+        }
+        SuiteName::Js => vec![
+            path_flag("--program", Path::new("node")),
+            path_flag("--script", &tools::js_clients(repository)?),
+        ],
         SuiteName::Kubernetes | SuiteName::Operator => vec![node_flag(repository, kubernetes)?],
         SuiteName::Chart => {
             vec![node_flag(repository, kubernetes)?, tool_flag("helm", &go("helm")?.join("helm"))]

@@ -1,7 +1,7 @@
 //! Installs programs from the npm registry, with the versions in their `package-lock.json`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -27,26 +27,51 @@ pub(super) fn install_azurite(repository: &Repository) -> Result<InstalledTool, 
     install(repository, "azurite")
 }
 
+/// The script of `conformance/js`, next to its packages.
+pub(crate) fn js_clients(repository: &Repository) -> Result<PathBuf, TaskError> {
+    Ok(install_js_clients(repository)?.path.join(JS_CLIENTS))
+}
+
+const JS_CLIENTS: &str = "clients.mjs";
+
+/// Installs the packages of `conformance/js` and its script.
+pub(super) fn install_js_clients(repository: &Repository) -> Result<InstalledTool, TaskError> {
+    let directory = repository.root().join("conformance").join("js");
+    install_packages(repository, "js-clients", &directory, &[JS_CLIENTS])
+}
+
 /// Installs the package of a directory in `conformance/tools`, whose `package.json` requires only it.
 fn install(repository: &Repository, name: &'static str) -> Result<InstalledTool, TaskError> {
+    let directory = repository.root().join("conformance").join("tools").join(name);
+    let manifest = directory.join("package.json");
+    let text = fs::read_to_string(&manifest).map_err(file_error("read", &manifest))?;
+    let version = required_version(&text, name).ok_or_else(|| TaskError::Findings {
+        check: "packages that are not required by their package.json",
+        findings: vec![name.to_owned()],
+    })?;
+    Ok(InstalledTool { version, ..install_packages(repository, name, &directory, &[])? })
+}
+
+/// Installs the packages of the `package-lock.json` of a directory, and copies its scripts.
+fn install_packages(
+    repository: &Repository,
+    tool: &str,
+    directory: &Path,
+    scripts: &[&str],
+) -> Result<InstalledTool, TaskError> {
     if !has_node(repository) {
         return Err(TaskError::Missing {
             program: "Node.js",
             hint: "install Node.js 20 or later with npm from https://nodejs.org",
         });
     }
-    let directory = repository.root().join("conformance").join("tools").join(name);
-    let manifest = directory.join("package.json");
-    let lock = directory.join("package-lock.json");
-    let text = fs::read_to_string(&manifest).map_err(file_error("read", &manifest))?;
-    let version = required_version(&text, name).ok_or_else(|| TaskError::Findings {
-        check: "packages that are not required by their package.json",
-        findings: vec![name.to_owned()],
-    })?;
-    let pins = ToolFingerprint::new().with_files(&[manifest.clone(), lock.clone()])?.to_hex();
-    let place = repository.tool_directory(name, &format!("{version}-{pins}"));
+    let files: Vec<_> =
+        ["package.json", "package-lock.json"].iter().chain(scripts).copied().collect();
+    let paths: Vec<_> = files.iter().map(|file| directory.join(file)).collect();
+    let version = ToolFingerprint::new().with_files(&paths)?.to_hex();
+    let place = repository.tool_directory(tool, &version);
     install_atomically(&place, |half| {
-        for (source, file) in [(&manifest, "package.json"), (&lock, "package-lock.json")] {
+        for (source, file) in paths.iter().zip(&files) {
             fs::copy(source, half.join(file)).map_err(file_error("copy", source))?;
         }
         let mut install = Command::new("npm");

@@ -36,6 +36,14 @@ pub(super) enum ExpectedAnswer {
 }
 
 impl ClientCase {
+    pub(super) const fn new(
+        name: &'static str,
+        sign_in: SignInMethod,
+        expected: ExpectedAnswer,
+    ) -> Self {
+        Self { name, sign_in, expected }
+    }
+
     fn trial_name(&self, client: &str) -> String {
         let (call, credential) = self.name.split_once(':').unwrap_or((self.name, ""));
         match self.expected {

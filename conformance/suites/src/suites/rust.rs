@@ -9,34 +9,30 @@ use crate::azure_target::AzureTarget;
 use crate::client_program::ClientProgram;
 use crate::sign_in_method::SignInMethod;
 
-const fn client_case(
-    name: &'static str,
-    holder: SignInMethod,
-    expected: ExpectedAnswer,
-) -> ClientCase {
-    ClientCase { name, sign_in: holder, expected }
-}
-
 const CASES: [ClientCase; 9] = [
-    client_case("token:secret", SignInMethod::Secret, ExpectedAnswer::Token),
-    client_case("token:federated", SignInMethod::Federated, ExpectedAnswer::Token),
-    client_case("token:managed-identity", SignInMethod::ManagedIdentity, ExpectedAnswer::Token),
-    client_case("vault:secret", SignInMethod::Secret, ExpectedAnswer::Secret),
-    client_case("vault:federated", SignInMethod::Federated, ExpectedAnswer::Secret),
-    client_case("vault:managed-identity", SignInMethod::ManagedIdentity, ExpectedAnswer::Secret),
+    ClientCase::new("token:secret", SignInMethod::Secret, ExpectedAnswer::Token),
+    ClientCase::new("token:federated", SignInMethod::Federated, ExpectedAnswer::Token),
+    ClientCase::new("token:managed-identity", SignInMethod::ManagedIdentity, ExpectedAnswer::Token),
+    ClientCase::new("vault:secret", SignInMethod::Secret, ExpectedAnswer::Secret),
+    ClientCase::new("vault:federated", SignInMethod::Federated, ExpectedAnswer::Secret),
+    ClientCase::new(
+        "vault:managed-identity",
+        SignInMethod::ManagedIdentity,
+        ExpectedAnswer::Secret,
+    ),
     // Only in this suite, because MSAL for Python requests the tenant's configuration first and hides why
     // that failed.
-    client_case(
+    ClientCase::new(
         "token:foreign-tenant",
         SignInMethod::Secret,
         ExpectedAnswer::Refused("AADSTS90002"),
     ),
-    client_case(
+    ClientCase::new(
         "token:wrong-secret",
         SignInMethod::Secret,
         ExpectedAnswer::Refused("AADSTS7000215"),
     ),
-    client_case(
+    ClientCase::new(
         "vault:federated",
         SignInMethod::Federated,
         ExpectedAnswer::Denied { code: "Forbidden", inner: None },
