@@ -68,7 +68,10 @@ public final class Clients {
         System.exit(0);
     }
 
+    /** A client of the SDK with a proxy. Workload identity uses the proxy of the JVM instead. */
     private static HttpClient clientWithProxy(URI proxy) {
+        System.setProperty("https.proxyHost", proxy.getHost());
+        System.setProperty("https.proxyPort", Integer.toString(proxy.getPort()));
         InetSocketAddress address = new InetSocketAddress(proxy.getHost(), proxy.getPort());
         ProxyOptions options = new ProxyOptions(ProxyOptions.Type.HTTP, address);
         return HttpClient.createDefault(new HttpClientOptions().setProxyOptions(options));
@@ -156,7 +159,7 @@ public final class Clients {
         if (entra.find()) {
             return answer.put("code", entra.group());
         }
-        if (!(error instanceof HttpResponseException response)) {
+        if (!(error instanceof HttpResponseException response) || response.getResponse() == null) {
             throw error;
         }
         JsonNode body = JSON.valueToTree(response.getValue()).path("error");

@@ -4,7 +4,8 @@
 //
 // Standard input is a JSON object with the inputs. Standard output is a JSON object: the result of the call, or
 // {"refused": {"code", "status", "message"}} with the error that the client reported. It does not report the inner
-// code of a vault's error. The clients are unmodified: HTTPS_PROXY and NODE_EXTRA_CA_CERTS direct their requests to the local Azure.
+// code of a vault's error. The clients are unmodified: only HTTPS_PROXY and NODE_EXTRA_CA_CERTS direct their
+// requests to the local Azure.
 
 import { createHash } from "node:crypto";
 import { text } from "node:stream/consumers";
