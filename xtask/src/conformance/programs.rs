@@ -56,7 +56,7 @@ pub(super) fn suite_flags(
         SuiteName::Java => {
             vec![
                 path_flag("--program", Path::new("java")),
-                [OsString::from("--script"), tools::java_clients(repository)?.into()],
+                [OsString::from("--script"), tools::java_clients(repository)?],
             ]
         }
         SuiteName::Js => vec![
