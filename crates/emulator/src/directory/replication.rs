@@ -12,6 +12,7 @@ use super::{EntraDirectory, FederatedCredential, ServicePrincipal};
 /// none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "the settings document names the unit of each field")]
 pub(crate) struct DirectoryDelays {
     /// For reads by Microsoft Graph.
     pub(crate) graph_seconds: u32,
