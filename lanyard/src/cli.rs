@@ -152,9 +152,10 @@ pub(crate) enum AzureCommand {
         command: commands::azure::fault::FaultCommand,
     },
     /// List, start and stop drills of the running local Azure
-    Drill {
+    #[command(name = "drill")]
+    FaultDrill {
         #[command(subcommand)]
-        command: commands::azure::drill::DrillCommand,
+        command: commands::azure::fault_drill::DrillCommand,
     },
 }
 

@@ -101,8 +101,8 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
             AzureCommand::Fault { command } => {
                 block_on_one_thread(azure::fault::run(command, environment))
             }
-            AzureCommand::Drill { command } => {
-                block_on_one_thread(azure::drill::run(command, environment))
+            AzureCommand::FaultDrill { command } => {
+                block_on_one_thread(azure::fault_drill::run(command, environment))
             }
         },
     }

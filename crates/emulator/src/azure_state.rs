@@ -60,7 +60,7 @@ pub(crate) struct AzureState {
     /// The injected faults.
     pub(crate) faults: Tracked<FaultRules>,
     /// The drill that runs.
-    pub(crate) drill: Tracked<Option<RunningDrill>>,
+    pub(crate) running_drill: Tracked<Option<RunningDrill>>,
 }
 
 impl AzureState {
@@ -87,7 +87,7 @@ impl AzureState {
             imds,
             registry,
             faults,
-            drill,
+            running_drill,
         } = self;
         visit("plan", plan);
         directory.for_each_table(visit);
@@ -105,7 +105,7 @@ impl AzureState {
         visit("imds", imds);
         visit("registry", registry);
         visit("faults", faults);
-        visit("drill", drill);
+        visit("drill", running_drill);
     }
 
     /// Rebuilds what is derived from the tables, after they were loaded.

@@ -31,7 +31,7 @@ const NAMED_DRILLS: [&str; 8] = [
 /// A drill.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Drill {
+pub struct FaultDrill {
     name: String,
     /// What happens, in one sentence.
     #[serde(default)]
@@ -87,7 +87,7 @@ enum DrillAction {
 #[non_exhaustive]
 pub enum DrillError {
     /// The emulator knows no drill of this name.
-    #[error("`{0}` is not a drill; known: {known}", known = Drill::names().join(", "))]
+    #[error("`{0}` is not a drill; known: {known}", known = FaultDrill::names().join(", "))]
     UnknownName(String),
     /// The document is not a drill.
     #[error("the drill is invalid: {0}")]
@@ -128,7 +128,7 @@ impl From<NextSigningKeyMissing> for DrillError {
 /// The drill that runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunningDrill {
-    drill: Drill,
+    fault_drill: FaultDrill,
     started: Timestamp,
     /// The number of steps that were performed.
     performed: usize,
@@ -136,10 +136,10 @@ pub(crate) struct RunningDrill {
     previous_settings: EmulatorSettings,
 }
 
-impl Drill {
+impl FaultDrill {
     /// The names of the known drills.
     pub fn names() -> Vec<String> {
-        Self::named_drills().into_iter().map(|drill| drill.name).collect()
+        Self::named_drills().into_iter().map(|fault_drill| fault_drill.name).collect()
     }
 
     /// Every known drill.
@@ -156,7 +156,7 @@ impl Drill {
     pub fn named(name: &str) -> Result<Self, DrillError> {
         let mut known = Self::named_drills().into_iter();
         known
-            .find(|drill| drill.name == name)
+            .find(|fault_drill| fault_drill.name == name)
             .ok_or_else(|| DrillError::UnknownName(name.to_owned()))
     }
 
@@ -166,11 +166,11 @@ impl Drill {
     ///
     /// Returns an error that names an unknown field or an invalid value.
     pub fn from_json(json: Value) -> Result<Self, DrillError> {
-        let drill: Self = serde_json::from_value(json).map_err(DrillError::Json)?;
-        if !drill.steps.is_sorted_by_key(|step| step.after_seconds) {
+        let fault_drill: Self = serde_json::from_value(json).map_err(DrillError::Json)?;
+        if !fault_drill.steps.is_sorted_by_key(|step| step.after_seconds) {
             return Err(DrillError::StepOrder);
         }
-        Ok(drill)
+        Ok(fault_drill)
     }
 
     pub fn name(&self) -> &str {
@@ -189,8 +189,8 @@ impl Drill {
 }
 
 impl RunningDrill {
-    pub(crate) const fn drill(&self) -> &Drill {
-        &self.drill
+    pub(crate) const fn fault_drill(&self) -> &FaultDrill {
+        &self.fault_drill
     }
 
     pub(crate) const fn started(&self) -> Timestamp {
@@ -199,12 +199,12 @@ impl RunningDrill {
 
     /// The steps that were performed, and all steps.
     pub(crate) const fn progress(&self) -> (usize, usize) {
-        (self.performed, self.drill.steps.len())
+        (self.performed, self.fault_drill.steps.len())
     }
 
     /// The action of the next step, if its time has come.
     fn due_action(&self, now: Timestamp) -> Option<DrillAction> {
-        let step = self.drill.steps.get(self.performed)?;
+        let step = self.fault_drill.steps.get(self.performed)?;
         let after = SignedDuration::from_secs(i64::from(step.after_seconds));
         (now.duration_since(self.started) >= after).then_some(step.action)
     }
@@ -214,24 +214,25 @@ impl RunningDrill {
 pub(crate) fn start_drill(
     azure: &mut AzureState,
     ids: &mut IdGenerator,
-    drill: Drill,
+    fault_drill: FaultDrill,
     now: Timestamp,
 ) -> Result<(), DrillError> {
-    if let Some(running) = &*azure.drill {
-        return Err(DrillError::AlreadyRunning(running.drill.name.clone()));
+    if let Some(running) = &*azure.running_drill {
+        return Err(DrillError::AlreadyRunning(running.fault_drill.name.clone()));
     }
     let previous_settings = EmulatorSettings::of_state(azure);
-    let settings = match &drill.settings {
+    let settings = match &fault_drill.settings {
         Some(change) => change.applied_to(&previous_settings)?,
         None => previous_settings.clone(),
     };
-    let rules = drill.faults.iter().map(|rule| rule.clone().with_resolved_end(now));
+    let rules = fault_drill.faults.iter().map(|rule| rule.clone().with_resolved_end(now));
     let rules = rules.collect::<Result<Vec<_>, _>>()?;
     settings.store(azure);
     for rule in rules {
         azure.faults.insert(rule);
     }
-    *azure.drill = Some(RunningDrill { drill, started: now, performed: 0, previous_settings });
+    *azure.running_drill =
+        Some(RunningDrill { fault_drill, started: now, performed: 0, previous_settings });
     let performed = perform_due_steps(azure, ids, now);
     if performed.is_err() {
         stop_drill(azure);
@@ -241,17 +242,17 @@ pub(crate) fn start_drill(
 
 /// Stops the running drill: restores the settings and removes its rules. Returns its name.
 pub(crate) fn stop_drill(azure: &mut AzureState) -> Option<String> {
-    let RunningDrill { drill, previous_settings, .. } = azure.drill.take()?;
+    let RunningDrill { fault_drill, previous_settings, .. } = azure.running_drill.take()?;
     previous_settings.store(azure);
-    for rule in &drill.faults {
+    for rule in &fault_drill.faults {
         azure.faults.remove(Some(&rule.name));
     }
-    Some(drill.name)
+    Some(fault_drill.name)
 }
 
 /// Whether a step of the running drill is due.
 pub(crate) fn has_due_step(azure: &AzureState, now: Timestamp) -> bool {
-    azure.drill.as_ref().is_some_and(|running| running.due_action(now).is_some())
+    azure.running_drill.as_ref().is_some_and(|running| running.due_action(now).is_some())
 }
 
 /// Performs the steps whose time has come. Slow: steps create keys. A step that fails is not repeated.
@@ -260,8 +261,10 @@ pub(crate) fn perform_due_steps(
     ids: &mut IdGenerator,
     now: Timestamp,
 ) -> Result<(), DrillError> {
-    while let Some(action) = azure.drill.as_ref().and_then(|running| running.due_action(now)) {
-        if let Some(running) = &mut *azure.drill {
+    while let Some(action) =
+        azure.running_drill.as_ref().and_then(|running| running.due_action(now))
+    {
+        if let Some(running) = &mut *azure.running_drill {
             running.performed += 1;
         }
         perform_action(azure, ids, action, now)?;

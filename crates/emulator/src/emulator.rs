@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::authority::{AuthorityError, LocalAuthority};
 use crate::azure_state::AzureState;
-use crate::drills::{Drill, DrillError, start_drill};
+use crate::drills::{DrillError, FaultDrill, start_drill};
 use crate::engine::EmulatorEngine;
 use crate::fault_plan::{FaultPlan, apply_fault_plan};
 use crate::fault_rules::FaultRule;
@@ -50,12 +50,12 @@ pub struct EmulatorBuilder {
 struct Scenario {
     settings: Vec<SettingsChange>,
     fault_rules: Vec<FaultRule>,
-    drill: Option<Drill>,
+    fault_drill: Option<FaultDrill>,
 }
 
 impl Scenario {
     const fn is_empty(&self) -> bool {
-        self.settings.is_empty() && self.fault_rules.is_empty() && self.drill.is_none()
+        self.settings.is_empty() && self.fault_rules.is_empty() && self.fault_drill.is_none()
     }
 
     fn apply(
@@ -70,8 +70,8 @@ impl Scenario {
         for rule in self.fault_rules {
             azure.faults.insert(rule.with_resolved_end(now)?);
         }
-        match self.drill {
-            Some(drill) => start_drill(azure, ids, drill, now),
+        match self.fault_drill {
+            Some(fault_drill) => start_drill(azure, ids, fault_drill, now),
             None => Ok(()),
         }
     }
@@ -276,8 +276,8 @@ impl EmulatorBuilder {
 
     /// Starts a drill, also in an existing state, unless that one runs a drill.
     #[must_use]
-    pub fn drill(mut self, drill: Drill) -> Self {
-        self.scenario.drill = Some(drill);
+    pub fn fault_drill(mut self, fault_drill: FaultDrill) -> Self {
+        self.scenario.fault_drill = Some(fault_drill);
         self
     }
 

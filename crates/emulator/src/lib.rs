@@ -67,7 +67,7 @@ mod tracked;
 
 pub use authority::AuthorityError;
 pub use certificate_bundle::CredentialBundleFormat;
-pub use drills::{Drill, DrillError};
+pub use drills::{DrillError, FaultDrill};
 pub use emulator::{Emulator, EmulatorBuilder, StartError};
 pub use fault_plan::{FaultPlan, IdentityFault, ParseIdentityFaultError};
 pub use fault_rules::{FaultRule, FaultRuleError};

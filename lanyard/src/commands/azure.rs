@@ -1,9 +1,9 @@
 //! `lanyard azure`: serves a local Azure, prints the exports for its clients, and runs commands against it.
 
 mod control_client;
-pub(crate) mod drill;
 pub(crate) mod env;
 pub(crate) mod fault;
+pub(crate) mod fault_drill;
 pub(crate) mod login;
 pub(crate) mod operations;
 mod request_log_table;

@@ -4,16 +4,16 @@ use crate::testing::{APP, EngineFixture, SECRET, azure_with_test_principals, sta
 
 #[test]
 fn every_named_drill_parses_and_describes_itself() {
-    assert_eq!(Drill::named_drills().len(), NAMED_DRILLS.len());
-    for drill in Drill::named_drills() {
-        let json = serde_json::to_value(&drill).unwrap();
-        assert_eq!(Drill::from_json(json).unwrap(), drill);
-        assert!(drill.summary().ends_with('.'), "{}", drill.name());
-        assert!(drill.expectation().ends_with('.'), "{}", drill.name());
-        let name = drill.name();
-        assert!(drill.faults.iter().all(|rule| rule.name.starts_with(name)), "{name}");
+    assert_eq!(FaultDrill::named_drills().len(), NAMED_DRILLS.len());
+    for fault_drill in FaultDrill::named_drills() {
+        let json = serde_json::to_value(&fault_drill).unwrap();
+        assert_eq!(FaultDrill::from_json(json).unwrap(), fault_drill);
+        assert!(fault_drill.summary().ends_with('.'), "{}", fault_drill.name());
+        assert!(fault_drill.expectation().ends_with('.'), "{}", fault_drill.name());
+        let name = fault_drill.name();
+        assert!(fault_drill.faults.iter().all(|rule| rule.name.starts_with(name)), "{name}");
     }
-    assert!(matches!(Drill::named("other"), Err(DrillError::UnknownName(_))));
+    assert!(matches!(FaultDrill::named("other"), Err(DrillError::UnknownName(_))));
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn missed_renewal_expires_credentials_and_renews_them_later() {
         identities.map(secret).collect::<Vec<_>>()
     };
     let before = versions(&azure);
-    start_drill(&mut azure, &mut ids, Drill::named("mi-renewal-missed").unwrap(), SEED_TIME)
+    start_drill(&mut azure, &mut ids, FaultDrill::named("mi-renewal-missed").unwrap(), SEED_TIME)
         .unwrap();
     let is_expired = |it: &ComponentIdentity| it.faults.contains(&IdentityFault::Expired);
     assert!(azure.registry.holders.iter().all(is_expired));
@@ -51,8 +51,8 @@ fn steps_run_with_the_first_request_after_their_time() {
     {
         let mut state = engine.engine.state();
         let crate::engine::State { azure, ids, .. } = &mut *state;
-        let drill = Drill::named("issuer-key-rollover").unwrap();
-        start_drill(azure, ids, drill, start_time()).unwrap();
+        let fault_drill = FaultDrill::named("issuer-key-rollover").unwrap();
+        start_drill(azure, ids, fault_drill, start_time()).unwrap();
     }
     let first = key_id();
     let ask = || engine.request_token(&[("client_id", APP), ("client_secret", SECRET)]).status;
@@ -67,12 +67,12 @@ fn steps_run_with_the_first_request_after_their_time() {
 #[test]
 fn step_advances_the_emulated_time() {
     let mut azure = azure_with_test_principals();
-    let drill = Drill::from_json(serde_json::json!({
+    let fault_drill = FaultDrill::from_json(serde_json::json!({
         "name": "jump",
         "steps": [{ "action": { "advance-clock": { "seconds": 90 } } }],
     }))
     .unwrap();
-    start_drill(&mut azure, &mut IdGenerator::Random, drill, start_time()).unwrap();
+    start_drill(&mut azure, &mut IdGenerator::Random, fault_drill, start_time()).unwrap();
     assert_eq!(azure.clock.ahead_milliseconds(), 90_000);
 }
 
@@ -80,15 +80,15 @@ fn step_advances_the_emulated_time() {
 fn drill_that_cannot_start_changes_nothing() {
     let mut azure = azure_with_test_principals();
     let mut ids = IdGenerator::Random;
-    let drill = Drill::from_json(serde_json::json!({
+    let fault_drill = FaultDrill::from_json(serde_json::json!({
         "name": "wrong",
         "settings": { "tokens": { "applicationSeconds": 60 } },
         "faults": [{ "name": "wrong", "effect": { "type": "reset" } }],
         "steps": [{ "action": "sign-with-published-keys" }],
     }))
     .unwrap();
-    let error = start_drill(&mut azure, &mut ids, drill, start_time()).unwrap_err();
+    let error = start_drill(&mut azure, &mut ids, fault_drill, start_time()).unwrap_err();
     assert!(matches!(error, DrillError::SigningKeyNotPublished), "{error}");
-    assert!(azure.drill.is_none() && azure.faults.is_empty());
+    assert!(azure.running_drill.is_none() && azure.faults.is_empty());
     assert_eq!(azure.tokens.application_seconds, 3_599);
 }

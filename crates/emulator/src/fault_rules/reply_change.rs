@@ -24,7 +24,7 @@ pub(crate) enum TokenDefect {
     Audience,
     /// The token names a key that the tenant does not publish.
     KeyId,
-    /// The token has expired. The client is told the regular lifetime.
+    /// The token has expired. The reply states the regular lifetime.
     Expired,
     /// The token is not valid for another hour.
     NotYetValid,

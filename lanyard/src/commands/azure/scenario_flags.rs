@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lanyard_emulator::{Drill, DrillError, EmulatorBuilder, FaultRule, SettingsChange};
+use lanyard_emulator::{DrillError, EmulatorBuilder, FaultDrill, FaultRule, SettingsChange};
 use serde_json::Value;
 
 use super::control_client::read_document;
@@ -18,8 +18,8 @@ pub(crate) struct ScenarioFlags {
     #[arg(long = "fault", value_name = "FILE")]
     faults: Vec<PathBuf>,
     /// Start a drill: a name of `lanyard azure drill list`, or a file in JSON or YAML
-    #[arg(long, value_name = "NAME|FILE")]
-    drill: Option<String>,
+    #[arg(long = "drill", value_name = "NAME|FILE")]
+    fault_drill: Option<String>,
 }
 
 impl ScenarioFlags {
@@ -38,8 +38,8 @@ impl ScenarioFlags {
                 builder = builder.fault_rule(rule.map_err(|error| invalid_file(path, &error))?);
             }
         }
-        match &self.drill {
-            Some(name) => Ok(builder.drill(find_drill(name)?)),
+        match &self.fault_drill {
+            Some(name) => Ok(builder.fault_drill(find_drill(name)?)),
             None => Ok(builder),
         }
     }
@@ -60,11 +60,11 @@ pub(super) fn read_drill_file(name: &str) -> Result<Option<Value>, CommandError>
     if is_file { read_document(path).map(Some) } else { Ok(None) }
 }
 
-fn find_drill(name: &str) -> Result<Drill, CommandError> {
+fn find_drill(name: &str) -> Result<FaultDrill, CommandError> {
     let invalid = |error: DrillError| CommandError::invalid_input(error.to_string());
     match read_drill_file(name)? {
-        Some(document) => Drill::from_json(document).map_err(invalid),
-        None => Drill::named(name).map_err(invalid),
+        Some(document) => FaultDrill::from_json(document).map_err(invalid),
+        None => FaultDrill::named(name).map_err(invalid),
     }
 }
 
@@ -94,8 +94,8 @@ mod tests {
         ScenarioFlags { faults: vec![path], ..ScenarioFlags::default() }
     }
 
-    fn drill(path: PathBuf) -> ScenarioFlags {
-        ScenarioFlags { drill: path.to_str().map(str::to_owned), ..ScenarioFlags::default() }
+    fn fault_drill(path: PathBuf) -> ScenarioFlags {
+        ScenarioFlags { fault_drill: path.to_str().map(str::to_owned), ..ScenarioFlags::default() }
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         let rules =
             "- {name: a, effect: {type: reset}}\n- {name: b, effect: {type: next-link-loop}}";
         assert_eq!(apply(rules, faults), Ok(()));
-        assert_eq!(apply("name: own\nsteps: [{action: rotate-credentials}]", drill), Ok(()));
+        assert_eq!(apply("name: own\nsteps: [{action: rotate-credentials}]", fault_drill), Ok(()));
     }
 
     #[test]
@@ -114,7 +114,8 @@ mod tests {
         assert!(error.contains("file.yaml") && error.contains("pagesize"), "{error}");
         let error = apply("{name: a, effect: {type: explode}}", faults).unwrap_err();
         assert!(error.contains("explode"), "{error}");
-        let named = ScenarioFlags { drill: Some("other".to_owned()), ..ScenarioFlags::default() };
+        let named =
+            ScenarioFlags { fault_drill: Some("other".to_owned()), ..ScenarioFlags::default() };
         let error = named.apply(Emulator::builder()).unwrap_err().to_string();
         assert!(error.contains("rbac-five-minutes"), "{error}");
     }

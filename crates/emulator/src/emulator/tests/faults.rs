@@ -141,7 +141,7 @@ async fn settings_fault_rules_and_drill_of_the_builder_apply_from_the_start() {
     let emulator = Emulator::builder()
         .settings(change)
         .fault_rule(FaultRule::from_json(rule).unwrap())
-        .drill(Drill::named("kv-throttled-at-boot").unwrap())
+        .fault_drill(FaultDrill::named("kv-throttled-at-boot").unwrap())
         .start()
         .await
         .unwrap();

@@ -5,19 +5,19 @@ use serde_json::{Value, json};
 
 use super::mutations::inject_identity_fault;
 use super::{control_error, parse_body};
-use crate::drills::{Drill, DrillError, start_drill, stop_drill};
+use crate::drills::{DrillError, FaultDrill, start_drill, stop_drill};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
 /// `GET drills`: the named drills, and the one that runs.
 pub(super) fn list_drills(call: &OperationContext<'_>) -> ServiceReply {
-    let named: Vec<_> = Drill::named_drills()
+    let named: Vec<_> = FaultDrill::named_drills()
         .iter()
-        .map(|drill| {
+        .map(|fault_drill| {
             json!({
-                "name": drill.name(),
-                "summary": drill.summary(),
-                "expectation": drill.expectation(),
+                "name": fault_drill.name(),
+                "summary": fault_drill.summary(),
+                "expectation": fault_drill.expectation(),
             })
         })
         .collect();
@@ -28,8 +28,9 @@ pub(super) fn list_drills(call: &OperationContext<'_>) -> ServiceReply {
 pub(super) fn start_named_drill(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let drill = Drill::named(call.path_parameter("name")).map_err(|error| error_reply(&error))?;
-    start(call, drill)
+    let fault_drill =
+        FaultDrill::named(call.path_parameter("name")).map_err(|error| error_reply(&error))?;
+    start(call, fault_drill)
 }
 
 /// `POST drills`: starts the drill in the body, or applies a fault plan.
@@ -40,7 +41,7 @@ pub(super) fn start_drill_or_fault_plan(
     if body.get("fault").is_some() || body.get("component").is_some() {
         return inject_identity_fault(call);
     }
-    start(call, Drill::from_json(body).map_err(|error| error_reply(&error))?)
+    start(call, FaultDrill::from_json(body).map_err(|error| error_reply(&error))?)
 }
 
 /// `DELETE drills`: stops the running drill.
@@ -53,18 +54,21 @@ pub(super) fn stop_running_drill(
     }
 }
 
-fn start(call: &mut OperationContext<'_>, drill: Drill) -> Result<ServiceReply, ServiceReply> {
+fn start(
+    call: &mut OperationContext<'_>,
+    fault_drill: FaultDrill,
+) -> Result<ServiceReply, ServiceReply> {
     let now = call.now;
     let (azure, ids) = call.azure_and_ids();
-    start_drill(azure, ids, drill, now).map_err(|error| error_reply(&error))?;
+    start_drill(azure, ids, fault_drill, now).map_err(|error| error_reply(&error))?;
     Ok(ServiceReply::json(StatusCode::CREATED, &running_json(call)))
 }
 
 fn running_json(call: &OperationContext<'_>) -> Value {
-    let Some(running) = &*call.world().drill else { return Value::Null };
+    let Some(running) = &*call.world().running_drill else { return Value::Null };
     let (performed, steps) = running.progress();
     json!({
-        "name": running.drill().name(),
+        "name": running.fault_drill().name(),
         "started": running.started(),
         "performedSteps": performed,
         "steps": steps,

@@ -38,12 +38,12 @@ fn drill_is_listed_started_and_stopped() {
 #[test]
 fn drill_of_the_caller_runs_and_an_invalid_one_is_rejected() {
     let probe = EngineFixture::new(azure_with_test_principals());
-    let drill = json!({
+    let fault_drill = json!({
         "name": "own",
         "faults": [{ "name": "own", "effect": { "type": "reset" } }],
         "steps": [{ "afterSeconds": 5, "action": "publish-signing-keys" }],
     });
-    assert_eq!(send(&probe, &Method::POST, "drills", &drill.to_string()).0, 201);
+    assert_eq!(send(&probe, &Method::POST, "drills", &fault_drill.to_string()).0, 201);
     assert_eq!(send(&probe, &Method::DELETE, "drills", "").0, 200);
     for (invalid, named) in [
         (json!({ "name": "x", "step": [] }), "`step`"),

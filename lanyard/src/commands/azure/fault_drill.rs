@@ -3,7 +3,7 @@
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{ContentArrangement, Table};
 use http::Method;
-use lanyard_emulator::Drill;
+use lanyard_emulator::FaultDrill;
 
 use super::control_client::{ControlClient, ControlFlags};
 use super::scenario_flags::read_drill_file;
@@ -36,11 +36,11 @@ pub(crate) struct ListArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  lanyard azure drill start kv-throttled-at-boot")]
+  lanyard azure fault_drill start kv-throttled-at-boot")]
 pub(crate) struct StartArgs {
     /// The name of a drill, or a file in JSON or YAML
     #[arg(value_name = "NAME|FILE")]
-    drill: String,
+    fault_drill: String,
     #[command(flatten)]
     control: ControlFlags,
 }
@@ -57,17 +57,19 @@ pub(crate) struct StopArgs {
 pub(crate) async fn run(command: DrillCommand, environment: ProcessEnvironment) -> CommandResult {
     match command {
         DrillCommand::List(args) => match args.output {
-            CliOutputFormat::Table => print_stdout(&drill_table(&Drill::named_drills()))?,
-            format => print_stdout(&serialize_document(&Drill::named_drills(), format))?,
+            CliOutputFormat::Table => print_stdout(&drill_table(&FaultDrill::named_drills()))?,
+            format => print_stdout(&serialize_document(&FaultDrill::named_drills(), format))?,
         },
         DrillCommand::Start(args) => {
-            let file = read_drill_file(&args.drill)?;
+            let file = read_drill_file(&args.fault_drill)?;
             let client = ControlClient::find(&args.control, &environment)?;
             let started = match &file {
                 Some(document) => client.send(Method::POST, "drills", Some(document)).await?,
-                None => client.send(Method::POST, &format!("drills/{}", args.drill), None).await?,
+                None => {
+                    client.send(Method::POST, &format!("drills/{}", args.fault_drill), None).await?
+                }
             };
-            let name = started["name"].as_str().unwrap_or(&args.drill);
+            let name = started["name"].as_str().unwrap_or(&args.fault_drill);
             print_stdout(&format!("started {name}"))?;
         }
         DrillCommand::Stop(args) => {
@@ -79,13 +81,13 @@ pub(crate) async fn run(command: DrillCommand, environment: ProcessEnvironment) 
     Ok(CommandExit::Success)
 }
 
-fn drill_table(drills: &[Drill]) -> String {
+fn drill_table(drills: &[FaultDrill]) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
     table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["drill", "what happens", "what a client is expected to do"]);
-    for drill in drills {
-        table.add_row([drill.name(), drill.summary(), drill.expectation()]);
+    table.set_header(["fault_drill", "what happens", "what a client is expected to do"]);
+    for fault_drill in drills {
+        table.add_row([fault_drill.name(), fault_drill.summary(), fault_drill.expectation()]);
     }
     table.to_string()
 }
