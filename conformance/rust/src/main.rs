@@ -2,10 +2,12 @@
 //!
 //! Usage: `rust-clients CALL:CREDENTIAL < inputs.json`. The inputs are one JSON object on standard
 //! input; the answer is one JSON object on standard output: what the client got, or
-//! `{"refused": {"code", "status"}}`. Where requests go is decided by the environment alone
+//! `{"refused": {"code", "status"}}`. `lifecycle:NAME` prints one JSON object for each step. Where requests go is decided by the environment alone
 //! (`HTTPS_PROXY`, `SSL_CERT_FILE`): the clients are used as published.
 //!
 //! Its certificate credential is not here: it needs OpenSSL.
+
+mod lifecycles;
 
 use std::error::Error;
 use std::io;
@@ -14,6 +16,8 @@ use std::sync::Arc;
 
 use azure_core::credentials::{Secret, TokenCredential};
 use azure_core::error::ErrorKind;
+use azure_core::http::RawResponse;
+use azure_core::http::headers::HeaderName;
 use azure_identity::{
     ClientSecretCredential, ManagedIdentityCredential, ManagedIdentityCredentialOptions,
     UserAssignedId, WorkloadIdentityCredential, WorkloadIdentityCredentialOptions,
@@ -27,7 +31,7 @@ use sha2::{Digest, Sha256};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct RustClientInputs {
+pub struct RustClientInputs {
     tenant: String,
     client: String,
     client_secret: String,
@@ -35,15 +39,18 @@ struct RustClientInputs {
     scope: String,
     vault: String,
     secret_name: String,
+    storage_account: String,
 }
 
-type SharedCredential = Arc<dyn TokenCredential>;
+pub type SharedCredential = Arc<dyn TokenCredential>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match run_case().await {
         Ok(answer) => {
-            println!("{answer}");
+            if let Some(answer) = answer {
+                println!("{answer}");
+            }
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -53,11 +60,16 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run_case() -> Result<Value, Box<dyn Error>> {
+async fn run_case() -> Result<Option<Value>, Box<dyn Error>> {
     let case =
         std::env::args().nth(1).ok_or("usage: rust-clients CALL:CREDENTIAL < inputs.json")?;
     let (call, credential) = case.split_once(':').ok_or("a case is CALL:CREDENTIAL")?;
     let inputs: RustClientInputs = serde_json::from_reader(io::stdin().lock())?;
+    if call == "lifecycle" {
+        let owner = build_credential("secret", &inputs)??;
+        lifecycles::run_lifecycle(credential, owner, &inputs).await?;
+        return Ok(None);
+    }
     let answer = match build_credential(credential, &inputs)? {
         Ok(credential) => match call {
             "token" => read_token(&credential, &inputs).await,
@@ -66,7 +78,7 @@ async fn run_case() -> Result<Value, Box<dyn Error>> {
         },
         Err(error) => Err(error),
     };
-    Ok(answer.unwrap_or_else(|error| json!({ "refused": rejection(&error) })))
+    Ok(Some(answer.unwrap_or_else(|error| json!({ "refused": rejection(&error) }))))
 }
 
 /// The outer error is ours (no such case), the inner one is the client's.
@@ -174,7 +186,13 @@ fn service_error_response(error: &azure_core::Error) -> Option<ServiceErrorRespo
     let text = |pointer| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     Some(ServiceErrorResponse {
         status: Some(u16::from(*status)),
-        code: text("/error/code"),
+        code: text("/error/code").or_else(|| storage_error_code(raw_response.as_deref()?)),
         inner: text("/error/innererror/code"),
     })
+}
+
+/// The error code of storage, which is in a header.
+fn storage_error_code(response: &RawResponse) -> Option<String> {
+    let name = HeaderName::from_static("x-ms-error-code");
+    response.headers().get_optional_string(&name)
 }

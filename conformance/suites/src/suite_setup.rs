@@ -407,15 +407,14 @@ fn lifecycle_trials(
     let AzureTarget::Local(local) = target else { return Ok(Vec::new()) };
     let client = match suite {
         ClientSuite::Python => python::lifecycle_client(program.clone()),
+        ClientSuite::Rust => rust::lifecycle_client(program.clone()),
         ClientSuite::Go => {
             let path = Toolbox::new(&arguments.tools).program_path("lifecycles")?.to_path_buf();
             go::lifecycle_client(ClientProgram::new(path, None, target.client_environment()))
         }
-        ClientSuite::Rust
-        | ClientSuite::Java
-        | ClientSuite::Js
-        | ClientSuite::Requests
-        | ClientSuite::Azcli => return Ok(Vec::new()),
+        ClientSuite::Java | ClientSuite::Js | ClientSuite::Requests | ClientSuite::Azcli => {
+            return Ok(Vec::new());
+        }
     };
     let inputs = local.prepare_lifecycles(runtime).map_err(SuiteSetupError::LifecycleRoles)?;
     let directory = arguments.repository.join("conformance").join("lifecycles");

@@ -1,10 +1,11 @@
-//! Azure SDK for Rust: `azure_identity` and `azure_security_keyvault_secrets`.
+//! Azure SDK for Rust.
 
 use std::sync::Arc;
 
 use libtest_mimic::Trial;
 
 use super::client_cases::{self, ClientCase, ExpectedAnswer};
+use super::lifecycles::LifecycleClient;
 use crate::azure_target::AzureTarget;
 use crate::client_program::ClientProgram;
 use crate::sign_in_method::SignInMethod;
@@ -41,4 +42,10 @@ const CASES: [ClientCase; 9] = [
 
 pub(crate) fn trials(target: &Arc<AzureTarget>, program: &ClientProgram) -> Vec<Trial> {
     client_cases::trials("rust", &CASES, target, program)
+}
+
+/// The crates `azure_security_keyvault_*` and `azure_storage_blob`.
+pub(crate) const fn lifecycle_client(program: ClientProgram) -> LifecycleClient {
+    const LIFECYCLES: &[&str] = &["secrets", "certificates", "keys", "blobs"];
+    LifecycleClient { name: "rust", program, lifecycles: LIFECYCLES }
 }
