@@ -140,6 +140,8 @@ pub(crate) enum AzureCommand {
     Env(commands::azure::env::Args),
     Run(commands::azure::run::Args),
     Login(commands::azure::login::Args),
+    Snapshot(commands::azure::snapshot::Args),
+    Export(commands::azure::export::Args),
     Operations(commands::azure::operations::Args),
     /// Read and change the settings of the running local Azure
     Settings {

@@ -94,6 +94,8 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
             AzureCommand::Env(args) => azure::env::run(&args, &environment),
             AzureCommand::Run(args) => block_on(azure::run::run(args, environment)),
             AzureCommand::Login(args) => block_on(azure::login::run(args, environment)),
+            AzureCommand::Snapshot(args) => block_on(azure::snapshot::run(args, environment)),
+            AzureCommand::Export(args) => block_on(azure::export::run(args, environment)),
             AzureCommand::Operations(args) => azure::operations::run(&args),
             AzureCommand::Settings { command } => {
                 block_on_one_thread(azure::settings::run(command, environment))

@@ -225,3 +225,45 @@ fn azure_login_signs_in_to_the_running_local_azure() {
     let exports = utf8(&command("env").output().unwrap().stdout);
     assert!(exports.contains("export AZURE_CLIENT_SECRET='"), "{exports}");
 }
+
+#[test]
+fn snapshot_is_saved_privately_and_restored() {
+    let (state, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = files.path().join("snapshot.json");
+    let run = |arguments: &[&str]| {
+        let mut command = lanyard_command();
+        command.arg("azure").args(arguments).arg("--state").arg(state.path());
+        command.current_dir(files.path()).output().unwrap()
+    };
+    assert_eq!(run(&["snapshot", "save", "snapshot.json"]).status.code(), Some(3), "none runs");
+    let _process = AzureServeProcess::start_with(lanyard_command(), state.path(), &["--seed", "a"]);
+    let saved = run(&["snapshot", "save", "snapshot.json"]);
+    assert_eq!(saved.status.code(), Some(0), "{}", utf8(&saved.stderr));
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let export = |arguments: &[&str]| -> serde_json::Value {
+        let output = run(&[&["export"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", utf8(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let secrets = |export: &serde_json::Value| export["vaults"][0]["secrets"].clone();
+    let before = export(&["--secrets"]);
+    assert!(secrets(&before)[0]["value"].is_string());
+    assert!(secrets(&export(&[]))[0]["value"].is_null());
+
+    let text = std::fs::read_to_string(&file).unwrap();
+    let renamed = text.replace("admin@lanyard.test", "root@lanyard.test");
+    std::fs::write(files.path().join("renamed.json"), renamed).unwrap();
+    assert_eq!(run(&["snapshot", "restore", "renamed.json"]).status.code(), Some(0));
+    assert_eq!(export(&[])["users"][0]["userPrincipalName"], "root@lanyard.test");
+    let credentials = std::fs::read_to_string(state.path().join("credentials.json")).unwrap();
+    assert!(credentials.contains("root@lanyard.test"), "{credentials}");
+    assert_eq!(run(&["snapshot", "restore", "snapshot.json"]).status.code(), Some(0));
+    assert_eq!(secrets(&export(&["--secrets"])), secrets(&before));
+
+    std::fs::write(&file, "{}").unwrap();
+    let refused = run(&["snapshot", "restore", "snapshot.json"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(utf8(&refused.stderr).contains("invalid at line 1"), "{}", utf8(&refused.stderr));
+}

@@ -70,10 +70,12 @@ pub(crate) enum SuiteName {
     Azcli,
     /// Azure SDKs and the Azure CLI in the drills of the local Azure
     Drills,
+    /// The web page of the local Azure, in a headless Chromium
+    Page,
 }
 
 impl SuiteName {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Go,
         Self::Python,
         Self::Rust,
@@ -90,6 +92,7 @@ impl SuiteName {
         Self::HostedCluster,
         Self::Azcli,
         Self::Drills,
+        Self::Page,
     ];
     /// The suites that can also run against a real subscription.
     const LIVE_SUITES: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
@@ -112,6 +115,7 @@ impl SuiteName {
             Self::HostedCluster => "hosted-cluster",
             Self::Azcli => "azcli",
             Self::Drills => "drills",
+            Self::Page => "page",
         }
     }
 

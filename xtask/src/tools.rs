@@ -17,10 +17,11 @@ use std::path::PathBuf;
 
 pub(crate) use self::cargo::{CARGO_DENY, CARGO_NEXTEST, LYCHEE, MDBOOK, cargo_tool};
 pub(crate) use self::clients::{azure_cli, go_clients, python_clients, rust_clients};
+pub(crate) use self::debian::chromium;
 pub(crate) use self::go::{go_command, go_program};
 pub(crate) use self::maven::java_clients;
 pub(crate) use self::node_tools::{KubernetesVersion, node_programs};
-pub(crate) use self::npm::{azurite_blob_script, has_node, js_clients};
+pub(crate) use self::npm::{axe_script, azurite_blob_script, has_node, js_clients};
 use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
@@ -65,6 +66,8 @@ fn all_tools() -> Vec<ToolDefinition> {
         install: Box::new(move |repository| go::install(repository, recipe)),
     }));
     tools.push(required_tool("containers", debian::install_containers));
+    tools.push(required_tool("chromium", debian::install_chromium));
+    tools.push(required_tool("axe-core", npm::install_axe));
     tools.push(required_tool("images", test_images::install));
     tools.push(required_tool("go-clients", clients::install_go_clients));
     tools.push(required_tool("python-clients", clients::install_python_clients));

@@ -5,6 +5,7 @@ mod azure_benchmark;
 mod cluster_suites;
 mod kubernetes_suite;
 mod operator_suite;
+mod page_suite;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ use crate::suites::csi::SanityError;
 use crate::suites::drills::DrillSuiteError;
 use crate::suites::kubernetes::ChartPermissionsError;
 use crate::suites::lifecycles::{self, LifecycleFileError};
+use crate::suites::page::BrowserError;
 use crate::suites::{azcli, drills, go, java_and_js, python, requests, rust};
 use crate::toolbox::{MissingTool, NamedTool, Toolbox};
 
@@ -113,6 +115,7 @@ enum ConformanceSuite {
     HostedCluster,
     Azcli,
     Drills,
+    Page,
     /// Measurements for `cargo xtask bench node`
     Measure,
     /// Measurements for `cargo xtask bench operator`
@@ -126,6 +129,7 @@ enum ConformanceSuite {
 enum SuiteKind {
     Client(ClientSuite),
     Drills,
+    Page,
     AzureBenchmark,
     ApiServer(api_server_suites::ApiServerSuite),
     Kubernetes(cluster_suites::ClusterSuite),
@@ -154,6 +158,7 @@ impl ConformanceSuite {
             Self::Requests => SuiteKind::Client(ClientSuite::Requests),
             Self::Azcli => SuiteKind::Client(ClientSuite::Azcli),
             Self::Drills => SuiteKind::Drills,
+            Self::Page => SuiteKind::Page,
             Self::Chart => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Chart),
             Self::Csi => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Csi),
             Self::Interop => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Interop),
@@ -190,6 +195,8 @@ pub(crate) enum SuiteSetupError {
     AzureCli(#[from] AzureCliError),
     #[error("the drills could not be prepared")]
     Drills(#[from] DrillSuiteError),
+    #[error("the browser of the suite could not be prepared")]
+    Browser(#[from] BrowserError),
     #[error(transparent)]
     Tool(#[from] MissingTool),
     #[error("an image could not be loaded")]
@@ -320,6 +327,7 @@ pub(crate) fn prepare_suite(
     match arguments.suite.kind() {
         SuiteKind::Client(suite) => prepare_client_suite(suite, arguments, environment, runtime),
         SuiteKind::Drills
+        | SuiteKind::Page
         | SuiteKind::AzureBenchmark
         | SuiteKind::ApiServer(_)
         | SuiteKind::Kubernetes(_)
@@ -328,6 +336,7 @@ pub(crate) fn prepare_suite(
             Err(SuiteSetupError::NotLive)
         }
         SuiteKind::Drills => prepare_drills(arguments, &runtime),
+        SuiteKind::Page => page_suite::prepare_page_suite(arguments, runtime),
         SuiteKind::AzureBenchmark => azure_benchmark::prepare_azure_benchmark(arguments),
         SuiteKind::ApiServer(suite) => {
             api_server_suites::prepare_api_server_suite(suite, arguments, &runtime)

@@ -17,6 +17,7 @@ pub(crate) mod measure;
 pub(crate) mod measure_azure;
 pub(crate) mod node;
 pub(crate) mod operator;
+pub(crate) mod page;
 pub(crate) mod python;
 pub(crate) mod requests;
 pub(crate) mod rust;

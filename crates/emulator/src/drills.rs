@@ -11,7 +11,7 @@ use crate::azure_state::AzureState;
 use crate::directory::{NextSigningKeyMissing, TenantSigningKey};
 use crate::fault_plan::IdentityFault;
 use crate::fault_rules::{FaultRule, FaultRuleError};
-use crate::keys::{RsaKey, RsaKeyError};
+use crate::keys::RsaKeyError;
 use crate::operation_context::IdGenerator;
 use crate::seed::{ComponentIdentity, SeedError, rotate_credential};
 use crate::settings::{EmulatorSettings, SettingsChange, SettingsError};
@@ -295,7 +295,7 @@ fn perform_action(
         DrillAction::PublishSigningKeys
         | DrillAction::SignWithPublishedKeys
         | DrillAction::RemoveSigningKeys
-        | DrillAction::ReplaceSigningKeys => roll_signing_keys(azure, action, now),
+        | DrillAction::ReplaceSigningKeys => roll_signing_keys(azure, ids, action, now),
     }
 }
 
@@ -319,11 +319,12 @@ fn rotate_every_credential(
 
 fn roll_signing_keys(
     azure: &mut AzureState,
+    ids: &mut IdGenerator,
     action: DrillAction,
     now: Timestamp,
 ) -> Result<(), DrillError> {
-    let new_key = || {
-        let key = RsaKey::generate()?;
+    let mut new_key = || {
+        let key = ids.generate_rsa_key()?;
         TenantSigningKey::new(key, now)
             .map_err(|error| DrillError::SigningCertificate(Box::new(error)))
     };

@@ -25,6 +25,7 @@ use crate::seed::{self, IssuedCredential, SeedError, SeedPlan, TestCredentials};
 use crate::server::{ConnectionContext, MAX_CONNECTIONS, serve};
 use crate::services::imds::ImdsMachine;
 use crate::settings::{EmulatorSettings, SettingsChange};
+use crate::snapshot::StateSnapshot;
 use crate::state_change_error::StateChangeError;
 use crate::state_store::{StateStore, StateStoreError};
 use crate::token::TokenPolicy;
@@ -43,6 +44,8 @@ pub struct EmulatorBuilder {
     automatic_sign_in: bool,
     /// Settings, fault rules and a drill that apply from the start.
     scenario: Scenario,
+    snapshot: Option<StateSnapshot>,
+    stopped_at: Option<Timestamp>,
 }
 
 /// What applies from the start, also to an existing state.
@@ -238,10 +241,13 @@ impl EmulatorBuilder {
     }
 
     /// Makes ids reproducible: two emulators with the same namespace and the same sequence of operations
-    /// create the same ids. Keys are always random.
+    /// create the same ids and the same private keys.
+    ///
+    /// The keys are public: whoever knows the namespace can compute them. The certificate authority is always
+    /// random, because clients trust it.
     #[must_use]
-    pub const fn id_namespace(mut self, namespace: Uuid) -> Self {
-        self.id_generator = IdGenerator::Seeded { namespace, count: 0 };
+    pub fn id_namespace(mut self, namespace: Uuid) -> Self {
+        self.id_generator = IdGenerator::seeded(namespace);
         self
     }
 
@@ -250,6 +256,22 @@ impl EmulatorBuilder {
     #[must_use]
     pub fn id_seed(self, text: &str) -> Self {
         self.id_namespace(Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes()))
+    }
+
+    /// Starts a new state with a snapshot instead of a seed plan. An existing state of the state directory is
+    /// kept.
+    #[must_use]
+    pub fn snapshot(mut self, snapshot: StateSnapshot) -> Self {
+        self.snapshot = Some(snapshot);
+        self
+    }
+
+    /// Stops the clock of a new state at a time, so that two runs with the same seed also have the same times.
+    /// The control API can advance and resume it.
+    #[must_use]
+    pub const fn stop_clock_at(mut self, time: Timestamp) -> Self {
+        self.stopped_at = Some(time);
+        self
     }
 
     /// Signs the seeded administrator in at the authorization endpoint and in the device code flow without
@@ -338,13 +360,19 @@ impl EmulatorBuilder {
                 None => LocalAuthority::from_stored(saved.authority)?,
             };
             (authority, saved.world, saved.ids)
+        } else if let Some(StateSnapshot { azure, ids }) = self.snapshot {
+            (given.map_or_else(LocalAuthority::generate, Ok)?, azure, ids)
         } else {
             let mut ids = self.id_generator;
             let mut world =
                 AzureState { tokens: self.token_policy.into(), ..AzureState::default() };
+            if let Some(time) = self.stopped_at {
+                world.clock = world.clock.stop_at(time).into();
+            }
+            let now = world.clock.emulated_time(self.clock.now());
             if let Some(plan) = self.plan.as_ref().map(SeedMode::plan) {
                 world.plan = Some(plan.fingerprint()?).into();
-                seed::apply_plan(plan, &mut world, &mut ids, self.clock.now())?;
+                seed::apply_plan(plan, &mut world, &mut ids, now)?;
                 world.imds.default_node.machine = ImdsMachine::from_seed_plan(plan, &mut ids);
                 world.imds.add_planned_nodes(&plan.nodes, &mut ids);
             }
@@ -389,6 +417,8 @@ impl Emulator {
             authority: None,
             automatic_sign_in: false,
             scenario: Scenario::default(),
+            snapshot: None,
+            stopped_at: None,
         }
     }
 
@@ -449,6 +479,25 @@ impl Emulator {
             seed::rotate_credential(world, component, ids, now, padding)
         })
         .await
+    }
+
+    /// Copies the complete state. The copy contains secrets and private keys.
+    pub fn snapshot(&self) -> StateSnapshot {
+        self.engine.snapshot()
+    }
+
+    /// Replaces the complete state, also in the state directory. Requests in flight see the old state or the
+    /// new one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the state cannot be written to the state directory.
+    pub async fn restore(&self, snapshot: StateSnapshot) -> Result<(), StateChangeError> {
+        let engine = Arc::clone(&self.engine);
+        tokio::task::spawn_blocking(move || engine.restore_snapshot(snapshot))
+            .await
+            .map_err(StateChangeError::Interrupted)??;
+        Ok(())
     }
 
     /// Breaks one hop of one component in the running emulator.

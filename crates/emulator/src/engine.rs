@@ -18,7 +18,7 @@ use crate::hosts::{ServiceEndpoint, endpoint_of_host};
 pub(crate) use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
 use crate::keys::RsaKeyError;
-use crate::operation_context::{IdGenerator, OperationContext, OperationKeys};
+use crate::operation_context::{IdGenerator, OperationContext, OperationKeys, StateChange};
 use crate::operations::{AzureService, OperationLookup, ServiceOperation};
 use crate::pregenerated_keys::PregeneratedKeys;
 use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
@@ -26,6 +26,7 @@ use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::seed::SeedError;
 use crate::service_caches::ServiceCaches;
 use crate::services;
+use crate::snapshot::StateSnapshot;
 use crate::state_change_error::StateChangeError;
 use crate::state_store::{PendingCommit, StateChanges, StateStoreError, StateWriter};
 
@@ -104,7 +105,7 @@ struct RequestTrace {
     caller: Option<EntraClientId>,
     unimplemented: bool,
     fault: Option<String>,
-    state_changed: bool,
+    state_change: StateChange,
 }
 
 impl EmulatorEngine {
@@ -136,11 +137,24 @@ impl EmulatorEngine {
     pub(crate) fn save_all(&self) -> Result<(), StateStoreError> {
         let mut state = self.state.lock();
         let State { azure: world, ids, .. } = &mut *state;
-        let Some(writer) = &self.writer else { return Ok(()) };
-        let stored = self.authority.stored_form();
-        let commit = writer.submit(StateChanges::collect_all(stored, world, ids)?);
+        let commit = self.submit_all(world, ids)?;
         drop(state);
         commit.wait_blocking()
+    }
+
+    /// Copies the complete state.
+    pub(crate) fn snapshot(&self) -> StateSnapshot {
+        let state = self.state.lock();
+        StateSnapshot::of_state(&state.azure, &state.ids)
+    }
+
+    /// Replaces the complete state, and writes it. Blocks until it is written.
+    pub(crate) fn restore_snapshot(&self, snapshot: StateSnapshot) -> Result<(), StateStoreError> {
+        let StateSnapshot { azure, ids } = snapshot;
+        let mut state = self.state.lock();
+        (state.azure, state.ids, state.caches) = (azure, ids, ServiceCaches::default());
+        drop(state);
+        self.save_all()
     }
 
     /// Changes the state from inside the process, and writes the changes. Blocks until they are written.
@@ -156,6 +170,16 @@ impl EmulatorEngine {
         drop(state);
         commit.wait_blocking()?;
         Ok(changed)
+    }
+
+    /// Submits the complete state, which replaces the stored one.
+    fn submit_all(
+        &self,
+        world: &mut AzureState,
+        ids: &IdGenerator,
+    ) -> Result<PendingCommit, StateStoreError> {
+        let Some(writer) = &self.writer else { return Ok(PendingCommit::none()) };
+        Ok(writer.submit(StateChanges::collect_all(self.authority.stored_form(), world, ids)?))
     }
 
     fn submit_changes(
@@ -239,20 +263,24 @@ impl EmulatorEngine {
         began: Duration,
     ) -> EngineReply {
         let now = state.azure.clock.emulated_time(self.clock.now());
-        let mut commit = PendingCommit::none();
-        if trace.state_changed {
-            let State { azure: world, ids, .. } = state;
-            match self.submit_changes(world, ids) {
-                Ok(pending) => commit = pending,
-                Err(error) => reply = state_write_failed_reply(&error),
-            }
-        }
+        let State { azure: world, ids, .. } = state;
+        let submitted = match trace.state_change {
+            StateChange::Unchanged => Ok(PendingCommit::none()),
+            StateChange::RowsChanged => self.submit_changes(world, ids),
+            StateChange::Replaced => self.submit_all(world, ids),
+        };
+        let commit = submitted.unwrap_or_else(|error| {
+            reply = state_write_failed_reply(&error);
+            PendingCommit::none()
+        });
         if let Some(change) = fault.change {
             reply = change.apply(reply, request, &state.azure);
         }
         let reply = add_service_headers(state, request, trace, reply, now);
-        let elapsed = self.clock.monotonic().saturating_sub(began);
-        state.request_log.append(request_log_entry(request, trace, &reply, now, elapsed));
+        if !is_control_read(request, trace, &reply) {
+            let elapsed = self.clock.monotonic().saturating_sub(began);
+            state.request_log.append(request_log_entry(request, trace, &reply, now, elapsed));
+        }
         EngineReply { reply, commit, delay: fault.delay, delivery: fault.delivery }
     }
 
@@ -323,7 +351,7 @@ impl EmulatorEngine {
         if !has_due_step(&state.azure, now) {
             return now;
         }
-        trace.state_changed = true;
+        trace.state_change = trace.state_change.max(StateChange::RowsChanged);
         let State { azure, ids, .. } = state;
         if let Err(error) = perform_due_steps(azure, ids, now) {
             tracing::warn!(%error, "a step of the drill failed");
@@ -386,7 +414,7 @@ impl EmulatorEngine {
             keys,
             parameters,
             caller: None,
-            state_changed: false,
+            state_change: StateChange::Unchanged,
             world,
             request_log: ledger,
             caches,
@@ -395,9 +423,17 @@ impl EmulatorEngine {
         };
         let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);
         trace.caller = call.caller;
-        trace.state_changed |= call.state_changed;
+        trace.state_change = trace.state_change.max(call.state_change);
         reply
     }
+}
+
+/// Whether a request only reads the control API. The request log omits these requests: a client that waits for
+/// new entries would cause new entries.
+fn is_control_read(request: &ServiceRequest, trace: &RequestTrace, reply: &ServiceReply) -> bool {
+    trace.service == Some(AzureService::Control)
+        && request.method == Method::GET
+        && reply.status.is_success()
 }
 
 /// Adds the headers that every service sends.

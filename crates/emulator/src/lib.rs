@@ -19,6 +19,35 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Each emulator has its own port, state, clock and certificate authority, and a process can run many of them. A
+//! seed makes ids and keys reproducible, and a snapshot copies a prepared state:
+//!
+//! ```
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+//! use std::sync::Arc;
+//!
+//! use lanyard_clock::ManualClock;
+//! use lanyard_emulator::{Emulator, StateSnapshot};
+//!
+//! let clock = ManualClock::starting_at("2027-01-01T00:00:00Z".parse()?);
+//! let prepared = Emulator::builder().id_seed("tests").clock(Arc::new(clock.clone())).start().await?;
+//! // Create what the tests need, then copy it.
+//! let snapshot = prepared.snapshot();
+//! prepared.shutdown().await;
+//!
+//! let azure = Emulator::builder().snapshot(snapshot.clone()).start().await?;
+//! let other = Emulator::builder().snapshot(snapshot.clone()).start().await?;
+//! assert_ne!(azure.proxy_url(), other.proxy_url());
+//! // Run a test, and return to the prepared state.
+//! azure.restore(snapshot.clone()).await?;
+//! // As JSON, a snapshot contains secrets and private keys.
+//! let copy = StateSnapshot::from_json(&snapshot.to_json()?)?;
+//! other.restore(copy).await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Apart from `lanyard-vocabulary`, the crate shares no code with the clients of this workspace, so that a
 //! misreading of a protocol cannot go unnoticed on both sides.
 
@@ -50,6 +79,7 @@ mod operations;
 mod pregenerated_keys;
 mod public_documents;
 mod published_key;
+mod reproducible_keys;
 mod request;
 mod request_log;
 mod seed;
@@ -57,6 +87,7 @@ mod server;
 mod service_caches;
 mod services;
 mod settings;
+mod snapshot;
 mod state_change_error;
 mod state_store;
 mod table;
@@ -78,6 +109,7 @@ pub use seed::{
     SeedPlan, SeedPlanProblem, TestCredentials, VaultPlan,
 };
 pub use settings::{SettingsChange, SettingsError};
+pub use snapshot::{SnapshotError, StateSnapshot};
 pub use state_change_error::StateChangeError;
 pub use state_store::StateStoreError;
 pub use token::TokenPolicy;

@@ -1,5 +1,7 @@
 //! The context of an operation: the request with the emulator's state.
 
+use std::collections::BTreeMap;
+
 use http::StatusCode;
 use jiff::Timestamp;
 use lanyard_vocabulary::EntraClientId;
@@ -10,7 +12,7 @@ use crate::authority::LocalAuthority;
 use crate::azure_state::AzureState;
 use crate::hosts::ServiceEndpoint;
 use crate::keys::{
-    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, EcKey, RsaKey, RsaKeyError, RsaKeySize,
+    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, RsaKey, RsaKeyError, RsaKeySize,
 };
 use crate::operations::{AzureService, OperationLookup, PathParameters};
 use crate::pregenerated_keys::PregeneratedKeys;
@@ -18,9 +20,10 @@ use crate::request::{ServiceReply, ServiceRequest};
 use crate::request_log::RequestLog;
 use crate::service_caches::ServiceCaches;
 use crate::services::{route_segments, routes_of_service};
+use crate::snapshot::StateSnapshot;
 use crate::token::{AuthenticatedCaller, BearerTokenError, verify_bearer};
 
-/// A generator of ids: random, or reproducible from a seed.
+/// A generator of ids, keys and secret bytes: random, or reproducible from a seed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum IdGenerator {
@@ -31,15 +34,23 @@ pub(crate) enum IdGenerator {
         namespace: Uuid,
         /// The number of generated ids.
         count: u64,
+        /// The number of generated RSA keys, by size.
+        #[serde(default)]
+        rsa_keys: BTreeMap<RsaKeySize, u32>,
     },
 }
 
 impl IdGenerator {
+    /// A generator that has generated nothing yet.
+    pub(crate) const fn seeded(namespace: Uuid) -> Self {
+        Self::Seeded { namespace, count: 0, rsa_keys: BTreeMap::new() }
+    }
+
     /// A new UUID.
     pub(crate) fn next_uuid(&mut self) -> Uuid {
         match self {
             Self::Random => Uuid::new_v4(),
-            Self::Seeded { namespace, count } => {
+            Self::Seeded { namespace, count, .. } => {
                 *count += 1;
                 Uuid::new_v5(namespace, &count.to_be_bytes())
             }
@@ -140,8 +151,19 @@ pub(crate) struct OperationContext<'a> {
     pub(crate) authority: &'a LocalAuthority,
     pub(crate) parameters: PathParameters,
     pub(crate) caller: Option<EntraClientId>,
-    pub(crate) state_changed: bool,
+    pub(crate) state_change: StateChange,
     pub(crate) world: &'a mut AzureState,
+}
+
+/// What an operation did to the state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum StateChange {
+    #[default]
+    Unchanged,
+    /// Some rows changed.
+    RowsChanged,
+    /// The complete state was replaced.
+    Replaced,
 }
 
 /// Errors of parsing `api-version`.
@@ -166,17 +188,26 @@ impl OperationContext<'_> {
 
     /// The state, for changes.
     pub(crate) fn azure_mut(&mut self) -> &mut AzureState {
-        self.state_changed = true;
+        self.state_change = self.state_change.max(StateChange::RowsChanged);
         self.world
     }
 
     /// State and id generator together, for functions that create objects.
     pub(crate) fn azure_and_ids(&mut self) -> (&mut AzureState, &mut IdGenerator) {
-        self.state_changed = true;
+        self.state_change = self.state_change.max(StateChange::RowsChanged);
         (self.world, self.ids)
     }
 
-    /// Returns new private keys, all or none.
+    /// Replaces the complete state, and discards what the services cached.
+    pub(crate) fn restore_snapshot(&mut self, snapshot: StateSnapshot) {
+        let StateSnapshot { azure, ids } = snapshot;
+        *self.world = azure;
+        *self.ids = ids;
+        *self.caches = ServiceCaches::default();
+        self.state_change = StateChange::Replaced;
+    }
+
+    /// Returns new private keys, all or none. With a seed, they are reproducible.
     pub(crate) fn new_keys(
         &mut self,
         types: &[AsymmetricKeyType],
@@ -184,12 +215,20 @@ impl OperationContext<'_> {
         let (mut keys, mut missing) = (Vec::new(), Vec::new());
         for kind in types {
             match kind {
-                AsymmetricKeyType::Rsa(size) => match self.keys.take(*size) {
-                    Some(key) => keys.push((Some(*size), AsymmetricKey::Rsa(key))),
-                    None => missing.push(*size),
-                },
+                AsymmetricKeyType::Rsa(size) => {
+                    if let Some(key) = self.ids.next_rsa_key(*size) {
+                        let key = key.map_err(|error| NewKeyError::Generation(error.into()))?;
+                        keys.push((None, AsymmetricKey::Rsa(key)));
+                    } else if let Some(key) = self.keys.take(*size) {
+                        keys.push((Some(*size), AsymmetricKey::Rsa(key)));
+                    } else {
+                        missing.push(*size);
+                    }
+                }
                 AsymmetricKeyType::Ec(curve) => {
-                    let key = EcKey::generate(*curve)
+                    let key = self
+                        .ids
+                        .generate_ec_key(*curve)
                         .map_err(|error| NewKeyError::Generation(error.into()))?;
                     keys.push((None, AsymmetricKey::Ec(key)));
                 }
@@ -240,11 +279,11 @@ impl OperationContext<'_> {
             authority: self.authority,
             parameters,
             caller: None,
-            state_changed: false,
+            state_change: StateChange::Unchanged,
             world: self.world,
         };
         let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);
-        self.state_changed |= call.state_changed;
+        self.state_change = self.state_change.max(call.state_change);
         Some(reply)
     }
 
@@ -345,7 +384,7 @@ mod tests {
 
     #[test]
     fn seeded_ids_repeat_and_random_ids_do_not() {
-        let seeded = || IdGenerator::Seeded { namespace: Uuid::from_u128(1), count: 0 };
+        let seeded = || IdGenerator::seeded(Uuid::from_u128(1));
         let (mut one, mut two) = (seeded(), seeded());
         let first = one.next_uuid();
         assert_eq!(first, two.next_uuid());

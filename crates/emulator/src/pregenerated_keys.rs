@@ -1,7 +1,7 @@
 //! RSA keys that are generated before they are needed.
 //!
-//! Generating a key takes 50 to 300 milliseconds, and a vault creates a certificate within one request. The
-//! keys are random even when ids are reproducible; this type is the place for a generator with a seed.
+//! Generating a key takes 50 to 300 milliseconds, and a vault creates a certificate within one request. An
+//! emulator with a seed does not use them: see `reproducible_keys`.
 
 use std::sync::{Arc, LazyLock, Weak};
 

@@ -37,7 +37,7 @@ pub use test_credentials::TestCredentials;
 use crate::azure_state::AzureState;
 use crate::client_certificate::ClientCertificateError;
 use crate::fault_plan;
-use crate::keys::{AsymmetricKeyError, RsaKey};
+use crate::keys::{AsymmetricKeyError, RsaKey, RsaKeySize};
 use crate::managed_identity_credential::CredentialIssueError;
 use crate::operation_context::IdGenerator;
 
@@ -167,13 +167,10 @@ pub(crate) fn apply_plan(
     if !problems.is_empty() {
         return Err(SeedError::Plan { problems });
     }
-    let mut seed = AzureSeeder {
-        plan,
-        world: azure,
-        ids,
-        now,
-        keys: RsaKeyPool::generate(required_key_count(plan))?,
-    };
+    let mut seed = AzureSeeder { plan, world: azure, ids, now, keys: RsaKeyPool::default() };
+    if *seed.ids == IdGenerator::Random {
+        seed.keys = RsaKeyPool::generate(required_key_count(plan))?;
+    }
     seed.add_tenants()?;
     seed.add_arm_resources();
     seed.add_storage_account()?;
@@ -202,8 +199,19 @@ struct AzureSeeder<'a> {
     keys: RsaKeyPool,
 }
 
+impl AzureSeeder<'_> {
+    /// The next key: reproducible with a seed.
+    fn next_rsa_key(&mut self) -> Result<RsaKey, SeedError> {
+        match self.ids.next_rsa_key(RsaKeySize::Bits2048) {
+            Some(key) => key.map_err(SeedError::key_generation_error),
+            None => self.keys.take(),
+        }
+    }
+}
+
 /// Keys that were generated in advance on all cores, because key generation takes most of the time of a
 /// start.
+#[derive(Default)]
 struct RsaKeyPool(Vec<RsaKey>);
 
 impl RsaKeyPool {

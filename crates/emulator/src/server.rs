@@ -38,6 +38,9 @@ use crate::services::blob;
 const MAX_BODY_BYTES: usize = 4 << 20;
 /// The maximum size of a body for the Blob service: official clients upload larger blobs in blocks.
 const MAX_BLOB_BODY_BYTES: usize = 256 << 20;
+/// The maximum size of a snapshot, in the control API.
+const MAX_SNAPSHOT_BYTES: usize = 1 << 30;
+const SNAPSHOT_PATH: &str = "/lanyard/v1/snapshot";
 /// Handling a larger body takes so long that it would block the other connections of a thread.
 const LARGE_BODY_BYTES: usize = 1 << 20;
 /// How long a shutdown waits for connections to finish.
@@ -385,8 +388,12 @@ async fn read_request(
     request: http::Request<Incoming>,
 ) -> Result<ServiceRequest, ServiceRequest> {
     let (parts, body) = request.into_parts();
-    let most = max_body_bytes(&origin.host);
     let path = origin.path.as_deref().unwrap_or_else(|| parts.uri.path());
+    let most = if origin.ingress == Ingress::Port && path == SNAPSHOT_PATH {
+        MAX_SNAPSHOT_BYTES
+    } else {
+        max_body_bytes(&origin.host)
+    };
     let mut request = ServiceRequest {
         method: parts.method,
         scheme: origin.scheme,

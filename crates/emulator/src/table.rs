@@ -5,8 +5,10 @@ use std::fmt::Display;
 use std::ops::{Deref, DerefMut, RangeBounds};
 use std::str::FromStr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A key of a [`Table`]. Its text form is the key in the state file.
@@ -174,6 +176,27 @@ fn parse_key<K: TableKey>(key: &str) -> Result<K, serde_json::Error> {
 #[derive(Debug, Clone)]
 pub(crate) struct BytesTable<K>(Table<K, Bytes>);
 
+/// As JSON, for snapshots: the rows in base64.
+impl<K: TableKey> Serialize for BytesTable<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rows = self.0.rows.iter();
+        serializer.collect_map(rows.map(|(key, row)| (key.to_string(), STANDARD.encode(row))))
+    }
+}
+
+impl<'de, K: TableKey> Deserialize<'de> for BytesTable<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut table = Self::default();
+        for (key, row) in BTreeMap::<String, String>::deserialize(deserializer)? {
+            let invalid = |problem| D::Error::custom(format_args!("row `{key}` {problem}"));
+            let parsed = key.parse().ok().ok_or_else(|| invalid("has no key of the table"))?;
+            let row = STANDARD.decode(row).ok().ok_or_else(|| invalid("is not base64"))?;
+            table.insert(parsed, row.into());
+        }
+        Ok(table)
+    }
+}
+
 impl<K> Default for BytesTable<K> {
     fn default() -> Self {
         Self(Table::default())
@@ -261,6 +284,13 @@ mod tests {
         assert_eq!(loaded.get(&1), table.get(&1));
         assert!(loaded.take_changes("t").unwrap().is_empty());
         assert!(loaded.load_row("x", b"").is_err());
+        let json = serde_json::to_string(&table).unwrap();
+        assert_eq!(json, r#"{"1":"AP8="}"#);
+        let parsed: BytesTable<u32> = serde_json::from_str(&json).unwrap();
+        assert_eq!(parsed.get(&1), table.get(&1));
+        for invalid in [r#"{"x":""}"#, r#"{"1":"*"}"#] {
+            assert!(serde_json::from_str::<BytesTable<u32>>(invalid).is_err(), "{invalid}");
+        }
     }
 
     #[derive(Debug, Clone)]

@@ -242,7 +242,7 @@ impl EngineFixture {
     pub(crate) fn new(world: AzureState) -> Self {
         let clock = ManualClock::starting_at(start_time());
         let authority = Arc::new(LocalAuthority::generate().unwrap());
-        let ids = IdGenerator::Seeded { namespace: Uuid::from_u128(7), count: 0 };
+        let ids = IdGenerator::seeded(Uuid::from_u128(7));
         let engine = EmulatorEngine::new(Arc::new(clock.clone()), authority, world, ids, None);
         Self { engine, clock }
     }

@@ -3,62 +3,24 @@
 
 #![cfg(test)]
 
+mod support;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{RSA_PSS_SHA256, RsaKeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use lanyard_clock::{Clock as _, SystemClock};
-use lanyard_emulator::{
-    CredentialBundleFormat, DnsZonePlan, Emulator, FaultPlan, IdentityFault, IdentityPlan,
-    SeedPlan, VaultPlan,
-};
-use lanyard_vocabulary::{Cloud, Component, ObjectEncoding};
+use lanyard_emulator::{Emulator, FaultPlan, IdentityFault};
+use lanyard_vocabulary::Component;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 
-const TENANT: &str = "11111111-1111-4111-8111-111111111111";
-const VAULT: &str = "platform-kv.vault.azure.net";
-const TENANT_OF_VAULT: &str = "22222222-2222-4222-8222-222222222222";
-const CONTROL: (&str, &str) = ("x-lanyard-control", "1");
+use support::{TENANT_OF_VAULT, seed_plan};
 
-fn plan() -> SeedPlan {
-    let group = "/subscriptions/sub/resourceGroups";
-    let vnet = format!("{group}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet");
-    let nsg =
-        format!("{group}/demo-nsg-abcde/providers/Microsoft.Network/networkSecurityGroups/nsg");
-    let identity = |component: Component| IdentityPlan {
-        component,
-        client_id: None,
-        secret_name: component.definition().secret_suffix.parse().unwrap(),
-        encoding: ObjectEncoding::Utf8,
-        bundle: CredentialBundleFormat::Pem,
-    };
-    SeedPlan {
-        tenant: TENANT.parse().unwrap(),
-        subscription: "sub".parse().unwrap(),
-        cloud: Cloud::Public,
-        location: "westeurope".to_owned(),
-        managed_resource_group: "demo-abcde".to_owned(),
-        subnet_id: format!("{vnet}/subnets/default").parse().unwrap(),
-        vnet_id: vnet.parse().unwrap(),
-        security_group_id: nsg.parse().unwrap(),
-        dns_zone: DnsZonePlan { name: "example.test".to_owned(), resource_group: "dns".to_owned() },
-        infra_id: "demo-abcde".parse().unwrap(),
-        vault: VaultPlan {
-            name: "platform-kv".parse().unwrap(),
-            tenant: TENANT_OF_VAULT.parse().unwrap(),
-        },
-        kms_key: None,
-        vault_reader_client_id: "33333333-3333-4333-8333-333333333333".parse().unwrap(),
-        nodes: Vec::new(),
-        identities: Component::ALL.into_iter().map(identity).collect(),
-        drills: Vec::new(),
-        test_clients: false,
-        directory_access: lanyard_emulator::DirectoryAccess::Full,
-    }
-}
+const VAULT: &str = "platform-kv.vault.azure.net";
+const CONTROL: (&str, &str) = ("x-lanyard-control", "1");
 
 /// An HTTP client with a proxy and a CA that shares no code with this workspace.
 struct PlainHttpClient<'a> {
@@ -169,7 +131,7 @@ fn token_claims(token: &str) -> Value {
 #[tokio::test]
 async fn every_component_gets_an_arm_token_from_its_vault_credential() {
     let clock = SystemClock::shared();
-    let emulator = Emulator::builder().seed(plan()).start().await.unwrap();
+    let emulator = Emulator::builder().seed(seed_plan()).start().await.unwrap();
     let stranger = PlainHttpClient::for_emulator(&emulator);
     let now = clock.now().as_second();
 
@@ -250,7 +212,7 @@ async fn injected_fault_breaks_its_component_at_the_named_hop() {
         (IdentityFault::KeyMismatch, 700_027),
         (IdentityFault::UnknownApplication, 700_016),
     ];
-    let mut plan = plan();
+    let mut plan = seed_plan();
     for ((fault, _), component) in drills.iter().zip(Component::ALL) {
         plan.drills.push(FaultPlan { fault: *fault, component });
     }
@@ -267,7 +229,7 @@ async fn injected_fault_breaks_its_component_at_the_named_hop() {
 
 #[tokio::test]
 async fn test_clients_sign_in_by_secret_and_by_subject_token() {
-    let mut plan = plan();
+    let mut plan = seed_plan();
     plan.test_clients = true;
     plan.vault.tenant = plan.tenant.clone();
     let emulator = Emulator::builder().seed(plan).start().await.unwrap();
@@ -316,7 +278,8 @@ async fn test_clients_sign_in_by_secret_and_by_subject_token() {
 async fn seeded_state_survives_restart_with_every_key() {
     let directory = tempfile::tempdir().unwrap();
     let now = SystemClock::new().now().as_second();
-    let first = Emulator::builder().seed(plan()).state_dir(directory.path()).start().await.unwrap();
+    let first =
+        Emulator::builder().seed(seed_plan()).state_dir(directory.path()).start().await.unwrap();
     let document =
         PlainHttpClient::for_emulator(&first).read_credential_document(Component::ALL[3]).await;
     let rotation = json!({ "clientId": document["client_id"] }).to_string();
@@ -326,7 +289,7 @@ async fn seeded_state_survives_restart_with_every_key() {
     assert_eq!(status, 201, "{body}");
     first.shutdown().await;
     let second =
-        Emulator::builder().seed(plan()).state_dir(directory.path()).start().await.unwrap();
+        Emulator::builder().seed(seed_plan()).state_dir(directory.path()).start().await.unwrap();
     let stranger = PlainHttpClient::for_emulator(&second);
     let rotated = stranger.read_credential_document(Component::ALL[3]).await;
     assert_eq!(rotated["client_id"], document["client_id"]);

@@ -2,6 +2,7 @@
 
 mod control_client;
 pub(crate) mod env;
+pub(crate) mod export;
 pub(crate) mod fault;
 pub(crate) mod fault_drill;
 pub(crate) mod login;
@@ -13,6 +14,7 @@ pub(crate) mod serve;
 mod session;
 pub(crate) mod settings;
 mod shell_exports;
+pub(crate) mod snapshot;
 mod start_azure;
 mod test_credentials;
 

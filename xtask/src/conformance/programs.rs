@@ -52,6 +52,10 @@ pub(super) fn suite_flags(
             tool_flag("azure-cli", &tools::azure_cli(repository)?),
             tool_flag("go-drills", &tools::go_clients(repository)?.join("drills")),
         ],
+        SuiteName::Page => vec![
+            tool_flag("chromium", &tools::chromium(repository)?),
+            tool_flag("axe", &tools::axe_script(repository)?),
+        ],
         SuiteName::Rust => vec![path_flag("--program", &tools::rust_clients(repository)?)],
         SuiteName::Java => {
             vec![

@@ -2,6 +2,7 @@
 //! services.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -81,23 +82,84 @@ pub(super) fn install_busybox(repository: &Repository) -> Result<PathBuf, TaskEr
     Ok(place.join("busybox"))
 }
 
+/// The package of Chromium without windows, and fonts, in case the machine has none.
+const CHROMIUM_PACKAGES: [&str; 2] = ["chromium-headless-shell", "fonts-dejavu-core"];
+
+/// Chromium without windows.
+pub(crate) fn chromium(repository: &Repository) -> Result<PathBuf, TaskError> {
+    Ok(install_chromium(repository)?.path.join("chromium"))
+}
+
+/// Installs Chromium with the libraries that the machine lacks.
+pub(super) fn install_chromium(repository: &Repository) -> Result<InstalledTool, TaskError> {
+    let place = repository.tool_directory("chromium", &machine_release()?);
+    install_atomically(&place, |half| {
+        let root = half.join("root");
+        let archives = half.join("archives");
+        make_directory(&archives.join("partial"))?;
+        run_with_package_lists(|| {
+            // Downloads the packages, and those that they need and the machine lacks.
+            let mut download = Command::new("apt-get");
+            download.args(["-qq", "--yes", "--no-install-recommends", "--download-only"]);
+            download.args(["-o", "APT::Sandbox::User=root", "-o", "Debug::NoLocking=1", "-o"]);
+            download.arg(format!("Dir::Cache::archives={}", archives.display()));
+            download.arg("install").args(CHROMIUM_PACKAGES);
+            download
+        })?;
+        unpack_archives(&archives, &root)?;
+        let program = half.join("chromium");
+        fs::write(&program, CHROMIUM_SCRIPT).map_err(file_error("write", &program))?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))
+            .map_err(file_error("make executable", &program))?;
+        // Fails if a library is missing.
+        let mut check = Command::new(&program);
+        check.args(["--no-sandbox", "--dump-dom", "about:blank"]);
+        process::capture_stdout(&mut check).map(drop)
+    })?;
+    let version = process::capture_stdout(Command::new(place.join("chromium")).arg("--version"))?;
+    Ok(InstalledTool { version: version_word(&String::from_utf8_lossy(&version)), path: place })
+}
+
+/// Runs the program with the libraries beside it. Their names contain the architecture of the machine.
+const CHROMIUM_SCRIPT: &str = r#"#!/bin/sh
+root=$(dirname "$(readlink -f "$0")")/root
+for directory in "$root"/usr/lib/*-linux-gnu "$root"/usr/lib/*-linux-gnu/pulseaudio; do
+    LD_LIBRARY_PATH="$directory${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+done
+export LD_LIBRARY_PATH
+exec "$root/usr/lib/chromium/chromium-headless-shell" "$@"
+"#;
+
 /// Downloads packages and unpacks them below `root`; `scratch` is a directory to work in.
 fn download_and_unpack(packages: &[&str], scratch: &Path, root: &Path) -> Result<(), TaskError> {
     let archives = scratch.join("archives");
     make_directory(&archives)?;
-    let mut download = Command::new("apt-get");
-    // As another user, apt could not write into the download directory.
-    download.args(["-qq", "-o", "APT::Sandbox::User=root", "download"]).args(packages);
-    download.current_dir(&archives);
-    if process::run(&mut download).is_err() {
-        // The package lists may be empty on a new machine, or out of date.
-        process::run(Command::new("apt-get").args(["-qq", "update"]))?;
-        process::run(&mut download)?;
+    run_with_package_lists(|| {
+        let mut download = Command::new("apt-get");
+        // As another user, apt could not write into the download directory.
+        download.args(["-qq", "-o", "APT::Sandbox::User=root", "download"]).args(packages);
+        download.current_dir(&archives);
+        download
+    })?;
+    unpack_archives(&archives, root)
+}
+
+/// Runs a command of apt; if it fails, again with new package lists.
+fn run_with_package_lists(command: impl Fn() -> Command) -> Result<(), TaskError> {
+    if process::run(&mut command()).is_ok() {
+        return Ok(());
     }
-    for archive in super::cache::list_files(&archives)? {
+    // The package lists may be empty on a new machine, or out of date.
+    process::run(Command::new("apt-get").args(["-qq", "update"]))?;
+    process::run(&mut command())
+}
+
+/// Unpacks the packages in `archives` below `root`, and removes them.
+fn unpack_archives(archives: &Path, root: &Path) -> Result<(), TaskError> {
+    for archive in super::cache::list_files(archives)? {
         process::run(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(root))?;
     }
-    remove_directory(&archives)
+    remove_directory(archives)
 }
 
 fn missing_program_error(program: &str) -> TaskError {

@@ -40,6 +40,16 @@ pub(super) fn install_js_clients(repository: &Repository) -> Result<InstalledToo
     install_packages(repository, "js-clients", &directory, &[JS_CLIENTS])
 }
 
+/// The script of axe-core, which checks the accessibility of web pages.
+pub(crate) fn axe_script(repository: &Repository) -> Result<PathBuf, TaskError> {
+    Ok(install_axe(repository)?.path.join("node_modules/axe-core/axe.min.js"))
+}
+
+/// Installs axe-core.
+pub(super) fn install_axe(repository: &Repository) -> Result<InstalledTool, TaskError> {
+    install(repository, "axe-core")
+}
+
 /// Installs the package of a directory in `conformance/tools`, whose `package.json` requires only it.
 fn install(repository: &Repository, name: &'static str) -> Result<InstalledTool, TaskError> {
     let directory = repository.root().join("conformance").join("tools").join(name);
@@ -92,17 +102,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn azurite_is_pinned_to_one_version() {
+    fn packages_are_pinned_to_one_version() {
         let repository =
             Repository::from_environment().expect("the tests run inside the repository");
-        let directory = repository.root().join("conformance/tools/azurite");
-        let read = |name: &str| {
-            fs::read_to_string(directory.join(name)).expect("the package has this file")
-        };
-        let version = required_version(&read("package.json"), "azurite");
-        let lock: Value =
-            serde_json::from_str(&read("package-lock.json")).expect("the lock file is JSON");
-        let locked = lock["packages"]["node_modules/azurite"]["version"].as_str();
-        assert!(locked.is_some() && version.as_deref() == locked, "{version:?} {locked:?}");
+        for package in ["azurite", "axe-core"] {
+            let directory = repository.root().join("conformance/tools").join(package);
+            let read = |name: &str| {
+                fs::read_to_string(directory.join(name)).expect("the package has this file")
+            };
+            let version = required_version(&read("package.json"), package);
+            let lock: Value =
+                serde_json::from_str(&read("package-lock.json")).expect("the lock file is JSON");
+            let locked = lock["packages"][format!("node_modules/{package}")]["version"].as_str();
+            assert!(locked.is_some() && version.as_deref() == locked, "{version:?} {locked:?}");
+        }
     }
 }

@@ -195,6 +195,25 @@ impl EcKey {
             .ok_or(EcKeyError::InvalidComponents)
     }
 
+    /// Creates a key from the first bytes of `bytes` as its private number, big endian. A number that is not
+    /// valid for the curve is an error.
+    pub(crate) fn from_private_number(
+        curve: EllipticCurve,
+        bytes: &[u8],
+    ) -> Result<Self, EcKeyError> {
+        let number = bytes.get(..curve.coordinate_length()).ok_or(EcKeyError::InvalidComponents)?;
+        let mut number = Zeroizing::new(number.to_vec());
+        if curve == EllipticCurve::P521 {
+            // 66 bytes are 528 bits.
+            number[0] &= 1;
+        }
+        let pkcs8 = pkcs8_without_public_key(curve, &number);
+        EcdsaKeyPair::from_pkcs8(curve.fixed_signing(), &pkcs8)
+            .ok()
+            .and_then(|pair| Self::from_key_pair(curve, pair).ok())
+            .ok_or(EcKeyError::InvalidComponents)
+    }
+
     fn from_key_pair(curve: EllipticCurve, pair: EcdsaKeyPair) -> Result<Self, Unspecified> {
         let pkcs8 = Zeroizing::new(pair.to_pkcs8v1()?.as_ref().to_vec());
         Ok(Self::from_parts(curve, pkcs8, OnceLock::from(Some(pair))))
@@ -272,6 +291,28 @@ impl fmt::Debug for EcKey {
 
 /// The first byte of an uncompressed point.
 const UNCOMPRESSED: u8 = 4;
+
+/// `PrivateKeyInfo` (RFC 5208) with an `ECPrivateKey` (RFC 5915) whose public key is omitted, in DER.
+fn pkcs8_without_public_key(curve: EllipticCurve, number: &[u8]) -> Zeroizing<Vec<u8>> {
+    const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+    let curve: &[u8] = match curve {
+        EllipticCurve::P256 => &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07],
+        EllipticCurve::P384 => &[0x2b, 0x81, 0x04, 0x00, 0x22],
+        EllipticCurve::P521 => &[0x2b, 0x81, 0x04, 0x00, 0x23],
+        EllipticCurve::P256K => &[0x2b, 0x81, 0x04, 0x00, 0x0a],
+    };
+    let element = |tag: u8, parts: &[&[u8]]| {
+        let content = Zeroizing::new(parts.concat());
+        // The longest element has 96 bytes.
+        let length = u8::try_from(content.len()).unwrap_or(u8::MAX);
+        Zeroizing::new([&[tag, length], content.as_slice()].concat())
+    };
+    let (integer, octets, object_id, sequence) = (0x02, 0x04, 0x06, 0x30);
+    let algorithm =
+        element(sequence, &[&element(object_id, &[EC_PUBLIC_KEY]), &element(object_id, &[curve])]);
+    let key = element(sequence, &[&element(integer, &[&[1]]), &element(octets, &[number])]);
+    element(sequence, &[&element(integer, &[&[0]]), &algorithm, &element(octets, &[&key])])
+}
 
 /// Decodes a number and pads it to `length`.
 fn decode_coordinate(text: &str, length: usize) -> Result<Zeroizing<Vec<u8>>, EcKeyError> {

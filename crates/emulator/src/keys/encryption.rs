@@ -77,7 +77,18 @@ impl RsaKey {
             dQ: private(&numbers.dq)?,
             qInv: private(&numbers.qi)?,
         };
-        let pair = RsaKeyPair::from_components(&components)
+        Self::from_components(&components)
+    }
+
+    /// Creates a key from its components, big endian.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the components are not those of one key.
+    pub(crate) fn from_components(
+        components: &KeyPairComponents<impl AsRef<[u8]>>,
+    ) -> Result<Self, RsaKeyError> {
+        let pair = RsaKeyPair::from_components(components)
             .map_err(|_rejected| RsaKeyError::InvalidComponents)?;
         Self::from_key_pair(pair)
     }

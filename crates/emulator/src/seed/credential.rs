@@ -66,7 +66,7 @@ pub(crate) fn rotate_credential(
         .component_identity(component)
         .ok_or(SeedError::ComponentIdentityMissing { component })?;
     let decoy = identity.has_wrong_key();
-    let generate = || RsaKey::generate().map_err(SeedError::key_generation_error);
+    let mut generate = || ids.generate_rsa_key().map_err(SeedError::key_generation_error);
     let material = CredentialMaterial {
         key: generate()?,
         mismatched_key: decoy.then(generate).transpose()?,

@@ -27,13 +27,13 @@ impl AzureSeeder<'_> {
             if is_issued {
                 continue;
             }
-            let key = self.keys.take()?;
+            let key = self.next_rsa_key()?;
             let decoy = self
                 .world
                 .registry
                 .component_identity(component)
                 .is_some_and(ComponentIdentity::has_wrong_key);
-            let decoy = decoy.then(|| self.keys.take()).transpose()?;
+            let decoy = decoy.then(|| self.next_rsa_key()).transpose()?;
             credential::issue_credential(
                 self.world,
                 component,

@@ -56,7 +56,7 @@ impl AzureSeeder<'_> {
     }
 
     fn create_storage_account(
-        &self,
+        &mut self,
         name: &str,
         id: &ArmResourceId,
     ) -> Result<StorageAccount, SeedStorageAccountError> {
@@ -71,6 +71,6 @@ impl AzureSeeder<'_> {
             allow_shared_key_access: true,
         };
         let (tenant, id) = (self.plan.tenant.clone(), id.clone().into());
-        Ok(StorageAccount::new(name, host, id, tenant, settings, self.now)?)
+        Ok(StorageAccount::new(name, host, id, tenant, settings, (self.ids, self.now))?)
     }
 }

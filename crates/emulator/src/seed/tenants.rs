@@ -13,7 +13,7 @@ impl AzureSeeder<'_> {
     pub(super) fn add_tenants(&mut self) -> Result<(), SeedError> {
         for id in [&self.plan.tenant, &self.plan.vault.tenant] {
             if self.world.directory.tenant(id.as_str()).is_none() {
-                let key = self.keys.take()?;
+                let key = self.next_rsa_key()?;
                 let mut tenant = Tenant::new(id.clone(), Vec::new(), key, self.now)
                     .map_err(|error| SeedError::Certificate(error.source))?;
                 tenant.domains = vec![tenant.initial_domain()];
@@ -24,7 +24,7 @@ impl AzureSeeder<'_> {
             }
         }
         if !self.world.directory.authorities.contains_key(MSI_AUTHORITY) {
-            let (key, serial) = (self.keys.take()?, self.ids.next_uuid());
+            let (key, serial) = (self.next_rsa_key()?, self.ids.next_uuid());
             let authority =
                 create_authority(MSI_AUTHORITY, key, serial, validity_of_years(self.now, 10))?;
             self.world.directory.authorities.insert(MSI_AUTHORITY.to_owned(), authority);

@@ -23,7 +23,7 @@ use crate::directory::{
     Application, FederatedCredential, KeyCredential, PasswordCredential, ServicePrincipal,
     ServicePrincipalKind, TrustedIssuer,
 };
-use crate::keys::{EcKey, EllipticCurve, RedactedText, RsaKey, RsaKeyError};
+use crate::keys::{EllipticCurve, RedactedText, RsaKey, RsaKeyError};
 use crate::operation_context::IdGenerator;
 use crate::services::keyvault::{
     BundleForm, CertificateContent, DeletedNameConflict, DerCertificate, KeyContent,
@@ -114,7 +114,7 @@ impl AzureSeeder<'_> {
         let secret = self.ids.named_uuid("guest-secret/secret").simple();
         let secret = RedactedText::new(format!("{secret}~test"));
         let certificate_client = self.add_application("guest-certificate");
-        let key = self.keys.take()?;
+        let key = self.next_rsa_key()?;
         let der = self_signed_leaf_certificate(&LeafCertificateSpec {
             subject: SUBJECT_NAME,
             serial: self.ids.next_uuid(),
@@ -228,7 +228,7 @@ impl AzureSeeder<'_> {
         if let Some(credentials) = directory.federated_credentials_mut(client_id) {
             credentials.push(FederatedCredential::new("guests", ISSUER, SUBJECT, AUDIENCE));
         }
-        let keys = BTreeMap::from([(ISSUER_KEY.to_owned(), self.keys.take()?)]);
+        let keys = BTreeMap::from([(ISSUER_KEY.to_owned(), self.next_rsa_key()?)]);
         self.world
             .directory
             .issuers
@@ -264,7 +264,7 @@ impl AzureSeeder<'_> {
         name: &str,
         curve: EllipticCurve,
     ) -> Result<(), SeedError> {
-        let key = EcKey::generate(curve).map_err(SeedError::key_generation_error)?;
+        let key = self.ids.generate_ec_key(curve).map_err(SeedError::key_generation_error)?;
         let content = KeyContent { key: key.into(), managed: false, operations: None };
         let (id, attributes) = (self.ids.next_hex32(), StoredObjectAttributes::new(self.now));
         let (host, vaults) = self.test_client_vault()?;

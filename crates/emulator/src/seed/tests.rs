@@ -111,7 +111,7 @@ pub(crate) fn issue_access_token_for(
 
 pub(crate) fn seed_azure(plan: &SeedPlan) -> (AzureState, IdGenerator) {
     let mut azure = AzureState::default();
-    let mut ids = IdGenerator::Seeded { namespace: uuid::Uuid::NAMESPACE_DNS, count: 0 };
+    let mut ids = IdGenerator::seeded(uuid::Uuid::NAMESPACE_DNS);
     apply_plan(plan, &mut azure, &mut ids, SEED_TIME).unwrap();
     (azure, ids)
 }
@@ -517,7 +517,7 @@ fn azure_with_test_clients(namespace: uuid::Uuid, identities: usize) -> AzureSta
     plan.identities.truncate(identities);
     plan.kms_key = None;
     let mut azure = AzureState::default();
-    let mut ids = IdGenerator::Seeded { namespace, count: 0 };
+    let mut ids = IdGenerator::seeded(namespace);
     apply_plan(&plan, &mut azure, &mut ids, SEED_TIME).unwrap();
     azure
 }

@@ -64,7 +64,7 @@ impl AzureSeeder<'_> {
         id: String,
     ) -> Result<(), SeedError> {
         let content =
-            KeyContent { key: self.keys.take()?.into(), managed: false, operations: None };
+            KeyContent { key: self.next_rsa_key()?.into(), managed: false, operations: None };
         let version = StoredObjectVersion {
             id,
             attributes: StoredObjectAttributes::new(self.now),

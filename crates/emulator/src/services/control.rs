@@ -1,6 +1,6 @@
 //! The emulator's own control API, directly on the port.
 //!
-//! Every operation except the CA certificate requires the header `x-lanyard-control: 1`, which a web page
+//! Every operation except the CA certificate and the web page requires the header `x-lanyard-control: 1`, which a web page
 //! cannot send to another origin.
 
 mod clock;
@@ -10,9 +10,12 @@ mod identity_urls;
 mod keys;
 mod mutations;
 mod nodes;
+mod page;
 mod settings;
 mod sign_ins;
 mod signing_keys;
+mod snapshots;
+mod state_export;
 mod state_listing;
 
 use http::{Method, StatusCode};
@@ -27,8 +30,35 @@ use crate::request::ServiceReply;
 /// The header that every operation requires.
 const CONTROL_HEADER: &str = "x-lanyard-control";
 
-/// The operations of the control API.
-pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
+/// The web page. It contains no data, so a browser may load it without the header.
+const PAGE_OPERATIONS: &[ServiceOperation] = &[
+    ServiceOperation {
+        id: "Page_Get",
+        method: Method::GET,
+        path: "/",
+        support: OperationSupport::Full,
+        handler: |_| Ok(page::get_page()),
+    },
+    ServiceOperation {
+        id: "Page_GetStyleSheet",
+        method: Method::GET,
+        path: "/lanyard/page.css",
+        support: OperationSupport::Full,
+        handler: |_| Ok(page::get_style_sheet()),
+    },
+    ServiceOperation {
+        id: "Page_GetScript",
+        method: Method::GET,
+        path: "/lanyard/page.js",
+        support: OperationSupport::Full,
+        handler: |_| Ok(page::get_script()),
+    },
+];
+
+/// The operations of the page and of the control API.
+pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[PAGE_OPERATIONS, CONTROL_OPERATIONS];
+
+const CONTROL_OPERATIONS: &[ServiceOperation] = &[
     ServiceOperation {
         id: "Authority_Get",
         method: Method::GET,
@@ -51,6 +81,27 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
         handler: |call| {
             require_control_header(call, |call| Ok(state_listing::list_azure_state(call)))
         },
+    },
+    ServiceOperation {
+        id: "State_Export",
+        method: Method::GET,
+        path: "/lanyard/v1/export",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, state_export::export_state),
+    },
+    ServiceOperation {
+        id: "Snapshot_Get",
+        method: Method::GET,
+        path: "/lanyard/v1/snapshot",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, snapshots::get_snapshot),
+    },
+    ServiceOperation {
+        id: "Snapshot_Restore",
+        method: Method::PUT,
+        path: "/lanyard/v1/snapshot",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, snapshots::restore_snapshot),
     },
     ServiceOperation {
         id: "Authorization_Explain",
@@ -285,7 +336,7 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[
         support: OperationSupport::Full,
         handler: |call| require_control_header(call, remove_fault_rules),
     },
-]];
+];
 
 fn require_control_header(
     call: &mut OperationContext<'_>,

@@ -46,8 +46,8 @@ pub(crate) use keys::{KeyContent, permitted_operations};
 pub(crate) use network_rules::{Ipv4Range, ParseIpv4RangeError, VaultNetworkRules};
 pub(crate) use object_kind::KeyVaultObjectKind;
 pub(crate) use object_store::{
-    DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion, VersionContent,
-    VersionedObjectStore,
+    DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
+    VersionContent, VersionedObjectStore,
 };
 pub(crate) use operations::OPERATIONS;
 pub(crate) use secrets::MAX_VALUE_BYTES;

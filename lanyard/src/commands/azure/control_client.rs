@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
@@ -19,6 +20,14 @@ pub(crate) struct ControlFlags {
     /// `LANYARD_AZURE_CONTROL`, or else the one without a state directory]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+}
+
+impl ControlFlags {
+    /// The directory of the session; `None` if `LANYARD_AZURE_CONTROL` selects the local Azure.
+    pub(super) fn session_directory(&self, environment: &ProcessEnvironment) -> Option<PathBuf> {
+        let is_by_url = self.state.is_none() && environment.local_azure_control.is_some();
+        (!is_by_url).then(|| session::session_directory(self.state.as_deref(), environment))
+    }
 }
 
 /// The control API of a local Azure.
@@ -49,24 +58,48 @@ impl ControlClient {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, CommandError> {
+        let text = body.map(Value::to_string).unwrap_or_default();
+        let (status, body) = self.exchange(method, path, text.into()).await?;
+        parse_reply(status, &body)
+    }
+
+    /// Sends a request with a JSON text, and returns the body of the reply unparsed.
+    pub(super) async fn send_text(
+        &self,
+        method: Method,
+        path: &str,
+        text: Vec<u8>,
+    ) -> Result<Bytes, CommandError> {
+        let (status, body) = self.exchange(method, path, text.into()).await?;
+        if status.is_success() {
+            return Ok(body);
+        }
+        Err(reply_error(status, serde_json::from_slice(&body).ok().as_ref()))
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), CommandError> {
         let unreachable = |error: &dyn std::error::Error| {
             CommandError::unavailable(format!("the local Azure at {} does not answer", self.url))
                 .with_cause(error)
                 .with_hint("start one with `lanyard azure serve`")
         };
-        let text = body.map(Value::to_string).unwrap_or_default();
         let request = Request::builder()
             .method(method)
             .uri(format!("{}/{path}", self.url))
             .header("content-type", "application/json")
             .header("x-lanyard-control", "1")
-            .body(Full::new(bytes::Bytes::from(text)))
+            .body(Full::new(body))
             .map_err(|error| unreachable(&error))?;
         let client = Client::builder(TokioExecutor::new()).build_http();
         let reply = client.request(request).await.map_err(|error| unreachable(&error))?;
         let status = reply.status();
         let body = reply.into_body().collect().await.map_err(|error| unreachable(&error))?;
-        parse_reply(status, &body.to_bytes())
+        Ok((status, body.to_bytes()))
     }
 }
 
@@ -79,15 +112,19 @@ fn parse_reply(status: StatusCode, body: &[u8]) -> Result<Value, CommandError> {
             CommandError::unavailable("the reply of the local Azure is not JSON").with_cause(&error)
         });
     }
+    Err(reply_error(status, json.ok().as_ref()))
+}
+
+/// The error in a reply.
+fn reply_error(status: StatusCode, json: Option<&Value>) -> CommandError {
     let message = json
-        .ok()
         .and_then(|json| json.pointer("/error/message").and_then(Value::as_str).map(str::to_owned));
     let message = message.unwrap_or_else(|| format!("the local Azure returned {status}"));
     let message = message.trim_end_matches('.').to_owned();
-    Err(match status.as_u16() {
+    match status.as_u16() {
         400 | 404 => CommandError::invalid_input(message),
         _ => CommandError::unavailable(message),
-    })
+    }
 }
 
 /// Reads a file in JSON or YAML.

@@ -41,7 +41,7 @@ pub(crate) struct Args {
         default_missing_value = "user"
     )]
     login: Option<LoginPrincipal>,
-    /// Derive the ids and test credentials of a new state from this text, instead of random ones
+    /// Derive the ids, keys and test credentials of a new state from this text, instead of random ones
     #[arg(long, value_name = "TEXT")]
     seed: Option<String>,
     #[command(flatten)]
@@ -60,6 +60,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         file: args.file.as_deref(),
         state: args.state.as_deref(),
         seed: args.seed.as_deref(),
+        stopped_at: None,
         automatic_sign_in: args.login.is_some(),
         scenario: &args.scenario,
         listen,

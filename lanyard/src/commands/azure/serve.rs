@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use lanyard_emulator::Emulator;
 
 use super::login::{missing_test_clients_error, sign_azure_cli_in};
@@ -41,11 +42,14 @@ pub(crate) struct Args {
         default_missing_value = "user"
     )]
     login: Option<LoginPrincipal>,
-    /// Derive the ids and test credentials of a new state from this text, instead of random ones
+    /// Derive the ids, keys and test credentials of a new state from this text, instead of random ones
     #[arg(long, value_name = "TEXT")]
     seed: Option<String>,
     #[command(flatten)]
     scenario: ScenarioFlags,
+    /// Stop the clock of a new state at this time (RFC 3339); the control API resumes it
+    #[arg(long, value_name = "TIME")]
+    stop_clock_at: Option<Timestamp>,
     /// The HostedCluster for which the local Azure is seeded [default: the built-in example]
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
@@ -68,6 +72,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         file: args.file.as_deref(),
         state: args.state.as_deref(),
         seed: args.seed.as_deref(),
+        stopped_at: args.stop_clock_at,
         automatic_sign_in: args.login.is_some(),
         scenario: &args.scenario,
         listen: args.listen,

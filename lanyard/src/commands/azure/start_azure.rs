@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use jiff::Timestamp;
 use lanyard_clock::SystemClock;
 use lanyard_emulator::Emulator;
 
@@ -21,6 +22,8 @@ pub(super) struct StartAzureOptions<'a> {
     pub(super) seed: Option<&'a str>,
     /// Settings, fault rules and a drill that apply from the start.
     pub(super) scenario: &'a ScenarioFlags,
+    /// The time at which the clock of a new state is stopped; `None` for a running clock.
+    pub(super) stopped_at: Option<Timestamp>,
     /// Whether the administrator signs in without interaction.
     pub(super) automatic_sign_in: bool,
     /// The address to listen on.
@@ -51,6 +54,9 @@ pub(super) async fn start_local_azure(
         .automatic_sign_in(start.automatic_sign_in);
     if let Some(seed) = start.seed {
         builder = builder.id_seed(seed);
+    }
+    if let Some(time) = start.stopped_at {
+        builder = builder.stop_clock_at(time);
     }
     // An existing state is used unchanged, unless the user names a HostedCluster that it must match.
     builder = if start.file.is_some() { builder.seed(plan) } else { builder.seed_if_new(plan) };

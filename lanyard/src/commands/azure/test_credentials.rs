@@ -49,6 +49,20 @@ impl LocalTestCredentials {
         })
     }
 
+    /// Reads the credentials in a response to `GET guests`.
+    pub(super) fn of_control_api(response: &serde_json::Value, exported: bool) -> Option<Self> {
+        let text = |pointer: &str| Some(response.pointer(pointer)?.as_str()?.to_owned());
+        Some(Self {
+            tenant: text("/tenant")?,
+            subscription: text("/subscription")?,
+            client_id: text("/secret/clientId")?,
+            client_secret: text("/secret/clientSecret")?,
+            user_principal_name: text("/user/userPrincipalName")?,
+            user_password: text("/user/password")?,
+            exported,
+        })
+    }
+
     /// Writes the credentials into the private directory of a session, and removes those of an earlier one.
     pub(super) fn write(credentials: Option<&Self>, directory: &Path) -> Result<(), CommandError> {
         let path = directory.join(FILE_NAME);

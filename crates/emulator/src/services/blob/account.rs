@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hmac;
-use aws_lc_rs::rand::fill;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ use super::names::StorageAccountName;
 use super::service_properties::BlobServiceProperties;
 use crate::authorization::AccessScope;
 use crate::keys::RedactedText;
+use crate::operation_context::IdGenerator;
 
 /// A storage account: the data plane of a `Microsoft.Storage/storageAccounts` resource.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -70,10 +71,12 @@ pub(crate) struct GenerateAccountKeyError;
 
 impl AccountKey {
     /// Generates a key of 512 bits.
-    pub(crate) fn generate(now: Timestamp) -> Result<Self, GenerateAccountKeyError> {
-        let mut bytes = [0; 64];
-        fill(&mut bytes).map_err(|aws_lc_rs::error::Unspecified| GenerateAccountKeyError)?;
-        Ok(Self { value: RedactedText::new(STANDARD.encode(bytes)), created: now })
+    pub(crate) fn generate(
+        ids: &mut IdGenerator,
+        now: Timestamp,
+    ) -> Result<Self, GenerateAccountKeyError> {
+        let bytes = ids.next_bytes::<64>().map_err(|Unspecified| GenerateAccountKeyError)?;
+        Ok(Self { value: RedactedText::new(STANDARD.encode(*bytes)), created: now })
     }
 
     /// The HMAC-SHA256 of a text, in base64.
@@ -98,7 +101,7 @@ impl StorageAccount {
         resource_id: AccessScope,
         tenant: EntraTenantId,
         settings: StorageAccountSettings,
-        now: Timestamp,
+        (ids, now): (&mut IdGenerator, Timestamp),
     ) -> Result<Self, GenerateAccountKeyError> {
         Ok(Self {
             name,
@@ -106,8 +109,8 @@ impl StorageAccount {
             resource_id,
             tenant,
             settings,
-            keys: [AccountKey::generate(now)?, AccountKey::generate(now)?],
-            delegation_key: AccountKey::generate(now)?,
+            keys: [AccountKey::generate(ids, now)?, AccountKey::generate(ids, now)?],
+            delegation_key: AccountKey::generate(ids, now)?,
             properties: BlobServiceProperties::default(),
         })
     }

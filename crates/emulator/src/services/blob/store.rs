@@ -88,7 +88,6 @@ pub(crate) struct BlobStore {
     accounts: Table<String, StorageAccount>,
     containers: Table<ContainerKey, BlobContainer>,
     blobs: Table<BlobKey, StoredBlob>,
-    #[serde(skip)]
     contents: BytesTable<BlobKey>,
     /// The blocks that no client has committed. They are not in the state file: a client whose upload the
     /// emulator's stop interrupts uploads them again.

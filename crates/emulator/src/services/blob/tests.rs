@@ -9,6 +9,7 @@ use crate::authorization::RoleAssignment;
 use crate::directory::{FederatedCredential, TrustedIssuer};
 use crate::ingress::Ingress;
 use crate::keys::RedactedText;
+use crate::operation_context::IdGenerator;
 use crate::request::ServiceReply;
 use crate::testing::{
     APP, EngineFixture, FEDERATED, LOGIN, SECRET, SUBJECT, TENANT, azure_with_test_principals,
@@ -37,7 +38,14 @@ pub(super) fn test_account() -> StorageAccount {
     };
     let id = ACCOUNT_ID.parse().unwrap();
     let (name, tenant) = ("acct".parse().unwrap(), TENANT.parse().unwrap());
-    let account = StorageAccount::new(name, HOST.to_owned(), id, tenant, settings, start_time());
+    let account = StorageAccount::new(
+        name,
+        HOST.to_owned(),
+        id,
+        tenant,
+        settings,
+        (&mut IdGenerator::Random, start_time()),
+    );
     StorageAccount {
         keys: [key("c2VjcmV0LWtleS1vZi10aGUtYWNjb3VudC1mb3ItdGVzdHM="), key("b3RoZXI=")],
         delegation_key: key("ZGVsZWdhdGlvbi1rZXktb2YtdGhlLWFjY291bnQ="),

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::{control_error, parse_body};
 use crate::directory::{NextSigningKeyMissing, TenantSigningKey, TenantSigningKeys};
-use crate::keys::RsaKey;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
@@ -39,18 +38,18 @@ pub(super) fn roll_signing_key(
 ) -> Result<ServiceReply, ServiceReply> {
     let body: RollSigningKeyRequest = parse_body(call)?;
     let now = call.now;
-    let tenants = &mut call.azure_mut().directory.tenants;
-    let tenant = tenants.iter_mut().find(|tenant| tenant.is_named(&body.tenant));
+    let (azure, ids) = call.azure_and_ids();
+    let tenant = azure.directory.tenants.iter_mut().find(|tenant| tenant.is_named(&body.tenant));
     let tenant = tenant.ok_or_else(|| {
         let message = "No tenant has this id or domain; `GET /lanyard/v1/world` lists them.";
         control_error(StatusCode::NOT_FOUND, "TenantNotFound", message)
     })?;
     let keys = &mut tenant.signing_keys;
-    let new_key = || {
+    let mut new_key = || {
         let failed = |error: &dyn std::error::Error| {
             control_error(StatusCode::INTERNAL_SERVER_ERROR, "KeyFailed", &format!("{error}."))
         };
-        let key = RsaKey::generate().map_err(|error| failed(&error))?;
+        let key = ids.generate_rsa_key().map_err(|error| failed(&error))?;
         TenantSigningKey::new(key, now).map_err(|error| failed(&error))
     };
     match body.rollover {

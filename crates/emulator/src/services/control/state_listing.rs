@@ -85,7 +85,7 @@ fn storage_account_json(azure: &AzureState, account: &StorageAccount) -> Value {
     })
 }
 
-fn tenant_json(tenant: &Tenant) -> Value {
+pub(super) fn tenant_json(tenant: &Tenant) -> Value {
     json!({ "id": tenant.id, "domains": tenant.domains })
 }
 
@@ -104,7 +104,7 @@ fn component_json(holder: &ComponentIdentity) -> Value {
     })
 }
 
-fn principal_json(directory: &EntraDirectory, principal: &ServicePrincipal) -> Value {
+pub(super) fn principal_json(directory: &EntraDirectory, principal: &ServicePrincipal) -> Value {
     let kind = match &principal.kind {
         ServicePrincipalKind::Application => "application",
         ServicePrincipalKind::ManagedIdentity { .. } => "managed-identity",

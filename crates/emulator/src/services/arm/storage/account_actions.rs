@@ -84,7 +84,7 @@ pub(super) fn regenerate_key(
         let message = format!("The key name '{name}' is not 'key1' or 'key2'.");
         return Err(bad_request("InvalidKeyName", message));
     };
-    account.keys[at] = AccountKey::generate(call.now).map_err(key_error_reply)?;
+    account.keys[at] = AccountKey::generate(call.ids, call.now).map_err(key_error_reply)?;
     let wire = keys_json(&account);
     call.azure_mut().storage.insert_account(account);
     Ok(json_reply(call, StatusCode::OK, &wire))
@@ -95,7 +95,7 @@ pub(super) fn revoke_user_delegation_keys(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let mut account = authorize_action(call, "revokeUserDelegationKeys")?;
-    account.delegation_key = AccountKey::generate(call.now).map_err(key_error_reply)?;
+    account.delegation_key = AccountKey::generate(call.ids, call.now).map_err(key_error_reply)?;
     call.azure_mut().storage.insert_account(account);
     Ok(empty_reply(call, StatusCode::OK))
 }

@@ -133,14 +133,15 @@ fn store_data_plane(
     let tenant = subscription.map(|subscription| subscription.tenant.clone());
     let tenant = tenant.unwrap_or_else(|| write.caller.tenant.clone());
     let now = write.call.now;
-    let storage = &mut write.call.azure_mut().storage;
+    let (azure, ids) = write.call.azure_and_ids();
+    let storage = &mut azure.storage;
     if let Some(account) = storage.account_mut(&host) {
         account.settings = settings;
         return Ok(account.clone());
     }
     let id = write.id.clone();
-    let account =
-        StorageAccount::new(name, host, id, tenant, settings, now).map_err(key_error_reply)?;
+    let account = StorageAccount::new(name, host, id, tenant, settings, (ids, now))
+        .map_err(key_error_reply)?;
     storage.insert_account(account.clone());
     Ok(account)
 }

@@ -1,0 +1,104 @@
+//! Snapshots: the complete state of an emulator, in memory and as JSON.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::azure_state::AzureState;
+use crate::operation_context::IdGenerator;
+
+/// The version of the JSON form; others are rejected.
+const FORMAT: u32 = 1;
+
+/// The complete state of an emulator at one time, with its secrets and private keys: resources, directory,
+/// role assignments, vaults, blobs, clock, fault rules and the generator of new ids and keys.
+///
+/// The certificate authority and the request log are not part of it. A snapshot is independent of the emulator
+/// that it was taken from: it can be restored in any emulator, and more than once.
+#[derive(Clone)]
+pub struct StateSnapshot {
+    pub(crate) azure: AzureState,
+    pub(crate) ids: IdGenerator,
+}
+
+/// The errors of reading and writing snapshots.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// The text is not a snapshot. The message repeats no value.
+    #[error("the snapshot is invalid at line {line}, column {column}")]
+    Invalid {
+        /// The line of the first error, from 1.
+        line: usize,
+        /// The column of the first error, from 1.
+        column: usize,
+    },
+    /// The snapshot was written by another version.
+    #[error("the snapshot has format {found}; this version reads format {FORMAT}")]
+    OtherFormat {
+        /// The format of the snapshot.
+        found: u32,
+    },
+    /// The state could not be written as JSON.
+    #[error("the snapshot could not be written as JSON")]
+    Serialize(#[source] serde_json::Error),
+}
+
+/// The JSON form.
+#[derive(Serialize, Deserialize)]
+struct SnapshotDocument<Ids, Azure> {
+    format: u32,
+    ids: Ids,
+    azure: Azure,
+}
+
+#[derive(Deserialize)]
+struct SnapshotHeader {
+    format: u32,
+}
+
+impl StateSnapshot {
+    /// Copies the state.
+    pub(crate) fn of_state(azure: &AzureState, ids: &IdGenerator) -> Self {
+        Self { azure: azure.clone(), ids: ids.clone() }
+    }
+
+    /// The snapshot as JSON, which contains secrets and private keys.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an object cannot be written as JSON.
+    pub fn to_json(&self) -> Result<Vec<u8>, SnapshotError> {
+        let document = SnapshotDocument { format: FORMAT, ids: &self.ids, azure: &self.azure };
+        serde_json::to_vec(&document).map_err(SnapshotError::Serialize)
+    }
+
+    /// Reads a snapshot.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is not a snapshot of this version.
+    pub fn from_json(text: &[u8]) -> Result<Self, SnapshotError> {
+        let header: SnapshotHeader = serde_json::from_slice(text).map_err(invalid)?;
+        if header.format != FORMAT {
+            return Err(SnapshotError::OtherFormat { found: header.format });
+        }
+        let SnapshotDocument { ids, mut azure, .. }: SnapshotDocument<IdGenerator, AzureState> =
+            serde_json::from_slice(text).map_err(invalid)?;
+        azure.rebuild_indexes();
+        Ok(Self { azure, ids })
+    }
+}
+
+fn invalid(error: serde_json::Error) -> SnapshotError {
+    SnapshotError::Invalid { line: error.line(), column: error.column() }
+}
+
+impl fmt::Debug for StateSnapshot {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("StateSnapshot").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

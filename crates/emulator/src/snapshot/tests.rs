@@ -1,0 +1,48 @@
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::*;
+use crate::table::RowChange;
+use crate::testing::azure_with_test_principals;
+
+/// Every stored row.
+fn stored_rows(azure: &mut AzureState) -> BTreeMap<(&'static str, String), Vec<u8>> {
+    let mut rows = BTreeMap::new();
+    azure.for_each_table(&mut |name, table| {
+        table.mark_all_changed();
+        for RowChange { table, key, row } in table.take_changes(name).unwrap() {
+            rows.extend(row.map(|row| ((table, key), row.to_vec())));
+        }
+    });
+    rows
+}
+
+#[test]
+fn json_form_keeps_every_row_and_the_generator() {
+    let mut azure = crate::seed::tests::seeded_nine_identities().0;
+    let mut ids = IdGenerator::seeded(Uuid::from_u128(3));
+    ids.generate_rsa_key().unwrap();
+    let json = StateSnapshot::of_state(&azure, &ids).to_json().unwrap();
+    let mut parsed = StateSnapshot::from_json(&json).unwrap();
+    let expected = stored_rows(&mut azure);
+    assert!(expected.len() > 100, "{}", expected.len());
+    assert_eq!(stored_rows(&mut parsed.azure), expected);
+    assert_eq!(parsed.ids, ids);
+    assert_eq!(parsed.to_json().unwrap(), json);
+}
+
+#[test]
+fn invalid_snapshot_is_rejected_without_its_values() {
+    let snapshot = StateSnapshot::of_state(&azure_with_test_principals(), &IdGenerator::Random);
+    let json = String::from_utf8(snapshot.to_json().unwrap()).unwrap();
+    let newer = json.replacen("\"format\":1", "\"format\":2", 1);
+    let error = StateSnapshot::from_json(newer.as_bytes()).unwrap_err();
+    assert!(matches!(error, SnapshotError::OtherFormat { found: 2 }), "{error}");
+    for invalid in ["", "{}", "[]", &json[..json.len() - 1], r#"{"format":1,"azure":"secret"}"#] {
+        let error = StateSnapshot::from_json(invalid.as_bytes()).unwrap_err();
+        assert!(matches!(error, SnapshotError::Invalid { .. }), "{error}");
+        assert!(!error.to_string().contains("secret"));
+    }
+    assert_eq!(format!("{snapshot:?}"), "StateSnapshot { .. }");
+}

@@ -1,0 +1,88 @@
+//! `lanyard azure snapshot`: saves and restores the state of the running local Azure.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use http::Method;
+
+use super::control_client::{ControlClient, ControlFlags};
+use super::shell_exports::replace_file;
+use super::test_credentials::LocalTestCredentials;
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::settings::ProcessEnvironment;
+
+/// Save or restore the state of the running local Azure
+///
+/// A snapshot is a file with the complete state: resources, directory, role assignments, vaults and blobs with
+/// their secrets and private keys, the clock, and fault rules. Only you can read it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  lanyard azure snapshot save before-upgrade.json
+  lanyard azure snapshot restore before-upgrade.json")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: SnapshotCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum SnapshotCommand {
+    /// Write the state to a file, which replaces an existing one
+    Save(FileArgs),
+    /// Replace the state with that of a file
+    ///
+    /// The replacement is atomic, and also applies to the state directory. The certificate authority and the
+    /// request log stay as they are.
+    Restore(FileArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct FileArgs {
+    /// The snapshot
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    control: ControlFlags,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    match args.command {
+        SnapshotCommand::Save(args) => save(&args, &environment).await?,
+        SnapshotCommand::Restore(args) => restore(&args, &environment).await?,
+    }
+    Ok(CommandExit::Success)
+}
+
+async fn save(args: &FileArgs, environment: &ProcessEnvironment) -> Result<(), CommandError> {
+    let client = ControlClient::find(&args.control, environment)?;
+    let snapshot = client.send_text(Method::GET, "snapshot", Vec::new()).await?;
+    // Temporary files are readable by their owner only.
+    replace_file(&parent_and_name(&args.file), &snapshot)
+        .map_err(|error| file_error("written", &args.file, &error))
+}
+
+async fn restore(args: &FileArgs, environment: &ProcessEnvironment) -> Result<(), CommandError> {
+    let client = ControlClient::find(&args.control, environment)?;
+    let snapshot = fs::read(&args.file).map_err(|error| file_error("read", &args.file, &error))?;
+    client.send_text(Method::PUT, "snapshot", snapshot).await?;
+    // The credentials of the session belong to the replaced state.
+    let Some(directory) = args.control.session_directory(environment) else { return Ok(()) };
+    let is_exported = LocalTestCredentials::load(&directory).is_some_and(|it| it.is_exported());
+    let test_clients = client.send(Method::GET, "guests", None).await.ok();
+    let credentials =
+        test_clients.and_then(|json| LocalTestCredentials::of_control_api(&json, is_exported));
+    LocalTestCredentials::write(credentials.as_ref(), &directory)
+}
+
+/// The file with an explicit directory, in which a temporary file can be created.
+fn parent_and_name(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new(".").join(file),
+        _ => file.to_owned(),
+    }
+}
+
+fn file_error(action: &str, file: &Path, error: &io::Error) -> CommandError {
+    CommandError::invalid_input(format!("{} cannot be {action}", file.display())).with_cause(error)
+}
