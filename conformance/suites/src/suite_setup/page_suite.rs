@@ -27,5 +27,5 @@ pub(super) fn prepare_page_suite(
         screenshots: page::screenshot_directory(&arguments.lanyard),
         runtime,
     })?;
-    Ok(PreparedSuite { trials, keep_alive: Arc::new(()) })
+    Ok(PreparedSuite { trials, keep_alive: Arc::new(()), request_log: None })
 }
