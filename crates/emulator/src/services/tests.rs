@@ -7,7 +7,7 @@ use crate::hosts;
 use crate::testing::{EngineFixture, azure_with_test_principals};
 
 /// A host of each service, and one of each further cloud.
-const HOSTS: [&str; 13] = [
+const HOSTS: [&str; 14] = [
     "login.microsoftonline.com",
     "management.azure.com",
     "kv.vault.azure.net",
@@ -18,6 +18,7 @@ const HOSTS: [&str; 13] = [
     "account.queue.core.windows.net",
     "account.table.core.windows.net",
     "account.file.core.windows.net",
+    "control-eastus.identity.azure.net",
     "management.usgovcloudapi.net",
     "kv.vault.azure.cn",
     "login.microsoftonline.us",
