@@ -40,7 +40,7 @@ async fn every_answered_write_survives_a_kill() {
         let process = AzureServeProcess::start(lanyard_command(), state.path());
         let writer = Arc::new(AzureWriter::sign_in(&process).await);
         let (answered, seconds) = write_until_killed(round, process, &writer).await;
-        let rate = answered.len() as f64 / seconds;
+        let rate = f64::from(u32::try_from(answered.len()).unwrap()) / seconds;
         println!("round {round}: {} writes answered, {rate:.0} a second", answered.len());
         assert!(answered.len() >= ANSWERS);
 

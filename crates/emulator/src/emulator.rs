@@ -243,7 +243,7 @@ impl EmulatorBuilder {
     /// Makes ids reproducible: two emulators with the same namespace and the same sequence of operations
     /// create the same ids and the same private keys.
     ///
-    /// The keys are public: whoever knows the namespace can compute them. The certificate authority is always
+    /// The keys are public: the namespace is enough to compute them. The certificate authority is always
     /// random, because clients trust it.
     #[must_use]
     pub fn id_namespace(mut self, namespace: Uuid) -> Self {

@@ -25,6 +25,7 @@ use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::seed::SeedError;
 use crate::service_caches::ServiceCaches;
+use crate::service_headers::add_service_headers;
 use crate::services;
 use crate::snapshot::StateSnapshot;
 use crate::state_change_error::StateChangeError;
@@ -276,7 +277,7 @@ impl EmulatorEngine {
         if let Some(change) = fault.change {
             reply = change.apply(reply, request, &state.azure);
         }
-        let reply = add_service_headers(state, request, trace, reply, now);
+        let reply = add_service_headers(reply, request, trace.service, state, now);
         if !is_control_read(request, trace, &reply) {
             let elapsed = self.clock.monotonic().saturating_sub(began);
             state.request_log.append(request_log_entry(request, trace, &reply, now, elapsed));
@@ -309,7 +310,7 @@ impl EmulatorEngine {
         let mut state = self.state.lock();
         let now = state.azure.clock.emulated_time(self.clock.now());
         let trace = RequestTrace::default();
-        let reply = add_service_headers(&mut state, request, &trace, rejection, now);
+        let reply = add_service_headers(rejection, request, trace.service, &mut state, now);
         state.request_log.append(request_log_entry(request, &trace, &reply, now, Duration::ZERO));
         reply
     }
@@ -434,52 +435,6 @@ fn is_control_read(request: &ServiceRequest, trace: &RequestTrace, reply: &Servi
     trace.service == Some(AzureService::Control)
         && request.method == Method::GET
         && reply.status.is_success()
-}
-
-/// Adds the headers that every service sends.
-fn add_service_headers(
-    state: &mut State,
-    request: &ServiceRequest,
-    trace: &RequestTrace,
-    mut reply: ServiceReply,
-    now: Timestamp,
-) -> ServiceReply {
-    let id = state.ids.next_uuid().to_string();
-    let date = now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-    reply = reply.with_header("date", date).with_header("x-ms-request-id", &id);
-    if let Some(sent) = request.header("x-ms-client-request-id").filter(|id| id.len() <= 128) {
-        reply = reply.with_header("x-ms-client-request-id", sent);
-    }
-    match trace.service {
-        Some(AzureService::Arm) => {
-            let correlation =
-                request.header("x-ms-correlation-request-id").unwrap_or(&id).to_owned();
-            let stamp = now.strftime("%Y%m%dT%H%M%SZ");
-            reply
-                .with_header("x-ms-routing-request-id", format!("LANYARD:{stamp}:{correlation}"))
-                .with_header("x-ms-correlation-request-id", correlation)
-                .with_header("cache-control", "no-cache")
-        }
-        Some(AzureService::Entra) => {
-            let echoed = request.header("client-request-id").filter(|id| id.len() <= 128);
-            if let Some(sent) = echoed {
-                reply = reply.with_header("client-request-id", sent);
-            }
-            reply.with_header("cache-control", "no-store, no-cache")
-        }
-        Some(AzureService::KeyVault) => {
-            let vault = state.azure.vaults.vault_at_host(&request.host);
-            let region = vault.map_or("", |vault| vault.location.as_str()).to_owned();
-            reply
-                .with_header("x-ms-keyvault-region", region)
-                .with_header("cache-control", "no-cache")
-        }
-        Some(AzureService::Blob | AzureService::StaticWebsite) => {
-            let version = request.header("x-ms-version").unwrap_or("2009-09-19").to_owned();
-            reply.with_header("x-ms-version", version)
-        }
-        _ => reply,
-    }
 }
 
 /// The reply to a change that is in memory and not on disk: the client must not rely on it.

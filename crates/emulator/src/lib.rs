@@ -85,6 +85,7 @@ mod request_log;
 mod seed;
 mod server;
 mod service_caches;
+mod service_headers;
 mod services;
 mod settings;
 mod snapshot;

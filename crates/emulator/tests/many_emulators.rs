@@ -3,6 +3,7 @@
 
 #![cfg(test)]
 
+#[path = "support/seed_plan.rs"]
 mod support;
 
 use std::sync::Arc;
@@ -127,9 +128,9 @@ async fn same_seed_and_time_give_the_same_state() {
         state["azure"]["vaults"]["secrets"].take();
         (client.control("export").await, state)
     };
-    let (first, again, other) = (start("a").await, start("a").await, start("b").await);
-    assert_eq!(first.0, again.0);
-    assert_eq!(first.1, again.1);
+    let (first, same, other) = (start("a").await, start("a").await, start("b").await);
+    assert_eq!(first.0, same.0);
+    assert_eq!(first.1, same.1);
     assert_ne!(first.0["servicePrincipals"], other.0["servicePrincipals"]);
     for pointer in ["/azure/directory/tenants/0/signing_keys", "/azure/vaults/keys"] {
         let keys =

@@ -3,6 +3,7 @@
 
 #![cfg(test)]
 
+#[path = "support/seed_plan.rs"]
 mod support;
 
 use aws_lc_rs::digest::{SHA256, digest};

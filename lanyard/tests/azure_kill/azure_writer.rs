@@ -66,12 +66,12 @@ impl AzureWriter {
         let control_request = |method, path: &str| {
             client.request(method, format!("{control}/{path}")).header("x-lanyard-control", "1")
         };
-        let guests = send_for_json(control_request(Method::GET, "guests")).await;
+        let test_clients = send_for_json(control_request(Method::GET, "guests")).await;
         let world = send_for_json(control_request(Method::GET, "world")).await;
-        let subscription = text(&guests, "/subscription");
+        let subscription = text(&test_clients, "/subscription");
         for role in [KEY_VAULT_SECRETS_OFFICER, STORAGE_BLOB_DATA_OWNER] {
             let assignment = json!({
-                "principal": text(&guests, "/secret/clientId"),
+                "principal": text(&test_clients, "/secret/clientId"),
                 "role": role,
                 "scope": format!("/subscriptions/{subscription}"),
             });
@@ -86,21 +86,21 @@ impl AzureWriter {
             vault_token: String::new(),
             storage_token: String::new(),
             subscription,
-            tenant: text(&guests, "/tenant"),
-            vault_host: text(&guests, "/vaultHost"),
+            tenant: text(&test_clients, "/tenant"),
+            vault_host: text(&test_clients, "/vaultHost"),
             blob_host: text(&world, "/storageAccounts/0/host"),
         };
-        writer.arm_token = writer.token(&guests, "https://management.azure.com").await;
-        writer.vault_token = writer.token(&guests, "https://vault.azure.net").await;
-        writer.storage_token = writer.token(&guests, "https://storage.azure.com").await;
+        writer.arm_token = writer.token(&test_clients, "https://management.azure.com").await;
+        writer.vault_token = writer.token(&test_clients, "https://vault.azure.net").await;
+        writer.storage_token = writer.token(&test_clients, "https://storage.azure.com").await;
         writer
     }
 
-    async fn token(&self, guests: &Value, resource: &str) -> String {
+    async fn token(&self, test_clients: &Value, resource: &str) -> String {
         let form = [
             ("grant_type", "client_credentials".to_owned()),
-            ("client_id", text(guests, "/secret/clientId")),
-            ("client_secret", text(guests, "/secret/clientSecret")),
+            ("client_id", text(test_clients, "/secret/clientId")),
+            ("client_secret", text(test_clients, "/secret/clientSecret")),
             ("scope", format!("{resource}/.default")),
         ];
         let form = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
@@ -197,5 +197,5 @@ async fn send_for_json(request: RequestBuilder) -> Value {
 }
 
 fn text(json: &Value, pointer: &str) -> String {
-    json.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("{pointer}")).to_owned()
+    json.pointer(pointer).and_then(Value::as_str).unwrap().to_owned()
 }

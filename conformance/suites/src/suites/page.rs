@@ -73,7 +73,7 @@ pub(crate) fn trials(inputs: PageSuiteInputs) -> Result<Vec<Trial>, BrowserError
 }
 
 impl PageFixture {
-    /// Loads the page anew and waits until it shows the state.
+    /// Reloads the page and waits until it shows the state.
     fn open(&self, browser: &mut Browser) -> Result<(), BrowserError> {
         browser.set_viewport(WIDTHS[1])?;
         browser.open(&format!("{}/", self.inputs.azure.proxy_url()))?;
@@ -157,7 +157,7 @@ fn check_tab_keys(_: &PageFixture, browser: &mut Browser) -> Result<(), Failed> 
 
 fn check_identities(fixture: &PageFixture, browser: &mut Browser) -> Result<(), Failed> {
     select_tab(browser, "identities")?;
-    let guests = fixture.control("guests")?;
+    let test_clients = fixture.control("guests")?;
     let export = fixture.control("export")?;
     let cards = browser
         .evaluate("[...document.querySelectorAll('.identity')].map((card) => card.innerText)")?;
@@ -171,14 +171,14 @@ fn check_identities(fixture: &PageFixture, browser: &mut Browser) -> Result<(), 
     let count = |list: &str| export[list].as_array().map_or(0, Vec::len);
     let expected = count("users") + count("groups") + count("servicePrincipals");
     expect_equal("identities", cards.len(), expected)?;
-    let federated = of_client(&guests["federated"]["clientId"])?;
-    for text in ["issuer", "subject"].map(|field| guests["federated"][field].as_str()) {
+    let federated = of_client(&test_clients["federated"]["clientId"])?;
+    for text in ["issuer", "subject"].map(|field| test_clients["federated"][field].as_str()) {
         let text = text.unwrap_or("missing");
         if !federated.contains(text) {
             return Err(format!("`{text}` is missing in: {federated}").into());
         }
     }
-    let owner = of_client(&guests["secret"]["clientId"])?;
+    let owner = of_client(&test_clients["secret"]["clientId"])?;
     for text in ["Owner", "/subscriptions/", "1 client secret"] {
         if !owner.contains(text) {
             return Err(format!("`{text}` is missing in: {owner}").into());
@@ -231,12 +231,12 @@ fn check_clock(fixture: &PageFixture, browser: &mut Browser) -> Result<(), Faile
 }
 
 fn check_secrets(fixture: &PageFixture, browser: &mut Browser) -> Result<(), Failed> {
-    let guests = fixture.control("guests")?;
+    let test_clients = fixture.control("guests")?;
     let html = browser.evaluate("document.documentElement.outerHTML")?;
     let html = html.as_str().unwrap_or_default();
     let secrets = ["/secret/clientSecret", "/user/password", "/identityHeader"];
     for pointer in secrets {
-        let secret = guests.pointer(pointer).and_then(Value::as_str).ok_or(pointer)?;
+        let secret = test_clients.pointer(pointer).and_then(Value::as_str).ok_or(pointer)?;
         if secret.len() < 8 || html.contains(secret) {
             return Err(format!("the page contains {pointer}").into());
         }

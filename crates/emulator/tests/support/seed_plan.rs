@@ -1,7 +1,5 @@
 //! The seed plan of the integration tests.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
-
 use lanyard_emulator::{
     CredentialBundleFormat, DirectoryAccess, DnsZonePlan, IdentityPlan, SeedPlan, VaultPlan,
 };
