@@ -12,7 +12,6 @@ const HOSTS: [&str; 14] = [
     "management.azure.com",
     "kv.vault.azure.net",
     "graph.microsoft.com",
-    "control-eastus.identity.azure.net",
     "account.blob.core.windows.net",
     "account.z6.web.core.windows.net",
     "account.dfs.core.windows.net",
