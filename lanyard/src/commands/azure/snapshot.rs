@@ -28,7 +28,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum SnapshotCommand {
-    /// Write the state to a file, which replaces an existing one
+    /// Write the state to a file
+    ///
+    /// Replaces an existing file. Only the owner of the file can read it, because it contains every secret and
+    /// private key.
     Save(FileArgs),
     /// Replace the state with that of a file
     ///
