@@ -454,7 +454,7 @@ impl Emulator {
 
     /// The recorded requests, oldest first.
     pub fn request_log(&self) -> Vec<RequestLogEntry> {
-        self.engine.state().request_log.entries_after(0).cloned().collect()
+        self.engine.request_log().entries_after(0).cloned().collect()
     }
 
     /// The credentials of the seeded administrator and test client; `None` if the state was created without

@@ -25,7 +25,7 @@ use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::seed::SeedError;
 use crate::service_caches::ServiceCaches;
-use crate::service_headers::add_service_headers;
+use crate::service_headers::ServiceHeaders;
 use crate::services;
 use crate::snapshot::StateSnapshot;
 use crate::state_change_error::StateChangeError;
@@ -60,6 +60,8 @@ pub(crate) enum RequestProgress {
     Complete(EngineReply),
     /// The operation needs new keys, which take long to generate.
     KeysMissing(SuspendedRequest),
+    /// A step of the running drill is due before the request, and steps are slow. Nothing has happened yet.
+    DrillStepDue,
 }
 
 /// A request that waits for its keys. Faults were applied before.
@@ -79,7 +81,6 @@ pub(crate) struct State {
     pub(crate) azure: AzureState,
     /// The generator of new ids.
     pub(crate) ids: IdGenerator,
-    pub(crate) request_log: RequestLog,
     /// Caches that are not part of the stored state.
     pub(crate) caches: ServiceCaches,
 }
@@ -91,7 +92,10 @@ pub(crate) struct EmulatorEngine {
     pub(crate) clock: SharedClock,
     /// The local certificate authority.
     pub(crate) authority: std::sync::Arc<LocalAuthority>,
+    /// Locked while an operation runs: everything else that a request needs happens before or after.
     state: Mutex<State>,
+    /// Locked after the state, or without it.
+    request_log: Mutex<RequestLog>,
     keys: PregeneratedKeys,
     writer: Option<StateWriter>,
     /// The URL of the listener.
@@ -118,10 +122,10 @@ impl EmulatorEngine {
         ids: IdGenerator,
         writer: Option<StateWriter>,
     ) -> Self {
-        let (request_log, caches) = (RequestLog::default(), ServiceCaches::default());
-        let state = Mutex::new(State { azure: world, ids, request_log, caches });
+        let state = Mutex::new(State { azure: world, ids, caches: ServiceCaches::default() });
+        let request_log = Mutex::new(RequestLog::default());
         let keys = PregeneratedKeys::of_process();
-        Self { clock, authority, state, keys, writer, local_url: OnceLock::new() }
+        Self { clock, authority, state, request_log, keys, writer, local_url: OnceLock::new() }
     }
 
     /// Sets the URL of the listener, which replies may name. Only the first call has an effect.
@@ -132,6 +136,11 @@ impl EmulatorEngine {
     /// Locks the state for a short read or change.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+
+    /// Locks the request log for a short read.
+    pub(crate) fn request_log(&self) -> MutexGuard<'_, RequestLog> {
+        self.request_log.lock()
     }
 
     /// Writes the complete state, if there is a state directory.
@@ -192,45 +201,52 @@ impl EmulatorEngine {
         Ok(writer.submit(StateChanges::collect(world, ids)?))
     }
 
-    /// Processes a request to its end. Slow if the operation needs new keys.
+    /// Processes a request to its end. Slow if the operation needs new keys, or if a step of a drill is due.
     pub(crate) fn handle_request(&self, request: &ServiceRequest, ingress: Ingress) -> EngineReply {
-        match self.begin_request(request, ingress) {
-            RequestProgress::Complete(reply) => reply,
-            RequestProgress::KeysMissing(suspended) => self.resume_request(request, suspended),
+        loop {
+            match self.begin_request(request, ingress) {
+                RequestProgress::Complete(reply) => return reply,
+                RequestProgress::KeysMissing(suspended) => {
+                    return self.resume_request(request, suspended);
+                }
+                RequestProgress::DrillStepDue => self.perform_drill_steps(),
+            }
         }
     }
 
-    /// Processes a request, unless its operation needs keys that are not ready.
+    /// Processes a request, unless something slow has to happen before.
     pub(crate) fn begin_request(
         &self,
         request: &ServiceRequest,
         ingress: Ingress,
     ) -> RequestProgress {
         let began = self.clock.monotonic();
-        let mut keys = OperationKeys::new(self.keys.clone());
-        let mut state = self.state.lock();
-        let now = state.azure.clock.emulated_time(self.clock.now());
         let mut trace = RequestTrace::default();
         let place = match resolve_endpoint(request, ingress) {
             Ok(place) => place,
             Err(rejection) => {
-                let fault = AppliedFault::default();
-                let reply = self.complete(&mut state, request, &trace, (rejection, fault), began);
+                let rejected = (rejection, AppliedFault::default());
+                let reply = self.complete(self.state.lock(), request, trace, rejected, began);
                 return RequestProgress::Complete(reply);
             }
         };
-        let now = self.perform_drill_steps(&mut state, now, &mut trace);
+        let mut keys = OperationKeys::new(self.keys.clone());
+        let routed = RoutedRequest::new(request, place);
+        let mut state = self.state.lock();
+        let now = state.azure.clock.emulated_time(self.clock.now());
+        if has_due_step(&state.azure, now) {
+            return RequestProgress::DrillStepDue;
+        }
         let mut fault = Self::apply_fault_rules(&mut state, request, place, now, &mut trace);
         let reply = match fault.replacement.take() {
             Some(reply) => reply,
-            None => self.run_operation(&mut state, request, place, &mut trace, &mut keys),
+            None => self.run_operation(&mut state, routed, &mut trace, &mut keys),
         };
         if keys.are_missing() {
             let suspended = SuspendedRequest { began, place, trace, fault, keys };
             return RequestProgress::KeysMissing(suspended);
         }
-        let reply = self.complete(&mut state, request, &trace, (reply, fault), began);
-        RequestProgress::Complete(reply)
+        RequestProgress::Complete(self.complete(state, request, trace, (reply, fault), began))
     }
 
     /// Generates the keys that a request needs, while the state is not locked, and processes the request.
@@ -243,46 +259,55 @@ impl EmulatorEngine {
         let SuspendedRequest { began, place, mut trace, fault, mut keys } = suspended;
         loop {
             let generated = keys.generate_missing();
+            let routed = RoutedRequest::new(request, place);
             let mut state = self.state.lock();
             let reply = match generated {
-                Ok(()) => self.run_operation(&mut state, request, place, &mut trace, &mut keys),
+                Ok(()) => self.run_operation(&mut state, routed, &mut trace, &mut keys),
                 Err(error) => key_generation_failed_reply(&error),
             };
             if !keys.are_missing() {
-                return self.complete(&mut state, request, &trace, (reply, fault), began);
+                return self.complete(state, request, trace, (reply, fault), began);
             }
         }
     }
 
-    /// Writes the changes, adds the common headers, and records the request.
+    /// Submits the changes, unlocks the state, adds the common headers, and records the request.
     fn complete(
         &self,
-        state: &mut State,
+        mut state: MutexGuard<'_, State>,
         request: &ServiceRequest,
-        trace: &RequestTrace,
+        trace: RequestTrace,
         (mut reply, fault): (ServiceReply, AppliedFault),
         began: Duration,
     ) -> EngineReply {
         let now = state.azure.clock.emulated_time(self.clock.now());
-        let State { azure: world, ids, .. } = state;
+        let State { azure, ids, .. } = &mut *state;
         let submitted = match trace.state_change {
             StateChange::Unchanged => Ok(PendingCommit::none()),
-            StateChange::RowsChanged => self.submit_changes(world, ids),
-            StateChange::Replaced => self.submit_all(world, ids),
+            StateChange::RowsChanged => self.submit_changes(azure, ids),
+            StateChange::Replaced => self.submit_all(azure, ids),
         };
         let commit = submitted.unwrap_or_else(|error| {
             reply = state_write_failed_reply(&error);
             PendingCommit::none()
         });
         if let Some(change) = fault.change {
-            reply = change.apply(reply, request, &state.azure);
+            reply = change.apply(reply, request, azure);
         }
-        let reply = add_service_headers(reply, request, trace.service, state, now);
-        if !is_control_read(request, trace, &reply) {
+        let headers = ServiceHeaders::collect(request, trace.service, azure, ids, now);
+        drop(state);
+        let reply = headers.add_to(reply, request);
+        if !is_control_read(request, &trace, &reply) {
             let elapsed = self.clock.monotonic().saturating_sub(began);
-            state.request_log.append(request_log_entry(request, trace, &reply, now, elapsed));
+            self.record(request_log_entry(request, trace, &reply, now, elapsed));
         }
         EngineReply { reply, commit, delay: fault.delay, delivery: fault.delivery }
+    }
+
+    fn record(&self, entry: RequestLogEntry) {
+        let dropped = self.request_log.lock().append(entry);
+        // Frees the oldest entry after the log is unlocked.
+        drop(dropped);
     }
 
     /// Rejects a tunnel to a host that is not Azure's; returns `None` if the tunnel is allowed.
@@ -309,9 +334,12 @@ impl EmulatorEngine {
     ) -> ServiceReply {
         let mut state = self.state.lock();
         let now = state.azure.clock.emulated_time(self.clock.now());
+        let State { azure, ids, .. } = &mut *state;
+        let headers = ServiceHeaders::collect(request, None, azure, ids, now);
+        drop(state);
+        let reply = headers.add_to(rejection, request);
         let trace = RequestTrace::default();
-        let reply = add_service_headers(rejection, request, trace.service, &mut state, now);
-        state.request_log.append(request_log_entry(request, &trace, &reply, now, Duration::ZERO));
+        self.record(request_log_entry(request, trace, &reply, now, Duration::ZERO));
         reply
     }
 
@@ -341,23 +369,20 @@ impl EmulatorEngine {
         AppliedFault { replacement, change, delay, delivery }
     }
 
-    /// Performs the steps of the running drill whose time has come. Returns the emulated time after them. A
-    /// failed step is logged, and affects no client.
-    fn perform_drill_steps(
-        &self,
-        state: &mut State,
-        now: Timestamp,
-        trace: &mut RequestTrace,
-    ) -> Timestamp {
-        if !has_due_step(&state.azure, now) {
-            return now;
-        }
-        trace.state_change = trace.state_change.max(StateChange::RowsChanged);
-        let State { azure, ids, .. } = state;
+    /// Performs the steps of the running drill whose time has come, and waits until they are written. A failed
+    /// step is logged, and affects no client.
+    fn perform_drill_steps(&self) {
+        let mut state = self.state.lock();
+        let State { azure, ids, .. } = &mut *state;
+        let now = azure.clock.emulated_time(self.clock.now());
         if let Err(error) = perform_due_steps(azure, ids, now) {
             tracing::warn!(%error, "a step of the drill failed");
         }
-        azure.clock.emulated_time(self.clock.now())
+        let submitted = self.submit_changes(azure, ids);
+        drop(state);
+        if let Err(error) = submitted.and_then(PendingCommit::wait_blocking) {
+            tracing::warn!(%error, "the steps of the drill were not written");
+        }
     }
 
     /// The fault of the certificate for a host, if a rule affects the handshake. Records it in the request
@@ -370,15 +395,9 @@ impl EmulatorEngine {
         let service = endpoint_of_host(host)?.service;
         let now = state.azure.clock.emulated_time(self.clock.now());
         let (rule, problem) = state.azure.faults.match_handshake(service, host, now)?;
-        state.request_log.append(handshake_log_entry(service, host, rule, now));
         drop(state);
+        self.record(handshake_log_entry(service, host, rule, now));
         Some(problem)
-    }
-
-    /// Whether a step of a drill is due, which the next request performs. Steps are slow.
-    pub(crate) fn has_due_drill_step(&self) -> bool {
-        let state = self.state.lock();
-        has_due_step(&state.azure, state.azure.clock.emulated_time(self.clock.now()))
     }
 
     /// Whether a fault rule changes the certificates of TLS connections.
@@ -389,15 +408,13 @@ impl EmulatorEngine {
     fn run_operation(
         &self,
         state: &mut State,
-        request: &ServiceRequest,
-        place: ServiceEndpoint,
+        routed: RoutedRequest<'_>,
         trace: &mut RequestTrace,
         keys: &mut OperationKeys,
     ) -> ServiceReply {
+        let RoutedRequest { request, place, operation } = routed;
         let now = state.azure.clock.emulated_time(self.clock.now());
-        let segments = services::route_segments(place.service, request);
-        let routes = services::routes_of_service(place.service);
-        let (operation, parameters) = match routes.find(request, &segments) {
+        let (operation, parameters) = match operation {
             OperationLookup::Found(operation, parameters) => (operation, parameters),
             OperationLookup::NotFound(nearest) => {
                 trace.unimplemented = true;
@@ -405,7 +422,7 @@ impl EmulatorEngine {
             }
         };
         trace.operation = Some(operation.id);
-        let State { azure: world, ids, request_log: ledger, caches } = state;
+        let State { azure: world, ids, caches } = state;
         let mut call = OperationContext {
             request,
             endpoint: place,
@@ -417,7 +434,7 @@ impl EmulatorEngine {
             caller: None,
             state_change: StateChange::Unchanged,
             world,
-            request_log: ledger,
+            request_log: &self.request_log,
             caches,
             local_url: self.local_url.get().map(String::as_str),
             authority: &self.authority,
@@ -426,6 +443,22 @@ impl EmulatorEngine {
         trace.caller = call.caller;
         trace.state_change = trace.state_change.max(call.state_change);
         reply
+    }
+}
+
+/// A request with its operation.
+#[derive(Debug)]
+struct RoutedRequest<'a> {
+    request: &'a ServiceRequest,
+    place: ServiceEndpoint,
+    operation: OperationLookup,
+}
+
+impl<'a> RoutedRequest<'a> {
+    fn new(request: &'a ServiceRequest, place: ServiceEndpoint) -> Self {
+        let segments = services::route_segments(place.service, request);
+        let operation = services::routes_of_service(place.service).find(request, &segments);
+        Self { request, place, operation }
     }
 }
 
@@ -526,7 +559,7 @@ fn handshake_log_entry(
 
 fn request_log_entry(
     request: &ServiceRequest,
-    trace: &RequestTrace,
+    trace: RequestTrace,
     reply: &ServiceReply,
     now: Timestamp,
     elapsed: Duration,
@@ -551,6 +584,6 @@ fn request_log_entry(
         micros: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
         rejection: reply.rejection_reason.clone(),
         missing: trace.unimplemented,
-        fault: trace.fault.clone(),
+        fault: trace.fault,
     }
 }

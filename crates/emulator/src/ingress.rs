@@ -204,9 +204,8 @@ mod tests {
         for (ingress, path, expected) in cases {
             assert_eq!(ask(ingress, path), expected, "{ingress:?} {path}");
         }
-        let state = probe.engine.state();
         // Reads of the control API are not recorded.
-        assert_eq!(state.request_log.entries_after(0).count(), cases.len() - 3);
+        assert_eq!(probe.engine.request_log().entries_after(0).count(), cases.len() - 3);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use jiff::Timestamp;
 use lanyard_vocabulary::EntraClientId;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -142,7 +143,7 @@ pub(crate) struct OperationContext<'a> {
     /// The source of new keys.
     pub(crate) keys: &'a mut OperationKeys,
     /// The request log, for the control API.
-    pub(crate) request_log: &'a RequestLog,
+    pub(crate) request_log: &'a Mutex<RequestLog>,
     /// Caches that are not part of the stored state.
     pub(crate) caches: &'a mut ServiceCaches,
     /// The URL of the emulator's own port, such as `http://127.0.0.1:7750`; `None` without a listener.

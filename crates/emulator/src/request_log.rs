@@ -65,18 +65,18 @@ const MAX_ENTRIES: usize = 20_000;
 const MAX_TEXT_BYTES: usize = 2_048;
 
 impl RequestLog {
-    /// Appends an entry and sets its sequence number.
-    pub(crate) fn append(&mut self, mut entry: RequestLogEntry) {
+    /// Appends an entry and sets its sequence number. Returns the oldest entry if the log was full.
+    pub(crate) fn append(&mut self, mut entry: RequestLogEntry) -> Option<RequestLogEntry> {
         self.last_sequence += 1;
         entry.sequence = self.last_sequence;
         let texts = [&mut entry.method, &mut entry.host, &mut entry.path];
         for text in texts.into_iter().chain(&mut entry.user_agent) {
             truncate_text(text);
         }
-        if self.entries.len() == MAX_ENTRIES {
-            self.entries.pop_front();
-        }
+        let is_full = self.entries.len() == MAX_ENTRIES;
+        let dropped = if is_full { self.entries.pop_front() } else { None };
         self.entries.push_back(entry);
+        dropped
     }
 
     /// The entries after a sequence number, oldest first.
@@ -122,7 +122,7 @@ mod tests {
     fn sequence_continues_after_oldest_entries_are_dropped() {
         let mut log = RequestLog::default();
         for _ in 0..MAX_ENTRIES + 2 {
-            log.append(entry("/"));
+            drop(log.append(entry("/")));
         }
         let first = log.entries_after(0).next().map(|entry| entry.sequence);
         assert_eq!(first, Some(3));
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn long_path_is_truncated_at_a_character_boundary() {
         let mut log = RequestLog::default();
-        log.append(entry(&"é".repeat(MAX_TEXT_BYTES)));
+        drop(log.append(entry(&"é".repeat(MAX_TEXT_BYTES))));
         let length = log.entries_after(0).next().map(|entry| entry.path.len());
         assert_eq!(length, Some(MAX_TEXT_BYTES));
     }

@@ -355,9 +355,7 @@ async fn respond(
     let blocking = |run: Box<dyn FnOnce() -> EngineReply + Send>| async move {
         tokio::task::spawn_blocking(run).await.map_err(ConnectionAborted::Interrupted)
     };
-    let slow = request.path.starts_with("/lanyard/")
-        || request.body.len() > LARGE_BODY_BYTES
-        || engine.has_due_drill_step();
+    let slow = request.path.starts_with("/lanyard/") || request.body.len() > LARGE_BODY_BYTES;
     let answer = if slow {
         blocking(Box::new(move || engine.handle_request(&request, ingress))).await?
     } else {
@@ -365,6 +363,9 @@ async fn respond(
             RequestProgress::Complete(answer) => answer,
             RequestProgress::KeysMissing(suspended) => {
                 blocking(Box::new(move || engine.resume_request(&request, suspended))).await?
+            }
+            RequestProgress::DrillStepDue => {
+                blocking(Box::new(move || engine.handle_request(&request, ingress))).await?
             }
         }
     };

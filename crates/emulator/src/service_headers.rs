@@ -2,56 +2,75 @@
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
+use uuid::Uuid;
 
-use crate::engine::State;
+use crate::azure_state::AzureState;
+use crate::operation_context::IdGenerator;
 use crate::operations::AzureService;
 use crate::request::{ServiceReply, ServiceRequest};
 
 /// Prints the header `Date` (RFC 9110, 5.6.7).
 static DATE_PRINTER: DateTimePrinter = DateTimePrinter::new();
 
-/// Adds the headers that every service sends.
-pub(crate) fn add_service_headers(
-    mut reply: ServiceReply,
-    request: &ServiceRequest,
+/// The content of the headers, which comes from the state.
+#[derive(Debug)]
+pub(crate) struct ServiceHeaders {
     service: Option<AzureService>,
-    state: &mut State,
+    request_id: Uuid,
+    /// The region of the vault; empty for other hosts.
+    vault_region: String,
     now: Timestamp,
-) -> ServiceReply {
-    let id = state.ids.next_uuid().to_string();
-    let date = DATE_PRINTER.timestamp_to_rfc9110_string(&now).unwrap_or_default();
-    reply = reply.with_header("date", date).with_header("x-ms-request-id", &id);
-    if let Some(sent) = request.header("x-ms-client-request-id").filter(|id| id.len() <= 128) {
-        reply = reply.with_header("x-ms-client-request-id", sent);
+}
+
+impl ServiceHeaders {
+    /// Reads the content from the state. The headers themselves need no state.
+    pub(crate) fn collect(
+        request: &ServiceRequest,
+        service: Option<AzureService>,
+        azure: &AzureState,
+        ids: &mut IdGenerator,
+        now: Timestamp,
+    ) -> Self {
+        let vault = (service == Some(AzureService::KeyVault))
+            .then(|| azure.vaults.vault_at_host(&request.host))
+            .flatten();
+        let vault_region = vault.map_or_else(String::new, |vault| vault.location.clone());
+        Self { service, request_id: ids.next_uuid(), vault_region, now }
     }
-    match service {
-        Some(AzureService::Arm) => {
-            let correlation =
-                request.header("x-ms-correlation-request-id").unwrap_or(&id).to_owned();
-            let stamp = now.strftime("%Y%m%dT%H%M%SZ");
-            reply
-                .with_header("x-ms-routing-request-id", format!("LANYARD:{stamp}:{correlation}"))
-                .with_header("x-ms-correlation-request-id", correlation)
-                .with_header("cache-control", "no-cache")
+
+    /// Adds the headers.
+    pub(crate) fn add_to(self, mut reply: ServiceReply, request: &ServiceRequest) -> ServiceReply {
+        let id = self.request_id.to_string();
+        let date = DATE_PRINTER.timestamp_to_rfc9110_string(&self.now).unwrap_or_default();
+        reply = reply.with_header("date", date).with_header("x-ms-request-id", &id);
+        if let Some(sent) = request.header("x-ms-client-request-id").filter(|id| id.len() <= 128) {
+            reply = reply.with_header("x-ms-client-request-id", sent);
         }
-        Some(AzureService::Entra) => {
-            let echoed = request.header("client-request-id").filter(|id| id.len() <= 128);
-            if let Some(sent) = echoed {
-                reply = reply.with_header("client-request-id", sent);
+        match self.service {
+            Some(AzureService::Arm) => {
+                let correlation = request.header("x-ms-correlation-request-id").unwrap_or(&id);
+                let stamp = self.now.strftime("%Y%m%dT%H%M%SZ");
+                let routing = format!("LANYARD:{stamp}:{correlation}");
+                reply
+                    .with_header("x-ms-routing-request-id", routing)
+                    .with_header("x-ms-correlation-request-id", correlation)
+                    .with_header("cache-control", "no-cache")
             }
-            reply.with_header("cache-control", "no-store, no-cache")
+            Some(AzureService::Entra) => {
+                let echoed = request.header("client-request-id").filter(|id| id.len() <= 128);
+                if let Some(sent) = echoed {
+                    reply = reply.with_header("client-request-id", sent);
+                }
+                reply.with_header("cache-control", "no-store, no-cache")
+            }
+            Some(AzureService::KeyVault) => reply
+                .with_header("x-ms-keyvault-region", self.vault_region)
+                .with_header("cache-control", "no-cache"),
+            Some(AzureService::Blob | AzureService::StaticWebsite) => {
+                let version = request.header("x-ms-version").unwrap_or("2009-09-19");
+                reply.with_header("x-ms-version", version)
+            }
+            _ => reply,
         }
-        Some(AzureService::KeyVault) => {
-            let vault = state.azure.vaults.vault_at_host(&request.host);
-            let region = vault.map_or("", |vault| vault.location.as_str()).to_owned();
-            reply
-                .with_header("x-ms-keyvault-region", region)
-                .with_header("cache-control", "no-cache")
-        }
-        Some(AzureService::Blob | AzureService::StaticWebsite) => {
-            let version = request.header("x-ms-version").unwrap_or("2009-09-19").to_owned();
-            reply.with_header("x-ms-version", version)
-        }
-        _ => reply,
     }
 }

@@ -386,7 +386,8 @@ fn list_request_log(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
             ));
         }
     };
-    let entries: Vec<_> = call.request_log.entries_after(since).collect();
+    let request_log = call.request_log.lock();
+    let entries: Vec<_> = request_log.entries_after(since).collect();
     Ok(ServiceReply::json(StatusCode::OK, &json!({ "value": entries })))
 }
 

@@ -95,8 +95,8 @@ proptest! {
         let fixture = EngineFixture::new(azure_with_test_principals());
         let reply =
             fixture.send_request(Ingress::Tunnel, &method, &format!("https://{host}{path}"), &[], "");
-        let state = fixture.engine.state();
-        let entry = state.request_log.entries_after(0).next().unwrap();
+        let request_log = fixture.engine.request_log();
+        let entry = request_log.entries_after(0).next().unwrap();
         prop_assert_eq!(entry.missing, entry.operation.is_none());
         if entry.missing {
             prop_assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);

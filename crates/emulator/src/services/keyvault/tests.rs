@@ -384,8 +384,8 @@ fn request_log_records_codes_without_values() {
     let visit = KeyVaultFixture::as_administrator();
     visit.send_request(visit.guest, "PUT", "/secrets/a", r#"{"value":"planted"}"#);
     visit.get(visit.reader, "/secrets/a");
-    let state = visit.probe.engine.state();
-    let entries: Vec<_> = state.request_log.entries_after(0).collect();
+    let request_log = visit.probe.engine.request_log();
+    let entries: Vec<_> = request_log.entries_after(0).collect();
     let text = serde_json::to_string(&entries).unwrap();
     assert!(text.contains("ForbiddenByRbac"), "{text}");
     assert!(!text.contains("planted"), "{text}");
