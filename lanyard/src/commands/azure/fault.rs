@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::control_client::{ControlClient, ControlFlags};
-use super::scenario_flags::read_fault_rules;
+use super::local_azure_flags::read_fault_rules;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{CliOutputFormat, print_stdout, serialize_document};
 use crate::settings::ProcessEnvironment;

@@ -6,7 +6,7 @@ use http::Method;
 use lanyard_emulator::FaultDrill;
 
 use super::control_client::{ControlClient, ControlFlags};
-use super::scenario_flags::read_drill_file;
+use super::local_azure_flags::read_drill_file;
 use crate::exit::{CommandExit, CommandResult};
 use crate::output::{CliOutputFormat, print_stdout, serialize_document};
 use crate::settings::ProcessEnvironment;

@@ -2,16 +2,15 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
+use super::local_azure_flags::LocalAzureFlags;
 use super::login::{missing_test_clients_error, sign_azure_cli_in};
-use super::scenario_flags::ScenarioFlags;
 use super::shell_exports::{ShellExports, TrustFiles};
-use super::test_credentials::{LocalTestCredentials, LoginPrincipal};
+use super::test_credentials::LocalTestCredentials;
 use super::{request_log_table, start_azure};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
@@ -24,28 +23,8 @@ use crate::signals::{TerminationSignal, TerminationSignals};
 /// request log to standard error, and exits with the command's exit code.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The HostedCluster for which the local Azure is seeded [default: the built-in example]
-    #[arg(short = 'f', long = "file", value_name = "FILE")]
-    file: Option<PathBuf>,
-    /// Keep the state of the local Azure in this directory and load it from there at the next start
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
-    /// Sign in first: sets the credentials of the seeded application for the Azure SDKs, and runs `az login`
-    /// if the Azure CLI is installed
-    #[arg(
-        long,
-        value_enum,
-        value_name = "PRINCIPAL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "user"
-    )]
-    login: Option<LoginPrincipal>,
-    /// Derive the ids, keys and test credentials of a new state from this text, instead of random ones
-    #[arg(long, value_name = "TEXT")]
-    seed: Option<String>,
     #[command(flatten)]
-    scenario: ScenarioFlags,
+    local_azure: LocalAzureFlags,
     /// Do not print the request log
     #[arg(long)]
     no_request_log: bool,
@@ -57,12 +36,8 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let start = start_azure::StartAzureOptions {
-        file: args.file.as_deref(),
-        state: args.state.as_deref(),
-        seed: args.seed.as_deref(),
+        flags: &args.local_azure,
         stopped_at: None,
-        automatic_sign_in: args.login.is_some(),
-        scenario: &args.scenario,
         listen,
         allow_remote: false,
         authority: None,
@@ -74,7 +49,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     })?;
     let files = TrustFiles::write(scratch.path(), emulator.ca_pem(), &environment)?;
     let mut exports = ShellExports::new(emulator.address(), &files);
-    if let Some(principal) = args.login {
+    if let Some(principal) = args.local_azure.login {
         let credentials = LocalTestCredentials::of_emulator(&emulator, true);
         let credentials = credentials.ok_or_else(missing_test_clients_error)?;
         exports = exports.with_variables(credentials.variables());

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use lanyard_emulator::Emulator;
 
+use super::local_azure_flags::LocalAzureFlags;
 use super::login::{missing_test_clients_error, sign_azure_cli_in};
-use super::scenario_flags::ScenarioFlags;
 use super::session::{self, ServeSession};
 use super::start_azure::{self, CertificateAuthorityFiles};
-use super::test_credentials::{LocalTestCredentials, LoginPrincipal};
+use super::test_credentials::LocalTestCredentials;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
@@ -28,31 +28,11 @@ pub(crate) struct Args {
     /// Allow an address that other machines can reach. Every client that can connect can request tokens
     #[arg(long)]
     allow_remote: bool,
-    /// Keep the state in this directory, across restarts and crashes
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
-    /// Sign the Azure CLI in, if it is installed, and let `lanyard azure env` print the credentials of the
-    /// seeded application
-    #[arg(
-        long,
-        value_enum,
-        value_name = "PRINCIPAL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "user"
-    )]
-    login: Option<LoginPrincipal>,
-    /// Derive the ids, keys and test credentials of a new state from this text, instead of random ones
-    #[arg(long, value_name = "TEXT")]
-    seed: Option<String>,
     #[command(flatten)]
-    scenario: ScenarioFlags,
+    local_azure: LocalAzureFlags,
     /// Stop the clock of a new state at this time (RFC 3339); the control API resumes it
     #[arg(long, value_name = "TIME")]
     stop_clock_at: Option<Timestamp>,
-    /// The HostedCluster for which the local Azure is seeded [default: the built-in example]
-    #[arg(short = 'f', long = "file", value_name = "FILE")]
-    file: Option<PathBuf>,
     /// Sign the certificates of the Azure names with this certificate authority (PEM), instead of a generated
     /// one
     #[arg(long, value_name = "FILE", requires = "ca_key")]
@@ -69,19 +49,15 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let files = args.ca_cert.as_deref().zip(args.ca_key.as_deref());
     let start = start_azure::StartAzureOptions {
-        file: args.file.as_deref(),
-        state: args.state.as_deref(),
-        seed: args.seed.as_deref(),
+        flags: &args.local_azure,
         stopped_at: args.stop_clock_at,
-        automatic_sign_in: args.login.is_some(),
-        scenario: &args.scenario,
         listen: args.listen,
         allow_remote: args.allow_remote,
         authority: files.map(|(certificate, key)| CertificateAuthorityFiles { certificate, key }),
     };
     let mut signals = TerminationSignals::listen()?;
     let emulator = start_azure::start_local_azure(&start).await?;
-    let directory = session::session_directory(args.state.as_deref(), &environment);
+    let directory = session::session_directory(args.local_azure.state.as_deref(), &environment);
     let session = ServeSession::write_descriptor(
         &directory,
         emulator.address(),
@@ -112,9 +88,9 @@ async fn prepare_login(
     session: &ServeSession,
     directory: &Path,
 ) -> Result<(), CommandError> {
-    let credentials = LocalTestCredentials::of_emulator(emulator, args.login.is_some());
+    let credentials = LocalTestCredentials::of_emulator(emulator, args.local_azure.login.is_some());
     LocalTestCredentials::write(credentials.as_ref(), directory)?;
-    if let Some(principal) = args.login {
+    if let Some(principal) = args.local_azure.login {
         let credentials = credentials.as_ref().ok_or_else(missing_test_clients_error)?;
         sign_azure_cli_in(credentials, principal, &session.exports()).await?;
     }
@@ -123,6 +99,7 @@ async fn prepare_login(
 
 fn startup_message(session: &ServeSession, args: &Args) -> String {
     let state = args
+        .local_azure
         .state
         .as_ref()
         .map_or_else(String::new, |directory| format!(" --state '{}'", directory.display()));

@@ -7,25 +7,16 @@ use jiff::Timestamp;
 use lanyard_clock::SystemClock;
 use lanyard_emulator::Emulator;
 
-use super::scenario_flags::ScenarioFlags;
+use super::local_azure_flags::LocalAzureFlags;
 use crate::commands::hosted_cluster;
 use crate::exit::CommandError;
 
 /// The options for starting a local Azure.
 #[derive(Debug)]
 pub(super) struct StartAzureOptions<'a> {
-    /// The HostedCluster; `None` for the built-in example.
-    pub(super) file: Option<&'a Path>,
-    /// The state directory; `None` for state in memory.
-    pub(super) state: Option<&'a Path>,
-    /// The text from which ids and test credentials are derived; `None` for random ones.
-    pub(super) seed: Option<&'a str>,
-    /// Settings, fault rules and a drill that apply from the start.
-    pub(super) scenario: &'a ScenarioFlags,
+    pub(super) flags: &'a LocalAzureFlags,
     /// The time at which the clock of a new state is stopped; `None` for a running clock.
     pub(super) stopped_at: Option<Timestamp>,
-    /// Whether the administrator signs in without interaction.
-    pub(super) automatic_sign_in: bool,
     /// The address to listen on.
     pub(super) listen: SocketAddr,
     /// Whether an address that other machines can reach is allowed.
@@ -45,22 +36,23 @@ pub(super) struct CertificateAuthorityFiles<'a> {
 pub(super) async fn start_local_azure(
     start: &StartAzureOptions<'_>,
 ) -> Result<Emulator, CommandError> {
-    let cluster = hosted_cluster::load(start.file)?;
+    let LocalAzureFlags { file, state, login, seed, .. } = start.flags;
+    let cluster = hosted_cluster::load(file.as_deref())?;
     let plan = lanyard_up::local_azure_plan(&cluster, None, None);
     let mut builder = Emulator::builder()
         .clock(SystemClock::shared())
         .listen(start.listen)
         .allow_remote(start.allow_remote)
-        .automatic_sign_in(start.automatic_sign_in);
-    if let Some(seed) = start.seed {
+        .automatic_sign_in(login.is_some());
+    if let Some(seed) = seed {
         builder = builder.id_seed(seed);
     }
     if let Some(time) = start.stopped_at {
         builder = builder.stop_clock_at(time);
     }
     // An existing state is used unchanged, unless the user names a HostedCluster that it must match.
-    builder = if start.file.is_some() { builder.seed(plan) } else { builder.seed_if_new(plan) };
-    if let Some(directory) = start.state {
+    builder = if file.is_some() { builder.seed(plan) } else { builder.seed_if_new(plan) };
+    if let Some(directory) = state {
         builder = builder.state_dir(directory);
     }
     if let Some(files) = start.authority {
@@ -69,7 +61,7 @@ pub(super) async fn start_local_azure(
             read_authority_file(files.key)?,
         );
     }
-    builder = start.scenario.apply(builder)?;
+    builder = start.flags.apply_scenario(builder)?;
     builder.start().await.map_err(|error| {
         let message = "the local Azure did not start";
         let command_error = if error.is_invalid_plan() || error.is_invalid_authority() {

@@ -1,4 +1,4 @@
-//! The flags for settings, fault rules and a drill that apply from the start of a local Azure.
+//! The flags of the commands that start a local Azure: its state, and what applies from its start.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,31 @@ use lanyard_emulator::{DrillError, EmulatorBuilder, FaultDrill, FaultRule, Setti
 use serde_json::Value;
 
 use super::control_client::read_document;
+use super::test_credentials::LoginPrincipal;
 use crate::exit::CommandError;
 
-/// Settings, fault rules and a drill that apply from the start.
+/// The state of a local Azure, and the settings, fault rules and drill that apply from its start.
 #[derive(Debug, Default, clap::Args)]
-pub(crate) struct ScenarioFlags {
+pub(crate) struct LocalAzureFlags {
+    /// The HostedCluster for which the local Azure is seeded [default: the built-in example]
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
+    /// Keep the state in this directory, across restarts and crashes
+    #[arg(long, value_name = "DIR")]
+    pub(super) state: Option<PathBuf>,
+    /// Sign the Azure CLI in, if it is installed, and export the credentials of the seeded application
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PRINCIPAL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "user"
+    )]
+    pub(super) login: Option<LoginPrincipal>,
+    /// Derive the ids, keys and test credentials of a new state from this text, instead of random ones
+    #[arg(long, value_name = "TEXT")]
+    pub(super) seed: Option<String>,
     /// Change the settings as this file says, in JSON or YAML
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
@@ -22,9 +42,10 @@ pub(crate) struct ScenarioFlags {
     fault_drill: Option<String>,
 }
 
-impl ScenarioFlags {
-    /// Reads the files, and applies them to a local Azure that is about to start.
-    pub(super) fn apply(
+impl LocalAzureFlags {
+    /// Reads the files of settings, fault rules and drill, and applies them to a local Azure that is about to
+    /// start.
+    pub(super) fn apply_scenario(
         &self,
         mut builder: EmulatorBuilder,
     ) -> Result<EmulatorBuilder, CommandError> {
@@ -78,24 +99,27 @@ mod tests {
 
     use super::*;
 
-    fn apply(text: &str, flags: impl FnOnce(PathBuf) -> ScenarioFlags) -> Result<(), String> {
+    fn apply(text: &str, flags: impl FnOnce(PathBuf) -> LocalAzureFlags) -> Result<(), String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file.yaml");
         std::fs::write(&path, text).unwrap();
-        let applied = flags(path).apply(Emulator::builder());
+        let applied = flags(path).apply_scenario(Emulator::builder());
         applied.map(drop).map_err(|error| error.to_string())
     }
 
-    fn settings(path: PathBuf) -> ScenarioFlags {
-        ScenarioFlags { settings: Some(path), ..ScenarioFlags::default() }
+    fn settings(path: PathBuf) -> LocalAzureFlags {
+        LocalAzureFlags { settings: Some(path), ..LocalAzureFlags::default() }
     }
 
-    fn faults(path: PathBuf) -> ScenarioFlags {
-        ScenarioFlags { faults: vec![path], ..ScenarioFlags::default() }
+    fn faults(path: PathBuf) -> LocalAzureFlags {
+        LocalAzureFlags { faults: vec![path], ..LocalAzureFlags::default() }
     }
 
-    fn fault_drill(path: PathBuf) -> ScenarioFlags {
-        ScenarioFlags { fault_drill: path.to_str().map(str::to_owned), ..ScenarioFlags::default() }
+    fn fault_drill(path: PathBuf) -> LocalAzureFlags {
+        LocalAzureFlags {
+            fault_drill: path.to_str().map(str::to_owned),
+            ..LocalAzureFlags::default()
+        }
     }
 
     #[test]
@@ -115,8 +139,8 @@ mod tests {
         let error = apply("{name: a, effect: {type: explode}}", faults).unwrap_err();
         assert!(error.contains("explode"), "{error}");
         let named =
-            ScenarioFlags { fault_drill: Some("other".to_owned()), ..ScenarioFlags::default() };
-        let error = named.apply(Emulator::builder()).unwrap_err().to_string();
+            LocalAzureFlags { fault_drill: Some("other".to_owned()), ..LocalAzureFlags::default() };
+        let error = named.apply_scenario(Emulator::builder()).unwrap_err().to_string();
         assert!(error.contains("rbac-five-minutes"), "{error}");
     }
 }
