@@ -1,8 +1,9 @@
 //! An ordered map that records which rows changed, so that only these are written to the state file.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::ops::{Deref, DerefMut, RangeBounds};
+use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::str::FromStr;
 
 use base64::Engine as _;
@@ -36,17 +37,27 @@ impl<K: TableKey, V> Table<K, V> {
         self.rows.len()
     }
 
-    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+    pub(crate) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
         self.rows.get(key)
     }
 
-    pub(crate) fn contains_key(&self, key: &K) -> bool {
+    pub(crate) fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
         self.rows.contains_key(key)
     }
 
     /// The row for changes; it is recorded as changed.
-    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        let row = self.rows.get_mut(key)?;
+    pub(crate) fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
+        let this_row = (Bound::Included(key), Bound::Included(key));
+        let (key, row) = self.rows.range_mut::<Q, _>(this_row).next()?;
         self.changed.insert(key.clone());
         Some(row)
     }
@@ -57,9 +68,12 @@ impl<K: TableKey, V> Table<K, V> {
         self.rows.insert(key, row)
     }
 
-    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
-        let row = self.rows.remove(key)?;
-        self.changed.insert(key.clone());
+    pub(crate) fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let (key, row) = self.rows.remove_entry(key)?;
+        self.changed.insert(key);
         Some(row)
     }
 

@@ -34,6 +34,6 @@ impl EntraDirectory {
     }
 
     pub(crate) fn remove_permission_grant(&mut self, id: &str) -> Option<DelegatedPermissionGrant> {
-        self.permission_grants.remove(&id.to_owned())
+        self.permission_grants.remove(id)
     }
 }

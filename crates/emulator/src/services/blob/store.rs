@@ -134,12 +134,12 @@ impl BlobStore {
 
     /// The account with a lower-case host name of its Blob service.
     pub(crate) fn account(&self, host: &str) -> Option<&StorageAccount> {
-        self.accounts.get(&host.to_owned())
+        self.accounts.get(host)
     }
 
     /// The account for changes.
     pub(crate) fn account_mut(&mut self, host: &str) -> Option<&mut StorageAccount> {
-        self.accounts.get_mut(&host.to_owned())
+        self.accounts.get_mut(host)
     }
 
     /// Adds an account, or replaces one of the same host name.
@@ -154,7 +154,7 @@ impl BlobStore {
 
     /// Removes an account with everything in it.
     pub(crate) fn remove_account(&mut self, host: &str) {
-        self.accounts.remove(&host.to_owned());
+        self.accounts.remove(host);
         let containers: Vec<_> = self.containers(host, "").map(|(key, _)| key.clone()).collect();
         for container in containers {
             self.remove_container(&container);

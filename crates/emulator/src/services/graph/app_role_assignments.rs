@@ -197,7 +197,7 @@ fn path_object_id(call: &GraphCall<'_, '_>) -> Result<Uuid, GraphError> {
 
 fn path_assignment<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c AppRoleAssignment, GraphError> {
     let (target, id) = (path_object_id(call)?, call.path_parameter("child"));
-    let found = call.directory().app_role_assignments().get(&id.to_owned());
+    let found = call.directory().app_role_assignments().get(id);
     found
         .filter(|known| known.principal_id == target || known.resource_id == target)
         .ok_or_else(|| GraphError::not_found(id))

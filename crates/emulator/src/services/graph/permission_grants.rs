@@ -158,7 +158,7 @@ pub(super) fn delete_grant(call: &mut GraphCall<'_, '_>) -> GraphResult {
 
 fn path_grant<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c DelegatedPermissionGrant, GraphError> {
     let id = call.path_parameter("id");
-    let found = call.directory().permission_grants().get(&id.to_owned());
+    let found = call.directory().permission_grants().get(id);
     found.filter(|grant| call.is_own_tenant(&grant.tenant)).ok_or_else(|| GraphError::not_found(id))
 }
 

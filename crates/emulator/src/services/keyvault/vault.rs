@@ -193,7 +193,7 @@ impl VaultStore {
 
     /// The vault with a lower-case host name.
     pub(crate) fn vault_at_host(&self, host: &str) -> Option<&EmulatedVault> {
-        self.by_host.get(&host.to_owned())
+        self.by_host.get(host)
     }
 
     /// The vault of an ARM resource.
@@ -217,7 +217,7 @@ impl VaultStore {
 
     /// Removes a vault recoverably; its objects stay stored.
     pub(crate) fn soft_delete(&mut self, host: &str, resource: ArmResource, now: Timestamp) {
-        if let Some(vault) = self.by_host.remove(&host.to_owned()) {
+        if let Some(vault) = self.by_host.remove(host) {
             self.index.hosts.remove(&vault.resource_key());
             let deleted = DeletedVault { vault, resource, at: now };
             self.index.purges.insert((deleted.purge_at(), host.to_owned()));
@@ -227,7 +227,7 @@ impl VaultStore {
 
     /// The deleted vault of a host name, unless its purge time has passed.
     pub(crate) fn deleted_vault(&self, host: &str, now: Timestamp) -> Option<&DeletedVault> {
-        self.deleted.get(&host.to_owned()).filter(|deleted| now < deleted.purge_at())
+        self.deleted.get(host).filter(|deleted| now < deleted.purge_at())
     }
 
     /// The deleted vaults whose purge time has not passed.
@@ -248,7 +248,7 @@ impl VaultStore {
         self.secrets.remove_vault(host);
         self.keys.remove_vault(host);
         self.certificates.remove_vault(host);
-        self.contacts.remove(&host.to_owned());
+        self.contacts.remove(host);
         let issuers: Vec<_> = self.issuers_after(host, None).map(|(key, _)| key.clone()).collect();
         for key in issuers {
             self.issuers.remove(&key);
@@ -256,7 +256,7 @@ impl VaultStore {
     }
 
     fn remove_deleted(&mut self, host: &str) -> Option<DeletedVault> {
-        let deleted = self.deleted.remove(&host.to_owned())?;
+        let deleted = self.deleted.remove(host)?;
         self.index.purges.remove(&(deleted.purge_at(), host.to_owned()));
         Some(deleted)
     }
