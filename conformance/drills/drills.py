@@ -74,11 +74,11 @@ class RequestLog:
     """The requests since the creation of this object."""
 
     def __init__(self):
-        entries = control("GET", "ledger")["value"]
+        entries = control("GET", "request-log")["value"]
         self.since = entries[-1]["sequence"] if entries else 0
 
     def entries(self, **fields):
-        entries = control("GET", f"ledger?since={self.since}")["value"]
+        entries = control("GET", f"request-log?since={self.since}")["value"]
         return [
             entry
             for entry in entries

@@ -90,16 +90,16 @@ fn shell_in_azure_run_reaches_entra_through_the_proxy() {
     // The script parses the response of the control API with shell tools, so the test uses no client of this
     // project.
     let script = r#"
-        guests=$(curl -sS -H 'x-lanyard-control: 1' "$LANYARD_AZURE_CONTROL/guests")
-        value() { printf '%s' "$guests" | tr ',{}' '\n' | grep "\"$1\":" | head -n 1 | sed 's/.*: *"\(.*\)"/\1/'; }
+        test_clients=$(curl -sS -H 'x-lanyard-control: 1' "$LANYARD_AZURE_CONTROL/test-clients")
+        value() { printf '%s' "$test_clients" | tr ',{}' '\n' | grep "\"$1\":" | head -n 1 | sed 's/.*: *"\(.*\)"/\1/'; }
         tenant=$(value tenant)
         curl -sS -o /dev/null -w '%{http_code}' \
             "https://login.microsoftonline.com/$tenant/v2.0/.well-known/openid-configuration"
     "#;
     let output = run_shell_in_local_azure(script);
     assert_eq!(utf8(&output.stdout), "200", "{}", utf8(&output.stderr));
-    let ledger = utf8(&output.stderr);
-    assert!(ledger.contains("login.microsoftonline.com"), "{ledger}");
+    let log = utf8(&output.stderr);
+    assert!(log.contains("login.microsoftonline.com"), "{log}");
 }
 
 #[test]

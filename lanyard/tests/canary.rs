@@ -52,15 +52,15 @@ fn expected_role(component: Component) -> &'static str {
 }
 
 /// The role by which the local Azure grants the component's call.
-fn granting_role(up: &UpProcess, world: &Value, component: Component) -> String {
-    let rows = world["components"].as_array().unwrap();
+fn granting_role(up: &UpProcess, azure: &Value, component: Component) -> String {
+    let rows = azure["components"].as_array().unwrap();
     let row = rows.iter().find(|row| row["component"] == component.name()).unwrap();
     let proof = &desired_proof_calls(&example_cluster())[&component].granted;
     let (kind, scope) = match &proof.target {
         ProofTarget::Arm { path } => ("action", path.clone()),
         ProofTarget::Vault { vault, object } => {
             let ending = format!("/vaults/{vault}");
-            let resources = world["resources"].as_array().unwrap().iter();
+            let resources = azure["resources"].as_array().unwrap().iter();
             let mut ids = resources.map(|id| id.as_str().unwrap());
             let id = ids.find(|id| id.ends_with(&ending)).unwrap();
             ("dataAction", format!("{id}{}", object.path()))
@@ -125,9 +125,9 @@ fn nine_canaries_survive_rotation_and_report_lost_roles() {
     }
 
     // Each call is granted only by the role of its component.
-    let world = up.get_control("world");
+    let azure = up.get_control("state");
     for canary in &canaries {
-        assert_eq!(granting_role(&up, &world, canary.component), expected_role(canary.component));
+        assert_eq!(granting_role(&up, &azure, canary.component), expected_role(canary.component));
         let body = json!({"fault": "arm-role", "component": canary.component.name()});
         assert_eq!(up.control_request("POST", "drills", &body.to_string()).0, 201);
         canary.wait_until(|it| it.is_hop_good(GRANTED_HOP) == Some(false));
@@ -174,8 +174,8 @@ fn revoked_identity_is_reported_in_its_annotation_only() {
     );
     file.wait_until(|it| it.is_hop_good(GRANTED_HOP) == Some(true));
 
-    let world = up.get_control("world");
-    let rows = world["components"].as_array().unwrap();
+    let azure = up.get_control("state");
+    let rows = azure["components"].as_array().unwrap();
     let row = rows.iter().find(|row| row["component"] == "disk").unwrap();
     let client = &row["clientId"];
     let effect = json!({"type": "token-error", "code": 7_000_112});

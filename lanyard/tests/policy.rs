@@ -66,8 +66,8 @@ impl PolicyTestAzure {
 
     /// The number of requests that reached the vaults.
     fn count_vault_requests(&self) -> usize {
-        let ledger = self.get_control("ledger");
-        let entries = ledger["value"].as_array().unwrap().iter();
+        let log = self.get_control("request-log");
+        let entries = log["value"].as_array().unwrap().iter();
         entries.filter(|entry| entry["service"] == "key-vault").count()
     }
 }
@@ -178,13 +178,13 @@ struct PolicyTestSecret {
 
 impl PolicyTestSecret {
     fn of_component(azure: &PolicyTestAzure, index: usize) -> Self {
-        let world = azure.get_control("world");
-        let component = &world["components"][index];
+        let azure = azure.get_control("state");
+        let component = &azure["components"][index];
         let host = component["vaultHost"].as_str().unwrap();
-        let vault = world["vaults"].as_array().unwrap().iter().find(|it| it["host"] == host);
+        let vault = azure["vaults"].as_array().unwrap().iter().find(|it| it["host"] == host);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         Self {
-            client: text(&world["imds"]["assigned"][0]),
+            client: text(&azure["imds"]["assigned"][0]),
             tenant: text(&vault.unwrap()["tenant"]),
             vault: host.split('.').next().unwrap().to_owned(),
             name: text(&component["secretName"]),
@@ -250,7 +250,7 @@ async fn policy_suggested_from_audit_allows_exactly_the_recorded_reads() {
 async fn policy_does_not_restrict_identities_of_the_pod() {
     let directory = tempfile::tempdir().unwrap();
     let azure = PolicyTestAzure::start(&directory.path().join("state"));
-    let test_clients = azure.get_control("guests");
+    let test_clients = azure.get_control("test-clients");
     let (federated, application) = (&test_clients["federated"], &test_clients["secret"]);
     let binding = azure.post_control(
         "identity-bindings",
@@ -303,7 +303,7 @@ async fn policy_does_not_restrict_identities_of_the_pod() {
     ] {
         let answer = node.mount_as("team", &object, (identity, secrets)).await;
         let answer = answer.unwrap_or_else(|status| panic!("{mode}: {status}"));
-        assert_eq!(answer.files[0].contents, b"for guests", "{mode}");
+        assert_eq!(answer.files[0].contents, b"for test clients", "{mode}");
     }
     assert!(node.mount("team", &object).await.is_err(), "the pod must not use the node's identity");
 }

@@ -43,16 +43,16 @@ fn request_log_shows_each_hop_over_tls_and_one_vault_reader_token() {
     let up = UpProcess::start(directory.path());
     assert_eq!(up.report["ok"], true, "{}", up.report);
 
-    let world = up.get_control("world");
-    let ledger = up.get_control("ledger");
-    let entries = ledger["value"].as_array().unwrap();
+    let azure = up.get_control("state");
+    let log = up.get_control("request-log");
+    let entries = log["value"].as_array().unwrap();
     assert_eq!(
         count_matching(entries, |entry| entry["service"] == "imds"),
         1,
         "one token for all nine"
     );
 
-    let clients: BTreeMap<&str, &str> = world["components"]
+    let clients: BTreeMap<&str, &str> = azure["components"]
         .as_array()
         .unwrap()
         .iter()
@@ -85,7 +85,7 @@ fn request_log_shows_each_hop_over_tls_and_one_vault_reader_token() {
     });
     assert_eq!(plain, 0, "everything but IMDS comes over TLS");
     for marker in ["eyJ", "LS0t", "PRIVATE"] {
-        assert!(!ledger.to_string().contains(marker), "{marker} in the ledger");
+        assert!(!log.to_string().contains(marker), "{marker} in the log");
     }
 
     let (code, _) = up.terminate();

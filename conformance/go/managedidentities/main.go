@@ -103,13 +103,13 @@ func run(ctx context.Context, name string, in inputs) (outputs, error) {
 		issued, err := client.GetUserAssignedIdentitiesCredentials(ctx,
 			dataplane.UserAssignedIdentitiesRequest{IdentityIDs: []string{in.IdentityID}})
 		if err != nil {
-			return refusal("data plane", err)
+			return clientError("data plane", err)
 		}
 		return useCredential(ctx, in, provider, issued)
 	case "renewal":
 		issued, err := client.GetSystemAssignedIdentityCredentials(ctx)
 		if err != nil {
-			return refusal("data plane", err)
+			return clientError("data plane", err)
 		}
 		return useCredential(ctx, in, provider, issued)
 	default:
@@ -156,7 +156,7 @@ func useCredential(
 	}
 	token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{armScope}})
 	if err != nil {
-		refused, err := refusal("token service", err)
+		refused, err := clientError("token service", err)
 		out.RefusedBy, out.Status, out.Code = refused.RefusedBy, refused.Status, refused.Code
 		return out, err
 	}
@@ -225,8 +225,8 @@ func store(
 
 var aadstsCode = regexp.MustCompile(`AADSTS\d+`)
 
-// refusal describes an error response of a service; any other error is returned.
-func refusal(service string, err error) (outputs, error) {
+// clientError describes an error response of a service; any other error is returned.
+func clientError(service string, err error) (outputs, error) {
 	out := outputs{RefusedBy: service}
 	var response *azcore.ResponseError
 	var authentication *azidentity.AuthenticationFailedError

@@ -179,8 +179,9 @@ impl LocalAzureTarget {
     ) -> Result<Self, AzureTargetError> {
         let azure = LocalAzure::start(lanyard, hosted_cluster)?;
         let (test_clients, seed_data, minted) = runtime.block_on(async {
-            let test_clients: TestClientCredentials = azure.control_api().get("guests").await?;
-            let seed_data: SeedDataResponse = azure.control_api().get("world").await?;
+            let test_clients: TestClientCredentials =
+                azure.control_api().get("test-clients").await?;
+            let seed_data: SeedDataResponse = azure.control_api().get("state").await?;
             let minted: MintedTokenResponse =
                 azure.control_api().post("federated-token", &json!({})).await?;
             Ok::<_, LocalAzureError>((test_clients, seed_data, minted))
@@ -192,9 +193,9 @@ impl LocalAzureTarget {
         let storage_account = seed_data.storage_accounts.into_iter().next();
         let storage_account =
             storage_account.ok_or(AzureTargetError::MissingSeedData("storage account"))?.resource;
-        let certificate = azure.directory().join("guest.pem");
+        let certificate = azure.directory().join("test-client.pem");
         write_file(&certificate, &test_clients.certificate.certificate_pem)?;
-        let token_file = azure.directory().join("guest-token");
+        let token_file = azure.directory().join("test-client-token");
         write_file(&token_file, &minted.token)?;
         Ok(Self {
             azure,
@@ -268,7 +269,7 @@ impl LocalAzureTarget {
                 "client_id": clients.federated.client_id,
                 "token": federated_token(json!({})).await?,
                 "token_of_other_subject":
-                    federated_token(json!({ "subject": "system:serviceaccount:guests:other" })).await?,
+                    federated_token(json!({ "subject": "system:serviceaccount:test-clients:other" })).await?,
                 "token_of_other_audience":
                     federated_token(json!({ "audience": "api://other" })).await?,
             },

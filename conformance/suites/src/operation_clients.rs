@@ -125,7 +125,7 @@ impl SuiteRequestLog {
         repository: &Path,
         record: bool,
     ) -> Result<String, OperationClientsError> {
-        let page: RequestLogPage = self.runtime.block_on(self.control_api.get("ledger"))?;
+        let page: RequestLogPage = self.runtime.block_on(self.control_api.get("request-log"))?;
         let used = used_operations(suite, page.value)?;
         let path = repository.join(FILE);
         let failed = |action| {

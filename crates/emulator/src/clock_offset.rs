@@ -77,9 +77,9 @@ mod tests {
     fn emulated_time_continues_from_where_it_was_moved_or_stopped() {
         let clock: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let later = |hours| clock + SignedDuration::from_hours(hours);
-        let world = ClockOffset::default().advance_by(SignedDuration::from_hours(2)).unwrap();
-        assert_eq!(world.emulated_time(clock), later(2));
-        let stopped = world.stop_at(world.emulated_time(clock));
+        let azure = ClockOffset::default().advance_by(SignedDuration::from_hours(2)).unwrap();
+        assert_eq!(azure.emulated_time(clock), later(2));
+        let stopped = azure.stop_at(azure.emulated_time(clock));
         assert_eq!(stopped.emulated_time(later(5)), later(2));
         let moved = stopped.advance_by(SignedDuration::from_hours(1)).unwrap();
         assert_eq!(moved.emulated_time(later(5)), later(3));

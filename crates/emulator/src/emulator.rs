@@ -163,7 +163,7 @@ impl StartError {
             Self::Store(error) => Some(error.hint()),
             Self::SeedPlanMismatch { .. } => Some(
                 "use another directory, or give no plan (leave out -f) to continue with the \
-                 world that is there",
+                 state that is there",
             ),
             Self::Authority(error) => error.hint(),
             Self::Seed(error) => error.hint(),
@@ -348,9 +348,9 @@ impl EmulatorBuilder {
             .authority
             .map(|given| LocalAuthority::from_pem(given.certificate, given.key))
             .transpose()?;
-        let (authority, mut world, mut ids) = if let Some(saved) = saved {
+        let (authority, mut azure, mut ids) = if let Some(saved) = saved {
             if let Some(SeedMode::RequireSamePlan(plan)) = &self.plan
-                && saved.world.plan.as_ref() != Some(&plan.fingerprint()?)
+                && saved.azure.plan.as_ref() != Some(&plan.fingerprint()?)
             {
                 let directory = self.state_dir.unwrap_or_default();
                 return Err(StartError::SeedPlanMismatch { directory });
@@ -359,34 +359,34 @@ impl EmulatorBuilder {
                 Some(given) => given,
                 None => LocalAuthority::from_stored(saved.authority)?,
             };
-            (authority, saved.world, saved.ids)
+            (authority, saved.azure, saved.ids)
         } else if let Some(StateSnapshot { azure, ids }) = self.snapshot {
             (given.map_or_else(LocalAuthority::generate, Ok)?, azure, ids)
         } else {
             let mut ids = self.id_generator;
-            let mut world =
+            let mut azure =
                 AzureState { tokens: self.token_policy.into(), ..AzureState::default() };
             if let Some(time) = self.stopped_at {
-                world.clock = world.clock.stop_at(time).into();
+                azure.clock = azure.clock.stop_at(time).into();
             }
-            let now = world.clock.emulated_time(self.clock.now());
+            let now = azure.clock.emulated_time(self.clock.now());
             if let Some(plan) = self.plan.as_ref().map(SeedMode::plan) {
-                world.plan = Some(plan.fingerprint()?).into();
-                seed::apply_plan(plan, &mut world, &mut ids, now)?;
-                world.imds.default_node.machine = ImdsMachine::from_seed_plan(plan, &mut ids);
-                world.imds.add_planned_nodes(&plan.nodes, &mut ids);
+                azure.plan = Some(plan.fingerprint()?).into();
+                seed::apply_plan(plan, &mut azure, &mut ids, now)?;
+                azure.imds.default_node.machine = ImdsMachine::from_seed_plan(plan, &mut ids);
+                azure.imds.add_planned_nodes(&plan.nodes, &mut ids);
             }
-            world.imds.identity_header = Some(RedactedText::new(ids.next_hex32()));
-            (given.map_or_else(LocalAuthority::generate, Ok)?, world, ids)
+            azure.imds.identity_header = Some(RedactedText::new(ids.next_hex32()));
+            (given.map_or_else(LocalAuthority::generate, Ok)?, azure, ids)
         };
         if self.automatic_sign_in {
-            let administrator = world.registry.test_clients.as_ref();
-            world.sign_ins.settings.automatic_user = administrator.map(|it| it.user_object_id);
+            let administrator = azure.registry.test_clients.as_ref();
+            azure.sign_ins.settings.automatic_user = administrator.map(|it| it.user_object_id);
         }
-        let now = world.clock.emulated_time(self.clock.now());
-        self.scenario.apply(&mut world, &mut ids, now)?;
+        let now = azure.clock.emulated_time(self.clock.now());
+        self.scenario.apply(&mut azure, &mut ids, now)?;
         let writer = store.map(StateStore::into_writer).transpose()?;
-        let engine = EmulatorEngine::new(self.clock, Arc::new(authority), world, ids, writer);
+        let engine = EmulatorEngine::new(self.clock, Arc::new(authority), azure, ids, writer);
         if is_changed {
             engine.save_all()?;
         }
@@ -475,8 +475,8 @@ impl Emulator {
         component: Component,
         padding: usize,
     ) -> Result<IssuedCredential, StateChangeError> {
-        self.update_azure_state(move |world, ids, now| {
-            seed::rotate_credential(world, component, ids, now, padding)
+        self.update_azure_state(move |azure, ids, now| {
+            seed::rotate_credential(azure, component, ids, now, padding)
         })
         .await
     }
@@ -506,7 +506,7 @@ impl Emulator {
     ///
     /// Returns an error if the component has no identity.
     pub async fn apply_fault_plan(&self, fault: FaultPlan) -> Result<(), StateChangeError> {
-        self.update_azure_state(move |world, ids, now| apply_fault_plan(world, fault, ids, now))
+        self.update_azure_state(move |azure, ids, now| apply_fault_plan(azure, fault, ids, now))
             .await
     }
 

@@ -118,11 +118,11 @@ impl EmulatorEngine {
     pub(crate) fn new(
         clock: SharedClock,
         authority: std::sync::Arc<LocalAuthority>,
-        world: AzureState,
+        azure: AzureState,
         ids: IdGenerator,
         writer: Option<StateWriter>,
     ) -> Self {
-        let state = Mutex::new(State { azure: world, ids, caches: ServiceCaches::default() });
+        let state = Mutex::new(State { azure, ids, caches: ServiceCaches::default() });
         let request_log = Mutex::new(RequestLog::default());
         let keys = PregeneratedKeys::of_process();
         Self { clock, authority, state, request_log, keys, writer, local_url: OnceLock::new() }
@@ -146,8 +146,8 @@ impl EmulatorEngine {
     /// Writes the complete state, if there is a state directory.
     pub(crate) fn save_all(&self) -> Result<(), StateStoreError> {
         let mut state = self.state.lock();
-        let State { azure: world, ids, .. } = &mut *state;
-        let commit = self.submit_all(world, ids)?;
+        let State { azure, ids, .. } = &mut *state;
+        let commit = self.submit_all(azure, ids)?;
         drop(state);
         commit.wait_blocking()
     }
@@ -173,10 +173,10 @@ impl EmulatorEngine {
         change: impl FnOnce(&mut AzureState, &mut IdGenerator, Timestamp) -> Result<T, SeedError>,
     ) -> Result<T, StateChangeError> {
         let mut state = self.state.lock();
-        let State { azure: world, ids, .. } = &mut *state;
-        let now = world.clock.emulated_time(self.clock.now());
-        let changed = change(world, ids, now)?;
-        let commit = self.submit_changes(world, ids)?;
+        let State { azure, ids, .. } = &mut *state;
+        let now = azure.clock.emulated_time(self.clock.now());
+        let changed = change(azure, ids, now)?;
+        let commit = self.submit_changes(azure, ids)?;
         drop(state);
         commit.wait_blocking()?;
         Ok(changed)
@@ -185,20 +185,20 @@ impl EmulatorEngine {
     /// Submits the complete state, which replaces the stored one.
     fn submit_all(
         &self,
-        world: &mut AzureState,
+        azure: &mut AzureState,
         ids: &IdGenerator,
     ) -> Result<PendingCommit, StateStoreError> {
         let Some(writer) = &self.writer else { return Ok(PendingCommit::none()) };
-        Ok(writer.submit(StateChanges::collect_all(self.authority.stored_form(), world, ids)?))
+        Ok(writer.submit(StateChanges::collect_all(self.authority.stored_form(), azure, ids)?))
     }
 
     fn submit_changes(
         &self,
-        world: &mut AzureState,
+        azure: &mut AzureState,
         ids: &IdGenerator,
     ) -> Result<PendingCommit, StateStoreError> {
         let Some(writer) = &self.writer else { return Ok(PendingCommit::none()) };
-        Ok(writer.submit(StateChanges::collect(world, ids)?))
+        Ok(writer.submit(StateChanges::collect(azure, ids)?))
     }
 
     /// Processes a request to its end. Slow if the operation needs new keys, or if a step of a drill is due.
@@ -422,7 +422,7 @@ impl EmulatorEngine {
             }
         };
         trace.operation = Some(operation.id);
-        let State { azure: world, ids, caches } = state;
+        let State { azure, ids, caches } = state;
         let mut call = OperationContext {
             request,
             endpoint: place,
@@ -433,7 +433,7 @@ impl EmulatorEngine {
             parameters,
             caller: None,
             state_change: StateChange::Unchanged,
-            world,
+            azure,
             request_log: &self.request_log,
             caches,
             local_url: self.local_url.get().map(String::as_str),

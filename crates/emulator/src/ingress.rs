@@ -185,10 +185,10 @@ mod tests {
         };
         let token = "metadata/identity/oauth2/token";
         let cases = [
-            (Ingress::Port, "lanyard/v1/world", 200),
-            (Ingress::RemotePort, "lanyard/v1/world", 403),
-            (Ingress::RemotePort, "lanyard//v1/guests", 403),
-            (Ingress::RemotePort, "%6canyard/v1/world", 404),
+            (Ingress::Port, "lanyard/v1/state", 200),
+            (Ingress::RemotePort, "lanyard/v1/state", 403),
+            (Ingress::RemotePort, "lanyard//v1/test-clients", 403),
+            (Ingress::RemotePort, "%6canyard/v1/state", 404),
             (Ingress::RemotePort, "lanyard/v1/ca.pem", 200),
             (Ingress::RemotePort, token, 400),
             (Ingress::ForeignHostName, "lanyard/v1/ca.pem", 403),
@@ -197,8 +197,8 @@ mod tests {
             (Ingress::RemotePort, "", 403),
             (Ingress::Port, "keys", 404),
             (Ingress::Port, "nodes/a/metadata/identity/oauth2/token", 400),
-            (Ingress::Port, "nodes/a/lanyard/v1/world", 404),
-            (Ingress::Port, "nodes/lanyard/v1/world", 404),
+            (Ingress::Port, "nodes/a/lanyard/v1/state", 404),
+            (Ingress::Port, "nodes/lanyard/v1/state", 404),
             (Ingress::MisdirectedTunnel, "", 421),
         ];
         for (ingress, path, expected) in cases {

@@ -153,7 +153,7 @@ pub(crate) struct OperationContext<'a> {
     pub(crate) parameters: PathParameters,
     pub(crate) caller: Option<EntraClientId>,
     pub(crate) state_change: StateChange,
-    pub(crate) world: &'a mut AzureState,
+    pub(crate) azure: &'a mut AzureState,
 }
 
 /// What an operation did to the state.
@@ -183,26 +183,26 @@ impl OperationContext<'_> {
     }
 
     /// The state, for reading.
-    pub(crate) fn world(&self) -> &AzureState {
-        self.world
+    pub(crate) fn azure(&self) -> &AzureState {
+        self.azure
     }
 
     /// The state, for changes.
     pub(crate) fn azure_mut(&mut self) -> &mut AzureState {
         self.state_change = self.state_change.max(StateChange::RowsChanged);
-        self.world
+        self.azure
     }
 
     /// State and id generator together, for functions that create objects.
     pub(crate) fn azure_and_ids(&mut self) -> (&mut AzureState, &mut IdGenerator) {
         self.state_change = self.state_change.max(StateChange::RowsChanged);
-        (self.world, self.ids)
+        (self.azure, self.ids)
     }
 
     /// Replaces the complete state, and discards what the services cached.
     pub(crate) fn restore_snapshot(&mut self, snapshot: StateSnapshot) {
         let StateSnapshot { azure, ids } = snapshot;
-        *self.world = azure;
+        *self.azure = azure;
         *self.ids = ids;
         *self.caches = ServiceCaches::default();
         self.state_change = StateChange::Replaced;
@@ -281,7 +281,7 @@ impl OperationContext<'_> {
             parameters,
             caller: None,
             state_change: StateChange::Unchanged,
-            world: self.world,
+            azure: self.azure,
         };
         let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);
         self.state_change = self.state_change.max(call.state_change);
@@ -301,7 +301,7 @@ impl OperationContext<'_> {
     ) -> Result<AuthenticatedCaller, BearerTokenError> {
         let authorization = self.request.header("authorization");
         let cache = &mut self.caches.verified_tokens;
-        let caller = verify_bearer(self.world, cache, authorization, audiences, self.now)?;
+        let caller = verify_bearer(self.azure, cache, authorization, audiences, self.now)?;
         self.caller = Some(caller.app_id);
         Ok(caller)
     }

@@ -62,7 +62,7 @@ impl AzureService {
         Self::Control,
     ];
 
-    /// The name in the ledger and in listings.
+    /// The name in the request log and in listings.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Entra => "entra",

@@ -42,7 +42,7 @@ pub struct RequestLogEntry {
     /// The duration of the request, in microseconds of the emulator's clock.
     pub micros: u64,
     /// Why the request was rejected.
-    #[serde(rename = "refusal", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "rejection", skip_serializing_if = "Option::is_none")]
     pub rejection: Option<String>,
     /// Whether the emulator does not implement the operation.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

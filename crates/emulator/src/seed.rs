@@ -141,7 +141,7 @@ impl SeedError {
                 Some("name a component that the plan gives an identity")
             }
             Self::SecretDeleted { .. } => Some("recover or purge the secret first"),
-            Self::SeedObjectMissing { .. } => Some("start with a fresh world"),
+            Self::SeedObjectMissing { .. } => Some("start with an empty state directory"),
             Self::PlanFingerprint(_)
             | Self::Key { .. }
             | Self::Certificate(_)
@@ -167,7 +167,7 @@ pub(crate) fn apply_plan(
     if !problems.is_empty() {
         return Err(SeedError::Plan { problems });
     }
-    let mut seed = AzureSeeder { plan, world: azure, ids, now, keys: RsaKeyPool::default() };
+    let mut seed = AzureSeeder { plan, azure, ids, now, keys: RsaKeyPool::default() };
     if *seed.ids == IdGenerator::Random {
         seed.keys = RsaKeyPool::generate(required_key_count(plan))?;
     }
@@ -182,9 +182,9 @@ pub(crate) fn apply_plan(
     }
     for planned_fault in &plan.drills {
         if let Some(holder) =
-            seed.world.registry.component_identity(planned_fault.component).cloned()
+            seed.azure.registry.component_identity(planned_fault.component).cloned()
         {
-            fault_plan::remove_faulted_objects(seed.world, planned_fault.fault, &holder);
+            fault_plan::remove_faulted_objects(seed.azure, planned_fault.fault, &holder);
         }
     }
     Ok(())
@@ -193,7 +193,7 @@ pub(crate) fn apply_plan(
 /// A state that is being created from a plan.
 struct AzureSeeder<'a> {
     plan: &'a SeedPlan,
-    world: &'a mut AzureState,
+    azure: &'a mut AzureState,
     ids: &'a mut IdGenerator,
     now: Timestamp,
     keys: RsaKeyPool,

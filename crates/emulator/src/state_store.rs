@@ -132,7 +132,7 @@ pub(crate) struct SavedState {
     /// The generator of new ids.
     pub(crate) ids: IdGenerator,
     /// The emulated Azure state.
-    pub(crate) world: AzureState,
+    pub(crate) azure: AzureState,
 }
 
 /// A state directory that this process has locked.
@@ -185,13 +185,13 @@ impl StateStore {
         if format != FORMAT {
             return Err(StateStoreError::OtherFormat { path: self.path.clone(), found: format });
         }
-        let mut world = AzureState::default();
-        self.load_rows(&mut world)?;
-        world.rebuild_indexes();
+        let mut azure = AzureState::default();
+        self.load_rows(&mut azure)?;
+        azure.rebuild_indexes();
         Ok(Some(SavedState {
             authority: self.property(&properties, "authority")?,
             ids: self.property(&properties, "ids")?,
-            world,
+            azure,
         }))
     }
 
@@ -222,12 +222,12 @@ impl StateStore {
         serde_json::from_slice(value).map_err(self.row_error(name, ""))
     }
 
-    fn load_rows(&self, world: &mut AzureState) -> Result<(), StateStoreError> {
+    fn load_rows(&self, azure: &mut AzureState) -> Result<(), StateStoreError> {
         let read = |error: redb::Error| database_error(&self.path, "read")(error);
         let transaction = self.database.begin_read().map_err(|error| read(error.into()))?;
         let rows = transaction.open_table(ROWS).map_err(|error| read(error.into()))?;
         let mut outcome = Ok(());
-        world.for_each_table(&mut |name, table| {
+        azure.for_each_table(&mut |name, table| {
             if outcome.is_err() {
                 return;
             }
@@ -350,12 +350,12 @@ pub(crate) struct StateChanges {
 impl StateChanges {
     /// Collects the changes since the last call, with the state of the id generator.
     pub(crate) fn collect(
-        world: &mut AzureState,
+        azure: &mut AzureState,
         ids: &IdGenerator,
     ) -> Result<Self, serde_json::Error> {
         let mut rows = Vec::new();
         let mut outcome = Ok(());
-        world.for_each_table(&mut |name, table| match table.take_changes(name) {
+        azure.for_each_table(&mut |name, table| match table.take_changes(name) {
             Ok(changes) => rows.extend(changes),
             Err(error) => outcome = Err(error),
         });
@@ -370,11 +370,11 @@ impl StateChanges {
     /// Collects the complete state, which replaces all earlier rows.
     pub(crate) fn collect_all(
         authority: &StoredAuthority,
-        world: &mut AzureState,
+        azure: &mut AzureState,
         ids: &IdGenerator,
     ) -> Result<Self, serde_json::Error> {
-        world.for_each_table(&mut |_, table| table.mark_all_changed());
-        let mut changes = Self::collect(world, ids)?;
+        azure.for_each_table(&mut |_, table| table.mark_all_changed());
+        let mut changes = Self::collect(azure, ids)?;
         changes.replaces_all = true;
         changes.properties = vec![
             ("format", serde_json::to_vec(&FORMAT)?),

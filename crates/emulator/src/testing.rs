@@ -172,8 +172,8 @@ pub(crate) fn test_user(principal_name: &str, object_id: Uuid) -> User {
 }
 
 pub(crate) fn azure_with_test_principals() -> AzureState {
-    let mut world = AzureState::default();
-    let directory = &mut world.directory;
+    let mut azure = AzureState::default();
+    let directory = &mut azure.directory;
     let domains = vec![DOMAIN.to_owned()];
     let tenant = Tenant::new(TENANT.parse().unwrap(), domains, tenant_key(), start_time());
     directory.tenants.push(tenant.unwrap());
@@ -201,9 +201,9 @@ pub(crate) fn azure_with_test_principals() -> AzureState {
     directory.authorities.insert(MSI_AUTHORITY.to_owned(), authority);
     let keys = [("k1".to_owned(), issuer_key())].into();
     directory.issuers.insert(ISSUER.to_owned(), TrustedIssuer { keys, ..TrustedIssuer::default() });
-    world.imds.default_node.assigned = vec![MSI.parse().unwrap()];
-    world.imds.identity_header = Some(RedactedText::new("s3cret-header".to_owned()));
-    world
+    azure.imds.default_node.assigned = vec![MSI.parse().unwrap()];
+    azure.imds.identity_header = Some(RedactedText::new("s3cret-header".to_owned()));
+    azure
 }
 
 /// Signs a token as a client would, with the header's `alg`.
@@ -239,11 +239,11 @@ pub(crate) struct EngineFixture {
 }
 
 impl EngineFixture {
-    pub(crate) fn new(world: AzureState) -> Self {
+    pub(crate) fn new(azure: AzureState) -> Self {
         let clock = ManualClock::starting_at(start_time());
         let authority = Arc::new(LocalAuthority::generate().unwrap());
         let ids = IdGenerator::seeded(Uuid::from_u128(7));
-        let engine = EmulatorEngine::new(Arc::new(clock.clone()), authority, world, ids, None);
+        let engine = EmulatorEngine::new(Arc::new(clock.clone()), authority, azure, ids, None);
         Self { engine, clock }
     }
 

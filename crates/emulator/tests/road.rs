@@ -195,11 +195,11 @@ async fn every_component_gets_an_arm_token_from_its_vault_credential() {
     assert!(after["not_before"].as_str() > before["not_before"].as_str());
     assert_eq!(stranger.request_arm_token(&after, now).await.0, 200);
 
-    let ledger = serde_json::to_string(&emulator.request_log()).unwrap();
+    let log = serde_json::to_string(&emulator.request_log()).unwrap();
     for secret in tokens.iter().chain([&before["client_secret"].to_string()]) {
-        assert!(!ledger.contains(secret.as_str()));
+        assert!(!log.contains(secret.as_str()));
     }
-    assert!(!ledger.contains("eyJ"));
+    assert!(!log.contains("eyJ"));
     assert!(emulator.request_log().iter().all(|entry| !entry.missing));
     emulator.shutdown().await;
 }
@@ -235,7 +235,8 @@ async fn test_clients_sign_in_by_secret_and_by_subject_token() {
     plan.vault.tenant = plan.tenant.clone();
     let emulator = Emulator::builder().seed(plan).start().await.unwrap();
     let stranger = PlainHttpClient::for_emulator(&emulator);
-    let (_, test_clients) = stranger.send_control_request(reqwest::Method::GET, "guests", "").await;
+    let (_, test_clients) =
+        stranger.send_control_request(reqwest::Method::GET, "test-clients", "").await;
     let (status, minted) =
         stranger.send_control_request(reqwest::Method::POST, "federated-token", "").await;
     assert_eq!(status, 201, "{minted}");

@@ -86,8 +86,8 @@ impl VirtualTimeAzure {
 
     /// The times of the requests to a service since a time.
     pub(crate) fn requests(&self, service: &str, since: Timestamp) -> Vec<Timestamp> {
-        let ledger = self.emulator.request_log();
-        let of_service = ledger.iter().filter(|entry| entry.service == Some(service));
+        let log = self.emulator.request_log();
+        let of_service = log.iter().filter(|entry| entry.service == Some(service));
         of_service.map(|entry| entry.time).filter(|time| *time >= since).collect()
     }
 

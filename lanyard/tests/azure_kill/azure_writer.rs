@@ -66,8 +66,8 @@ impl AzureWriter {
         let control_request = |method, path: &str| {
             client.request(method, format!("{control}/{path}")).header("x-lanyard-control", "1")
         };
-        let test_clients = send_for_json(control_request(Method::GET, "guests")).await;
-        let world = send_for_json(control_request(Method::GET, "world")).await;
+        let test_clients = send_for_json(control_request(Method::GET, "test-clients")).await;
+        let azure = send_for_json(control_request(Method::GET, "state")).await;
         let subscription = text(&test_clients, "/subscription");
         for role in [KEY_VAULT_SECRETS_OFFICER, STORAGE_BLOB_DATA_OWNER] {
             let assignment = json!({
@@ -88,7 +88,7 @@ impl AzureWriter {
             subscription,
             tenant: text(&test_clients, "/tenant"),
             vault_host: text(&test_clients, "/vaultHost"),
-            blob_host: text(&world, "/storageAccounts/0/host"),
+            blob_host: text(&azure, "/storageAccounts/0/host"),
         };
         writer.arm_token = writer.token(&test_clients, "https://management.azure.com").await;
         writer.vault_token = writer.token(&test_clients, "https://vault.azure.net").await;

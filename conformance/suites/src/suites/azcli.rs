@@ -222,7 +222,7 @@ impl CommandRunner {
     fn run_trial(&mut self, area: &str, command: usize) -> Result<(), Failed> {
         let process = self.process_of_area(area).map_err(failed_with_causes)?;
         let problems = process.run_command(command).map_err(failed_with_causes)?;
-        let path = format!("ledger?since={}", self.last_request);
+        let path = format!("request-log?since={}", self.last_request);
         let log: RequestLogPage =
             self.runtime.block_on(self.control_api.get(&path)).map_err(failed_with_causes)?;
         self.last_request = log.value.last().map_or(self.last_request, |it| it.sequence);

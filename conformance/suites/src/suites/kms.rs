@@ -110,7 +110,7 @@ impl KmsSuiteFixture {
     /// Assigns the role `Key Vault Crypto User` on the vault to an identity.
     async fn grant_key_use(&self, client: &str) -> Result<(), Failed> {
         let control = self.azure.control_api();
-        let seed_data: SeedResources = control.get("world").await.map_err(failed_with_causes)?;
+        let seed_data: SeedResources = control.get("state").await.map_err(failed_with_causes)?;
         let end = format!("/vaults/{}", self.key.vault);
         let scope = seed_data.resources.into_iter().find(|id| id.ends_with(&end));
         let scope = scope.ok_or("the seed data has no vault of keys")?;
@@ -179,7 +179,7 @@ impl KmsSuiteFixture {
             value: Vec<Value>,
         }
         let log: VaultRequestLog =
-            self.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
+            self.azure.control_api().get("request-log").await.map_err(failed_with_causes)?;
         let host = self.key.host();
         let uses = |entry: &&Value| {
             let text = entry.to_string();

@@ -157,7 +157,7 @@ fn check_tab_keys(_: &PageFixture, browser: &mut Browser) -> Result<(), Failed> 
 
 fn check_identities(fixture: &PageFixture, browser: &mut Browser) -> Result<(), Failed> {
     select_tab(browser, "identities")?;
-    let test_clients = fixture.control("guests")?;
+    let test_clients = fixture.control("test-clients")?;
     let export = fixture.control("export")?;
     let cards = browser
         .evaluate("[...document.querySelectorAll('.identity')].map((card) => card.innerText)")?;
@@ -231,7 +231,7 @@ fn check_clock(fixture: &PageFixture, browser: &mut Browser) -> Result<(), Faile
 }
 
 fn check_secrets(fixture: &PageFixture, browser: &mut Browser) -> Result<(), Failed> {
-    let test_clients = fixture.control("guests")?;
+    let test_clients = fixture.control("test-clients")?;
     let html = browser.evaluate("document.documentElement.outerHTML")?;
     let html = html.as_str().unwrap_or_default();
     let secrets = ["/secret/clientSecret", "/user/password", "/identityHeader"];

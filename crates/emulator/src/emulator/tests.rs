@@ -9,8 +9,8 @@ use super::*;
 use crate::services::imds::ImdsState;
 use crate::testing::{self, APP, LOGIN, SECRET, TENANT};
 
-async fn start_emulator(world: AzureState) -> Emulator {
-    let probe = testing::EngineFixture::new(world);
+async fn start_emulator(azure: AzureState) -> Emulator {
+    let probe = testing::EngineFixture::new(azure);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     Emulator::serve_on_listener(probe.engine, listener, address, false).unwrap()
@@ -234,7 +234,7 @@ async fn control_api_requires_its_header_and_shows_no_secret() {
         if header { request.header("x-lanyard-control", "1") } else { request }.send()
     };
     request_token(&proxied_client(&emulator)).await;
-    for path in ["ledger", "world", "operations", "faults"] {
+    for path in ["request-log", "state", "operations", "faults"] {
         assert_eq!(ask(path, false).await.unwrap().status(), StatusCode::FORBIDDEN, "{path}");
         let response = ask(path, true).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK, "{path}");
@@ -245,7 +245,7 @@ async fn control_api_requires_its_header_and_shows_no_secret() {
     }
     let pem = ask("ca.pem", false).await.unwrap().text().await.unwrap();
     assert_eq!(pem, emulator.ca_pem());
-    let since = response_json(ask("ledger?since=2", true).await.unwrap()).await;
+    let since = response_json(ask("request-log?since=2", true).await.unwrap()).await;
     assert_eq!(since["value"][0]["sequence"], 3);
 }
 
@@ -260,9 +260,9 @@ async fn app_service_protocol_requires_its_header() {
         |header: &'static str| direct_client().get(&url).header("X-IDENTITY-HEADER", header).send();
     assert_eq!(ask("wrong").await.unwrap().status(), StatusCode::UNAUTHORIZED);
     assert_eq!(ask("s3cret-header").await.unwrap().status(), StatusCode::OK);
-    let world =
+    let azure =
         AzureState { imds: ImdsState::default().into(), ..testing::azure_with_test_principals() };
-    let without = start_emulator(world).await;
+    let without = start_emulator(azure).await;
     let url = url.replace(&emulator.proxy_url(), &without.proxy_url());
     let reply = direct_client().get(url).header("X-IDENTITY-HEADER", "").send().await.unwrap();
     assert_eq!(reply.status(), StatusCode::UNAUTHORIZED);
@@ -302,7 +302,7 @@ async fn state_and_authority_survive_restart_and_are_locked_to_one_process() {
     let database = directory.path().join("state.redb");
     std::fs::copy(database, copy.path().join("state.redb")).unwrap();
     let saved = StateStore::open(copy.path()).unwrap().load().unwrap().unwrap();
-    assert_eq!(saved.world.faults.rules()[0].name, "kept");
+    assert_eq!(saved.azure.faults.rules()[0].name, "kept");
     first.shutdown().await;
     let second = start().await.unwrap();
     assert_eq!(second.ca_pem(), pem);

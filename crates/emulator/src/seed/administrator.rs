@@ -33,7 +33,7 @@ impl AzureSeeder<'_> {
         let password = RedactedText::new(format!("Pw-{}", &secret[..16]));
         let principal_name = format!("admin@{CUSTOM_DOMAIN}");
         let tenant = self.plan.tenant.clone();
-        let directory = &mut self.world.directory;
+        let directory = &mut self.azure.directory;
         directory.insert_user(User {
             object_id,
             tenant: tenant.clone(),

@@ -28,8 +28,8 @@ impl AzureSeeder<'_> {
         for group in groups {
             let body = json!({ "location": plan.location, "properties": { "provisioningState": "Succeeded" } });
             let group = ArmResource::new(group.into(), RESOURCE_GROUP_TYPE, body, self.now);
-            if self.world.resources.resource(&group.id).is_none() {
-                self.world.resources.upsert(group);
+            if self.azure.resources.resource(&group.id).is_none() {
+                self.azure.resources.upsert(group);
             }
         }
         self.add_network();
@@ -39,7 +39,7 @@ impl AzureSeeder<'_> {
 
     /// Adds a subscription of a tenant, unless it exists.
     pub(super) fn add_subscription(&mut self, id: &str, name: &str, tenant: &EntraTenantId) {
-        let resources = &mut self.world.resources;
+        let resources = &mut self.azure.resources;
         if resources.subscription(id).is_none()
             && let Ok(id) = id.parse()
         {
@@ -219,8 +219,8 @@ impl AzureSeeder<'_> {
     pub(super) fn store_resource_without_state(&mut self, id: ArmResourceId, body: Value) {
         let kind = id.resource_type().unwrap_or_default();
         let resource = ArmResource::new(id.into(), &kind, body, self.now);
-        if self.world.resources.resource(&resource.id).is_none() {
-            self.world.resources.upsert(resource);
+        if self.azure.resources.resource(&resource.id).is_none() {
+            self.azure.resources.upsert(resource);
         }
     }
 }

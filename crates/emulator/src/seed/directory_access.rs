@@ -29,13 +29,13 @@ impl DirectoryAccess {
 impl AzureSeeder<'_> {
     /// Assigns the app roles of Microsoft Graph that the plan gives to a test client.
     pub(super) fn grant_directory_access(&mut self, client: EntraClientId) {
-        let directory = &mut self.world.directory;
+        let directory = &mut self.azure.directory;
         let Some(principal) = directory.service_principal_by_client_id(client) else { return };
         let (principal_id, tenant) = (principal.object_id, principal.tenant.clone());
         for permission in self.plan.directory_access.permissions() {
             let name = permission.value();
             let ids = ["principal", "resource"]
-                .map(|part| self.ids.named_uuid(&format!("guest-secret/{name}/{part}")));
+                .map(|part| self.ids.named_uuid(&format!("test-secret/{name}/{part}")));
             directory.insert_app_role_assignment(AppRoleAssignment {
                 id: URL_SAFE_NO_PAD.encode(ids.map(uuid::Uuid::into_bytes).concat()),
                 tenant: tenant.clone(),

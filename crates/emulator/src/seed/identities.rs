@@ -22,20 +22,20 @@ impl AzureSeeder<'_> {
             let holder = self.add_component_identity(identity);
             self.assign_component_roles(&holder);
             let component = holder.component;
-            let is_issued = self.world.registry.identities_sharing_secret(&holder).next().is_some();
-            self.world.registry.holders.push(holder);
+            let is_issued = self.azure.registry.identities_sharing_secret(&holder).next().is_some();
+            self.azure.registry.holders.push(holder);
             if is_issued {
                 continue;
             }
             let key = self.next_rsa_key()?;
             let decoy = self
-                .world
+                .azure
                 .registry
                 .component_identity(component)
                 .is_some_and(ComponentIdentity::has_wrong_key);
             let decoy = decoy.then(|| self.next_rsa_key()).transpose()?;
             credential::issue_credential(
-                self.world,
+                self.azure,
                 component,
                 self.ids,
                 self.now,
@@ -84,7 +84,7 @@ impl AzureSeeder<'_> {
     /// An earlier component with the same identity.
     fn find_shared_identity(&self, identity: &IdentityPlan) -> Option<&ComponentIdentity> {
         let client = self.plan.client_id_of(identity);
-        self.world.registry.holders.iter().find(|holder| {
+        self.azure.registry.holders.iter().find(|holder| {
             Some(holder.client_id) == client
                 || holder.secret_name.as_str().eq_ignore_ascii_case(identity.secret_name.as_str())
         })
@@ -100,7 +100,7 @@ impl AzureSeeder<'_> {
         let name = format!("{}-{}", plan.infra_id, identity.component.definition().service_name);
         let resource_id = Self::user_assigned_identity_id(&self.managed_resource_group(), &name);
         let object_id = self.add_user_assigned_identity(&resource_id, &plan.tenant, client_id);
-        self.world.directory.trust_platform_certificates(object_id);
+        self.azure.directory.trust_platform_certificates(object_id);
         (client_id, object_id, resource_id)
     }
 
@@ -121,7 +121,7 @@ impl AzureSeeder<'_> {
         let kind = ServicePrincipalKind::ManagedIdentity { resource_id: resource_id.clone() };
         let name = resource_id.name();
         let principal = ServicePrincipal::new(object_id, client_id, tenant.clone(), name, kind);
-        self.world.directory.insert_service_principal(principal.created_at(self.now));
+        self.azure.directory.insert_service_principal(principal.created_at(self.now));
         object_id
     }
 
@@ -159,9 +159,9 @@ impl AzureSeeder<'_> {
         let resource_id =
             Self::user_assigned_identity_id(&self.platform_resource_group(), VAULT_READER_NAME);
         let reader = self.add_user_assigned_identity(&resource_id, &plan.vault.tenant, client_id);
-        self.world.imds.default_node.assigned.push(client_id);
+        self.azure.imds.default_node.assigned.push(client_id);
         let host = self.vault_host(&plan.vault.name);
-        let Some(vault) = self.world.vaults.vault_at_host(&host) else { return };
+        let Some(vault) = self.azure.vaults.vault_at_host(&host) else { return };
         let scopes: Vec<_> = plan
             .identities
             .iter()
@@ -185,7 +185,7 @@ impl AzureSeeder<'_> {
 
     pub(super) fn assign(&mut self, assignment: RoleAssignment) {
         // Scopes in the same group result in the same assignment: one suffices.
-        if let Err(refused) = self.world.authorization.assign(assignment) {
+        if let Err(refused) = self.azure.authorization.assign(assignment) {
             tracing::debug!(%refused, "the seed assigns a role once");
         }
     }

@@ -23,7 +23,7 @@ pub(crate) struct IdentityRegistry {
     /// One entry per component with an identity.
     pub(crate) holders: Vec<ComponentIdentity>,
     /// Credentials for test clients.
-    #[serde(rename = "guests")]
+    #[serde(rename = "testClients")]
     pub(crate) test_clients: Option<TestClients>,
 }
 

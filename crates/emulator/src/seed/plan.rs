@@ -54,7 +54,7 @@ pub struct SeedPlan {
     #[serde(default)]
     pub drills: Vec<FaultPlan>,
     /// Whether to add principals and a vault for test clients.
-    #[serde(default, rename = "guests")]
+    #[serde(default, rename = "testClients")]
     pub test_clients: bool,
     /// What the test client with a secret may do in the directory, by permissions of Microsoft Graph.
     #[serde(default)]
@@ -175,7 +175,7 @@ impl SeedPlan {
         if self.test_clients
             && self.test_client_vault_name().is_none_or(|name| self.has_vault(&name))
         {
-            add("infraId".to_owned(), "it gives the vault of the guests no name of its own");
+            add("infraId".to_owned(), "it gives the vault of the test clients no name of its own");
         }
         self.check_identities(&mut add);
         self.check_nodes(&mut add);
@@ -252,14 +252,14 @@ impl SeedPlan {
         })
     }
 
-    /// The name of the test clients' vault: `guests-` and the end of the infrastructure id, which makes it
+    /// The name of the test clients' vault: `test-` and the end of the infrastructure id, which makes it
     /// unique, in the form of vault names (24 letters, digits and single hyphens).
     pub(super) fn test_client_vault_name(&self) -> Option<VaultName> {
         let infra_id = self.infra_id.as_str().to_ascii_lowercase();
         let parts: Vec<_> = infra_id.split(['-', '.']).filter(|part| !part.is_empty()).collect();
         let joined = parts.join("-");
         let end = joined.get(joined.len().saturating_sub(17)..)?.trim_start_matches('-');
-        format!("guests-{end}").trim_end_matches('-').parse().ok()
+        format!("test-{end}").trim_end_matches('-').parse().ok()
     }
 
     fn has_vault(&self, name: &VaultName) -> bool {

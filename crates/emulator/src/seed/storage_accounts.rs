@@ -46,7 +46,7 @@ impl AzureSeeder<'_> {
         );
         let container =
             ContainerKey { host: account.host.clone(), name: "image-registry".to_owned() };
-        let storage = &mut self.world.storage;
+        let storage = &mut self.azure.storage;
         let etag = storage.next_etag(self.now);
         storage.insert_account(account);
         storage.insert_container(container, BlobContainer::new(etag, self.now));

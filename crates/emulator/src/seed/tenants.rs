@@ -12,7 +12,7 @@ use crate::managed_identity_credential::MSI_AUTHORITY;
 impl AzureSeeder<'_> {
     pub(super) fn add_tenants(&mut self) -> Result<(), SeedError> {
         for id in [&self.plan.tenant, &self.plan.vault.tenant] {
-            if self.world.directory.tenant(id.as_str()).is_none() {
+            if self.azure.directory.tenant(id.as_str()).is_none() {
                 let key = self.next_rsa_key()?;
                 let mut tenant = Tenant::new(id.clone(), Vec::new(), key, self.now)
                     .map_err(|error| SeedError::Certificate(error.source))?;
@@ -20,14 +20,14 @@ impl AzureSeeder<'_> {
                 if *id == self.plan.tenant {
                     tenant.domains.push(CUSTOM_DOMAIN.to_owned());
                 }
-                self.world.directory.tenants.push(tenant);
+                self.azure.directory.tenants.push(tenant);
             }
         }
-        if !self.world.directory.authorities.contains_key(MSI_AUTHORITY) {
+        if !self.azure.directory.authorities.contains_key(MSI_AUTHORITY) {
             let (key, serial) = (self.next_rsa_key()?, self.ids.next_uuid());
             let authority =
                 create_authority(MSI_AUTHORITY, key, serial, validity_of_years(self.now, 10))?;
-            self.world.directory.authorities.insert(MSI_AUTHORITY.to_owned(), authority);
+            self.azure.directory.authorities.insert(MSI_AUTHORITY.to_owned(), authority);
         }
         Ok(())
     }

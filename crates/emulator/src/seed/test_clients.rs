@@ -42,24 +42,24 @@ const CERTIFICATE_USER: RoleDefinitionId =
     RoleDefinitionId(uuid!("db79e9a7-68ee-4b58-9aeb-b90e7c24fcba"));
 
 /// A name that can never be registered (RFC 6761), so that no real issuer is trusted.
-const ISSUER: &str = "https://issuer.lanyard.test/guests";
-const ISSUER_KEY: &str = "guests-1";
-const SUBJECT: &str = "system:serviceaccount:guests:workload";
+const ISSUER: &str = "https://issuer.lanyard.test/test-clients";
+const ISSUER_KEY: &str = "test-clients-1";
+const SUBJECT: &str = "system:serviceaccount:test-clients:workload";
 const AUDIENCE: &str = "api://AzureADTokenExchange";
-const READABLE_SECRET: &str = "guest-secret";
+const READABLE_SECRET: &str = "test-secret";
 /// A secret in the same vault that the test clients may not read.
 const WITHHELD_SECRET: &str = "withheld-secret";
 /// The common name of the test clients' certificate.
-const SUBJECT_NAME: &str = "guest-certificate";
+const SUBJECT_NAME: &str = "test-certificate";
 /// The same certificate in the two forms of a vault's secret.
 const CERTIFICATE_OBJECTS: [(&str, BundleForm); 2] =
-    [("guest-certificate", BundleForm::Pkcs12), ("guest-certificate-pem", BundleForm::Pem)];
+    [("test-certificate", BundleForm::Pkcs12), ("test-certificate-pem", BundleForm::Pem)];
 
 /// Keys of the curves that vaults and providers support.
 const CURVE_KEYS: [(&str, EllipticCurve); 3] = [
-    ("guest-key-p256", EllipticCurve::P256),
-    ("guest-key-p384", EllipticCurve::P384),
-    ("guest-key-p521", EllipticCurve::P521),
+    ("test-key-p256", EllipticCurve::P256),
+    ("test-key-p384", EllipticCurve::P384),
+    ("test-key-p521", EllipticCurve::P521),
 ];
 
 /// Errors of minting a subject token.
@@ -75,14 +75,14 @@ pub(crate) enum SubjectTokenError {
 
 /// Mints a subject token of the seeded issuer, valid for ten minutes, as a cluster would project it.
 pub(crate) fn mint_subject_token(
-    world: &AzureState,
+    azure: &AzureState,
     subject: &str,
     audience: &str,
     ids: &mut IdGenerator,
     now: Timestamp,
 ) -> Result<RedactedText, SubjectTokenError> {
-    let test_clients = world.registry.test_clients.as_ref().ok_or(SubjectTokenError::NoIssuer)?;
-    let key = world
+    let test_clients = azure.registry.test_clients.as_ref().ok_or(SubjectTokenError::NoIssuer)?;
+    let key = azure
         .directory
         .issuers
         .get(&test_clients.issuer)
@@ -110,10 +110,10 @@ pub(crate) fn mint_subject_token(
 
 impl AzureSeeder<'_> {
     pub(super) fn add_test_clients(&mut self) -> Result<(), SeedError> {
-        let secret_client = self.add_application("guest-secret");
-        let secret = self.ids.named_uuid("guest-secret/secret").simple();
+        let secret_client = self.add_application("test-secret");
+        let secret = self.ids.named_uuid("test-secret/secret").simple();
         let secret = RedactedText::new(format!("{secret}~test"));
-        let certificate_client = self.add_application("guest-certificate");
+        let certificate_client = self.add_application("test-certificate");
         let key = self.next_rsa_key()?;
         let der = self_signed_leaf_certificate(&LeafCertificateSpec {
             subject: SUBJECT_NAME,
@@ -135,7 +135,7 @@ impl AzureSeeder<'_> {
         self.grant_directory_access(secret_client);
         self.add_vault_reader_subscription();
         let administrator = self.add_administrator();
-        self.world.registry.test_clients = Some(TestClients {
+        self.azure.registry.test_clients = Some(TestClients {
             tenant: self.plan.tenant.clone(),
             subscription: self.plan.subscription.clone(),
             user_object_id: administrator.object_id,
@@ -162,7 +162,7 @@ impl AzureSeeder<'_> {
         let client_id = EntraClientId::from(named_uuid("client-id"));
         let (principal_id, object_id) = (named_uuid("principal"), named_uuid("application"));
         let tenant = &self.plan.tenant;
-        let directory = &mut self.world.directory;
+        let directory = &mut self.azure.directory;
         let kind = ServicePrincipalKind::Application;
         let principal = ServicePrincipal::new(principal_id, client_id, tenant.clone(), name, kind);
         directory.insert_service_principal(principal.created_at(self.now));
@@ -185,7 +185,7 @@ impl AzureSeeder<'_> {
     ) {
         let expires = validity_of_years(self.now, 1).not_after;
         let (starts, key_id) = (self.now, self.ids.next_uuid());
-        let directory = &mut self.world.directory;
+        let directory = &mut self.azure.directory;
         if let Some(application) = directory.application_by_client_id_mut(secret_client) {
             let text = secret.clone();
             let password = PasswordCredential { key_id, display_name: None, text, starts, expires };
@@ -202,7 +202,7 @@ impl AzureSeeder<'_> {
     /// CLI does not sign it in.
     fn add_vault_reader_subscription(&mut self) {
         let plan = self.plan;
-        let directory = &self.world.directory;
+        let directory = &self.azure.directory;
         let reader = directory.service_principal_by_client_id(plan.vault_reader_client_id);
         let Some(reader) = reader.map(|reader| reader.object_id) else { return };
         let subscription = if plan.vault.tenant == plan.tenant {
@@ -220,16 +220,16 @@ impl AzureSeeder<'_> {
 
     /// Adds a user-assigned identity with a federated credential for the seeded issuer.
     fn add_federated_identity(&mut self) -> Result<EntraClientId, SeedError> {
-        let client_id = EntraClientId::from(self.ids.named_uuid("guest-workload/client-id"));
+        let client_id = EntraClientId::from(self.ids.named_uuid("test-workload/client-id"));
         let resource_id =
-            Self::user_assigned_identity_id(&self.platform_resource_group(), "guest-workload");
+            Self::user_assigned_identity_id(&self.platform_resource_group(), "test-workload");
         self.add_user_assigned_identity(&resource_id, &self.plan.tenant, client_id);
-        let directory = &mut self.world.directory;
+        let directory = &mut self.azure.directory;
         if let Some(credentials) = directory.federated_credentials_mut(client_id) {
-            credentials.push(FederatedCredential::new("guests", ISSUER, SUBJECT, AUDIENCE));
+            credentials.push(FederatedCredential::new("test-clients", ISSUER, SUBJECT, AUDIENCE));
         }
         let keys = BTreeMap::from([(ISSUER_KEY.to_owned(), self.next_rsa_key()?)]);
-        self.world
+        self.azure
             .directory
             .issuers
             .insert(ISSUER.to_owned(), TrustedIssuer { keys, ..TrustedIssuer::default() });
@@ -237,7 +237,9 @@ impl AzureSeeder<'_> {
     }
 
     fn add_test_client_objects(&mut self, key: &RsaKey, der: &[u8]) -> Result<(), SeedError> {
-        for (name, text) in [(READABLE_SECRET, "for guests"), (WITHHELD_SECRET, "not for guests")] {
+        for (name, text) in
+            [(READABLE_SECRET, "for test clients"), (WITHHELD_SECRET, "not for test clients")]
+        {
             let plain = SecretContent {
                 value: RedactedText::new(text.to_owned()),
                 content_type: Some("text/plain".to_owned()),
@@ -305,7 +307,7 @@ impl AzureSeeder<'_> {
     fn required_test_client_vault_name(&self) -> Result<VaultName, SeedError> {
         self.plan
             .test_client_vault_name()
-            .ok_or(SeedError::SeedObjectMissing { what: "name for the guests' vault" })
+            .ok_or(SeedError::SeedObjectMissing { what: "name for the test clients' vault" })
     }
 
     /// The test clients' vault is in the managed resource group, which they may read.
@@ -315,7 +317,7 @@ impl AzureSeeder<'_> {
 
     fn test_client_vault(&mut self) -> Result<(String, &mut VaultStore), SeedError> {
         let host = self.vault_host(&self.required_test_client_vault_name()?);
-        let vaults = &mut self.world.vaults;
+        let vaults = &mut self.azure.vaults;
         if vaults.vault_at_host(&host).is_none() {
             return Err(SeedError::SeedObjectMissing { what: "vault" });
         }
@@ -331,7 +333,7 @@ impl AzureSeeder<'_> {
         owner: bool,
     ) {
         let Some(object) = self
-            .world
+            .azure
             .directory
             .service_principal_by_client_id(client)
             .map(|known| known.object_id)

@@ -298,7 +298,7 @@ fn plan_problems_are_all_reported_before_seeding() {
     plan.cloud = Cloud::Stack;
     plan.subnet_id = plan.vnet_id.clone();
     plan.test_clients = true;
-    plan.vault.name = parse_value("Guests-demo-abcde");
+    plan.vault.name = parse_value("Test-demo-abcde");
     plan.identities[0].client_id = Some(parse_value("44444444-4444-4444-8444-444444444444"));
     plan.identities[1].client_id = Some(parse_value("55555555-5555-4555-8555-555555555555"));
     plan.identities[1].secret_name = parse_value("DEMO-cloud-provider");
@@ -423,10 +423,10 @@ fn networks_may_be_in_another_subscription_and_the_subnet_in_another_network() {
 #[test]
 fn test_client_vault_name_is_valid_for_any_infrastructure_id() {
     let cases = [
-        ("demo-abcde", "guests-demo-abcde"),
-        ("A-name.much--longer-than-17-x1y2z", "guests-ger-than-17-x1y2z"),
-        ("aaaa-1234567890123456-", "guests-1234567890123456"),
-        ("...", "guests"),
+        ("demo-abcde", "test-demo-abcde"),
+        ("A-name.much--longer-than-17-x1y2z", "test-ger-than-17-x1y2z"),
+        ("aaaa-1234567890123456-", "test-1234567890123456"),
+        ("...", "test"),
     ];
     for (infra_id, expected) in cases {
         let plan = SeedPlan { infra_id: parse_value(infra_id), ..nine_identity_plan() };
@@ -451,7 +451,7 @@ fn test_clients_belong_to_the_subscription_tenant() {
             plan.tenant
         );
     }
-    let id = "/subscriptions/sub/resourceGroups/demo-abcde/providers/Microsoft.KeyVault/vaults/guests-demo-abcde";
+    let id = "/subscriptions/sub/resourceGroups/demo-abcde/providers/Microsoft.KeyVault/vaults/test-demo-abcde";
     assert!(azure.resources.resource(&parse_value(id)).is_some());
 }
 
@@ -482,11 +482,11 @@ fn test_clients_get_a_signed_subject_token_and_vault_objects() {
         azure.directory.service_principal_by_client_id(test_clients.federated_client).is_some()
     );
     let vault = azure.vaults.vault_at_host(&test_clients.vault_host).unwrap();
-    assert!(azure.vaults.certificates.version(&vault.host, "guest-certificate", None).is_ok());
+    assert!(azure.vaults.certificates.version(&vault.host, "test-certificate", None).is_ok());
     for (name, curve) in [
-        ("guest-key-p256", EllipticCurve::P256),
-        ("guest-key-p384", EllipticCurve::P384),
-        ("guest-key-p521", EllipticCurve::P521),
+        ("test-key-p256", EllipticCurve::P256),
+        ("test-key-p384", EllipticCurve::P384),
+        ("test-key-p521", EllipticCurve::P521),
     ] {
         let (_, version) = azure.vaults.keys.version(&vault.host, name, None).unwrap();
         let stored = serde_json::to_string(&version.content).unwrap();

@@ -30,7 +30,7 @@ impl AzureSeeder<'_> {
         tenant: &EntraTenantId,
     ) {
         let host = self.vault_host(name);
-        if self.world.vaults.vault_at_host(&host).is_some() {
+        if self.azure.vaults.vault_at_host(&host).is_some() {
             return;
         }
         let plan = self.plan;
@@ -48,7 +48,7 @@ impl AzureSeeder<'_> {
             },
         });
         self.store_resource(resource_id.clone(), body);
-        self.world.vaults.insert(EmulatedVault::new(
+        self.azure.vaults.insert(EmulatedVault::new(
             name.clone(),
             host,
             resource_id.into(),
@@ -72,7 +72,7 @@ impl AzureSeeder<'_> {
             content,
         };
         let host = self.vault_host(vault);
-        let keys = &mut self.world.vaults.keys;
+        let keys = &mut self.azure.vaults.keys;
         keys.push_version(&host, name.as_str(), version).map_err(|DeletedNameConflict| {
             SeedError::SecretDeleted { vault: host, secret: name.to_string() }
         })

@@ -23,7 +23,7 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[&[ServiceOperation {
 
 fn get_token(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let sent = call.request.header("x-identity-header").unwrap_or_default();
-    let wanted = call.world().imds.identity_header.as_ref();
+    let wanted = call.azure().imds.identity_header.as_ref();
     let accepted = wanted.is_some_and(|wanted| {
         verify_slices_are_equal(wanted.expose().as_bytes(), sent.as_bytes()).is_ok()
     });

@@ -67,16 +67,16 @@ const CONTROL_OPERATIONS: &[ServiceOperation] = &[
         handler: |call| Ok(get_ca_certificate(call)),
     },
     ServiceOperation {
-        id: "Ledger_List",
+        id: "RequestLog_List",
         method: Method::GET,
-        path: "/lanyard/v1/ledger",
+        path: "/lanyard/v1/request-log",
         support: OperationSupport::Full,
         handler: |call| require_control_header(call, list_request_log),
     },
     ServiceOperation {
-        id: "World_Get",
+        id: "State_List",
         method: Method::GET,
-        path: "/lanyard/v1/world",
+        path: "/lanyard/v1/state",
         support: OperationSupport::Full,
         handler: |call| {
             require_control_header(call, |call| Ok(state_listing::list_azure_state(call)))
@@ -118,9 +118,9 @@ const CONTROL_OPERATIONS: &[ServiceOperation] = &[
         handler: |call| require_control_header(call, |call| Ok(list_operations(call))),
     },
     ServiceOperation {
-        id: "Guests_Get",
+        id: "TestClients_List",
         method: Method::GET,
-        path: "/lanyard/v1/guests",
+        path: "/lanyard/v1/test-clients",
         support: OperationSupport::Full,
         handler: |call| require_control_header(call, mutations::get_test_clients),
     },
@@ -373,7 +373,7 @@ fn get_ca_certificate(call: &OperationContext<'_>) -> ServiceReply {
     ServiceReply::empty(StatusCode::OK).with_body("application/x-pem-file", pem)
 }
 
-/// `GET ledger?since=N`: the request log entries after number N.
+/// `GET request-log?since=N`: the request log entries after number N.
 fn list_request_log(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let since = match call.request.query("since").map(str::parse) {
         None => 0,
@@ -397,7 +397,7 @@ fn list_operations(_: &OperationContext<'_>) -> ServiceReply {
 }
 
 fn list_fault_rules(call: &OperationContext<'_>) -> ServiceReply {
-    ServiceReply::json(StatusCode::OK, &json!({ "value": call.world().faults.rules() }))
+    ServiceReply::json(StatusCode::OK, &json!({ "value": call.azure().faults.rules() }))
 }
 
 fn add_fault_rule(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {

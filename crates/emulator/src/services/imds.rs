@@ -131,7 +131,7 @@ pub(super) fn issue_managed_identity_token(
         .to_owned();
     let principal = select_identity(call)?.clone();
     call.record_caller(principal.client_id);
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let found = Cloud::ALL.into_iter().find_map(|cloud| {
         let found = find_token_resource(directory, cloud, &principal.tenant, &resource)?;
         Some((cloud, found))
@@ -151,7 +151,7 @@ pub(super) fn issue_managed_identity_token(
         return Err(ServiceReply::json(StatusCode::BAD_REQUEST, &body)
             .with_rejection_reason("AADSTS7000112"));
     }
-    let tenant = call.world().directory.tenant(principal.tenant.as_str()).cloned();
+    let tenant = call.azure().directory.tenant(principal.tenant.as_str()).cloned();
     let tenant = tenant.ok_or_else(|| invalid_request_reply("Identity not found"))?;
     let grant = TokenGrant {
         subject: TokenSubject::ServicePrincipal(&principal),
@@ -160,11 +160,11 @@ pub(super) fn issue_managed_identity_token(
         auth_method: ClientAuthMethod::KeyOrToken,
         cloud,
         optional: OptionalClaims {
-            roles: found.app_roles(&call.world().directory, &principal),
+            roles: found.app_roles(&call.azure().directory, &principal),
             ..OptionalClaims::default()
         },
     };
-    let issued = issue_access_token(*call.world().tokens, &tenant, grant, call.now, call.ids)
+    let issued = issue_access_token(*call.azure().tokens, &tenant, grant, call.now, call.ids)
         .map_err(|error| {
             let body = json!({ "error": "server_error", "error_description": error.to_string() });
             ServiceReply::json(StatusCode::INTERNAL_SERVER_ERROR, &body)
@@ -175,7 +175,7 @@ pub(super) fn issue_managed_identity_token(
 
 /// The node of the request.
 fn require_node<'a>(call: &'a OperationContext<'_>) -> Result<&'a ImdsNode, ServiceReply> {
-    call.world().imds.node_of_request(call.request).map_err(|error| {
+    call.azure().imds.node_of_request(call.request).map_err(|error| {
         let body = json!({ "error": "not_found", "error_description": format!("{error}") });
         ServiceReply::json(StatusCode::NOT_FOUND, &body).with_rejection_reason("unknown node")
     })
@@ -188,7 +188,7 @@ fn select_identity<'a>(
 ) -> Result<&'a ServicePrincipal, ServiceReply> {
     const SELECTORS: [&str; 5] =
         ["client_id", "object_id", "principal_id", "msi_res_id", "mi_res_id"];
-    let assigned = require_node(call)?.identities(&call.world().directory);
+    let assigned = require_node(call)?.identities(&call.azure().directory);
     let selectors: Vec<_> = SELECTORS
         .into_iter()
         .filter_map(|name| call.request.query(name).map(|value| (name, value)))

@@ -4,10 +4,10 @@ use super::*;
 use crate::authority::LocalAuthority;
 use crate::testing::{APP, azure_with_test_principals, principal_mut};
 
-fn save_all(store: &StateStore, world: &mut AzureState) {
+fn save_all(store: &StateStore, azure: &mut AzureState) {
     let authority = LocalAuthority::generate().unwrap();
     let changes =
-        StateChanges::collect_all(authority.stored_form(), world, &IdGenerator::Random).unwrap();
+        StateChanges::collect_all(authority.stored_form(), azure, &IdGenerator::Random).unwrap();
     store.commit(&[changes]).unwrap();
 }
 
@@ -27,18 +27,18 @@ fn directory_and_database_are_private() {
 fn loaded_state_equals_the_saved_one_after_further_changes() {
     let directory = tempfile::tempdir().unwrap();
     let store = StateStore::open(directory.path()).unwrap();
-    let mut world = azure_with_test_principals();
-    save_all(&store, &mut world);
-    principal_mut(&mut world, APP).enabled = false;
-    world.tokens.application_seconds = 60;
-    let changes = StateChanges::collect(&mut world, &IdGenerator::Random).unwrap();
+    let mut azure = azure_with_test_principals();
+    save_all(&store, &mut azure);
+    principal_mut(&mut azure, APP).enabled = false;
+    azure.tokens.application_seconds = 60;
+    let changes = StateChanges::collect(&mut azure, &IdGenerator::Random).unwrap();
     let mut names: Vec<_> = changes.rows.iter().map(|change| change.table).collect();
     names.sort_unstable();
     assert_eq!(names, ["directory.service-principals", "tokens"]);
     store.commit(&[changes]).unwrap();
     drop(store);
-    let loaded = StateStore::open(directory.path()).unwrap().load().unwrap().unwrap().world;
-    assert_eq!(serde_json::to_value(&loaded).unwrap(), serde_json::to_value(&world).unwrap());
+    let loaded = StateStore::open(directory.path()).unwrap().load().unwrap().unwrap().azure;
+    assert_eq!(serde_json::to_value(&loaded).unwrap(), serde_json::to_value(&azure).unwrap());
     let client = APP.parse().unwrap();
     assert!(!loaded.directory.service_principal_by_client_id(client).unwrap().enabled);
 }
@@ -49,7 +49,7 @@ fn complete_state_replaces_all_rows() {
     let store = StateStore::open(directory.path()).unwrap();
     save_all(&store, &mut azure_with_test_principals());
     save_all(&store, &mut AzureState::default());
-    let loaded = store.load().unwrap().unwrap().world;
+    let loaded = store.load().unwrap().unwrap().azure;
     assert_eq!(loaded.directory.service_principals().len(), 0);
 }
 
@@ -72,15 +72,15 @@ fn files_of_other_versions_are_rejected_and_kept() {
 fn submitted_changes_are_on_disk_when_the_wait_ends() {
     let directory = tempfile::tempdir().unwrap();
     let store = StateStore::open(directory.path()).unwrap();
-    let mut world = azure_with_test_principals();
-    save_all(&store, &mut world);
+    let mut azure = azure_with_test_principals();
+    save_all(&store, &mut azure);
     let writer = store.into_writer().unwrap();
     for _ in 0..20 {
-        world.tokens.application_seconds += 1;
-        let changes = StateChanges::collect(&mut world, &IdGenerator::Random).unwrap();
+        azure.tokens.application_seconds += 1;
+        let changes = StateChanges::collect(&mut azure, &IdGenerator::Random).unwrap();
         writer.submit(changes).wait_blocking().unwrap();
     }
-    let changes = StateChanges::collect(&mut world, &IdGenerator::Random).unwrap();
+    let changes = StateChanges::collect(&mut azure, &IdGenerator::Random).unwrap();
     assert!(changes.is_empty());
     writer.submit(changes).wait_blocking().unwrap();
 }

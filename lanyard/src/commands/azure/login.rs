@@ -40,7 +40,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         }
         AzureCliLogin::NotInstalled => {
             Err(CommandError::unavailable("`az` is not installed, or not in PATH")
-                .with_hint("install the Azure CLI, or use the credentials of `GET guests`"))
+                .with_hint("install the Azure CLI, or use the credentials of `GET test-clients`"))
         }
     }
 }

@@ -72,7 +72,7 @@ async fn restore(args: &FileArgs, environment: &ProcessEnvironment) -> Result<()
     // The credentials of the session belong to the replaced state.
     let Some(directory) = args.control.session_directory(environment) else { return Ok(()) };
     let is_exported = LocalTestCredentials::load(&directory).is_some_and(|it| it.is_exported());
-    let test_clients = client.send(Method::GET, "guests", None).await.ok();
+    let test_clients = client.send(Method::GET, "test-clients", None).await.ok();
     let credentials =
         test_clients.and_then(|json| LocalTestCredentials::of_control_api(&json, is_exported));
     LocalTestCredentials::write(credentials.as_ref(), &directory)

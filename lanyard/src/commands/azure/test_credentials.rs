@@ -49,7 +49,7 @@ impl LocalTestCredentials {
         })
     }
 
-    /// Reads the credentials in a response to `GET guests`.
+    /// Reads the credentials in a response to `GET test-clients`.
     pub(super) fn of_control_api(response: &serde_json::Value, exported: bool) -> Option<Self> {
         let text = |pointer: &str| Some(response.pointer(pointer)?.as_str()?.to_owned());
         Some(Self {

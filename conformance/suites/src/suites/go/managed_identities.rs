@@ -76,7 +76,7 @@ impl<'a> ResourceProvider<'a> {
             let reply = fixture.runtime.block_on(azure.control_api().get::<Value>(path));
             reply.map_err(failed_with_causes)
         };
-        let (test_clients, state) = (get("guests")?, get("world")?);
+        let (test_clients, state) = (get("test-clients")?, get("state")?);
         let components = state["components"].as_array().map(Vec::as_slice).unwrap_or_default();
         let row = components.iter().find(|row| row["component"] == component.name());
         let row = row.ok_or("the local Azure has no identity for the component")?;

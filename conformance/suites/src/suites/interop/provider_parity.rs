@@ -29,12 +29,12 @@ const fn parity_case(
     ParityCase { name, sign_in: holder, objects }
 }
 
-const CERTIFICATE: &str = "objectName: guest-certificate\nobjectType: secret";
+const CERTIFICATE: &str = "objectName: test-certificate\nobjectType: secret";
 
 const PLAIN_SECRET_CASE: ParityCase = parity_case(
     "a_plain_secret",
     SignInMethod::Secret,
-    &["objectName: guest-secret\nobjectType: secret"],
+    &["objectName: test-secret\nobjectType: secret"],
 );
 
 const EQUAL_CASES: [ParityCase; 14] = [
@@ -42,64 +42,64 @@ const EQUAL_CASES: [ParityCase; 14] = [
     parity_case(
         "a_secret_by_workload_identity",
         SignInMethod::Federated,
-        &["objectName: guest-secret\nobjectType: secret"],
+        &["objectName: test-secret\nobjectType: secret"],
     ),
     parity_case(
         "a_nested_alias_with_permissions",
         SignInMethod::Secret,
-        &["objectName: guest-secret\nobjectType: secret\nobjectAlias: a/b/c\nfilePermission: 0440"],
+        &["objectName: test-secret\nobjectType: secret\nobjectAlias: a/b/c\nfilePermission: 0440"],
     ),
     parity_case(
         "an_explicit_encoding",
         SignInMethod::Secret,
-        &["objectName: guest-secret\nobjectType: secret\nobjectEncoding: utf-8"],
+        &["objectName: test-secret\nobjectType: secret\nobjectEncoding: utf-8"],
     ),
     parity_case("a_certificate_with_its_key_as_pem", SignInMethod::Secret, &[CERTIFICATE]),
     parity_case(
         "a_certificate_with_its_key_as_pfx",
         SignInMethod::Secret,
-        &["objectName: guest-certificate\nobjectType: secret\nobjectFormat: pfx"],
+        &["objectName: test-certificate\nobjectType: secret\nobjectFormat: pfx"],
     ),
     parity_case(
         "a_certificate_with_its_key_as_raw_pfx",
         SignInMethod::Secret,
         &[
-            "objectName: guest-certificate\nobjectType: secret\nobjectFormat: pfx\nobjectEncoding: base64",
+            "objectName: test-certificate\nobjectType: secret\nobjectFormat: pfx\nobjectEncoding: base64",
         ],
     ),
     parity_case(
         "a_certificate_stored_as_pem",
         SignInMethod::Secret,
-        &["objectName: guest-certificate-pem\nobjectType: secret"],
+        &["objectName: test-certificate-pem\nobjectType: secret"],
     ),
     parity_case(
         "a_certificate_alone",
         SignInMethod::Secret,
-        &["objectName: guest-certificate\nobjectType: cert"],
+        &["objectName: test-certificate\nobjectType: cert"],
     ),
     parity_case(
         "a_public_key",
         SignInMethod::Secret,
-        &["objectName: guest-certificate\nobjectType: key"],
+        &["objectName: test-certificate\nobjectType: key"],
     ),
     parity_case(
         "three_object_types_with_aliases",
         SignInMethod::Secret,
         &[
-            "objectName: guest-certificate\nobjectType: secret\nobjectAlias: tls.pem",
-            "objectName: guest-certificate\nobjectType: cert\nobjectAlias: tls.crt",
-            "objectName: guest-certificate\nobjectType: key\nobjectAlias: tls.pub",
+            "objectName: test-certificate\nobjectType: secret\nobjectAlias: tls.pem",
+            "objectName: test-certificate\nobjectType: cert\nobjectAlias: tls.crt",
+            "objectName: test-certificate\nobjectType: key\nobjectAlias: tls.pub",
         ],
     ),
     parity_case(
         "parameters_with_surrounding_spaces",
         SignInMethod::Secret,
-        &["objectName: '  guest-secret '\nobjectType: ' secret '"],
+        &["objectName: '  test-secret '\nobjectType: ' secret '"],
     ),
     parity_case(
         "a_format_in_capitals",
         SignInMethod::Secret,
-        &["objectName: guest-certificate\nobjectType: secret\nobjectFormat: PFX"],
+        &["objectName: test-certificate\nobjectType: secret\nobjectFormat: PFX"],
     ),
     parity_case(
         "a_credential_by_managed_identity",
@@ -123,22 +123,22 @@ const REFUSED_CASES: [ParityCase; 6] = [
     parity_case(
         "an_object_type_in_capitals",
         SignInMethod::Secret,
-        &["objectName: guest-secret\nobjectType: Secret"],
+        &["objectName: test-secret\nobjectType: Secret"],
     ),
     parity_case(
         "a_path_out_of_the_volume",
         SignInMethod::Secret,
-        &["objectName: guest-secret\nobjectType: secret\nobjectAlias: ../x"],
+        &["objectName: test-secret\nobjectType: secret\nobjectAlias: ../x"],
     ),
     parity_case(
         "an_encoding_of_a_certificate",
         SignInMethod::Secret,
-        &["objectName: guest-certificate\nobjectType: cert\nobjectEncoding: hex"],
+        &["objectName: test-certificate\nobjectType: cert\nobjectEncoding: hex"],
     ),
     parity_case(
         "an_invalid_base64_value",
         SignInMethod::Secret,
-        &["objectName: guest-secret\nobjectType: secret\nobjectEncoding: base64"],
+        &["objectName: test-secret\nobjectType: secret\nobjectEncoding: base64"],
     ),
 ];
 

@@ -91,7 +91,7 @@ async fn revoked_permission(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
 
 async fn kms_client_id(fixture: &KmsSuiteFixture) -> Result<String, Failed> {
     let seed_data: SeedComponents =
-        fixture.azure.control_api().get("world").await.map_err(failed_with_causes)?;
+        fixture.azure.control_api().get("state").await.map_err(failed_with_causes)?;
     let kms = seed_data.components.into_iter().find(|it| it.component == "kms");
     Ok(kms.ok_or("the seed data has no component `kms`")?.client_id)
 }
@@ -126,7 +126,7 @@ async fn count_refused_tokens(fixture: &KmsSuiteFixture) -> Result<usize, Failed
         value: Vec<Value>,
     }
     let log: FaultRequestLog =
-        fixture.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
+        fixture.azure.control_api().get("request-log").await.map_err(failed_with_causes)?;
     Ok(log.value.iter().filter(|entry| entry["fault"] == APPLICATION_RULE).count())
 }
 

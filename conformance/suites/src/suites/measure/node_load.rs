@@ -108,7 +108,7 @@ impl NodeLoad {
     ) -> Result<u64, Failed> {
         // The request log holds all requests of the benchmark.
         let log: Value =
-            fixture.azure.control_api().get("ledger").await.map_err(failed_with_causes)?;
+            fixture.azure.control_api().get("request-log").await.map_err(failed_with_causes)?;
         let entries = log["value"].as_array().cloned().unwrap_or_default();
         let count =
             entries.iter().filter(|entry| entry["host"] == self.vault_host.as_str()).count();
@@ -149,7 +149,7 @@ fn class_name(number: usize) -> String {
 /// The vault secrets of the components, which the node's identity may read.
 async fn component_secrets(fixture: &NodeBenchmarkFixture) -> Result<Vec<String>, Failed> {
     let seed_data: Value =
-        fixture.azure.control_api().get("world").await.map_err(failed_with_causes)?;
+        fixture.azure.control_api().get("state").await.map_err(failed_with_causes)?;
     let components = seed_data["components"].as_array().cloned().unwrap_or_default();
     let mut names: Vec<String> = components
         .iter()

@@ -78,7 +78,7 @@ pub(super) struct SubscriptionOwner {
 impl OwnerCredentials {
     /// Reads the credentials from the control API.
     pub(super) async fn fetch(server: &LanyardServer) -> Result<Self, Failed> {
-        Ok(ControlApi::new(&server.control_url)?.get("guests").await?)
+        Ok(ControlApi::new(&server.control_url)?.get("test-clients").await?)
     }
 
     /// Requests a token for a resource such as `https://vault.azure.net`.

@@ -9,9 +9,9 @@ use super::{NAMESPACE, NodeSuiteFixture, failed_with_causes};
 use crate::class_manifests::ClassIdentityMode;
 use crate::sign_in_method::SignInMethod;
 
-const SECRET_OBJECT: &str = "objectName: guest-secret\nobjectType: secret";
+const SECRET_OBJECT: &str = "objectName: test-secret\nobjectType: secret";
 /// The value of the test clients' secret in the seed data.
-const SECRET_VALUE: &str = "for guests";
+const SECRET_VALUE: &str = "for test clients";
 
 /// Reads a component's credential with the managed identity. Only the vault knows its content, so the trial
 /// checks its fields.
@@ -44,8 +44,7 @@ pub(super) async fn workload_identity_pod(fixture: &NodeSuiteFixture) -> Result<
         ClassIdentityMode::WorkloadIdentity,
         SECRET_OBJECT,
     )?;
-    let pod =
-        ProbePod::new(fixture, "workload", PodVolume::of_class("workload"), &["guest-secret"]);
+    let pod = ProbePod::new(fixture, "workload", PodVolume::of_class("workload"), &["test-secret"]);
     expect_pod_reads_secret(&pod.with_account(SERVICE_ACCOUNT)).await
 }
 
@@ -57,7 +56,7 @@ pub(super) async fn identity_binding_pod(fixture: &NodeSuiteFixture) -> Result<(
         ClassIdentityMode::IdentityBinding,
         SECRET_OBJECT,
     )?;
-    let pod = ProbePod::new(fixture, "binding", PodVolume::of_class("binding"), &["guest-secret"]);
+    let pod = ProbePod::new(fixture, "binding", PodVolume::of_class("binding"), &["test-secret"]);
     expect_pod_reads_secret(&pod.with_account(SERVICE_ACCOUNT)).await
 }
 
@@ -77,13 +76,13 @@ pub(super) async fn service_principal_pod(fixture: &NodeSuiteFixture) -> Result<
         SECRET_OBJECT,
     )?;
     let volume = PodVolume { secret: Some("principal"), ..PodVolume::of_class("principal") };
-    expect_pod_reads_secret(&ProbePod::new(fixture, "principal", volume, &["guest-secret"])).await
+    expect_pod_reads_secret(&ProbePod::new(fixture, "principal", volume, &["test-secret"])).await
 }
 
 /// Runs a pod, reads the secret in it, and deletes the pod.
 async fn expect_pod_reads_secret(pod: &ProbePod<'_>) -> Result<(), Failed> {
     pod.create_and_wait().await?;
-    let content = pod.read_file("guest-secret")?;
+    let content = pod.read_file("test-secret")?;
     pod.delete()?;
     if content == SECRET_VALUE { Ok(()) } else { Err("the file holds something else".into()) }
 }

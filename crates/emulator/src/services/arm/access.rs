@@ -33,7 +33,7 @@ pub(super) fn authenticate(
 ) -> Result<AuthenticatedCaller, ServiceReply> {
     let subscription = path_subscription(call);
     let tenant =
-        call.world().resources.subscription(&subscription).map(|known| known.tenant.clone());
+        call.azure().resources.subscription(&subscription).map(|known| known.tenant.clone());
     let authority = authority_url(call, tenant.as_ref().map_or("common", |tenant| tenant.as_str()));
     let refuse =
         |code, message| ArmServiceError::InvalidToken { code, authority, message }.to_reply();
@@ -99,7 +99,7 @@ pub(super) fn authorize_assignment_change(
     role_assignment: Option<AssignmentAttributes<'_>>,
 ) -> Result<(), ServiceReply> {
     let check = AccessCheck { role_assignment, ..access_check(call, caller, action, scope) };
-    match check.decide(call.world()) {
+    match check.decide(call.azure()) {
         Ok(_) => Ok(()),
         Err(miss) => {
             let client = client_name(call, caller);
@@ -128,7 +128,7 @@ pub(super) fn authorize_links(
 ) -> Result<(), ServiceReply> {
     for link in links {
         let Some(id) = link.scope.subscription_id() else { continue };
-        let linked = call.world().resources.subscription(id);
+        let linked = call.azure().resources.subscription(id);
         if linked.is_none_or(|linked| linked.tenant != caller.tenant) {
             let action = link.action;
             return Err(
@@ -164,7 +164,7 @@ pub(super) fn is_authorized(
     action: &str,
     scope: &AccessScope,
 ) -> bool {
-    access_check(call, caller, action, scope).is_granted(call.world())
+    access_check(call, caller, action, scope).is_granted(call.azure())
 }
 
 fn access_check<'a>(
@@ -189,7 +189,7 @@ pub(super) fn has_assignment_around(
     caller: &AuthenticatedCaller,
     scope: &AccessScope,
 ) -> bool {
-    let azure = call.world();
+    let azure = call.azure();
     azure.authorization.has_assignment_around(
         &azure.directory.principal_and_group_ids(caller.object_id),
         scope,
@@ -199,7 +199,7 @@ pub(super) fn has_assignment_around(
 
 /// The name of the caller in error messages: that of a user, or the client id of an application.
 fn client_name(call: &OperationContext<'_>, caller: &AuthenticatedCaller) -> String {
-    match call.world().directory.user(caller.object_id) {
+    match call.azure().directory.user(caller.object_id) {
         Some(user) => user.principal_name.clone(),
         None => caller.app_id.to_string(),
     }
@@ -231,7 +231,7 @@ pub(super) fn group_scope(call: &OperationContext<'_>) -> Result<AccessScope, Se
 /// Rejects a request whose resource group does not exist.
 pub(super) fn require_group(call: &OperationContext<'_>) -> Result<(), ServiceReply> {
     let group = group_scope(call)?;
-    match call.world().resources.resource(&group) {
+    match call.azure().resources.resource(&group) {
         Some(_) => Ok(()),
         None => {
             Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply())
@@ -286,7 +286,7 @@ pub(super) fn list_reply(
         }),
     };
     let skip = number("$skiptoken")?.unwrap_or(0);
-    let page_size = call.world().resources.settings.page_size.map(NonZeroUsize::get);
+    let page_size = call.azure().resources.settings.page_size.map(NonZeroUsize::get);
     let top = number("$top")?.filter(|top| *top > 0);
     let top = top.into_iter().chain(page_size).min();
     let total = items.len();

@@ -31,7 +31,7 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
 fn list_permissions(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let at = extension_scope(call)?;
     let caller = authorize_call(call, "Microsoft.Authorization/permissions/read", &at)?;
-    let azure = call.world();
+    let azure = call.azure();
     let principal_ids = azure.directory.principal_and_group_ids(caller.object_id);
     let management_groups = azure.management_groups_above(&at);
     let items = azure
@@ -51,7 +51,7 @@ fn get_usage_metrics(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     let subscription = call.path_parameter("subscription").to_owned();
     let at = parse_request_scope(&format!("/subscriptions/{subscription}"))?;
     authorize_call(call, "Microsoft.Authorization/roleAssignmentsUsageMetrics/read", &at)?;
-    let authorization = &call.world().authorization;
+    let authorization = &call.azure().authorization;
     let count = authorization.count_in_subscription(&subscription);
     let limit = authorization.limits.in_subscription;
     let metrics = json!({

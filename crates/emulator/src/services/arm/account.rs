@@ -86,7 +86,7 @@ pub(super) fn list_subscriptions(
 ) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
     let mut items = Vec::new();
-    for subscription in call.world().resources.subscriptions.iter() {
+    for subscription in call.azure().resources.subscriptions.iter() {
         let whole = subscription_scope(subscription)?;
         let is_visible = has_assignment_around(call, &caller, &whole);
         if is_visible && subscription.tenant == caller.tenant {
@@ -103,7 +103,7 @@ pub(super) fn get_subscription(
     let whole = path_scope(call)?;
     authorize_call(call, "Microsoft.Resources/subscriptions/read", &whole)?;
     let found = call
-        .world()
+        .azure()
         .resources
         .subscription(call.path_parameter("subscription"))
         .map(subscription_json);

@@ -153,7 +153,7 @@ fn ensure_identity(
         id.as_str().parse().map_err(|error: lanyard_vocabulary::ParseArmResourceIdError| {
             bad_request("InvalidResourceId", error.to_string())
         })?;
-    if let Some(principal) = write.call.world().directory.managed_identity(&resource_id) {
+    if let Some(principal) = write.call.azure().directory.managed_identity(&resource_id) {
         return Ok(identity_json(&id, principal));
     }
     let subscription = write.call.path_parameter("subscription").to_owned();
@@ -313,7 +313,7 @@ fn list_credentials(
                        local accounts.";
         return Err(bad_request("BadRequest", message));
     }
-    let settings = &call.world().resources.settings;
+    let settings = &call.azure().resources.settings;
     let kubeconfig = match &settings.kubeconfig {
         Some(kubeconfig) => kubeconfig.expose().to_owned(),
         None => placeholder_kubeconfig(cluster, name),

@@ -59,7 +59,7 @@ fn list_deny_assignments(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let known =
         ["atScope", "principalId", "assignedTo", "gdprExportPrincipalId", "denyAssignmentName"];
     let filter = ODataFilter::from_request(call, &known)?;
-    let azure = call.world();
+    let azure = call.azure();
     let parse = |text: &str| Uuid::try_parse(text).unwrap_or_default();
     let principals =
         match (filter.equals_value("principalId"), filter.function_argument("assignedTo")) {
@@ -106,7 +106,7 @@ fn put_deny_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     let caller = authorize_call(call, &format!("{DENY}/write"), &at)?;
     require_writable_version(call)?;
     let name = deny_assignment_name(call)?;
-    let known = call.world().authorization.deny_assignment(name);
+    let known = call.azure().authorization.deny_assignment(name);
     let is_new = known.is_none();
     if known.is_some_and(|known| known.is_system_protected || known.scope != at) {
         return Err(invalid("The deny assignment is protected, or at another scope."));
@@ -229,7 +229,7 @@ fn find_deny_assignment<'c>(
     at: &AccessScope,
     name: Uuid,
 ) -> Option<&'c DenyAssignment> {
-    call.world().authorization.deny_assignment(name).filter(|denied| denied.scope == *at)
+    call.azure().authorization.deny_assignment(name).filter(|denied| denied.scope == *at)
 }
 
 fn deny_assignment_name(call: &OperationContext<'_>) -> Result<Uuid, ServiceReply> {

@@ -210,7 +210,7 @@ fn authorized_deployment<'c>(
     action: &str,
 ) -> Result<&'c StoredDeployment, ServiceReply> {
     let (_, requested) = authorize_deployment(call, action)?;
-    let found = call.world().resources.deployments.deployment(&requested.id);
+    let found = call.azure().resources.deployments.deployment(&requested.id);
     found.ok_or_else(|| {
         let name = requested.id.as_str().rsplit('/').next().unwrap_or_default();
         let message = format!("Deployment '{name}' could not be found.");
@@ -222,7 +222,7 @@ fn put_deployment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servi
     let (caller, requested) = authorize_deployment(call, "write")?;
     let request = validate_request(call, &requested)?;
     let mut plan = validated_plan(call, &caller, &request)?;
-    let is_new = call.world().resources.deployments.deployment(&requested.id).is_none();
+    let is_new = call.azure().resources.deployments.deployment(&requested.id).is_none();
     let properties = deployment_properties(call, &request, &plan);
     let outcome = run_plan(call, &mut plan, &requested.id);
     let status_id = call.ids.next_uuid();
@@ -298,7 +298,7 @@ fn validate_request(
         return Err(bad_request("LocationRequired", message));
     }
     require_region(call, DEPLOYMENT_TYPE, &location)?;
-    let existing = call.world().resources.deployments.deployment(&requested.id);
+    let existing = call.azure().resources.deployments.deployment(&requested.id);
     if let Some(current) = existing.and_then(|existing| existing.location.as_ref())
         && *current != location
     {
@@ -350,7 +350,7 @@ fn validated_plan(
 /// What template functions return about the scope in the path.
 fn template_scope(call: &OperationContext<'_>) -> Result<DeploymentScope, ServiceReply> {
     let id = call.path_parameter("subscription");
-    let resources = &call.world().resources;
+    let resources = &call.azure().resources;
     let Some(subscription) = resources.subscription(id) else {
         return Err(ArmServiceError::SubscriptionNotFound(id).to_reply());
     };
@@ -428,7 +428,7 @@ fn get_deployment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servi
 
 fn check_deployment_exists(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (_, requested) = authorize_deployment(call, "read")?;
-    let exists = call.world().resources.deployments.deployment(&requested.id).is_some();
+    let exists = call.azure().resources.deployments.deployment(&requested.id).is_some();
     let status = if exists { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND };
     Ok(empty_reply(call, status))
 }
@@ -442,7 +442,7 @@ fn list_deployments(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let filter = ODataFilter::from_request(call, &["provisioningState"])?;
     let state = filter.equals_value("provisioningState");
     let items = call
-        .world()
+        .azure()
         .resources
         .deployments
         .of_scope(&scope)

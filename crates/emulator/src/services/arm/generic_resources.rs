@@ -61,7 +61,7 @@ fn put(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
 fn patch(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (id, kind) = generic_id(call)?;
     authorize_call(call, &format!("{kind}/write"), &id)?;
-    let Some(existing) = call.world().resources.resource(&id).cloned() else {
+    let Some(existing) = call.azure().resources.resource(&id).cloned() else {
         return Err(ArmServiceError::ResourceNotFound(&id).to_reply());
     };
     let mut body = Value::Object(existing.body);
@@ -91,7 +91,7 @@ fn store(
         UpsertOutcome::Created => StatusCode::CREATED,
         UpsertOutcome::Replaced => StatusCode::OK,
     };
-    let wire = call.world().resources.resource(&id).map(ArmResource::to_json);
+    let wire = call.azure().resources.resource(&id).map(ArmResource::to_json);
     Ok(json_reply(call, status, &wire.unwrap_or_default()))
 }
 
@@ -106,7 +106,7 @@ fn get(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (id, kind) = generic_id(call)?;
     authorize_call(call, &format!("{kind}/read"), &id)?;
     require_group(call)?;
-    match call.world().resources.resource(&id).map(ArmResource::to_json) {
+    match call.azure().resources.resource(&id).map(ArmResource::to_json) {
         Some(wire) => Ok(json_reply(call, StatusCode::OK, &wire)),
         None => Err(ArmServiceError::ResourceNotFound(&id).to_reply()),
     }
@@ -122,7 +122,7 @@ fn list(
     authorize_call(call, &format!("{kind}/read"), &group)?;
     require_group(call)?;
     let prefix = parse_request_scope(collection.as_str())?;
-    let resources = &call.world().resources;
+    let resources = &call.azure().resources;
     let items = resources
         .of_type_within(&group, &kind)
         .filter(|resource| prefix.contains(&resource.id))
@@ -134,7 +134,7 @@ fn list(
 fn delete(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (id, kind) = generic_id(call)?;
     authorize_call(call, &format!("{kind}/delete"), &id)?;
-    if call.world().resources.resource(&id).is_none() {
+    if call.azure().resources.resource(&id).is_none() {
         return Ok(empty_reply(call, StatusCode::NO_CONTENT));
     }
     remove_resource(call, &id);

@@ -165,7 +165,7 @@ pub(super) use self::managed_hsms::OPERATIONS as MANAGED_HSM_OPERATIONS;
 fn prepare_vault(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let name = vault_name(write.id)?;
     let host = vault_host(write.call, &name);
-    let vaults = &write.call.world().vaults;
+    let vaults = &write.call.azure().vaults;
     if vaults.vault_at_host(&host).is_some_and(|known| known.resource_id != *write.id) {
         return Err(conflict(
             "VaultAlreadyExists",
@@ -208,7 +208,7 @@ fn prepare_vault(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> 
 /// Recovers the deleted vault of this resource id and region, with its properties before the deletion.
 fn recover_vault(write: &mut ResourceWrite<'_, '_>, host: &str) -> Result<(), ServiceReply> {
     let location = write.body.get("location").and_then(Value::as_str).unwrap_or_default();
-    let deleted = write.call.world().vaults.deleted_vault(host, write.call.now).filter(|deleted| {
+    let deleted = write.call.azure().vaults.deleted_vault(host, write.call.now).filter(|deleted| {
         deleted.vault.resource_id == *write.id
             && normalize_region(&deleted.vault.location) == normalize_region(location)
     });

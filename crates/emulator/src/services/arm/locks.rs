@@ -61,7 +61,7 @@ fn list_locks(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRe
     let filter = ODataFilter::from_request(call, &["atScope"])?;
     let at_scope = filter.function_argument("atScope").is_some();
     let items = call
-        .world()
+        .azure()
         .resources
         .locks()
         .filter(|lock| {
@@ -76,7 +76,7 @@ fn list_locks(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRe
 fn get_lock(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (scope, id) = requested_lock(call)?;
     authorize_call(call, "Microsoft.Authorization/locks/read", &scope)?;
-    if let Some(wire) = call.world().resources.resource(&id).map(ArmResource::to_json) {
+    if let Some(wire) = call.azure().resources.resource(&id).map(ArmResource::to_json) {
         Ok(json_reply(call, StatusCode::OK, &wire))
     } else {
         let message = format!("The lock '{}' could not be found.", call.path_parameter("name"));
@@ -136,7 +136,7 @@ pub(super) fn require_unlocked(
         return Ok(());
     }
     let blocking: Vec<_> = call
-        .world()
+        .azure()
         .resources
         .locks()
         .filter(|lock| {

@@ -170,7 +170,7 @@ impl PendingOperation {
         resource: &AccessScope,
         change: PendingChange,
     ) -> Option<Self> {
-        let resources = &call.world().resources;
+        let resources = &call.azure().resources;
         let rule = resources.settings.long_running.rule_for(kind.name)?.clone();
         if rule.is_immediate() {
             return None;
@@ -308,12 +308,12 @@ fn poll_requested_operation(
         limit.is_none_or(|limit| operation.polls < limit)
             && operation.ended.is_none_or(|ended| now.duration_since(ended) < RETENTION)
     };
-    let known = call.world().resources.operations.get(&id).is_some_and(retained);
+    let known = call.azure().resources.operations.get(&id).is_some_and(retained);
     if !known {
         return Err(missing());
     }
     poll(call, id);
-    call.world().resources.operations.get(&id).cloned().map(|it| (id, it)).ok_or_else(missing)
+    call.azure().resources.operations.get(&id).cloned().map(|it| (id, it)).ok_or_else(missing)
 }
 
 /// Counts a poll of the pending operation of a resource, if there is one: reading the resource is a poll.
@@ -322,7 +322,7 @@ pub(super) fn poll_resource(
     call: &mut OperationContext<'_>,
     resource: &AccessScope,
 ) -> Option<u64> {
-    let pending = call.world().resources.operations.iter().find_map(|(id, operation)| {
+    let pending = call.azure().resources.operations.iter().find_map(|(id, operation)| {
         (operation.ended.is_none()
             && operation.rule.style == PollingStyle::Body
             && operation.resource == *resource)
@@ -330,7 +330,7 @@ pub(super) fn poll_resource(
     });
     let id = pending?;
     poll(call, id);
-    let operation = call.world().resources.operations.get(&id)?;
+    let operation = call.azure().resources.operations.get(&id)?;
     operation.ended.is_none().then_some(operation.rule.retry_after_milliseconds)
 }
 
@@ -339,7 +339,7 @@ pub(super) fn is_missing_after_write(
     call: &mut OperationContext<'_>,
     resource: &AccessScope,
 ) -> bool {
-    let operations = &call.world().resources.operations;
+    let operations = &call.azure().resources.operations;
     let missing = operations.iter().find_map(|(id, operation)| {
         (operation.ended.is_some()
             && operation.missing_reads_left > 0

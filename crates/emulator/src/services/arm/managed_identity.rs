@@ -244,7 +244,7 @@ fn principal_of_identity<'c>(
     call: &'c OperationContext<'_>,
     id: &AccessScope,
 ) -> Result<Option<&'c ServicePrincipal>, ServiceReply> {
-    Ok(call.world().directory.managed_identity(&resource_id(id)?))
+    Ok(call.azure().directory.managed_identity(&resource_id(id)?))
 }
 
 fn require_identity<'c>(
@@ -269,7 +269,7 @@ fn add_principal(
     id: &AccessScope,
 ) -> Result<PrincipalIds, ServiceReply> {
     let subscription = call.path_parameter("subscription").to_owned();
-    let Some(tenant) = call.world().resources.subscription(&subscription).map(|s| s.tenant.clone())
+    let Some(tenant) = call.azure().resources.subscription(&subscription).map(|s| s.tenant.clone())
     else {
         return Err(ArmServiceError::SubscriptionNotFound(&subscription).to_reply());
     };

@@ -63,7 +63,7 @@ fn list_groups(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceR
     let caller = authenticate(call)?;
     let root = root_group(call, &caller);
     let groups: Vec<_> =
-        call.world().management_groups.of_tenant(&caller.tenant).cloned().collect();
+        call.azure().management_groups.of_tenant(&caller.tenant).cloned().collect();
     let items = std::iter::once(root)
         .chain(groups)
         .filter(|group| {
@@ -101,7 +101,7 @@ fn put_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRep
     let caller = authenticate(call)?;
     let write = format!("{GROUP}/write");
     let name = call.path_parameter("name").to_owned();
-    let existing = call.world().management_groups.group(&name).cloned();
+    let existing = call.azure().management_groups.group(&name).cloned();
     if existing.is_some() {
         authorize(call, &caller, &write, &scope)?;
     }
@@ -137,7 +137,7 @@ fn put_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRep
 
 fn make_owner(call: &mut OperationContext<'_>, caller: &AuthenticatedCaller, scope: AccessScope) {
     let (name, now) = (call.ids.next_uuid(), call.now);
-    let principal = call.world().directory.object(caller.object_id);
+    let principal = call.azure().directory.object(caller.object_id);
     let principal_type = principal.and_then(|object| object.principal_type());
     let assignment = RoleAssignment {
         principal_type: principal_type.unwrap_or("ServicePrincipal").to_owned(),
@@ -195,7 +195,7 @@ fn add_subscription(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
         "name": member,
         "properties": {
             "tenant": caller.tenant,
-            "displayName": call.world().resources.subscription(&member).map(|it| it.name.clone()),
+            "displayName": call.azure().resources.subscription(&member).map(|it| it.name.clone()),
             "parent": { "id": format!("/providers/{GROUP}/{}", group.name) },
             "state": "Active",
         },
@@ -208,7 +208,7 @@ fn remove_subscription(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     let caller = authenticate(call)?;
     let group = authorize_move(call, &caller)?;
     let member = call.path_parameter("member").to_owned();
-    let current = call.world().management_groups.group_of_subscription(&member);
+    let current = call.azure().management_groups.group_of_subscription(&member);
     if current.is_some_and(|current| current.name == group.name) {
         call.azure_mut().management_groups.move_subscription(&member, None);
     }
@@ -222,7 +222,7 @@ fn authorize_move(
     caller: &AuthenticatedCaller,
 ) -> Result<ManagementGroup, ServiceReply> {
     let member = call.path_parameter("member");
-    let subscription = call.world().resources.subscription(member);
+    let subscription = call.azure().resources.subscription(member);
     if subscription.is_none_or(|known| known.tenant != caller.tenant) {
         return Err(ArmServiceError::SubscriptionNotFound(member).to_reply());
     }
@@ -236,7 +236,7 @@ fn authorize_move(
     if target != AccessScope::management_group(caller.tenant.as_str()) {
         authorize(call, caller, &write, &target)?;
     }
-    if let Some(current) = call.world().management_groups.group_of_subscription(member) {
+    if let Some(current) = call.azure().management_groups.group_of_subscription(member) {
         authorize(call, caller, &write, &AccessScope::management_group(&current.name))?;
     }
     find_group(call, caller)
@@ -256,7 +256,7 @@ fn find_group(
     if root.name.eq_ignore_ascii_case(name) {
         return Ok(root);
     }
-    let group = call.world().management_groups.group(name);
+    let group = call.azure().management_groups.group(name);
     group
         .filter(|group| group.tenant == caller.tenant)
         .cloned()
@@ -311,7 +311,7 @@ fn group_json(call: &OperationContext<'_>, group: &ManagementGroup) -> Value {
     let parent_title = match &group.parent {
         None => "Tenant Root Group".to_owned(),
         Some(parent) => call
-            .world()
+            .azure()
             .management_groups
             .group(parent)
             .map_or_else(String::new, |parent| parent.display_name.clone()),
@@ -340,7 +340,7 @@ fn group_json(call: &OperationContext<'_>, group: &ManagementGroup) -> Value {
 
 /// The groups and subscriptions directly below a group.
 fn children_json(call: &OperationContext<'_>, group: &ManagementGroup) -> Value {
-    let azure = call.world();
+    let azure = call.azure();
     let is_root = group.name.eq_ignore_ascii_case(group.tenant.as_str());
     let parent = (!is_root).then_some(group.name.as_str());
     let groups = azure.management_groups.children_of(&group.tenant, parent).map(|child| {

@@ -153,7 +153,7 @@ pub(super) fn require_registered(
 }
 
 fn is_registered(call: &OperationContext<'_>, namespace: &str) -> bool {
-    let unregistered = &call.world().resources.settings.unregistered_namespaces;
+    let unregistered = &call.azure().resources.settings.unregistered_namespaces;
     !unregistered.contains(&namespace.to_ascii_lowercase())
 }
 

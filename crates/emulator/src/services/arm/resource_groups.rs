@@ -81,7 +81,7 @@ fn list_groups(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceR
 fn get_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = group_scope(call)?;
     authorize_call(call, READ_ACTION, &id)?;
-    match call.world().resources.resource(&id).map(ArmResource::to_json) {
+    match call.azure().resources.resource(&id).map(ArmResource::to_json) {
         Some(found) => Ok(json_reply(call, StatusCode::OK, &found)),
         None => {
             Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply())
@@ -92,7 +92,7 @@ fn get_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRep
 fn check_group_exists(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = group_scope(call)?;
     authorize_call(call, READ_ACTION, &id)?;
-    let found = call.world().resources.resource(&id).is_some();
+    let found = call.azure().resources.resource(&id).is_some();
     let status = if found { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND };
     Ok(empty_reply(call, status))
 }
@@ -108,7 +108,7 @@ fn create_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     require_valid_group_name(call.path_parameter("group"))?;
     require_group_region(call, &location)?;
     require_valid_tags(given.get("tags"))?;
-    if let Some(held) = call.world().resources.resource(&id) {
+    if let Some(held) = call.azure().resources.resource(&id) {
         let place = held.body.get("location").and_then(Value::as_str).unwrap_or_default();
         if normalize_region(place) != location {
             return Err(super::error::conflict(
@@ -128,7 +128,7 @@ fn create_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     let stored = resources.upsert(ArmResource::new(id.clone(), RESOURCE_GROUP_TYPE, given, now));
     let status =
         if stored == UpsertOutcome::Created { StatusCode::CREATED } else { StatusCode::OK };
-    let wire = call.world().resources.resource(&id).map(ArmResource::to_json).unwrap_or_default();
+    let wire = call.azure().resources.resource(&id).map(ArmResource::to_json).unwrap_or_default();
     Ok(json_reply(call, status, &wire))
 }
 
@@ -153,7 +153,7 @@ fn update_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
 fn delete_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = group_scope(call)?;
     authorize_call(call, DELETE_ACTION, &id)?;
-    if call.world().resources.resource(&id).is_none() {
+    if call.azure().resources.resource(&id).is_none() {
         return Err(ArmServiceError::ResourceGroupNotFound(call.path_parameter("group")).to_reply());
     }
     require_deletable_content(call, &id)?;
@@ -166,7 +166,7 @@ fn require_deletable_content(
     call: &OperationContext<'_>,
     group: &AccessScope,
 ) -> Result<(), ServiceReply> {
-    let resources = &call.world().resources;
+    let resources = &call.azure().resources;
     for resource in resources.within(group) {
         if let Some(kind) = find_resource_type(&resource.kind) {
             (kind.check_deletion)(&ResourceDeletion { resources, resource, scope: group })?;

@@ -37,7 +37,7 @@ pub(super) fn complete_identity(write: &mut ResourceWrite<'_, '_>) -> Result<(),
         let (tenant, object_id) = system_assigned(write, &resource_id)?;
         identity["principalId"] = json!(object_id);
         identity["tenantId"] = json!(tenant);
-    } else if let Some(existing) = write.call.world().directory.managed_identity(&resource_id) {
+    } else if let Some(existing) = write.call.azure().directory.managed_identity(&resource_id) {
         let object_id = existing.object_id;
         write.call.azure_mut().directory.remove_service_principal(object_id);
     }
@@ -58,7 +58,7 @@ fn user_assigned(
             continue;
         }
         let scope = parse_request_scope(id)?;
-        let principal = write.call.world().directory.managed_identity(&resource_id(&scope)?);
+        let principal = write.call.azure().directory.managed_identity(&resource_id(&scope)?);
         let Some(principal) = principal else {
             return Err(bad_request(
                 "FailedIdentityOperation",
@@ -81,11 +81,11 @@ fn system_assigned(
     write: &mut ResourceWrite<'_, '_>,
     resource_id: &ArmResourceId,
 ) -> Result<(String, uuid::Uuid), ServiceReply> {
-    if let Some(principal) = write.call.world().directory.managed_identity(resource_id) {
+    if let Some(principal) = write.call.azure().directory.managed_identity(resource_id) {
         return Ok((principal.tenant.to_string(), principal.object_id));
     }
     let subscription = write.call.path_parameter("subscription").to_owned();
-    let resources = &write.call.world().resources;
+    let resources = &write.call.azure().resources;
     let Some(tenant) = resources.subscription(&subscription).map(|known| known.tenant.clone())
     else {
         return Err(ArmServiceError::SubscriptionNotFound(&subscription).to_reply());

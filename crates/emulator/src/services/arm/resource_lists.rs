@@ -48,7 +48,7 @@ fn list_readable_at_scope(
     let caller = authenticate(call)?;
     let filter = ODataFilter::from_request(call, &FILTER_FIELDS)?;
     let items = call
-        .world()
+        .azure()
         .resources
         .within(at)
         .filter(|resource| resource.kind != RESOURCE_GROUP_TYPE && is_top_level(resource))

@@ -49,7 +49,7 @@ fn is_unsettled(resource: &ArmResource) -> bool {
 
 /// A stored resource as in replies; `null` if it does not exist.
 pub(super) fn render_resource(call: &OperationContext<'_>, id: &AccessScope) -> Value {
-    let resources = &call.world().resources;
+    let resources = &call.azure().resources;
     resources.resource(id).map_or(Value::Null, |resource| render_stored(resources, resource))
 }
 
@@ -76,7 +76,7 @@ pub(super) fn find_resource<'c>(
     id: &AccessScope,
 ) -> Result<&'c ArmResource, ServiceReply> {
     require_group(call)?;
-    call.world()
+    call.azure()
         .resources
         .resource(id)
         .ok_or_else(|| ArmServiceError::ResourceNotFound(id).to_reply())
@@ -90,7 +90,7 @@ pub(super) fn list_child_collection(
     authorize_call(call, &format!("{kind}/read"), &parent)?;
     require_group(call)?;
     require_parent(call, &parent)?;
-    let resources = &call.world().resources;
+    let resources = &call.azure().resources;
     let items = resources
         .of_type_within(&parent, &kind)
         .map(|resource| render_stored(resources, resource))
@@ -120,11 +120,11 @@ pub(super) fn list_readable(
         super::access::authorize(call, &caller, action, subscription)?;
     }
     let items = call
-        .world()
+        .azure()
         .resources
         .of_type_within(subscription, kind)
         .filter(|resource| wanted(resource) && is_authorized(call, &caller, action, &resource.id))
-        .map(|resource| render_stored(&call.world().resources, resource))
+        .map(|resource| render_stored(&call.azure().resources, resource))
         .collect();
     list_reply(call, items)
 }
@@ -161,7 +161,7 @@ fn require_parent(call: &OperationContext<'_>, parent: &AccessScope) -> Result<(
         Some((account, _)) => parse_request_scope(account)?,
         None => parent.clone(),
     };
-    match call.world().resources.resource(&parent) {
+    match call.azure().resources.resource(&parent) {
         Some(_) => Ok(()),
         None => Err(ArmServiceError::ResourceNotFound(&parent).to_reply()),
     }

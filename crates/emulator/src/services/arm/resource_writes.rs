@@ -45,7 +45,7 @@ pub(super) struct ResourceWrite<'w, 'c> {
 impl ResourceWrite<'_, '_> {
     /// The stored resources.
     pub(super) fn resources(&self) -> &ArmResourceStore {
-        &self.call.world().resources
+        &self.call.azure().resources
     }
 
     /// Sets a property unless the client or the existing resource has it.
@@ -100,7 +100,7 @@ pub(super) fn put_resource(call: &mut OperationContext<'_>) -> Result<ServiceRep
         return Err(bad_request("InvalidRequestContent", "The body is not a JSON object."));
     };
     require_valid_target(call, kind, &id)?;
-    let existing = call.world().resources.resource(&id).cloned();
+    let existing = call.azure().resources.resource(&id).cloned();
     if existing.is_none() {
         let name = resource_name(&id);
         kind.naming.check(name).map_err(|rule| {
@@ -120,11 +120,11 @@ pub(super) fn patch_resource(
     let caller = authorize_call(call, &format!("{}/write", kind.name), &id)?;
     let body = json_body(call)?;
     require_valid_target(call, kind, &id)?;
-    let Some(existing) = call.world().resources.resource(&id).cloned() else {
+    let Some(existing) = call.azure().resources.resource(&id).cloned() else {
         return Err(ArmServiceError::ResourceNotFound(&id).to_reply());
     };
     require_preconditions(call, Some(&existing))?;
-    let mut merged = rendered_body(kind, &call.world().resources, &existing);
+    let mut merged = rendered_body(kind, &call.azure().resources, &existing);
     if let Value::Object(changes) = body {
         for (name, change) in changes {
             match merged.get_mut(&name) {
@@ -171,11 +171,11 @@ pub(super) fn delete_resource(
     let id = path_scope(call)?;
     let kind = known_type(&id)?;
     authorize_call(call, &format!("{}/delete", kind.name), &id)?;
-    let Some(existing) = call.world().resources.resource(&id).cloned() else {
+    let Some(existing) = call.azure().resources.resource(&id).cloned() else {
         return Ok(empty_reply(call, StatusCode::NO_CONTENT));
     };
     require_preconditions(call, Some(&existing))?;
-    let resources = &call.world().resources;
+    let resources = &call.azure().resources;
     (kind.check_deletion)(&ResourceDeletion { resources, resource: &existing, scope: &id })?;
     if kind.long_running
         && let Some(operation) = PendingOperation::start(call, kind, &id, PendingChange::Delete)
@@ -229,7 +229,7 @@ fn require_parent(
             continue;
         }
         let parent = parse_request_scope(parent)?;
-        if call.world().resources.resource(&parent).is_some() {
+        if call.azure().resources.resource(&parent).is_some() {
             return Ok(());
         }
         return Err(ArmServiceError::Other(
@@ -314,7 +314,7 @@ pub(super) fn write_resource(
         .long_running
         .then(|| PendingOperation::start(call, kind, &id, PendingChange::Write))
         .flatten();
-    let state = match (&pending, call.world().resources.resource(&id)) {
+    let state = match (&pending, call.azure().resources.resource(&id)) {
         (None, _) => "Succeeded",
         (Some(_), None) => "Creating",
         (Some(_), Some(_)) => "Updating",

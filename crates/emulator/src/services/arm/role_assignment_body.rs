@@ -39,7 +39,7 @@ pub(super) fn parse_assignment(
     let given_type = text("principalType").filter(|_| api.principal_type);
     let principal_type = check_principal(call, caller, principal_id, given_type)?;
     // An older api-version does not know these fields, so it does not remove them.
-    let known = call.world().authorization.assignment(name);
+    let known = call.azure().authorization.assignment(name);
     let (condition, description) = if api.conditions {
         (parse_condition(properties)?, text("description").map(str::to_owned))
     } else {
@@ -50,7 +50,7 @@ pub(super) fn parse_assignment(
         description,
         condition,
         created_by: Some(caller.object_id),
-        delay: *call.world().propagation,
+        delay: *call.azure().propagation,
         ..RoleAssignment::new(name, scope, role, principal_id, call.now)
     })
 }
@@ -88,7 +88,7 @@ fn check_principal(
             })?)
         }
     };
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let is_known = directory.is_known_to(DirectoryReader::ResourceManager, principal_id, call.now);
     let Some(principal) = directory.object(principal_id).filter(|_| is_known) else {
         return given_type.map(str::to_owned).ok_or_else(|| {

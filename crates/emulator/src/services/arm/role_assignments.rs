@@ -96,7 +96,7 @@ fn list_assignments(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let at = extension_scope(call)?;
     let caller = authorize_call(call, &format!("{ASSIGNMENT}/read"), &at)?;
     let filter = ODataFilter::from_request(call, &["atScope", "principalId", "assignedTo"])?;
-    let azure = call.world();
+    let azure = call.azure();
     let authorization = &azure.authorization;
     let management_groups = azure.management_groups_above(&at);
     let include_below = filter.function_argument("atScope").is_none();
@@ -137,7 +137,7 @@ fn filtered_principals(
     };
     let exact = filter.equals_value("principalId").map(parse).transpose()?;
     let assigned = filter.function_argument("assignedTo").map(parse).transpose()?;
-    let assigned = assigned.map(|id| call.world().directory.principal_and_group_ids(id));
+    let assigned = assigned.map(|id| call.azure().directory.principal_and_group_ids(id));
     Ok(match (exact, assigned) {
         (Some(id), Some(ids)) => Some(ids.into_iter().filter(|known| *known == id).collect()),
         (Some(id), None) => Some(vec![id]),
@@ -151,7 +151,7 @@ fn is_in_tenant(
     caller: &AuthenticatedCaller,
     assignment: &RoleAssignment,
 ) -> bool {
-    let azure = call.world();
+    let azure = call.azure();
     let scope = &assignment.scope;
     if let Some(name) = scope.management_group_name() {
         let group = azure.management_groups.group(name);
@@ -201,7 +201,7 @@ fn create_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
         Err(problem) => return Err(assign_error_reply(&problem)),
     };
     let api = AssignmentApi::of_request(call);
-    let stored = call.world().authorization.assignment(name);
+    let stored = call.azure().authorization.assignment(name);
     let wire = stored.map(|assignment| role_assignment_json(assignment, api)).unwrap_or_default();
     Ok(json_reply(call, status, &wire))
 }
@@ -268,7 +268,7 @@ fn is_last_administrator(call: &OperationContext<'_>, assignment: &RoleAssignmen
     is_subscription
         && is_administrator(assignment)
         && !call
-            .world()
+            .azure()
             .authorization
             .at(&assignment.scope)
             .any(|other| other.name != assignment.name && is_administrator(other))
@@ -280,7 +280,7 @@ fn find_assignment<'c>(
     at: &AccessScope,
     name: Uuid,
 ) -> Option<&'c RoleAssignment> {
-    call.world().authorization.assignment(name).filter(|assignment| assignment.scope == *at)
+    call.azure().authorization.assignment(name).filter(|assignment| assignment.scope == *at)
 }
 
 /// Rejects a scope whose management group, resource group or resource does not exist. Children of a resource, such as the
@@ -290,10 +290,10 @@ fn require_scope(
     caller: &AuthenticatedCaller,
     at: &AccessScope,
 ) -> Result<(), ServiceReply> {
-    let resources = &call.world().resources;
+    let resources = &call.azure().resources;
     if let Some(name) = at.management_group_name() {
         let is_root = name.eq_ignore_ascii_case(caller.tenant.as_str());
-        let group = call.world().management_groups.group(name);
+        let group = call.azure().management_groups.group(name);
         return if is_root || group.is_some_and(|group| group.tenant == caller.tenant) {
             Ok(())
         } else {
@@ -357,7 +357,7 @@ pub(super) fn find_assignable_role(
     at: &AccessScope,
     id: RoleDefinitionId,
 ) -> Result<RoleDefinitionId, ServiceReply> {
-    let azure = call.world();
+    let azure = call.azure();
     let not_found = || role_definition_not_found(&id.0.to_string());
     let role = azure.authorization.role(id).ok_or_else(not_found)?;
     if let Some(custom) = azure.authorization.custom_role(id) {

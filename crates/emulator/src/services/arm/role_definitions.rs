@@ -91,7 +91,7 @@ fn list_definitions(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
         .iter()
         .filter(|role| includes_kind("BuiltInRole") && has_name(role.name))
         .map(|role| built_in_role_json(call, &at, role.definition()));
-    let azure = call.world();
+    let azure = call.azure();
     let management_groups = azure.management_groups_above(&at);
     let custom = azure
         .authorization
@@ -164,7 +164,7 @@ fn delete_definition(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     };
     let (scopes, wire) = (role.assignable_scopes.clone(), custom_role_json(call, &at, role));
     authorize_assignable_scopes(call, &caller, DELETE_ACTION, &at, &scopes)?;
-    if call.world().authorization.is_role_assigned(id) {
+    if call.azure().authorization.is_role_assigned(id) {
         let message = "There are existing role assignments referencing role.";
         return Err(bad_request("RoleDefinitionHasAssignments", message));
     }
@@ -202,7 +202,7 @@ fn find_custom_role<'c>(
     caller: &AuthenticatedCaller,
     id: RoleDefinitionId,
 ) -> Option<&'c CustomRole> {
-    call.world().authorization.custom_role(id).filter(|role| role.tenant == caller.tenant)
+    call.azure().authorization.custom_role(id).filter(|role| role.tenant == caller.tenant)
 }
 
 /// The id of a role in the path.

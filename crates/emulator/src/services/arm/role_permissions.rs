@@ -63,7 +63,7 @@ pub(super) fn parse_custom_role(
     if text("type").is_some_and(|kind| !kind.eq_ignore_ascii_case("CustomRole")) {
         return Err(invalid_role("`properties.type` is not 'CustomRole'."));
     }
-    let known = call.world().authorization.custom_role(id);
+    let known = call.azure().authorization.custom_role(id);
     let created = known.map_or((call.now, caller.object_id), |it| (it.created_on, it.created_by));
     Ok(CustomRole {
         definition: RoleDefinition {

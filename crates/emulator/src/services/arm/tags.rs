@@ -110,7 +110,7 @@ fn stored_tags(
     call: &OperationContext<'_>,
     scope: &AccessScope,
 ) -> Result<Map<String, Value>, ServiceReply> {
-    let Some(resource) = call.world().resources.resource(scope) else {
+    let Some(resource) = call.azure().resources.resource(scope) else {
         return Err(ArmServiceError::ResourceNotFound(scope).to_reply());
     };
     Ok(match resource.body.get("tags") {

@@ -23,10 +23,10 @@ pub(super) struct ArmFixture {
 
 impl ArmFixture {
     pub(super) fn new() -> Self {
-        let (world, _) = seeded_nine_identities();
-        let test_clients = world.registry.test_clients.clone().unwrap();
+        let (azure, _) = seeded_nine_identities();
+        let test_clients = azure.registry.test_clients.clone().unwrap();
         let (owner, reader) = (test_clients.secret_client, test_clients.certificate_client);
-        Self { probe: EngineFixture::new(world), owner, reader }
+        Self { probe: EngineFixture::new(azure), owner, reader }
     }
 
     fn client(&self, component: Component) -> EntraClientId {
@@ -309,7 +309,7 @@ fn identity_creates_and_deletes_its_principal() {
 fn federated_credentials_have_their_limits() {
     let visit = ArmFixture::new();
     let base = format!(
-        "{GROUP}/platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/guest-workload/federatedIdentityCredentials"
+        "{GROUP}/platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/test-workload/federatedIdentityCredentials"
     );
     let credential = |subject: &str, audiences: &str| {
         format!(
@@ -604,9 +604,9 @@ fn token_from_another_tenant_is_rejected() {
     let mut two_tenants = nine_identity_plan();
     two_tenants.identities.clear();
     two_tenants.kms_key = None;
-    let (world, _) = seed_azure(&two_tenants);
+    let (azure, _) = seed_azure(&two_tenants);
     let reader = two_tenants.vault_reader_client_id;
-    let visit = ArmFixture { probe: EngineFixture::new(world), owner: reader, reader };
+    let visit = ArmFixture { probe: EngineFixture::new(azure), owner: reader, reader };
     let reply = visit.get(reader, GROUP);
     assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
     assert_eq!(error_code(&reply), "InvalidAuthenticationTokenTenant");

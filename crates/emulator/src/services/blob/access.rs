@@ -85,7 +85,7 @@ fn authorize(
     permission: &BlobPermission,
 ) -> Result<BlobCaller, ServiceReply> {
     let access = BlobAccess {
-        azure: call.world,
+        azure: call.azure,
         request: call.request,
         cloud: call.endpoint.cloud,
         now: call.now,

@@ -31,7 +31,7 @@ pub(super) fn list_containers(
     let is_listed =
         |name: &str| include.contains(&"system") || !name.starts_with('$') || name == "$web";
     let mut found = call
-        .world()
+        .azure()
         .storage
         .containers(&host, prefix.max(marker))
         .take_while(|(key, _)| key.name.starts_with(prefix))
@@ -96,7 +96,7 @@ pub(super) fn get_account_information(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (host, _) = authorize_account(call, &BlobPermission::GET_ACCOUNT_INFORMATION)?;
-    let account = call.world().storage.account(&host).ok_or(BlobErrorCode::ACCOUNT_NOT_FOUND)?;
+    let account = call.azure().storage.account(&host).ok_or(BlobErrorCode::ACCOUNT_NOT_FOUND)?;
     Ok(ServiceReply::empty(StatusCode::OK)
         .with_header("x-ms-sku-name", &account.settings.sku)
         .with_header("x-ms-account-kind", &account.settings.kind)

@@ -51,7 +51,7 @@ pub(super) fn find_readable_blob<'c>(
 ) -> Result<&'c StoredBlob, ServiceReply> {
     reject_snapshot(call.request)?;
     reject_unsupported_headers(call.request)?;
-    let blob = find_blob(&call.world().storage, key)?;
+    let blob = find_blob(&call.azure().storage, key)?;
     let lease_id = parse_lease_id(call.request, "x-ms-lease-id")?;
     blob.lease.check_read(call.now, lease_id, LeasedResource::Blob)?;
     RequestConditions::parse(call.request)?.check_read((blob.etag, blob.last_modified)).map_err(
@@ -69,7 +69,7 @@ pub(super) fn find_readable_blob<'c>(
 pub(super) fn get_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (key, _) = authorize_blob(call, &BlobPermission::READ_BLOB)?;
     let blob = find_readable_blob(call, &key)?;
-    let content = call.world().storage.content(&key);
+    let content = call.azure().storage.content(&key);
     if call.request.method == Method::HEAD {
         let reply = blob_reply(StatusCode::OK, blob, call.request, call.now);
         let reply =

@@ -81,7 +81,7 @@ pub(super) fn check_upload<'c>(
 ) -> Result<Option<&'c StoredBlob>, ServiceReply> {
     reject_unsupported_headers(call.request)?;
     reject_snapshot(call.request)?;
-    let storage = &call.world().storage;
+    let storage = &call.azure().storage;
     if storage.container(&key.container).is_none() {
         return Err(BlobErrorCode::CONTAINER_NOT_FOUND.to_reply());
     }
@@ -139,7 +139,7 @@ pub(super) fn delete_blob(call: &mut OperationContext<'_>) -> Result<ServiceRepl
         None | Some("include") => {}
         // The blob has no snapshots, so there is nothing to delete.
         Some("only") => {
-            find_blob(&call.world().storage, &key)?;
+            find_blob(&call.azure().storage, &key)?;
             return Ok(ServiceReply::empty(StatusCode::ACCEPTED));
         }
         Some(_) => return Err(BlobErrorCode::invalid_header("x-ms-delete-snapshots")),
@@ -153,7 +153,7 @@ pub(super) fn delete_blob(call: &mut OperationContext<'_>) -> Result<ServiceRepl
 pub(super) fn check_change(call: &OperationContext<'_>, key: &BlobKey) -> Result<(), ServiceReply> {
     reject_unsupported_headers(call.request)?;
     reject_snapshot(call.request)?;
-    let blob = find_blob(&call.world().storage, key)?;
+    let blob = find_blob(&call.azure().storage, key)?;
     let conditions = RequestConditions::parse(call.request)?;
     conditions.check_write(Some((blob.etag, blob.last_modified)))?;
     let lease_id = parse_lease_id(call.request, "x-ms-lease-id")?;

@@ -77,7 +77,7 @@ fn stage_block(
 ) -> Result<ServiceReply, ServiceReply> {
     let id = parse_block_id(call.request)?;
     reject_unsupported_headers(call.request)?;
-    let storage = &call.world().storage;
+    let storage = &call.azure().storage;
     if storage.container(&key.container).is_none() {
         return Err(BlobErrorCode::CONTAINER_NOT_FOUND.to_reply());
     }
@@ -116,7 +116,7 @@ pub(super) fn put_block_list(
         check_md5_form(md5)?;
     }
     check_upload(call, &key)?;
-    let (content, blocks) = assemble_blocks(&call.world().storage, &key, &document.blocks)?;
+    let (content, blocks) = assemble_blocks(&call.azure().storage, &key, &document.blocks)?;
     let upload = BlobUpload { content, properties, blocks, copy: None };
     let reply = store_upload(call, key, upload, StatusCode::CREATED)?;
     Ok(with_checksum(reply, checksum))
@@ -189,7 +189,7 @@ pub(super) fn get_block_list(
         "all" => (true, true),
         _ => return Err(BlobErrorCode::invalid_query_parameter("blocklisttype")),
     };
-    let storage = &call.world().storage;
+    let storage = &call.azure().storage;
     let has_staged = storage.staged_blocks(&key).next().is_some();
     let blob = match storage.blob(&key) {
         None if has_staged => None,

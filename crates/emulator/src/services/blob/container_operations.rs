@@ -19,7 +19,7 @@ pub(super) fn find_container<'c>(
     call: &'c OperationContext<'_>,
     key: &ContainerKey,
 ) -> Result<&'c BlobContainer, BlobErrorCode> {
-    call.world().storage.container(key).ok_or(BlobErrorCode::CONTAINER_NOT_FOUND)
+    call.azure().storage.container(key).ok_or(BlobErrorCode::CONTAINER_NOT_FOUND)
 }
 
 /// The public access in `x-ms-blob-public-access`.
@@ -37,7 +37,7 @@ pub(super) fn check_public_access(
     host: &str,
     access: PublicAccess,
 ) -> Result<(), BlobErrorCode> {
-    let account = call.world().storage.account(host).ok_or(BlobErrorCode::ACCOUNT_NOT_FOUND)?;
+    let account = call.azure().storage.account(host).ok_or(BlobErrorCode::ACCOUNT_NOT_FOUND)?;
     if access == PublicAccess::None || account.settings.allow_blob_public_access {
         Ok(())
     } else {
@@ -53,7 +53,7 @@ pub(super) fn create_container(
     let metadata = parse_metadata(call.request)?;
     let public_access = parse_public_access(call.request)?;
     check_public_access(call, &key.host, public_access)?;
-    if call.world().storage.container(&key).is_some() {
+    if call.azure().storage.container(&key).is_some() {
         return Err(BlobErrorCode::CONTAINER_ALREADY_EXISTS.to_reply());
     }
     let now = call.now;

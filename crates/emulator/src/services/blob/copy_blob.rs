@@ -75,7 +75,7 @@ pub(super) fn read_source(
 ) -> Result<CopySource, ServiceReply> {
     let request = parse_source(call.request)?;
     let key = authorize_source(call, &request, destination, caller)?;
-    let storage = &call.world().storage;
+    let storage = &call.azure().storage;
     let blob = find_blob(storage, &key).or(Err(BlobErrorCode::CANNOT_VERIFY_COPY_SOURCE))?;
     RequestConditions::parse_source(call.request)?
         .check_read((blob.etag, blob.last_modified))
@@ -148,7 +148,7 @@ fn authorize_source(
 ) -> Result<BlobKey, ServiceReply> {
     let target = BlobTarget::blob(source)?;
     let access = BlobAccess {
-        azure: call.world,
+        azure: call.azure,
         request: source,
         cloud: call.endpoint.cloud,
         now: call.now,
@@ -177,6 +177,6 @@ fn authorize_source(
 /// `PUT /{container}/{blob}?comp=copy`: copies complete within their request, so none is pending.
 pub(super) fn abort_copy(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (key, _) = authorize_blob(call, &BlobPermission::WRITE_BLOB)?;
-    find_blob(&call.world().storage, &key)?;
+    find_blob(&call.azure().storage, &key)?;
     Err(BlobErrorCode::NO_PENDING_COPY.to_reply())
 }

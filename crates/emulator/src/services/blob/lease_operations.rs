@@ -43,7 +43,7 @@ pub(super) fn lease_container(
 /// `PUT /{container}/{blob}?comp=lease`
 pub(super) fn lease_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (key, _) = authorize_blob(call, &BlobPermission::LEASE_BLOB)?;
-    let blob = find_blob(&call.world().storage, &key)?;
+    let blob = find_blob(&call.azure().storage, &key)?;
     let (version, lease) = ((blob.etag, blob.last_modified), blob.lease.clone());
     RequestConditions::parse(call.request)?.check_write(Some(version))?;
     let outcome = run_lease_action(call, &lease)?;

@@ -56,7 +56,7 @@ pub(super) fn list_blobs(call: &mut OperationContext<'_>) -> Result<ServiceReply
         return Err(BlobErrorCode::feature_not_supported("startFrom and endBefore"));
     }
     let list = BlobList {
-        store: &call.world().storage,
+        store: &call.azure().storage,
         container: &key,
         prefix: request.query("prefix").unwrap_or_default(),
         delimiter: request.query("delimiter").filter(|delimiter| !delimiter.is_empty()),

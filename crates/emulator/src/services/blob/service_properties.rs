@@ -91,7 +91,7 @@ pub(super) fn get_service_properties(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (host, _) = authorize_account(call, &BlobPermission::GET_SERVICE_PROPERTIES)?;
-    let account = call.world().storage.account(&host).ok_or(BlobErrorCode::ACCOUNT_NOT_FOUND)?;
+    let account = call.azure().storage.account(&host).ok_or(BlobErrorCode::ACCOUNT_NOT_FOUND)?;
     let properties = &account.properties;
     let mut xml = XmlWriter::document();
     xml.open("StorageServiceProperties");

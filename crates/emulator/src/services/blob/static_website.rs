@@ -20,7 +20,7 @@ use crate::request::ServiceReply;
 
 /// `GET /{path}` at the host of a website
 pub(super) fn get_page(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let storage = &call.world().storage;
+    let storage = &call.azure().storage;
     let (host, website) = find_website(storage, &call.request.host)
         .ok_or_else(|| not_found_page("WebsiteDisabled", "The account has no static website."))?;
     let Some(key) = find_page(storage, &host, website, &call.request.path) else {
@@ -83,7 +83,7 @@ fn page_reply(
     key: &BlobKey,
     status: StatusCode,
 ) -> Result<ServiceReply, ServiceReply> {
-    let storage = &call.world().storage;
+    let storage = &call.azure().storage;
     let blob = storage.blob(key).ok_or(BlobErrorCode::BLOB_NOT_FOUND)?;
     let content = storage.content(key);
     if status == StatusCode::NOT_FOUND {

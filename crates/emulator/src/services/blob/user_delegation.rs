@@ -93,7 +93,7 @@ pub(super) fn get_user_delegation_key(
         service: "b".to_owned(),
         version: call.request.header("x-ms-version").unwrap_or_default().to_owned(),
     };
-    let account = call.world().storage.account(&account).ok_or(BlobErrorCode::ACCOUNT_NOT_FOUND)?;
+    let account = call.azure().storage.account(&account).ok_or(BlobErrorCode::ACCOUNT_NOT_FOUND)?;
     let value = key.derive_key(account);
     let mut xml = XmlWriter::document();
     xml.open("UserDelegationKey");

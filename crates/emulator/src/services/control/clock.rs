@@ -27,8 +27,8 @@ pub(super) fn read_clock(call: &OperationContext<'_>) -> ServiceReply {
         StatusCode::OK,
         &json!({
             "now": call.now,
-            "stopped": call.world().clock.is_stopped(),
-            "aheadMilliseconds": call.world().clock.ahead_milliseconds(),
+            "stopped": call.azure().clock.is_stopped(),
+            "aheadMilliseconds": call.azure().clock.ahead_milliseconds(),
         }),
     )
 }
@@ -36,7 +36,7 @@ pub(super) fn read_clock(call: &OperationContext<'_>) -> ServiceReply {
 /// `POST clock`.
 pub(super) fn change_clock(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let body: ClockChangeRequest = parse_body(call)?;
-    let before = *call.world().clock;
+    let before = *call.azure().clock;
     let set = match body.stopped {
         Some(true) => before.stop_at(call.now),
         Some(false) => before.resume_from(call.system_now),

@@ -65,7 +65,7 @@ fn start(
 }
 
 fn running_json(call: &OperationContext<'_>) -> Value {
-    let Some(running) = &*call.world().running_drill else { return Value::Null };
+    let Some(running) = &*call.azure().running_drill else { return Value::Null };
     let (performed, steps) = running.progress();
     json!({
         "name": running.fault_drill().name(),

@@ -120,7 +120,7 @@ pub(super) fn add_identity_binding(
 ) -> Result<ServiceReply, ServiceReply> {
     let body: AddIdentityBindingRequest = parse_body(call)?;
     require_https(&body.issuer)?;
-    if call.world().directory.service_principal_by_client_id(body.client_id).is_none() {
+    if call.azure().directory.service_principal_by_client_id(body.client_id).is_none() {
         return Err(principal_not_found_reply());
     }
     let server_name = match (body.cluster_id, body.server_name) {
@@ -158,7 +158,7 @@ pub(super) fn assign_role(call: &mut OperationContext<'_>) -> Result<ServiceRepl
     let role = find_role(call, &body.role)?;
     let name = call.ids.next_uuid();
     let mut assignment = RoleAssignment::new(name, scope, role, principal_id, call.now);
-    let principal = call.world().directory.object(principal_id);
+    let principal = call.azure().directory.object(principal_id);
     if let Some(kind) = principal.and_then(|object| object.principal_type()) {
         kind.clone_into(&mut assignment.principal_type);
     }
@@ -174,7 +174,7 @@ pub(super) fn assign_role(call: &mut OperationContext<'_>) -> Result<ServiceRepl
 }
 
 fn find_object_id(call: &OperationContext<'_>, named: &str) -> Result<Uuid, ServiceReply> {
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let by_client = named
         .parse()
         .ok()
@@ -189,7 +189,7 @@ fn find_object_id(call: &OperationContext<'_>, named: &str) -> Result<Uuid, Serv
 
 /// Finds a built-in or custom role by its id or its display name.
 fn find_role(call: &OperationContext<'_>, named: &str) -> Result<RoleDefinitionId, ServiceReply> {
-    let authorization = &call.world().authorization;
+    let authorization = &call.azure().authorization;
     let by_id = Uuid::try_parse(named).ok().map(RoleDefinitionId);
     let known = by_id.filter(|id| authorization.role(*id).is_some());
     known.or_else(|| authorization.role_with_name(None, named)).ok_or_else(|| {
@@ -218,7 +218,7 @@ fn principal_not_found_reply() -> ServiceReply {
     control_error(
         StatusCode::NOT_FOUND,
         "PrincipalNotFound",
-        "No principal has this id; `GET /lanyard/v1/world` lists them.",
+        "No principal has this id; `GET /lanyard/v1/state` lists them.",
     )
 }
 

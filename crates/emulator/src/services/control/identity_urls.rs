@@ -57,7 +57,7 @@ pub(super) fn subscription_tenant(
     call: &OperationContext<'_>,
     resource: &ArmResourceId,
 ) -> Result<EntraTenantId, ServiceReply> {
-    let subscription = call.world().resources.subscription(resource.subscription());
+    let subscription = call.azure().resources.subscription(resource.subscription());
     subscription.map(|known| known.tenant.clone()).ok_or_else(|| {
         let message = "The local Azure has no subscription with the id in `resourceId`.";
         control_error(StatusCode::NOT_FOUND, "SubscriptionNotFound", message)
@@ -70,9 +70,9 @@ fn require_location(
     body: &IssueIdentityUrlRequest,
 ) -> Result<String, ServiceReply> {
     let stored = body.resource_id.as_str().parse::<AccessScope>().ok();
-    let stored = stored.and_then(|id| call.world().resources.resource(&id));
+    let stored = stored.and_then(|id| call.azure().resources.resource(&id));
     let stored = stored.and_then(|resource| resource.body.get("location")?.as_str());
-    let default = || stored.unwrap_or(&call.world().imds.default_node.machine.location).to_owned();
+    let default = || stored.unwrap_or(&call.azure().imds.default_node.machine.location).to_owned();
     let location = body.location.clone().unwrap_or_else(default);
     let is_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     if location.is_empty() || !location.chars().all(is_label) {

@@ -41,7 +41,7 @@ pub(super) fn put_key_version(
         return Err(invalid_key_reply("`version` has 1 to 32 letters and digits."));
     }
     let now = call.now;
-    let vaults = &call.world().vaults;
+    let vaults = &call.azure().vaults;
     if vaults.vault_at_host(&host).is_none() {
         let message = "No vault has this host name.";
         return Err(control_error(StatusCode::NOT_FOUND, "VaultNotFound", message));

@@ -38,8 +38,8 @@ pub(super) fn rotate_component_credential(
     let body: RotateCredentialRequest = parse_body(call)?;
     let component = component_to_rotate(call, &body)?;
     let now = call.now;
-    let (world, ids) = call.azure_and_ids();
-    let issued = rotate_credential(world, component, ids, now, body.padding);
+    let (azure, ids) = call.azure_and_ids();
+    let issued = rotate_credential(azure, component, ids, now, body.padding);
     let issued = issued.map_err(|error| seed_error_reply(&error))?;
     Ok(ServiceReply::json(StatusCode::CREATED, &issued))
 }
@@ -55,12 +55,12 @@ fn component_to_rotate(
             name.parse::<Component>().map_err(|error| invalid(&error.to_string()))
         }
         (None, Some(client)) => {
-            let mut rows = call.world().registry.identities_of_client(client);
+            let mut rows = call.azure().registry.identities_of_client(client);
             let first = rows.next().ok_or_else(|| {
                 control_error(
                     StatusCode::NOT_FOUND,
                     "IdentityNotFound",
-                    "No component has this client id; `GET /lanyard/v1/world` lists them.",
+                    "No component has this client id; `GET /lanyard/v1/state` lists them.",
                 )
             })?;
             if rows.all(|row| row.shares_secret(first)) {
@@ -81,8 +81,8 @@ pub(super) fn inject_identity_fault(
 ) -> Result<ServiceReply, ServiceReply> {
     let fault: FaultPlan = parse_body(call)?;
     let now = call.now;
-    let (world, ids) = call.azure_and_ids();
-    apply_fault_plan(world, fault, ids, now).map_err(|error| seed_error_reply(&error))?;
+    let (azure, ids) = call.azure_and_ids();
+    apply_fault_plan(azure, fault, ids, now).map_err(|error| seed_error_reply(&error))?;
     Ok(ServiceReply::json(StatusCode::CREATED, &fault))
 }
 
@@ -111,10 +111,10 @@ pub(super) fn mint_subject_token_for_request(
         parse_body(call)?
     };
     let test_clients =
-        call.world().registry.test_clients.as_ref().ok_or_else(no_test_clients_reply)?;
+        call.azure().registry.test_clients.as_ref().ok_or_else(no_test_clients_reply)?;
     let subject = body.subject.unwrap_or_else(|| test_clients.subject.clone());
     let audience = body.audience.unwrap_or_else(|| test_clients.audience.clone());
-    let minted = mint_subject_token(call.world, &subject, &audience, call.ids, call.now);
+    let minted = mint_subject_token(call.azure, &subject, &audience, call.ids, call.now);
     let token = minted.map_err(|error| {
         control_error(StatusCode::CONFLICT, "WorldRefuses", &format!("{error}."))
     })?;
@@ -123,18 +123,18 @@ pub(super) fn mint_subject_token_for_request(
 
 /// `GET identity-header`: the value for `IDENTITY_HEADER` of App Service clients.
 pub(super) fn get_identity_header(call: &OperationContext<'_>) -> ServiceReply {
-    let header = &call.world().imds.identity_header;
+    let header = &call.azure().imds.identity_header;
     ServiceReply::json(StatusCode::OK, &json!({ "identityHeader": header }))
 }
 
-/// `GET guests`: the credentials of the test clients. Besides [`get_identity_header`] the only reply that
+/// `GET test-clients`: the credentials of the test clients. Besides [`get_identity_header`] the only reply that
 /// returns credentials.
 pub(super) fn get_test_clients(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let test_clients =
-        call.world().registry.test_clients.as_ref().ok_or_else(no_test_clients_reply)?;
-    let directory = &call.world().directory;
+        call.azure().registry.test_clients.as_ref().ok_or_else(no_test_clients_reply)?;
+    let directory = &call.azure().directory;
     let object_id = |client| {
         directory.service_principal_by_client_id(client).map(|principal| principal.object_id)
     };
@@ -168,7 +168,7 @@ pub(super) fn get_test_clients(
                 "subject": test_clients.subject,
                 "audience": test_clients.audience,
             },
-            "identityHeader": call.world().imds.identity_header,
+            "identityHeader": call.azure().imds.identity_header,
         }),
     ))
 }
@@ -176,7 +176,7 @@ pub(super) fn get_test_clients(
 fn no_test_clients_reply() -> ServiceReply {
     control_error(
         StatusCode::NOT_FOUND,
-        "NoGuests",
-        "The world was seeded without guests: set `guests` in its plan.",
+        "NoTestClients",
+        "The local Azure was seeded without test clients: set `testClients` in its plan.",
     )
 }

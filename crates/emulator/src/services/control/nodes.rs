@@ -32,7 +32,7 @@ struct PutNodeRequest {
 
 /// `GET nodes`.
 pub(super) fn list_nodes(call: &OperationContext<'_>) -> ServiceReply {
-    let nodes = &call.world().imds.nodes;
+    let nodes = &call.azure().imds.nodes;
     let nodes: Vec<_> = nodes.iter().map(|(name, node)| node_json(call, name, node)).collect();
     ServiceReply::json(StatusCode::OK, &json!({ "value": nodes }))
 }
@@ -44,7 +44,7 @@ pub(super) fn put_node(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     require_valid_name(&name)?;
     require_user_assigned(call, &body.identities)?;
     require_free_addresses(call, &name, &body.client_addresses)?;
-    let imds = &call.world().imds;
+    let imds = &call.azure().imds;
     let existing = imds.nodes.get(&name).map(|node| node.machine.id);
     let is_new = existing.is_none();
     let mut machine = ImdsMachine { name: name.clone(), ..imds.default_node.machine.clone() };
@@ -79,7 +79,7 @@ pub(super) fn delete_node(call: &mut OperationContext<'_>) -> Result<ServiceRepl
 fn node_json(call: &OperationContext<'_>, name: &str, node: &ImdsNode) -> Value {
     let base = call.local_url.unwrap_or_default();
     let own = node.machine.parsed_resource_id();
-    let own = own.and_then(|id| call.world().directory.managed_identity(&id));
+    let own = own.and_then(|id| call.azure().directory.managed_identity(&id));
     let own = own.map(|principal| principal.client_id);
     let identities: Vec<_> = node.assigned.iter().filter(|id| Some(**id) != own).collect();
     json!({
@@ -107,12 +107,12 @@ fn require_user_assigned(
     call: &OperationContext<'_>,
     identities: &[EntraClientId],
 ) -> Result<(), ServiceReply> {
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     for client in identities {
         let principal = directory.service_principal_by_client_id(*client);
         if principal.is_none_or(|known| known.user_assigned_identity().is_none()) {
             let message = format!(
-                "No user-assigned identity has the client id {client}; `GET /lanyard/v1/world` \
+                "No user-assigned identity has the client id {client}; `GET /lanyard/v1/state` \
                  lists the principals."
             );
             return Err(control_error(StatusCode::NOT_FOUND, "IdentityNotFound", &message));
@@ -126,7 +126,7 @@ fn require_free_addresses(
     name: &str,
     addresses: &[IpAddr],
 ) -> Result<(), ServiceReply> {
-    let others = call.world().imds.nodes.iter().filter(|(other, _)| *other != name);
+    let others = call.azure().imds.nodes.iter().filter(|(other, _)| *other != name);
     for (other, node) in others {
         if let Some(taken) = addresses.iter().find(|one| node.client_addresses.contains(one)) {
             let message = format!("Requests from {taken} belong to the node `{other}`.");
@@ -145,7 +145,7 @@ fn ensure_system_assigned(
         let message = "The local Azure was started without a subscription for its nodes.";
         return Err(control_error(StatusCode::CONFLICT, "NoSubscription", message));
     };
-    if let Some(existing) = call.world().directory.managed_identity(&resource) {
+    if let Some(existing) = call.azure().directory.managed_identity(&resource) {
         return Ok(existing.client_id);
     }
     let (tenant, now) = (subscription_tenant(call, &resource)?, call.now);
@@ -154,7 +154,7 @@ fn ensure_system_assigned(
 }
 
 fn remove_system_assigned(call: &mut OperationContext<'_>, machine: &ImdsMachine) {
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let own = machine.parsed_resource_id().and_then(|id| directory.managed_identity(&id));
     if let Some(object_id) = own.map(|own| own.object_id) {
         call.azure_mut().directory.remove_service_principal(object_id);

@@ -10,7 +10,7 @@ use crate::settings::{EmulatorSettings, SettingsChange, SettingsError};
 
 /// `GET settings`: every setting, without the kubeconfig.
 pub(super) fn get_settings(call: &OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let displayed = EmulatorSettings::of_state(call.world()).displayed();
+    let displayed = EmulatorSettings::of_state(call.azure()).displayed();
     let json = displayed.map_err(|error| invalid_reply(&SettingsError::Json(error)))?;
     Ok(ServiceReply::json(StatusCode::OK, &json))
 }
@@ -22,7 +22,7 @@ pub(super) fn change_settings(
     let body: Value = parse_body(call)?;
     let change = SettingsChange::from_json(body).map_err(|error| invalid_reply(&error))?;
     let changed = change
-        .applied_to(&EmulatorSettings::of_state(call.world()))
+        .applied_to(&EmulatorSettings::of_state(call.azure()))
         .map_err(|error| invalid_reply(&error))?;
     changed.store(call.azure_mut());
     get_settings(call)

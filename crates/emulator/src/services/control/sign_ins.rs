@@ -30,7 +30,7 @@ struct DeviceCodeDecisionRequest {
 
 /// `GET sign-in`.
 pub(super) fn get_settings(call: &OperationContext<'_>) -> ServiceReply {
-    let azure = call.world();
+    let azure = call.azure();
     let user = azure.sign_ins.settings.automatic_user.and_then(|id| azure.directory.user(id));
     let name = user.map(|user| &user.principal_name);
     ServiceReply::json(StatusCode::OK, &json!({ "automaticUser": name }))
@@ -40,7 +40,7 @@ pub(super) fn get_settings(call: &OperationContext<'_>) -> ServiceReply {
 /// interaction.
 pub(super) fn put_settings(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let body: SignInSettingsRequest = parse_body(call)?;
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let user =
         body.automatic_user.map(|named| select_user(directory, &named).map(|it| it.object_id));
     let user = user.transpose().map_err(|error| sign_in_error_reply(&error))?;
@@ -50,7 +50,7 @@ pub(super) fn put_settings(call: &mut OperationContext<'_>) -> Result<ServiceRep
 
 /// `GET device-codes`: the device codes that have not expired.
 pub(super) fn list_device_codes(call: &OperationContext<'_>) -> ServiceReply {
-    let codes = call.world().sign_ins.device_authorizations();
+    let codes = call.azure().sign_ins.device_authorizations();
     let codes = codes.filter(|(_, row)| row.expires > call.now).map(|(user_code, row)| {
         let mut listed = json!({
             "userCode": user_code,
@@ -72,7 +72,7 @@ pub(super) fn decide_device_code(
     let body: DeviceCodeDecisionRequest = parse_body(call)?;
     let decision = match (&body.user, body.decline) {
         (Some(named), false) => {
-            let user = select_user(&call.world().directory, named);
+            let user = select_user(&call.azure().directory, named);
             let user = user.map_err(|error| sign_in_error_reply(&error))?;
             DeviceCodeDecision::Approve { user: user.object_id }
         }

@@ -41,7 +41,7 @@ pub(super) fn roll_signing_key(
     let (azure, ids) = call.azure_and_ids();
     let tenant = azure.directory.tenants.iter_mut().find(|tenant| tenant.is_named(&body.tenant));
     let tenant = tenant.ok_or_else(|| {
-        let message = "No tenant has this id or domain; `GET /lanyard/v1/world` lists them.";
+        let message = "No tenant has this id or domain; `GET /lanyard/v1/state` lists them.";
         control_error(StatusCode::NOT_FOUND, "TenantNotFound", message)
     })?;
     let keys = &mut tenant.signing_keys;

@@ -9,7 +9,7 @@ use crate::snapshot::StateSnapshot;
 
 /// `GET snapshot`: the complete state, with its secrets and private keys.
 pub(super) fn get_snapshot(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let json = StateSnapshot::of_state(call.world, call.ids).to_json().map_err(|error| {
+    let json = StateSnapshot::of_state(call.azure, call.ids).to_json().map_err(|error| {
         let message = format!("{error}.");
         control_error(StatusCode::INTERNAL_SERVER_ERROR, "SnapshotFailed", &message)
     })?;

@@ -32,7 +32,7 @@ pub(super) fn export_state(call: &mut OperationContext<'_>) -> Result<ServiceRep
             return Err(control_error(StatusCode::BAD_REQUEST, "QueryInvalid", message));
         }
     };
-    let azure = call.world();
+    let azure = call.azure();
     let directory = &azure.directory;
     let everywhere = AccessScope::root();
     let at_root = azure.authorization.at(&everywhere);

@@ -13,9 +13,9 @@ use crate::seed::ComponentIdentity;
 use crate::services::blob::StorageAccount;
 use crate::services::keyvault::{EmulatedVault, VaultStore, VersionContent, VersionedObjectStore};
 
-/// `GET world`.
+/// `GET state`.
 pub(super) fn list_azure_state(call: &OperationContext<'_>) -> ServiceReply {
-    let azure = call.world();
+    let azure = call.azure();
     let everywhere = AccessScope::root();
     let resources: Vec<_> =
         azure.resources.within(&everywhere).map(|resource| resource.id.as_str()).collect();
@@ -61,7 +61,7 @@ pub(super) fn explain_access(
     let scope: AccessScope =
         scope.parse().map_err(|error: ParseAccessScopeError| invalid(&error.to_string()))?;
     let named = asked("principal").ok_or_else(|| invalid("Name the `principal`."))?;
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let by_client =
         named.parse().ok().and_then(|client| directory.service_principal_by_client_id(client));
     let principal_id = match by_client {
@@ -73,7 +73,7 @@ pub(super) fn explain_access(
     let role_assignment = None;
     let now = call.now;
     let check = AccessCheck { principal_id, plane, action, scope: &scope, role_assignment, now };
-    Ok(ServiceReply::json(StatusCode::OK, &check.explain(call.world())))
+    Ok(ServiceReply::json(StatusCode::OK, &check.explain(call.azure())))
 }
 
 fn storage_account_json(azure: &AzureState, account: &StorageAccount) -> Value {

@@ -123,7 +123,7 @@ fn verify_client_and_redirect(
     call: &OperationContext<'_>,
     form: &ClientTokenForm,
 ) -> Result<(UserClient, ResponseTarget), TokenServiceError> {
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let client = UserClient::find(directory, path, form.required("client_id")?)?;
     let target = ResponseTarget::parse(form, &client)?;
@@ -135,7 +135,7 @@ fn selectable_users<'a>(
     call: &'a OperationContext<'_>,
     client: &'a UserClient,
 ) -> impl Iterator<Item = &'a User> {
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"));
     let users = directory.users().values().filter(|user| user.enabled);
     users.filter(move |user| {
@@ -161,14 +161,14 @@ fn select_signed_in_user(
             SIGN_IN_CANCELLED.with_description("User declined to consent to access the app.")
         );
     }
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     if let Some(named) = form.field("user") {
         let user = select_user(directory, named)?;
         token_tenant(directory, path, client, user)?;
         return Ok(Some(user.clone()));
     }
-    let automatic = call.world().sign_ins.settings.automatic_user.map(|id| id.to_string());
+    let automatic = call.azure().sign_ins.settings.automatic_user.map(|id| id.to_string());
     let hinted = form.field("login_hint").filter(|hint| directory.user_by_name(hint).is_some());
     let automatic = automatic.as_deref().map(|automatic| hinted.unwrap_or(automatic));
     let user = automatic.and_then(|named| select_user(directory, named).ok());
@@ -193,7 +193,7 @@ fn issue_code(
             .map_err(|invalid| GRANT_MALFORMED.with_description(format!("{invalid}.")))
     });
     let scope = RequestedScope::require_from_form(form, version)?;
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let tenant = token_tenant(directory, path, client, user)?;
     resolve_scope(call, tenant, client, &scope)?;
@@ -220,10 +220,10 @@ pub(super) fn redeem_authorization_code(
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
     let text = form.required("code")?;
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let client = UserClient::find(directory, path, form.required("client_id")?)?;
-    let code = call.world().sign_ins.authorization_code(text).cloned().ok_or_else(|| {
+    let code = call.azure().sign_ins.authorization_code(text).cloned().ok_or_else(|| {
         GRANT_MALFORMED.with_description("Invalid request. Request is malformed or invalid.")
     })?;
     verify_code(call, form, &client, &code)?;
@@ -293,7 +293,7 @@ fn verify_code(
 pub(super) fn log_out(call: &OperationContext<'_>) -> ServiceReply {
     let target = call.request.query("post_logout_redirect_uri");
     let client = call.request.query("client_id").and_then(|client_id| {
-        let directory = &call.world().directory;
+        let directory = &call.azure().directory;
         let path = TenantInPath::find(directory, call.path_parameter("tenant")).ok()?;
         UserClient::find(directory, path, client_id).ok()
     });

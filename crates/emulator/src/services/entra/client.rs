@@ -293,7 +293,7 @@ fn verify_client_secret(
     let same = |known: &RedactedText| {
         verify_slices_are_equal(known.expose().as_bytes(), secret.as_bytes()).is_ok()
     };
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let mut known = directory.passwords_of(principal).filter(|known| known.starts <= call.now);
     match known.find(|known| same(&known.text)) {
         Some(known) if known.expires > call.now => Ok(ClientAuthMethod::Secret),
@@ -325,7 +325,7 @@ fn verify_assertion(
         let bound = bound_federated_credentials(call, principal);
         return verify_federated_token(call, token, &bound);
     }
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     if named.contains("://") {
         let credentials = directory.known_federated_credentials_of(principal, call.now);
         return verify_federated_token(call, token, &credentials);
@@ -345,7 +345,7 @@ fn bound_federated_credentials(
     call: &OperationContext<'_>,
     principal: &ServicePrincipal,
 ) -> Vec<FederatedCredential> {
-    let bindings = call.world().bindings.iter();
+    let bindings = call.azure().bindings.iter();
     bindings
         .filter(|binding| binding.client_id == principal.client_id)
         .filter(|binding| binding.server_name == call.request.host)

@@ -37,12 +37,12 @@ pub(super) fn start_device_flow(
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
     let form = ClientTokenForm::from_request(call.request);
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let client_id = form.required("client_id")?;
     let client = UserClient::find(directory, path, client_id)?;
     let scope = RequestedScope::require_from_form(&form, version)?;
-    let automatic = call.world().sign_ins.settings.automatic_user;
+    let automatic = call.azure().sign_ins.settings.automatic_user;
     let automatic = automatic
         .and_then(|id| directory.user(id))
         .filter(|user| user.enabled && token_tenant(directory, path, &client, user).is_ok());
@@ -121,7 +121,7 @@ pub(crate) fn decide_device_code(
     decision: DeviceCodeDecision,
 ) -> Result<(), TokenServiceError> {
     let user_code = user_code.trim();
-    let row = call.world().sign_ins.device_authorization(user_code);
+    let row = call.azure().sign_ins.device_authorization(user_code);
     let row = row.ok_or_else(|| {
         DEVICE_CODE_UNKNOWN.with_description("The code is not that of a pending sign-in.")
     })?;
@@ -139,7 +139,7 @@ pub(crate) fn decide_device_code(
         return Err(CODE_REDEEMED.with_description("The code was already used."));
     }
     if let DeviceCodeDecision::Approve { user } = decision {
-        let directory = &call.world().directory;
+        let directory = &call.azure().directory;
         let path = TenantInPath::find(directory, &row.tenant_in_path)?;
         let client = UserClient::find(directory, path, &row.client_id.to_string())?;
         let user = select_user(directory, &user.to_string())?;
@@ -156,7 +156,7 @@ pub(super) fn show_device_page(call: &OperationContext<'_>) -> ServiceReply {
 }
 
 fn enabled_users<'a>(call: &'a OperationContext<'_>) -> impl Iterator<Item = &'a User> {
-    call.world().directory.users().values().filter(|user| user.enabled)
+    call.azure().directory.users().values().filter(|user| user.enabled)
 }
 
 /// `POST /device`: a user signs in, by selection (`user`) or with `username` and `password`, or cancels.
@@ -169,10 +169,10 @@ pub(super) fn submit_device_page(
         decide_device_code(call, user_code, DeviceCodeDecision::Decline)?;
         return Ok(message_page("Sign-in cancelled", "You can close this window."));
     }
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let user = match (form.field("username"), form.field("user")) {
         (Some(name), _) => {
-            let row = call.world().sign_ins.device_authorization(user_code);
+            let row = call.azure().sign_ins.device_authorization(user_code);
             let tenant = row.map_or("common", |row| &row.tenant_in_path);
             let path = TenantInPath::find(directory, tenant)?;
             sign_in_with_password(directory, path, name, form.required("password")?)?
@@ -197,11 +197,11 @@ pub(super) fn redeem_device_code(
     // MSAL sends the same code in both fields; version 1.0 has `code` only.
     let code = form.field("device_code").or_else(|| form.field("code"));
     let code = code.map_or_else(|| form.required("device_code"), Ok)?;
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let client = UserClient::find(directory, path, form.required("client_id")?)?;
     let user_code = code.split_once('.').map_or("", |(user_code, _)| user_code).to_owned();
-    let row = call.world().sign_ins.device_authorization(&user_code);
+    let row = call.azure().sign_ins.device_authorization(&user_code);
     let row = row.filter(|row| row.device_code.expose() == code).ok_or_else(|| {
         DEVICE_CODE_UNKNOWN.with_description("The provided value for 'device_code' is not valid.")
     })?;

@@ -70,7 +70,7 @@ pub(super) fn get_openid_configuration(
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
     let named = call.path_parameter("tenant");
-    let path = TenantInPath::find(&call.world().directory, named).map_err(|mut error| {
+    let path = TenantInPath::find(&call.azure().directory, named).map_err(|mut error| {
         error.code.error = "invalid_tenant";
         error
     })?;
@@ -125,7 +125,7 @@ pub(super) fn get_openid_configuration(
 pub(super) fn get_signing_keys(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, TokenServiceError> {
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let of_path = |tenant: &&Tenant| path.named().is_none_or(|named| named.id == tenant.id);
     let tenants = directory.tenants.iter().filter(of_path);
@@ -154,7 +154,7 @@ pub(super) fn get_user_realm(call: &OperationContext<'_>) -> ServiceReply {
     let user = call.path_parameter("user");
     let domain = user.rsplit_once('@').map_or("", |(_, domain)| domain);
     let cloud = call.endpoint.cloud;
-    if call.world().directory.tenant(domain).is_none() {
+    if call.azure().directory.tenant(domain).is_none() {
         let body = json!({ "ver": "1.0", "account_type": "Unknown" });
         return ServiceReply::json(StatusCode::OK, &body);
     }

@@ -36,11 +36,11 @@ pub(super) fn verify_federated_token(
             MALFORMED_ASSERTION.with_description("A federated token must be signed with RS256.")
         );
     }
-    let lifetime = i64::from(call.world().tokens.issuer_key_cache_seconds);
+    let lifetime = i64::from(call.azure().tokens.issuer_key_cache_seconds);
     let (cache, kid) = (&mut call.caches.issuer_keys, token.header.kid.as_deref());
     let lifetime = SignedDuration::from_secs(lifetime);
     let key = cache
-        .find_key(call.world, issuer, kid, lifetime, call.now)
+        .find_key(call.azure, issuer, kid, lifetime, call.now)
         .map_err(|problem| issuer_key_error(&problem, issuer))?;
     if !token.is_signed_by(AssertionAlgorithm::Rs256, &key) {
         return Err(ASSERTION_KEY.with_description(

@@ -70,7 +70,7 @@ impl RefreshToken {
 
     /// Decrypts a token of this state; `None` for any other text.
     fn open(call: &OperationContext<'_>, text: &str) -> Option<Self> {
-        let key = call.world().sign_ins.settings.refresh_token_key.as_ref()?;
+        let key = call.azure().sign_ins.settings.refresh_token_key.as_ref()?;
         let key = encryption_key(key)?;
         let sealed = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
         let (nonce, content) = sealed.split_at_checked(NONCE_LEN)?;
@@ -96,7 +96,7 @@ pub(super) fn redeem_refresh_token(
              was issued to another application.",
         ));
     }
-    let lifetime = SignedDuration::from_secs(i64::from(call.world().tokens.refresh_token_seconds));
+    let lifetime = SignedDuration::from_secs(i64::from(call.azure().tokens.refresh_token_seconds));
     if call.now.duration_since(token.issued) >= lifetime {
         return Err(REFRESH_TOKEN_EXPIRED.with_description(format!(
             "The refresh token has expired due to inactivity. The token was issued on {} and was \
@@ -105,7 +105,7 @@ pub(super) fn redeem_refresh_token(
             dotted_duration(lifetime)
         )));
     }
-    let user = call.world().directory.user(token.user).cloned().ok_or_else(|| {
+    let user = call.azure().directory.user(token.user).cloned().ok_or_else(|| {
         USER_DELETED.with_description(
             "The user account does not exist in the directory. To sign into this application, the \
              account must be added to the directory.",
@@ -154,12 +154,12 @@ fn new_nonce(ids: &mut IdGenerator) -> [u8; NONCE_LEN] {
 
 /// The key of the state, which the first token creates.
 fn refresh_token_key(call: &mut OperationContext<'_>) -> Result<LessSafeKey, TokenServiceError> {
-    if call.world().sign_ins.settings.refresh_token_key.is_none() {
+    if call.azure().sign_ins.settings.refresh_token_key.is_none() {
         let (azure, ids) = call.azure_and_ids();
         let text = format!("{}{}", ids.next_hex32(), ids.next_hex32());
         azure.sign_ins.settings.refresh_token_key = Some(RedactedText::new(text));
     }
-    let text = call.world().sign_ins.settings.refresh_token_key.as_ref();
+    let text = call.azure().sign_ins.settings.refresh_token_key.as_ref();
     text.and_then(encryption_key)
         .ok_or_else(|| INTERNAL.with_description("the key of refresh tokens is not usable"))
 }

@@ -52,7 +52,7 @@ fn grant_client_credentials(
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
     let cloud = call.endpoint.cloud;
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let tenant = path.require_named()?.clone();
     let client_id = form.required("client_id")?;
@@ -63,7 +63,7 @@ fn grant_client_credentials(
         EndpointVersion::V2 => parse_application_scope(form.required("scope")?)?,
         EndpointVersion::V1 => form.required("resource")?,
     };
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let resource = require_token_resource(directory, cloud, &tenant.id, identifier)?;
     let grant = TokenGrant {
         subject: TokenSubject::ServicePrincipal(&principal),
@@ -77,7 +77,7 @@ fn grant_client_credentials(
             ..OptionalClaims::default()
         },
     };
-    let issued = issue_access_token(*call.world().tokens, &tenant, grant, call.now, call.ids)
+    let issued = issue_access_token(*call.azure().tokens, &tenant, grant, call.now, call.ids)
         .map_err(|error| signing_error(&error))?;
     Ok(ServiceReply::json(StatusCode::OK, &token_body(&issued, version, &resource.identifier)))
 }
@@ -88,7 +88,7 @@ fn grant_password(
     form: &ClientTokenForm,
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     if let TenantInPath::Alias(TenantAlias::Common | TenantAlias::Consumers) = path {
         return Err(GRANT_NOT_AT_COMMON.with_description(
@@ -102,7 +102,7 @@ fn grant_password(
     let client_id = client.client_id();
     call.record_caller(client_id);
     let auth_method = client.authenticate(call, form)?;
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let user = sign_in_with_password(directory, path, name, password)?;
     let tenant = token_tenant(directory, path, &client, user)?.clone();
@@ -117,14 +117,14 @@ fn grant_refresh_token(
     form: &ClientTokenForm,
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let client = UserClient::find(directory, path, form.required("client_id")?)?;
     let client_id = client.client_id();
     call.record_caller(client_id);
     let auth_method = client.authenticate(call, form)?;
     let (token, user) = redeem_refresh_token(call, form.required("refresh_token")?, client_id)?;
-    let directory = &call.world().directory;
+    let directory = &call.azure().directory;
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let tenant = token_tenant(directory, path, &client, &user)?.clone();
     let scope = RequestedScope::from_form(form, version).unwrap_or(token.scope);

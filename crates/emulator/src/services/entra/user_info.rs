@@ -14,7 +14,7 @@ pub(super) fn get_user_info(call: &mut OperationContext<'_>) -> Result<ServiceRe
     let audiences = [format!("{graph}/"), graph];
     let caller =
         call.authenticate_bearer(&audiences).map_err(|error| unauthorized(&error.to_string()))?;
-    let user = call.world().directory.user(caller.object_id);
+    let user = call.azure().directory.user(caller.object_id);
     let user = user.ok_or_else(|| unauthorized("the token is not that of a user"))?;
     Ok(ServiceReply::json(
         StatusCode::OK,

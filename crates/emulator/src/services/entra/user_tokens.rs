@@ -108,7 +108,7 @@ impl UserSession {
     ) -> Result<IssuedAccessToken, TokenServiceError> {
         let permissions = scopes.permissions.join(" ");
         let groups = scopes.resource.has_group_claims().then(|| {
-            let directory = &call.world().directory;
+            let directory = &call.azure().directory;
             let mut ids = directory.principal_and_group_ids(self.user.object_id);
             ids.retain(|id| *id != self.user.object_id);
             ids
@@ -129,7 +129,7 @@ impl UserSession {
                 ..OptionalClaims::default()
             },
         };
-        issue_access_token(*call.world().tokens, &self.tenant, grant, call.now, call.ids)
+        issue_access_token(*call.azure().tokens, &self.tenant, grant, call.now, call.ids)
             .map_err(|error| signing_error(&error))
     }
 
@@ -183,7 +183,7 @@ pub(super) fn resolve_scope(
     client: &UserClient,
     scope: &RequestedScope,
 ) -> Result<DelegatedScopes, TokenServiceError> {
-    let (directory, cloud) = (&call.world().directory, call.endpoint.cloud);
+    let (directory, cloud) = (&call.azure().directory, call.endpoint.cloud);
     let permissions = client.graph_permissions();
     match scope {
         RequestedScope::Scope(scope) => {

@@ -76,7 +76,7 @@ fn authenticate(context: &mut OperationContext<'_>) -> Result<GraphCaller, Graph
     let audiences =
         [format!("https://{host}"), format!("https://{host}/"), MICROSOFT_GRAPH.to_string()];
     let caller = context.authenticate_bearer(&audiences).map_err(|error| token_error(&error))?;
-    identify_caller(&context.world().directory, caller)
+    identify_caller(&context.azure().directory, caller)
 }
 
 /// Finds the principal of a verified token.
@@ -135,7 +135,7 @@ impl GraphCaller {
 impl GraphCall<'_, '_> {
     /// The directory, for reading.
     pub(super) fn directory(&self) -> &EntraDirectory {
-        &self.context.world().directory
+        &self.context.azure().directory
     }
 
     /// The directory, for changes.

@@ -70,15 +70,15 @@ pub(super) fn authorize_call_at<'c>(
 ) -> Result<VaultRef<'c>, ServiceReply> {
     let host = call.request.host.clone();
     let now = call.now;
-    call.world.vaults.purge_expired(now);
+    call.azure.vaults.purge_expired(now);
     let caller = authenticate(call, &host)?;
-    let Some(vault) = call.world().vaults.vault_at_host(&host) else {
+    let Some(vault) = call.azure().vaults.vault_at_host(&host) else {
         return Err(VaultServiceError::VaultNotFound { host: &host }.to_reply());
     };
     if let Some(client) = call.request.client_ip
         && let Err(rejection) = vault.settings.network.check(client)
         // The emulator does not know the networks of clients: if there is a private endpoint, they use it.
-        && !has_private_endpoint(call.world(), &vault.resource_id)
+        && !has_private_endpoint(call.azure(), &vault.resource_id)
     {
         return Err(
             VaultServiceError::RejectedByFirewall { caller: &caller, rejection, vault }.to_reply()
@@ -88,7 +88,7 @@ pub(super) fn authorize_call_at<'c>(
     let api = VaultApiVersion::from_request(call)?;
     let name = call.path_parameter("name").to_owned();
     renew_due_objects(call, &host, (!name.is_empty()).then_some(&*name))?;
-    let vaults = &call.world().vaults;
+    let vaults = &call.azure().vaults;
     match vaults.vault_at_host(&host) {
         Some(vault) => Ok(VaultRef { vault, vaults, api }),
         None => Err(VaultServiceError::VaultNotFound { host: &host }.to_reply()),
@@ -146,7 +146,7 @@ fn authenticate(
     call: &mut OperationContext<'_>,
     host: &str,
 ) -> Result<AuthenticatedCaller, ServiceReply> {
-    let Some(vault) = call.world().vaults.vault_at_host(host) else {
+    let Some(vault) = call.azure().vaults.vault_at_host(host) else {
         return Err(VaultServiceError::VaultNotFound { host }.to_reply());
     };
     let tenant = vault.settings.tenant.clone();
@@ -168,7 +168,7 @@ fn authenticate(
         }
         Err(BearerTokenError::Lifetime) => "AKV10000: the token is outside its lifetime".to_owned(),
         Err(BearerTokenError::NotIssuedHere) => {
-            "AKV10000: the token was not signed by a tenant of this world".to_owned()
+            "AKV10000: the token was not signed by a tenant of this local Azure".to_owned()
         }
         Err(BearerTokenError::Malformed) => "AKV10000: the bearer token is no token".to_owned(),
     };
@@ -196,7 +196,7 @@ fn authorize(
     below_vault: Option<&str>,
 ) -> Result<(), ServiceReply> {
     if !vault.settings.rbac {
-        return if is_permitted_by_policy(call.world(), vault, caller, right) {
+        return if is_permitted_by_policy(call.azure(), vault, caller, right) {
             Ok(())
         } else {
             let (kind, permission) = (right.kind, right.permission);
@@ -215,7 +215,7 @@ fn authorize(
         role_assignment: None,
         now: call.now,
     };
-    match check.decide(call.world()) {
+    match check.decide(call.azure()) {
         Ok(_) => Ok(()),
         Err(miss) => Err(VaultServiceError::DeniedByRole {
             caller,

@@ -76,9 +76,9 @@ pub(super) fn create_certificate(
         (_, Some(stored)) => stored,
         _ => return Err(bad_parameter_reply("`policy` is missing".to_owned())),
     };
-    require_known_issuer(&policy, &call.world().vaults, &host)?;
+    require_known_issuer(&policy, &call.azure().vaults, &host)?;
     let tags = body.tags.validate()?.unwrap_or_default();
-    let key = match reused_key(&policy, &call.world().vaults, &host, &name) {
+    let key = match reused_key(&policy, &call.azure().vaults, &host, &name) {
         Some(key) => key,
         None => new_key(call, policy.key.key_type)?,
     };
@@ -193,7 +193,7 @@ fn created_reply(
     host: &str,
     name: &str,
 ) -> Result<ServiceReply, ServiceReply> {
-    let vaults = &call.world().vaults;
+    let vaults = &call.azure().vaults;
     let vault = vaults.vault_at_host(host);
     let object = vaults
         .certificates

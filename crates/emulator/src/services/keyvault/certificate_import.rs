@@ -75,7 +75,7 @@ pub(super) fn import_certificate(
         }
         _ => policy,
     };
-    require_known_issuer(&policy, &call.world().vaults, &host)?;
+    require_known_issuer(&policy, &call.azure().vaults, &host)?;
     let version = NewCertificateVersion {
         id: call.ids.next_hex32(),
         key,

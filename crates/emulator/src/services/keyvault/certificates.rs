@@ -51,7 +51,7 @@ pub(super) fn update_certificate(
         _ => None,
     };
     if let Some(policy) = &policy {
-        require_known_issuer(policy, &call.world().vaults, &host)?;
+        require_known_issuer(policy, &call.azure().vaults, &host)?;
     }
     let enabled = body.attributes.and_then(|attributes| attributes.enabled());
     let tags = body.tags.validate()?;
@@ -113,7 +113,7 @@ pub(super) fn update_certificate_policy(
     let found = vaults.certificates.object(&host, &name).map(|it| require_policy(it).cloned());
     let stored = found.map_err(|problem| store_error_reply(problem, KIND, call))??;
     let policy = parse_policy(api, parse_body(call)?, Some(&stored), call.now)?;
-    require_known_issuer(&policy, &call.world().vaults, &host)?;
+    require_known_issuer(&policy, &call.azure().vaults, &host)?;
     let wire = policy.to_json(&id);
     let VaultMut { vaults, .. } = authorized_vault_mut(call)?;
     change_details(vaults, &host, &name, |object| object.details.policy = Some(policy))?;

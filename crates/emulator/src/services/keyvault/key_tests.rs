@@ -22,10 +22,10 @@ struct KmsKeyFixture {
 
 impl KmsKeyFixture {
     fn new() -> Self {
-        let (world, _) = seeded_nine_identities();
-        let kms = world.registry.component_identity(Component::Kms).unwrap().client_id;
+        let (azure, _) = seeded_nine_identities();
+        let kms = azure.registry.component_identity(Component::Kms).unwrap().client_id;
         let fixture = Self {
-            probe: EngineFixture::new(world),
+            probe: EngineFixture::new(azure),
             kms,
             vector: serde_json::from_str(VECTOR).unwrap(),
         };

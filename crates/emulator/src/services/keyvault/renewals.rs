@@ -45,7 +45,7 @@ pub(super) fn renew_due_objects(
     host: &str,
     name: Option<&str>,
 ) -> Result<(), ServiceReply> {
-    let vaults = &call.world().vaults;
+    let vaults = &call.azure().vaults;
     let due_keys = due_keys(vaults, host, name, call.now);
     let due_certificates = due_certificates(vaults, host, name, call.now);
     if due_keys.is_empty() && due_certificates.is_empty() {

@@ -3,8 +3,8 @@ use lanyard_vocabulary::Component;
 use serde_json::json;
 
 use super::vault_fixture::{
-    AUDIENCE, GUEST_VAULT, KeyVaultFixture, VAULT, VERSION, expected_error, header, secret_path,
-    status_and_codes,
+    AUDIENCE, KeyVaultFixture, TEST_CLIENT_VAULT, VAULT, VERSION, expected_error, header,
+    secret_path, status_and_codes,
 };
 use super::*;
 use crate::engine::Ingress;
@@ -42,10 +42,10 @@ fn tokens_for_another_resource_or_tenant_are_rejected_with_401() {
     }
     let mut two_tenants = nine_identity_plan();
     two_tenants.identities.truncate(1);
-    let (world, _) = seed_azure(&two_tenants);
-    let foreign = world.registry.holders[0].client_id;
+    let (azure, _) = seed_azure(&two_tenants);
+    let foreign = azure.registry.holders[0].client_id;
     let visit =
-        KeyVaultFixture { probe: EngineFixture::new(world), reader: foreign, guest: foreign };
+        KeyVaultFixture { probe: EngineFixture::new(azure), reader: foreign, test_client: foreign };
     let reply = visit.get(foreign, "/secrets/any");
     assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
     assert!(reply_json(&reply)["error"]["message"].as_str().unwrap().starts_with("AKV10032"));
@@ -71,8 +71,8 @@ fn node_identity_reads_only_component_credentials() {
     for (vault, path) in [
         (VAULT, "/secrets"),
         (VAULT, "/secrets/unknown"),
-        (GUEST_VAULT, "/secrets/guest-secret"),
-        (GUEST_VAULT, "/keys/guest-certificate"),
+        (TEST_CLIENT_VAULT, "/secrets/test-secret"),
+        (TEST_CLIENT_VAULT, "/keys/test-certificate"),
     ] {
         let found =
             status_and_codes(&visit.send_request_to_vault(vault, visit.reader, "GET", path, ""));
@@ -172,7 +172,7 @@ fn revoking_one_secret_permission_leaves_the_other_eight() {
 fn secret_lifecycle_from_set_to_purge() {
     let visit = KeyVaultFixture::as_administrator();
     let ask = |method: &str, path: &str, given: &str| {
-        visit.send_request(visit.guest, method, path, given)
+        visit.send_request(visit.test_client, method, path, given)
     };
     let first = ask(
         "PUT",
@@ -244,7 +244,7 @@ fn malformed_requests_are_rejected_without_echoing_values() {
         ("GET", "/secrets?$skiptoken=%2A", ""),
     ];
     for (method, path, given) in cases {
-        let reply = visit.send_request(visit.guest, method, path, given);
+        let reply = visit.send_request(visit.test_client, method, path, given);
         assert_eq!(
             status_and_codes(&reply),
             expected_error(400, "BadParameter", ""),
@@ -253,8 +253,12 @@ fn malformed_requests_are_rejected_without_echoing_values() {
         assert!(!String::from_utf8_lossy(&reply.body).contains("planted"), "{path}");
     }
     let exact = format!(r#"{{"value":"{}"}}"#, "x".repeat(MAX_VALUE_BYTES));
-    assert_eq!(visit.send_request(visit.guest, "PUT", "/secrets/a", &exact).status, StatusCode::OK);
-    let bearer = format!("Bearer {}", issue_access_token_for(&visit.probe, visit.guest, AUDIENCE));
+    assert_eq!(
+        visit.send_request(visit.test_client, "PUT", "/secrets/a", &exact).status,
+        StatusCode::OK
+    );
+    let bearer =
+        format!("Bearer {}", issue_access_token_for(&visit.probe, visit.test_client, AUDIENCE));
     let url = format!("{VAULT}/secrets/a");
     let unversioned = visit.probe.get(Ingress::Tunnel, &url, &[("authorization", &bearer)]);
     assert_eq!(status_and_codes(&unversioned), expected_error(400, "BadParameter", ""));
@@ -265,7 +269,7 @@ fn list_pages_link_to_the_next_page() {
     let visit = KeyVaultFixture::as_administrator();
     let (mut names, mut next) = (Vec::new(), "/secrets?maxresults=4".to_owned());
     loop {
-        let page = reply_json(&visit.get(visit.guest, &next));
+        let page = reply_json(&visit.get(visit.test_client, &next));
         for item in page["value"].as_array().unwrap() {
             assert!(item.get("value").is_none());
             names.push(item["id"].as_str().unwrap().rsplit('/').next().unwrap().to_owned());
@@ -283,27 +287,33 @@ fn list_pages_link_to_the_next_page() {
 #[test]
 fn certificate_has_a_key_and_a_secret_of_the_same_name() {
     let visit = KeyVaultFixture::new();
-    let name = "guest-certificate";
+    let name = "test-certificate";
     let read = |path: &str| {
-        reply_json(&visit.send_request_to_vault(GUEST_VAULT, visit.guest, "GET", path, ""))
+        reply_json(&visit.send_request_to_vault(
+            TEST_CLIENT_VAULT,
+            visit.test_client,
+            "GET",
+            path,
+            "",
+        ))
     };
     let certificate = read(&format!("/certificates/{name}/"));
     let at = |field: &str| certificate[field].as_str().unwrap().to_owned();
-    let secret = read(at("sid").strip_prefix(GUEST_VAULT).unwrap());
-    let key = read(at("kid").strip_prefix(GUEST_VAULT).unwrap());
+    let secret = read(at("sid").strip_prefix(TEST_CLIENT_VAULT).unwrap());
+    let key = read(at("kid").strip_prefix(TEST_CLIENT_VAULT).unwrap());
     assert_eq!(secret["contentType"], "application/x-pkcs12");
     assert_eq!(secret["kid"], certificate["kid"]);
     assert_eq!((&secret["managed"], &key["managed"]), (&json!(true), &json!(true)));
     assert_eq!(key["key"]["kid"], certificate["kid"]);
     assert!(!at("cer").is_empty() && !at("x5t").is_empty());
     assert_eq!(certificate["policy"]["secret_props"]["contentType"], "application/x-pkcs12");
-    let pem = read("/secrets/guest-certificate-pem");
+    let pem = read("/secrets/test-certificate-pem");
     assert_eq!(pem["contentType"], "application/x-pem-file");
     assert!(pem["value"].as_str().unwrap().starts_with("-----BEGIN PRIVATE KEY-----"));
     let administrator = KeyVaultFixture::as_administrator();
     let put = administrator.send_request_to_vault(
-        GUEST_VAULT,
-        administrator.guest,
+        TEST_CLIENT_VAULT,
+        administrator.test_client,
         "PUT",
         &format!("/secrets/{name}"),
         r#"{"value":"x"}"#,
@@ -314,8 +324,10 @@ fn certificate_has_a_key_and_a_secret_of_the_same_name() {
 #[test]
 fn test_client_reads_its_secret_but_not_the_withheld_one() {
     let visit = KeyVaultFixture::new();
-    let ask = |path: &str| visit.send_request_to_vault(GUEST_VAULT, visit.guest, "GET", path, "");
-    assert_eq!(reply_json(&ask("/secrets/guest-secret"))["value"], "for guests");
+    let ask = |path: &str| {
+        visit.send_request_to_vault(TEST_CLIENT_VAULT, visit.test_client, "GET", path, "")
+    };
+    assert_eq!(reply_json(&ask("/secrets/test-secret"))["value"], "for test clients");
     let found = status_and_codes(&ask("/secrets/withheld-secret"));
     assert_eq!(found, expected_error(403, "Forbidden", "ForbiddenByRbac"));
 }
@@ -369,9 +381,9 @@ fn access_policies_and_roles_exclude_each_other() {
 fn unknown_vaults_objects_and_operations_are_named() {
     let visit = KeyVaultFixture::as_administrator();
     let other = "https://other.vault.azure.net";
-    let reply = visit.send_request_to_vault(other, visit.guest, "GET", "/secrets/a", "");
+    let reply = visit.send_request_to_vault(other, visit.test_client, "GET", "/secrets/a", "");
     assert_eq!(status_and_codes(&reply), expected_error(404, "VaultNotFound", ""));
-    let reply = visit.send_request(visit.guest, "POST", "/rng", r#"{"count":8}"#);
+    let reply = visit.send_request(visit.test_client, "POST", "/rng", r#"{"count":8}"#);
     assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
     let (status, body) = visit.ask("GET", "/secrets/a/0123", &json!(null));
     assert_eq!(status, 404);
@@ -382,7 +394,7 @@ fn unknown_vaults_objects_and_operations_are_named() {
 #[test]
 fn request_log_records_codes_without_values() {
     let visit = KeyVaultFixture::as_administrator();
-    visit.send_request(visit.guest, "PUT", "/secrets/a", r#"{"value":"planted"}"#);
+    visit.send_request(visit.test_client, "PUT", "/secrets/a", r#"{"value":"planted"}"#);
     visit.get(visit.reader, "/secrets/a");
     let request_log = visit.probe.engine.request_log();
     let entries: Vec<_> = request_log.entries_after(0).collect();

@@ -14,7 +14,7 @@ use crate::testing::{EngineFixture, reply_json};
 
 pub(super) const VAULT: &str = "https://platform-kv.vault.azure.net";
 /// The test clients' vault.
-pub(super) const GUEST_VAULT: &str = "https://guests-demo-abcde.vault.azure.net";
+pub(super) const TEST_CLIENT_VAULT: &str = "https://test-demo-abcde.vault.azure.net";
 pub(super) const AUDIENCE: &str = "https://vault.azure.net";
 pub(super) const VERSION: &str = "api-version=7.4";
 
@@ -23,15 +23,15 @@ pub(super) struct KeyVaultFixture {
     pub(super) probe: EngineFixture,
     pub(super) reader: EntraClientId,
     /// The test client, which has all permissions in [`Self::as_administrator`].
-    pub(super) guest: EntraClientId,
+    pub(super) test_client: EntraClientId,
 }
 
 impl KeyVaultFixture {
     pub(super) fn new() -> Self {
-        let (world, _) = seeded_nine_identities();
-        let guest = world.registry.test_clients.clone().unwrap().certificate_client;
+        let (azure, _) = seeded_nine_identities();
+        let test_client = azure.registry.test_clients.clone().unwrap().certificate_client;
         let reader = nine_identity_plan().vault_reader_client_id;
-        Self { probe: EngineFixture::new(world), reader, guest }
+        Self { probe: EngineFixture::new(azure), reader, test_client }
     }
 
     /// A fixture with a principal that has all permissions in the vault.
@@ -42,10 +42,10 @@ impl KeyVaultFixture {
             let object = state
                 .azure
                 .directory
-                .service_principal_by_client_id(visit.guest)
+                .service_principal_by_client_id(visit.test_client)
                 .unwrap()
                 .object_id;
-            let vaults = ["platform-kv.vault.azure.net", "guests-demo-abcde.vault.azure.net"];
+            let vaults = ["platform-kv.vault.azure.net", "test-demo-abcde.vault.azure.net"];
             let scopes = vaults
                 .map(|host| state.azure.vaults.vault_at_host(host).unwrap().resource_id.clone());
             let administrator = lanyard_vocabulary::RoleDefinitionId(uuid::uuid!(
@@ -98,7 +98,7 @@ impl KeyVaultFixture {
     /// Sends a request as the test client, and returns the status and the body.
     pub(super) fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let text = if body.is_null() { String::new() } else { body.to_string() };
-        let reply = self.send_request(self.guest, method, path, &text);
+        let reply = self.send_request(self.test_client, method, path, &text);
         let status = reply.status.as_u16();
         (status, if reply.body.is_empty() { Value::Null } else { reply_json(&reply) })
     }
@@ -113,7 +113,7 @@ impl KeyVaultFixture {
     /// Like [`Self::ask`], for a request that fails: the status, the code and the inner code.
     pub(super) fn fail(&self, method: &str, path: &str, body: &Value) -> (u16, String, String) {
         let text = if body.is_null() { String::new() } else { body.to_string() };
-        status_and_codes(&self.send_request(self.guest, method, path, &text))
+        status_and_codes(&self.send_request(self.test_client, method, path, &text))
     }
 
     pub(super) fn client(&self, component: Component) -> EntraClientId {

@@ -18,7 +18,7 @@ pub(super) fn authenticate(
     call: &mut OperationContext<'_>,
 ) -> Result<AuthenticatedCaller, ServiceReply> {
     let named = call.request.query("tid").unwrap_or_default();
-    let tenant = call.world().directory.tenant(named).map(|tenant| tenant.id.clone());
+    let tenant = call.azure().directory.tenant(named).map(|tenant| tenant.id.clone());
     let host =
         call.endpoint.cloud.endpoints().map_or("login.microsoftonline.com", |e| e.authority_host);
     let path = tenant.as_ref().map_or("common", |tenant| tenant.as_str());
@@ -56,7 +56,7 @@ pub(super) fn require_identity_url(
 ) -> Result<IdentityUrl, ServiceReply> {
     let url = path_resource(call)
         .ok()
-        .and_then(|resource| call.world().identity_urls.get(&IdentityUrl::table_key(&resource)))
+        .and_then(|resource| call.azure().identity_urls.get(&IdentityUrl::table_key(&resource)))
         .filter(|url| url.matches_query(call.request))
         .ok_or_else(|| IdentityServiceError::InvalidUrl.to_reply())?;
     if url.is_renewable_at(call.now) {
@@ -97,11 +97,11 @@ pub(super) fn require_user_assigned_identity(
         role_assignment: None,
         now: call.now,
     };
-    if !check.is_granted(call.world()) {
+    if !check.is_granted(call.azure()) {
         return Err(IdentityServiceError::Unauthorized { caller, scope: &scope }.to_reply());
     }
     let resource = parse_resource_id(id)?;
-    let found = call.world().directory.managed_identity(&resource);
+    let found = call.azure().directory.managed_identity(&resource);
     found
         .filter(|principal| principal.user_assigned_identity().is_some())
         .filter(|principal| principal.tenant == caller.tenant)

@@ -40,7 +40,7 @@ pub(super) fn current_credentials(
     let mut credentials = Vec::new();
     for (request, needs_new) in requests.iter().zip(needs_new) {
         let object_id = request.principal.object_id;
-        let stored = call.world().directory.managed_identity_credential(object_id).cloned();
+        let stored = call.azure().directory.managed_identity_credential(object_id).cloned();
         let credential = match (stored, needs_new) {
             (Some(current), false) => current,
             (last, _) => {
@@ -55,7 +55,7 @@ pub(super) fn current_credentials(
 
 fn is_current(call: &OperationContext<'_>, request: &CredentialRequest<'_>) -> bool {
     let object_id = request.principal.object_id;
-    let current = call.world().directory.managed_identity_credential(object_id);
+    let current = call.azure().directory.managed_identity_credential(object_id);
     current.is_some_and(|current| {
         let claims = request.custom_claims.as_ref();
         call.now < current.dates().renew_after
@@ -69,7 +69,7 @@ pub(super) fn is_renewable(
     principal: &ServicePrincipal,
     now: Timestamp,
 ) -> bool {
-    let current = call.world().directory.managed_identity_credential(principal.object_id);
+    let current = call.azure().directory.managed_identity_credential(principal.object_id);
     current.is_some_and(|current| now < current.dates().cannot_renew_after)
 }
 
@@ -90,7 +90,7 @@ fn issue(
         key,
     };
     let format = CredentialBundleFormat::LegacyPkcs12;
-    let bundle = issue_certificate_bundle(&call.world().directory, &leaf, key, format)
+    let bundle = issue_certificate_bundle(&call.azure().directory, &leaf, key, format)
         .map_err(|error| internal_error(&error.to_string()))?;
     let user_assigned = principal.user_assigned_identity();
     let ids = (&principal.tenant, principal.object_id, principal.client_id);

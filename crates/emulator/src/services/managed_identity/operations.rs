@@ -201,7 +201,7 @@ fn system_assigned_identity(
     call: &OperationContext<'_>,
     url: &IdentityUrl,
 ) -> Option<ServicePrincipal> {
-    let principal = call.world().directory.managed_identity(&url.resource_id)?;
+    let principal = call.azure().directory.managed_identity(&url.resource_id)?;
     principal.user_assigned_identity().is_none().then(|| principal.clone())
 }
 

@@ -67,7 +67,7 @@ fn other_resources(
         let mut deployed = plan.resources().iter().filter(|resource| resource.is_deployed);
         deployed.any(|resource| resource.id == *id)
     };
-    let resources = call.world().resources.within(scope);
+    let resources = call.azure().resources.within(scope);
     let others = resources
         .filter(|resource| resource.kind.matches('/').count() == 1 && !is_planned(&resource.id));
     others

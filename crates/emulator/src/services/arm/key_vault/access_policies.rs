@@ -133,7 +133,7 @@ pub(super) fn update_access_policies(
     let mut resource = find_resource(call, &id)?.clone();
     let body = json_body(call)?;
     let given = body.pointer("/properties/accessPolicies").unwrap_or(&Value::Null);
-    let Some(vault) = call.world().vaults.vault_of_resource(&id) else {
+    let Some(vault) = call.azure().vaults.vault_of_resource(&id) else {
         return Err(invalid_vault_reply("The vault has no data plane."));
     };
     let given = parse_access_policies(given, &vault.settings.tenant)?;

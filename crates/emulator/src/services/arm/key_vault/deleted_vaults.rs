@@ -19,7 +19,7 @@ pub(super) fn list_deleted_vaults(
     let subscription = subscription_scope(call)?;
     authorize_call(call, "Microsoft.KeyVault/deletedVaults/read", &subscription)?;
     let items = call
-        .world()
+        .azure()
         .vaults
         .deleted_vaults(call.now)
         .filter(|deleted| subscription.contains(&deleted.vault.resource_id))
@@ -57,7 +57,7 @@ pub(super) fn purge_deleted_vault(
 fn requested_vault<'c>(call: &'c OperationContext<'_>) -> Result<&'c DeletedVault, ServiceReply> {
     let (name, location) = (call.path_parameter("name"), call.path_parameter("location"));
     let subscription = subscription_scope(call)?;
-    call.world()
+    call.azure()
         .vaults
         .deleted_vaults(call.now)
         .find(|deleted| {

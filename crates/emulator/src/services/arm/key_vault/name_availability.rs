@@ -45,7 +45,7 @@ pub(super) fn check_vault_name(
     let name = requested_name(call)?;
     let suffix = call.endpoint.cloud.endpoints().map_or("vault.azure.net", |e| e.vault_suffix);
     let host = format!("{name}.{suffix}").to_ascii_lowercase();
-    let vaults = &call.world().vaults;
+    let vaults = &call.azure().vaults;
     let is_taken =
         vaults.vault_at_host(&host).is_some() || vaults.deleted_vault(&host, call.now).is_some();
     Ok(availability_reply(call, &name, is_taken))

@@ -71,7 +71,7 @@ fn connections_of(
     vault: &AccessScope,
 ) -> Result<Vec<Value>, ServiceReply> {
     let resource = find_resource(call, vault)?;
-    let mut connections = private_endpoint_connections(&call.world().resources, resource);
+    let mut connections = private_endpoint_connections(&call.azure().resources, resource);
     for connection in &mut connections {
         let id = connection["id"].as_str().unwrap_or_default();
         let name = id.rsplit('/').next().unwrap_or_default().to_owned();

@@ -64,7 +64,7 @@ impl ArmKeyProperties {
 /// `GET keys`: permission on the vault.
 pub(super) fn list_keys(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let vault = authorized_vault(call, "keys/read")?.clone();
-    let keys = call.world().vaults.keys.objects_after(&vault.host, None);
+    let keys = call.azure().vaults.keys.objects_after(&vault.host, None);
     let items =
         keys.filter_map(|object| Some(key_json(&vault, &object.name, object.latest()?))).collect();
     list_reply(call, items)
@@ -82,7 +82,7 @@ pub(super) fn list_key_versions(
 ) -> Result<ServiceReply, ServiceReply> {
     let vault = authorized_vault(call, "keys/versions/read")?.clone();
     let name = call.path_parameter("object");
-    let Ok(object) = call.world().vaults.keys.object(&vault.host, name) else {
+    let Ok(object) = call.azure().vaults.keys.object(&vault.host, name) else {
         return Err(object_not_found_reply(call, KEY));
     };
     let items = object
@@ -101,10 +101,10 @@ pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
         bad_request("InvalidRequestContent", format!("The body is not valid: {error}."))
     })?;
     let key_type = body.properties.key_type()?;
-    if call.world().vaults.keys.object(&vault.host, &name).is_ok() {
+    if call.azure().vaults.keys.object(&vault.host, &name).is_ok() {
         return key_reply(call, &vault);
     }
-    if call.world().vaults.certificates.object(&vault.host, &name).is_ok() {
+    if call.azure().vaults.certificates.object(&vault.host, &name).is_ok() {
         return Err(name_conflict_reply(call, KEY));
     }
     let attributes = StoredObjectAttributes::new(call.now);
@@ -145,7 +145,7 @@ fn key_reply(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = (call.path_parameter("object"), call.path_parameter("version"));
     let requested = (!version.is_empty()).then_some(version);
-    match call.world().vaults.keys.version(&vault.host, name, requested) {
+    match call.azure().vaults.keys.version(&vault.host, name, requested) {
         Ok((object, version)) => {
             let wire = if requested.is_some() {
                 key_version_json(vault, &object.name, version)

@@ -60,8 +60,8 @@ pub(super) fn authorized_vault<'c>(
         return Err(bad_request("BadRequest", format!("The name '{object}' is invalid. {rule}")));
     }
     let now = call.now;
-    call.world.vaults.purge_expired(now);
-    call.world()
+    call.azure.vaults.purge_expired(now);
+    call.azure()
         .vaults
         .vault_of_resource(&vault)
         .ok_or_else(|| ArmServiceError::ResourceNotFound(&vault).to_reply())

@@ -72,7 +72,7 @@ pub(super) fn complete_properties(
     let given = Value::Object(std::mem::take(&mut write.properties));
     let body: VaultPropertiesBody = serde_json::from_value(given)
         .map_err(|error| invalid_vault_reply(format!("The properties are not valid: {error}.")))?;
-    let previous = write.call.world().vaults.vault_of_resource(write.id);
+    let previous = write.call.azure().vaults.vault_of_resource(write.id);
     let previous = previous.map(|vault| vault.settings.clone());
     let sku = require_sku(body.sku)?;
     let tenant = require_tenant(write, body.tenant_id)?;
@@ -151,7 +151,7 @@ fn require_tenant(
     if given.is_empty() {
         return Err(invalid_vault_reply("The parameter tenantId is not specified."));
     }
-    let tenants = &write.call.world().directory.tenants;
+    let tenants = &write.call.azure().directory.tenants;
     tenants
         .iter()
         .find(|tenant| tenant.id.as_str().eq_ignore_ascii_case(&given))

@@ -39,7 +39,7 @@ struct ArmSecretProperties {
 /// `GET secrets`: permission on the vault.
 pub(super) fn list_secrets(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let vault = authorized_vault(call, "secrets/read")?.clone();
-    let secrets = call.world().vaults.secrets.objects_after(&vault.host, None);
+    let secrets = call.azure().vaults.secrets.objects_after(&vault.host, None);
     let items = secrets
         .filter_map(|object| Some(secret_json(&vault, &object.name, object.latest()?)))
         .collect();
@@ -60,7 +60,7 @@ pub(super) fn put_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let Some(value) = body.properties.value else {
         return Err(bad_request("BadRequest", "The parameter properties.value is not specified."));
     };
-    let status = match call.world().vaults.secrets.object(&vault.host, &name) {
+    let status = match call.azure().vaults.secrets.object(&vault.host, &name) {
         Ok(_) => StatusCode::OK,
         Err(_) => StatusCode::CREATED,
     };
@@ -85,7 +85,7 @@ pub(super) fn patch_secret(call: &mut OperationContext<'_>) -> Result<ServiceRep
     let vault = authorized_vault(call, "secrets/write")?.clone();
     let name = call.path_parameter("object").to_owned();
     let body = parse_secret(call)?;
-    let Ok((_, current)) = call.world().vaults.secrets.version(&vault.host, &name, None) else {
+    let Ok((_, current)) = call.azure().vaults.secrets.version(&vault.host, &name, None) else {
         return Err(object_not_found_reply(call, SECRET));
     };
     let mut version = current.clone();
@@ -127,7 +127,7 @@ fn require_unmanaged(
     vault: &EmulatedVault,
 ) -> Result<(), ServiceReply> {
     let name = call.path_parameter("object");
-    match call.world().vaults.certificates.object(&vault.host, name) {
+    match call.azure().vaults.certificates.object(&vault.host, name) {
         Ok(_) => Err(name_conflict_reply(call, SECRET)),
         Err(_) => Ok(()),
     }
@@ -149,7 +149,7 @@ fn secret_reply(
     status: StatusCode,
 ) -> Result<ServiceReply, ServiceReply> {
     let name = call.path_parameter("object");
-    match call.world().vaults.secrets.version(&vault.host, name, None) {
+    match call.azure().vaults.secrets.version(&vault.host, name, None) {
         Ok((object, version)) => {
             Ok(json_reply(call, status, &secret_json(vault, &object.name, version)))
         }

@@ -355,7 +355,7 @@ pub(super) fn list_record_sets(
     authorize_call(call, &format!("{kind}/{collection}/read"), &zone)?;
     find_resource(call, &zone)?;
     let suffix = call.request.query("$recordsetnamesuffix").unwrap_or_default().to_owned();
-    let resources = &call.world().resources;
+    let resources = &call.azure().resources;
     let items = record_sets(resources, &zone)
         .filter(|record| resource_name(&record.id).ends_with(&suffix))
         .map(|record| render_stored(resources, record))

@@ -285,7 +285,7 @@ fn change_item(
     let (Some(known), Some(kind)) = (known, find_resource_type(LOAD_BALANCER)) else {
         return Err(ArmServiceError::ResourceNotFound(&id).to_reply());
     };
-    let is_new = find_item(&call.world().resources, &id).is_none();
+    let is_new = find_item(&call.azure().resources, &id).is_none();
     if is_new && item.is_none() {
         return Ok(empty_reply(call, StatusCode::NO_CONTENT));
     }

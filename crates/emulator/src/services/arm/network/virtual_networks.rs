@@ -227,7 +227,7 @@ pub(super) fn check_address_availability(
     )?;
     find_resource(call, &network)?;
     let asked = call.request.query("ipAddress").unwrap_or_default().to_owned();
-    let resources = &call.world().resources;
+    let resources = &call.azure().resources;
     let is_taken = resources
         .of_type_within(&network, SUBNET)
         .any(|subnet| addresses_in(resources, &subnet.id).any(|(address, _)| address == asked));

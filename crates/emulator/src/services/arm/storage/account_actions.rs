@@ -33,7 +33,7 @@ pub(super) fn check_name_availability(
             "reason": "AccountNameInvalid",
             "message": error.to_string(),
         }),
-        Ok(name) if call.world().storage.account(&blob_host(call, name.as_str())).is_some() => {
+        Ok(name) if call.azure().storage.account(&blob_host(call, name.as_str())).is_some() => {
             json!({
                 "nameAvailable": false,
                 "reason": "AlreadyExists",

@@ -51,7 +51,7 @@ pub(super) fn delete_account(
 ) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
     authorize_call(call, &format!("{ACCOUNT}/delete"), &id)?;
-    if call.world().resources.resource(&id).is_none() {
+    if call.azure().resources.resource(&id).is_none() {
         return Ok(empty_reply(call, StatusCode::NO_CONTENT));
     }
     remove_resource(call, &id);
@@ -96,7 +96,7 @@ pub(super) fn find_account<'c>(
 ) -> Result<&'c StorageAccount, ServiceReply> {
     super::super::access::require_group(call)?;
     let id = account_scope(call)?;
-    call.world()
+    call.azure()
         .storage
         .account(&blob_host(call, call.path_parameter("name")))
         .filter(|account| account.resource_id == id)
@@ -110,7 +110,7 @@ pub(super) fn prepare_account(write: &mut ResourceWrite<'_, '_>) -> Result<(), S
             bad_request("AccountNameInvalid", error.to_string())
         })?;
     let host = blob_host(write.call, name.as_str());
-    let known = write.call.world().storage.account(&host);
+    let known = write.call.azure().storage.account(&host);
     if known.is_some_and(|known| known.resource_id != *write.id) {
         let message = format!("The storage account named {name} is already taken.");
         return Err(conflict("StorageAccountAlreadyTaken", message));
@@ -129,7 +129,7 @@ fn store_data_plane(
     settings: StorageAccountSettings,
 ) -> Result<StorageAccount, ServiceReply> {
     let subscription = write.call.path_parameter("subscription");
-    let subscription = write.call.world().resources.subscription(subscription);
+    let subscription = write.call.azure().resources.subscription(subscription);
     let tenant = subscription.map(|subscription| subscription.tenant.clone());
     let tenant = tenant.unwrap_or_else(|| write.caller.tenant.clone());
     let now = write.call.now;

@@ -29,7 +29,7 @@ pub(super) fn list_containers(
         .and_then(|rest| rest.strip_suffix(')'))
         .map_or("", |prefix| prefix.trim().trim_matches('\''));
     let items = call
-        .world()
+        .azure()
         .storage
         .containers(&account.host, prefix)
         .take_while(|(key, _)| key.name.starts_with(prefix))
@@ -105,7 +105,7 @@ fn require_container(
     key: &ContainerKey,
     id: &AccessScope,
 ) -> Result<(), ServiceReply> {
-    match call.world().storage.container(key) {
+    match call.azure().storage.container(key) {
         Some(_) => Ok(()),
         None => Err(ArmServiceError::ResourceNotFound(id).to_reply()),
     }
@@ -176,7 +176,7 @@ fn container_reply(
 ) -> Result<ServiceReply, ServiceReply> {
     let account = find_account(call)?;
     let wire = call
-        .world()
+        .azure()
         .storage
         .container(key)
         .map(|container| container_json(&account.resource_id, &key.name, container, call));

@@ -329,7 +329,7 @@ let lastSequence = 0;
 const statusClass = (status) => (status >= 500 ? "bad" : status >= 400 ? "warning" : "good");
 
 function requestRow(entry) {
-  const notes = [entry.operation, entry.fault && `fault: ${entry.fault}`, entry.refusal].filter(Boolean);
+  const notes = [entry.operation, entry.fault && `fault: ${entry.fault}`, entry.rejection].filter(Boolean);
   return element(
     "tr",
     {},
@@ -386,7 +386,7 @@ function showClock({ now, stopped, aheadMilliseconds }) {
 }
 
 async function poll() {
-  const [log, clock] = await Promise.all([read(`ledger?since=${lastSequence}`), read("clock")]);
+  const [log, clock] = await Promise.all([read(`request-log?since=${lastSequence}`), read("clock")]);
   showClock(clock);
   const added = log.value;
   if (added.length > 0) {

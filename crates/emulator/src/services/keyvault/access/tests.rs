@@ -171,7 +171,7 @@ fn access_policies_may_require_an_application_and_apply_to_groups() {
     let (object, tenant) = {
         let state = visit.probe.engine.state();
         let directory = &state.azure.directory;
-        let principal = directory.service_principal_by_client_id(visit.guest).unwrap();
+        let principal = directory.service_principal_by_client_id(visit.test_client).unwrap();
         (principal.object_id, principal.tenant.clone())
     };
     let group = uuid::Uuid::from_u128(0x6e);
@@ -198,7 +198,7 @@ fn access_policies_may_require_an_application_and_apply_to_groups() {
         visit.ask("GET", "/secrets", &NULL).0
     };
     assert_eq!(status(object, None), 200);
-    assert_eq!(status(object, Some(&visit.guest.to_string())), 200);
+    assert_eq!(status(object, Some(&visit.test_client.to_string())), 200);
     assert_eq!(status(object, Some("11111111-2222-4333-8444-555555555555")), 403);
     assert_eq!(status(group, None), 200);
     assert_eq!(status(uuid::Uuid::from_u128(0x6f), None), 403);
@@ -222,10 +222,10 @@ fn the_firewall_precedes_permissions_and_follows_the_token() {
     ];
     for (rules, code) in cases {
         change_vault(&visit, |vault| vault.settings.network = rules.clone());
-        let reply = visit.get(visit.guest, "/secrets");
+        let reply = visit.get(visit.test_client, "/secrets");
         assert_eq!(reply.status.as_u16() == 200, code.is_none(), "{rules:?}");
         if let Some(code) = code {
-            for client in [visit.guest, visit.client(lanyard_vocabulary::Component::Disk)] {
+            for client in [visit.test_client, visit.client(lanyard_vocabulary::Component::Disk)] {
                 let reply = visit.get(client, "/secrets");
                 let found = super::super::vault_fixture::status_and_codes(&reply);
                 assert_eq!(found, expected_error(403, "Forbidden", code), "{rules:?}");

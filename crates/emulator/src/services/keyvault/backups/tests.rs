@@ -2,7 +2,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::super::vault_fixture::{GUEST_VAULT, KeyVaultFixture, VAULT, expected_error};
+use super::super::vault_fixture::{KeyVaultFixture, TEST_CLIENT_VAULT, VAULT, expected_error};
 use super::{EmulatedVault, KeyVaultObjectKind, open};
 use crate::request::ServiceReply;
 use crate::testing::reply_json;
@@ -25,7 +25,7 @@ fn visit_with_objects() -> KeyVaultFixture {
 
 fn restore_elsewhere(visit: &KeyVaultFixture, kind: &str, blob: &Value) -> ServiceReply {
     let (path, body) = (format!("/{kind}/restore"), json!({ "value": blob }).to_string());
-    visit.send_request_to_vault(GUEST_VAULT, visit.guest, "POST", &path, &body)
+    visit.send_request_to_vault(TEST_CLIENT_VAULT, visit.test_client, "POST", &path, &body)
 }
 
 #[test]
@@ -40,8 +40,9 @@ fn objects_are_restored_with_all_versions_into_another_vault() {
         let texts = ["", "/versions"].map(|suffix| {
             let path = format!("{path}{suffix}");
             let here = visit.succeed("GET", &path, &NULL).to_string();
-            let there = visit.send_request_to_vault(GUEST_VAULT, visit.guest, "GET", &path, "");
-            (here.replace(VAULT, GUEST_VAULT), reply_json(&there).to_string())
+            let there =
+                visit.send_request_to_vault(TEST_CLIENT_VAULT, visit.test_client, "GET", &path, "");
+            (here.replace(VAULT, TEST_CLIENT_VAULT), reply_json(&there).to_string())
         });
         for (here, there) in texts {
             assert_eq!(here, there);

@@ -160,7 +160,7 @@ fn self_signed_certificate_has_the_names_and_usages_of_its_policy() {
 fn creation_replies_with_a_request_in_progress_and_a_location() {
     let visit = KeyVaultFixture::as_administrator();
     let body = policy("Self", &json!({})).to_string();
-    let reply = visit.send_request(visit.guest, "POST", "/certificates/web/create", &body);
+    let reply = visit.send_request(visit.test_client, "POST", "/certificates/web/create", &body);
     assert_eq!(reply.status.as_u16(), 202);
     let record = crate::testing::reply_json(&reply);
     assert_eq!(record["id"], format!("{VAULT}/certificates/web/pending"));

@@ -216,7 +216,7 @@ fn a_waiting_request_is_completed_by_merging_its_certificate() {
     let pem = format!("-----BEGIN CERTIFICATE-----\n{leaf}\n-----END CERTIFICATE-----\n");
     // Clients send DER in base64, or PEM in base64.
     let body = json!({ "x5c": [authority, STANDARD.encode(pem)] });
-    let reply = visit.send_request(visit.guest, "POST", merge, &body.to_string());
+    let reply = visit.send_request(visit.test_client, "POST", merge, &body.to_string());
     assert_eq!(reply.status.as_u16(), 201, "{}", reply_json(&reply));
     let merged = reply_json(&reply);
     assert_eq!(header(&reply, "location"), merged["id"].as_str());
