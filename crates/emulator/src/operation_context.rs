@@ -1,6 +1,7 @@
 //! The context of an operation: the request with the emulator's state.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::StatusCode;
 use jiff::Timestamp;
@@ -298,7 +299,7 @@ impl OperationContext<'_> {
     pub(crate) fn authenticate_bearer(
         &mut self,
         audiences: &[impl AsRef<str>],
-    ) -> Result<AuthenticatedCaller, BearerTokenError> {
+    ) -> Result<Arc<AuthenticatedCaller>, BearerTokenError> {
         let authorization = self.request.header("authorization");
         let cache = &mut self.caches.verified_tokens;
         let caller = verify_bearer(self.azure, cache, authorization, audiences, self.now)?;

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
@@ -33,7 +34,7 @@ fn verify_vault_bearer(
     azure: &AzureState,
     header: &str,
     now: Timestamp,
-) -> Result<AuthenticatedCaller, BearerTokenError> {
+) -> Result<Arc<AuthenticatedCaller>, BearerTokenError> {
     verify_bearer(azure, &mut VerifiedTokenCache::default(), Some(header), &[VAULT_AUDIENCE], now)
 }
 

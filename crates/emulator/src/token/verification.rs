@@ -1,6 +1,7 @@
 //! Verifies the bearer tokens of requests.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
@@ -62,7 +63,7 @@ struct VerifiedToken {
     key_id: String,
     /// The start and the end of its validity, in seconds of Unix time.
     validity: (i64, i64),
-    caller: AuthenticatedCaller,
+    caller: Arc<AuthenticatedCaller>,
 }
 
 /// Tokens whose signatures were verified, because clients send the same token with many requests. Audience,
@@ -109,7 +110,7 @@ pub(crate) fn verify_bearer(
     authorization: Option<&str>,
     audiences: &[impl AsRef<str>],
     now: Timestamp,
-) -> Result<AuthenticatedCaller, BearerTokenError> {
+) -> Result<Arc<AuthenticatedCaller>, BearerTokenError> {
     let (scheme, text) =
         authorization.and_then(|header| header.split_once(' ')).ok_or(BearerTokenError::Missing)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
@@ -173,7 +174,7 @@ impl VerifiedToken {
         Some(Self {
             key_id: token.header.kid.clone()?,
             validity: (whole("nbf")?, whole("exp")?),
-            caller: AuthenticatedCaller {
+            caller: Arc::new(AuthenticatedCaller {
                 object_id: token.text_claim("oid")?.parse().ok()?,
                 app_id: client.parse().ok()?,
                 tenant: tenant.id.clone(),
@@ -181,7 +182,7 @@ impl VerifiedToken {
                 user: user.map(ToOwned::to_owned),
                 audience: token.text_claim("aud")?.to_owned(),
                 permissions: permissions.into_iter().map(str::to_owned).collect(),
-            },
+            }),
         })
     }
 
@@ -190,7 +191,7 @@ impl VerifiedToken {
         &self,
         audiences: &[impl AsRef<str>],
         now: Timestamp,
-    ) -> Result<AuthenticatedCaller, BearerTokenError> {
+    ) -> Result<Arc<AuthenticatedCaller>, BearerTokenError> {
         let (begins, ends) = self.validity;
         let second = now.as_second();
         if second >= ends || second < begins - SKEW_SECONDS {
@@ -200,6 +201,6 @@ impl VerifiedToken {
         if !audiences.iter().any(|accepted| accepted.as_ref() == audience) {
             return Err(BearerTokenError::Audience { found: audience.clone() });
         }
-        Ok(self.caller.clone())
+        Ok(Arc::clone(&self.caller))
     }
 }

@@ -1,6 +1,7 @@
 //! Authentication and authorization of ARM requests.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ pub(super) fn authorize_call(
     call: &mut OperationContext<'_>,
     action: &str,
     scope: &AccessScope,
-) -> Result<AuthenticatedCaller, ServiceReply> {
+) -> Result<Arc<AuthenticatedCaller>, ServiceReply> {
     let caller = authenticate(call)?;
     authorize(call, &caller, action, scope)?;
     require_unlocked(call, action, scope)?;
@@ -30,7 +31,7 @@ pub(super) fn authorize_call(
 /// Verifies the token, the `api-version` and the subscription, if the path has one.
 pub(super) fn authenticate(
     call: &mut OperationContext<'_>,
-) -> Result<AuthenticatedCaller, ServiceReply> {
+) -> Result<Arc<AuthenticatedCaller>, ServiceReply> {
     let subscription = path_subscription(call);
     let tenant =
         call.azure().resources.subscription(&subscription).map(|known| known.tenant.clone());

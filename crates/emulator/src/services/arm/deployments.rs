@@ -23,6 +23,8 @@ mod template_resource;
 mod template_value;
 mod what_if;
 
+use std::sync::Arc;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -195,7 +197,7 @@ fn requested_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceRe
 fn authorize_deployment(
     call: &mut OperationContext<'_>,
     action: &str,
-) -> Result<(AuthenticatedCaller, RequestedDeployment), ServiceReply> {
+) -> Result<(Arc<AuthenticatedCaller>, RequestedDeployment), ServiceReply> {
     let requested = RequestedDeployment::from_path(call)?;
     let caller = authorize_call(call, &format!("{DEPLOYMENT_TYPE}/{action}"), &requested.id)?;
     if !call.path_parameter("group").is_empty() {

@@ -1,5 +1,7 @@
 //! Role definitions: the built-in roles and custom roles. Reference: Microsoft.Authorization, 2022-04-01.
 
+use std::sync::Arc;
+
 use http::{Method, StatusCode};
 use lanyard_vocabulary::RoleDefinitionId;
 use serde_json::{Value, json};
@@ -69,7 +71,7 @@ const fn definition_operation(
 fn authorize_read(
     call: &mut OperationContext<'_>,
     at: &AccessScope,
-) -> Result<AuthenticatedCaller, ServiceReply> {
+) -> Result<Arc<AuthenticatedCaller>, ServiceReply> {
     if *at == AccessScope::root() {
         return authenticate(call);
     }

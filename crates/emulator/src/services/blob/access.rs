@@ -4,6 +4,8 @@
 //! Authorization precedes any look-up, except that anonymous access depends on the container. Reference:
 //! "Authorize requests to Azure Storage".
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use lanyard_vocabulary::Cloud;
 
@@ -34,7 +36,7 @@ pub(super) enum BlobCaller {
     /// A client with an account key, which permits everything.
     AccountKey,
     Sas(SasGrant),
-    Principal(AuthenticatedCaller),
+    Principal(Arc<AuthenticatedCaller>),
     Anonymous,
 }
 
@@ -153,7 +155,7 @@ impl<'a> BlobAccess<'a> {
         account: &StorageAccount,
         header: &str,
         cache: &mut VerifiedTokenCache,
-    ) -> Result<AuthenticatedCaller, ServiceReply> {
+    ) -> Result<Arc<AuthenticatedCaller>, ServiceReply> {
         let endpoint = account.blob_endpoint();
         let audiences = [
             STORAGE_RESOURCE,

@@ -76,26 +76,26 @@ fn authenticate(context: &mut OperationContext<'_>) -> Result<GraphCaller, Graph
     let audiences =
         [format!("https://{host}"), format!("https://{host}/"), MICROSOFT_GRAPH.to_string()];
     let caller = context.authenticate_bearer(&audiences).map_err(|error| token_error(&error))?;
-    identify_caller(&context.azure().directory, caller)
+    identify_caller(&context.azure().directory, &caller)
 }
 
 /// Finds the principal of a verified token.
 fn identify_caller(
     directory: &EntraDirectory,
-    caller: AuthenticatedCaller,
+    caller: &AuthenticatedCaller,
 ) -> Result<GraphCaller, GraphError> {
     let AuthenticatedCaller { object_id, tenant, permissions, user, .. } = caller;
-    let is_user = user.is_some();
+    let (object_id, is_user) = (*object_id, user.is_some());
     let rights = if is_user {
         let user = directory.user(object_id);
-        user.map(|user| GraphRight::of_user(directory, user.object_id, &permissions))
+        user.map(|user| GraphRight::of_user(directory, user.object_id, permissions))
     } else {
         directory.service_principal(object_id).map(|principal| {
-            GraphRight::of_service_principal(directory, principal.object_id, &permissions)
+            GraphRight::of_service_principal(directory, principal.object_id, permissions)
         })
     };
     match rights {
-        Some(rights) => Ok(GraphCaller { object_id, tenant, is_user, rights }),
+        Some(rights) => Ok(GraphCaller { object_id, tenant: tenant.clone(), is_user, rights }),
         None => Err(GraphError::new(
             StatusCode::UNAUTHORIZED,
             "Authorization_IdentityNotFound",

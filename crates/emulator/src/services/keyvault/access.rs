@@ -1,5 +1,7 @@
 //! Authentication and authorization of vault requests.
 
+use std::sync::Arc;
+
 use lanyard_vocabulary::SecretName;
 
 use super::api_version::VaultApiVersion;
@@ -68,14 +70,15 @@ pub(super) fn authorize_call_at<'c>(
     right: VaultPermission,
     below_vault: Option<&str>,
 ) -> Result<VaultRef<'c>, ServiceReply> {
-    let host = call.request.host.clone();
+    let request = call.request;
+    let host = &*request.host;
     let now = call.now;
     call.azure.vaults.purge_expired(now);
-    let caller = authenticate(call, &host)?;
-    let Some(vault) = call.azure().vaults.vault_at_host(&host) else {
-        return Err(VaultServiceError::VaultNotFound { host: &host }.to_reply());
+    let caller = authenticate(call, host)?;
+    let Some(vault) = call.azure().vaults.vault_at_host(host) else {
+        return Err(VaultServiceError::VaultNotFound { host }.to_reply());
     };
-    if let Some(client) = call.request.client_ip
+    if let Some(client) = request.client_ip
         && let Err(rejection) = vault.settings.network.check(client)
         // The emulator does not know the networks of clients: if there is a private endpoint, they use it.
         && !has_private_endpoint(call.azure(), &vault.resource_id)
@@ -87,11 +90,11 @@ pub(super) fn authorize_call_at<'c>(
     authorize(call, vault, &caller, right, below_vault)?;
     let api = VaultApiVersion::from_request(call)?;
     let name = call.path_parameter("name").to_owned();
-    renew_due_objects(call, &host, (!name.is_empty()).then_some(&*name))?;
+    renew_due_objects(call, host, (!name.is_empty()).then_some(&*name))?;
     let vaults = &call.azure().vaults;
-    match vaults.vault_at_host(&host) {
+    match vaults.vault_at_host(host) {
         Some(vault) => Ok(VaultRef { vault, vaults, api }),
-        None => Err(VaultServiceError::VaultNotFound { host: &host }.to_reply()),
+        None => Err(VaultServiceError::VaultNotFound { host }.to_reply()),
     }
 }
 
@@ -121,12 +124,21 @@ pub(super) fn store_error_reply(
     kind: KeyVaultObjectKind,
     call: &OperationContext<'_>,
 ) -> ServiceReply {
-    let (name, version) = (call.path_parameter("name"), call.path_parameter("version"));
+    let version = Some(call.path_parameter("version")).filter(|version| !version.is_empty());
+    object_error_reply(problem, kind, call.path_parameter("name"), version)
+}
+
+/// The reply to an error of the object store, about an object or one of its versions.
+pub(super) fn object_error_reply(
+    problem: ObjectStoreError,
+    kind: KeyVaultObjectKind,
+    name: &str,
+    version: Option<&str>,
+) -> ServiceReply {
     match problem {
         ObjectStoreError::NotFound => {
-            let name =
-                if version.is_empty() { name.to_owned() } else { format!("{name}/{version}") };
-            VaultServiceError::NotFound { kind, name }.to_reply()
+            let version = version.map_or_else(String::new, |version| format!("/{version}"));
+            VaultServiceError::NotFound { kind, name: format!("{name}{version}") }.to_reply()
         }
         ObjectStoreError::NameTaken => {
             VaultServiceError::DeletedButRecoverable { kind, name }.to_reply()
@@ -145,14 +157,13 @@ pub(super) fn already_exists_reply(kind: KeyVaultObjectKind, name: &str) -> Serv
 fn authenticate(
     call: &mut OperationContext<'_>,
     host: &str,
-) -> Result<AuthenticatedCaller, ServiceReply> {
+) -> Result<Arc<AuthenticatedCaller>, ServiceReply> {
     let Some(vault) = call.azure().vaults.vault_at_host(host) else {
         return Err(VaultServiceError::VaultNotFound { host }.to_reply());
     };
     let tenant = vault.settings.tenant.clone();
-    let (authority, resource) = challenge_authority_and_resource(call, host, tenant.as_str());
-    let found = call.authenticate_bearer(&[&resource]);
-    let message = match found {
+    let resource = vault_resource(host);
+    let message = match call.authenticate_bearer(&[&resource]) {
         Ok(caller) if caller.tenant.as_str().eq_ignore_ascii_case(tenant.as_str()) => {
             return Ok(caller);
         }
@@ -161,6 +172,7 @@ fn authenticate(
             caller.tenant
         ),
         Err(BearerTokenError::Missing) => {
+            let authority = challenge_authority(call, tenant.as_str());
             return Err(VaultServiceError::Challenge { authority, resource }.to_reply());
         }
         Err(BearerTokenError::Audience { found }) => {
@@ -170,22 +182,24 @@ fn authenticate(
         Err(BearerTokenError::NotIssuedHere) => {
             "AKV10000: the token was not signed by a tenant of this local Azure".to_owned()
         }
-        Err(BearerTokenError::Malformed) => "AKV10000: the bearer token is no token".to_owned(),
+        Err(problem @ BearerTokenError::Malformed) => format!("AKV10000: {problem}"),
     };
+    let authority = challenge_authority(call, tenant.as_str());
     Err(VaultServiceError::InvalidToken { authority, resource, message }.to_reply())
 }
 
-/// Authority and resource of the challenge. Values must not contain blanks, because Go splits at them. The
-/// first path segment of the authority is the tenant: clients read it there.
-fn challenge_authority_and_resource(
-    call: &OperationContext<'_>,
-    host: &str,
-    tenant: &str,
-) -> (String, String) {
+/// The resource of the challenge and the audience of tokens: the domain of the vaults.
+fn vault_resource(host: &str) -> String {
+    let suffix = host.split_once('.').map_or(host, |(_, suffix)| suffix);
+    format!("https://{suffix}")
+}
+
+/// The authority of the challenge. Its first path segment is the tenant: clients read it there. It must not
+/// contain blanks, because Go splits at them.
+fn challenge_authority(call: &OperationContext<'_>, tenant: &str) -> String {
     let endpoints = call.endpoint.cloud.endpoints();
     let authority = endpoints.map_or("login.microsoftonline.com", |known| known.authority_host);
-    let suffix = host.split_once('.').map_or(host, |(_, suffix)| suffix);
-    (format!("https://{authority}/{tenant}"), format!("https://{suffix}"))
+    format!("https://{authority}/{tenant}")
 }
 
 fn authorize(

@@ -9,8 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::access::{
-    VaultMut, VaultRef, already_exists_reply, authorize_call, authorized_vault_mut,
-    store_error_reply,
+    VaultMut, VaultRef, authorize_call, authorized_vault_mut, object_error_reply, store_error_reply,
 };
 use super::api_version::{VaultApiVersion, VersionedFeature};
 use super::certificate_content::{
@@ -177,7 +176,7 @@ impl PreparedCreation {
         let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
         if vaults.certificates.object(&vault.host, name).is_err() {
             let pushed = vaults.certificates.push_version(&vault.host, name, empty);
-            pushed.map_err(|conflict| name_error_reply(conflict.into(), name))?;
+            pushed.map_err(|conflict| certificate_name_error_reply(conflict.into(), name))?;
         }
         change_details(vaults, &vault.host, name, |object| {
             object.details.policy = Some(policy);
@@ -259,13 +258,7 @@ pub(super) fn require_certificate_name(
             (KeyVaultObjectKind::Secret, vaults.secrets.require_free_name(host, name)),
         ];
         for (kind, check) in checks {
-            match check {
-                Ok(()) => {}
-                Err(ObjectStoreError::NameTaken) => {
-                    return Err(VaultServiceError::DeletedButRecoverable { kind, name }.to_reply());
-                }
-                Err(_) => return Err(already_exists_reply(kind, name)),
-            }
+            check.map_err(|problem| object_error_reply(problem, kind, name, None))?;
         }
         return Ok(());
     };
@@ -301,7 +294,7 @@ pub(super) fn change_details(
     change: impl FnOnce(&mut StoredVaultObject<CertificateContent>),
 ) -> Result<(), ServiceReply> {
     let changed = vaults.certificates.change_object(host, name, change);
-    changed.map_err(|problem| name_error_reply(problem, name))
+    changed.map_err(|problem| certificate_name_error_reply(problem, name))
 }
 
 pub(super) fn issue_error_reply(error: &IssueCertificateError) -> ServiceReply {
@@ -313,24 +306,15 @@ pub(super) fn store_certificate_error_reply(
     name: &str,
 ) -> ServiceReply {
     match error {
-        StoreCertificateError::Name(problem) => name_error_reply(*problem, name),
+        StoreCertificateError::Name(problem) => certificate_name_error_reply(*problem, name),
         StoreCertificateError::Bundle(error) => {
             VaultServiceError::Internal(format!("the certificate file: {error}")).to_reply()
         }
     }
 }
 
-fn name_error_reply(problem: ObjectStoreError, name: &str) -> ServiceReply {
-    let kind = KeyVaultObjectKind::Certificate;
-    match problem {
-        ObjectStoreError::NameTaken => {
-            VaultServiceError::DeletedButRecoverable { kind, name }.to_reply()
-        }
-        ObjectStoreError::AlreadyExists => already_exists_reply(kind, name),
-        ObjectStoreError::NotFound => {
-            VaultServiceError::NotFound { kind, name: name.to_owned() }.to_reply()
-        }
-    }
+fn certificate_name_error_reply(problem: ObjectStoreError, name: &str) -> ServiceReply {
+    object_error_reply(problem, KeyVaultObjectKind::Certificate, name, None)
 }
 
 #[cfg(test)]

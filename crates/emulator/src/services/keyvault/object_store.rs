@@ -43,8 +43,8 @@ struct ObjectIndex {
     purges: BTreeSet<(Timestamp, VaultObjectKey)>,
     /// The next renewal of the objects that the vault renews.
     renewals: BTreeMap<VaultObjectKey, Timestamp>,
-    /// The host, the time and the name of these objects.
-    renewals_by_time: BTreeSet<(String, Timestamp, String)>,
+    /// The time and the name of these objects, by the host of their vault.
+    renewals_by_host: BTreeMap<String, BTreeSet<(Timestamp, String)>>,
 }
 
 impl ObjectIndex {
@@ -55,7 +55,8 @@ impl ObjectIndex {
             self.purges.insert((deletion.purge_at, key.clone()));
         } else if let Some(time) = T::next_renewal(object) {
             self.renewals.insert(key.clone(), time);
-            self.renewals_by_time.insert((key.host().to_owned(), time, key.name().to_owned()));
+            let of_vault = self.renewals_by_host.entry(key.host().to_owned()).or_default();
+            of_vault.insert((time, key.name().to_owned()));
         }
     }
 
@@ -65,8 +66,13 @@ impl ObjectIndex {
         if let Some(deletion) = deletion {
             self.purges.remove(&(deletion.purge_at, key.clone()));
         }
-        if let Some(time) = self.renewals.remove(key) {
-            self.renewals_by_time.remove(&(key.host().to_owned(), time, key.name().to_owned()));
+        if let Some(time) = self.renewals.remove(key)
+            && let Some(of_vault) = self.renewals_by_host.get_mut(key.host())
+        {
+            of_vault.remove(&(time, key.name().to_owned()));
+            if of_vault.is_empty() {
+                self.renewals_by_host.remove(key.host());
+            }
         }
     }
 }
@@ -386,14 +392,10 @@ impl<T: VersionContent> VersionedObjectStore<T> {
         }
     }
 
-    /// The names of the objects of a vault whose renewal is due at `now`.
+    /// The names of the objects of a vault, by its lower-case host, whose renewal is due at `now`.
     pub(crate) fn due_renewals(&self, host: &str, now: Timestamp) -> impl Iterator<Item = &str> {
-        let host = host.to_ascii_lowercase();
-        self.index
-            .renewals_by_time
-            .range((host.clone(), Timestamp::MIN, String::new())..)
-            .take_while(move |(known, time, _)| *known == host && *time <= now)
-            .map(|(_, _, name)| name.as_str())
+        let of_vault = self.index.renewals_by_host.get(host).into_iter().flatten();
+        of_vault.take_while(move |(time, _)| *time <= now).map(|(_, name)| name.as_str())
     }
 }
 

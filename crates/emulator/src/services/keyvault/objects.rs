@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::access::{VaultRef, VaultView, authorize_call, store_error_reply};
+use super::access::{VaultRef, VaultView, authorize_call, object_error_reply, store_error_reply};
 use super::error::VaultServiceError;
 use super::object_kind::{KeyVaultObjectKind, ObjectPermissions};
 use super::object_store::{
@@ -92,16 +92,21 @@ pub(super) fn get_version<K: StoredObject>(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
     let reference = authorize_call(call, K::PERMISSIONS.get)?;
-    let found = K::object_store(reference.vaults)
-        .version(&reference.vault.host, &name, version.as_deref())
-        .map(|(object, version)| {
-            K::check_readable(version).map_err(|error| error.to_reply())?;
-            Ok(ServiceReply::json(
-                StatusCode::OK,
-                &K::bundle_json(reference.view(), object, version),
-            ))
-        });
-    found.map_err(|problem| store_error_reply(problem, K::KIND, call))?
+    version_reply::<K>(reference, &name, version.as_deref())
+}
+
+/// The reply with a version of an object; the current one by default.
+pub(super) fn version_reply<K: StoredObject>(
+    reference: VaultRef<'_>,
+    name: &str,
+    version: Option<&str>,
+) -> Result<ServiceReply, ServiceReply> {
+    let (object, stored) = K::object_store(reference.vaults)
+        .version(&reference.vault.host, name, version)
+        .map_err(|problem| object_error_reply(problem, K::KIND, name, version))?;
+    K::check_readable(stored).map_err(|error| error.to_reply())?;
+    let bundle = K::bundle_json(reference.view(), object, stored);
+    Ok(ServiceReply::json(StatusCode::OK, &bundle))
 }
 
 /// `GET /{kind}`: the current version of every object.

@@ -5,7 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
+    store_error_reply,
 };
 use super::api_version::VersionedFeature;
 use super::certificate_bundle::{BundleForm, encode_bundle};
@@ -18,8 +19,8 @@ use super::object_store::{
     VersionedObjectStore,
 };
 use super::objects::{
-    StoredObject, attributes_json, get_version, requested_name_and_version, require_unmanaged,
-    version_id,
+    StoredObject, attributes_json, requested_name_and_version, require_unmanaged, version_id,
+    version_reply,
 };
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
 use super::vault::{SecretContent, VaultStore};
@@ -131,21 +132,22 @@ pub(super) fn get_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let (name, version) = requested_name_and_version(call);
     let reference = authorize_call(call, SECRET_PERMISSIONS.get)?;
     if requested.is_empty() || !reference.api.has(VersionedFeature::SecretConversion) {
-        return get_version::<SecretContent>(call);
+        return version_reply::<SecretContent>(reference, &name, version.as_deref());
     }
     let Some(form) = BundleForm::from_content_type(&requested) else {
         return Err(bad_parameter_reply(format!(
             "`outContentType` `{requested}` is not supported"
         )));
     };
-    let found = reference.vaults.secrets.version(&reference.vault.host, &name, version.as_deref());
-    let converted = found.map(|(object, version)| {
-        SecretContent::check_readable(version).map_err(|error| error.to_reply())?;
-        convert_secret(reference, object, version, form)
-    });
-    converted
-        .map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Secret, call))?
-        .map(|bundle| ServiceReply::json(StatusCode::OK, &bundle))
+    let kind = KeyVaultObjectKind::Secret;
+    let (object, stored) = reference
+        .vaults
+        .secrets
+        .version(&reference.vault.host, &name, version.as_deref())
+        .map_err(|problem| object_error_reply(problem, kind, &name, version.as_deref()))?;
+    SecretContent::check_readable(stored).map_err(|error| error.to_reply())?;
+    let bundle = convert_secret(reference, object, stored, form)?;
+    Ok(ServiceReply::json(StatusCode::OK, &bundle))
 }
 
 fn convert_secret(

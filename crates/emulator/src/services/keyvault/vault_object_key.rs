@@ -5,15 +5,17 @@ use std::ops::Bound;
 use std::str::FromStr;
 
 /// The vault's host and the object's name, both in lower case.
+///
+/// One text `host/name`: a large table compares keys often, and each text is one place in memory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct VaultObjectKey {
-    host: String,
-    name: String,
-}
+pub(crate) struct VaultObjectKey(Box<str>);
 
 impl VaultObjectKey {
+    /// The key of an object; a host has no slash.
     pub(super) fn new(host: &str, name: &str) -> Self {
-        Self { host: host.to_ascii_lowercase(), name: name.to_ascii_lowercase() }
+        let mut text = format!("{host}/{name}");
+        text.make_ascii_lowercase();
+        Self(text.into())
     }
 
     /// The start of the objects of a vault after the one with the name `marker`.
@@ -24,18 +26,22 @@ impl VaultObjectKey {
         }
     }
 
+    fn parts(&self) -> (&str, &str) {
+        self.0.split_once('/').unwrap_or((&self.0, ""))
+    }
+
     pub(super) fn host(&self) -> &str {
-        &self.host
+        self.parts().0
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.name
+        self.parts().1
     }
 }
 
 impl fmt::Display for VaultObjectKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.host, self.name)
+        formatter.write_str(&self.0)
     }
 }
 

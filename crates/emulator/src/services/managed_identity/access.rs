@@ -1,5 +1,7 @@
 //! Authentication and authorization of the data plane of managed identities.
 
+use std::sync::Arc;
+
 use lanyard_vocabulary::{ArmResourceId, ParseArmResourceIdError};
 
 use super::error::{ASSIGN_ACTION, IdentityServiceError};
@@ -16,7 +18,7 @@ const AUDIENCES: [&str; 2] = ["https://identity.azure.net", "https://identity.az
 /// Verifies the token and the `api-version`. The tenant is that of the URL (`tid`).
 pub(super) fn authenticate(
     call: &mut OperationContext<'_>,
-) -> Result<AuthenticatedCaller, ServiceReply> {
+) -> Result<Arc<AuthenticatedCaller>, ServiceReply> {
     let named = call.request.query("tid").unwrap_or_default();
     let tenant = call.azure().directory.tenant(named).map(|tenant| tenant.id.clone());
     let host =
