@@ -8,6 +8,8 @@ use lanyard_vocabulary::EntraTenantId;
 use rcgen::{CertificateParams, DistinguishedName, DnType, PKCS_RSA_SHA256, date_time_ymd};
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use std::time::Duration;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 use crate::directory::{Tenant, TenantSigningKey, TenantSigningKeys};
 use crate::keys::RsaKey;
@@ -49,6 +51,11 @@ pub(crate) fn common_name(name: &str) -> DistinguishedName {
 pub(crate) fn rcgen_key_pair(key: &RsaKey) -> Result<rcgen::KeyPair, rcgen::Error> {
     let der = PrivatePkcs8KeyDer::from(key.pkcs8());
     rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_RSA_SHA256)
+}
+
+/// Parses a certificate in DER, without bytes after it.
+pub(crate) fn parse_certificate(der: &[u8]) -> Option<X509Certificate<'_>> {
+    X509Certificate::from_der(der).ok().and_then(|(rest, parsed)| rest.is_empty().then_some(parsed))
 }
 
 /// The SHA-1 thumbprint of a certificate: `x5t`, and the `kid` of Entra's keys.

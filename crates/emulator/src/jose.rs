@@ -4,6 +4,7 @@
 //! 7515, RFC 7519) require base64url and DER. The signature is verified strictly.
 
 use std::fmt;
+use std::time::Duration;
 
 use aws_lc_rs::signature::{
     ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RSA_PSS_2048_8192_SHA256, VerificationAlgorithm,
@@ -12,10 +13,12 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::keys::{RsaKey, RsaKeyError};
+use crate::token::SKEW_SECONDS;
 
 /// The fields of a token header (RFC 7515, 4.1) that select the key.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -100,6 +103,16 @@ impl UnverifiedToken {
     /// A numeric claim, possibly fractional: Python clients write `exp` with a fraction.
     pub(crate) fn number_claim(&self, claim: &str) -> Option<f64> {
         self.claims.get(claim)?.as_f64()
+    }
+
+    /// Whether a time is between `nbf`, if there is one, and `exp`, with the clock skew that Entra tolerates.
+    pub(crate) fn is_valid_at(&self, now: Timestamp) -> bool {
+        let Some(ends) = self.number_claim("exp") else { return false };
+        let begins = self.number_claim("nbf").unwrap_or(f64::MIN);
+        // Milliseconds since 1970 fit the mantissa of a double for the next 280,000 years.
+        let second = now.as_duration().as_secs_f64();
+        let skew = Duration::from_secs(SKEW_SECONDS.unsigned_abs()).as_secs_f64();
+        second - skew <= ends && second + skew >= begins
     }
 
     /// The audiences: a string, or a list of strings.

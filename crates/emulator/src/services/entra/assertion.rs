@@ -8,11 +8,10 @@ use super::error::{
     ASSERTION_AUDIENCE, ASSERTION_KEY, ASSERTION_LIFETIME, ASSERTION_NOT_OF_CLIENT,
     CERTIFICATE_VALIDITY, MALFORMED_ASSERTION, TokenServiceError,
 };
-use crate::certificates::{sha1_thumbprint, sha256_thumbprint};
+use crate::certificates::{parse_certificate, sha1_thumbprint, sha256_thumbprint};
 use crate::directory::{EntraDirectory, ServicePrincipal};
 use crate::hosts;
 use crate::jose::{AssertionAlgorithm, UnverifiedToken, lenient_base64, x5c_certificate};
-use crate::token::SKEW_SECONDS;
 
 /// The issuer host, which serves no tokens to clients: an assertion with a token endpoint there as its
 /// audience is rejected.
@@ -63,7 +62,7 @@ pub(super) fn verify_certificate_assertion(
             .with_description("The client assertion must be signed with PS256 or RS256.")
     })?;
     let certificate = signing_certificate(token, principal, directory, now)?;
-    let parsed = certificate_chain::parse_certificate(&certificate).ok_or_else(|| {
+    let parsed = parse_certificate(&certificate).ok_or_else(|| {
         ASSERTION_KEY.with_description("The certificate of the assertion is not readable.")
     })?;
     let public_key = parsed.public_key().subject_public_key.data.as_ref();
@@ -91,11 +90,7 @@ pub(super) fn verify_lifetime(
     let ends = token
         .number_claim("exp")
         .ok_or_else(|| MALFORMED_ASSERTION.with_description("The assertion has no `exp` claim."))?;
-    let begins = token.number_claim("nbf").unwrap_or(f64::MIN);
-    // Milliseconds since 1970 fit the mantissa of a double for the next 280,000 years.
-    let second = now.as_duration().as_secs_f64();
-    let skew = std::time::Duration::from_secs(SKEW_SECONDS.unsigned_abs()).as_secs_f64();
-    if second - skew <= ends && second + skew >= begins {
+    if token.is_valid_at(now) {
         return Ok(());
     }
     Err(ASSERTION_LIFETIME.with_description(format!(

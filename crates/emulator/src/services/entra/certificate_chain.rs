@@ -6,7 +6,8 @@ use aws_lc_rs::signature::{
 };
 use jiff::Timestamp;
 use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
+
+use crate::certificates::parse_certificate;
 
 /// The maximum length of a chain; longer ones are an error of the client.
 const MAX_CHAIN_DEPTH: usize = 4;
@@ -28,10 +29,6 @@ pub(super) enum CertificateChainError {
     /// The chain does not lead to the trusted authority.
     #[error("the certificate chain does not lead to the trusted issuer")]
     Untrusted,
-}
-
-pub(super) fn parse_certificate(der: &[u8]) -> Option<X509Certificate<'_>> {
-    X509Certificate::from_der(der).ok().and_then(|(rest, parsed)| rest.is_empty().then_some(parsed))
 }
 
 /// Whether a certificate is valid at a time.
