@@ -13,6 +13,7 @@ mod graph_permission;
 mod group;
 mod managed_identity;
 mod permission_grant;
+mod relation;
 mod replication;
 mod service_principal;
 mod tenant;
@@ -28,6 +29,7 @@ use uuid::Uuid;
 pub(crate) use self::app_role_assignment::AppRoleAssignment;
 pub(crate) use self::application::{Application, KeyCredential, PasswordCredential};
 pub(crate) use self::deleted_object::DeletedDirectoryObject;
+use self::deleted_object::RestorableObject;
 pub(crate) use self::directory_role::{DirectoryRole, DirectoryRoleAssignment};
 pub(crate) use self::federated_credential::FederatedCredential;
 pub(crate) use self::first_party::{
@@ -115,6 +117,16 @@ impl<'a> DirectoryObject<'a> {
         }
     }
 
+    /// The object ids of the owners; users have none.
+    pub(crate) fn owners(&self) -> &'a [Uuid] {
+        match self {
+            Self::Application(application) => &application.owners,
+            Self::ServicePrincipal(principal) => &principal.owners,
+            Self::Group(group) => &group.owners,
+            Self::User(_) => &[],
+        }
+    }
+
     /// The `principalType` of role assignments; applications cannot have role assignments.
     pub(crate) const fn principal_type(&self) -> Option<&'static str> {
         match self {
@@ -197,6 +209,18 @@ impl EntraDirectory {
         principal().or_else(user).or_else(group).or_else(application)
     }
 
+    /// The applications, service principals and groups that a user or a service principal owns.
+    pub(crate) fn objects_owned_by(
+        &self,
+        owner: Uuid,
+    ) -> impl Iterator<Item = DirectoryObject<'_>> {
+        let applications = self.applications.values().map(DirectoryObject::Application);
+        let principals = self.service_principals.values().map(DirectoryObject::ServicePrincipal);
+        let groups = self.groups.values().map(DirectoryObject::Group);
+        let objects = applications.chain(principals).chain(groups);
+        objects.filter(move |object| object.owners().contains(&owner))
+    }
+
     /// The ids that role assignments of a principal may name: its own and those of its groups, nested ones
     /// included.
     pub(crate) fn principal_and_group_ids(&self, principal: Uuid) -> Vec<Uuid> {
@@ -230,6 +254,10 @@ impl DirectoryIndex {
         self.users_by_name.insert(user.principal_name.to_ascii_lowercase(), user.object_id);
     }
 
+    fn remove_user(&mut self, user: &User) {
+        self.users_by_name.remove(&user.principal_name.to_ascii_lowercase());
+    }
+
     fn add_members(&mut self, group: &Group) {
         for member in &group.members {
             self.groups_by_member.entry(*member).or_default().insert(group.object_id);
@@ -239,6 +267,12 @@ impl DirectoryIndex {
     fn add_app_role_assignment(&mut self, assignment: &AppRoleAssignment) {
         let ids = self.app_roles_by_principal.entry(assignment.principal_id).or_default();
         ids.insert(assignment.id.clone());
+    }
+
+    fn remove_app_role_assignment(&mut self, assignment: &AppRoleAssignment) {
+        if let Some(ids) = self.app_roles_by_principal.get_mut(&assignment.principal_id) {
+            ids.remove(&assignment.id);
+        }
     }
 
     fn remove_members(&mut self, group: &Group) {

@@ -46,9 +46,7 @@ impl EntraDirectory {
 
     pub(crate) fn remove_app_role_assignment(&mut self, id: &str) -> Option<AppRoleAssignment> {
         let removed = self.app_role_assignments.remove(id)?;
-        if let Some(ids) = self.index.app_roles_by_principal.get_mut(&removed.principal_id) {
-            ids.remove(id);
-        }
+        self.index.remove_app_role_assignment(&removed);
         Some(removed)
     }
 }

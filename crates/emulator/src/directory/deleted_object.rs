@@ -69,7 +69,7 @@ impl EntraDirectory {
     /// Deletes a service principal; it can be restored.
     pub(crate) fn delete_service_principal(&mut self, object_id: Uuid, now: Timestamp) -> bool {
         let groups = self.direct_group_ids(object_id);
-        let Some(removed) = self.remove_service_principal(object_id) else { return false };
+        let Some(removed) = self.take_service_principal(object_id) else { return false };
         self.store_deleted(object_id, RestorableObject::ServicePrincipal(removed), groups, now);
         true
     }
@@ -77,7 +77,7 @@ impl EntraDirectory {
     /// Deletes a user, who can be restored.
     pub(crate) fn delete_user(&mut self, object_id: Uuid, now: Timestamp) -> bool {
         let groups = self.direct_group_ids(object_id);
-        let Some(removed) = self.remove_user(object_id) else { return false };
+        let Some(removed) = self.take_user(object_id) else { return false };
         self.store_deleted(object_id, RestorableObject::User(removed), groups, now);
         true
     }
@@ -111,7 +111,11 @@ impl EntraDirectory {
 
     /// Deletes an object permanently; returns whether it was a deleted object.
     pub(crate) fn purge_deleted(&mut self, object_id: Uuid) -> bool {
-        self.deleted_objects.remove(&object_id).is_some()
+        let is_removed = self.deleted_objects.remove(&object_id).is_some();
+        if is_removed {
+            self.remove_relations_of(object_id);
+        }
+        is_removed
     }
 
     /// Whether the retention of a deleted object has ended.
@@ -121,7 +125,10 @@ impl EntraDirectory {
 
     /// Deletes the objects permanently whose retention has ended.
     pub(crate) fn purge_expired(&mut self, now: Timestamp) {
-        self.deleted_objects.extract_if(|_, deleted| deleted.deleted + RETENTION <= now);
+        let is_expired = |deleted: &DeletedDirectoryObject| deleted.deleted + RETENTION <= now;
+        for (object_id, _) in self.deleted_objects.extract_if(|_, deleted| is_expired(deleted)) {
+            self.remove_relations_of(object_id);
+        }
     }
 
     fn store_deleted(

@@ -34,6 +34,13 @@ impl FederatedCredential {
         }
     }
 
+    /// Whether a name has 3 to 120 letters, digits, `-` and `_`, a letter or digit first.
+    pub(crate) fn is_valid_name(name: &str) -> bool {
+        (3..=120).contains(&name.len())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+            && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+    }
+
     /// The object id in Microsoft Graph: a credential that was not created there has one that is derived from
     /// its name and its application.
     pub(crate) fn object_id(&self, application: Uuid) -> Uuid {

@@ -25,13 +25,15 @@ pub(crate) struct FirstPartyApplication {
     pub(crate) identifier_uris: &'static [&'static str],
 }
 
+const MICROSOFT_GRAPH_APPLICATION: FirstPartyApplication = FirstPartyApplication {
+    client_id: MICROSOFT_GRAPH,
+    display_name: "Microsoft Graph",
+    identifier_uris: &["https://graph.microsoft.com", "https://graph.microsoft.com/"],
+};
+
 /// The applications whose service principals clients look up.
 pub(crate) const FIRST_PARTY_APPLICATIONS: [FirstPartyApplication; 10] = [
-    FirstPartyApplication {
-        client_id: MICROSOFT_GRAPH,
-        display_name: "Microsoft Graph",
-        identifier_uris: &["https://graph.microsoft.com", "https://graph.microsoft.com/"],
-    },
+    MICROSOFT_GRAPH_APPLICATION,
     FirstPartyApplication {
         client_id: uuid!("00000002-0000-0000-c000-000000000000"),
         display_name: "Windows Azure Active Directory",
@@ -127,7 +129,7 @@ pub(crate) fn first_party_by_client_id(client: EntraClientId) -> Option<FirstPar
 
 /// The object id of the service principal of Microsoft Graph in a tenant.
 pub(crate) fn graph_principal_id(tenant: &EntraTenantId) -> Uuid {
-    Uuid::new_v5(&MICROSOFT_GRAPH, tenant.as_str().to_ascii_lowercase().as_bytes())
+    MICROSOFT_GRAPH_APPLICATION.object_id(tenant)
 }
 
 impl EntraDirectory {

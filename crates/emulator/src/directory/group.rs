@@ -39,11 +39,6 @@ impl EntraDirectory {
         self.groups.get(&object_id)
     }
 
-    /// The group for changes; its members must stay the same.
-    pub(crate) fn group_mut(&mut self, object_id: Uuid) -> Option<&mut Group> {
-        self.groups.get_mut(&object_id)
-    }
-
     /// The groups of which an object is a direct member, by object id.
     pub(crate) fn direct_groups_of(&self, member: Uuid) -> impl Iterator<Item = &Group> {
         let groups = self.index.groups_by_member.get(&member).into_iter().flatten();
@@ -79,11 +74,11 @@ impl EntraDirectory {
         self.groups.insert(group.object_id, group);
     }
 
-    /// Removes a group, also from the groups of which it is a member.
+    /// Removes a group with its relations.
     pub(crate) fn remove_group(&mut self, object_id: Uuid) -> Option<Group> {
         let removed = self.groups.remove(&object_id)?;
         self.index.remove_members(&removed);
-        self.remove_from_groups(object_id);
+        self.remove_relations_of(object_id);
         Some(removed)
     }
 

@@ -64,36 +64,25 @@ impl NewDirectoryEntry {
             token_service_seconds,
             federated_credential_seconds,
         } = self.delays;
-        let longest = [
-            graph_seconds,
-            resource_manager_seconds,
-            token_service_seconds,
-            federated_credential_seconds,
-        ];
-        longest.into_iter().all(|seconds| self.is_known_after(seconds, now))
+        let longest = graph_seconds
+            .max(resource_manager_seconds)
+            .max(token_service_seconds)
+            .max(federated_credential_seconds);
+        self.is_known_after(longest, now)
     }
 }
 
 impl DirectoryReplication {
-    /// Records a new object, if the settings delay it.
-    fn record_object(&mut self, id: Uuid, created: Timestamp) {
-        let Some(entry) = self.new_entry(created) else { return };
-        self.objects.insert(id, entry);
+    /// Whether the settings delay new objects.
+    fn has_delays(&self) -> bool {
+        self.delays != DirectoryDelays::default()
     }
 
-    /// Records a new or changed federated credential, if the settings delay it.
-    fn record_credential(&mut self, holder: Uuid, name: &str, changed: Timestamp) {
-        let Some(entry) = self.new_entry(changed) else { return };
-        self.credentials.insert(credential_key(holder, name), entry);
-    }
-
-    fn new_entry(&mut self, created: Timestamp) -> Option<NewDirectoryEntry> {
-        if self.delays == DirectoryDelays::default() {
-            return None;
-        }
+    /// An entry with the delays of the settings; removes the entries that every service knows.
+    fn new_entry(&mut self, created: Timestamp) -> NewDirectoryEntry {
         self.objects.retain(|_, entry| !entry.is_known(created));
         self.credentials.retain(|_, entry| !entry.is_known(created));
-        Some(NewDirectoryEntry { created, delays: self.delays })
+        NewDirectoryEntry { created, delays: self.delays }
     }
 }
 
@@ -104,15 +93,17 @@ fn credential_key(holder: Uuid, name: &str) -> String {
 impl EntraDirectory {
     /// Records a new object, if the settings delay it.
     pub(super) fn record_new_object(&mut self, id: Uuid, created: Timestamp) {
-        if self.replication.delays != DirectoryDelays::default() {
-            self.replication.record_object(id, created);
+        if self.replication.has_delays() {
+            let entry = self.replication.new_entry(created);
+            self.replication.objects.insert(id, entry);
         }
     }
 
     /// Records a new or changed federated credential of an application or a managed identity.
     pub(crate) fn record_federated_credential(&mut self, holder: Uuid, name: &str, now: Timestamp) {
-        if self.replication.delays != DirectoryDelays::default() {
-            self.replication.record_credential(holder, name, now);
+        if self.replication.has_delays() {
+            let entry = self.replication.new_entry(now);
+            self.replication.credentials.insert(credential_key(holder, name), entry);
         }
     }
 

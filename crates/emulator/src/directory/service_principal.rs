@@ -150,8 +150,15 @@ impl EntraDirectory {
         self.service_principals.insert(principal.object_id, principal);
     }
 
-    /// Removes a service principal, also from its groups.
+    /// Removes a service principal with its relations.
     pub(crate) fn remove_service_principal(&mut self, object_id: Uuid) -> Option<ServicePrincipal> {
+        let removed = self.take_service_principal(object_id)?;
+        self.remove_relations_of(object_id);
+        Some(removed)
+    }
+
+    /// Removes a service principal, also from its groups. The other relations stay until its permanent removal.
+    pub(super) fn take_service_principal(&mut self, object_id: Uuid) -> Option<ServicePrincipal> {
         let removed = self.service_principals.remove(&object_id)?;
         self.index.principals_by_client_id.remove(&removed.client_id);
         if let Some(resource) = removed.resource_id() {

@@ -31,9 +31,14 @@ impl Tenant {
             || self.initial_domain().eq_ignore_ascii_case(domain)
     }
 
+    /// Whether `id` is the id of the tenant, ignoring case.
+    pub(crate) fn has_id(&self, id: &str) -> bool {
+        self.id.as_str().eq_ignore_ascii_case(id)
+    }
+
     /// Whether `name` is the id or a domain of the tenant, ignoring case.
     pub(crate) fn is_named(&self, name: &str) -> bool {
-        self.id.as_str().eq_ignore_ascii_case(name) || self.is_verified_domain(name)
+        self.has_id(name) || self.is_verified_domain(name)
     }
 }
 

@@ -49,26 +49,28 @@ impl EntraDirectory {
         self.users.get(object_id)
     }
 
-    /// Changes the principal name of a user.
-    pub(crate) fn rename_user(&mut self, object_id: Uuid, principal_name: String) {
-        let Some(user) = self.users.get_mut(&object_id) else { return };
-        self.index.users_by_name.remove(&user.principal_name.to_ascii_lowercase());
-        user.principal_name = principal_name;
-        self.index.add_user(user);
-    }
-
+    /// Stores a user, and replaces an existing one with the same id, who may have another principal name.
     pub(crate) fn insert_user(&mut self, user: User) {
-        if !self.users.contains_key(&user.object_id) {
-            self.record_new_object(user.object_id, user.created);
+        match self.users.get(&user.object_id) {
+            Some(replaced) => self.index.remove_user(replaced),
+            None => self.record_new_object(user.object_id, user.created),
         }
         self.index.add_user(&user);
         self.users.insert(user.object_id, user);
     }
 
-    /// Removes a user, also from its groups.
+    /// Removes a user with its relations.
+    #[cfg(test)]
     pub(crate) fn remove_user(&mut self, object_id: Uuid) -> Option<User> {
+        let removed = self.take_user(object_id)?;
+        self.remove_relations_of(object_id);
+        Some(removed)
+    }
+
+    /// Removes a user, also from its groups. The other relations stay until its permanent removal.
+    pub(super) fn take_user(&mut self, object_id: Uuid) -> Option<User> {
         let removed = self.users.remove(&object_id)?;
-        self.index.users_by_name.remove(&removed.principal_name.to_ascii_lowercase());
+        self.index.remove_user(&removed);
         self.remove_from_groups(object_id);
         Some(removed)
     }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::error::{ErrorContext, GraphError};
+use super::path::PathCollection;
 use super::rights::GraphRight;
 use crate::directory::{DirectoryReader, EntraDirectory, MICROSOFT_GRAPH};
 use crate::hosts;
@@ -162,6 +163,11 @@ impl GraphCall<'_, '_> {
     /// The value of a placeholder in the operation's path.
     pub(super) fn path_parameter(&self, name: &str) -> &str {
         self.context.path_parameter(name)
+    }
+
+    /// The collection at the start of the path.
+    pub(super) fn collection(&self) -> Option<PathCollection> {
+        PathCollection::of_path(self.context.request.segments())
     }
 
     /// The root of all URLs of this request's host and version.

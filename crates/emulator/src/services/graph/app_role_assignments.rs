@@ -1,31 +1,30 @@
 //! App role assignments: application permissions of service principals, and access of users and groups.
 
+use std::borrow::Cow;
+
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 use uuid::{Uuid, uuid};
 
 use super::access::GraphCall;
 use super::entity::{GraphEntity, created_reply, entity_reply, list_reply, no_content, time_text};
-use super::error::GraphError;
+use super::error::{GraphError, GraphResult};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
-use super::memberships::path_member;
+use super::memberships::path_member_id;
 use super::path::parse_object_id;
 use super::query::ListQuery;
 use super::rights::GraphRight;
-use super::schema::{GraphProperty, PropertyKind};
+use super::schema::{GraphProperty, PropertyKind, properties};
 use super::service_principals::path_principal;
 use crate::directory::{
     AppRoleAssignment, DirectoryObject, EntraDirectory, ServicePrincipal, first_party_by_object_id,
     graph_principal_id,
 };
-use crate::request::ServiceReply;
 
 const ASSIGNMENT: &str = "AppRoleAssignment";
 const ASSIGNMENTS: &str = "appRoleAssignments";
 /// The role id of an assignment without a role.
 const DEFAULT_ACCESS: Uuid = uuid!("00000000-0000-0000-0000-000000000000");
-
-type GraphResult = Result<ServiceReply, GraphError>;
 
 const ASSIGNMENT_PROPERTIES: &[GraphProperty] = &[
     GraphProperty::read_only("id", PropertyKind::Text),
@@ -63,12 +62,11 @@ impl GraphEntity for AppRoleAssignment {
         property: &str,
     ) -> FilterValue<'a> {
         match property {
-            "id" => FilterValue::text(&self.id),
             "appRoleId" => FilterValue::text(self.app_role_id.to_string()),
             "principalId" => FilterValue::text(self.principal_id.to_string()),
             "resourceId" => FilterValue::text(self.resource_id.to_string()),
             "principalDisplayName" => match directory.object(self.principal_id) {
-                Some(object) => FilterValue::text(object.display_name().to_owned()),
+                Some(object) => FilterValue::text(object.display_name()),
                 None => FilterValue::Null,
             },
             _ => FilterValue::Null,
@@ -77,34 +75,38 @@ impl GraphEntity for AppRoleAssignment {
 
     fn to_json(&self, directory: &EntraDirectory) -> Map<String, Value> {
         let principal = directory.object(self.principal_id);
-        let resource = find_resource(directory, self);
-        [
+        properties([
             ("id", json!(self.id)),
             ("deletedDateTime", Value::Null),
             ("appRoleId", json!(self.app_role_id)),
             ("createdDateTime", json!(time_text(self.created))),
-            (
-                "principalDisplayName",
-                json!(principal.map(|object| object.display_name().to_owned())),
-            ),
+            ("principalDisplayName", json!(principal.map(|object| object.display_name()))),
             ("principalId", json!(self.principal_id)),
             ("principalType", json!(principal.and_then(|object| object.principal_type()))),
-            ("resourceDisplayName", json!(resource.map(|resource| resource.display_name))),
+            ("resourceDisplayName", json!(resource_display_name(directory, self))),
             ("resourceId", json!(self.resource_id)),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into_iter()
-        .collect()
+        ])
     }
 }
 
-fn find_resource(
-    directory: &EntraDirectory,
+fn resource_display_name<'a>(
+    directory: &'a EntraDirectory,
     assignment: &AppRoleAssignment,
-) -> Option<ServicePrincipal> {
+) -> Option<&'a str> {
     let (tenant, id) = (&assignment.tenant, assignment.resource_id);
-    directory.service_principal(id).cloned().or_else(|| {
-        first_party_by_object_id(tenant, id).map(|known| known.service_principal(tenant))
+    let stored = directory.service_principal(id).map(|known| known.display_name.as_str());
+    stored.or_else(|| first_party_by_object_id(tenant, id).map(|known| known.display_name))
+}
+
+fn find_resource<'a>(
+    directory: &'a EntraDirectory,
+    assignment: &AppRoleAssignment,
+) -> Option<Cow<'a, ServicePrincipal>> {
+    let (tenant, id) = (&assignment.tenant, assignment.resource_id);
+    let stored = directory.service_principal(id).map(Cow::Borrowed);
+    stored.or_else(|| {
+        let known = first_party_by_object_id(tenant, id)?;
+        Some(Cow::Owned(known.service_principal(tenant)))
     })
 }
 
@@ -117,8 +119,8 @@ pub(super) fn assignments_json(directory: &EntraDirectory, principal: Uuid) -> V
 /// `GET {principal}/appRoleAssignments`: the roles that a principal has.
 pub(super) fn list_assignments(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadApplications)?;
-    let principal = path_member(call)?.object_id();
-    let query = ListQuery::parse(call)?;
+    let principal = path_member_id(call)?;
+    let query = ListQuery::parse::<AppRoleAssignment>(call)?;
     let assignments: Vec<_> = call.directory().app_role_assignments_of(principal).collect();
     list_reply(call, ASSIGNMENTS, &query, assignments.into_iter())
 }
@@ -127,7 +129,7 @@ pub(super) fn list_assignments(call: &mut GraphCall<'_, '_>) -> GraphResult {
 pub(super) fn list_assigned_to(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadApplications)?;
     let resource = path_principal(call)?.object_id;
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<AppRoleAssignment>(call)?;
     let directory = call.directory();
     let assignments = directory.app_role_assignments().values().filter(|assignment| {
         assignment.resource_id == resource && directory.object(assignment.principal_id).is_some()
@@ -137,6 +139,8 @@ pub(super) fn list_assigned_to(call: &mut GraphCall<'_, '_>) -> GraphResult {
 
 /// `POST {principal}/appRoleAssignments` and `POST {resource}/appRoleAssignedTo`.
 pub(super) fn create_assignment(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    require_any_grant(call)?;
+    let target = path_member_id(call)?;
     let body = call.body()?;
     let id = |name: &str| {
         let text = body.get(name).and_then(Value::as_str);
@@ -145,7 +149,6 @@ pub(super) fn create_assignment(call: &mut GraphCall<'_, '_>) -> GraphResult {
     };
     let (principal, resource, role) = (id("principalId")?, id("resourceId")?, id("appRoleId")?);
     require_grant(call, resource)?;
-    let target = path_object_id(call)?;
     if target != principal && target != resource {
         return Err(GraphError::bad_request(
             "The principalId or the resourceId has to be that of the object in the URL.",
@@ -172,12 +175,17 @@ pub(super) fn get_assignment(call: &mut GraphCall<'_, '_>) -> GraphResult {
 }
 
 pub(super) fn delete_assignment(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    call.caller.require_any(&[GraphRight::GrantAppRoles, GraphRight::GrantGraphAppRoles])?;
+    require_any_grant(call)?;
     let assignment = path_assignment(call)?;
     require_grant(call, assignment.resource_id)?;
     let id = assignment.id.clone();
     call.directory_mut().remove_app_role_assignment(&id);
     Ok(no_content())
+}
+
+/// Rejects a caller who may not assign the roles of any resource.
+fn require_any_grant(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
+    call.caller.require_any(&[GraphRight::GrantAppRoles, GraphRight::GrantGraphAppRoles])
 }
 
 /// Rejects a caller who may not assign the roles of a resource.
@@ -187,16 +195,8 @@ fn require_grant(call: &GraphCall<'_, '_>, resource: Uuid) -> Result<(), GraphEr
     call.caller.require(right)
 }
 
-/// The object id of the principal or the resource in the path.
-fn path_object_id(call: &GraphCall<'_, '_>) -> Result<Uuid, GraphError> {
-    match path_principal(call) {
-        Ok(principal) => Ok(principal.object_id),
-        Err(_) => Ok(path_member(call)?.object_id()),
-    }
-}
-
 fn path_assignment<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c AppRoleAssignment, GraphError> {
-    let (target, id) = (path_object_id(call)?, call.path_parameter("child"));
+    let (target, id) = (path_member_id(call)?, call.path_parameter("child"));
     let found = call.directory().app_role_assignments().get(id);
     found
         .filter(|known| known.principal_id == target || known.resource_id == target)

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::credential_json::{key_credentials_json, password_credentials_json};
 use super::entity::{GraphEntity, time_text};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
-use super::schema::{GraphProperty, PropertyKind, with_defaults};
+use super::schema::{GraphProperty, PropertyKind, properties, with_defaults};
 use crate::directory::{Application, EntraDirectory, Tenant};
 
 /// The name of the type in messages.
@@ -152,21 +152,17 @@ impl GraphEntity for Application {
         property: &str,
     ) -> FilterValue<'a> {
         match property {
-            "id" => FilterValue::text(self.object_id.to_string()),
             "appId" => FilterValue::text(self.client_id.to_string()),
             "displayName" => FilterValue::text(&self.display_name),
             "createdDateTime" => FilterValue::Time(self.created),
             "publisherDomain" => FilterValue::text(publisher_domain(directory, self)),
-            "signInAudience" if !self.properties.contains_key(property) => {
-                FilterValue::text("AzureADMyOrg")
-            }
-            other => FilterValue::stored(&self.properties, other),
+            other => FilterValue::stored(&self.properties, APPLICATION_PROPERTIES, other),
         }
     }
 
     fn to_json(&self, directory: &EntraDirectory) -> Map<String, Value> {
         let mut json = with_defaults(APPLICATION_PROPERTIES, &self.properties);
-        let values = [
+        json.extend(properties([
             ("id", json!(self.object_id)),
             ("appId", json!(self.client_id)),
             ("createdDateTime", json!(time_text(self.created))),
@@ -174,8 +170,7 @@ impl GraphEntity for Application {
             ("publisherDomain", json!(publisher_domain(directory, self))),
             ("keyCredentials", key_credentials_json(&self.keys)),
             ("passwordCredentials", password_credentials_json(&self.passwords)),
-        ];
-        json.extend(values.map(|(name, value)| (name.to_owned(), value)));
+        ]));
         json
     }
 

@@ -23,6 +23,20 @@ pub(super) fn check_identifier_uris(
     if application.properties.get(IDENTIFIER_URIS) == before.get(IDENTIFIER_URIS) {
         return Ok(());
     }
+    check_unique_uris(call, application)?;
+    let was_set = |uri: &str| {
+        let before = before.get(IDENTIFIER_URIS).and_then(Value::as_array);
+        before.is_some_and(|uris| uris.iter().any(|known| known == uri))
+    };
+    let mut added = application.stored_texts(IDENTIFIER_URIS).filter(|uri| !was_set(uri));
+    added.try_for_each(|uri| check_identifier_uri(call.directory(), application, uri))
+}
+
+/// No other application of the tenant has one of the identifier URIs, ignoring case.
+pub(super) fn check_unique_uris(
+    call: &GraphCall<'_, '_>,
+    application: &Application,
+) -> Result<(), GraphError> {
     let known: HashSet<_> = call
         .directory()
         .applications()
@@ -32,20 +46,11 @@ pub(super) fn check_identifier_uris(
         .flat_map(|other| other.stored_texts(IDENTIFIER_URIS))
         .map(str::to_lowercase)
         .collect();
-    let was_set = |uri: &str| {
-        let before = before.get(IDENTIFIER_URIS).and_then(Value::as_array);
-        before.is_some_and(|uris| uris.iter().any(|known| known == uri))
-    };
-    for uri in application.stored_texts(IDENTIFIER_URIS) {
-        if known.contains(&uri.to_lowercase()) {
-            return Err(GraphError::value_in_use(
-                "Request_MultipleObjectsWithSameKeyValue",
-                IDENTIFIER_URIS,
-            ));
-        }
-        if !was_set(uri) {
-            check_identifier_uri(call.directory(), application, uri)?;
-        }
+    if application.stored_texts(IDENTIFIER_URIS).any(|uri| known.contains(&uri.to_lowercase())) {
+        return Err(GraphError::value_in_use(
+            "Request_MultipleObjectsWithSameKeyValue",
+            IDENTIFIER_URIS,
+        ));
     }
     Ok(())
 }
@@ -115,6 +120,10 @@ pub(super) fn check_scopes(
     check_entitlements(scopes, before, "oauth2PermissionScopes")
 }
 
+fn list_items(list: Option<&Value>) -> &[Value] {
+    list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
 /// App roles and scopes have unique ids and values, and must be disabled before they are removed.
 fn check_entitlements(
     now: Option<&Value>,
@@ -124,10 +133,9 @@ fn check_entitlements(
     if now == before {
         return Ok(());
     }
-    let items = |list: Option<&Value>| list.and_then(Value::as_array).cloned().unwrap_or_default();
-    let (now, before) = (items(now), items(before));
+    let (now, before) = (list_items(now), list_items(before));
     let (mut ids, mut values) = (HashSet::new(), HashSet::new());
-    for entitlement in &now {
+    for entitlement in now {
         let id = entitlement.get("id").and_then(Value::as_str).and_then(parse_object_id);
         let id = id.ok_or_else(|| GraphError::invalid_value("id", property))?;
         if !ids.insert(id) {

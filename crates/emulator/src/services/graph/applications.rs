@@ -3,7 +3,6 @@
 use http::StatusCode;
 use lanyard_vocabulary::EntraClientId;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::access::GraphCall;
 use super::application_entity::{APPLICATION, APPLICATION_PROPERTIES};
@@ -12,17 +11,15 @@ use super::credential_json::{
     new_secret_text, parse_password, replace_key_credentials, retain_passwords,
 };
 use super::entity::{
-    GraphEntity, count_reply, created_reply, entity_reply, list_reply, no_content,
+    GraphEntity, count_reply, created_reply, entity_reply, list_reply, no_content, object_reply,
 };
-use super::error::GraphError;
-use super::filter::GraphFilter;
+use super::error::{GraphError, GraphResult};
 use super::owners::bound_owners;
 use super::path::ObjectKey;
 use super::query::ListQuery;
 use super::rights::GraphRight;
 use super::schema::{optional_text, required_text, store_properties};
-use crate::directory::Application;
-use crate::request::ServiceReply;
+use crate::directory::{Application, DeletedDirectoryObject, DirectoryObject};
 
 /// The name of the collection.
 pub(super) const APPLICATIONS: &str = "applications";
@@ -30,17 +27,11 @@ pub(super) const APPLICATIONS: &str = "applications";
 const OBJECT_QUOTA: usize = 250;
 const MAX_DISPLAY_NAME: usize = 256;
 
-type GraphResult = Result<ServiceReply, GraphError>;
-
 pub(super) fn list_applications(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadApplications)?;
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<Application>(call)?;
     // Clients mostly look up one application by its id.
-    let client = query.filter.as_deref().and_then(|text| {
-        let filter = GraphFilter::parse(text, Application::TARGET, query.is_advanced).ok()?;
-        Some(filter.required_text("appId")?.to_owned())
-    });
-    if let Some(client) = client {
+    if let Some(client) = query.required_text("appId") {
         let client = client.parse::<EntraClientId>().ok();
         let found = client.and_then(|client| call.directory().application_by_client_id(client));
         let own = found.into_iter().filter(|application| call.is_own_tenant(&application.tenant));
@@ -60,32 +51,32 @@ pub(super) fn get_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
 }
 
 pub(super) fn create_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    call.caller.require_any(&[GraphRight::CreateApplications, GraphRight::WriteApplications])?;
+    require_create(call)?;
     let body = call.body()?;
     let application = new_application(call, &body)?;
     store_new_application(call, application, &body)
 }
 
+/// Changes an application. With `Prefer: create-if-missing`, creates the one that the path names by
+/// `uniqueName`.
 pub(super) fn update_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let body = call.body()?;
-    let key = call.path_parameter("id").to_owned();
-    let unique_name = ObjectKey::parse(&key).alternate("uniqueName").map(str::to_owned);
-    let is_upsert = call.has_header_value("prefer", "create-if-missing");
-    match (unique_name, path_application(call).is_ok()) {
-        (Some(unique_name), false) if is_upsert => {
-            call.caller
-                .require_any(&[GraphRight::CreateApplications, GraphRight::WriteApplications])?;
-            let mut application = new_application(call, &body)?;
-            application.properties.insert("uniqueName".to_owned(), json!(unique_name));
-            store_new_application(call, application, &body)
-        }
-        _ => {
-            let mut application = path_application_for_write(call)?.clone();
-            apply_body(call, &mut application, &body, false)?;
-            store_application(call, application);
-            Ok(no_content())
-        }
+    let unique_name =
+        ObjectKey::parse(call.path_parameter("id")).alternate("uniqueName").map(str::to_owned);
+    if let Some(unique_name) = unique_name
+        && call.has_header_value("prefer", "create-if-missing")
+        && path_application(call).is_err()
+    {
+        require_create(call)?;
+        let body = call.body()?;
+        let mut application = new_application(call, &body)?;
+        application.properties.insert("uniqueName".to_owned(), json!(unique_name));
+        return store_new_application(call, application, &body);
     }
+    let mut application = path_application_for_write(call)?.clone();
+    let body = call.body()?;
+    apply_body(call, &mut application, &body, false)?;
+    store_application(call, application);
+    Ok(no_content())
 }
 
 pub(super) fn delete_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
@@ -93,6 +84,11 @@ pub(super) fn delete_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
     let now = call.context.now;
     call.directory_mut().delete_application(object_id, now);
     Ok(no_content())
+}
+
+/// Rejects a caller who may not create applications and service principals.
+pub(super) fn require_create(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
+    call.caller.require_any(&[GraphRight::CreateApplications, GraphRight::WriteApplications])
 }
 
 /// The application in the path, by object id, `appId` or `uniqueName`.
@@ -114,9 +110,7 @@ pub(super) fn path_application<'c>(
                 })
             })
         }
-        ObjectKey::Text(_) => {
-            return Err(GraphError::bad_request(format!("Invalid object identifier '{segment}'.")));
-        }
+        ObjectKey::Text(_) => return Err(GraphError::invalid_object_id(segment)),
     };
     found
         .filter(|application| call.is_own_tenant(&application.tenant))
@@ -140,13 +134,9 @@ pub(super) fn path_application_for_write<'c>(
     }
 }
 
-fn tenant_applications<'c>(
-    call: &'c GraphCall<'_, '_>,
-) -> impl Iterator<Item = &'c Application> + use<'c> {
-    let tenant = call.caller.tenant.clone();
-    call.directory().applications().values().filter(move |application| {
-        application.tenant.as_str().eq_ignore_ascii_case(tenant.as_str())
-    })
+fn tenant_applications<'c>(call: &'c GraphCall<'_, '_>) -> impl Iterator<Item = &'c Application> {
+    let applications = call.directory().applications().values();
+    applications.filter(|application| call.is_own_tenant(&application.tenant))
 }
 
 fn new_application(
@@ -200,9 +190,7 @@ fn store_new_application(
     if !has_secret {
         return Ok(reply);
     }
-    let context = format!("{}/$metadata#{APPLICATIONS}/$entity", call.root_url());
-    json.insert("@odata.context".to_owned(), json!(context));
-    Ok(super::entity::json_reply(StatusCode::CREATED, &Value::Object(json)))
+    Ok(object_reply(call, StatusCode::CREATED, APPLICATIONS, json))
 }
 
 /// Applies the properties of a body. Checks everything before the application is stored.
@@ -227,11 +215,12 @@ fn apply_body(
     check_scopes(application, &before)?;
     if let Some(given) = body.get("keyCredentials") {
         let ids = &mut *call.context.ids;
-        application.keys = replace_key_credentials(&application.keys, given, || ids.next_uuid())?;
+        let next_id = || ids.next_uuid();
+        application.keys = replace_key_credentials(&application.keys, given, APPLICATION, next_id)?;
     }
     match body.get("passwordCredentials") {
         Some(given) if !is_new => {
-            application.passwords = retain_passwords(&application.passwords, given)?;
+            application.passwords = retain_passwords(&application.passwords, given, APPLICATION)?;
         }
         _ => {}
     }
@@ -248,7 +237,8 @@ fn store_application(call: &mut GraphCall<'_, '_>, application: Application) {
     directory.insert_application(application);
 }
 
-fn check_unique_name(
+/// The `uniqueName` is unique in the tenant.
+pub(super) fn check_unique_name(
     call: &GraphCall<'_, '_>,
     application: &Application,
 ) -> Result<(), GraphError> {
@@ -272,16 +262,13 @@ pub(super) fn check_quota(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
         return Ok(());
     }
     let directory = call.directory();
-    let owns = |owners: &[Uuid]| owners.contains(&caller.object_id);
-    let applications = directory.applications().values().filter(|known| owns(&known.owners));
-    let groups = directory.groups().values().filter(|known| owns(&known.owners));
-    let deleted = directory.deleted_objects().values().filter(|deleted| {
-        matches!(
-            deleted.as_directory_object(),
-            crate::directory::DirectoryObject::Application(known) if owns(&known.owners)
-        )
-    });
-    if applications.count() + groups.count() + deleted.count() < OBJECT_QUOTA {
+    let deleted = directory.deleted_objects().values();
+    let deleted = deleted.map(DeletedDirectoryObject::as_directory_object);
+    let owned = directory
+        .objects_owned_by(caller.object_id)
+        .chain(deleted.filter(|object| object.owners().contains(&caller.object_id)))
+        .filter(|object| !matches!(object, DirectoryObject::ServicePrincipal(_)));
+    if owned.count() < OBJECT_QUOTA {
         return Ok(());
     }
     Err(GraphError::new(

@@ -9,6 +9,7 @@ use url::Url;
 use super::access::GraphCall;
 use super::entity::json_reply;
 use super::error::GraphError;
+use super::path::odata_segments;
 use crate::operations::AzureService;
 use crate::request::{ServiceReply, ServiceRequest, normalize_path};
 
@@ -37,19 +38,22 @@ struct BatchItem {
     depends_on: Vec<String>,
 }
 
-/// Runs the requests in their order. A request whose dependency failed is not run: 424.
+/// Runs the requests in their order, if the whole batch is valid. A request whose dependency failed is not run:
+/// 424.
 pub(super) fn run_batch(call: &mut GraphCall<'_, '_>) -> Result<ServiceReply, GraphError> {
     let batch: BatchRequest = call.context.request.parse_json_body().map_err(|error| {
         GraphError::malformed(format!("Invalid batch payload format: {error}."))
     })?;
     check_batch(&batch)?;
+    let requests = batch.requests.iter().map(|item| item_request(call, item));
+    let requests = requests.collect::<Result<Vec<_>, _>>()?;
     let mut failed: Vec<String> = Vec::new();
     let mut responses = Vec::new();
-    for item in &batch.requests {
+    for (item, request) in batch.requests.iter().zip(&requests) {
         let reply = if item.depends_on.iter().any(|id| failed.contains(id)) {
             failed_dependency()
         } else {
-            run_item(call, item)?
+            run_item(call, &item.id, request)
         };
         if !reply.status.is_success() {
             failed.push(item.id.clone());
@@ -84,20 +88,14 @@ fn check_batch(batch: &BatchRequest) -> Result<(), GraphError> {
     Ok(())
 }
 
-fn run_item(call: &mut GraphCall<'_, '_>, item: &BatchItem) -> Result<ServiceReply, GraphError> {
-    let request = item_request(call, item)?;
-    if request.path.ends_with("/$batch") {
-        return Err(GraphError::malformed(
-            "Invalid batch payload format: a batch contains a batch.",
-        ));
-    }
-    Ok(call.context.run_request(AzureService::Graph, &request).unwrap_or_else(|| {
+fn run_item(call: &mut GraphCall<'_, '_>, id: &str, request: &ServiceRequest) -> ServiceReply {
+    call.context.run_request(AzureService::Graph, request).unwrap_or_else(|| {
         let error = GraphError::not_implemented(format!(
             "The emulator does not implement `{} {}` of `graph`.",
             request.method, request.path
         ));
-        error.to_reply(call.error_context(&item.id))
-    }))
+        error.to_reply(call.error_context(id))
+    })
 }
 
 /// The request of an item: with the authorization, host and version of the batch.
@@ -124,7 +122,7 @@ fn item_request(call: &GraphCall<'_, '_>, item: &BatchItem) -> Result<ServiceReq
             headers.insert(name, value);
         }
     }
-    Ok(ServiceRequest {
+    let request = ServiceRequest {
         method,
         scheme: call.context.request.scheme,
         host: call.context.request.host.clone(),
@@ -133,7 +131,14 @@ fn item_request(call: &GraphCall<'_, '_>, item: &BatchItem) -> Result<ServiceReq
         query: url.query_pairs().into_owned().collect(),
         headers,
         body: item.body.as_ref().map(|body| Bytes::from(body.to_string())).unwrap_or_default(),
-    })
+    };
+    let segments = odata_segments(request.segments());
+    if segments.last().is_some_and(|last| last.eq_ignore_ascii_case("$batch")) {
+        return Err(GraphError::malformed(
+            "Invalid batch payload format: a batch contains a batch.",
+        ));
+    }
+    Ok(request)
 }
 
 fn failed_dependency() -> ServiceReply {

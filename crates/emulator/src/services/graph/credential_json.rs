@@ -5,15 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::{Span, Timestamp, civil};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
 
 use super::entity::time_text;
 use super::error::GraphError;
 use super::path::parse_object_id;
-use crate::certificates::sha1_thumbprint;
+use crate::certificates::{parse_certificate, sha1_thumbprint};
 use crate::directory::{KeyCredential, PasswordCredential};
-use crate::jose::lenient_base64;
+use crate::jose::x5c_certificate;
 use crate::keys::RedactedText;
 
 /// `keyCredentials` with the public keys.
@@ -85,21 +83,19 @@ pub(super) fn parse_password(
     Ok(PasswordCredential { key_id, display_name: display_name(given), text, starts, expires })
 }
 
-/// The given `keyCredentials` in place of the stored ones. An entry with the `keyId` of a stored credential keeps
+/// The given `keyCredentials` of a resource in place of the stored ones. An entry with the `keyId` of a stored credential keeps
 /// it, and cannot change it; an entry with another `keyId` is a new certificate.
 pub(super) fn replace_key_credentials(
     stored: &[KeyCredential],
     given: &Value,
+    resource: &str,
     mut next_key_id: impl FnMut() -> Uuid,
 ) -> Result<Vec<KeyCredential>, GraphError> {
-    let Some(given) = given.as_array() else {
-        return Err(GraphError::invalid_value("keyCredentials", "Application"));
-    };
+    let invalid = || GraphError::invalid_value("keyCredentials", resource);
+    let given = given.as_array().ok_or_else(invalid)?;
     let mut result: Vec<KeyCredential> = Vec::new();
     for entry in given {
-        let Some(entry) = entry.as_object() else {
-            return Err(GraphError::invalid_value("keyCredentials", "Application"));
-        };
+        let entry = entry.as_object().ok_or_else(invalid)?;
         let key_id = key_id(entry)?.unwrap_or_else(&mut next_key_id);
         if result.iter().any(|known| known.key_id == key_id) {
             return Err(GraphError::bad_request(format!(
@@ -126,10 +122,11 @@ pub(super) fn replace_key_credentials(
 pub(super) fn retain_passwords(
     stored: &[PasswordCredential],
     given: &Value,
+    resource: &str,
 ) -> Result<Vec<PasswordCredential>, GraphError> {
-    let entries = given.as_array().map(Vec::as_slice);
+    let entries = given.as_array();
     let entries =
-        entries.ok_or_else(|| GraphError::invalid_value("passwordCredentials", "Application"))?;
+        entries.ok_or_else(|| GraphError::invalid_value("passwordCredentials", resource))?;
     let find = |entry: &Value| {
         let entry = entry.as_object()?;
         let key_id = key_id(entry).ok()??;
@@ -167,7 +164,7 @@ pub(super) fn parse_key(
             ));
         }
     }
-    let certificate = text("key").and_then(certificate_der).ok_or_else(|| {
+    let certificate = text("key").and_then(x5c_certificate).ok_or_else(|| {
         GraphError::bad_request("Invalid certificate: Key value is invalid certificate")
             .with_detail("InvalidValue", "keyCredentials")
     })?;
@@ -197,18 +194,11 @@ pub(super) fn key_id(given: &Map<String, Value>) -> Result<Option<Uuid>, GraphEr
     }
 }
 
-/// The certificate of `key`: base64 of DER, or of a PEM text.
-fn certificate_der(key: &str) -> Option<Vec<u8>> {
-    const BEGIN: &[u8] = b"-----BEGIN";
-    let bytes = lenient_base64(key)?;
-    if bytes.starts_with(BEGIN) { crate::jose::x5c_certificate(key) } else { Some(bytes) }
-}
-
 /// Whether an entry of a request describes a stored credential without changing it.
 fn is_unchanged(stored: &KeyCredential, entry: &Map<String, Value>) -> Result<bool, GraphError> {
     let same_key = match entry.get("key").and_then(Value::as_str) {
         None => true,
-        Some(key) => certificate_der(key).as_deref() == Some(&stored.certificate),
+        Some(key) => x5c_certificate(key).as_deref() == Some(&stored.certificate),
     };
     let same_time = |name, stored: Timestamp| -> Result<bool, GraphError> {
         let given = time_property(entry, name)?;
@@ -231,10 +221,7 @@ impl CertificateFacts {
     fn parse(der: &[u8]) -> Result<Self, GraphError> {
         let invalid =
             || GraphError::bad_request("Invalid certificate: Key value is invalid certificate");
-        let (rest, parsed) = X509Certificate::from_der(der).ok().ok_or_else(invalid)?;
-        if !rest.is_empty() {
-            return Err(invalid());
-        }
+        let parsed = parse_certificate(der).ok_or_else(invalid)?;
         let validity = parsed.validity();
         let time = |seconds: i64| Timestamp::from_second(seconds).ok().ok_or_else(invalid);
         Ok(Self {

@@ -5,16 +5,17 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::access::GraphCall;
+use super::application_entity::APPLICATION;
 use super::credential_json::{
     key_credential_json, key_id, new_secret_text, parse_key, parse_password,
     password_credential_json,
 };
 use super::entity::{json_reply, no_content};
-use super::error::GraphError;
+use super::error::{GraphError, GraphResult};
 use super::key_proof::verify_key_proof;
+use super::service_principal_entity::SERVICE_PRINCIPAL;
 use super::{applications, service_principals};
 use crate::directory::{KeyCredential, PasswordCredential};
-use crate::request::ServiceReply;
 
 /// The object whose credentials an operation changes, by object id.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +24,15 @@ enum CredentialTarget {
     ServicePrincipal(Uuid),
 }
 
-type GraphResult = Result<ServiceReply, GraphError>;
+impl CredentialTarget {
+    /// The name of the type in messages.
+    const fn resource_name(self) -> &'static str {
+        match self {
+            Self::Application(_) => APPLICATION,
+            Self::ServicePrincipal(_) => SERVICE_PRINCIPAL,
+        }
+    }
+}
 
 pub(super) fn add_application_password(call: &mut GraphCall<'_, '_>) -> GraphResult {
     let target = writable_application(call)?;
@@ -103,7 +112,9 @@ fn add_password(call: &mut GraphCall<'_, '_>, target: CredentialTarget) -> Graph
     let given = match body.get("passwordCredential") {
         None | Some(Value::Null) => &empty,
         Some(Value::Object(given)) => given,
-        Some(_) => return Err(GraphError::invalid_value("passwordCredential", "Application")),
+        Some(_) => {
+            return Err(GraphError::invalid_value("passwordCredential", target.resource_name()));
+        }
     };
     let ids = &mut *call.context.ids;
     let (key_id, secret_ids) = (ids.next_uuid(), [ids.next_uuid(), ids.next_uuid()]);

@@ -2,22 +2,20 @@
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::access::GraphCall;
-use super::entity::{GraphEntity, json_reply, list_reply, no_content, time_text};
-use super::error::GraphError;
+use super::application_rules::check_unique_uris;
+use super::applications::check_unique_name;
+use super::directory_objects::{DIRECTORY_OBJECTS, can_read};
+use super::entity::{GraphEntity, list_reply, no_content, object_reply, time_text};
+use super::error::{GraphError, GraphResult};
 use super::filter::{FilterTarget, FilterValue};
 use super::path::parse_object_id;
 use super::query::ListQuery;
 use super::rights::GraphRight;
 use super::schema::GraphProperty;
 use crate::directory::{DeletedDirectoryObject, DirectoryObject, EntraDirectory};
-use crate::request::ServiceReply;
-
-/// The name of the collection.
-const DELETED_ITEMS: &str = "directoryObjects";
-
-type GraphResult = Result<ServiceReply, GraphError>;
 
 impl GraphEntity for DeletedDirectoryObject {
     const TARGET: FilterTarget = <DirectoryObject<'_> as GraphEntity>::TARGET;
@@ -30,12 +28,9 @@ impl GraphEntity for DeletedDirectoryObject {
     fn filter_value<'a>(
         &'a self,
         _directory: &'a EntraDirectory,
-        property: &str,
+        _property: &str,
     ) -> FilterValue<'a> {
-        match property {
-            "id" => FilterValue::text(self.id()),
-            _ => FilterValue::text(self.as_directory_object().display_name().to_owned()),
-        }
+        FilterValue::text(self.as_directory_object().display_name())
     }
 
     fn to_json(&self, directory: &EntraDirectory) -> Map<String, Value> {
@@ -52,10 +47,8 @@ pub(super) fn list_or_get_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
     let segment = call.path_parameter("id").to_owned();
     if let Some(id) = parse_object_id(&segment) {
         let deleted = readable_object(call, id, &segment)?;
-        let mut json = deleted.to_json(call.directory());
-        let context = format!("{}/$metadata#{DELETED_ITEMS}/$entity", call.root_url());
-        json.insert("@odata.context".to_owned(), json!(context));
-        return Ok(json_reply(StatusCode::OK, &Value::Object(json)));
+        let json = deleted.to_json(call.directory());
+        return Ok(object_reply(call, StatusCode::OK, DIRECTORY_OBJECTS, json));
     }
     let right = match segment.to_ascii_lowercase().as_str() {
         "application" | "serviceprincipal" => GraphRight::ReadApplications,
@@ -68,12 +61,12 @@ pub(super) fn list_or_get_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
         }
     };
     call.caller.require(right)?;
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<DeletedDirectoryObject>(call)?;
     let objects = call.directory().deleted_objects().values().filter(|deleted| {
         call.is_own_tenant(deleted.tenant())
             && deleted.as_directory_object().type_name().eq_ignore_ascii_case(&segment)
     });
-    list_reply(call, DELETED_ITEMS, &query, objects)
+    list_reply(call, DIRECTORY_OBJECTS, &query, objects)
 }
 
 pub(super) fn restore_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
@@ -82,12 +75,11 @@ pub(super) fn restore_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
     let segment = call.path_parameter("id").to_owned();
     let id = parse_object_id(&segment).ok_or_else(|| GraphError::not_found(&segment))?;
     let deleted = writable_object(call, id, &segment)?;
-    check_conflicts(call.directory(), deleted)?;
-    let mut json = deleted.as_directory_object().to_json(call.directory());
-    let context = format!("{}/$metadata#{DELETED_ITEMS}/$entity", call.root_url());
-    json.insert("@odata.context".to_owned(), json!(context));
+    check_conflicts(call, deleted)?;
+    let json = deleted.as_directory_object().to_json(call.directory());
+    let reply = object_reply(call, StatusCode::OK, DIRECTORY_OBJECTS, json);
     call.directory_mut().restore_deleted(id);
-    Ok(json_reply(StatusCode::OK, &Value::Object(json)))
+    Ok(reply)
 }
 
 pub(super) fn purge_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
@@ -107,20 +99,25 @@ fn purge_expired(call: &mut GraphCall<'_, '_>, now: jiff::Timestamp) {
 
 fn readable_object<'c>(
     call: &'c GraphCall<'_, '_>,
-    id: uuid::Uuid,
+    id: Uuid,
     segment: &str,
 ) -> Result<&'c DeletedDirectoryObject, GraphError> {
     call.caller.require_any(&[GraphRight::ReadApplications, GraphRight::ReadUsers])?;
     let found = call.directory().deleted_objects().get(&id);
-    found
+    let deleted = found
         .filter(|deleted| call.is_own_tenant(deleted.tenant()))
-        .ok_or_else(|| GraphError::not_found(segment))
+        .ok_or_else(|| GraphError::not_found(segment))?;
+    if can_read(&call.caller, deleted.as_directory_object()) {
+        Ok(deleted)
+    } else {
+        Err(GraphError::denied())
+    }
 }
 
 /// A deleted object that the caller may restore and delete permanently.
 fn writable_object<'c>(
     call: &'c GraphCall<'_, '_>,
-    id: uuid::Uuid,
+    id: Uuid,
     segment: &str,
 ) -> Result<&'c DeletedDirectoryObject, GraphError> {
     call.caller.require_any(&[
@@ -129,14 +126,13 @@ fn writable_object<'c>(
         GraphRight::DeleteUsers,
     ])?;
     let deleted = readable_object(call, id, segment)?;
-    let owns = |owners: &[uuid::Uuid]| {
-        call.caller.has(GraphRight::WriteApplications)
-            || owners.contains(&call.caller.object_id)
-                && call.caller.has(GraphRight::WriteOwnedApplications)
-    };
-    let is_allowed = match deleted.as_directory_object() {
-        DirectoryObject::Application(application) => owns(&application.owners),
-        DirectoryObject::ServicePrincipal(principal) => owns(&principal.owners),
+    let object = deleted.as_directory_object();
+    let owns = object.owners().contains(&call.caller.object_id);
+    let is_allowed = match object {
+        DirectoryObject::Application(_) | DirectoryObject::ServicePrincipal(_) => {
+            call.caller.has(GraphRight::WriteApplications)
+                || owns && call.caller.has(GraphRight::WriteOwnedApplications)
+        }
         DirectoryObject::User(_) | DirectoryObject::Group(_) => {
             call.caller.has(GraphRight::DeleteUsers)
         }
@@ -146,9 +142,10 @@ fn writable_object<'c>(
 
 /// Rejects to restore an object whose unique values another object has in the meantime.
 fn check_conflicts(
-    directory: &EntraDirectory,
+    call: &GraphCall<'_, '_>,
     deleted: &DeletedDirectoryObject,
 ) -> Result<(), GraphError> {
+    let directory = call.directory();
     let in_use = |property| {
         Err(GraphError::value_in_use("Request_MultipleObjectsWithSameKeyValue", property))
     };
@@ -162,16 +159,8 @@ fn check_conflicts(
             in_use("servicePrincipalNames")
         }
         DirectoryObject::Application(application) => {
-            let is_taken = |uri: &str| {
-                directory.applications().values().any(|other| {
-                    other.tenant == application.tenant
-                        && other.stored_texts("identifierUris").any(|known| known == uri)
-                })
-            };
-            if application.stored_texts("identifierUris").any(is_taken) {
-                return in_use("identifierUris");
-            }
-            Ok(())
+            check_unique_uris(call, application)?;
+            check_unique_name(call, application)
         }
         _ => Ok(()),
     }

@@ -7,17 +7,17 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::access::{GraphCall, GraphCaller};
-use super::entity::{GraphEntity, json_reply};
-use super::error::GraphError;
+use super::entity::{GraphEntity, json_reply, object_reply};
+use super::error::{GraphError, GraphResult};
 use super::path::parse_object_id;
 use super::rights::GraphRight;
+use super::schema::properties;
 use crate::directory::{DirectoryObject, ServicePrincipal, first_party_by_object_id};
-use crate::request::ServiceReply;
 
+/// The name of the collection.
+pub(super) const DIRECTORY_OBJECTS: &str = "directoryObjects";
 /// The largest number of ids in one look-up.
 const MAX_IDS: usize = 1_000;
-
-type GraphResult = Result<ServiceReply, GraphError>;
 
 /// `POST directoryObjects/getByIds`: the existing objects among the ids. Of objects that the caller may not
 /// read, only type and id.
@@ -44,7 +44,7 @@ pub(super) fn get_by_ids(call: &mut GraphCall<'_, '_>) -> GraphResult {
             objects.push(Value::Object(json));
         }
     }
-    let context = format!("{}/$metadata#directoryObjects", call.root_url());
+    let context = format!("{}/$metadata#{DIRECTORY_OBJECTS}", call.root_url());
     Ok(json_reply(StatusCode::OK, &json!({ "@odata.context": context, "value": objects })))
 }
 
@@ -52,13 +52,9 @@ pub(super) fn get_by_ids(call: &mut GraphCall<'_, '_>) -> GraphResult {
 pub(super) fn get_object(call: &mut GraphCall<'_, '_>) -> GraphResult {
     require_any_read(call)?;
     let segment = call.path_parameter("id");
-    let id = parse_object_id(segment).ok_or_else(|| {
-        GraphError::bad_request(format!("Invalid object identifier '{segment}'."))
-    })?;
-    let mut json = object_json(call, id).ok_or_else(|| GraphError::not_found(segment))?;
-    let context = format!("{}/$metadata#directoryObjects/$entity", call.root_url());
-    json.insert("@odata.context".to_owned(), json!(context));
-    Ok(json_reply(StatusCode::OK, &Value::Object(json)))
+    let id = parse_object_id(segment).ok_or_else(|| GraphError::invalid_object_id(segment))?;
+    let json = object_json(call, id).ok_or_else(|| GraphError::not_found(segment))?;
+    Ok(object_reply(call, StatusCode::OK, DIRECTORY_OBJECTS, json))
 }
 
 fn parse_ids(body: &Map<String, Value>) -> Result<Vec<Uuid>, GraphError> {
@@ -97,15 +93,15 @@ fn object_json(call: &GraphCall<'_, '_>, id: Uuid) -> Option<Map<String, Value>>
         return Some(object.to_json(directory));
     }
     let odata_type = format!("#microsoft.graph.{}", object.type_name());
-    Some(
-        [("@odata.type", json!(odata_type)), ("id", json!(id)), ("displayName", Value::Null)]
-            .map(|(name, value)| (name.to_owned(), value))
-            .into_iter()
-            .collect(),
-    )
+    Some(properties([
+        ("@odata.type", json!(odata_type)),
+        ("id", json!(id)),
+        ("displayName", Value::Null),
+    ]))
 }
 
-fn can_read(caller: &GraphCaller, object: DirectoryObject<'_>) -> bool {
+/// Whether the caller may read the objects of a type.
+pub(super) fn can_read(caller: &GraphCaller, object: DirectoryObject<'_>) -> bool {
     caller.has(match object {
         DirectoryObject::Application(_) | DirectoryObject::ServicePrincipal(_) => {
             GraphRight::ReadApplications

@@ -7,8 +7,8 @@ use url::form_urlencoded::byte_serialize;
 
 use super::access::GraphCall;
 use super::error::GraphError;
-use super::filter::{FilterTarget, FilterValue, GraphFilter};
-use super::query::{ListQuery, PagePosition, names};
+use super::filter::{FilterTarget, FilterValue};
+use super::query::{ListQuery, PagePosition, is_eventual, names};
 use super::schema::GraphProperty;
 use crate::directory::EntraDirectory;
 use crate::request::ServiceReply;
@@ -27,9 +27,17 @@ pub(super) trait GraphEntity {
     /// The id, unique within the list.
     fn id(&self) -> String;
 
-    /// The value of a filterable property.
+    /// The value of a filterable property other than the id.
     fn filter_value<'a>(&'a self, directory: &'a EntraDirectory, property: &str)
     -> FilterValue<'a>;
+
+    /// The value of a property that `$filter`, `$orderby` or `$search` names.
+    fn query_value<'a>(&'a self, directory: &'a EntraDirectory, property: &str) -> FilterValue<'a> {
+        match property {
+            "id" => FilterValue::text(self.id()),
+            other => self.filter_value(directory, other),
+        }
+    }
 
     /// All properties, including those that need `$select`.
     fn to_json(&self, directory: &EntraDirectory) -> Map<String, Value>;
@@ -45,6 +53,18 @@ pub(super) fn json_reply(status: StatusCode, body: &Value) -> ServiceReply {
     ServiceReply::empty(status)
         .with_body(GRAPH_JSON, body.to_string())
         .with_header("odata-version", "4.0")
+}
+
+/// A reply with one resource of a collection.
+pub(super) fn object_reply(
+    call: &GraphCall<'_, '_>,
+    status: StatusCode,
+    collection: &str,
+    mut json: Map<String, Value>,
+) -> ServiceReply {
+    let context = format!("{}/$metadata#{collection}/$entity", call.root_url());
+    json.insert("@odata.context".to_owned(), json!(context));
+    json_reply(status, &Value::Object(json))
 }
 
 /// A reply without content: 204.
@@ -67,11 +87,9 @@ pub(super) fn entity_reply<E: GraphEntity>(
     let select = names(call.context.request.query("$select"));
     check_selection::<E>(&select)?;
     let expand = names(call.context.request.query("$expand"));
-    let mut body = selected_json(call.directory(), entity, &select, &expand)?;
+    let body = selected_json(call.directory(), entity, &select, &expand)?;
     let selected = selection_suffix(&select);
-    let context = format!("{}/$metadata#{collection}{selected}/$entity", call.root_url());
-    body.insert("@odata.context".to_owned(), json!(context));
-    Ok(json_reply(status, &Value::Object(body)))
+    Ok(object_reply(call, status, &format!("{collection}{selected}"), body))
 }
 
 /// The reply to a creation, with the URL of the new object.
@@ -115,7 +133,7 @@ pub(super) fn list_reply<'a, E: GraphEntity + 'a>(
     let mut body = Map::new();
     let context = format!("{}/$metadata#{collection}{selected}", call.root_url());
     body.insert("@odata.context".to_owned(), json!(context));
-    if query.count {
+    if query.is_advanced {
         body.insert("@odata.count".to_owned(), json!(total));
     }
     if let Some(last) = last.filter(|_| rest.peek().is_some()) {
@@ -130,11 +148,10 @@ pub(super) fn count_reply<'a, E: GraphEntity + 'a>(
     call: &GraphCall<'_, '_>,
     entities: impl Iterator<Item = &'a E>,
 ) -> Result<ServiceReply, GraphError> {
-    if !call.has_header_value("consistencylevel", "eventual") {
+    if !is_eventual(call) {
         return Err(GraphError::malformed("$count is not currently supported."));
     }
-    let mut query = ListQuery::parse(call)?;
-    query.is_advanced = true;
+    let query = ListQuery::parse_advanced::<E>(call)?;
     let known = entities.filter(|entity| is_known(call, *entity));
     let matches = ordered_matches(call.directory(), &query, known)?;
     Ok(ServiceReply::text(StatusCode::OK, matches.len().to_string()))
@@ -152,11 +169,7 @@ fn ordered_matches<'a, E: GraphEntity + 'a>(
     query: &ListQuery,
     entities: impl Iterator<Item = &'a E>,
 ) -> Result<Vec<(PagePosition, &'a E)>, GraphError> {
-    let filter = query
-        .filter
-        .as_deref()
-        .map(|text| GraphFilter::parse(text, E::TARGET, query.is_advanced))
-        .transpose()?;
+    let filter = query.filter.as_ref();
     let order = match &query.order {
         None => None,
         Some(order) => Some(sortable_property::<E>(&order.property)?),
@@ -167,14 +180,14 @@ fn ordered_matches<'a, E: GraphEntity + 'a>(
     if let Some(search) = &query.search {
         sortable_property::<E>(&search.property)?;
     }
-    let text_of = |entity: &E, property: &str| match entity.filter_value(directory, property) {
+    let text_of = |entity: &E, property: &str| match entity.query_value(directory, property) {
         FilterValue::Text(text) => text.to_lowercase(),
         _ => String::new(),
     };
     let mut matches: Vec<_> = entities
         .filter(|entity| {
-            filter.as_ref().is_none_or(|filter| {
-                filter.matches(&|property: &str| entity.filter_value(directory, property))
+            filter.is_none_or(|filter| {
+                filter.matches(&|property: &str| entity.query_value(directory, property))
             })
         })
         .filter(|entity| {

@@ -19,6 +19,9 @@ pub(super) struct GraphError {
     detail: Option<(&'static str, String)>,
 }
 
+/// The outcome of a Graph operation.
+pub(super) type GraphResult = Result<ServiceReply, GraphError>;
+
 /// The ids and the time that every error contains.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ErrorContext<'a> {
@@ -54,6 +57,11 @@ impl GraphError {
             "Resource '{key}' does not exist or one of its queried reference-property objects are not present."
         );
         Self::new(StatusCode::NOT_FOUND, "Request_ResourceNotFound", message)
+    }
+
+    /// A key in the path that is neither an object id nor an alternate key.
+    pub(super) fn invalid_object_id(key: &str) -> Self {
+        Self::bad_request(format!("Invalid object identifier '{key}'."))
     }
 
     /// A request that the caller's permissions do not allow.

@@ -7,22 +7,19 @@ use uuid::Uuid;
 use super::access::GraphCall;
 use super::applications::{path_application, path_application_for_write};
 use super::entity::{GraphEntity, created_reply, entity_reply, list_reply, no_content};
-use super::error::GraphError;
+use super::error::{GraphError, GraphResult};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
 use super::path::ObjectKey;
 use super::query::ListQuery;
 use super::rights::GraphRight;
-use super::schema::{GraphProperty, PropertyKind, required_text, store_properties};
+use super::schema::{GraphProperty, PropertyKind, properties, required_text, store_properties};
 use crate::directory::{Application, EntraDirectory, FederatedCredential};
-use crate::request::ServiceReply;
 
 /// The largest number of federated credentials of an application.
 const MAX_CREDENTIALS: usize = 20;
 /// The largest length of issuer, subject and audience, and of a description.
 const MAX_TEXT: usize = 600;
 const CREDENTIAL: &str = "FederatedIdentityCredential";
-
-type GraphResult = Result<ServiceReply, GraphError>;
 
 const CREDENTIAL_PROPERTIES: &[GraphProperty] = &[
     GraphProperty::read_only("id", PropertyKind::Text),
@@ -63,7 +60,6 @@ impl GraphEntity for ApplicationCredential<'_> {
         property: &str,
     ) -> FilterValue<'a> {
         match property {
-            "id" => FilterValue::text(self.id()),
             "name" => FilterValue::text(&self.credential.name),
             "issuer" => FilterValue::text(&self.credential.issuer),
             "subject" => FilterValue::text(&self.credential.subject),
@@ -72,26 +68,28 @@ impl GraphEntity for ApplicationCredential<'_> {
     }
 
     fn to_json(&self, _directory: &EntraDirectory) -> Map<String, Value> {
+        self.properties()
+    }
+}
+
+impl ApplicationCredential<'_> {
+    fn properties(&self) -> Map<String, Value> {
         let credential = self.credential;
-        [
+        properties([
             ("id", json!(self.id())),
             ("name", json!(credential.name)),
             ("issuer", json!(credential.issuer)),
             ("subject", json!(credential.subject)),
             ("description", json!(credential.description)),
             ("audiences", json!(credential.audiences)),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into_iter()
-        .collect()
+        ])
     }
 }
 
 /// The JSON of all federated credentials of an application.
 pub(super) fn credentials_json(application: &Application) -> Value {
-    let directory = EntraDirectory::default();
-    let with_ids = application_credentials(application);
-    with_ids.iter().map(|credential| Value::Object(credential.to_json(&directory))).collect()
+    let credentials = application_credentials(application);
+    credentials.iter().map(|credential| Value::Object(credential.properties())).collect()
 }
 
 fn application_credentials(application: &Application) -> Vec<ApplicationCredential<'_>> {
@@ -104,7 +102,7 @@ fn application_credentials(application: &Application) -> Vec<ApplicationCredenti
 pub(super) fn list_credentials(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadApplications)?;
     let application = path_application(call)?;
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<ApplicationCredential<'_>>(call)?;
     let credentials = application_credentials(application);
     list_reply(call, &collection(application), &query, credentials.iter())
 }
@@ -118,16 +116,16 @@ pub(super) fn get_credential(call: &mut GraphCall<'_, '_>) -> GraphResult {
 }
 
 pub(super) fn create_credential(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let body = call.body()?;
     let mut application = path_application_for_write(call)?.clone();
+    let body = call.body()?;
     let name = required_text(&body, "name", CREDENTIAL)?.to_owned();
     add_credential(call, &mut application, &name, &body)
 }
 
 /// Changes a credential. With `Prefer: create-if-missing`, creates the one that the path names.
 pub(super) fn update_credential(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let body = call.body()?;
     let mut application = path_application_for_write(call)?.clone();
+    let body = call.body()?;
     let key = call.path_parameter("child").to_owned();
     let name = ObjectKey::parse(&key).alternate("name").map(str::to_owned);
     let credential = path_credential(call, &application).cloned();
@@ -250,13 +248,8 @@ fn apply_body(
     Ok(())
 }
 
-/// A name has 3 to 120 letters, digits, `-` and `_`, a letter or digit first.
 fn check_name(name: &str) -> Result<(), GraphError> {
-    let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if (3..=120).contains(&name.len())
-        && name.chars().all(is_valid)
-        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
-    {
+    if FederatedCredential::is_valid_name(name) {
         return Ok(());
     }
     Err(invalid_credential(format!(

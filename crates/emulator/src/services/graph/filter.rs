@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use self::parser::FilterParser;
 use super::error::GraphError;
+use super::schema::GraphProperty;
 
 /// The largest number of clauses that `or` and `in` may combine.
 const MAX_ALTERNATIVES: usize = 15;
@@ -85,13 +86,44 @@ impl<'a> FilterValue<'a> {
         Self::Text(text.into())
     }
 
-    /// The value of a stored property; a missing one is null, which no list contains.
-    pub(super) fn stored(properties: &'a Map<String, Value>, name: &str) -> Self {
-        match properties.get(name) {
-            Some(Value::String(text)) => Self::text(text),
-            Some(Value::Bool(value)) => Self::Boolean(*value),
-            Some(Value::Array(items)) => {
+    /// The value of a stored property, or the default of the property.
+    pub(super) fn stored(
+        stored: &'a Map<String, Value>,
+        schema: &[GraphProperty],
+        name: &str,
+    ) -> Self {
+        if let Some(value) = stored.get(name) {
+            return Self::from(value);
+        }
+        let property = schema.iter().find(|property| property.name == name);
+        property.map_or(Self::Null, |property| Self::from(property.kind.default_value()))
+    }
+}
+
+impl<'a> From<&'a Value> for FilterValue<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::String(text) => Self::text(text),
+            Value::Bool(value) => Self::Boolean(*value),
+            Value::Array(items) => {
                 Self::List(items.iter().filter_map(Value::as_str).map(Cow::Borrowed).collect())
+            }
+            _ => Self::Null,
+        }
+    }
+}
+
+impl From<Value> for FilterValue<'_> {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::String(text) => Self::text(text),
+            Value::Bool(value) => Self::Boolean(value),
+            Value::Array(items) => {
+                let texts = items.into_iter().filter_map(|item| match item {
+                    Value::String(text) => Some(Cow::Owned(text)),
+                    _ => None,
+                });
+                Self::List(texts.collect())
             }
             _ => Self::Null,
         }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::entity::{GraphEntity, time_text};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
-use super::schema::{GraphProperty, PropertyKind, with_defaults};
+use super::schema::{GraphProperty, PropertyKind, properties, with_defaults};
 use crate::directory::{EntraDirectory, Group};
 
 /// The name of the type in messages.
@@ -79,28 +79,23 @@ impl GraphEntity for Group {
         property: &str,
     ) -> FilterValue<'a> {
         match property {
-            "id" => FilterValue::text(self.object_id.to_string()),
             "displayName" => FilterValue::text(&self.display_name),
             "createdDateTime" => FilterValue::Time(self.created),
             "securityIdentifier" => FilterValue::text(security_identifier(self)),
-            "securityEnabled" | "mailEnabled" if !self.properties.contains_key(property) => {
-                FilterValue::Boolean(property == "securityEnabled")
-            }
-            other => FilterValue::stored(&self.properties, other),
+            other => FilterValue::stored(&self.properties, GROUP_PROPERTIES, other),
         }
     }
 
     fn to_json(&self, _directory: &EntraDirectory) -> Map<String, Value> {
         let mut json = with_defaults(GROUP_PROPERTIES, &self.properties);
         let created = json!(time_text(self.created));
-        let values = [
+        json.extend(properties([
             ("id", json!(self.object_id)),
             ("createdDateTime", created.clone()),
             ("displayName", json!(self.display_name)),
             ("renewedDateTime", created),
             ("securityIdentifier", json!(security_identifier(self))),
-        ];
-        json.extend(values.map(|(name, value)| (name.to_owned(), value)));
+        ]));
         json
     }
 

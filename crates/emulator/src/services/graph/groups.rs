@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::access::GraphCall;
 use super::applications::check_quota;
 use super::entity::{count_reply, created_reply, entity_reply, list_reply, no_content};
-use super::error::GraphError;
+use super::error::{GraphError, GraphResult};
 use super::group_entity::{GROUP, GROUP_PROPERTIES};
 use super::object_list::{list_objects, list_objects_of_type, list_references, stored_objects};
 use super::owners::{
@@ -18,18 +18,15 @@ use super::query::ListQuery;
 use super::rights::GraphRight;
 use super::schema::{optional_text, required_text, store_properties};
 use crate::directory::{DirectoryObject, Group};
-use crate::request::ServiceReply;
 
 /// The name of the collection.
 pub(super) const GROUPS: &str = "groups";
 /// The largest number of members that one request adds.
 const MAX_BOUND_MEMBERS: usize = 20;
 
-type GraphResult = Result<ServiceReply, GraphError>;
-
 pub(super) fn list_groups(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadGroups)?;
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<Group>(call)?;
     list_reply(call, GROUPS, &query, tenant_groups(call))
 }
 
@@ -74,8 +71,8 @@ pub(super) fn create_group(call: &mut GraphCall<'_, '_>) -> GraphResult {
 }
 
 pub(super) fn update_group(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let body = call.body()?;
     let mut group = path_group_for_write(call)?.clone();
+    let body = call.body()?;
     if let Some(name) = optional_text(&body, "displayName", GROUP)? {
         name.clone_into(&mut group.display_name);
     }
@@ -168,9 +165,7 @@ pub(super) fn path_group<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c Group, G
             tenant_groups(call)
                 .find(|group| group.properties.get("uniqueName").is_some_and(|known| known == name))
         }),
-        ObjectKey::Text(_) => {
-            return Err(GraphError::bad_request(format!("Invalid object identifier '{segment}'.")));
-        }
+        ObjectKey::Text(_) => return Err(GraphError::invalid_object_id(segment)),
     };
     found
         .filter(|group| call.is_own_tenant(&group.tenant))

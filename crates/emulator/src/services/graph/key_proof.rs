@@ -5,14 +5,12 @@
 use http::StatusCode;
 use jiff::Timestamp;
 use uuid::Uuid;
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
 
 use super::error::GraphError;
 use super::path::parse_object_id;
+use crate::certificates::parse_certificate;
 use crate::directory::KeyCredential;
 use crate::jose::{AssertionAlgorithm, UnverifiedToken};
-use crate::token::SKEW_SECONDS;
 
 /// The audience of proofs: the predecessor of Microsoft Graph.
 const PROOF_AUDIENCE: &str = "00000002-0000-0000-c000-000000000000";
@@ -31,13 +29,13 @@ pub(super) fn verify_key_proof(
     if !token.audiences().contains(&PROOF_AUDIENCE) || issuer != Some(object_id) {
         return Err(invalid_proof());
     }
-    if !is_within_lifetime(&token, now) {
+    if !token.is_valid_at(now) || !is_short_lived(&token) {
         return Err(invalid_proof());
     }
     let algorithm = AssertionAlgorithm::parse(&token.header.alg).ok_or_else(invalid_proof)?;
     let is_valid = |key: &&KeyCredential| key.starts <= now && now < key.expires;
     let signed = keys.iter().filter(is_valid).any(|key| {
-        X509Certificate::from_der(&key.certificate).is_ok_and(|(_, certificate)| {
+        parse_certificate(&key.certificate).is_some_and(|certificate| {
             let public_key = certificate.public_key().subject_public_key.data.as_ref();
             token.is_signed_by(algorithm, public_key)
         })
@@ -45,13 +43,9 @@ pub(super) fn verify_key_proof(
     if signed { Ok(()) } else { Err(invalid_proof()) }
 }
 
-fn is_within_lifetime(token: &UnverifiedToken, now: Timestamp) -> bool {
-    let (Some(begins), Some(ends)) = (token.number_claim("nbf"), token.number_claim("exp")) else {
-        return false;
-    };
-    let second = now.as_duration().as_secs_f64();
-    let skew = std::time::Duration::from_secs(SKEW_SECONDS.unsigned_abs()).as_secs_f64();
-    begins <= second + skew && second - skew < ends && ends - begins <= MAX_LIFETIME_SECONDS
+fn is_short_lived(token: &UnverifiedToken) -> bool {
+    let lifetime = || Some(token.number_claim("exp")? - token.number_claim("nbf")?);
+    lifetime().is_some_and(|seconds| seconds <= MAX_LIFETIME_SECONDS)
 }
 
 fn invalid_proof() -> GraphError {

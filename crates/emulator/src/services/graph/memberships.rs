@@ -5,21 +5,20 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::access::GraphCall;
+use super::directory_objects::DIRECTORY_OBJECTS;
 use super::entity::{GraphEntity, json_reply, list_reply};
-use super::error::GraphError;
+use super::error::{GraphError, GraphResult};
 use super::filter::{FilterTarget, FilterValue};
-use super::path::{ObjectKey, odata_segments, parse_object_id};
+use super::path::{PathCollection, parse_object_id};
 use super::query::ListQuery;
 use super::rights::GraphRight;
-use super::schema::GraphProperty;
-use super::{service_principals, users};
+use super::schema::{GraphProperty, properties};
+use super::{groups, service_principals, users};
 use crate::directory::{DirectoryObject, DirectoryRole, EntraDirectory};
 use crate::request::ServiceReply;
 
 /// The largest number of group ids in one check.
 const MAX_CHECKED_GROUPS: usize = 20;
-
-type GraphResult = Result<ServiceReply, GraphError>;
 
 /// A group or a directory role of which an object is a member.
 enum Membership<'a> {
@@ -45,10 +44,9 @@ impl GraphEntity for Membership<'_> {
         directory: &'a EntraDirectory,
         property: &str,
     ) -> FilterValue<'a> {
-        match (self, property) {
-            (Self::Group(group), _) => group.filter_value(directory, property),
-            (Self::Role { .. }, "id") => FilterValue::text(self.id()),
-            (Self::Role { role, .. }, _) => FilterValue::text(role.display_name()),
+        match self {
+            Self::Group(group) => group.filter_value(directory, property),
+            Self::Role { role, .. } => FilterValue::text(role.display_name()),
         }
     }
 
@@ -57,24 +55,21 @@ impl GraphEntity for Membership<'_> {
             Self::Group(group) => return group.to_json(directory),
             Self::Role { role, .. } => role,
         };
-        [
+        properties([
             ("@odata.type", json!("#microsoft.graph.directoryRole")),
             ("id", json!(self.id())),
             ("deletedDateTime", Value::Null),
             ("description", json!(role.display_name())),
             ("displayName", json!(role.display_name())),
             ("roleTemplateId", json!(role.template_id())),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into_iter()
-        .collect()
+        ])
     }
 }
 
 /// `memberOf`: the groups and directory roles of which the object is a direct member.
 pub(super) fn list_member_of(call: &mut GraphCall<'_, '_>) -> GraphResult {
     require_read(call)?;
-    let member = path_member(call)?.object_id();
+    let member = path_member_id(call)?;
     let groups = call.directory().direct_groups_of(member).map(DirectoryObject::Group).collect();
     list_memberships(call, groups, &[member])
 }
@@ -82,7 +77,7 @@ pub(super) fn list_member_of(call: &mut GraphCall<'_, '_>) -> GraphResult {
 /// `transitiveMemberOf`: like `memberOf`, through groups in groups.
 pub(super) fn list_transitive_member_of(call: &mut GraphCall<'_, '_>) -> GraphResult {
     require_read(call)?;
-    let ids = call.directory().principal_and_group_ids(path_member(call)?.object_id());
+    let ids = call.directory().principal_and_group_ids(path_member_id(call)?);
     let groups = ids.iter().skip(1).filter_map(|id| call.directory().group(*id));
     let groups = groups.map(DirectoryObject::Group).collect();
     list_memberships(call, groups, &ids)
@@ -93,7 +88,7 @@ fn list_memberships(
     groups: Vec<DirectoryObject<'_>>,
     principals: &[Uuid],
 ) -> GraphResult {
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<Membership<'_>>(call)?;
     let type_name = call.path_parameter("child");
     let wants = |kind: &str| type_name.is_empty() || type_name.eq_ignore_ascii_case(kind);
     if !wants("group") && !wants("directoryRole") {
@@ -111,17 +106,16 @@ fn list_memberships(
         .map(|assignment| Membership::Role { role: assignment.role, tenant });
     let groups = groups.into_iter().filter(|_| wants("group")).map(Membership::Group);
     let memberships: Vec<_> = groups.chain(roles).collect();
-    list_reply(call, "directoryObjects", &query, memberships.iter())
+    list_reply(call, DIRECTORY_OBJECTS, &query, memberships.iter())
 }
 
 /// `getMemberGroups` and `getMemberObjects`: the ids of all groups, through groups in groups.
 pub(super) fn get_member_groups(call: &mut GraphCall<'_, '_>) -> GraphResult {
     require_read(call)?;
-    let body = call.body()?;
-    if !body.get("securityEnabledOnly").is_none_or(Value::is_boolean) {
+    let groups = transitive_groups(call)?;
+    if !call.body()?.get("securityEnabledOnly").is_none_or(Value::is_boolean) {
         return Err(GraphError::invalid_value("securityEnabledOnly", "DirectoryObject"));
     }
-    let groups = transitive_groups(call)?;
     Ok(ids_reply(call, &groups))
 }
 
@@ -137,6 +131,7 @@ pub(super) fn check_member_objects(call: &mut GraphCall<'_, '_>) -> GraphResult 
 
 fn check_groups(call: &GraphCall<'_, '_>, property: &str) -> GraphResult {
     require_read(call)?;
+    let groups = transitive_groups(call)?;
     let body = call.body()?;
     let given = body.get(property).and_then(Value::as_array);
     let given = given.ok_or_else(|| GraphError::value_required(property, "DirectoryObject"))?;
@@ -150,13 +145,12 @@ fn check_groups(call: &GraphCall<'_, '_>, property: &str) -> GraphResult {
         parse_object_id(id).ok_or_else(|| GraphError::bad_request(format!("Invalid GUID:{id}")))
     };
     let wanted = given.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-    let groups = transitive_groups(call)?;
     let found: Vec<_> = wanted.into_iter().filter(|id| groups.contains(id)).collect();
     Ok(ids_reply(call, &found))
 }
 
 fn transitive_groups(call: &GraphCall<'_, '_>) -> Result<Vec<Uuid>, GraphError> {
-    let member = path_member(call)?.object_id();
+    let member = path_member_id(call)?;
     Ok(call.directory().principal_and_group_ids(member).split_off(1))
 }
 
@@ -167,35 +161,30 @@ fn ids_reply(call: &GraphCall<'_, '_>, ids: &[Uuid]) -> ServiceReply {
 
 /// Users may read their own memberships.
 fn require_read(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
-    if call.path_parameter("id").is_empty() {
-        return Ok(());
+    match call.collection() {
+        Some(PathCollection::Me) => Ok(()),
+        _ => call.caller.require(GraphRight::ReadGroups),
     }
-    call.caller.require(GraphRight::ReadGroups)
 }
 
-/// The object in the path, of the type that the collection in the path has; the signed-in user for `/me`.
-pub(super) fn path_member<'c>(
-    call: &'c GraphCall<'_, '_>,
-) -> Result<DirectoryObject<'c>, GraphError> {
-    let segment = call.path_parameter("id");
-    let collection =
-        odata_segments(call.context.request.segments()).into_iter().nth(1).unwrap_or_default();
-    let is_collection = |name: &str| collection.eq_ignore_ascii_case(name);
-    if segment.is_empty() || is_collection(users::USERS) {
-        return users::path_user(call).map(DirectoryObject::User);
-    }
-    if is_collection(service_principals::SERVICE_PRINCIPALS) {
-        return service_principals::path_stored_principal(call)
-            .map(DirectoryObject::ServicePrincipal);
-    }
-    let found = match ObjectKey::parse(segment) {
-        ObjectKey::ObjectId(id) => call.directory().object(id),
-        ObjectKey::Alternate(..) | ObjectKey::Text(_) => {
-            return Err(GraphError::bad_request(format!("Invalid object identifier '{segment}'.")));
+/// The object id of the user, group, service principal or other object in the path, which has the type of the
+/// collection in the path.
+pub(super) fn path_member_id(call: &GraphCall<'_, '_>) -> Result<Uuid, GraphError> {
+    match call.collection() {
+        Some(PathCollection::Me | PathCollection::Users) => Ok(users::path_user(call)?.object_id),
+        Some(PathCollection::Groups) => Ok(groups::path_group(call)?.object_id),
+        Some(PathCollection::ServicePrincipals) => {
+            Ok(service_principals::path_principal(call)?.object_id)
         }
-    };
-    found
-        .filter(|object| call.is_own_tenant(object.tenant()))
-        .filter(|object| !is_collection("groups") || matches!(object, DirectoryObject::Group(_)))
-        .ok_or_else(|| GraphError::not_found(segment))
+        Some(PathCollection::Applications | PathCollection::DirectoryObjects) | None => {
+            let segment = call.path_parameter("id");
+            let id =
+                parse_object_id(segment).ok_or_else(|| GraphError::invalid_object_id(segment))?;
+            let found = call.directory().object(id);
+            found
+                .filter(|object| call.is_own_tenant(object.tenant()) && call.is_addressable(id))
+                .map(|object| object.object_id())
+                .ok_or_else(|| GraphError::not_found(segment))
+        }
+    }
 }

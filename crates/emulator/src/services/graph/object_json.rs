@@ -6,20 +6,31 @@ use uuid::Uuid;
 use super::entity::{GraphEntity, selected_json};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
 use super::schema::GraphProperty;
-use crate::directory::{DirectoryObject, EntraDirectory};
+use crate::directory::{
+    Application, DirectoryObject, EntraDirectory, Group, ServicePrincipal, User,
+};
 
-impl DirectoryObject<'_> {
-    /// The name of the type, such as `servicePrincipal`.
-    pub(super) const fn type_name(&self) -> &'static str {
+impl<'a> DirectoryObject<'a> {
+    const fn filter_target(&self) -> FilterTarget {
         match self {
-            Self::Application(_) => "application",
-            Self::ServicePrincipal(_) => "servicePrincipal",
-            Self::User(_) => "user",
-            Self::Group(_) => "group",
+            Self::Application(_) => Application::TARGET,
+            Self::ServicePrincipal(_) => ServicePrincipal::TARGET,
+            Self::User(_) => User::TARGET,
+            Self::Group(_) => Group::TARGET,
         }
     }
 
-    pub(super) fn display_name(&self) -> &str {
+    /// The name of the type, such as `servicePrincipal`.
+    pub(super) const fn type_name(&self) -> &'static str {
+        self.filter_target().type_name
+    }
+
+    /// The name of the type in messages, such as `ServicePrincipal`.
+    pub(super) const fn resource_name(&self) -> &'static str {
+        self.filter_target().resource
+    }
+
+    pub(super) fn display_name(&self) -> &'a str {
         match self {
             Self::Application(application) => &application.display_name,
             Self::ServicePrincipal(principal) => &principal.display_name,
@@ -47,12 +58,9 @@ impl GraphEntity for DirectoryObject<'_> {
     fn filter_value<'a>(
         &'a self,
         _directory: &'a EntraDirectory,
-        property: &str,
+        _property: &str,
     ) -> FilterValue<'a> {
-        match property {
-            "id" => FilterValue::text(self.object_id().to_string()),
-            _ => FilterValue::text(self.display_name()),
-        }
+        FilterValue::text(self.display_name())
     }
 
     /// The properties that a read of the object returns by default, with its type.

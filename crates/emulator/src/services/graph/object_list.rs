@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::access::GraphCall;
+use super::directory_objects::DIRECTORY_OBJECTS;
 use super::entity::{json_reply, list_reply};
 use super::error::GraphError;
 use super::query::ListQuery;
@@ -24,8 +25,8 @@ pub(super) fn list_objects(
     call: &GraphCall<'_, '_>,
     objects: &[DirectoryObject<'_>],
 ) -> Result<ServiceReply, GraphError> {
-    let query = ListQuery::parse(call)?;
-    list_reply(call, "directoryObjects", &query, objects.iter())
+    let query = ListQuery::parse::<DirectoryObject<'_>>(call)?;
+    list_reply(call, DIRECTORY_OBJECTS, &query, objects.iter())
 }
 
 /// A page of the objects of one type, for a path that ends with a type such as `group`.
@@ -52,9 +53,7 @@ pub(super) fn list_references(
     let host = &call.context.request.host;
     let tenant = &call.caller.tenant;
     let reference = |object: &DirectoryObject<'_>| {
-        let (id, kind) = (object.object_id(), object.type_name());
-        let (first, rest) = kind.split_at(1);
-        let kind = format!("{}{rest}", first.to_uppercase());
+        let (id, kind) = (object.object_id(), object.resource_name());
         let url = format!(
             "https://{host}/v2/{tenant}/directoryObjects/{id}/Microsoft.DirectoryServices.{kind}"
         );

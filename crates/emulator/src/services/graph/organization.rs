@@ -1,16 +1,15 @@
 //! The organization and its domains: read-only data of the tenant.
 
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::access::GraphCall;
-use super::entity::json_reply;
-use super::error::GraphError;
+use super::entity::{json_reply, object_reply};
+use super::error::{GraphError, GraphResult};
 use super::rights::GraphRight;
+use super::schema::properties;
 use crate::directory::Tenant;
 use crate::request::ServiceReply;
-
-type GraphResult = Result<ServiceReply, GraphError>;
 
 pub(super) fn list_organizations(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadOrganization)?;
@@ -21,10 +20,10 @@ pub(super) fn list_organizations(call: &mut GraphCall<'_, '_>) -> GraphResult {
 pub(super) fn get_organization(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadOrganization)?;
     let (tenant, id) = (path_tenant(call)?, call.path_parameter("id"));
-    if !tenant.id.as_str().eq_ignore_ascii_case(id) {
+    if !tenant.has_id(id) {
         return Err(GraphError::not_found(id));
     }
-    Ok(object_reply(call, "organization", organization_json(tenant)))
+    Ok(object_reply(call, StatusCode::OK, "organization", organization_json(tenant)))
 }
 
 pub(super) fn list_domains(call: &mut GraphCall<'_, '_>) -> GraphResult {
@@ -41,7 +40,7 @@ pub(super) fn get_domain(call: &mut GraphCall<'_, '_>) -> GraphResult {
         domain.get("id").and_then(Value::as_str).is_some_and(|name| name.eq_ignore_ascii_case(id))
     });
     let domain = found.next().ok_or_else(|| GraphError::not_found(id))?;
-    Ok(object_reply(call, "domains", domain))
+    Ok(object_reply(call, StatusCode::OK, "domains", domain))
 }
 
 fn path_tenant<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c Tenant, GraphError> {
@@ -49,21 +48,20 @@ fn path_tenant<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c Tenant, GraphError
     call.directory().tenant(id.as_str()).ok_or_else(|| GraphError::not_found(id))
 }
 
-fn collection_reply(call: &GraphCall<'_, '_>, collection: &str, items: &[Value]) -> ServiceReply {
+fn collection_reply(
+    call: &GraphCall<'_, '_>,
+    collection: &str,
+    items: &[Map<String, Value>],
+) -> ServiceReply {
     let context = format!("{}/$metadata#{collection}", call.root_url());
     json_reply(StatusCode::OK, &json!({ "@odata.context": context, "value": items }))
-}
-
-fn object_reply(call: &GraphCall<'_, '_>, collection: &str, mut object: Value) -> ServiceReply {
-    object["@odata.context"] = json!(format!("{}/$metadata#{collection}/$entity", call.root_url()));
-    json_reply(StatusCode::OK, &object)
 }
 
 fn domain_names(tenant: &Tenant) -> Vec<String> {
     if tenant.domains.is_empty() { vec![tenant.initial_domain()] } else { tenant.domains.clone() }
 }
 
-fn organization_json(tenant: &Tenant) -> Value {
+fn organization_json(tenant: &Tenant) -> Map<String, Value> {
     let initial = tenant.initial_domain();
     let domains: Vec<_> = domain_names(tenant)
         .into_iter()
@@ -78,36 +76,36 @@ fn organization_json(tenant: &Tenant) -> Value {
             })
         })
         .collect();
-    json!({
-        "id": tenant.id,
-        "deletedDateTime": null,
-        "assignedPlans": [],
-        "businessPhones": [],
-        "city": null,
-        "country": null,
-        "countryLetterCode": "US",
-        "displayName": initial.split('.').next(),
-        "onPremisesSyncEnabled": null,
-        "technicalNotificationMails": [],
-        "tenantType": "AAD",
-        "verifiedDomains": domains,
-    })
+    properties([
+        ("id", json!(tenant.id)),
+        ("deletedDateTime", Value::Null),
+        ("assignedPlans", json!([])),
+        ("businessPhones", json!([])),
+        ("city", Value::Null),
+        ("country", Value::Null),
+        ("countryLetterCode", json!("US")),
+        ("displayName", json!(initial.split('.').next())),
+        ("onPremisesSyncEnabled", Value::Null),
+        ("technicalNotificationMails", json!([])),
+        ("tenantType", json!("AAD")),
+        ("verifiedDomains", json!(domains)),
+    ])
 }
 
-fn domains_json(tenant: &Tenant) -> Vec<Value> {
+fn domains_json(tenant: &Tenant) -> Vec<Map<String, Value>> {
     let initial = tenant.initial_domain();
     let domain = |name: String| {
         let is_initial = name == initial;
-        json!({
-            "id": name,
-            "authenticationType": "Managed",
-            "isAdminManaged": true,
-            "isDefault": is_initial,
-            "isInitial": is_initial,
-            "isRoot": true,
-            "isVerified": true,
-            "supportedServices": ["Email", "OfficeCommunicationsOnline"],
-        })
+        properties([
+            ("id", json!(name)),
+            ("authenticationType", json!("Managed")),
+            ("isAdminManaged", json!(true)),
+            ("isDefault", json!(is_initial)),
+            ("isInitial", json!(is_initial)),
+            ("isRoot", json!(true)),
+            ("isVerified", json!(true)),
+            ("supportedServices", json!(["Email", "OfficeCommunicationsOnline"])),
+        ])
     };
     domain_names(tenant).into_iter().map(domain).collect()
 }

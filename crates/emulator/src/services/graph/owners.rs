@@ -4,92 +4,28 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::access::GraphCall;
-use super::error::GraphError;
+use super::error::{GraphError, GraphResult};
 use super::object_list::{list_objects, list_references, stored_objects};
-use super::path::{parse_object_id, referenced_object_id};
+use super::path::{PathCollection, parse_object_id, referenced_object_id};
 use super::rights::GraphRight;
 use super::{applications, entity, groups, service_principals};
 use crate::directory::DirectoryObject;
-use crate::request::ServiceReply;
 
-type GraphResult = Result<ServiceReply, GraphError>;
-
-/// The object whose owners an operation reads or changes, by object id.
-#[derive(Debug, Clone, Copy)]
-enum OwnedObject {
-    Application(Uuid),
-    ServicePrincipal(Uuid),
-    Group(Uuid),
-}
-
-pub(super) fn list_application_owners(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    call.caller.require(GraphRight::ReadApplications)?;
-    let owners = applications::path_application(call)?.owners.clone();
+/// The owners of the application, the service principal or the group in the path.
+pub(super) fn list_owners(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    let owners = path_owners(call)?;
     list_objects(call, &stored_objects(call, &owners))
 }
 
-pub(super) fn list_service_principal_owners(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    call.caller.require(GraphRight::ReadApplications)?;
-    let owners = service_principals::path_principal(call)?.owners.clone();
-    list_objects(call, &stored_objects(call, &owners))
-}
-
-pub(super) fn list_group_owners(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    call.caller.require(GraphRight::ReadGroups)?;
-    let owners = groups::path_group(call)?.owners.clone();
-    list_objects(call, &stored_objects(call, &owners))
-}
-
-pub(super) fn list_application_owner_references(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    call.caller.require(GraphRight::ReadApplications)?;
-    let owners = applications::path_application(call)?.owners.clone();
+/// Like [`list_owners`], as references.
+pub(super) fn list_owner_references(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    let owners = path_owners(call)?;
     Ok(list_references(call, &stored_objects(call, &owners)))
 }
 
-pub(super) fn list_service_principal_owner_references(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    call.caller.require(GraphRight::ReadApplications)?;
-    let owners = service_principals::path_principal(call)?.owners.clone();
-    Ok(list_references(call, &stored_objects(call, &owners)))
-}
-
-pub(super) fn list_group_owner_references(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    call.caller.require(GraphRight::ReadGroups)?;
-    let owners = groups::path_group(call)?.owners.clone();
-    Ok(list_references(call, &stored_objects(call, &owners)))
-}
-
-pub(super) fn add_application_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let id = applications::path_application_for_write(call)?.object_id;
-    add_owner(call, OwnedObject::Application(id))
-}
-
-pub(super) fn add_service_principal_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let id = service_principals::path_principal_for_write(call)?.object_id;
-    add_owner(call, OwnedObject::ServicePrincipal(id))
-}
-
-pub(super) fn add_group_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let id = groups::path_group_for_write(call)?.object_id;
-    add_owner(call, OwnedObject::Group(id))
-}
-
-pub(super) fn remove_application_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let id = applications::path_application_for_write(call)?.object_id;
-    remove_owner(call, OwnedObject::Application(id))
-}
-
-pub(super) fn remove_service_principal_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let id = service_principals::path_principal_for_write(call)?.object_id;
-    remove_owner(call, OwnedObject::ServicePrincipal(id))
-}
-
-pub(super) fn remove_group_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let id = groups::path_group_for_write(call)?.object_id;
-    remove_owner(call, OwnedObject::Group(id))
-}
-
-fn add_owner(call: &mut GraphCall<'_, '_>, target: OwnedObject) -> GraphResult {
-    let owner = owner_in_body(call, &call.body()?)?;
+pub(super) fn add_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    let target = path_object_for_write(call)?.object_id();
+    let owner = valid_owner(object_in_body(call, &call.body()?)?)?;
     let owners = owners_mut(call, target)?;
     if owners.contains(&owner) {
         return Err(already_referenced("owners"));
@@ -98,36 +34,61 @@ fn add_owner(call: &mut GraphCall<'_, '_>, target: OwnedObject) -> GraphResult {
     Ok(entity::no_content())
 }
 
-fn remove_owner(call: &mut GraphCall<'_, '_>, target: OwnedObject) -> GraphResult {
+pub(super) fn remove_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
     let key = call.path_parameter("child").to_owned();
-    let owner = parse_object_id(&key);
-    let owners = owners_mut(call, target)?;
-    let position = owners.iter().position(|known| Some(*known) == owner);
-    let position = position.ok_or_else(|| GraphError::not_found(&key))?;
-    if matches!(target, OwnedObject::Group(_)) && owners.len() == 1 {
+    let target = path_object_for_write(call)?;
+    let (target_id, owners) = (target.object_id(), target.owners());
+    let owner = parse_object_id(&key).filter(|owner| owners.contains(owner));
+    let owner = owner.ok_or_else(|| GraphError::not_found(&key))?;
+    if matches!(target, DirectoryObject::Group(_)) && owners.len() == 1 {
         return Err(GraphError::bad_request(
             "The group must have at least one owner, hence this owner cannot be removed.",
         ));
     }
-    owners.remove(position);
+    owners_mut(call, target_id)?.retain(|known| *known != owner);
     Ok(entity::no_content())
+}
+
+/// The object ids of the owners of the object in the path, if the caller may read it.
+fn path_owners(call: &GraphCall<'_, '_>) -> Result<Vec<Uuid>, GraphError> {
+    match call.collection() {
+        Some(PathCollection::Groups) => {
+            call.caller.require(GraphRight::ReadGroups)?;
+            Ok(groups::path_group(call)?.owners.clone())
+        }
+        Some(PathCollection::ServicePrincipals) => {
+            call.caller.require(GraphRight::ReadApplications)?;
+            Ok(service_principals::path_principal(call)?.owners.clone())
+        }
+        _ => {
+            call.caller.require(GraphRight::ReadApplications)?;
+            Ok(applications::path_application(call)?.owners.clone())
+        }
+    }
+}
+
+/// The object in the path, if the caller may change it.
+fn path_object_for_write<'c>(
+    call: &'c GraphCall<'_, '_>,
+) -> Result<DirectoryObject<'c>, GraphError> {
+    match call.collection() {
+        Some(PathCollection::Groups) => {
+            groups::path_group_for_write(call).map(DirectoryObject::Group)
+        }
+        Some(PathCollection::ServicePrincipals) => {
+            service_principals::path_principal_for_write(call)
+                .map(DirectoryObject::ServicePrincipal)
+        }
+        _ => applications::path_application_for_write(call).map(DirectoryObject::Application),
+    }
 }
 
 fn owners_mut<'c>(
     call: &'c mut GraphCall<'_, '_>,
-    target: OwnedObject,
+    target: Uuid,
 ) -> Result<&'c mut Vec<Uuid>, GraphError> {
-    let directory = call.directory_mut();
-    let (id, owners) = match target {
-        OwnedObject::Application(id) => {
-            (id, directory.application_mut(id).map(|application| &mut application.owners))
-        }
-        OwnedObject::ServicePrincipal(id) => {
-            (id, directory.service_principal_mut(id).map(|principal| &mut principal.owners))
-        }
-        OwnedObject::Group(id) => (id, directory.group_mut(id).map(|group| &mut group.owners)),
-    };
-    owners.ok_or_else(|| GraphError::not_found(id))
+    let owners = call.directory_mut().owners_mut(target);
+    owners.ok_or_else(|| GraphError::not_found(target))
 }
 
 /// The owners that `owners@odata.bind` names.
@@ -172,10 +133,6 @@ pub(super) fn object_in_body<'c>(
     }
 }
 
-fn owner_in_body(call: &GraphCall<'_, '_>, body: &Map<String, Value>) -> Result<Uuid, GraphError> {
-    valid_owner(object_in_body(call, body)?)
-}
-
 /// Users and service principals can be owners.
 fn valid_owner(object: DirectoryObject<'_>) -> Result<Uuid, GraphError> {
     match object {
@@ -200,12 +157,7 @@ fn referenced_object<'c>(
 
 /// The error for an object that cannot be in a relationship.
 pub(super) fn invalid_reference(object: DirectoryObject<'_>, relationship: &str) -> GraphError {
-    let kind = match object {
-        DirectoryObject::Application(_) => "Application",
-        DirectoryObject::ServicePrincipal(_) => "ServicePrincipal",
-        DirectoryObject::User(_) => "User",
-        DirectoryObject::Group(_) => "Group",
-    };
+    let kind = object.resource_name();
     GraphError::bad_request(format!(
         "The reference target '{kind}_{}' of type '{kind}' is invalid for the '{relationship}' reference.",
         object.object_id()

@@ -20,13 +20,15 @@ pub(crate) fn odata_segments(of_path: impl Iterator<Item = String>) -> Vec<Strin
     segments
 }
 
-/// Splits `name(key)`; the parentheses of a function without arguments are dropped.
+/// Splits `name(key)`; the parentheses of a function without arguments are dropped. An empty key keeps its
+/// quotes, because a path has no empty segments.
 fn split_key(segment: &str) -> (&str, Option<String>) {
     let parts = segment.strip_suffix(')').and_then(|start| start.split_once('('));
     match parts {
         Some((name, "")) if !name.is_empty() => (name, None),
         Some((name, key)) if !name.is_empty() => {
-            (name, Some(unquote(key).unwrap_or_else(|| key.to_owned())))
+            let value = unquote(key).filter(|value| !value.is_empty());
+            (name, Some(value.unwrap_or_else(|| key.to_owned())))
         }
         _ => (segment, None),
     }
@@ -37,6 +39,36 @@ fn unquote(literal: &str) -> Option<String> {
     let inner = literal.strip_prefix('\'')?.strip_suffix('\'')?;
     let parts: Vec<_> = inner.split("''").collect();
     parts.iter().all(|part| !part.contains('\'')).then(|| parts.join("'"))
+}
+
+/// The collection at the start of a path, or `/me`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PathCollection {
+    Applications,
+    DirectoryObjects,
+    Groups,
+    /// The signed-in user.
+    Me,
+    ServicePrincipals,
+    Users,
+}
+
+impl PathCollection {
+    /// The collection of a path of Microsoft Graph, by the segment after the version. `None` for the others,
+    /// such as `domains`.
+    pub(super) fn of_path(path: impl Iterator<Item = String>) -> Option<Self> {
+        let name = odata_segments(path).into_iter().nth(1)?;
+        let collections = [
+            ("applications", Self::Applications),
+            ("directoryObjects", Self::DirectoryObjects),
+            ("groups", Self::Groups),
+            ("me", Self::Me),
+            ("servicePrincipals", Self::ServicePrincipals),
+            ("users", Self::Users),
+        ];
+        let found = collections.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
+        found.map(|(_, collection)| collection)
+    }
 }
 
 /// The key of an object in a path.
@@ -95,7 +127,7 @@ mod tests {
 
     #[test]
     fn keys_in_parentheses_become_segments() {
-        let cases: [(&str, &[&str]); 8] = [
+        let cases: [(&str, &[&str]); 10] = [
             ("/v1.0/users/a@b.test", &["v1.0", "users", "a@b.test"]),
             ("/v1.0/users('a@b.test')", &["v1.0", "users", "a@b.test"]),
             ("/v1.0/users('$a')/memberOf", &["v1.0", "users", "$a", "memberOf"]),
@@ -109,10 +141,27 @@ mod tests {
                 &["v1.0", "directoryObjects", "getByIds"],
             ),
             ("/v1.0/users/delta()", &["v1.0", "users", "delta"]),
+            ("/v1.0/users('')", &["v1.0", "users", "''"]),
+            ("/v1.0/users('')/memberOf", &["v1.0", "users", "''", "memberOf"]),
             ("/v1.0/groups/g/members/$ref", &["v1.0", "groups", "g", "members", "$ref"]),
         ];
         for (path, expected) in cases {
             assert_eq!(segments(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn collection_is_the_segment_after_the_version() {
+        let collection =
+            |path: &str| PathCollection::of_path(path.split('/').skip(1).map(str::to_owned));
+        for (path, expected) in [
+            ("/v1.0/me/memberOf", Some(PathCollection::Me)),
+            ("/v1.0/Users('me')", Some(PathCollection::Users)),
+            ("/beta/serviceprincipals(appId='x')/owners", Some(PathCollection::ServicePrincipals)),
+            ("/v1.0/domains/me", None),
+            ("/v1.0", None),
+        ] {
+            assert_eq!(collection(path), expected, "{path}");
         }
     }
 

@@ -6,20 +6,17 @@ use uuid::Uuid;
 
 use super::access::GraphCall;
 use super::entity::{GraphEntity, created_reply, entity_reply, list_reply, no_content};
-use super::error::GraphError;
+use super::error::{GraphError, GraphResult};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
 use super::path::parse_object_id;
 use super::query::ListQuery;
 use super::rights::GraphRight;
-use super::schema::{GraphProperty, PropertyKind};
+use super::schema::{GraphProperty, PropertyKind, properties};
 use super::service_principals::path_principal;
 use crate::directory::{DelegatedPermissionGrant, EntraDirectory, first_party_by_object_id};
-use crate::request::ServiceReply;
 
 const GRANT: &str = "OAuth2PermissionGrant";
 const GRANTS: &str = "oauth2PermissionGrants";
-
-type GraphResult = Result<ServiceReply, GraphError>;
 
 const GRANT_PROPERTIES: &[GraphProperty] = &[
     GraphProperty::create_only("clientId", PropertyKind::Text),
@@ -71,23 +68,20 @@ impl GraphEntity for DelegatedPermissionGrant {
     }
 
     fn to_json(&self, _directory: &EntraDirectory) -> Map<String, Value> {
-        [
+        properties([
             ("clientId", json!(self.client_id)),
             ("consentType", json!(self.consent_type())),
             ("id", json!(self.id)),
             ("principalId", json!(self.principal_id)),
             ("resourceId", json!(self.resource_id)),
             ("scope", json!(self.scope)),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into_iter()
-        .collect()
+        ])
     }
 }
 
 pub(super) fn list_grants(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadApplications)?;
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<DelegatedPermissionGrant>(call)?;
     let grants = call.directory().permission_grants().values();
     list_reply(call, GRANTS, &query, grants.filter(|grant| call.is_own_tenant(&grant.tenant)))
 }
@@ -96,7 +90,7 @@ pub(super) fn list_grants(call: &mut GraphCall<'_, '_>) -> GraphResult {
 pub(super) fn list_grants_of_client(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadApplications)?;
     let client = path_principal(call)?.object_id;
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<DelegatedPermissionGrant>(call)?;
     let grants = call.directory().permission_grants().values();
     list_reply(call, GRANTS, &query, grants.filter(|grant| grant.client_id == client))
 }
@@ -135,8 +129,8 @@ pub(super) fn create_grant(call: &mut GraphCall<'_, '_>) -> GraphResult {
 
 pub(super) fn update_grant(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::GrantDelegatedPermissions)?;
-    let body = call.body()?;
     let mut grant = path_grant(call)?.clone();
+    let body = call.body()?;
     if let Some(name) = body.keys().find(|name| *name != "scope" && !name.contains('@')) {
         return Err(GraphError::bad_request(format!(
             "Property '{name}' is read-only and cannot be set."

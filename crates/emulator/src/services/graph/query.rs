@@ -4,7 +4,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::access::GraphCall;
+use super::entity::GraphEntity;
 use super::error::GraphError;
+use super::filter::{FilterTarget, GraphFilter};
 
 /// The default and the largest size of a page.
 const DEFAULT_PAGE: usize = 100;
@@ -14,16 +16,15 @@ const MAX_PAGE: usize = 999;
 #[derive(Debug, Clone)]
 pub(super) struct ListQuery {
     pub(super) select: Vec<String>,
-    pub(super) filter: Option<String>,
+    pub(super) filter: Option<GraphFilter>,
     pub(super) search: Option<NameSearch>,
     pub(super) order: Option<ListOrder>,
     pub(super) expand: Vec<String>,
     pub(super) page_size: usize,
     /// Where the page starts.
     pub(super) after: Option<PagePosition>,
-    /// Whether the reply contains the number of all matches.
-    pub(super) count: bool,
-    /// Whether the request has `ConsistencyLevel: eventual` and `$count=true`.
+    /// Whether the request has `ConsistencyLevel: eventual` and `$count=true`: the reply contains the number of
+    /// all matches.
     pub(super) is_advanced: bool,
 }
 
@@ -49,9 +50,25 @@ pub(super) struct PagePosition {
 }
 
 impl ListQuery {
-    /// Parses the query of a request. Unknown options are rejected: ignoring one would return other objects
-    /// than the client wants.
-    pub(super) fn parse(call: &GraphCall<'_, '_>) -> Result<Self, GraphError> {
+    /// Parses the query of a request for resources of one type. Unknown options are rejected: ignoring one would
+    /// return other objects than the client wants.
+    pub(super) fn parse<E: GraphEntity>(call: &GraphCall<'_, '_>) -> Result<Self, GraphError> {
+        let is_advanced = is_eventual(call) && parse_count(call)?;
+        Self::parse_with(call, E::TARGET, is_advanced)
+    }
+
+    /// Like [`Self::parse`], for an advanced query.
+    pub(super) fn parse_advanced<E: GraphEntity>(
+        call: &GraphCall<'_, '_>,
+    ) -> Result<Self, GraphError> {
+        Self::parse_with(call, E::TARGET, true)
+    }
+
+    fn parse_with(
+        call: &GraphCall<'_, '_>,
+        target: FilterTarget,
+        is_advanced: bool,
+    ) -> Result<Self, GraphError> {
         let request = call.context.request;
         for (name, _) in request.query.iter().filter(|(name, _)| name.starts_with('$')) {
             let known = [
@@ -73,29 +90,38 @@ impl ListQuery {
         }
         let option =
             |name: &str| request.query(name).map(str::trim).filter(|text| !text.is_empty());
-        let count = match option("$count") {
-            None => false,
-            Some(text) => text.parse().map_err(|_no_boolean: std::str::ParseBoolError| {
-                GraphError::malformed(format!(
-                    "Invalid value '{text}' for $count query option found."
-                ))
-            })?,
-        };
-        let is_eventual = call.has_header_value("consistencylevel", "eventual");
         let search =
-            option("$search").map(|text| NameSearch::parse(text, is_eventual)).transpose()?;
+            option("$search").map(|text| NameSearch::parse(text, is_eventual(call))).transpose()?;
+        let filter = request.query("$filter");
         Ok(Self {
             select: names(option("$select")),
-            filter: request.query("$filter").map(ToOwned::to_owned),
+            filter: filter.map(|text| GraphFilter::parse(text, target, is_advanced)).transpose()?,
             search,
             order: option("$orderby").map(ListOrder::parse).transpose()?,
             expand: names(option("$expand")),
             page_size: option("$top").map(parse_page_size).transpose()?.unwrap_or(DEFAULT_PAGE),
             after: option("$skiptoken").map(PagePosition::parse).transpose()?,
-            count: count && is_eventual,
-            is_advanced: count && is_eventual,
+            is_advanced,
         })
     }
+
+    /// The text that a property has in every match, if the filter determines it.
+    pub(super) fn required_text(&self, property: &str) -> Option<&str> {
+        self.filter.as_ref()?.required_text(property)
+    }
+}
+
+/// Whether the request accepts results that do not contain the latest changes, as advanced queries need.
+pub(super) fn is_eventual(call: &GraphCall<'_, '_>) -> bool {
+    call.has_header_value("consistencylevel", "eventual")
+}
+
+/// The value of `$count`.
+fn parse_count(call: &GraphCall<'_, '_>) -> Result<bool, GraphError> {
+    let Some(text) = call.context.request.query("$count") else { return Ok(false) };
+    text.trim().parse().map_err(|_no_boolean: std::str::ParseBoolError| {
+        GraphError::malformed(format!("Invalid value '{text}' for $count query option found."))
+    })
 }
 
 /// The names of `$select` and `$expand`; nested options (`owners($select=id)`) are dropped.

@@ -5,20 +5,17 @@ use serde_json::{Map, Value, json};
 
 use super::access::GraphCall;
 use super::entity::{GraphEntity, created_reply, entity_reply, list_reply, no_content};
-use super::error::GraphError;
+use super::error::{GraphError, GraphResult};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
 use super::path::parse_object_id;
 use super::query::ListQuery;
 use super::rights::GraphRight;
-use super::schema::{GraphProperty, PropertyKind};
+use super::schema::{GraphProperty, PropertyKind, properties};
 use crate::directory::{DirectoryObject, DirectoryRole, DirectoryRoleAssignment, EntraDirectory};
-use crate::request::ServiceReply;
 
 const ASSIGNMENT: &str = "UnifiedRoleAssignment";
 const ASSIGNMENTS: &str = "roleManagement/directory/roleAssignments";
 const DEFINITIONS: &str = "roleManagement/directory/roleDefinitions";
-
-type GraphResult = Result<ServiceReply, GraphError>;
 
 impl GraphEntity for DirectoryRole {
     const TARGET: FilterTarget = FilterTarget {
@@ -42,14 +39,13 @@ impl GraphEntity for DirectoryRole {
         property: &str,
     ) -> FilterValue<'a> {
         match property {
-            "id" => FilterValue::text(self.id()),
             "isBuiltIn" => FilterValue::Boolean(true),
             _ => FilterValue::text(self.display_name()),
         }
     }
 
     fn to_json(&self, _directory: &EntraDirectory) -> Map<String, Value> {
-        [
+        properties([
             ("id", json!(self.template_id())),
             ("description", json!(self.display_name())),
             ("displayName", json!(self.display_name())),
@@ -59,10 +55,7 @@ impl GraphEntity for DirectoryRole {
             ("templateId", json!(self.template_id())),
             ("version", json!("1")),
             ("rolePermissions", json!([])),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into_iter()
-        .collect()
+        ])
     }
 }
 
@@ -100,21 +93,18 @@ impl GraphEntity for DirectoryRoleAssignment {
     }
 
     fn to_json(&self, _directory: &EntraDirectory) -> Map<String, Value> {
-        [
+        properties([
             ("id", json!(self.id)),
             ("principalId", json!(self.principal_id)),
             ("directoryScopeId", json!("/")),
             ("roleDefinitionId", json!(self.role.template_id())),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into_iter()
-        .collect()
+        ])
     }
 }
 
 pub(super) fn list_role_definitions(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadDirectoryRoles)?;
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<DirectoryRole>(call)?;
     list_reply(call, DEFINITIONS, &query, DirectoryRole::ALL.iter())
 }
 
@@ -128,7 +118,7 @@ pub(super) fn get_role_definition(call: &mut GraphCall<'_, '_>) -> GraphResult {
 
 pub(super) fn list_role_assignments(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadDirectoryRoles)?;
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<DirectoryRoleAssignment>(call)?;
     let assignments = call.directory().directory_role_assignments().values();
     let own = assignments.filter(|assignment| call.is_own_tenant(&assignment.tenant));
     list_reply(call, ASSIGNMENTS, &query, own)

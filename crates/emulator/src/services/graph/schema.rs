@@ -75,7 +75,8 @@ impl GraphProperty {
 }
 
 impl PropertyKind {
-    fn default_value(self) -> Value {
+    /// The value of a property that is not stored.
+    pub(super) fn default_value(self) -> Value {
         match self {
             Self::Text | Self::Boolean | Self::Integer | Self::Object => Value::Null,
             Self::TextOr(text) => json!(text),
@@ -100,6 +101,11 @@ impl PropertyKind {
             Self::Object | Self::Structure(_) => value.is_object() || value.is_null(),
         }
     }
+}
+
+/// Properties by name.
+pub(super) fn properties<const N: usize>(properties: [(&str, Value); N]) -> Map<String, Value> {
+    properties.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
 /// The properties with their stored values, or their defaults.

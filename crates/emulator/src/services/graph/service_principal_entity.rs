@@ -11,7 +11,7 @@ use super::application_entity::{INFORMATIONAL_URLS, VERIFIED_PUBLISHER};
 use super::credential_json::{key_credentials_json, password_credentials_json};
 use super::entity::{GraphEntity, time_text};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
-use super::schema::{GraphProperty, PropertyKind, with_defaults};
+use super::schema::{GraphProperty, PropertyKind, properties, with_defaults};
 use crate::directory::{Application, EntraDirectory, ServicePrincipal, ServicePrincipalKind};
 
 /// The name of the type in messages.
@@ -63,52 +63,42 @@ impl ServicePrincipal {
         matches!(self.kind, ServicePrincipalKind::ManagedIdentity { .. })
     }
 
-    /// The properties that follow from the application or the Azure resource.
-    fn derived_properties(&self, directory: &EntraDirectory) -> Map<String, Value> {
-        let application = directory.application_by_client_id(self.client_id);
-        let mut derived = Map::new();
-        let mut set = |name: &str, value: Value| {
-            derived.insert(name.to_owned(), value);
+    /// The value of a property that follows from the application or the Azure resource, if it does.
+    fn derived_property(&self, application: Option<&Application>, name: &str) -> Option<Value> {
+        let of_application = |property: &str| application?.properties.get(property).cloned();
+        let nested = |structure: &str, property: &str| {
+            application?.nested_property(structure, property).cloned()
         };
-        match &self.kind {
-            ServicePrincipalKind::ManagedIdentity { resource_id } => {
-                set("servicePrincipalType", json!("ManagedIdentity"));
-                let is_explicit = resource_id
-                    .resource_type()
-                    .is_some_and(|kind| kind.ends_with("/userAssignedIdentities"));
-                let explicit = if is_explicit { "isExplicit=True" } else { "isExplicit=False" };
-                set("alternativeNames", json!([explicit, resource_id]));
+        match name {
+            "alternativeNames" => {
+                let explicit = match self.user_assigned_identity() {
+                    Some(_) => "isExplicit=True",
+                    None => "isExplicit=False",
+                };
+                Some(json!([explicit, self.resource_id()?]))
             }
-            ServicePrincipalKind::Application => {
-                set("servicePrincipalType", json!("Application"));
-                set("appDisplayName", json!(self.display_name));
-                set("appOwnerOrganizationId", json!(self.tenant));
-                set("signInAudience", json!("AzureADMyOrg"));
-            }
+            "appDescription" => of_application("description"),
+            "appDisplayName" => match application {
+                Some(application) => Some(json!(application.display_name)),
+                None => (!self.is_managed_identity()).then(|| json!(self.display_name)),
+            },
+            "appOwnerOrganizationId" => (!self.is_managed_identity()).then(|| json!(self.tenant)),
+            "appRoles" => of_application("appRoles"),
+            "homepage" => nested("web", "homePageUrl"),
+            "info" => of_application("info"),
+            "logoutUrl" => nested("web", "logoutUrl"),
+            "oauth2PermissionScopes" => nested("api", "oauth2PermissionScopes"),
+            "replyUrls" => application.map(reply_urls),
+            "servicePrincipalType" if self.is_managed_identity() => Some(json!("ManagedIdentity")),
+            "servicePrincipalType" => Some(json!("Application")),
+            "signInAudience" => of_application("signInAudience")
+                .or_else(|| (!self.is_managed_identity()).then(|| json!("AzureADMyOrg"))),
+            _ => None,
         }
-        let Some(application) = application else { return derived };
-        for (name, source) in [
-            ("appDescription", "description"),
-            ("appRoles", "appRoles"),
-            ("info", "info"),
-            ("signInAudience", "signInAudience"),
-        ] {
-            if let Some(value) = application.properties.get(source) {
-                set(name, value.clone());
-            }
-        }
-        set("appDisplayName", json!(application.display_name));
-        for (name, structure, property) in [
-            ("homepage", "web", "homePageUrl"),
-            ("logoutUrl", "web", "logoutUrl"),
-            ("oauth2PermissionScopes", "api", "oauth2PermissionScopes"),
-        ] {
-            if let Some(value) = application.nested_property(structure, property) {
-                set(name, value.clone());
-            }
-        }
-        set("replyUrls", reply_urls(application));
-        derived
+    }
+
+    fn stored_value(&self, property: &str) -> FilterValue<'_> {
+        FilterValue::stored(&self.properties, SERVICE_PRINCIPAL_PROPERTIES, property)
     }
 
     /// The names by which clients look the service principal up: its application id, then its URIs.
@@ -168,34 +158,29 @@ impl GraphEntity for ServicePrincipal {
         property: &str,
     ) -> FilterValue<'a> {
         match property {
-            "id" => FilterValue::text(self.object_id.to_string()),
             "appId" => FilterValue::text(self.client_id.to_string()),
-            "displayName" | "appDisplayName" => FilterValue::text(&self.display_name),
+            "displayName" => FilterValue::text(&self.display_name),
             "accountEnabled" => FilterValue::Boolean(self.enabled),
             "createdDateTime" => FilterValue::Time(self.created),
-            "servicePrincipalNames" => {
-                FilterValue::List(self.names(directory).into_iter().map(Into::into).collect())
+            "servicePrincipalNames" => FilterValue::from(json!(self.names(directory))),
+            other if self.properties.contains_key(other) => self.stored_value(other),
+            other => {
+                let application = directory.application_by_client_id(self.client_id);
+                let derived = self.derived_property(application, other);
+                derived.map_or_else(|| self.stored_value(other), FilterValue::from)
             }
-            "servicePrincipalType" if self.is_managed_identity() => {
-                FilterValue::text("ManagedIdentity")
-            }
-            "servicePrincipalType" => FilterValue::text("Application"),
-            "appOwnerOrganizationId" if !self.properties.contains_key(property) => {
-                FilterValue::text(self.tenant.as_str())
-            }
-            "alternativeNames" => match self.resource_id() {
-                Some(resource) => FilterValue::List(vec![resource.to_string().into()]),
-                None => FilterValue::stored(&self.properties, property),
-            },
-            other => FilterValue::stored(&self.properties, other),
         }
     }
 
     fn to_json(&self, directory: &EntraDirectory) -> Map<String, Value> {
-        let mut stored = self.derived_properties(directory);
+        let application = directory.application_by_client_id(self.client_id);
+        let derived = SERVICE_PRINCIPAL_PROPERTIES.iter().filter_map(|property| {
+            Some((property.name.to_owned(), self.derived_property(application, property.name)?))
+        });
+        let mut stored: Map<_, _> = derived.collect();
         stored.extend(self.properties.clone());
         let mut json = with_defaults(SERVICE_PRINCIPAL_PROPERTIES, &stored);
-        let values = [
+        json.extend(properties([
             ("id", json!(self.object_id)),
             ("accountEnabled", json!(self.enabled)),
             ("appId", json!(self.client_id)),
@@ -204,8 +189,7 @@ impl GraphEntity for ServicePrincipal {
             ("servicePrincipalNames", json!(self.names(directory))),
             ("keyCredentials", key_credentials_json(&self.keys)),
             ("passwordCredentials", password_credentials_json(&self.passwords)),
-        ];
-        json.extend(values.map(|(name, value)| (name.to_owned(), value)));
+        ]));
         json
     }
 

@@ -7,12 +7,10 @@ use lanyard_vocabulary::EntraClientId;
 use serde_json::{Map, Value};
 
 use super::access::GraphCall;
+use super::applications::require_create;
 use super::credential_json::{replace_key_credentials, retain_passwords};
-use super::entity::{
-    GraphEntity, count_reply, created_reply, entity_reply, list_reply, no_content,
-};
-use super::error::GraphError;
-use super::filter::GraphFilter;
+use super::entity::{count_reply, created_reply, entity_reply, list_reply, no_content};
+use super::error::{GraphError, GraphResult};
 use super::owners::bound_owners;
 use super::path::ObjectKey;
 use super::query::ListQuery;
@@ -23,22 +21,18 @@ use crate::directory::{
     FIRST_PARTY_APPLICATIONS, ServicePrincipal, ServicePrincipalKind, first_party_by_client_id,
     first_party_by_object_id,
 };
-use crate::request::ServiceReply;
 
 /// The name of the collection.
 pub(super) const SERVICE_PRINCIPALS: &str = "servicePrincipals";
 
-type GraphResult = Result<ServiceReply, GraphError>;
-
 pub(super) fn list_service_principals(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadApplications)?;
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<ServicePrincipal>(call)?;
     // Clients mostly look up one service principal by its application id.
-    let client = query.filter.as_deref().and_then(|text| {
-        let filter = GraphFilter::parse(text, ServicePrincipal::TARGET, query.is_advanced).ok()?;
-        let by_id = filter.required_text("appId");
-        by_id.or_else(|| filter.required_text("servicePrincipalNames"))?.parse().ok()
-    });
+    let client = query
+        .required_text("appId")
+        .or_else(|| query.required_text("servicePrincipalNames"))
+        .and_then(|client| client.parse().ok());
     if let Some(client) = client {
         let found = principal_by_client_id(call, client);
         return list_reply(call, SERVICE_PRINCIPALS, &query, found.as_deref().into_iter());
@@ -61,6 +55,7 @@ pub(super) fn get_service_principal(call: &mut GraphCall<'_, '_>) -> GraphResult
 }
 
 pub(super) fn create_service_principal(call: &mut GraphCall<'_, '_>) -> GraphResult {
+    require_create(call)?;
     let body = call.body()?;
     let client = body.get("appId").and_then(Value::as_str);
     let client = client.ok_or_else(|| GraphError::value_required("appId", SERVICE_PRINCIPAL))?;
@@ -73,17 +68,18 @@ pub(super) fn create_service_principal(call: &mut GraphCall<'_, '_>) -> GraphRes
 
 /// Changes a service principal. With `Prefer: create-if-missing`, creates that of an application by `appId`.
 pub(super) fn update_service_principal(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let body = call.body()?;
-    let key = call.path_parameter("id").to_owned();
-    let client = ObjectKey::parse(&key).alternate("appId").and_then(|id| id.parse().ok());
+    let key = ObjectKey::parse(call.path_parameter("id"));
+    let client = key.alternate("appId").and_then(|id| id.parse().ok());
     if let Some(client) = client
         && call.has_header_value("prefer", "create-if-missing")
         && principal_by_client_id(call, client).is_none()
     {
-        let principal = create_principal(call, client, &body)?;
+        require_create(call)?;
+        let principal = create_principal(call, client, &call.body()?)?;
         return created_reply(call, SERVICE_PRINCIPALS, &principal);
     }
     let mut principal = path_principal_for_write(call)?.clone();
+    let body = call.body()?;
     if let Some(given) = body.get("appId")
         && given != &Value::String(principal.client_id.to_string())
     {
@@ -119,9 +115,7 @@ pub(super) fn path_principal<'c>(
             .alternate("appId")
             .and_then(|id| id.parse().ok())
             .and_then(|client| principal_by_client_id(call, client)),
-        ObjectKey::Text(_) => {
-            return Err(GraphError::bad_request(format!("Invalid object identifier '{segment}'.")));
-        }
+        ObjectKey::Text(_) => return Err(GraphError::invalid_object_id(segment)),
     };
     found
         .filter(|principal| call.is_own_tenant(&principal.tenant))
@@ -193,7 +187,6 @@ fn create_principal(
     client: EntraClientId,
     body: &Map<String, Value>,
 ) -> Result<ServicePrincipal, GraphError> {
-    call.caller.require_any(&[GraphRight::CreateApplications, GraphRight::WriteApplications])?;
     if principal_by_client_id(call, client).is_some() {
         return Err(GraphError::new(
             StatusCode::CONFLICT,
@@ -258,10 +251,12 @@ fn apply_body(
     store_properties(properties, body, SERVICE_PRINCIPAL_PROPERTIES, SERVICE_PRINCIPAL, false)?;
     if let Some(given) = body.get("keyCredentials") {
         let ids = &mut *call.context.ids;
-        principal.keys = replace_key_credentials(&principal.keys, given, || ids.next_uuid())?;
+        let next_id = || ids.next_uuid();
+        principal.keys =
+            replace_key_credentials(&principal.keys, given, SERVICE_PRINCIPAL, next_id)?;
     }
     if let Some(given) = body.get("passwordCredentials") {
-        principal.passwords = retain_passwords(&principal.passwords, given)?;
+        principal.passwords = retain_passwords(&principal.passwords, given, SERVICE_PRINCIPAL)?;
     }
     Ok(())
 }

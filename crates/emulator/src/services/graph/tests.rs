@@ -2,6 +2,7 @@
 
 mod applications;
 mod directory;
+mod filtered_values;
 mod permissions;
 
 use std::sync::LazyLock;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::entity::{GraphEntity, time_text};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
-use super::schema::{GraphProperty, PropertyKind, with_defaults};
+use super::schema::{GraphProperty, PropertyKind, properties, with_defaults};
 use crate::directory::{EntraDirectory, User};
 
 /// The name of the type in messages.
@@ -87,26 +87,23 @@ impl GraphEntity for User {
         property: &str,
     ) -> FilterValue<'a> {
         match property {
-            "id" => FilterValue::text(self.object_id.to_string()),
             "userPrincipalName" => FilterValue::text(&self.principal_name),
             "displayName" => FilterValue::text(&self.display_name),
             "accountEnabled" => FilterValue::Boolean(self.enabled),
             "createdDateTime" => FilterValue::Time(self.created),
-            "userType" if !self.properties.contains_key(property) => FilterValue::text("Member"),
-            other => FilterValue::stored(&self.properties, other),
+            other => FilterValue::stored(&self.properties, USER_PROPERTIES, other),
         }
     }
 
     fn to_json(&self, _directory: &EntraDirectory) -> Map<String, Value> {
         let mut json = with_defaults(USER_PROPERTIES, &self.properties);
-        let values = [
+        json.extend(properties([
             ("id", json!(self.object_id)),
             ("accountEnabled", json!(self.enabled)),
             ("createdDateTime", json!(time_text(self.created))),
             ("displayName", json!(self.display_name)),
             ("userPrincipalName", json!(self.principal_name)),
-        ];
-        json.extend(values.map(|(name, value)| (name.to_owned(), value)));
+        ]));
         json
     }
 

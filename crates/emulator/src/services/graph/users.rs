@@ -4,20 +4,16 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::access::GraphCall;
-use super::entity::{
-    GraphEntity, count_reply, created_reply, entity_reply, list_reply, no_content,
-};
-use super::error::GraphError;
-use super::filter::GraphFilter;
+use super::entity::{count_reply, created_reply, entity_reply, list_reply, no_content};
+use super::error::{GraphError, GraphResult};
 use super::object_list::{list_objects, list_objects_of_type};
-use super::path::ObjectKey;
+use super::path::{ObjectKey, PathCollection};
 use super::query::ListQuery;
 use super::rights::GraphRight;
 use super::schema::{optional_boolean, optional_text, required_text, store_properties};
 use super::user_entity::{USER, USER_PROPERTIES};
-use crate::directory::{DirectoryObject, Tenant, User};
+use crate::directory::{Tenant, User};
 use crate::keys::RedactedText;
-use crate::request::ServiceReply;
 
 /// The name of the collection.
 pub(super) const USERS: &str = "users";
@@ -25,24 +21,14 @@ pub(super) const USERS: &str = "users";
 const MIN_PASSWORD: usize = 8;
 const MAX_PASSWORD: usize = 256;
 
-type GraphResult = Result<ServiceReply, GraphError>;
-
 pub(super) fn list_users(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadUsers)?;
-    let query = ListQuery::parse(call)?;
+    let query = ListQuery::parse::<User>(call)?;
     // Clients mostly look up one user by the principal name.
-    let name = query.filter.as_deref().and_then(|text| {
-        let filter = GraphFilter::parse(text, User::TARGET, query.is_advanced).ok()?;
-        Some(filter.required_text("userPrincipalName")?.to_owned())
-    });
-    if let Some(name) = name {
-        let found = call.directory().user_by_name(&name).into_iter();
-        return list_reply(
-            call,
-            USERS,
-            &query,
-            found.filter(|user| call.is_own_tenant(&user.tenant)),
-        );
+    if let Some(name) = query.required_text("userPrincipalName") {
+        let found = call.directory().user_by_name(name).into_iter();
+        let own = found.filter(|user| call.is_own_tenant(&user.tenant));
+        return list_reply(call, USERS, &query, own);
     }
     list_reply(call, USERS, &query, tenant_users(call))
 }
@@ -86,8 +72,8 @@ pub(super) fn create_user(call: &mut GraphCall<'_, '_>) -> GraphResult {
 
 pub(super) fn update_user(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::WriteUsers)?;
-    let body = call.body()?;
     let mut user = path_user(call)?.clone();
+    let body = call.body()?;
     if let Some(name) = optional_text(&body, "displayName", USER)? {
         name.clone_into(&mut user.display_name);
     }
@@ -98,16 +84,11 @@ pub(super) fn update_user(call: &mut GraphCall<'_, '_>) -> GraphResult {
         user.password = password;
     }
     store_properties(&mut user.properties, &body, USER_PROPERTIES, USER, false)?;
-    let object_id = user.object_id;
-    let new_name = optional_text(&body, "userPrincipalName", USER)?;
-    if let Some(name) = new_name {
+    if let Some(name) = optional_text(&body, "userPrincipalName", USER)? {
         check_principal_name(call, name, Some(&user))?;
+        name.clone_into(&mut user.principal_name);
     }
-    let directory = call.directory_mut();
-    directory.insert_user(user);
-    if let Some(name) = new_name {
-        directory.rename_user(object_id, name.to_owned());
-    }
+    call.directory_mut().insert_user(user);
     Ok(no_content())
 }
 
@@ -123,7 +104,8 @@ pub(super) fn delete_user(call: &mut GraphCall<'_, '_>) -> GraphResult {
 pub(super) fn list_owned_objects(call: &mut GraphCall<'_, '_>) -> GraphResult {
     require_read(call)?;
     let user = path_user(call)?.object_id;
-    list_objects(call, &owned_objects(call, user))
+    let owned: Vec<_> = call.directory().objects_owned_by(user).collect();
+    list_objects(call, &owned)
 }
 
 /// Like [`list_owned_objects`], limited to the type in the path.
@@ -131,41 +113,25 @@ pub(super) fn list_owned_objects_of_type(call: &mut GraphCall<'_, '_>) -> GraphR
     require_read(call)?;
     let user = path_user(call)?.object_id;
     let type_name = call.path_parameter("child").to_owned();
-    list_objects_of_type(call, owned_objects(call, user), &type_name)
-}
-
-fn owned_objects<'c>(call: &'c GraphCall<'_, '_>, owner: uuid::Uuid) -> Vec<DirectoryObject<'c>> {
-    let directory = call.directory();
-    let applications =
-        directory.applications().values().map(|it| (&it.owners, DirectoryObject::Application(it)));
-    let principals = directory.service_principals().values();
-    let principals = principals.map(|it| (&it.owners, DirectoryObject::ServicePrincipal(it)));
-    let groups = directory.groups().values().map(|it| (&it.owners, DirectoryObject::Group(it)));
-    let owned = applications.chain(principals).chain(groups);
-    owned.filter(|(owners, _)| owners.contains(&owner)).map(|(_, object)| object).collect()
+    let owned = call.directory().objects_owned_by(user).collect();
+    list_objects_of_type(call, owned, &type_name)
 }
 
 /// Users may read themselves.
 fn require_read(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
-    if call.path_parameter("id").is_empty() {
-        return Ok(());
+    match call.collection() {
+        Some(PathCollection::Me) => Ok(()),
+        _ => call.caller.require(GraphRight::ReadUsers),
     }
-    call.caller.require(GraphRight::ReadUsers)
 }
 
 /// The user in the path, by object id or principal name; the signed-in user for `/me`.
 pub(super) fn path_user<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c User, GraphError> {
+    if call.collection() == Some(PathCollection::Me) {
+        return signed_in_user(call);
+    }
     let segment = call.path_parameter("id");
     let directory = call.directory();
-    if segment.is_empty() {
-        if !call.caller.is_user {
-            return Err(GraphError::malformed(
-                "/me request is only valid with delegated authentication flow.",
-            ));
-        }
-        let id = call.caller.object_id;
-        return directory.user(id).ok_or_else(|| GraphError::not_found(id));
-    }
     let found = match ObjectKey::parse(segment) {
         ObjectKey::ObjectId(id) => directory.user(id),
         ObjectKey::Alternate(..) | ObjectKey::Text(_) => directory.user_by_name(segment),
@@ -174,6 +140,16 @@ pub(super) fn path_user<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c User, Gra
         .filter(|user| call.is_own_tenant(&user.tenant))
         .filter(|user| call.is_addressable(user.object_id))
         .ok_or_else(|| GraphError::not_found(segment))
+}
+
+fn signed_in_user<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c User, GraphError> {
+    if !call.caller.is_user {
+        return Err(GraphError::malformed(
+            "/me request is only valid with delegated authentication flow.",
+        ));
+    }
+    let id = call.caller.object_id;
+    call.directory().user(id).ok_or_else(|| GraphError::not_found(id))
 }
 
 fn tenant_users<'c>(call: &'c GraphCall<'_, '_>) -> impl Iterator<Item = &'c User> {

@@ -635,6 +635,61 @@ fn deleted_application_is_restored_with_its_service_principal() {
 }
 
 #[test]
+fn application_is_not_restored_while_another_has_its_unique_values() {
+    let graph = GraphFixture::new();
+    let headers = [("prefer", "create-if-missing")];
+    let upsert = |name: &str, uri: &str| {
+        let path = format!("/applications(uniqueName='{name}')");
+        let body = json!({ "displayName": "x", "identifierUris": [uri] });
+        let reply = graph.send_with_headers(Caller::Administrator, "PATCH", &path, &body, &headers);
+        assert_eq!(reply.status.as_u16(), 201, "{}", text(&reply));
+        format!("/applications/{}", id_of(&reply_json(&reply)))
+    };
+    let deleted = upsert("one", "api://one");
+    graph.delete(&deleted);
+    let restore =
+        format!("{}/restore", deleted.replace("/applications/", "/directory/deletedItems/"));
+    for (name, uri, property) in
+        [("two", "API://ONE", "identifierUris"), ("one", "api://two", "uniqueName")]
+    {
+        let other = upsert(name, uri);
+        let (status, code, message) = graph.fail("POST", &restore, &Value::Null);
+        assert_eq!(
+            (status, code.as_str()),
+            (400, "Request_MultipleObjectsWithSameKeyValue"),
+            "{property}"
+        );
+        assert!(message.contains(property), "{message}");
+        graph.delete(&other);
+    }
+    graph.post(&restore, &Value::Null);
+    graph.get(&deleted);
+}
+
+#[test]
+fn invalid_credentials_name_the_type_of_their_object() {
+    let graph = GraphFixture::new();
+    let app = graph.post("/applications", &json!({ "displayName": "x" }));
+    let principal = graph.post("/servicePrincipals", &json!({ "appId": app["appId"] }));
+    for (path, resource) in [
+        (format!("/applications/{}", id_of(&app)), "Application"),
+        (format!("/servicePrincipals/{}", id_of(&principal)), "ServicePrincipal"),
+    ] {
+        for property in ["keyCredentials", "passwordCredentials"] {
+            let expected = bad_request(&format!(
+                "Invalid value specified for property '{property}' of resource '{resource}'."
+            ));
+            assert_eq!(graph.fail("PATCH", &path, &json!({ (property): 1 })), expected);
+        }
+        let expected = bad_request(&format!(
+            "Invalid value specified for property 'passwordCredential' of resource '{resource}'."
+        ));
+        let body = json!({ "passwordCredential": 1 });
+        assert_eq!(graph.fail("POST", &format!("{path}/addPassword"), &body), expected);
+    }
+}
+
+#[test]
 fn deleted_objects_expire_after_thirty_days() {
     let graph = GraphFixture::new();
     let app = id_of(&graph.get(&format!("/applications(appId='{APP}')")));

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::directory::DirectoryDelays;
 use crate::testing::{FEDERATED, MSI};
 
 const PRINCIPAL: Uuid = Uuid::from_u128(0xc1);
@@ -158,6 +159,127 @@ fn signed_in_user_reads_itself_and_what_it_owns() {
             "/me request is only valid with delegated authentication flow.".to_owned()
         )
     );
+}
+
+#[test]
+fn empty_key_of_a_user_is_not_the_signed_in_user() {
+    let graph = GraphFixture::new();
+    for method in ["GET", "PATCH", "DELETE"] {
+        assert_eq!(
+            graph.fail(method, "/users('')", &json!({ "jobTitle": "none" })),
+            not_found("''"),
+            "{method}"
+        );
+    }
+    for path in ["memberOf", "transitiveMemberOf", "ownedObjects", "appRoleAssignments"] {
+        assert_eq!(
+            graph.fail("GET", &format!("/users('')/{path}"), &Value::Null),
+            not_found("''"),
+            "{path}"
+        );
+    }
+    assert_eq!(graph.get("/me")["id"], json!(ADMINISTRATOR));
+}
+
+#[test]
+fn paths_address_objects_of_their_own_collection_only() {
+    let graph = GraphFixture::new();
+    let team = create_group(&graph, "team");
+    let resource = graph_principal_id(&TENANT.parse().unwrap());
+    let role = GraphPermission::UserReadAll.id();
+    let body = json!({ "principalId": PRINCIPAL, "resourceId": resource, "appRoleId": role });
+    for collection in ["users", "groups"] {
+        let path = format!("/{collection}/{PRINCIPAL}/appRoleAssignments");
+        let missing = not_found(&PRINCIPAL.to_string());
+        assert_eq!(graph.fail("POST", &path, &body), missing, "{collection}");
+        assert_eq!(graph.fail("GET", &path, &Value::Null), missing, "{collection}");
+        let path = format!("/{collection}/{PRINCIPAL}/memberOf");
+        assert_eq!(graph.fail("GET", &path, &Value::Null), missing, "{collection}");
+    }
+    graph.post(&format!("/servicePrincipals/{PRINCIPAL}/appRoleAssignments"), &body);
+    let path = format!("/servicePrincipals/{team}/memberOf");
+    assert_eq!(graph.fail("GET", &path, &Value::Null), not_found(&team));
+    // The service principals of Microsoft's applications are no members of groups.
+    assert_eq!(graph.list(&format!("/servicePrincipals/{resource}/memberOf"), "id"), [""; 0]);
+}
+
+#[test]
+fn memberships_of_a_group_are_found_by_its_unique_name() {
+    let graph = GraphFixture::new();
+    let team = create_group(&graph, "team");
+    let body = json!({
+        "displayName": "inner", "mailNickname": "inner", "mailEnabled": false,
+        "securityEnabled": true, "uniqueName": "inner-1",
+    });
+    let inner = id_of(&graph.post("/groups", &body));
+    graph.post(&format!("/groups/{team}/members/$ref"), &reference(&inner));
+    assert_eq!(graph.list("/groups(uniqueName='inner-1')/memberOf", "id"), [team.as_str()]);
+    let groups = graph.post("/groups(uniqueName='inner-1')/getMemberGroups", &json!({}));
+    assert_eq!(groups["value"], json!([team]));
+    let missing = "/groups(uniqueName='other')/memberOf";
+    assert_eq!(graph.fail("GET", missing, &Value::Null), not_found("uniqueName='other'"));
+}
+
+#[test]
+fn memberships_of_a_new_object_are_not_found_before_its_replication() {
+    let graph = GraphFixture::new();
+    graph.probe.engine.state().azure.directory.replication.delays =
+        DirectoryDelays { graph_seconds: 10, ..DirectoryDelays::default() };
+    let team = create_group(&graph, "team");
+    let path = format!("/groups/{team}/memberOf");
+    assert_eq!(graph.fail("GET", &path, &Value::Null), not_found(&team));
+    for collection in ["groups", "directoryObjects"] {
+        // Changes reach the replica that created the object.
+        let path = format!("/{collection}/{team}/getMemberGroups");
+        assert_eq!(graph.post(&path, &json!({}))["value"], json!([]));
+    }
+    graph.probe.clock.advance(std::time::Duration::from_secs(10));
+    assert_eq!(graph.list(&path, "id"), [""; 0]);
+}
+
+#[test]
+fn relations_of_permanently_removed_objects_are_removed() {
+    let graph = GraphFixture::new();
+    let app = graph.post("/applications", &json!({ "displayName": "gone" }));
+    let principal = graph.post("/servicePrincipals", &json!({ "appId": app["appId"] }));
+    let (app, principal) = (id_of(&app), id_of(&principal));
+    let team = create_group(&graph, "team");
+    let other = id_of(&graph.post("/applications", &json!({ "displayName": "other" })));
+    let resource = graph_principal_id(&TENANT.parse().unwrap());
+    let definition = DirectoryRole::DirectoryReaders.template_id();
+    for member in [&principal, &team] {
+        let body = json!({ "principalId": member, "roleDefinitionId": definition, "directoryScopeId": "/" });
+        graph.post("/roleManagement/directory/roleAssignments", &body);
+    }
+    graph.post(&format!("/applications/{other}/owners/$ref"), &reference(&principal));
+    graph.post(&format!("/groups/{team}/owners/$ref"), &reference(&principal));
+    let role = GraphPermission::UserReadAll.id();
+    let body = json!({ "principalId": principal, "resourceId": resource, "appRoleId": role });
+    graph.post(&format!("/servicePrincipals/{principal}/appRoleAssignments"), &body);
+    for grant in [
+        json!({ "clientId": principal, "resourceId": resource, "consentType": "AllPrincipals" }),
+        json!({ "clientId": PRINCIPAL, "resourceId": principal, "consentType": "AllPrincipals" }),
+    ] {
+        graph.post("/oauth2PermissionGrants", &grant);
+    }
+    let relations = || {
+        let state = graph.probe.engine.state();
+        let directory = &state.azure.directory;
+        [
+            directory.app_role_assignments().len(),
+            directory.permission_grants().len(),
+            directory.directory_role_assignments().len(),
+            directory.objects_owned_by(principal.parse().unwrap()).count(),
+        ]
+    };
+    let before = relations();
+    assert_eq!(before, [1, 2, 3, 2]);
+    graph.delete(&format!("/applications/{app}"));
+    assert_eq!(relations(), before, "a deleted object can be restored");
+    graph.delete(&format!("/directory/deletedItems/{principal}"));
+    assert_eq!(relations(), [0, 0, 2, 0]);
+    graph.delete(&format!("/groups/{team}"));
+    assert_eq!(relations(), [0, 0, 1, 0]);
 }
 
 #[test]
@@ -470,6 +592,29 @@ fn organization_and_domains_are_those_of_the_tenant() {
     assert_eq!(graph.list("/domains", "id"), [DOMAIN]);
     assert_eq!(graph.get(&format!("/domains/{DOMAIN}"))["isVerified"], true);
     assert_eq!(graph.fail("GET", "/domains/example.org", &Value::Null), not_found("example.org"));
+}
+
+#[test]
+fn invalid_batch_changes_nothing() {
+    let graph = GraphFixture::new();
+    let create = json!({
+        "id": "1", "method": "POST", "url": "/applications", "body": { "displayName": "batched" },
+        "headers": { "content-type": "application/json" },
+    });
+    for (method, url) in [
+        ("no method", "/applications"),
+        ("POST", "/$batch"),
+        ("POST", "/%24batch"),
+        ("POST", "/$BATCH"),
+        ("POST", "/$batch()"),
+    ] {
+        let second = json!({ "id": "2", "method": method, "url": url, "body": { "requests": [] } });
+        let batch = json!({ "requests": [create, second] });
+        let (status, code, _) = graph.fail("POST", "/$batch", &batch);
+        assert_eq!((status, code.as_str()), (400, "BadRequest"), "{method} {url}");
+        let path = "/applications?$filter=displayName eq 'batched'";
+        assert_eq!(graph.list(path, "id"), [""; 0], "{method} {url}");
+    }
 }
 
 #[test]

@@ -395,3 +395,60 @@ fn caller_that_was_deleted_has_no_identity() {
     let reply = graph.probe.get(Ingress::Tunnel, &url, &[("authorization", bearer.as_str())]);
     assert_eq!(error_of(&reply).1, "Authorization_IdentityNotFound");
 }
+
+#[test]
+fn deleted_objects_need_the_permission_to_read_their_type() {
+    let user = MEMBER.to_string();
+    for (permission, expected) in [
+        (GraphPermission::UserReadAll, [403, 200]),
+        (GraphPermission::ApplicationReadAll, [200, 403]),
+    ] {
+        let graph = GraphFixture::with_permissions(&[permission]);
+        let app = id_of(&graph.post("/applications", &json!({ "displayName": "x" })));
+        graph.delete(&format!("/users/{user}"));
+        graph.delete(&format!("/applications/{app}"));
+        let found = [&app, &user].map(|id| {
+            let path = format!("/directory/deletedItems/{id}");
+            status(&graph, Caller::Application, "GET", &path, &Value::Null)
+        });
+        assert_eq!(found, expected, "{permission:?}");
+    }
+}
+
+#[test]
+fn permission_and_object_are_checked_before_the_content() {
+    let graph = GraphFixture::new();
+    let other = graph.post("/applications", &json!({ "displayName": "other" }));
+    let other = format!("/applications/{}", id_of(&other));
+    let principal = format!("/servicePrincipals/{PRINCIPAL}");
+    let group = json!({ "displayName": "g", "mailNickname": "g", "mailEnabled": false, "securityEnabled": true });
+    let group = format!("/groups/{}", id_of(&graph.post("/groups", &group)));
+    let missing = Uuid::from_u128(0xffff).to_string();
+    let malformed = json!([]);
+    for (method, path) in [
+        ("POST", "/applications".to_owned()),
+        ("PATCH", other.clone()),
+        ("POST", format!("{other}/federatedIdentityCredentials")),
+        ("PATCH", format!("{other}/federatedIdentityCredentials/x")),
+        ("POST", "/servicePrincipals".to_owned()),
+        ("PATCH", principal.clone()),
+        ("POST", format!("{principal}/appRoleAssignments")),
+        ("PATCH", group),
+        ("PATCH", format!("/users/{ADMINISTRATOR}")),
+    ] {
+        let reply = graph.send(Caller::Application, method, &path, &malformed);
+        assert_eq!(error_of(&reply), denied(), "{method} {path}");
+    }
+    for (method, path) in [
+        ("PATCH", format!("/applications/{missing}")),
+        ("POST", format!("/applications/{missing}/federatedIdentityCredentials")),
+        ("PATCH", format!("/servicePrincipals/{missing}")),
+        ("POST", format!("/servicePrincipals/{missing}/appRoleAssignments")),
+        ("PATCH", format!("/groups/{missing}")),
+        ("PATCH", format!("/users/{missing}")),
+        ("PATCH", format!("/oauth2PermissionGrants/{missing}")),
+        ("POST", format!("/users/{missing}/checkMemberGroups")),
+    ] {
+        assert_eq!(graph.fail(method, &path, &malformed), not_found(&missing), "{method} {path}");
+    }
+}
