@@ -24,6 +24,8 @@ pub(crate) struct ManagementGroups {
     groups: BTreeMap<String, ManagementGroup>,
     /// The name of the group of a subscription, by its id; both in lower case.
     subscriptions: BTreeMap<String, String>,
+    /// The display names of the root groups that were renamed, by tenant.
+    root_names: BTreeMap<EntraTenantId, String>,
 }
 
 /// A management group other than the root group of a tenant.
@@ -51,6 +53,8 @@ pub(crate) enum ManagementGroupError {
     TooDeep,
     #[error("the group has children")]
     HasChildren,
+    #[error("the root group of a tenant is neither moved nor deleted")]
+    RootGroup,
     #[error("a group of another tenant has this id")]
     OtherTenant,
 }
@@ -61,7 +65,31 @@ impl ManagementGroups {
         self.groups.get(&name.to_ascii_lowercase())
     }
 
-    /// The groups of a tenant, ordered by name.
+    /// The display name of the root group of a tenant.
+    pub(crate) fn root_name(&self, tenant: &EntraTenantId) -> &str {
+        self.root_names.get(tenant).map_or("Tenant Root Group", String::as_str)
+    }
+
+    /// Changes the display name of the root group of a tenant.
+    pub(crate) fn rename_root(&mut self, tenant: EntraTenantId, name: String) {
+        self.root_names.insert(tenant, name);
+    }
+
+    /// The group of a tenant with a name, ignoring case; not its root group.
+    pub(crate) fn group_in_tenant(
+        &self,
+        name: &str,
+        tenant: &EntraTenantId,
+    ) -> Option<&ManagementGroup> {
+        self.group(name).filter(|group| group.tenant == *tenant)
+    }
+
+    /// Whether a tenant has a group with a name, ignoring case; its root group included.
+    pub(crate) fn is_in_tenant(&self, name: &str, tenant: &EntraTenantId) -> bool {
+        name.eq_ignore_ascii_case(tenant.as_str()) || self.group_in_tenant(name, tenant).is_some()
+    }
+
+    /// The groups of a tenant without the root group, ordered by name.
     pub(crate) fn of_tenant(
         &self,
         tenant: &EntraTenantId,
@@ -86,14 +114,14 @@ impl ManagementGroups {
         self.group(self.subscriptions.get(&id.to_ascii_lowercase())?)
     }
 
-    /// Creates or changes a group.
+    /// Creates or changes a group. Its name is not the id of a tenant: that is the name of a root group.
     pub(crate) fn put(&mut self, group: ManagementGroup) -> Result<(), ManagementGroupError> {
         let key = group.name.to_ascii_lowercase();
         if self.groups.get(&key).is_some_and(|known| known.tenant != group.tenant) {
             return Err(ManagementGroupError::OtherTenant);
         }
         if let Some(parent) = &group.parent {
-            let parent = self.group(parent).filter(|parent| parent.tenant == group.tenant);
+            let parent = self.group_in_tenant(parent, &group.tenant);
             let parent = parent.ok_or(ManagementGroupError::ParentNotFound)?;
             let above = self.ancestors(parent);
             if above.iter().any(|ancestor| ancestor.name.eq_ignore_ascii_case(&group.name)) {

@@ -371,7 +371,7 @@ fn assignment_that_is_deleted_before_it_takes_effect_grants_nothing() {
 
 #[test]
 fn deny_assignment_overrides_every_role() {
-    let owner = RoleDefinitionId(uuid::uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"));
+    let owner = RoleDefinitionId::OWNER;
     let mut authorization = authorization_with(&[(owner, "/subscriptions/s")]);
     let everyone = DeniedPrincipal { id: Uuid::nil(), kind: "SystemDefined".to_owned() };
     let excluded = |id| vec![DeniedPrincipal { id, kind: "ServicePrincipal".to_owned() }];

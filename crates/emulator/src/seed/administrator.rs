@@ -5,7 +5,7 @@
 
 use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId};
 use serde_json::Map;
-use uuid::{Uuid, uuid};
+use uuid::Uuid;
 
 use super::AzureSeeder;
 use crate::authorization::RoleAssignment;
@@ -14,8 +14,6 @@ use crate::keys::RedactedText;
 
 /// A domain that can never be registered (RFC 6761), so that no real account has the name.
 pub(super) const CUSTOM_DOMAIN: &str = "lanyard.test";
-
-const OWNER: RoleDefinitionId = RoleDefinitionId(uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"));
 
 /// The administrator with the password.
 pub(super) struct SeededAdministrator {
@@ -52,7 +50,13 @@ impl AzureSeeder<'_> {
         });
         let subscription = ArmResourceId::subscription_scope(&self.plan.subscription);
         let name = self.ids.named_uuid("administrator/owner");
-        let assignment = RoleAssignment::new(name, subscription.into(), OWNER, object_id, self.now);
+        let assignment = RoleAssignment::new(
+            name,
+            subscription.into(),
+            RoleDefinitionId::OWNER,
+            object_id,
+            self.now,
+        );
         self.assign(RoleAssignment { principal_type: "User".to_owned(), ..assignment });
         SeededAdministrator { object_id, principal_name, password }
     }

@@ -34,10 +34,7 @@ use crate::services::keyvault::{
 /// The number of keys for test clients: one certificate, one issuer.
 pub(super) const KEY_COUNT: usize = 2;
 
-const OWNER: RoleDefinitionId = RoleDefinitionId(uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"));
 const READER: RoleDefinitionId = RoleDefinitionId(uuid!("acdd72a7-3385-48ef-bd42-f606fba81ae7"));
-const CRYPTO_USER: RoleDefinitionId =
-    RoleDefinitionId(uuid!("12338af0-0e69-4776-bea7-57ae8d297424"));
 const CERTIFICATE_USER: RoleDefinitionId =
     RoleDefinitionId(uuid!("db79e9a7-68ee-4b58-9aeb-b90e7c24fcba"));
 
@@ -341,8 +338,11 @@ impl AzureSeeder<'_> {
             return;
         };
         let subscription = ArmResourceId::subscription_scope(&self.plan.subscription);
-        let (role, scope) =
-            if owner { (OWNER, subscription) } else { (READER, self.managed_resource_group()) };
+        let (role, scope) = if owner {
+            (RoleDefinitionId::OWNER, subscription)
+        } else {
+            (READER, self.managed_resource_group())
+        };
         let mut grants = vec![
             (role, scope),
             (RoleDefinitionId::KEY_VAULT_SECRETS_USER, vault.child("secrets", READABLE_SECRET)),
@@ -351,7 +351,9 @@ impl AzureSeeder<'_> {
             let kinds = ["secrets", "certificates", "keys"];
             grants.extend(kinds.map(|kind| (CERTIFICATE_USER, vault.child(kind, name))));
         }
-        let curves = CURVE_KEYS.iter().map(|(name, ..)| (CRYPTO_USER, vault.child("keys", name)));
+        let curves = CURVE_KEYS
+            .iter()
+            .map(|(name, ..)| (RoleDefinitionId::KEY_VAULT_CRYPTO_USER, vault.child("keys", name)));
         grants.extend(curves);
         for (role, scope) in grants {
             let name: Uuid = self.ids.next_uuid();

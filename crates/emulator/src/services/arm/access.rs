@@ -223,6 +223,11 @@ pub(super) fn parse_request_scope(text: &str) -> Result<AccessScope, ServiceRepl
     })
 }
 
+/// The subscription in the path.
+pub(super) fn subscription_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
+    parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))
+}
+
 /// The resource group in the path.
 pub(super) fn group_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     let (subscription, group) = (call.path_parameter("subscription"), call.path_parameter("group"));

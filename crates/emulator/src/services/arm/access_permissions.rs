@@ -4,7 +4,7 @@
 use http::{Method, StatusCode};
 use serde_json::json;
 
-use super::access::{authorize_call, extension_scope, json_reply, list_reply, parse_request_scope};
+use super::access::{authorize_call, extension_scope, json_reply, list_reply, subscription_scope};
 use super::role_permissions::permission_json;
 use crate::operation_context::OperationContext;
 use crate::operations::{OperationSupport, ServiceOperation};
@@ -49,7 +49,7 @@ fn list_permissions(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
 /// `GET /subscriptions/{id}/…/roleAssignmentsUsageMetrics`.
 fn get_usage_metrics(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let subscription = call.path_parameter("subscription").to_owned();
-    let at = parse_request_scope(&format!("/subscriptions/{subscription}"))?;
+    let at = subscription_scope(call)?;
     authorize_call(call, "Microsoft.Authorization/roleAssignmentsUsageMetrics/read", &at)?;
     let authorization = &call.azure().authorization;
     let count = authorization.count_in_subscription(&subscription);

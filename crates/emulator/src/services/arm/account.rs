@@ -6,12 +6,11 @@ use serde_json::{Value, json};
 
 use super::access::{
     authenticate, authorize_call, has_assignment_around, json_reply, list_reply,
-    parse_request_scope, path_scope,
+    parse_request_scope, path_scope, subscription_scope,
 };
 use super::error::bad_request;
 use super::locations::{Region, regions_of_cloud};
 use super::resource_store::Subscription;
-use crate::authorization::AccessScope;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
@@ -87,7 +86,7 @@ pub(super) fn list_subscriptions(
     let caller = authenticate(call)?;
     let mut items = Vec::new();
     for subscription in call.azure().resources.subscriptions.iter() {
-        let whole = subscription_scope(subscription)?;
+        let whole = parse_request_scope(&format!("/subscriptions/{}", subscription.id))?;
         let is_visible = has_assignment_around(call, &caller, &whole);
         if is_visible && subscription.tenant == caller.tenant {
             items.push(subscription_json(subscription));
@@ -114,8 +113,7 @@ pub(super) fn get_subscription(
 pub(super) fn list_locations(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let whole =
-        parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
+    let whole = subscription_scope(call)?;
     authorize_call(call, "Microsoft.Resources/subscriptions/locations/read", &whole)?;
     let regions = regions_of_cloud(call.endpoint.cloud);
     let items = regions.iter().map(|Region { name, display_name, geography_group }| {
@@ -133,10 +131,6 @@ pub(super) fn list_locations(
         })
     });
     list_reply(call, items.collect())
-}
-
-fn subscription_scope(subscription: &Subscription) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(&format!("/subscriptions/{}", subscription.id))
 }
 
 fn subscription_json(subscription: &Subscription) -> Value {

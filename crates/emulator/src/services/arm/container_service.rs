@@ -9,7 +9,7 @@ mod kubernetes_versions;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
-use lanyard_vocabulary::{ArmResourceId, EntraClientId};
+use lanyard_vocabulary::ArmResourceId;
 use serde_json::{Map, Value, json};
 
 use self::agent_pools::{
@@ -24,7 +24,7 @@ use super::resource_store::{ArmResource, ArmResourceStore, RESOURCE_GROUP_TYPE};
 use super::resource_type::{NameEdge, NamingRule, ResourceType, resource_name};
 use super::resource_writes::ResourceWrite;
 use crate::authorization::AccessScope;
-use crate::directory::{ServicePrincipal, ServicePrincipalKind};
+use crate::directory::ServicePrincipal;
 use crate::operation_context::OperationContext;
 use crate::operations::ServiceOperation;
 use crate::request::ServiceReply;
@@ -161,17 +161,18 @@ fn ensure_identity(
     let Some(tenant) = known.map(|known| known.tenant.clone()) else {
         return Err(ArmServiceError::SubscriptionNotFound(&subscription).to_reply());
     };
-    let object_id = write.call.ids.next_uuid();
-    let client_id = EntraClientId::from(write.call.ids.next_uuid());
-    let kind = ServicePrincipalKind::ManagedIdentity { resource_id };
-    let principal = ServicePrincipal::new(object_id, client_id, tenant.clone(), name, kind)
-        .created_at(write.call.now);
+    let now = write.call.now;
+    let (azure, ids) = write.call.azure_and_ids();
+    let principal = azure.directory.create_managed_identity(&resource_id, tenant, ids, now);
     let identity = identity_json(&id, &principal);
-    write.call.azure_mut().directory.insert_service_principal(principal);
     let body = json!({
         "location": region,
         "tags": {},
-        "properties": { "tenantId": tenant, "principalId": object_id, "clientId": client_id },
+        "properties": {
+            "tenantId": principal.tenant,
+            "principalId": principal.object_id,
+            "clientId": principal.client_id,
+        },
     });
     write.others.push(ArmResource::new(id, USER_ASSIGNED, body, write.call.now));
     Ok(identity)

@@ -41,8 +41,8 @@ use self::template::DeploymentTemplate;
 use self::what_if::predict_changes;
 use super::RESOURCE_GROUP_TYPE;
 use super::access::{
-    authorize_call, empty_reply, group_scope, is_authorized, json_reply, list_reply,
-    parse_request_scope, require_group,
+    authorize_call, empty_reply, group_scope, is_authorized, json_reply, list_reply, require_group,
+    subscription_scope,
 };
 use super::error::{ArmServiceError, bad_request, conflict};
 use super::locations::{normalize_region, require_region};
@@ -187,8 +187,7 @@ impl RequestedDeployment {
 /// The resource group or subscription in the path.
 fn requested_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     if call.path_parameter("group").is_empty() {
-        let subscription = call.path_parameter("subscription");
-        return parse_request_scope(&format!("/subscriptions/{subscription}"));
+        return subscription_scope(call);
     }
     group_scope(call)
 }

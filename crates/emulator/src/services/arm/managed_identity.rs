@@ -194,11 +194,7 @@ fn upsert_federated(
 
 fn parse_federated(name: &str, body: &Value) -> Result<FederatedCredential, ServiceReply> {
     let refuse = |message: &str| Err(bad_request("InvalidFederatedIdentityCredential", message));
-    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if !(3..=120).contains(&name.len())
-        || !name.chars().all(word)
-        || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
-    {
+    if !FederatedCredential::is_valid_name(name) {
         return refuse(
             "A name has 3 to 120 letters, digits, `-` and `_`, a letter or digit first.",
         );

@@ -2,6 +2,7 @@
 //! reply.
 
 use http::StatusCode;
+use lanyard_vocabulary::RoleDefinitionId;
 use serde_json::{Value, json};
 
 use super::access::{
@@ -55,8 +56,6 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
 ];
 
 const GROUP: &str = "Microsoft.Management/managementGroups";
-const OWNER: lanyard_vocabulary::RoleDefinitionId =
-    lanyard_vocabulary::RoleDefinitionId(uuid::uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"));
 
 /// Lists the groups that the caller may read.
 fn list_groups(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
@@ -71,12 +70,8 @@ fn list_groups(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceR
             super::access::is_authorized(call, &caller, &format!("{GROUP}/read"), &scope)
         })
         .map(|group| {
-            let mut wire = group_json(call, &group);
-            wire["properties"] = json!({
-                "tenantId": group.tenant,
-                "displayName": group.display_name,
-            });
-            wire
+            let properties = json!({ "tenantId": group.tenant, "displayName": group.display_name });
+            resource_json(&group, &properties)
         })
         .collect();
     list_reply(call, items)
@@ -101,6 +96,9 @@ fn put_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRep
     let caller = authenticate(call)?;
     let write = format!("{GROUP}/write");
     let name = call.path_parameter("name").to_owned();
+    if call.azure().directory.tenants.iter().any(|tenant| tenant.has_id(&name)) {
+        return put_root_group(call, &caller, &scope);
+    }
     let existing = call.azure().management_groups.group(&name).cloned();
     if existing.is_some() {
         authorize(call, &caller, &write, &scope)?;
@@ -135,6 +133,31 @@ fn put_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRep
     Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
+/// `PUT` of the root group: changes its display name. The root group has the id of the tenant, so no other
+/// group can have the id of a tenant.
+fn put_root_group(
+    call: &mut OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    scope: &AccessScope,
+) -> Result<ServiceReply, ServiceReply> {
+    let name = call.path_parameter("name");
+    if !caller.tenant.as_str().eq_ignore_ascii_case(name) {
+        let message = format!("The management group ID '{name}' is that of another tenant.");
+        return Err(bad_request("InvalidManagementGroupId", message));
+    }
+    authorize(call, caller, &format!("{GROUP}/write"), scope)?;
+    let body = json_body(call)?;
+    if body.pointer("/properties/details/parent/id").is_some_and(|parent| !parent.is_null()) {
+        return Err(management_group_error(ManagementGroupError::RootGroup));
+    }
+    if let Some(name) = body.pointer("/properties/displayName").and_then(Value::as_str) {
+        let (tenant, name) = (caller.tenant.clone(), name.to_owned());
+        call.azure_mut().management_groups.rename_root(tenant, name);
+    }
+    let wire = group_json(call, &root_group(call, caller));
+    Ok(json_reply(call, StatusCode::OK, &wire))
+}
+
 fn make_owner(call: &mut OperationContext<'_>, caller: &AuthenticatedCaller, scope: AccessScope) {
     let (name, now) = (call.ids.next_uuid(), call.now);
     let principal = call.azure().directory.object(caller.object_id);
@@ -142,7 +165,7 @@ fn make_owner(call: &mut OperationContext<'_>, caller: &AuthenticatedCaller, sco
     let assignment = RoleAssignment {
         principal_type: principal_type.unwrap_or("ServicePrincipal").to_owned(),
         created_by: Some(caller.object_id),
-        ..RoleAssignment::new(name, scope, OWNER, caller.object_id, now)
+        ..RoleAssignment::new(name, scope, RoleDefinitionId::OWNER, caller.object_id, now)
     };
     if let Err(problem) = call.azure_mut().authorization.assign(assignment) {
         tracing::debug!(%problem, "the creator of a management group is its owner already");
@@ -170,8 +193,11 @@ fn parse_parent(
 
 fn delete_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let scope = requested_group(call);
-    authorize_call(call, &format!("{GROUP}/delete"), &scope)?;
+    let caller = authorize_call(call, &format!("{GROUP}/delete"), &scope)?;
     let name = call.path_parameter("name").to_owned();
+    if caller.tenant.as_str().eq_ignore_ascii_case(&name) {
+        return Err(management_group_error(ManagementGroupError::RootGroup));
+    }
     match call.azure_mut().management_groups.remove(&name) {
         Ok(None) => Ok(empty_reply(call, StatusCode::NO_CONTENT)),
         Ok(Some(_)) => {
@@ -256,11 +282,8 @@ fn find_group(
     if root.name.eq_ignore_ascii_case(name) {
         return Ok(root);
     }
-    let group = call.azure().management_groups.group(name);
-    group
-        .filter(|group| group.tenant == caller.tenant)
-        .cloned()
-        .ok_or_else(|| group_not_found(name))
+    let group = call.azure().management_groups.group_in_tenant(name, &caller.tenant);
+    group.cloned().ok_or_else(|| group_not_found(name))
 }
 
 /// The error for a management group that does not exist.
@@ -272,7 +295,7 @@ pub(super) fn group_not_found(name: &str) -> ServiceReply {
 fn root_group(call: &OperationContext<'_>, caller: &AuthenticatedCaller) -> ManagementGroup {
     ManagementGroup {
         name: caller.tenant.to_string(),
-        display_name: "Tenant Root Group".to_owned(),
+        display_name: call.azure().management_groups.root_name(&caller.tenant).to_owned(),
         tenant: caller.tenant.clone(),
         parent: None,
         updated_on: call.now,
@@ -297,6 +320,7 @@ fn management_group_error(problem: ManagementGroupError) -> ServiceReply {
     let code = match problem {
         ManagementGroupError::ParentNotFound => "ParentManagementGroupNotFound",
         ManagementGroupError::Cycle | ManagementGroupError::TooDeep => "InvalidParentId",
+        ManagementGroupError::RootGroup => "InvalidManagementGroupId",
         ManagementGroupError::HasChildren => "ManagementGroupHasChildren",
         ManagementGroupError::OtherTenant => {
             return conflict("ManagementGroupIdInUse", format!("{problem}."));
@@ -306,35 +330,37 @@ fn management_group_error(problem: ManagementGroupError) -> ServiceReply {
 }
 
 fn group_json(call: &OperationContext<'_>, group: &ManagementGroup) -> Value {
+    let groups = &call.azure().management_groups;
     let is_root = group.name.eq_ignore_ascii_case(group.tenant.as_str());
-    let parent_name = group.parent.clone().unwrap_or_else(|| group.tenant.to_string());
+    let parent_name = group.parent.as_deref().unwrap_or(group.tenant.as_str());
     let parent_title = match &group.parent {
-        None => "Tenant Root Group".to_owned(),
-        Some(parent) => call
-            .azure()
-            .management_groups
-            .group(parent)
-            .map_or_else(String::new, |parent| parent.display_name.clone()),
+        None => groups.root_name(&group.tenant),
+        Some(parent) => groups.group(parent).map_or("", |parent| &parent.display_name),
     };
     let parent = json!({
         "id": format!("/providers/{GROUP}/{parent_name}"),
         "name": parent_name,
         "displayName": parent_title,
     });
+    let properties = json!({
+        "tenantId": group.tenant,
+        "displayName": group.display_name,
+        "details": {
+            "version": 1,
+            "updatedTime": group.updated_on.to_string(),
+            "updatedBy": group.updated_by,
+            "parent": if is_root { Value::Null } else { parent },
+        },
+    });
+    resource_json(group, &properties)
+}
+
+fn resource_json(group: &ManagementGroup, properties: &Value) -> Value {
     json!({
         "id": format!("/providers/{GROUP}/{}", group.name),
         "type": GROUP,
         "name": group.name,
-        "properties": {
-            "tenantId": group.tenant,
-            "displayName": group.display_name,
-            "details": {
-                "version": 1,
-                "updatedTime": group.updated_on.to_string(),
-                "updatedBy": group.updated_by,
-                "parent": if is_root { Value::Null } else { parent },
-            },
-        },
+        "properties": properties,
     })
 }
 

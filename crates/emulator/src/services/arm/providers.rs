@@ -9,11 +9,10 @@ use std::sync::LazyLock;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::access::{authorize_call, json_reply, list_reply, parse_request_scope};
+use super::access::{authorize_call, json_reply, list_reply, subscription_scope};
 use super::error::{ArmServiceError, conflict};
 use super::locations::regions_of_cloud;
 use super::resource_type::{RegionRule, find_resource_type};
-use crate::authorization::AccessScope;
 use crate::operation_context::OperationContext;
 use crate::operations::ServiceOperation;
 use crate::request::ServiceReply;
@@ -235,10 +234,6 @@ fn provider_json(call: &OperationContext<'_>, namespace: &str, newest: &str) -> 
         "registrationPolicy": "RegistrationRequired",
         "resourceTypes": types,
     })
-}
-
-fn subscription_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))
 }
 
 #[cfg(test)]

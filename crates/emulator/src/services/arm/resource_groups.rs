@@ -4,7 +4,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::access::{
-    authorize_call, empty_reply, group_scope, json_body, json_reply, parse_request_scope,
+    authorize_call, empty_reply, group_scope, json_body, json_reply, subscription_scope,
 };
 use super::error::{ArmServiceError, bad_request};
 use super::locations::{normalize_region, regions_of_cloud};
@@ -70,8 +70,7 @@ const fn resource_group_operation(
 }
 
 fn list_groups(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let whole =
-        parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
+    let whole = subscription_scope(call)?;
     let filter = ODataFilter::from_request(call, &["tagName", "tagValue"])?;
     list_readable(call, &whole, RESOURCE_GROUP_TYPE, READ_ACTION, |group| {
         has_filtered_tag(&filter, group)

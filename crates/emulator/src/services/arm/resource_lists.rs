@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::access::{
-    authenticate, group_scope, is_authorized, list_reply, parse_request_scope, require_group,
+    authenticate, group_scope, is_authorized, list_reply, require_group, subscription_scope,
 };
 use super::odata_filter::ODataFilter;
 use super::resource_store::{ArmResource, RESOURCE_GROUP_TYPE};
@@ -20,8 +20,7 @@ const FILTER_FIELDS: [&str; 6] =
 pub(super) fn list_subscription_resources(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let whole =
-        parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))?;
+    let whole = subscription_scope(call)?;
     list_readable_at_scope(call, &whole)
 }
 

@@ -55,10 +55,8 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
 
 const ASSIGNMENT: &str = "Microsoft.Authorization/roleAssignments";
 /// The roles that count as the last administrator of a subscription: Owner and User Access Administrator.
-const ADMINISTRATORS: [Uuid; 2] = [
-    uuid::uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"),
-    uuid::uuid!("18d7d88d-d35e-4fb5-a5c3-7773c20a72d9"),
-];
+const ADMINISTRATORS: [Uuid; 2] =
+    [RoleDefinitionId::OWNER.0, uuid::uuid!("18d7d88d-d35e-4fb5-a5c3-7773c20a72d9")];
 
 const fn assignment_operation(
     id: &'static str,
@@ -154,9 +152,7 @@ fn is_in_tenant(
     let azure = call.azure();
     let scope = &assignment.scope;
     if let Some(name) = scope.management_group_name() {
-        let group = azure.management_groups.group(name);
-        return name.eq_ignore_ascii_case(caller.tenant.as_str())
-            || group.is_some_and(|group| group.tenant == caller.tenant);
+        return azure.management_groups.is_in_tenant(name, &caller.tenant);
     }
     let subscription = scope.subscription_id().and_then(|id| azure.resources.subscription(id));
     subscription.is_none_or(|known| known.tenant == caller.tenant)
@@ -292,9 +288,7 @@ fn require_scope(
 ) -> Result<(), ServiceReply> {
     let resources = &call.azure().resources;
     if let Some(name) = at.management_group_name() {
-        let is_root = name.eq_ignore_ascii_case(caller.tenant.as_str());
-        let group = call.azure().management_groups.group(name);
-        return if is_root || group.is_some_and(|group| group.tenant == caller.tenant) {
+        return if call.azure().management_groups.is_in_tenant(name, &caller.tenant) {
             Ok(())
         } else {
             Err(group_not_found(name))

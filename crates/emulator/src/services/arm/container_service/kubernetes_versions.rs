@@ -5,7 +5,7 @@
 use http::StatusCode;
 use serde_json::json;
 
-use super::super::access::{authorize_call, json_reply, parse_request_scope};
+use super::super::access::{authorize_call, json_reply, subscription_scope};
 use super::super::error::bad_request;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -60,8 +60,7 @@ pub(super) fn resolve_version(requested: Option<&str>) -> Result<KubernetesVersi
 
 /// `GET …/locations/{location}/kubernetesVersions`.
 pub(super) fn list_versions(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let subscription = call.path_parameter("subscription");
-    let whole = parse_request_scope(&format!("/subscriptions/{subscription}"))?;
+    let whole = subscription_scope(call)?;
     let action = "Microsoft.ContainerService/locations/kubernetesversions/read";
     authorize_call(call, action, &whole)?;
     let mut minors: Vec<_> = VERSIONS.iter().map(|version| version.minor()).collect();

@@ -3,11 +3,12 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::super::access::{authorize_call, empty_reply, json_reply, list_reply};
+use super::super::access::{
+    authorize_call, empty_reply, json_reply, list_reply, subscription_scope,
+};
 use super::super::error::ArmServiceError;
 use super::super::locations::normalize_region;
 use super::method_not_allowed_reply;
-use super::name_availability::subscription_scope;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 use crate::services::keyvault::DeletedVault;

@@ -1,7 +1,9 @@
 //! Managed HSMs: none exists, and none can be created. Clients list them and check names.
 
-use super::super::access::{authorize_call, group_scope, list_reply, require_group};
-use super::name_availability::{check_managed_hsm_name, subscription_scope};
+use super::super::access::{
+    authorize_call, group_scope, list_reply, require_group, subscription_scope,
+};
+use super::name_availability::check_managed_hsm_name;
 use crate::operation_context::OperationContext;
 use crate::operations::ServiceOperation;
 use crate::request::ServiceReply;

@@ -3,10 +3,9 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::super::access::{authorize_call, json_body, json_reply, parse_request_scope};
+use super::super::access::{authorize_call, json_body, json_reply, subscription_scope};
 use super::super::resource_type::{NameEdge, NamingRule};
 use super::invalid_vault_reply;
-use crate::authorization::AccessScope;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
@@ -87,9 +86,4 @@ fn availability_reply(call: &OperationContext<'_>, name: &str, is_taken: bool) -
         json!({ "nameAvailable": true })
     };
     json_reply(call, StatusCode::OK, &wire)
-}
-
-/// The subscription in the path.
-pub(super) fn subscription_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))
 }

@@ -154,7 +154,7 @@ fn require_tenant(
     let tenants = &write.call.azure().directory.tenants;
     tenants
         .iter()
-        .find(|tenant| tenant.id.as_str().eq_ignore_ascii_case(&given))
+        .find(|tenant| tenant.has_id(&given))
         .map(|tenant| tenant.id.clone())
         .ok_or_else(|| invalid_vault_reply("An invalid value was provided for 'tenantId'."))
 }

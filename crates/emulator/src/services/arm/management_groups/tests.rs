@@ -2,8 +2,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::authorization_fixture::{
-    ASSIGNMENTS, AuthorizationFixture, READER, SUB, VAULT, assignment_body, code, guid,
+    ASSIGNMENTS, AuthorizationFixture, CONTRIBUTOR, READER, SUB, VAULT, assignment_body, code, guid,
 };
+use crate::directory::Tenant;
 use crate::testing::reply_json;
 
 #[test]
@@ -59,4 +60,42 @@ fn assignment_at_a_management_group_is_inherited_by_its_subscriptions() {
     assert_eq!(code(&azure.get(azure.client, VAULT)), "AuthorizationFailed");
     assert_eq!(delete(&format!("{groups}/team")).status, StatusCode::OK);
     assert_eq!(code(&assign("team", 2)), "AuthorizationFailed");
+}
+
+#[test]
+fn root_group_is_renamed_with_permission_and_has_no_other_change() {
+    const OTHER_TENANT: &str = "99999999-0000-4000-8000-000000000001";
+    let azure = AuthorizationFixture::new();
+    {
+        let tenants = &mut azure.probe.engine.state().azure.directory.tenants;
+        let other = Tenant { id: OTHER_TENANT.parse().unwrap(), ..tenants[0].clone() };
+        tenants.push(other);
+    }
+    let groups = "/providers/Microsoft.Management/managementGroups";
+    let root = format!("{groups}/{}", azure.tenant());
+    let body = json!({ "properties": { "displayName": "Contoso" } });
+    let put = |url: &str, body: &Value| azure.send(azure.client, "PUT", url, body);
+    assert_eq!(code(&put(&root, &body)), "AuthorizationFailed");
+    assert_eq!(code(&put(&root.to_uppercase(), &body)), "AuthorizationFailed");
+    let other = format!("{groups}/{OTHER_TENANT}");
+    assert_eq!(code(&put(&other, &body)), "InvalidManagementGroupId");
+
+    azure.grant(CONTRIBUTOR, "/");
+    assert_eq!(code(&put(&other, &body)), "InvalidManagementGroupId");
+    let renamed = reply_json(&put(&root, &body));
+    assert_eq!(renamed["properties"]["displayName"], "Contoso");
+    assert_eq!(renamed["properties"]["details"]["parent"], Value::Null);
+    let listed = reply_json(&azure.get(azure.client, groups));
+    let names: Vec<_> =
+        listed["value"].as_array().unwrap().iter().map(|group| &group["name"]).collect();
+    assert_eq!(names, [&json!(azure.tenant())]);
+    assert_eq!(listed["value"][0]["properties"]["displayName"], "Contoso");
+    let team = reply_json(&put(&format!("{groups}/team"), &json!({})));
+    assert_eq!(team["properties"]["details"]["parent"]["displayName"], "Contoso");
+
+    let moved =
+        json!({ "properties": { "details": { "parent": { "id": format!("{groups}/team") } } } });
+    assert_eq!(code(&put(&root, &moved)), "InvalidManagementGroupId");
+    let deleted = azure.send(azure.client, "DELETE", &root, &Value::Null);
+    assert_eq!(code(&deleted), "InvalidManagementGroupId");
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::access::{
-    authorize_call, empty_reply, json_body, json_reply, parse_request_scope,
+    authorize_call, empty_reply, json_body, json_reply, subscription_scope,
 };
 use super::super::error::bad_request;
 use super::ACCOUNT;
@@ -20,8 +20,7 @@ const KEY_NAMES: [&str; 2] = ["key1", "key2"];
 pub(super) fn check_name_availability(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let subscription = call.path_parameter("subscription");
-    let scope = parse_request_scope(&format!("/subscriptions/{subscription}"))?;
+    let scope = subscription_scope(call)?;
     authorize_call(call, "Microsoft.Storage/checkNameAvailability/read", &scope)?;
     let body = json_body(call)?;
     let Some(name) = body.get("name").and_then(Value::as_str) else {
