@@ -7,7 +7,7 @@ Each file lists the commands of one area, in the order in which they run. confor
 its fields. `list` prints the areas with their commands as one JSON line.
 
 `serve` reads JSON lines: the variables of the commands, then the index of each command to run. It answers each
-index with `{"problems": [...]}`, which is empty if the result is as expected.
+index with `{"command": INDEX, "problems": [...]}`. `problems` is empty if the result is as expected.
 
 The Azure CLI is unmodified. All commands of an area run in one process, because the CLI starts more slowly than
 most commands run. Environment variables direct its requests to the local Azure.
@@ -248,8 +248,9 @@ def serve(areas):
     errors = sys.stderr = ErrorStream()
     variables = json.loads(sys.stdin.readline())
     for line in sys.stdin:
-        problems = run_up_to(area, json.loads(line), variables, errors)
-        print(json.dumps({"problems": problems}), file=answers, flush=True)
+        index = json.loads(line)
+        problems = run_up_to(area, index, variables, errors)
+        print(json.dumps({"command": index, "problems": problems}), file=answers, flush=True)
 
 
 def list_commands(areas):

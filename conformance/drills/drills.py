@@ -5,8 +5,8 @@ Usage: drills.py CASE < inputs.json
 Standard input is a JSON object with the credentials of the test clients. Standard output is the JSON object
 {"problems": [...]}, which is empty if the client behaved as on Azure.
 
-The clients are unmodified. Time is not: a client that sleeps advances the time of the local Azure instead, and
-the clock of this process follows. So a client waits as long as on Azure, and the case takes no time.
+The clients are unmodified. This program replaces `time.time` and `time.sleep`: sleeping advances the clock of
+the local Azure. So a client waits as long as on Azure, and the case takes no time.
 """
 
 import base64
@@ -105,6 +105,15 @@ def settings(change, reset):
         yield RequestLog()
     finally:
         control("PATCH", "settings", reset)
+
+
+@contextlib.contextmanager
+def fault(rule):
+    control("POST", "faults", rule)
+    try:
+        yield RequestLog()
+    finally:
+        control("DELETE", f"faults/{rule['name']}")
 
 
 # Expectations --------------------------------------------------------------------------------
@@ -433,13 +442,11 @@ def principal_not_found(inputs):
         "times": 3,
         "effect": {"type": "status", "status": 400, "code": "PrincipalNotFound", "message": message},
     }
-    log = RequestLog()
-    control("POST", "faults", rule)
     slept = CLOCK.slept
-    code, _, messages = azure_cli(
-        "ad", "sp", "create-for-rbac", "--name", "drill-principal", "--role", "Reader", "--scopes", scope
-    )
-    control("DELETE", "faults/principal-not-found")
+    with fault(rule) as log:
+        code, _, messages = azure_cli(
+            "ad", "sp", "create-for-rbac", "--name", "drill-principal", "--role", "Reader", "--scopes", scope
+        )
     expect("exit code of create-for-rbac", (code, messages[-2000:] if code else ""), (0, ""))
     expect("rejected role assignments", len(log.faults()), 3)
     expect_true("az waits five seconds each time", CLOCK.slept - slept >= 15, CLOCK.slept - slept)

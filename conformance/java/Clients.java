@@ -45,8 +45,20 @@ public final class Clients {
 
     private Clients() {}
 
-    public static void main(String[] arguments) throws Exception {
-        String[] parts = arguments[0].split(":");
+    public static void main(String[] arguments) {
+        int status = 0;
+        try {
+            System.out.println(runCase(arguments[0]));
+        } catch (Throwable error) {
+            error.printStackTrace();
+            status = 1;
+        }
+        // The threads of the HTTP client keep the JVM alive.
+        System.exit(status);
+    }
+
+    private static ObjectNode runCase(String name) throws Exception {
+        String[] parts = name.split(":");
         JsonNode inputs = JSON.readTree(System.in);
         Path trustStore = trustCertificates(Path.of(System.getenv("SSL_CERT_FILE")));
         HttpClient http = clientWithProxy(URI.create(System.getenv("HTTPS_PROXY")));
@@ -63,9 +75,7 @@ public final class Clients {
         } finally {
             Files.delete(trustStore);
         }
-        System.out.println(answer);
-        // The threads of the HTTP client keep the JVM alive.
-        System.exit(0);
+        return answer;
     }
 
     /** A client of the SDK with a proxy. Workload identity uses the proxy of the JVM instead. */

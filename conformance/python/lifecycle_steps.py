@@ -1,8 +1,10 @@
 """Runs the steps of a lifecycle and prints the outcome of each as one JSON line."""
 
+import contextlib
 import json
 
 from azure.core.exceptions import HttpResponseError
+from azure.mgmt.resource.resources import ResourceManagementClient
 
 
 class LifecycleSteps:
@@ -30,6 +32,17 @@ class LifecycleSteps:
         values = facts(result) if facts else {"result": result}
         print(json.dumps({"step": step, "facts": values}), flush=True)
         return result
+
+
+@contextlib.contextmanager
+def resource_group(credential, subscription, name):
+    """Creates a resource group, and deletes it at the end, also after a failure."""
+    groups = ResourceManagementClient(credential, subscription).resource_groups
+    groups.create_or_update(name, {"location": "westeurope"})
+    try:
+        yield
+    finally:
+        groups.begin_delete(name).wait()
 
 
 def pages_of(paged, facts):

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long)]
     update_golden: bool,
     /// Record the operations of the local Azure that the clients of the suite use, instead of comparing them
-    #[arg(long)]
+    #[arg(long, requires = "suite", conflicts_with_all = ["live", "only"])]
     record_clients: bool,
     /// Run only the cases whose names contain this
     #[arg(long, value_name = "TEXT")]

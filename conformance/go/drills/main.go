@@ -10,6 +10,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +24,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+
+	"lanyard.dev/conformance/internal/program"
 )
 
 const (
@@ -36,6 +40,10 @@ type inputs struct {
 		ClientID string `json:"client_id"`
 		Secret   string `json:"secret"`
 	} `json:"owner"`
+}
+
+type outputs struct {
+	Problems []string `json:"problems"`
 }
 
 type runner struct {
@@ -77,12 +85,31 @@ func control(method, path string, body any) (map[string]any, error) {
 	return reply, err
 }
 
-// operations sets how long-running operations of network security groups end.
-func operations(rule map[string]any) error {
+// withOperations calls run while long-running operations of network security groups end as the rule says.
+func withOperations(rule map[string]any, run func() error) (err error) {
+	change := func(rules any) error {
+		body := map[string]any{"resourceManager": map[string]any{"longRunning": rules}}
+		_, err := control(http.MethodPatch, "settings", body)
+		return err
+	}
 	rule["resourceType"] = "Microsoft.Network/networkSecurityGroups"
-	rules := map[string]any{"longRunning": []any{rule}}
-	_, err := control(http.MethodPatch, "settings", map[string]any{"resourceManager": rules})
-	return err
+	if err := change([]any{rule}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, change(nil)) }()
+	return run()
+}
+
+// withFault calls run while the local Azure injects a fault.
+func withFault(rule map[string]any, run func() error) (err error) {
+	if _, err := control(http.MethodPost, "faults", rule); err != nil {
+		return err
+	}
+	defer func() {
+		_, deleteErr := control(http.MethodDelete, fmt.Sprintf("faults/%s", rule["name"]), nil)
+		err = errors.Join(err, deleteErr)
+	}()
+	return run()
 }
 
 func (r *runner) expect(what string, found, expected any) {
@@ -121,29 +148,33 @@ func errorCode(err error) string {
 // longRunningOperations creates resources whose operations succeed, fail and lose their status.
 func (r *runner) longRunningOperations(ctx context.Context) error {
 	for _, style := range []string{"async-operation", "location", "body"} {
-		if err := operations(map[string]any{"polls": 3, "style": style}); err != nil {
+		err := withOperations(map[string]any{"polls": 3, "style": style}, func() error {
+			created, err := r.create(ctx, "nsg-"+style)
+			if err != nil {
+				return fmt.Errorf("%s: %w", style, err)
+			}
+			properties, _ := created.Properties.(map[string]any)
+			r.expect("provisioning state "+style, properties["provisioningState"], "Succeeded")
+			return nil
+		})
+		if err != nil {
 			return err
 		}
-		created, err := r.create(ctx, "nsg-"+style)
-		if err != nil {
-			return fmt.Errorf("%s: %w", style, err)
-		}
-		properties, _ := created.Properties.(map[string]any)
-		r.expect("provisioning state "+style, properties["provisioningState"], "Succeeded")
 	}
 	failed := map[string]any{"status": "Failed", "code": "OverconstrainedAllocation", "message": "No capacity."}
-	if err := operations(map[string]any{"polls": 2, "outcome": failed}); err != nil {
+	err := withOperations(map[string]any{"polls": 2, "outcome": failed}, func() error {
+		_, err := r.create(ctx, "nsg-failed")
+		r.expect("code of the failed operation", errorCode(err), "OverconstrainedAllocation")
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	_, err := r.create(ctx, "nsg-failed")
-	r.expect("code of the failed operation", errorCode(err), "OverconstrainedAllocation")
-	if err := operations(map[string]any{"polls": 3, "expiresAfterPolls": 1}); err != nil {
-		return err
-	}
-	_, err = r.create(ctx, "nsg-expired")
-	r.expect("code of the expired operation", errorCode(err), "OperationNotFound")
-	_, err = control(http.MethodPatch, "settings", map[string]any{"resourceManager": map[string]any{"longRunning": nil}})
-	return err
+	return withOperations(map[string]any{"polls": 3, "expiresAfterPolls": 1}, func() error {
+		_, err := r.create(ctx, "nsg-expired")
+		r.expect("code of the expired operation", errorCode(err), "OperationNotFound")
+		return nil
+	})
 }
 
 // throttled reads a resource group while Azure Resource Manager throttles.
@@ -154,19 +185,19 @@ func (r *runner) throttled(ctx context.Context) error {
 			"name": "go-throttled", "service": "arm", "method": "GET", "times": 2,
 			"effect": map[string]any{"type": "throttle", header: wait},
 		}
-		if _, err := control(http.MethodPost, "faults", rule); err != nil {
-			return err
-		}
 		started := time.Now()
-		if _, err := r.groups.Get(ctx, group, nil); err != nil {
+		err := withFault(rule, func() error {
+			_, err := r.groups.Get(ctx, group, nil)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		least := map[string]time.Duration{"retry_after": 2 * time.Second, "retry_after_ms": 600 * time.Millisecond}[header]
 		elapsed := time.Since(started)
 		r.expect("the client waits as "+header+" says", elapsed >= least && elapsed < least+3*time.Second, true)
 	}
-	_, err := control(http.MethodDelete, "faults/go-throttled", nil)
-	return err
+	return nil
 }
 
 // certificates connects to Azure Resource Manager while its certificate is not valid.
@@ -176,23 +207,44 @@ func (r *runner) certificates(ctx context.Context) error {
 			"name": "go-certificate", "host": "management.azure.com",
 			"effect": map[string]any{"type": "certificate", "problem": problem},
 		}
-		if _, err := control(http.MethodPost, "faults", rule); err != nil {
-			return err
-		}
-		limited, cancel := context.WithTimeout(ctx, time.Second)
-		// A transport of its own, because open connections stay usable.
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		request, err := http.NewRequestWithContext(limited, http.MethodGet, "https://management.azure.com/", nil)
+		err := withFault(rule, func() error {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://management.azure.com/", nil)
+			if err != nil {
+				return err
+			}
+			// A transport of its own, because open connections stay usable.
+			response, err := http.DefaultTransport.(*http.Transport).Clone().RoundTrip(request)
+			if err == nil {
+				err = response.Body.Close()
+			}
+			r.expect("problem with the certificate", certificateProblem(err), problem)
+			return nil
+		})
 		if err != nil {
-			cancel()
 			return err
 		}
-		_, err = transport.RoundTrip(request)
-		cancel()
-		r.expect("a connection with an "+problem+" certificate fails", err != nil, true)
 	}
-	_, err := control(http.MethodDelete, "faults/go-certificate", nil)
-	return err
+	return nil
+}
+
+// certificateProblem names the reason why a server certificate was rejected, as a fault does. Any other error
+// is returned as text.
+func certificateProblem(err error) string {
+	var verification *tls.CertificateVerificationError
+	var invalid x509.CertificateInvalidError
+	var authority x509.UnknownAuthorityError
+	switch {
+	case err == nil:
+		return "none"
+	case !errors.As(err, &verification):
+		return err.Error()
+	case errors.As(verification.Err, &invalid) && invalid.Reason == x509.Expired:
+		return "expired"
+	case errors.As(verification.Err, &authority):
+		return "unknown-authority"
+	default:
+		return verification.Error()
+	}
 }
 
 func (r *runner) connect(ctx context.Context) error {
@@ -212,11 +264,8 @@ func (r *runner) connect(ctx context.Context) error {
 	return err
 }
 
-func run(name string) ([]string, error) {
-	r := &runner{problems: []string{}}
-	if err := json.NewDecoder(os.Stdin).Decode(&r.inputs); err != nil {
-		return nil, err
-	}
+func run(ctx context.Context, name string, in inputs) (outputs, error) {
+	r := &runner{inputs: in, problems: []string{}}
 	cases := map[string]func(context.Context) error{
 		"long-running-operations": r.longRunningOperations,
 		"throttled":               r.throttled,
@@ -224,30 +273,17 @@ func run(name string) ([]string, error) {
 	}
 	selected, ok := cases[name]
 	if !ok {
-		return nil, fmt.Errorf("no such case: %s", name)
+		return outputs{}, fmt.Errorf("unknown case %q", name)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	if err := r.connect(ctx); err != nil {
-		return nil, err
+		return outputs{}, err
 	}
 	if err := selected(ctx); err != nil {
-		return nil, err
+		return outputs{}, err
 	}
-	return r.problems, nil
+	return outputs{Problems: r.problems}, nil
 }
 
 func main() {
-	name := ""
-	if len(os.Args) > 1 {
-		name = os.Args[1]
-	}
-	problems, err := run(name)
-	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(map[string][]string{"problems": problems})
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	program.Main(time.Minute, run)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azcertificates"
+
+	"lanyard.dev/conformance/internal/program"
 )
 
 const certificateName = "certificate-tls"
@@ -148,7 +150,7 @@ func (l *lifecycle) createCertificate(client *azcertificates.Client) (azcertific
 		if err != nil {
 			return azcertificates.Certificate{}, err
 		}
-		if status := value(operation.Status); !strings.EqualFold(status, "inProgress") {
+		if status := program.Value(operation.Status); !strings.EqualFold(status, "inProgress") {
 			response, err := client.GetCertificate(l.ctx, certificateName, "", nil)
 			return response.Certificate, err
 		}

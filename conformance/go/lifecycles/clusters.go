@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerservice/armcontainerservice/v6"
+
+	"lanyard.dev/conformance/internal/program"
 )
 
 const clusterGroup, clusterName = "sdk-clusters", "management"
@@ -18,9 +20,9 @@ func clusterFacts(it armcontainerservice.ManagedCluster) facts {
 		"state":             it.Properties.ProvisioningState,
 		"fqdn":              it.Properties.Fqdn,
 		"identity":          it.Identity.Type,
-		"kubelet_identity":  value(it.Properties.IdentityProfile["kubeletidentity"].ClientID) != "",
+		"kubelet_identity":  program.Value(it.Properties.IdentityProfile["kubeletidentity"].ClientID) != "",
 		"provider":          provider.Enabled,
-		"provider_identity": value(provider.Identity.ClientID) != "",
+		"provider_identity": program.Value(provider.Identity.ClientID) != "",
 		"issuer":            it.Properties.OidcIssuerProfile.IssuerURL,
 		"workload_identity": it.Properties.SecurityProfile.WorkloadIdentity.Enabled,
 		"node_group":        it.Properties.NodeResourceGroup,

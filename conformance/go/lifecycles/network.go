@@ -5,6 +5,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9"
+
+	"lanyard.dev/conformance/internal/program"
 )
 
 const networkGroup = "sdk-network"
@@ -85,7 +87,7 @@ func runSecurityGroup(l *lifecycle, factory *armnetwork.ClientFactory) {
 
 func networkFacts(it armnetwork.VirtualNetwork) facts {
 	subnets := namesOf(it.Properties.Subnets, func(it *armnetwork.Subnet) string {
-		return *it.Name + " " + value(it.Properties.AddressPrefix)
+		return *it.Name + " " + program.Value(it.Properties.AddressPrefix)
 	})
 	sort.Strings(subnets)
 	return facts{

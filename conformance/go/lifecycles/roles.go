@@ -7,6 +7,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+
+	"lanyard.dev/conformance/internal/program"
 )
 
 const (
@@ -50,12 +52,15 @@ func runRoles(l *lifecycle) error {
 	role := runStep(l.steps, "find a role by its name", func() (armauthorization.RoleDefinition, error) {
 		options := &armauthorization.RoleDefinitionsClientListOptions{Filter: to.Ptr("roleName eq 'Reader'")}
 		page, err := definitions.NewListPager(scope, options).NextPage(l.ctx)
-		if err != nil || len(page.Value) != 1 {
+		if err != nil {
 			return armauthorization.RoleDefinition{}, err
+		}
+		if len(page.Value) != 1 {
+			return armauthorization.RoleDefinition{}, fmt.Errorf("%d roles are named Reader", len(page.Value))
 		}
 		return *page.Value[0], nil
 	}, definitionFacts)
-	runAssignments(l, factory.NewRoleAssignmentsClient(), scope, value(role.ID), value(identity.Properties.PrincipalID))
+	runAssignments(l, factory.NewRoleAssignmentsClient(), scope, program.Value(role.ID), program.Value(identity.Properties.PrincipalID))
 	runCustomRole(l, definitions, scope)
 	return deleteGroup()
 }
@@ -69,7 +74,7 @@ func runAssignments(
 			"scope":          it.Properties.Scope,
 			"role":           it.Properties.RoleDefinitionID,
 			"principal_type": it.Properties.PrincipalType,
-			"is_principal":   value(it.Properties.PrincipalID) == principal,
+			"is_principal":   program.Value(it.Properties.PrincipalID) == principal,
 			"description":    it.Properties.Description,
 		}
 	}

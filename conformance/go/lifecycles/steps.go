@@ -132,12 +132,3 @@ func namesOf[T any](items []*T, name func(*T) string) []string {
 func tags(stage string) map[string]*string {
 	return map[string]*string{"stage": to.Ptr(stage)}
 }
-
-// value returns the referenced value, or the zero value for nil.
-func value[T any](pointer *T) T {
-	if pointer == nil {
-		var zero T
-		return zero
-	}
-	return *pointer
-}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"time"
 
@@ -19,6 +18,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
 	"github.com/Azure/msi-dataplane/pkg/dataplane"
+
+	"lanyard.dev/conformance/internal/program"
 )
 
 const (
@@ -48,6 +49,8 @@ type outputs struct {
 	NotBefore  string `json:"not_before,omitempty"`
 	NotAfter   string `json:"not_after,omitempty"`
 	RenewAfter string `json:"renew_after,omitempty"`
+	// CannotRenewAfter is the time at which the data plane ceases to renew the credential.
+	CannotRenewAfter string `json:"cannot_renew_after,omitempty"`
 	// SecretURL is the client_secret_url of the credential.
 	SecretURL string `json:"secret_url,omitempty"`
 	// ArmStatus is the status of the request to Azure Resource Manager.
@@ -69,23 +72,7 @@ type storedSecret struct {
 }
 
 func main() {
-	var in inputs
-	err := json.NewDecoder(os.Stdin).Decode(&in)
-	var out outputs
-	if err == nil && len(os.Args) == 2 {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		out, err = run(ctx, os.Args[1], in)
-	} else if err == nil {
-		err = errors.New("usage: managedidentities CASE < inputs.json")
-	}
-	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(out)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "managedidentities:", err)
-		os.Exit(1)
-	}
+	program.Main(30*time.Second, run)
 }
 
 func run(ctx context.Context, name string, in inputs) (outputs, error) {
@@ -121,15 +108,7 @@ func providerCredential(in inputs) (azcore.TokenCredential, error) {
 	if in.ClientSecret != "" {
 		return azidentity.NewClientSecretCredential(in.Tenant, in.Client, in.ClientSecret, nil)
 	}
-	content, err := os.ReadFile(in.Certificate)
-	if err != nil {
-		return nil, err
-	}
-	chain, key, err := azidentity.ParseCertificates(content, nil)
-	if err != nil {
-		return nil, err
-	}
-	return azidentity.NewClientCertificateCredential(in.Tenant, in.Client, chain, key, nil)
+	return program.CertificateCredential(in.Tenant, in.Client, in.Certificate, nil)
 }
 
 // useCredential signs in with the one issued credential, sends a request to Azure Resource Manager, and
@@ -143,12 +122,13 @@ func useCredential(
 	}
 	identity := issued.ExplicitIdentities[0]
 	out := outputs{
-		ClientID:   value(identity.ClientID),
-		ResourceID: value(identity.ResourceID),
-		NotBefore:  value(identity.NotBefore),
-		NotAfter:   value(identity.NotAfter),
-		RenewAfter: value(identity.RenewAfter),
-		SecretURL:  value(identity.ClientSecretURL),
+		ClientID:         program.Value(identity.ClientID),
+		ResourceID:       program.Value(identity.ResourceID),
+		NotBefore:        program.Value(identity.NotBefore),
+		NotAfter:         program.Value(identity.NotAfter),
+		RenewAfter:       program.Value(identity.RenewAfter),
+		CannotRenewAfter: program.Value(identity.CannotRenewAfter),
+		SecretURL:        program.Value(identity.ClientSecretURL),
 	}
 	credential, err := dataplane.GetCredential(azcore.ClientOptions{}, identity)
 	if err != nil {
@@ -208,14 +188,14 @@ func store(
 		return nil, err
 	}
 	var document dataplane.UserAssignedIdentityCredentials
-	if err := json.Unmarshal([]byte(value(read.Value)), &document); err != nil {
+	if err := json.Unmarshal([]byte(program.Value(read.Value)), &document); err != nil {
 		return nil, err
 	}
 	stored := &storedSecret{
 		Name:             name,
-		RenewAfter:       value(read.Tags[dataplane.RenewAfterKeyVaultTag]),
-		CannotRenewAfter: value(read.Tags[dataplane.CannotRenewAfterKeyVaultTag]),
-		ClientID:         value(document.ClientID),
+		RenewAfter:       program.Value(read.Tags[dataplane.RenewAfterKeyVaultTag]),
+		CannotRenewAfter: program.Value(read.Tags[dataplane.CannotRenewAfterKeyVaultTag]),
+		ClientID:         program.Value(document.ClientID),
 	}
 	if read.Attributes != nil && read.Attributes.Expires != nil {
 		stored.Expires = read.Attributes.Expires.UTC().Format(time.RFC3339)
@@ -244,11 +224,4 @@ func clientError(service string, err error) (outputs, error) {
 		return outputs{}, err
 	}
 	return out, nil
-}
-
-func value(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }

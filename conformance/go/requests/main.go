@@ -5,16 +5,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
+
+	"lanyard.dev/conformance/internal/program"
 )
 
 // inputs is the object that the conformance suite writes to standard input.
@@ -28,35 +28,25 @@ type inputs struct {
 	SecretName  string `json:"secret_name"`
 }
 
+// outputs is empty, because the suite compares only the requests.
+type outputs struct{}
+
 func main() {
-	var in inputs
-	err := json.NewDecoder(os.Stdin).Decode(&in)
-	if err == nil && len(os.Args) == 2 {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		err = run(ctx, os.Args[1], in)
-	} else if err == nil {
-		err = errors.New("usage: requests CASE < inputs.json")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "requests:", err)
-		os.Exit(1)
-	}
-	fmt.Println("{}")
+	program.Main(20*time.Second, run)
 }
 
-func run(ctx context.Context, name string, in inputs) error {
+func run(ctx context.Context, name string, in inputs) (outputs, error) {
 	switch name {
 	case "certificate":
-		return requestToken(ctx, in, certificateCredential)
+		return outputs{}, requestToken(ctx, in, certificateCredential)
 	case "federated":
-		return requestToken(ctx, in, federatedCredential)
+		return outputs{}, requestToken(ctx, in, federatedCredential)
 	case "managed-identity":
-		return requestToken(ctx, in, managedIdentityCredential)
+		return outputs{}, requestToken(ctx, in, managedIdentityCredential)
 	case "secret":
-		return readSecret(ctx, in)
+		return outputs{}, readSecret(ctx, in)
 	default:
-		return fmt.Errorf("unknown case %q", name)
+		return outputs{}, fmt.Errorf("unknown case %q", name)
 	}
 }
 
@@ -74,19 +64,11 @@ func requestToken(
 // certificateCredential uses the settings of msi-dataplane: it sends the certificate chain and, because
 // the authority may be regional, disables instance discovery.
 func certificateCredential(in inputs) (azcore.TokenCredential, error) {
-	content, err := os.ReadFile(in.Certificate)
-	if err != nil {
-		return nil, err
+	options := &azidentity.ClientCertificateCredentialOptions{
+		SendCertificateChain:     true,
+		DisableInstanceDiscovery: true,
 	}
-	chain, key, err := azidentity.ParseCertificates(content, nil)
-	if err != nil {
-		return nil, err
-	}
-	return azidentity.NewClientCertificateCredential(in.Tenant, in.Client, chain, key,
-		&azidentity.ClientCertificateCredentialOptions{
-			SendCertificateChain:     true,
-			DisableInstanceDiscovery: true,
-		})
+	return program.CertificateCredential(in.Tenant, in.Client, in.Certificate, options)
 }
 
 func federatedCredential(in inputs) (azcore.TokenCredential, error) {

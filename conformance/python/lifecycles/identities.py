@@ -1,8 +1,7 @@
 """azure-mgmt-msi, and a sign-in with a federated credential of the identity."""
 
 from azure.mgmt.msi import ManagedServiceIdentityClient
-from azure.mgmt.resource.resources import ResourceManagementClient
-from lifecycle_steps import name_of, pages_of
+from lifecycle_steps import name_of, pages_of, resource_group
 
 GROUP = "sdk-identities"
 ISSUER = "https://issuer.example.org"
@@ -37,36 +36,34 @@ def run(steps, credential, inputs):
     client = ManagedServiceIdentityClient(credential, subscription)
     identities = client.user_assigned_identities
     credentials = client.federated_identity_credentials
-    groups = ResourceManagementClient(credential, subscription).resource_groups
     steps.run(
         "create an identity in a missing group",
         lambda: identities.create_or_update(GROUP, "workload", {"location": "westeurope"}),
     )
-    groups.create_or_update(GROUP, {"location": "westeurope"})
-    steps.run(
-        "create an identity",
-        lambda: identities.create_or_update(
-            GROUP, "workload", {"location": "westeurope", "tags": {"stage": "test"}}
-        ),
-        identity_facts,
-    )
-    identities.create_or_update(GROUP, "other", {"location": "westeurope"})
-    steps.run("get an identity", lambda: identities.get(GROUP, "workload"), identity_facts)
-    steps.run(
-        "change the tags",
-        lambda: identities.update(GROUP, "workload", {"tags": {"stage": "production"}}),
-        lambda identity: {"tags": identity.tags},
-    )
-    steps.run(
-        "list the identities of the group",
-        lambda: identities.list_by_resource_group(GROUP),
-        lambda found: pages_of(found, name_of),
-    )
-    run_federated_credentials(steps, credentials)
-    steps.run("get a missing identity", lambda: identities.get(GROUP, "missing"))
-    steps.run("delete an identity", lambda: identities.delete(GROUP, "workload"))
-    steps.run("get a deleted identity", lambda: identities.get(GROUP, "workload"))
-    groups.begin_delete(GROUP).wait()
+    with resource_group(credential, subscription, GROUP):
+        steps.run(
+            "create an identity",
+            lambda: identities.create_or_update(
+                GROUP, "workload", {"location": "westeurope", "tags": {"stage": "test"}}
+            ),
+            identity_facts,
+        )
+        identities.create_or_update(GROUP, "other", {"location": "westeurope"})
+        steps.run("get an identity", lambda: identities.get(GROUP, "workload"), identity_facts)
+        steps.run(
+            "change the tags",
+            lambda: identities.update(GROUP, "workload", {"tags": {"stage": "production"}}),
+            lambda identity: {"tags": identity.tags},
+        )
+        steps.run(
+            "list the identities of the group",
+            lambda: identities.list_by_resource_group(GROUP),
+            lambda found: pages_of(found, name_of),
+        )
+        run_federated_credentials(steps, credentials)
+        steps.run("get a missing identity", lambda: identities.get(GROUP, "missing"))
+        steps.run("delete an identity", lambda: identities.delete(GROUP, "workload"))
+        steps.run("get a deleted identity", lambda: identities.get(GROUP, "workload"))
 
 
 def run_federated_credentials(steps, credentials):

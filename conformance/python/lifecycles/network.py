@@ -1,8 +1,7 @@
 """azure-mgmt-network."""
 
 from azure.mgmt.network import NetworkManagementClient
-from azure.mgmt.resource.resources import ResourceManagementClient
-from lifecycle_steps import name_of, pages_of
+from lifecycle_steps import name_of, pages_of, resource_group
 
 GROUP = "sdk-network"
 LOCATION = "westeurope"
@@ -32,17 +31,15 @@ def rule_facts(rule):
 def run(steps, credential, inputs):
     subscription = inputs["subscription"]
     client = NetworkManagementClient(credential, subscription)
-    groups = ResourceManagementClient(credential, subscription).resource_groups
-    groups.create_or_update(GROUP, {"location": LOCATION})
-    run_security_group(steps, client)
-    run_virtual_network(steps, client)
-    run_load_balancer(steps, client)
-    steps.run(
-        "delete the network",
-        lambda: client.virtual_networks.begin_delete(GROUP, "nodes").result(),
-    )
-    steps.run("get the deleted network", lambda: client.virtual_networks.get(GROUP, "nodes"))
-    groups.begin_delete(GROUP).wait()
+    with resource_group(credential, subscription, GROUP):
+        run_security_group(steps, client)
+        run_virtual_network(steps, client)
+        run_load_balancer(steps, client)
+        steps.run(
+            "delete the network",
+            lambda: client.virtual_networks.begin_delete(GROUP, "nodes").result(),
+        )
+        steps.run("get the deleted network", lambda: client.virtual_networks.get(GROUP, "nodes"))
 
 
 def run_security_group(steps, client):

@@ -3,8 +3,7 @@
 from azure.core import MatchConditions
 from azure.mgmt.network import NetworkManagementClient
 from azure.mgmt.privatedns import PrivateDnsManagementClient
-from azure.mgmt.resource.resources import ResourceManagementClient
-from lifecycle_steps import name_of, pages_of
+from lifecycle_steps import name_of, pages_of, resource_group
 
 GROUP = "sdk-private-dns"
 ZONE = "cluster.example.internal"
@@ -32,50 +31,48 @@ def record_facts(record):
 def run(steps, credential, inputs):
     subscription = inputs["subscription"]
     client = PrivateDnsManagementClient(credential, subscription)
-    groups = ResourceManagementClient(credential, subscription).resource_groups
-    groups.create_or_update(GROUP, {"location": "westeurope"})
-    zones, records = client.private_zones, client.record_sets
-    steps.run(
-        "create a zone",
-        lambda: zones.begin_create_or_update(GROUP, ZONE, {"location": "global"}).result(),
-        zone_facts,
-    )
-    steps.run(
-        "create an existing zone",
-        lambda: zones.begin_create_or_update(
-            GROUP,
-            ZONE,
-            {"location": "global"},
-            etag="*",
-            match_condition=MatchConditions.IfMissing,
-        ).result(),
-    )
-    run_links(steps, client, NetworkManagementClient(credential, subscription))
-    body = {"properties": {"ttl": 300, "aRecords": [{"ipv4Address": "10.0.0.4"}]}}
-    steps.run(
-        "create a record set",
-        lambda: records.create_or_update(GROUP, ZONE, "A", "api", body),
-        record_facts,
-    )
-    steps.run("get a record set", lambda: records.get(GROUP, ZONE, "A", "api"), record_facts)
-    steps.run(
-        "list the record sets",
-        lambda: records.list(GROUP, ZONE),
-        lambda found: pages_of(found, name_of),
-    )
-    steps.run(
-        "list the record sets, one per page",
-        lambda: records.list(GROUP, ZONE, top=1),
-        lambda found: pages_of(found, name_of),
-    )
-    steps.run("get the changed zone", lambda: zones.get(GROUP, ZONE), zone_facts)
-    steps.run("get a missing record set", lambda: records.get(GROUP, ZONE, "A", "missing"))
-    steps.run("delete a record set", lambda: records.delete(GROUP, ZONE, "A", "api"))
-    steps.run("delete a linked zone", lambda: zones.begin_delete(GROUP, ZONE).result())
-    client.virtual_network_links.begin_delete(GROUP, ZONE, "nodes").wait()
-    steps.run("delete a zone", lambda: zones.begin_delete(GROUP, ZONE).result())
-    steps.run("get a deleted zone", lambda: zones.get(GROUP, ZONE))
-    groups.begin_delete(GROUP).wait()
+    with resource_group(credential, subscription, GROUP):
+        zones, records = client.private_zones, client.record_sets
+        steps.run(
+            "create a zone",
+            lambda: zones.begin_create_or_update(GROUP, ZONE, {"location": "global"}).result(),
+            zone_facts,
+        )
+        steps.run(
+            "create an existing zone",
+            lambda: zones.begin_create_or_update(
+                GROUP,
+                ZONE,
+                {"location": "global"},
+                etag="*",
+                match_condition=MatchConditions.IfMissing,
+            ).result(),
+        )
+        run_links(steps, client, NetworkManagementClient(credential, subscription))
+        body = {"properties": {"ttl": 300, "aRecords": [{"ipv4Address": "10.0.0.4"}]}}
+        steps.run(
+            "create a record set",
+            lambda: records.create_or_update(GROUP, ZONE, "A", "api", body),
+            record_facts,
+        )
+        steps.run("get a record set", lambda: records.get(GROUP, ZONE, "A", "api"), record_facts)
+        steps.run(
+            "list the record sets",
+            lambda: records.list(GROUP, ZONE),
+            lambda found: pages_of(found, name_of),
+        )
+        steps.run(
+            "list the record sets, one per page",
+            lambda: records.list(GROUP, ZONE, top=1),
+            lambda found: pages_of(found, name_of),
+        )
+        steps.run("get the changed zone", lambda: zones.get(GROUP, ZONE), zone_facts)
+        steps.run("get a missing record set", lambda: records.get(GROUP, ZONE, "A", "missing"))
+        steps.run("delete a record set", lambda: records.delete(GROUP, ZONE, "A", "api"))
+        steps.run("delete a linked zone", lambda: zones.begin_delete(GROUP, ZONE).result())
+        client.virtual_network_links.begin_delete(GROUP, ZONE, "nodes").wait()
+        steps.run("delete a zone", lambda: zones.begin_delete(GROUP, ZONE).result())
+        steps.run("get a deleted zone", lambda: zones.get(GROUP, ZONE))
 
 
 def run_links(steps, client, network_client):

@@ -2,8 +2,7 @@
 
 from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.msi import ManagedServiceIdentityClient
-from azure.mgmt.resource.resources import ResourceManagementClient
-from lifecycle_steps import pages_of
+from lifecycle_steps import pages_of, resource_group
 
 GROUP = "sdk-roles"
 ASSIGNMENT = "5d1f1c43-5d29-4c9b-9a51-2b7c5c0f9a11"
@@ -25,59 +24,57 @@ def run(steps, credential, inputs):
     subscription = inputs["subscription"]
     scope = f"/subscriptions/{subscription}/resourceGroups/{GROUP}"
     client = AuthorizationManagementClient(credential, subscription)
-    groups = ResourceManagementClient(credential, subscription).resource_groups
-    groups.create_or_update(GROUP, {"location": "westeurope"})
-    identities = ManagedServiceIdentityClient(credential, subscription).user_assigned_identities
-    principal = identities.create_or_update(
-        GROUP, "reader", {"location": "westeurope"}
-    ).principal_id
-    definitions, assignments = client.role_definitions, client.role_assignments
-    reader = steps.run(
-        "find a role by its name",
-        lambda: next(iter(definitions.list(scope, filter="roleName eq 'Reader'"))),
-        definition_facts,
-    ).id
+    with resource_group(credential, subscription, GROUP):
+        identities = ManagedServiceIdentityClient(credential, subscription).user_assigned_identities
+        principal = identities.create_or_update(
+            GROUP, "reader", {"location": "westeurope"}
+        ).principal_id
+        definitions, assignments = client.role_definitions, client.role_assignments
+        reader = steps.run(
+            "find a role by its name",
+            lambda: next(iter(definitions.list(scope, filter="roleName eq 'Reader'"))),
+            definition_facts,
+        ).id
 
-    def assignment_facts(assignment):
-        return {
-            "name": assignment.name,
-            "scope": assignment.scope,
-            "role": assignment.role_definition_id,
-            "principal_type": assignment.principal_type,
-            "is_principal": assignment.principal_id == principal,
-            "description": assignment.description,
-        }
+        def assignment_facts(assignment):
+            return {
+                "name": assignment.name,
+                "scope": assignment.scope,
+                "role": assignment.role_definition_id,
+                "principal_type": assignment.principal_type,
+                "is_principal": assignment.principal_id == principal,
+                "description": assignment.description,
+            }
 
-    def assign(name, role=reader, to=principal, **more):
-        body = {
-            "role_definition_id": role,
-            "principal_id": to,
-            "principal_type": "ServicePrincipal",
-            **more,
-        }
-        return assignments.create(scope, name, body)
+        def assign(name, role=reader, to=principal, **more):
+            body = {
+                "role_definition_id": role,
+                "principal_id": to,
+                "principal_type": "ServicePrincipal",
+                **more,
+            }
+            return assignments.create(scope, name, body)
 
-    steps.run("assign a role", lambda: assign(ASSIGNMENT, description="reads"), assignment_facts)
-    steps.run("assign a role again", lambda: assign("7f2b8c33-90f4-4f14-8d9a-0c3cf5b0aa33"))
-    steps.run("get an assignment", lambda: assignments.get(scope, ASSIGNMENT), assignment_facts)
-    steps.run(
-        "assign a missing role",
-        lambda: assign(
-            "7f2b8c33-90f4-4f14-8d9a-0c3cf5b0aa34",
-            role=reader.replace(READER, "00000000-1111-4222-8333-444444444444"),
-        ),
-    )
-    steps.run(
-        "list the assignments of a principal",
-        lambda: assignments.list_for_scope(scope, filter=f"principalId eq '{principal}'"),
-        lambda found: pages_of(found, lambda it: it.name),
-    )
-    steps.run(
-        "delete an assignment", lambda: assignments.delete(scope, ASSIGNMENT), assignment_facts
-    )
-    steps.run("get a deleted assignment", lambda: assignments.get(scope, ASSIGNMENT))
-    run_custom_role(steps, definitions, scope)
-    groups.begin_delete(GROUP).wait()
+        steps.run("assign a role", lambda: assign(ASSIGNMENT, description="reads"), assignment_facts)
+        steps.run("assign a role again", lambda: assign("7f2b8c33-90f4-4f14-8d9a-0c3cf5b0aa33"))
+        steps.run("get an assignment", lambda: assignments.get(scope, ASSIGNMENT), assignment_facts)
+        steps.run(
+            "assign a missing role",
+            lambda: assign(
+                "7f2b8c33-90f4-4f14-8d9a-0c3cf5b0aa34",
+                role=reader.replace(READER, "00000000-1111-4222-8333-444444444444"),
+            ),
+        )
+        steps.run(
+            "list the assignments of a principal",
+            lambda: assignments.list_for_scope(scope, filter=f"principalId eq '{principal}'"),
+            lambda found: pages_of(found, lambda it: it.name),
+        )
+        steps.run(
+            "delete an assignment", lambda: assignments.delete(scope, ASSIGNMENT), assignment_facts
+        )
+        steps.run("get a deleted assignment", lambda: assignments.get(scope, ASSIGNMENT))
+        run_custom_role(steps, definitions, scope)
 
 
 def run_custom_role(steps, definitions, scope):

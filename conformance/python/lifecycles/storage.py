@@ -1,10 +1,9 @@
 """azure-mgmt-storage, and the keys and permissions of the account's data plane."""
 
 from azure.core.credentials import AzureNamedKeyCredential
-from azure.mgmt.resource.resources import ResourceManagementClient
 from azure.mgmt.storage import StorageManagementClient
 from azure.storage.blob import BlobServiceClient
-from lifecycle_steps import name_of, pages_of
+from lifecycle_steps import name_of, pages_of, resource_group
 
 GROUP = "sdk-storage"
 ACCOUNT = "sdkstoragelifecycle"
@@ -32,89 +31,87 @@ def run(steps, credential, inputs):
     subscription = inputs["subscription"]
     client = StorageManagementClient(credential, subscription)
     accounts, containers = client.storage_accounts, client.blob_containers
-    groups = ResourceManagementClient(credential, subscription).resource_groups
-    groups.create_or_update(GROUP, {"location": "westeurope"})
-    parameters = {
-        "location": "westeurope",
-        "kind": "StorageV2",
-        "sku": {"name": "Standard_LRS"},
-        "tags": {"stage": "test"},
-        "properties": {"allowBlobPublicAccess": False},
-    }
+    with resource_group(credential, subscription, GROUP):
+        parameters = {
+            "location": "westeurope",
+            "kind": "StorageV2",
+            "sku": {"name": "Standard_LRS"},
+            "tags": {"stage": "test"},
+            "properties": {"allowBlobPublicAccess": False},
+        }
 
-    def check_name(name):
-        return accounts.check_name_availability(
-            {"name": name, "type": "Microsoft.Storage/storageAccounts"}
+        def check_name(name):
+            return accounts.check_name_availability(
+                {"name": name, "type": "Microsoft.Storage/storageAccounts"}
+            )
+
+        steps.run(
+            "check the availability of a free name",
+            lambda: check_name(ACCOUNT),
+            lambda it: {"available": it.name_available, "reason": it.reason},
         )
-
-    steps.run(
-        "check the availability of a free name",
-        lambda: check_name(ACCOUNT),
-        lambda it: {"available": it.name_available, "reason": it.reason},
-    )
-    steps.run(
-        "create an account",
-        lambda: accounts.begin_create(GROUP, ACCOUNT, parameters).result(),
-        account_facts,
-    )
-    steps.run(
-        "check the availability of its name",
-        lambda: check_name(ACCOUNT),
-        lambda it: {"available": it.name_available, "reason": it.reason},
-    )
-    steps.run("get an account", lambda: accounts.get_properties(GROUP, ACCOUNT), account_facts)
-    keys = steps.run(
-        "list the keys",
-        lambda: accounts.list_keys(GROUP, ACCOUNT).keys_property,
-        lambda keys: {
-            "names": [key.key_name for key in keys],
-            "permissions": [key.permissions for key in keys],
-            "different": keys[0].value != keys[1].value,
-        },
-    )
-    run_data_plane(steps, credential, keys)
-    steps.run(
-        "get a container through ARM", lambda: containers.get(GROUP, ACCOUNT, "issuer"), container_facts
-    )
-    steps.run(
-        "create a public container through ARM",
-        lambda: containers.create(
-            GROUP, ACCOUNT, "public", {"properties": {"publicAccess": "Container"}}
-        ),
-        container_facts,
-    )
-    steps.run(
-        "permit public access",
-        lambda: accounts.update(
-            GROUP, ACCOUNT, {"properties": {"allowBlobPublicAccess": True}}
-        ),
-        lambda account: {"public_access": account.allow_blob_public_access, "tags": account.tags},
-    )
-    steps.run(
-        "create a permitted public container",
-        lambda: containers.create(
-            GROUP, ACCOUNT, "public", {"properties": {"publicAccess": "Container"}}
-        ),
-        container_facts,
-    )
-    steps.run(
-        "list the containers through ARM",
-        lambda: containers.list(GROUP, ACCOUNT),
-        lambda found: pages_of(found, name_of),
-    )
-    steps.run("get a missing container through ARM", lambda: containers.get(GROUP, ACCOUNT, "missing"))
-    steps.run(
-        "list the accounts of the group",
-        lambda: accounts.list_by_resource_group(GROUP),
-        lambda found: pages_of(found, name_of),
-    )
-    steps.run(
-        "create an account with an invalid name",
-        lambda: accounts.begin_create(GROUP, "Upper-Case", parameters).result(),
-    )
-    steps.run("delete an account", lambda: accounts.delete(GROUP, ACCOUNT))
-    steps.run("get a deleted account", lambda: accounts.get_properties(GROUP, ACCOUNT))
-    groups.begin_delete(GROUP).wait()
+        steps.run(
+            "create an account",
+            lambda: accounts.begin_create(GROUP, ACCOUNT, parameters).result(),
+            account_facts,
+        )
+        steps.run(
+            "check the availability of its name",
+            lambda: check_name(ACCOUNT),
+            lambda it: {"available": it.name_available, "reason": it.reason},
+        )
+        steps.run("get an account", lambda: accounts.get_properties(GROUP, ACCOUNT), account_facts)
+        keys = steps.run(
+            "list the keys",
+            lambda: accounts.list_keys(GROUP, ACCOUNT).keys_property,
+            lambda keys: {
+                "names": [key.key_name for key in keys],
+                "permissions": [key.permissions for key in keys],
+                "different": keys[0].value != keys[1].value,
+            },
+        )
+        run_data_plane(steps, credential, keys)
+        steps.run(
+            "get a container through ARM", lambda: containers.get(GROUP, ACCOUNT, "issuer"), container_facts
+        )
+        steps.run(
+            "create a public container through ARM",
+            lambda: containers.create(
+                GROUP, ACCOUNT, "public", {"properties": {"publicAccess": "Container"}}
+            ),
+            container_facts,
+        )
+        steps.run(
+            "permit public access",
+            lambda: accounts.update(
+                GROUP, ACCOUNT, {"properties": {"allowBlobPublicAccess": True}}
+            ),
+            lambda account: {"public_access": account.allow_blob_public_access, "tags": account.tags},
+        )
+        steps.run(
+            "create a permitted public container",
+            lambda: containers.create(
+                GROUP, ACCOUNT, "public", {"properties": {"publicAccess": "Container"}}
+            ),
+            container_facts,
+        )
+        steps.run(
+            "list the containers through ARM",
+            lambda: containers.list(GROUP, ACCOUNT),
+            lambda found: pages_of(found, name_of),
+        )
+        steps.run("get a missing container through ARM", lambda: containers.get(GROUP, ACCOUNT, "missing"))
+        steps.run(
+            "list the accounts of the group",
+            lambda: accounts.list_by_resource_group(GROUP),
+            lambda found: pages_of(found, name_of),
+        )
+        steps.run(
+            "create an account with an invalid name",
+            lambda: accounts.begin_create(GROUP, "Upper-Case", parameters).result(),
+        )
+        steps.run("delete an account", lambda: accounts.delete(GROUP, ACCOUNT))
+        steps.run("get a deleted account", lambda: accounts.get_properties(GROUP, ACCOUNT))
 
 
 def run_data_plane(steps, credential, keys):

@@ -3,8 +3,7 @@
 from azure.keyvault.secrets import SecretClient
 from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.keyvault import KeyVaultManagementClient
-from azure.mgmt.resource.resources import ResourceManagementClient
-from lifecycle_steps import name_of, pages_of
+from lifecycle_steps import name_of, pages_of, resource_group
 
 GROUP = "sdk-vaults"
 VAULT = "sdk-vaults-lifecycle"
@@ -31,62 +30,60 @@ def vault_facts(vault):
 def run(steps, credential, inputs):
     subscription = inputs["subscription"]
     client = KeyVaultManagementClient(credential, subscription).vaults
-    groups = ResourceManagementClient(credential, subscription).resource_groups
-    groups.create_or_update(GROUP, {"location": "westeurope"})
-    parameters = {
-        "location": "westeurope",
-        "tags": {"stage": "test"},
-        "properties": {
-            "tenantId": inputs["tenant"],
-            "sku": {"family": "A", "name": "standard"},
-            "enableRbacAuthorization": True,
-            "softDeleteRetentionInDays": 30,
-        },
-    }
-    steps.run(
-        "create a vault",
-        lambda: client.begin_create_or_update(GROUP, VAULT, parameters).result(),
-        vault_facts,
-    )
-    steps.run("get a vault", lambda: client.get(GROUP, VAULT), vault_facts)
-    steps.run(
-        "check the availability of its name",
-        lambda: client.check_name_availability(
-            {"name": VAULT, "type": "Microsoft.KeyVault/vaults"}
-        ),
-        lambda it: {"available": it.name_available, "reason": it.reason},
-    )
-    run_data_plane(steps, credential, inputs)
-    steps.run(
-        "change the tags",
-        lambda: client.update(GROUP, VAULT, {"tags": {"stage": "production"}}),
-        lambda vault: {"tags": vault.tags},
-    )
-    steps.run(
-        "list the vaults of the group",
-        lambda: client.list_by_resource_group(GROUP),
-        lambda vaults: pages_of(vaults, name_of),
-    )
-    steps.run(
-        "create a vault with an invalid name",
-        lambda: client.begin_create_or_update(GROUP, "0-vault", parameters).result(),
-    )
-    steps.run("delete a vault", lambda: client.delete(GROUP, VAULT))
-    steps.run("get a deleted vault", lambda: client.get(GROUP, VAULT))
-    steps.run(
-        "create a deleted vault",
-        lambda: client.begin_create_or_update(GROUP, VAULT, parameters).result(),
-    )
-    steps.run(
-        "find the deleted vault",
-        lambda: client.get_deleted(VAULT, "westeurope"),
-        lambda it: {"name": it.name, "vault": it.properties.vault_id},
-    )
-    steps.run(
-        "purge a vault", lambda: client.begin_purge_deleted(VAULT, "westeurope").result()
-    )
-    steps.run("find the purged vault", lambda: client.get_deleted(VAULT, "westeurope"))
-    groups.begin_delete(GROUP).wait()
+    with resource_group(credential, subscription, GROUP):
+        parameters = {
+            "location": "westeurope",
+            "tags": {"stage": "test"},
+            "properties": {
+                "tenantId": inputs["tenant"],
+                "sku": {"family": "A", "name": "standard"},
+                "enableRbacAuthorization": True,
+                "softDeleteRetentionInDays": 30,
+            },
+        }
+        steps.run(
+            "create a vault",
+            lambda: client.begin_create_or_update(GROUP, VAULT, parameters).result(),
+            vault_facts,
+        )
+        steps.run("get a vault", lambda: client.get(GROUP, VAULT), vault_facts)
+        steps.run(
+            "check the availability of its name",
+            lambda: client.check_name_availability(
+                {"name": VAULT, "type": "Microsoft.KeyVault/vaults"}
+            ),
+            lambda it: {"available": it.name_available, "reason": it.reason},
+        )
+        run_data_plane(steps, credential, inputs)
+        steps.run(
+            "change the tags",
+            lambda: client.update(GROUP, VAULT, {"tags": {"stage": "production"}}),
+            lambda vault: {"tags": vault.tags},
+        )
+        steps.run(
+            "list the vaults of the group",
+            lambda: client.list_by_resource_group(GROUP),
+            lambda vaults: pages_of(vaults, name_of),
+        )
+        steps.run(
+            "create a vault with an invalid name",
+            lambda: client.begin_create_or_update(GROUP, "0-vault", parameters).result(),
+        )
+        steps.run("delete a vault", lambda: client.delete(GROUP, VAULT))
+        steps.run("get a deleted vault", lambda: client.get(GROUP, VAULT))
+        steps.run(
+            "create a deleted vault",
+            lambda: client.begin_create_or_update(GROUP, VAULT, parameters).result(),
+        )
+        steps.run(
+            "find the deleted vault",
+            lambda: client.get_deleted(VAULT, "westeurope"),
+            lambda it: {"name": it.name, "vault": it.properties.vault_id},
+        )
+        steps.run(
+            "purge a vault", lambda: client.begin_purge_deleted(VAULT, "westeurope").result()
+        )
+        steps.run("find the purged vault", lambda: client.get_deleted(VAULT, "westeurope"))
 
 
 def run_data_plane(steps, credential, inputs):

@@ -1,11 +1,13 @@
-//! Azure SDK for Rust as a judge: one case per process.
+//! Runs one conformance case with the Azure SDK for Rust.
 //!
-//! Usage: `rust-clients CALL:CREDENTIAL < inputs.json`. The inputs are one JSON object on standard
-//! input; the answer is one JSON object on standard output: what the client got, or
-//! `{"refused": {"code", "status"}}`. `lifecycle:NAME` prints one JSON object for each step. Where requests go is decided by the environment alone
-//! (`HTTPS_PROXY`, `SSL_CERT_FILE`): the clients are used as published.
+//! Usage: `rust-clients CALL:CREDENTIAL < inputs.json`, or `rust-clients lifecycle:NAME < inputs.json`
 //!
-//! Its certificate credential is not here: it needs OpenSSL.
+//! Standard input is a JSON object with the inputs. Standard output is a JSON object: the result of the call, or
+//! `{"refused": {"code", "inner", "status", "message"}}` with the error that the client reported. A lifecycle
+//! prints one JSON object for each step. The clients are unmodified: only `HTTPS_PROXY` and `SSL_CERT_FILE` direct
+//! their requests to the local Azure.
+//!
+//! No case uses the certificate credential of the SDK, because it needs OpenSSL.
 
 mod lifecycles;
 
@@ -42,6 +44,8 @@ pub struct RustClientInputs {
     storage_account: String,
 }
 
+const USAGE: &str = "usage: rust-clients CALL:CREDENTIAL|lifecycle:NAME < inputs.json";
+
 pub type SharedCredential = Arc<dyn TokenCredential>;
 
 #[tokio::main(flavor = "current_thread")]
@@ -61,9 +65,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run_case() -> Result<Option<Value>, Box<dyn Error>> {
-    let case =
-        std::env::args().nth(1).ok_or("usage: rust-clients CALL:CREDENTIAL < inputs.json")?;
-    let (call, credential) = case.split_once(':').ok_or("a case is CALL:CREDENTIAL")?;
+    let case = std::env::args().nth(1).ok_or(USAGE)?;
+    let (call, credential) = case.split_once(':').ok_or(USAGE)?;
     let inputs: RustClientInputs = serde_json::from_reader(io::stdin().lock())?;
     if call == "lifecycle" {
         let owner = build_credential("secret", &inputs)??;
@@ -81,7 +84,7 @@ async fn run_case() -> Result<Option<Value>, Box<dyn Error>> {
     Ok(Some(answer.unwrap_or_else(|error| json!({ "refused": rejection(&error) }))))
 }
 
-/// The outer error is ours (no such case), the inner one is the client's.
+/// Builds a credential. The inner error is that of the client, the outer one reports an unknown name.
 fn build_credential(
     name: &str,
     inputs: &RustClientInputs,
@@ -144,7 +147,7 @@ fn decode_claims(token: &str) -> Value {
     serde_json::from_slice(&decoded).unwrap_or_default()
 }
 
-/// The innermost answer of a service, with the AADSTS code where Entra named one.
+/// The error of the innermost response of a service. The code is the AADSTS code of Entra, or that of the service.
 fn rejection(error: &azure_core::Error) -> Value {
     let mut text = error.to_string();
     let mut service = service_error_response(error);
@@ -175,8 +178,8 @@ struct ServiceErrorResponse {
     inner: Option<String>,
 }
 
-/// The codes are read from the response that the client hands out: its own reader gives up, and
-/// puts the status in their place, where the message has an escape in it.
+/// The codes of an error response. They are read from the body, because the client reports the status instead of
+/// the code if the message contains an escape sequence.
 fn service_error_response(error: &azure_core::Error) -> Option<ServiceErrorResponse> {
     let ErrorKind::HttpResponse { status, raw_response, .. } = error.kind() else { return None };
     let body: Value = raw_response

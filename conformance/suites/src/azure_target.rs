@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ pub(crate) enum AzureTargetError {
 /// The Azure that the cases run on.
 #[derive(Debug)]
 pub(crate) enum AzureTarget {
-    Local(Box<LocalAzureTarget>),
+    Local(Arc<LocalAzureTarget>),
     Live(LiveSubscription),
 }
 
@@ -390,7 +391,7 @@ impl AzureTarget {
             Self::Local(local) => {
                 let path = local.azure.ca_file();
                 let roots = fs::read(path).map_err(|source| AzureTargetError::File {
-                    action: "write",
+                    action: "read",
                     path: path.to_path_buf(),
                     source,
                 })?;

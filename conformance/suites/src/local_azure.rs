@@ -57,6 +57,27 @@ pub(crate) struct ControlApi {
     client: reqwest::Client,
 }
 
+#[derive(Debug, Deserialize)]
+struct RequestLogPage {
+    value: Vec<LoggedRequest>,
+}
+
+/// An entry of the request log.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct LoggedRequest {
+    /// Starts at 1.
+    pub(crate) sequence: u64,
+    pub(crate) method: String,
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) api_version: Option<String>,
+    pub(crate) user_agent: Option<String>,
+    /// The service that replied; `None` for unknown hosts.
+    pub(crate) service: Option<String>,
+    pub(crate) operation: Option<String>,
+    pub(crate) status: u16,
+}
+
 /// The output of `lanyard azure serve --output json` once it listens.
 #[derive(Debug, Clone, Deserialize)]
 struct LocalAzureSession {
@@ -129,6 +150,20 @@ impl ControlApi {
             LocalAzureError::Unreachable { path: "control".to_owned(), source }
         })?;
         Ok(Self { url: url.to_owned(), client })
+    }
+
+    /// The URL, which ends in `/lanyard/v1`.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The requests to the services after the one with this sequence number.
+    pub(crate) async fn requests_since(
+        &self,
+        sequence: u64,
+    ) -> Result<Vec<LoggedRequest>, LocalAzureError> {
+        let page: RequestLogPage = self.get(&format!("request-log?since={sequence}")).await?;
+        Ok(page.value)
     }
 
     /// `GET` on the control API.

@@ -9,11 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Deserialize;
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
-use crate::local_azure::{ControlApi, LocalAzureError};
+use crate::azure_target::LocalAzureTarget;
+use crate::local_azure::{LocalAzureError, LoggedRequest};
 
 /// The file in the repository.
 const FILE: &str = "crates/emulator/src/operation_clients.txt";
@@ -91,30 +91,16 @@ impl OperationClients {
     }
 }
 
-#[derive(Debug, Deserialize)]
-struct RequestLogPage {
-    value: Vec<LoggedOperation>,
-}
-
-#[derive(Debug, Deserialize)]
-struct LoggedOperation {
-    sequence: u64,
-    service: Option<String>,
-    operation: Option<String>,
-    status: u16,
-    user_agent: Option<String>,
-}
-
 /// The request log of the local Azure of a suite.
 #[derive(Debug)]
 pub(crate) struct SuiteRequestLog {
-    control_api: ControlApi,
+    azure: Arc<LocalAzureTarget>,
     runtime: Arc<Runtime>,
 }
 
 impl SuiteRequestLog {
-    pub(crate) const fn new(control_api: ControlApi, runtime: Arc<Runtime>) -> Self {
-        Self { control_api, runtime }
+    pub(crate) fn of(azure: &Arc<LocalAzureTarget>, runtime: &Arc<Runtime>) -> Self {
+        Self { azure: Arc::clone(azure), runtime: Arc::clone(runtime) }
     }
 
     /// Compares the operations that the suite used with the recorded ones, or records them. Returns a line
@@ -125,8 +111,8 @@ impl SuiteRequestLog {
         repository: &Path,
         record: bool,
     ) -> Result<String, OperationClientsError> {
-        let page: RequestLogPage = self.runtime.block_on(self.control_api.get("request-log"))?;
-        let used = used_operations(suite, page.value)?;
+        let requests = self.runtime.block_on(self.azure.control_api().requests_since(0))?;
+        let used = used_operations(suite, requests)?;
         let path = repository.join(FILE);
         let failed = |action| {
             let path = path.clone();
@@ -155,7 +141,7 @@ impl SuiteRequestLog {
 /// The operations with a successful reply to a client of the suite.
 fn used_operations(
     suite: &str,
-    requests: Vec<LoggedOperation>,
+    requests: Vec<LoggedRequest>,
 ) -> Result<BTreeSet<OperationName>, OperationClientsError> {
     if let Some(first) = requests.first().map(|request| request.sequence)
         && first > 1
@@ -185,13 +171,14 @@ mod tests {
         operation: &str,
         status: u16,
         user_agent: Option<&str>,
-    ) -> LoggedOperation {
-        LoggedOperation {
+    ) -> LoggedRequest {
+        LoggedRequest {
             sequence,
             service: Some("arm".to_owned()),
             operation: Some(operation.to_owned()),
             status,
             user_agent: user_agent.map(str::to_owned),
+            ..LoggedRequest::default()
         }
     }
 

@@ -62,7 +62,7 @@ pub(crate) struct SuiteArgs {
     /// HostedCluster for which the local Azure is seeded
     #[arg(long, value_name = "FILE")]
     hosted_cluster: PathBuf,
-    /// Client program of the suites `go`, `python`, `rust`, `java`, `js`, `requests` and `azcli`
+    /// Client program of the suites `go`, `python`, `rust`, `java`, `js`, `requests`, `azcli` and `drills`
     #[arg(long)]
     program: Option<PathBuf>,
     /// Script that the client program runs, if it is an interpreter
@@ -93,7 +93,7 @@ pub(crate) struct SuiteArgs {
     #[arg(long)]
     update_golden: bool,
     /// Record the operations of the local Azure that the clients of the suite use
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["filter", "live"])]
     record_clients: bool,
 }
 
@@ -229,6 +229,8 @@ pub(crate) enum SuiteSetupError {
     NoProgram,
     #[error("the suite starts its own servers and cannot run with `--live`")]
     NotLive,
+    #[error("the suite does not record the operations of clients: remove `--record-clients`")]
+    NoRequestLog,
     #[error("the runtime could not be started")]
     Runtime(#[source] std::io::Error),
     #[error("could not read {}", path.display())]
@@ -324,7 +326,7 @@ pub(crate) fn prepare_suite(
     environment: BTreeMap<String, String>,
 ) -> Result<PreparedSuite, SuiteSetupError> {
     let runtime = Arc::new(Runtime::new().map_err(SuiteSetupError::Runtime)?);
-    match arguments.suite.kind() {
+    let suite = match arguments.suite.kind() {
         SuiteKind::Client(suite) => prepare_client_suite(suite, arguments, environment, runtime),
         SuiteKind::Drills
         | SuiteKind::Page
@@ -344,7 +346,11 @@ pub(crate) fn prepare_suite(
         SuiteKind::Kubernetes(suite) => {
             cluster_suites::prepare_cluster_suite(suite, arguments, &runtime)
         }
+    }?;
+    if arguments.record_clients && suite.request_log.is_none() {
+        return Err(SuiteSetupError::NoRequestLog);
     }
+    Ok(suite)
 }
 
 fn prepare_client_suite(
@@ -359,7 +365,7 @@ fn prepare_client_suite(
         AzureTarget::Live(LiveSubscription::parse(environment)?)
     } else {
         let place = hosted_cluster_names(&cluster)?;
-        AzureTarget::Local(Box::new(LocalAzureTarget::start(
+        AzureTarget::Local(Arc::new(LocalAzureTarget::start(
             &arguments.lanyard,
             &text,
             place,
@@ -399,9 +405,7 @@ fn prepare_client_suite(
 /// The request log of a local Azure; `None` for a real subscription.
 fn suite_request_log(target: &AzureTarget, runtime: &Arc<Runtime>) -> Option<SuiteRequestLog> {
     match target {
-        AzureTarget::Local(local) => {
-            Some(SuiteRequestLog::new(local.control_api().clone(), Arc::clone(runtime)))
-        }
+        AzureTarget::Local(local) => Some(SuiteRequestLog::of(local, runtime)),
         AzureTarget::Live(_) => None,
     }
 }
@@ -417,10 +421,7 @@ fn lifecycle_trials(
     let client = match suite {
         ClientSuite::Python => python::lifecycle_client(program.clone()),
         ClientSuite::Rust => rust::lifecycle_client(program.clone()),
-        ClientSuite::Go => {
-            let path = Toolbox::new(&arguments.tools).program_path("lifecycles")?.to_path_buf();
-            go::lifecycle_client(ClientProgram::new(path, None, target.client_environment()))
-        }
+        ClientSuite::Go => go::lifecycle_client(program.sibling("lifecycles")),
         ClientSuite::Java | ClientSuite::Js | ClientSuite::Requests | ClientSuite::Azcli => {
             return Ok(Vec::new());
         }

@@ -27,12 +27,9 @@ pub(super) fn suite_flags(
     let conformance = repository.root().join("conformance");
     let go = |name| tools::go_program(repository, name);
     Ok(match suite {
+        // The driver runs the other programs of this directory, too.
         SuiteName::Go => {
-            let programs = tools::go_clients(repository)?;
-            vec![
-                path_flag("--program", &programs.join("witness")),
-                tool_flag("lifecycles", &programs.join("lifecycles")),
-            ]
+            vec![path_flag("--program", &tools::go_clients(repository)?.join("witness"))]
         }
         SuiteName::Requests => vec![
             path_flag("--program", &tools::go_clients(repository)?.join("requests")),

@@ -72,7 +72,7 @@ fn prepare_kms(
         hosted_cluster_names(&cluster)?,
         runtime,
     )?);
-    let request_log = Some(SuiteRequestLog::new(azure.control_api().clone(), Arc::clone(runtime)));
+    let request_log = Some(SuiteRequestLog::of(&azure, runtime));
     let keep_alive: Arc<dyn Any> = Arc::<LocalAzureTarget>::clone(&azure);
     let fixture =
         kms::KmsSuiteFixture::new(azure, Arc::clone(runtime), programs, (key, secret_name));

@@ -75,10 +75,7 @@ pub(super) fn prepare_cluster_suite(
             suite_cluster,
         }),
     };
-    let log = |azure: &Arc<LocalAzureTarget>| {
-        SuiteRequestLog::new(azure.control_api().clone(), Arc::clone(&runtime))
-    };
-    let request_log = azure.as_ref().map(log);
+    let request_log = azure.as_ref().map(|azure| SuiteRequestLog::of(azure, &runtime));
     let keep_alive: Arc<dyn Any> = Arc::new((started_cluster, azure));
     Ok(PreparedSuite { trials, keep_alive, request_log })
 }

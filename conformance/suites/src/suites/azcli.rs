@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use super::failed_with_causes;
 use crate::azure_target::LocalAzureTarget;
 use crate::client_program::EnvironmentVariables;
-use crate::local_azure::{ControlApi, LocalAzureError};
+use crate::local_azure::{ControlApi, LocalAzureError, LoggedRequest};
 
 /// The longest time for one command. Clusters and deployments take seconds, everything else less.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
@@ -202,34 +202,18 @@ struct CommandRunner {
     last_request: u64,
 }
 
-#[derive(Debug, Deserialize)]
-struct RequestLogPage {
-    value: Vec<LoggedRequest>,
-}
-
-#[derive(Debug, Deserialize)]
-struct LoggedRequest {
-    sequence: u64,
-    method: String,
-    host: String,
-    path: String,
-    api_version: Option<String>,
-    status: u16,
-}
-
 impl CommandRunner {
     /// Runs a command. The failure lists the requests that the CLI sent.
     fn run_trial(&mut self, area: &str, command: usize) -> Result<(), Failed> {
         let process = self.process_of_area(area).map_err(failed_with_causes)?;
         let problems = process.run_command(command).map_err(failed_with_causes)?;
-        let path = format!("request-log?since={}", self.last_request);
-        let log: RequestLogPage =
-            self.runtime.block_on(self.control_api.get(&path)).map_err(failed_with_causes)?;
-        self.last_request = log.value.last().map_or(self.last_request, |it| it.sequence);
+        let requests = self.runtime.block_on(self.control_api.requests_since(self.last_request));
+        let requests = requests.map_err(failed_with_causes)?;
+        self.last_request = requests.last().map_or(self.last_request, |it| it.sequence);
         if problems.is_empty() {
             return Ok(());
         }
-        let requests = log.value.iter().map(|request| {
+        let requests = requests.iter().map(|request| {
             let LoggedRequest { method, host, path, status, .. } = request;
             let version = request.api_version.as_deref().unwrap_or("none");
             format!("  {status} {method} https://{host}{path} (api-version {version})")
@@ -262,6 +246,8 @@ struct RunnerProcess {
 
 #[derive(Debug, Deserialize)]
 struct CommandOutcome {
+    /// The index of the command.
+    command: usize,
     problems: Vec<String>,
 }
 
@@ -295,9 +281,15 @@ impl RunnerProcess {
     /// Runs a command, and the earlier commands that have not run. Returns the problems with its result.
     fn run_command(&mut self, command: usize) -> Result<Vec<String>, AzureCliError> {
         self.send(&json!(command))?;
-        let line = self.answers.recv_timeout(COMMAND_TIMEOUT)?;
-        let outcome: Result<CommandOutcome, _> = serde_json::from_str(&line);
-        Ok(outcome.map_err(|source| AzureCliError::InvalidAnswer { line, source })?.problems)
+        loop {
+            let line = self.answers.recv_timeout(COMMAND_TIMEOUT)?;
+            let outcome: CommandOutcome = serde_json::from_str(&line)
+                .map_err(|source| AzureCliError::InvalidAnswer { line, source })?;
+            // Skips the late answer to an earlier command, whose timeout has passed.
+            if outcome.command == command {
+                return Ok(outcome.problems);
+            }
+        }
     }
 
     fn send(&mut self, request: &Value) -> Result<(), AzureCliError> {
@@ -325,6 +317,14 @@ mod tests {
         (directory, AzureCliProgram { python: "sh".into(), runner })
     }
 
+    fn start(script: &str) -> (tempfile::TempDir, RunnerProcess) {
+        let (directory, program) = program(script);
+        let mut command = Command::new(&program.python);
+        command.arg(&program.runner);
+        let process = RunnerProcess::start(command, &program.python, &json!({}));
+        (directory, process.expect("it starts"))
+    }
+
     #[test]
     fn commands_of_every_area_are_listed() {
         let listing = r#"echo '[{"name":"group","commands":["group list"]}]'"#;
@@ -342,18 +342,22 @@ mod tests {
 
     #[test]
     fn problems_of_a_command_are_returned() {
-        let (_directory, program) = program(
-            r#"read -r variables; read -r request; echo "{\"problems\": [\"exit code 1\"]}""#,
+        let (_directory, mut process) = start(
+            r#"read -r variables; read -r index; echo "{\"command\": $index, \"problems\": [\"exit code 1\"]}""#,
         );
-        let mut command = Command::new(&program.python);
-        command.arg(&program.runner);
-        let mut process =
-            RunnerProcess::start(command, &program.python, &json!({})).expect("it starts");
         assert_eq!(process.run_command(0).expect("it answers"), ["exit code 1"]);
         assert!(matches!(
             process.run_command(1),
             Err(AzureCliError::NoAnswer(_) | AzureCliError::Request(_))
         ));
+    }
+
+    #[test]
+    fn late_answer_to_an_earlier_command_is_skipped() {
+        let (_directory, mut process) = start(
+            r#"echo '{"command": 0, "problems": ["late"]}'; echo '{"command": 1, "problems": []}'; cat"#,
+        );
+        assert!(process.run_command(1).expect("it answers").is_empty());
     }
 
     #[test]

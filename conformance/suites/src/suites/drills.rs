@@ -75,7 +75,7 @@ struct DrillOutcome {
 
 /// The trials, one for each case.
 pub(crate) fn trials(
-    target: &Arc<LocalAzureTarget>,
+    target: &LocalAzureTarget,
     python: &ClientProgram,
     tools: &Toolbox,
     runtime: &Arc<Runtime>,
@@ -94,13 +94,7 @@ pub(crate) fn trials(
         .iter()
         .map(|(client, case, name)| {
             let (program, inputs) = (program(*client), Arc::clone(&inputs));
-            // The target outlives its trials.
-            let target = Arc::clone(target);
-            Trial::test(format!("drills::{name}"), move || {
-                let outcome = run_case(&program, case, &inputs);
-                drop(target);
-                outcome
-            })
+            Trial::test(format!("drills::{name}"), move || run_case(&program, case, &inputs))
         })
         .collect())
 }
@@ -126,8 +120,7 @@ fn client_environment(target: &LocalAzureTarget) -> Result<EnvironmentVariables,
     let profile = target.directory().join("drills-profile");
     std::fs::create_dir_all(&profile).map_err(DrillSuiteError::Directory)?;
     let mut environment = target.client_environment();
-    let control = format!("{}/lanyard/v1", target.proxy_url());
-    environment.insert("LANYARD_AZURE_CONTROL", control.into());
+    environment.insert("LANYARD_AZURE_CONTROL", target.control_api().url().into());
     environment.insert("AZURE_CONFIG_DIR", profile.into());
     for (name, value) in super::azcli::CLI_SETTINGS {
         environment.insert(name, value.into());

@@ -161,11 +161,15 @@ impl LifecycleRun {
         if !problems.is_empty() {
             return Err(problems.join("\n").into());
         }
-        match outcome.steps.get(index + 1) {
-            Some(next) if index + 1 == self.steps.len() => {
-                Err(format!("the client reported the additional step `{}`", next.step).into())
-            }
-            _ => Ok(()),
+        if index + 1 < self.steps.len() {
+            return Ok(());
+        }
+        if let Some(next) = outcome.steps.get(index + 1) {
+            return Err(format!("the client reported the additional step `{}`", next.step).into());
+        }
+        match &outcome.failure {
+            Some(reason) => Err(format!("after the last step: {reason}").into()),
+            None => Ok(()),
         }
     }
 

@@ -85,8 +85,8 @@ impl<'a> ResourceProvider<'a> {
             fixture,
             program: fixture.program.sibling(PROGRAM).with_environment(environment),
             component,
-            identity: text(row, "/resourceId"),
-            client_id: text(row, "/clientId"),
+            identity: text(row, "/resourceId")?.to_owned(),
+            client_id: text(row, "/clientId")?.to_owned(),
             granted_path,
             test_clients,
             resources: resources.filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
@@ -101,13 +101,13 @@ impl<'a> ResourceProvider<'a> {
 
     /// The header that ARM adds to a PUT of the provider's resource.
     fn identity_url(&self) -> Result<String, Failed> {
-        let subscription = text(&self.test_clients, "/subscription");
+        let subscription = text(&self.test_clients, "/subscription")?;
         let resource = format!(
             "/subscriptions/{subscription}/resourceGroups/customer/providers/\
              Microsoft.RedHatOpenShift/hcpOpenShiftClusters/conformance"
         );
         let issued = self.control("identity-urls", &json!({ "resourceId": resource }))?;
-        Ok(text(&issued["headers"], "/x-ms-identity-url"))
+        Ok(text(&issued, "/headers/x-ms-identity-url")?.to_owned())
     }
 
     fn assign_role(&self, principal: &str, role: &str, scope: &str) -> Result<(), Failed> {
@@ -135,90 +135,103 @@ impl<'a> ResourceProvider<'a> {
         }
         self.program.run_case(case, &inputs).map_err(failed_with_causes)
     }
+
+    /// Obtains the credential of the identity, and uses it as `extra` says.
+    fn issue_credential(&self, url: &str, extra: Value) -> Result<Value, Failed> {
+        let issued = self.run_as_owner("user-assigned", url, extra)?;
+        expect(&issued, "/client_id", &*self.client_id)?;
+        Ok(issued)
+    }
 }
 
 /// The credential signs in, its identity may send its request to ARM, and the secret in Key Vault has the
 /// renewal times in its tags.
 fn credential_signs_in_and_is_stored(provider: &ResourceProvider<'_>) -> Result<(), Failed> {
-    let vault = text(&provider.test_clients, "/vaultHost");
+    let vault = text(&provider.test_clients, "/vaultHost")?;
     let name = format!("/vaults/{}", vault.split('.').next().unwrap_or_default());
     let vault_id = provider.resources.iter().find(|id| id.ends_with(&name));
-    let owner = text(&provider.test_clients, "/secret/clientId");
+    let owner = text(&provider.test_clients, "/secret/clientId")?;
     let vault_id = vault_id.ok_or("the vault is no resource")?;
-    provider.assign_role(&owner, "Key Vault Secrets Officer", vault_id)?;
+    provider.assign_role(owner, "Key Vault Secrets Officer", vault_id)?;
     let extra = json!({
         "call": format!("https://management.azure.com{}", provider.granted_path),
         "vault": format!("https://{vault}"),
     });
-    let url = provider.identity_url()?;
-    let issued = provider.run_as_owner("user-assigned", &url, extra)?;
-    expect(&issued, "/client_id", &provider.client_id)?;
-    expect(&issued, "/resource_id", &provider.identity)?;
+    let issued = provider.issue_credential(&provider.identity_url()?, extra)?;
+    expect(&issued, "/resource_id", &*provider.identity)?;
     if !matches!(issued["arm_status"].as_u64(), Some(200 | 404)) {
         return Err(format!("the request to ARM was denied: {issued}").into());
     }
     expect(&issued, "/stored/name", "uamsi-conformance")?;
-    expect(&issued, "/stored/renew_after", &text(&issued, "/renew_after"))?;
-    expect(&issued, "/stored/expires", &text(&issued, "/not_after"))?;
-    expect(&issued, "/stored/client_id", &provider.client_id)?;
-    let secret_url = text(&issued, "/secret_url");
-    let current = provider.run_as_owner("renewal", &secret_url, Value::Null)?;
-    expect(&current, "/not_before", &text(&issued, "/not_before"))
+    expect(&issued, "/stored/renew_after", text(&issued, "/renew_after")?)?;
+    expect(&issued, "/stored/cannot_renew_after", text(&issued, "/cannot_renew_after")?)?;
+    expect(&issued, "/stored/expires", text(&issued, "/not_after")?)?;
+    expect(&issued, "/stored/client_id", &*provider.client_id)?;
+    let current = provider.run_as_owner("renewal", text(&issued, "/secret_url")?, Value::Null)?;
+    expect(&current, "/not_before", text(&issued, "/not_before")?)
 }
 
 /// A resource provider without a role gets no credential; Managed Identity Operator suffices.
 fn role_is_required(provider: &ResourceProvider<'_>) -> Result<(), Failed> {
-    let client = text(&provider.test_clients, "/certificate/clientId");
+    let client = text(&provider.test_clients, "/certificate/clientId")?;
     let certificate = provider.azure.directory().join("provider.pem");
-    let pem = text(&provider.test_clients, "/certificate/certificatePem");
+    let pem = text(&provider.test_clients, "/certificate/certificatePem")?;
     fs::write(&certificate, pem).map_err(failed_with_causes)?;
     let as_other = json!({ "client": client, "client_secret": "", "certificate": certificate });
     let url = provider.identity_url()?;
     let denied = provider.run_as_owner("user-assigned", &url, as_other.clone())?;
-    expect(&denied, "/refused_by", "data plane")?;
-    expect(&denied, "/code", "AuthorizationFailed")?;
-    provider.assign_role(&client, "Managed Identity Operator", &provider.identity)?;
-    let issued = provider.run_as_owner("user-assigned", &url, as_other)?;
-    expect(&issued, "/client_id", &provider.client_id)
+    expect_rejected_by(&denied, "data plane", 403, "AuthorizationFailed")?;
+    provider.assign_role(client, "Managed Identity Operator", &provider.identity)?;
+    provider.issue_credential(&url, as_other).map(drop)
 }
 
 fn expired_credential_is_refused(provider: &ResourceProvider<'_>) -> Result<(), Failed> {
-    let url = provider.identity_url()?;
-    let issued = provider.run_as_owner("user-assigned", &url, Value::Null)?;
+    let issued = provider.issue_credential(&provider.identity_url()?, Value::Null)?;
     let fault = json!({ "component": provider.component.name(), "fault": "expired" });
     provider.control("drills", &fault)?;
-    let secret_url = text(&issued, "/secret_url");
-    let refused = provider.run_as_owner("renewal", &secret_url, Value::Null)?;
-    expect(&refused, "/refused_by", "token service")?;
-    expect(&refused, "/code", "AADSTS1000502")
+    let rejected = provider.run_as_owner("renewal", text(&issued, "/secret_url")?, Value::Null)?;
+    expect_rejected_by(&rejected, "token service", 401, "AADSTS1000502")
 }
 
 /// The credential changes after `renew_after`. Half a year after the last one, only a new URL returns
 /// another.
 fn credential_is_renewed_until_the_url_ends(provider: &ResourceProvider<'_>) -> Result<(), Failed> {
     let url = provider.identity_url()?;
-    let first = provider.run_as_owner("user-assigned", &url, Value::Null)?;
+    let first = provider.issue_credential(&url, Value::Null)?;
     provider.advance_days(46)?;
-    let second = provider.run_as_owner("user-assigned", &url, Value::Null)?;
-    if text(&first, "/not_before") >= text(&second, "/not_before") {
+    let second = provider.issue_credential(&url, Value::Null)?;
+    // Times of RFC 3339 in UTC.
+    if text(&first, "/not_before")? >= text(&second, "/not_before")? {
         return Err(format!("the credential was not renewed: {second}").into());
     }
     provider.advance_days(181)?;
     let ended = provider.run_as_owner("user-assigned", &url, Value::Null)?;
-    expect(&ended, "/refused_by", "data plane")?;
-    expect(&ended, "/code", "IdentityUrlExpired")?;
-    let new_url = provider.identity_url()?;
-    let third = provider.run_as_owner("user-assigned", &new_url, Value::Null)?;
-    expect(&third, "/client_id", &provider.client_id)
+    expect_rejected_by(&ended, "data plane", 403, "IdentityUrlExpired")?;
+    provider.issue_credential(&provider.identity_url()?, Value::Null).map(drop)
 }
 
-fn expect(answer: &Value, pointer: &str, wanted: &str) -> Result<(), Failed> {
-    if text(answer, pointer) == wanted {
+/// Checks that a service returned an error with this status and code.
+fn expect_rejected_by(
+    answer: &Value,
+    service: &str,
+    status: u16,
+    code: &str,
+) -> Result<(), Failed> {
+    expect(answer, "/refused_by", service)?;
+    expect(answer, "/status", status)?;
+    expect(answer, "/code", code)
+}
+
+fn expect(answer: &Value, pointer: &str, wanted: impl Into<Value>) -> Result<(), Failed> {
+    let wanted = wanted.into();
+    if answer.pointer(pointer) == Some(&wanted) {
         return Ok(());
     }
-    Err(format!("{pointer} is not `{wanted}` in {answer}").into())
+    Err(format!("{pointer} is not {wanted} in {answer}").into())
 }
 
-fn text(value: &Value, pointer: &str) -> String {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+/// The text of a field. The error omits the value, which may contain credentials.
+fn text<'a>(value: &'a Value, pointer: &str) -> Result<&'a str, Failed> {
+    let text = value.pointer(pointer).and_then(Value::as_str);
+    text.ok_or_else(|| format!("{pointer} is no text").into())
 }

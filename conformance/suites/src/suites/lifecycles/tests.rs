@@ -106,6 +106,9 @@ fn missing_renamed_and_additional_steps_fail() {
     assert!(shorter.check_step(0).is_ok());
     let failed = shorter.check_step(1).expect_err("the program failed");
     assert!(failed.message().expect("it has one").contains("no such method"));
+    let failed = run(&format!("{one}; exit 1"), &[CREATE]).check_step(0);
+    let failed = failed.expect_err("the program failed after its last step");
+    assert!(failed.message().expect("it has one").contains("after the last step"));
     assert!(run(&format!("{one}; {one}"), &[CREATE]).check_step(0).is_err());
     assert!(run(one, &[DELETE]).check_step(0).is_err());
     assert!(run("", &[CREATE]).check_step(0).is_err());

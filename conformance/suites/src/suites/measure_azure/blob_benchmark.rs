@@ -122,6 +122,7 @@ async fn measure_loads(
     let (_, _, target) = running.first().ok_or("no server runs")?;
     let writes = blob_account(target, &key)?.put_blobs()?;
     compare_loads(results, "put_blob", &compared, load, &writes).await?;
+    sleep(scale.rest).await;
     for (subject, process, _) in &running {
         let memory = process.memory()?;
         results.add(subject, "blob_memory", "MiB", memory.resident);
