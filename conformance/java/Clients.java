@@ -6,7 +6,6 @@ import com.azure.core.http.ProxyOptions;
 import com.azure.core.util.HttpClientOptions;
 import com.azure.identity.ClientCertificateCredentialBuilder;
 import com.azure.identity.ClientSecretCredentialBuilder;
-import com.azure.identity.ManagedIdentityCredentialBuilder;
 import com.azure.identity.WorkloadIdentityCredentialBuilder;
 import com.azure.security.keyvault.secrets.SecretClientBuilder;
 import com.azure.security.keyvault.secrets.models.KeyVaultSecret;
@@ -128,10 +127,6 @@ public final class Clients {
                 .tenantId(tenant)
                 .clientId(client)
                 .tokenFilePath(inputs.path("token_file").asText())
-                .build();
-            case "managed-identity" -> new ManagedIdentityCredentialBuilder()
-                .httpClient(http)
-                .clientId(client)
                 .build();
             default -> throw new IllegalArgumentException("unknown credential " + name);
         };

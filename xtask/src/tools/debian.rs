@@ -122,9 +122,9 @@ pub(super) fn install_chromium(repository: &Repository) -> Result<InstalledTool,
 
 /// The release of the machine, with a fingerprint of the packages and the script.
 fn chromium_version() -> Result<String, TaskError> {
-    let pins = CHROMIUM_PACKAGES.iter().fold(ToolFingerprint::new(), |hash, package| {
-        hash.with(package.as_bytes())
-    });
+    let pins = CHROMIUM_PACKAGES
+        .iter()
+        .fold(ToolFingerprint::new(), |hash, package| hash.with(package.as_bytes()));
     Ok(format!("{}-{}", machine_release()?, pins.with(CHROMIUM_SCRIPT.as_bytes()).to_hex()))
 }
 

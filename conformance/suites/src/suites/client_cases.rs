@@ -12,12 +12,22 @@ use crate::sign_in_method::SignInMethod;
 /// One case of a client program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientCase {
-    /// `CALL:CREDENTIAL`, the case name of the client programs.
-    pub(super) name: &'static str,
-    /// The sign-in method.
-    pub(super) sign_in: SignInMethod,
-    /// The expected answer.
-    pub(super) expected: ExpectedAnswer,
+    call: ClientCall,
+    /// The credential of the client program, which may be invalid.
+    credential: &'static str,
+    sign_in: SignInMethod,
+    expected: ExpectedAnswer,
+}
+
+/// What a client does with its credential.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ClientCall {
+    /// It requests a token.
+    Token,
+    /// It reads a vault secret.
+    Vault,
+    /// It reads a resource group.
+    Arm,
 }
 
 /// The expected answer of a case.
@@ -25,7 +35,7 @@ pub(super) struct ClientCase {
 pub(super) enum ExpectedAnswer {
     /// A token for the client in its tenant.
     Token,
-    /// The requested secret.
+    /// The requested vault secret.
     Secret,
     /// The requested resource group.
     Group,
@@ -35,17 +45,67 @@ pub(super) enum ExpectedAnswer {
     Denied { code: &'static str, inner: Option<&'static str> },
 }
 
+impl ClientCall {
+    /// The name of the call in the client programs.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Vault => "vault",
+            Self::Arm => "arm",
+        }
+    }
+}
+
 impl ClientCase {
-    pub(super) const fn new(
-        name: &'static str,
+    /// A call that succeeds.
+    pub(super) const fn granted(
+        call: ClientCall,
+        credential: &'static str,
         sign_in: SignInMethod,
-        expected: ExpectedAnswer,
     ) -> Self {
-        Self { name, sign_in, expected }
+        let expected = match call {
+            ClientCall::Token => ExpectedAnswer::Token,
+            ClientCall::Vault => ExpectedAnswer::Secret,
+            ClientCall::Arm => ExpectedAnswer::Group,
+        };
+        Self { call, credential, sign_in, expected }
+    }
+
+    /// A call that succeeds with each of these sign-in methods.
+    pub(super) fn granted_to(
+        call: ClientCall,
+        methods: &[SignInMethod],
+    ) -> impl Iterator<Item = Self> {
+        methods.iter().map(move |method| Self::granted(call, method.name(), *method))
+    }
+
+    /// A token request that Entra ID rejects with a code.
+    pub(super) const fn refused(
+        credential: &'static str,
+        sign_in: SignInMethod,
+        code: &'static str,
+    ) -> Self {
+        let expected = ExpectedAnswer::Refused(code);
+        Self { call: ClientCall::Token, credential, sign_in, expected }
+    }
+
+    /// A call for which the client has no role, with the code and the inner code of the error.
+    pub(super) const fn denied(
+        call: ClientCall,
+        sign_in: SignInMethod,
+        (code, inner): (&'static str, Option<&'static str>),
+    ) -> Self {
+        let expected = ExpectedAnswer::Denied { code, inner };
+        Self { call, credential: sign_in.name(), sign_in, expected }
+    }
+
+    /// `CALL:CREDENTIAL`, the case name of the client programs.
+    fn name(&self) -> String {
+        format!("{}:{}", self.call.name(), self.credential)
     }
 
     fn trial_name(&self, client: &str) -> String {
-        let (call, credential) = self.name.split_once(':').unwrap_or((self.name, ""));
+        let (call, credential) = (self.call.name(), self.credential);
         match self.expected {
             ExpectedAnswer::Token => format!("{client}::{credential}_gets_a_token"),
             ExpectedAnswer::Secret => format!("{client}::{credential}_reads_a_vault_secret"),
@@ -83,7 +143,8 @@ pub(super) fn trials(
             let is_absent = inputs.is_none();
             Trial::test(case.trial_name(client), move || {
                 let inputs = inputs.unwrap_or_default();
-                let answer = program.run_case(case.name, &inputs).map_err(|it| it.to_string())?;
+                let answer =
+                    program.run_case(&case.name(), &inputs).map_err(|it| it.to_string())?;
                 check_answer(case.expected, &inputs, &answer)
             })
             .with_ignored_flag(is_absent)

@@ -6,88 +6,49 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::client_cases::{self, ClientCase, ExpectedAnswer};
+use super::client_cases::{self, ClientCall, ClientCase};
 use super::failed_with_causes;
 use super::lifecycles::LifecycleClient;
 use crate::azure_target::{AzureTarget, LocalAzureTarget};
 use crate::client_program::ClientProgram;
 use crate::sign_in_method::SignInMethod;
 
-const SECRET_FORBIDDEN: ExpectedAnswer =
-    ExpectedAnswer::Denied { code: "Forbidden", inner: Some("ForbiddenByRbac") };
-const GROUP_FORBIDDEN: ExpectedAnswer =
-    ExpectedAnswer::Denied { code: "AuthorizationFailed", inner: None };
-
-const CASES: [ClientCase; 25] = [
-    ClientCase::new("token:certificate", SignInMethod::Certificate, ExpectedAnswer::Token),
-    ClientCase::new("token:secret", SignInMethod::Secret, ExpectedAnswer::Token),
-    ClientCase::new("token:federated", SignInMethod::Federated, ExpectedAnswer::Token),
-    ClientCase::new("token:managed-identity", SignInMethod::ManagedIdentity, ExpectedAnswer::Token),
-    ClientCase::new("vault:certificate", SignInMethod::Certificate, ExpectedAnswer::Secret),
-    ClientCase::new("vault:secret", SignInMethod::Secret, ExpectedAnswer::Secret),
-    ClientCase::new("vault:federated", SignInMethod::Federated, ExpectedAnswer::Secret),
-    ClientCase::new(
-        "vault:managed-identity",
-        SignInMethod::ManagedIdentity,
-        ExpectedAnswer::Secret,
-    ),
-    ClientCase::new("arm:certificate", SignInMethod::Certificate, ExpectedAnswer::Group),
-    ClientCase::new("arm:secret", SignInMethod::Secret, ExpectedAnswer::Group),
-    ClientCase::new("arm:federated", SignInMethod::Federated, ExpectedAnswer::Group),
-    ClientCase::new(
-        "token:wrong-signature",
-        SignInMethod::Certificate,
-        ExpectedAnswer::Refused("AADSTS700027"),
-    ),
-    ClientCase::new(
-        "token:wrong-audience",
-        SignInMethod::Certificate,
-        ExpectedAnswer::Refused("AADSTS700023"),
-    ),
-    ClientCase::new(
-        "token:expired-assertion",
-        SignInMethod::Certificate,
-        ExpectedAnswer::Refused("AADSTS700024"),
-    ),
-    ClientCase::new(
-        "token:unknown-thumbprint",
-        SignInMethod::Certificate,
-        ExpectedAnswer::Refused("AADSTS700027"),
-    ),
-    ClientCase::new(
-        "token:unknown-application",
-        SignInMethod::Certificate,
-        ExpectedAnswer::Refused("AADSTS700016"),
-    ),
-    ClientCase::new(
-        "token:wrong-secret",
-        SignInMethod::Secret,
-        ExpectedAnswer::Refused("AADSTS7000215"),
-    ),
-    ClientCase::new("token:password", SignInMethod::User, ExpectedAnswer::Token),
-    ClientCase::new("token:device-code", SignInMethod::User, ExpectedAnswer::Token),
-    ClientCase::new("token:browser", SignInMethod::User, ExpectedAnswer::Token),
-    ClientCase::new("arm:password", SignInMethod::User, ExpectedAnswer::Group),
-    ClientCase::new(
-        "token:wrong-password",
-        SignInMethod::User,
-        ExpectedAnswer::Refused("AADSTS50126"),
-    ),
-    ClientCase::new(
-        "token:unknown-user",
-        SignInMethod::User,
-        ExpectedAnswer::Refused("AADSTS50034"),
-    ),
-    ClientCase::new("vault:certificate", SignInMethod::Certificate, SECRET_FORBIDDEN),
-    ClientCase::new("arm:certificate", SignInMethod::Certificate, GROUP_FORBIDDEN),
+/// Invalid credentials of applications and users, with the codes of Entra ID.
+const REFUSED: [ClientCase; 8] = [
+    ClientCase::refused("wrong-signature", SignInMethod::Certificate, "AADSTS700027"),
+    ClientCase::refused("wrong-audience", SignInMethod::Certificate, "AADSTS700023"),
+    ClientCase::refused("expired-assertion", SignInMethod::Certificate, "AADSTS700024"),
+    ClientCase::refused("unknown-thumbprint", SignInMethod::Certificate, "AADSTS700027"),
+    ClientCase::refused("unknown-application", SignInMethod::Certificate, "AADSTS700016"),
+    ClientCase::refused("wrong-secret", SignInMethod::Secret, "AADSTS7000215"),
+    ClientCase::refused("wrong-password", SignInMethod::User, "AADSTS50126"),
+    ClientCase::refused("unknown-user", SignInMethod::User, "AADSTS50034"),
 ];
+
+fn cases() -> Vec<ClientCase> {
+    use SignInMethod::{Certificate, Federated, ManagedIdentity, Secret, User};
+    let methods = [Certificate, Secret, Federated, ManagedIdentity];
+    let mut cases: Vec<_> = ClientCase::granted_to(ClientCall::Token, &methods).collect();
+    cases.extend(ClientCase::granted_to(ClientCall::Vault, &methods));
+    cases.extend(ClientCase::granted_to(ClientCall::Arm, &[Certificate, Secret, Federated]));
+    cases.extend([
+        ClientCase::granted(ClientCall::Token, "password", User),
+        ClientCase::granted(ClientCall::Token, "device-code", User),
+        ClientCase::granted(ClientCall::Token, "browser", User),
+        ClientCase::granted(ClientCall::Arm, "password", User),
+        ClientCase::denied(ClientCall::Vault, Certificate, ("Forbidden", Some("ForbiddenByRbac"))),
+        ClientCase::denied(ClientCall::Arm, Certificate, ("AuthorizationFailed", None)),
+    ]);
+    cases.extend(REFUSED);
+    cases
+}
 
 pub(crate) fn trials(
     target: &Arc<AzureTarget>,
     program: &ClientProgram,
     runtime: &Arc<Runtime>,
 ) -> Vec<Trial> {
-    let mut trials = client_cases::trials("python", &CASES, target, program);
+    let mut trials = client_cases::trials("python", &cases(), target, program);
     let is_local = matches!(&**target, AzureTarget::Local(_));
     let (target, program, runtime) = (Arc::clone(target), program.clone(), Arc::clone(runtime));
     let run = move || match &*target {

@@ -4,44 +4,25 @@ use std::sync::Arc;
 
 use libtest_mimic::Trial;
 
-use super::client_cases::{self, ClientCase, ExpectedAnswer};
+use super::client_cases::{self, ClientCall, ClientCase};
 use super::lifecycles::LifecycleClient;
 use crate::azure_target::AzureTarget;
 use crate::client_program::ClientProgram;
 use crate::sign_in_method::SignInMethod;
 
-const CASES: [ClientCase; 9] = [
-    ClientCase::new("token:secret", SignInMethod::Secret, ExpectedAnswer::Token),
-    ClientCase::new("token:federated", SignInMethod::Federated, ExpectedAnswer::Token),
-    ClientCase::new("token:managed-identity", SignInMethod::ManagedIdentity, ExpectedAnswer::Token),
-    ClientCase::new("vault:secret", SignInMethod::Secret, ExpectedAnswer::Secret),
-    ClientCase::new("vault:federated", SignInMethod::Federated, ExpectedAnswer::Secret),
-    ClientCase::new(
-        "vault:managed-identity",
-        SignInMethod::ManagedIdentity,
-        ExpectedAnswer::Secret,
-    ),
-    // Only in this suite, because MSAL for Python requests the tenant's configuration first and hides why
-    // that failed.
-    ClientCase::new(
-        "token:foreign-tenant",
-        SignInMethod::Secret,
-        ExpectedAnswer::Refused("AADSTS90002"),
-    ),
-    ClientCase::new(
-        "token:wrong-secret",
-        SignInMethod::Secret,
-        ExpectedAnswer::Refused("AADSTS7000215"),
-    ),
-    ClientCase::new(
-        "vault:federated",
-        SignInMethod::Federated,
-        ExpectedAnswer::Denied { code: "Forbidden", inner: None },
-    ),
-];
-
 pub(crate) fn trials(target: &Arc<AzureTarget>, program: &ClientProgram) -> Vec<Trial> {
-    client_cases::trials("rust", &CASES, target, program)
+    use SignInMethod::{Federated, ManagedIdentity, Secret};
+    let methods = [Secret, Federated, ManagedIdentity];
+    let mut cases: Vec<_> = ClientCase::granted_to(ClientCall::Token, &methods).collect();
+    cases.extend(ClientCase::granted_to(ClientCall::Vault, &methods));
+    cases.extend([
+        // Only in this suite, because MSAL for Python requests the tenant's configuration first and hides
+        // why that failed.
+        ClientCase::refused("foreign-tenant", Secret, "AADSTS90002"),
+        ClientCase::refused("wrong-secret", Secret, "AADSTS7000215"),
+        ClientCase::denied(ClientCall::Vault, Federated, ("Forbidden", None)),
+    ]);
+    client_cases::trials("rust", &cases, target, program)
 }
 
 /// The crates `azure_security_keyvault_*` and `azure_storage_blob`.
