@@ -152,7 +152,8 @@ impl Default for ImdsMachine {
 /// Whether a node may have a name: a DNS label, because it is also a user name in a URL.
 pub(crate) fn is_valid_node_name(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=63).contains(&name.len()) && name.chars().all(is_word) && !name.starts_with('-')
+    let has_outer_hyphen = name.starts_with('-') || name.ends_with('-');
+    (1..=63).contains(&name.len()) && name.chars().all(is_word) && !has_outer_hyphen
 }
 
 /// The segments of a path without the node.

@@ -60,6 +60,8 @@ fn invalid_nodes_are_rejected() {
     let cases = [
         ("nodes/b", json!({ "clientAddresses": ["127.0.0.5"] }), 409, "AddressTaken"),
         ("nodes/B", json!({}), 400, "NameInvalid"),
+        ("nodes/-a", json!({}), 400, "NameInvalid"),
+        ("nodes/a-", json!({}), 400, "NameInvalid"),
         ("nodes/b", json!({ "identities": [application] }), 404, "IdentityNotFound"),
         ("nodes/b", json!({ "clientAddresses": ["localhost"] }), 400, "BodyInvalid"),
     ];
