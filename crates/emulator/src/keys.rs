@@ -27,7 +27,7 @@ use x509_parser::public_key::RSAPublicKey;
 use zeroize::Zeroizing;
 
 pub(crate) use self::asymmetric_key::{
-    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, CertificateSigner,
+    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, CertificateSigner, JwkKeyType,
 };
 pub(crate) use self::elliptic_curve::{EcJwkComponents, EcKey, EcKeyError, EllipticCurve};
 pub(crate) use self::encryption::{RsaJwkComponents, RsaPadding};
@@ -50,7 +50,7 @@ impl RedactedText {
 
 impl fmt::Debug for RedactedText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("SecretText(..)")
+        formatter.write_str("RedactedText(..)")
     }
 }
 

@@ -160,6 +160,10 @@ impl ManagedIdentityCredential {
         self.resource_id.is_some()
     }
 
+    pub(crate) const fn client_secret_url(&self) -> &RedactedText {
+        &self.client_secret_url
+    }
+
     pub(crate) const fn custom_claims(&self) -> &CustomClaims {
         &self.custom_claims
     }

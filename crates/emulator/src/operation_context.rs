@@ -118,16 +118,6 @@ impl Drop for OperationKeys {
     }
 }
 
-/// Errors of [`OperationContext::new_keys`].
-#[derive(Debug)]
-pub(crate) enum NewKeyError {
-    /// The engine has to generate keys first. The handler returns the reply unchanged, before it changes the
-    /// state; then the engine generates the keys and runs the handler again.
-    NotReady(ServiceReply),
-    /// A key could not be generated.
-    Generation(AsymmetricKeyError),
-}
-
 /// The context of an operation. [`OperationContext::azure_mut`] marks the state as changed, so that it is
 /// written to the state file.
 #[derive(Debug)]
@@ -209,17 +199,34 @@ impl OperationContext<'_> {
         self.state_change = StateChange::Replaced;
     }
 
+    /// Returns a new private key, like [`Self::new_keys`].
+    pub(crate) fn new_key(
+        &mut self,
+        key_type: AsymmetricKeyType,
+        error_reply: impl Fn(&AsymmetricKeyError) -> ServiceReply,
+    ) -> Result<AsymmetricKey, ServiceReply> {
+        let key = self.new_keys(&[key_type], &error_reply)?.pop();
+        key.ok_or_else(|| error_reply(&RsaKeyError::Generation.into()))
+    }
+
     /// Returns new private keys, all or none. With a seed, they are reproducible.
+    ///
+    /// # Errors
+    ///
+    /// The handler returns the error unchanged, before it changes the state. Either a key could not be
+    /// generated, and the error is that of `error_reply`. Or the engine has to generate keys first: then it
+    /// does so and runs the handler again.
     pub(crate) fn new_keys(
         &mut self,
         types: &[AsymmetricKeyType],
-    ) -> Result<Vec<AsymmetricKey>, NewKeyError> {
+        error_reply: impl Fn(&AsymmetricKeyError) -> ServiceReply,
+    ) -> Result<Vec<AsymmetricKey>, ServiceReply> {
         let (mut keys, mut missing) = (Vec::new(), Vec::new());
         for kind in types {
             match kind {
                 AsymmetricKeyType::Rsa(size) => {
                     if let Some(key) = self.ids.next_rsa_key(*size) {
-                        let key = key.map_err(|error| NewKeyError::Generation(error.into()))?;
+                        let key = key.map_err(|error| error_reply(&error.into()))?;
                         keys.push((None, AsymmetricKey::Rsa(key)));
                     } else if let Some(key) = self.keys.take(*size) {
                         keys.push((Some(*size), AsymmetricKey::Rsa(key)));
@@ -231,7 +238,7 @@ impl OperationContext<'_> {
                     let key = self
                         .ids
                         .generate_ec_key(*curve)
-                        .map_err(|error| NewKeyError::Generation(error.into()))?;
+                        .map_err(|error| error_reply(&error.into()))?;
                     keys.push((None, AsymmetricKey::Ec(key)));
                 }
             }
@@ -245,10 +252,9 @@ impl OperationContext<'_> {
                 self.keys.generated.push((size, key));
             }
         }
-        Err(NewKeyError::NotReady(
-            ServiceReply::text(StatusCode::SERVICE_UNAVAILABLE, "the key is being generated")
-                .with_rejection_reason("key not generated yet"),
-        ))
+        let reply =
+            ServiceReply::text(StatusCode::SERVICE_UNAVAILABLE, "the key is being generated");
+        Err(reply.with_rejection_reason("key not generated yet"))
     }
 
     /// Runs the operation of Azure Resource Manager for another request, as if the client had sent it.

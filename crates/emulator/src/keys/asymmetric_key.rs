@@ -1,5 +1,7 @@
 //! A private key of any type that vaults support.
 
+use std::fmt;
+
 use aws_lc_rs::digest::Digest;
 use rcgen::{
     PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ECDSA_P521_SHA512, PKCS_RSA_SHA256,
@@ -28,12 +30,30 @@ pub(crate) enum AsymmetricKeyType {
 }
 
 impl AsymmetricKeyType {
-    /// The value of `kty` in a JSON Web Key.
-    pub(crate) const fn jwk_type(self) -> &'static str {
+    /// The type without size or curve.
+    pub(crate) const fn jwk_type(self) -> JwkKeyType {
         match self {
-            Self::Rsa(_) => "RSA",
-            Self::Ec(_) => "EC",
+            Self::Rsa(_) => JwkKeyType::Rsa,
+            Self::Ec(_) => JwkKeyType::Ec,
         }
+    }
+}
+
+/// The value of `kty` in a JSON Web Key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) enum JwkKeyType {
+    #[serde(rename = "RSA")]
+    Rsa,
+    #[serde(rename = "EC")]
+    Ec,
+}
+
+impl fmt::Display for JwkKeyType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Rsa => "RSA",
+            Self::Ec => "EC",
+        })
     }
 }
 
@@ -88,6 +108,14 @@ impl AsymmetricKey {
             Self::Rsa(key) => AsymmetricKeyType::Rsa(RsaKeySize::try_from(key.size_bits()?)?),
             Self::Ec(key) => AsymmetricKeyType::Ec(key.curve()),
         })
+    }
+
+    /// The type of the key without size or curve.
+    pub(crate) const fn jwk_type(&self) -> JwkKeyType {
+        match self {
+            Self::Rsa(_) => JwkKeyType::Rsa,
+            Self::Ec(_) => JwkKeyType::Ec,
+        }
     }
 
     /// The public key as in the `subjectPublicKey` of a certificate.

@@ -85,3 +85,8 @@ fn elliptic_curve_key_is_imported_from_its_components() {
     let mismatch = EcKey::from_jwk_components(EllipticCurve::P256, &parse(numbers));
     assert_eq!(mismatch.unwrap_err(), EcKeyError::InvalidComponents);
 }
+
+#[test]
+fn redacted_text_prints_only_its_type() {
+    assert_eq!(format!("{:?}", RedactedText::new("planted".to_owned())), "RedactedText(..)");
+}

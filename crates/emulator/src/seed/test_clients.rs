@@ -28,7 +28,7 @@ use crate::operation_context::IdGenerator;
 use crate::services::keyvault::{
     BundleForm, CertificateContent, DeletedNameConflict, DerCertificate, KeyContent,
     NewCertificateVersion, SecretContent, StoreCertificateError, StoredObjectAttributes,
-    StoredObjectVersion, VaultStore, store_foreign_certificate,
+    StoredObjectVersion, VaultStore, store_imported_certificate,
 };
 
 /// The number of keys for test clients: one certificate, one issuer.
@@ -295,8 +295,8 @@ impl AzureSeeder<'_> {
             tags: BTreeMap::new(),
         };
         let (host, vaults) = self.test_client_vault()?;
-        store_foreign_certificate(version, vaults, &host, name).map_err(|error| match error {
-            StoreCertificateError::Name(_) => secret_deleted_error(host, name),
+        store_imported_certificate(version, vaults, &host, name).map_err(|error| match error {
+            StoreCertificateError::Name(..) => secret_deleted_error(host, name),
             StoreCertificateError::Bundle(error) => SeedError::Pkcs12(error),
         })
     }

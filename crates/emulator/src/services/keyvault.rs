@@ -39,10 +39,10 @@ mod vault_object_key;
 pub(crate) use access::object_scope;
 pub(crate) use certificate_bundle::BundleForm;
 pub(crate) use certificate_content::{
-    CertificateContent, NewCertificateVersion, StoreCertificateError, store_foreign_certificate,
+    CertificateContent, NewCertificateVersion, StoreCertificateError, store_imported_certificate,
 };
 pub(crate) use der_certificate::DerCertificate;
-pub(crate) use keys::{KeyContent, permitted_operations};
+pub(crate) use keys::{KeyContent, check_key_operations, permitted_operations};
 pub(crate) use network_rules::{Ipv4Range, ParseIpv4RangeError, VaultNetworkRules};
 pub(crate) use object_kind::KeyVaultObjectKind;
 pub(crate) use object_store::{

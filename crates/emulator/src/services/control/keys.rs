@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{control_error, parse_body};
 use crate::keys::{AsymmetricKey, AsymmetricKeyType, RsaJwkComponents, RsaKey, RsaKeySize};
-use crate::operation_context::{NewKeyError, OperationContext};
+use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 use crate::services::keyvault::{
     DeletedNameConflict, KeyContent, StoredObjectAttributes, StoredObjectVersion,
@@ -99,13 +99,7 @@ fn requested_key(
         (bits, None) => bits.unwrap_or(RsaKeySize::Bits2048.bits()),
     };
     let size = RsaKeySize::try_from(bits).map_err(|error| invalid(error.to_string()))?;
-    match call.new_keys(&[AsymmetricKeyType::Rsa(size)]) {
-        Ok(keys) => {
-            keys.into_iter().next().ok_or_else(|| invalid_key_reply("No key was generated."))
-        }
-        Err(NewKeyError::NotReady(reply)) => Err(reply),
-        Err(NewKeyError::Generation(error)) => Err(invalid(error.to_string())),
-    }
+    call.new_key(AsymmetricKeyType::Rsa(size), |error| invalid(error.to_string()))
 }
 
 fn apply_attributes(

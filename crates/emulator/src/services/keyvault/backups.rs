@@ -1,8 +1,8 @@
 //! Backup and restore of objects with all their versions.
 //!
 //! A backup is opaque to clients. It can be restored into a vault of the same subscription and geography. The
-//! blob is encrypted and authenticated with a key that is derived from both, so that a blob from elsewhere or a
-//! changed blob is rejected. The derivation has no secret input: a backup of one emulator can be restored by
+//! blob is encrypted and authenticated with a key that is derived from both, so that the blob of another
+//! subscription or geography and a changed blob are rejected. The derivation has no secret input: a backup of one emulator can be restored by
 //! another one, and keeps nothing secret from a reader of this program.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -161,6 +161,10 @@ fn insert_objects(
             KeyVaultObjectKind::Key => vaults.keys.require_free_name(host, &name),
             KeyVaultObjectKind::Certificate => vaults.certificates.require_free_name(host, &name),
         };
+        is_free.map_err(|problem| conflict_reply(problem, kind, &name))?;
+        // The names of the key and of the secret of a certificate that waits for its issuance are reserved.
+        let kind = KeyVaultObjectKind::Certificate;
+        let is_free = vaults.certificates.require_free_name(host, &name);
         is_free.map_err(|problem| conflict_reply(problem, kind, &name))?;
         restored = Some(name);
     }

@@ -78,26 +78,29 @@ pub(crate) struct NewCertificateVersion {
 /// Errors of storing a version.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreCertificateError {
+    /// The name of the certificate, of its key or of its secret.
     #[error("the name belongs to another object")]
-    Name(ObjectStoreError),
+    Name(KeyVaultObjectKind, ObjectStoreError),
     #[error("the PKCS#12 file could not be written")]
     Bundle(#[from] p12_keystore::error::Error),
 }
 
 impl From<ObjectStoreError> for StoreCertificateError {
     fn from(error: ObjectStoreError) -> Self {
-        Self::Name(error)
+        Self::Name(KeyVaultObjectKind::Certificate, error)
     }
 }
 
 impl NewCertificateVersion {
-    /// Stores the version with its key and its secret. A version that waits for its certificate is replaced.
+    /// Stores the version with its key and its secret, or nothing. A version that waits for its certificate is
+    /// replaced.
     pub(crate) fn store(
         self,
         vaults: &mut VaultStore,
         host: &str,
         name: &str,
     ) -> Result<(), StoreCertificateError> {
+        require_storable_name(vaults, host, name)?;
         let Self { id, key, content, mut attributes, tags } = self;
         if let Some((from, until)) = content.certificate().and_then(DerCertificate::validity) {
             attributes.not_before = Some(from);
@@ -128,8 +131,25 @@ impl NewCertificateVersion {
     }
 }
 
-/// Stores a version of a certificate from elsewhere, with the policy of an imported certificate.
-pub(crate) fn store_foreign_certificate(
+/// Rejects the name of a deleted secret, key or certificate.
+fn require_storable_name(
+    vaults: &VaultStore,
+    host: &str,
+    name: &str,
+) -> Result<(), StoreCertificateError> {
+    let checks = [
+        (KeyVaultObjectKind::Certificate, vaults.certificates.require_not_deleted(host, name)),
+        (KeyVaultObjectKind::Key, vaults.keys.require_not_deleted(host, name)),
+        (KeyVaultObjectKind::Secret, vaults.secrets.require_not_deleted(host, name)),
+    ];
+    for (kind, check) in checks {
+        check.map_err(|conflict| StoreCertificateError::Name(kind, conflict.into()))?;
+    }
+    Ok(())
+}
+
+/// Stores a version of an imported certificate, with the policy that such certificates have.
+pub(crate) fn store_imported_certificate(
     version: NewCertificateVersion,
     vaults: &mut VaultStore,
     host: &str,

@@ -23,7 +23,7 @@ use super::certificate_operation::{
 };
 use super::certificate_policy::CertificatePolicy;
 use super::error::VaultServiceError;
-use super::keys::new_key;
+use super::keys::key_generation_error_reply;
 use super::object_kind::{CREATE_CERTIFICATE, KeyVaultObjectKind};
 use super::object_store::{
     ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
@@ -75,11 +75,12 @@ pub(super) fn create_certificate(
         (_, Some(stored)) => stored,
         _ => return Err(bad_parameter_reply("`policy` is missing".to_owned())),
     };
+    policy.require_creatable()?;
     require_known_issuer(&policy, &call.azure().vaults, &host)?;
     let tags = body.tags.validate()?.unwrap_or_default();
     let key = match reused_key(&policy, &call.azure().vaults, &host, &name) {
         Some(key) => key,
-        None => new_key(call, policy.key.key_type)?,
+        None => call.new_key(policy.key.key_type, key_generation_error_reply)?,
     };
     let csr = request_certificate(&policy, &key).map_err(|error| issue_error_reply(&error))?;
     let creation = PreparedCreation {
@@ -306,7 +307,9 @@ pub(super) fn store_certificate_error_reply(
     name: &str,
 ) -> ServiceReply {
     match error {
-        StoreCertificateError::Name(problem) => certificate_name_error_reply(*problem, name),
+        StoreCertificateError::Name(kind, problem) => {
+            object_error_reply(*problem, *kind, name, None)
+        }
         StoreCertificateError::Bundle(error) => {
             VaultServiceError::Internal(format!("the certificate file: {error}")).to_reply()
         }

@@ -1,4 +1,5 @@
-//! Certificates from elsewhere: import of files, and merge of certificates for a waiting request.
+//! Certificates that the vault did not create: import of files, and merge of certificates for a waiting
+//! request.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -11,8 +12,7 @@ use super::api_version::VersionedFeature;
 use super::certificate_bundle::{BundleForm, ImportBundleError, ImportedBundle, decode_bundle};
 use super::certificate_content::{CertificateContent, NewCertificateVersion};
 use super::certificate_creation::{
-    change_details, parse_policy, require_certificate_name, require_known_issuer,
-    store_certificate_error_reply,
+    change_details, require_certificate_name, require_known_issuer, store_certificate_error_reply,
 };
 use super::certificate_operation::{CertificateOperationStatus, operation_not_found_reply};
 use super::certificate_policy::CertificatePolicy;
@@ -70,9 +70,7 @@ pub(super) fn import_certificate(
         .and_then(|leaf| leaf.read(|leaf| CertificatePolicy::of_imported(leaf, &key, form, now)))
         .ok_or_else(|| bad_parameter_reply(ImportBundleError::Pkcs12.to_string()))?;
     let policy = match body.policy {
-        Some(given) if !given.is_null() => {
-            parse_policy(api, given, Some(&policy), now)?.with_key_and_fields_of(&policy)
-        }
+        Some(given) if !given.is_null() => policy.with_import_settings(given)?,
         _ => policy,
     };
     require_known_issuer(&policy, &call.azure().vaults, &host)?;

@@ -14,10 +14,11 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 
 use super::certificate_policy::{
-    AlternativeNames, CertificatePolicy, MAX_VALIDITY_MONTHS, X509Properties, subject_text,
+    AlternativeNames, CertificatePolicy, DEFAULT_VALIDITY_MONTHS, MAX_VALIDITY_MONTHS,
+    X509Properties,
 };
 use super::der_certificate::DerCertificate;
-use super::distinguished_name::{parse_name, parse_oid};
+use super::distinguished_name::{format_name, parse_name, parse_oid};
 use crate::certificates::set_validity;
 use crate::keys::{AsymmetricKey, AsymmetricKeyError, CertificateSigner};
 
@@ -54,7 +55,7 @@ pub(super) enum IssueCertificateError {
 
 /// The validity of a certificate that is created at a time.
 pub(super) fn validity_from(policy: &CertificatePolicy, time: Timestamp) -> (Timestamp, Timestamp) {
-    let months = policy.x509.validity_months.unwrap_or(12);
+    let months = policy.x509.validity_months.unwrap_or(DEFAULT_VALIDITY_MONTHS);
     let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
     let until = whole
         .to_zoned(TimeZone::UTC)
@@ -174,7 +175,7 @@ pub(super) fn x509_properties(certificate: &X509Certificate<'_>) -> X509Properti
             .collect()
     });
     X509Properties {
-        subject: subject_text(certificate),
+        subject: format_name(certificate.subject()),
         sans: imported_alternative_names(certificate),
         ekus: imported_extended_usages(certificate),
         key_usage: usage,

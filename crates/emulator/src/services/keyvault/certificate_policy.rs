@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 
 use super::certificate_bundle::BundleForm;
 use super::certificate_issuance::certificate_params;
-use super::distinguished_name::format_name;
 use super::keys::parse_key_type;
 use super::request_body::bad_parameter_reply;
 use crate::keys::{AsymmetricKey, AsymmetricKeyType, EllipticCurve, RsaKeySize};
@@ -19,7 +18,8 @@ pub(super) const UNKNOWN_ISSUER: &str = "Unknown";
 
 /// The longest validity: 100 years.
 pub(super) const MAX_VALIDITY_MONTHS: u32 = 1200;
-const DEFAULT_VALIDITY_MONTHS: u32 = 12;
+/// The validity of certificates whose policy names none.
+pub(super) const DEFAULT_VALIDITY_MONTHS: u32 = 12;
 /// The share of the lifetime after which the default action of a policy runs.
 const DEFAULT_LIFETIME_PERCENTAGE: u32 = 80;
 /// A month has at least this many days in the rule for `days_before_expiry`.
@@ -200,15 +200,44 @@ impl CertificatePolicy {
         previous: Option<&Self>,
         now: Timestamp,
     ) -> Result<Self, ServiceReply> {
-        let mut merged = previous.map_or_else(|| json!({}), Self::properties_json);
-        merge_present_fields(&mut merged, given);
-        let body: PolicyBody = serde_json::from_value(merged)
-            .map_err(|error| bad_parameter_reply(format!("`policy`: {error}")))?;
-        let mut policy = body.complete(now)?;
+        let merged = previous.map_or_else(|| json!({}), Self::properties_json);
+        let mut body = PolicyBody::merge(merged, given)?;
+        let x509 = complete_x509(body.x509_props.take().unwrap_or_default())?;
+        let mut policy = body.complete(x509, now)?;
         policy.created = previous.map_or(now, |previous| previous.created);
-        certificate_params(&policy)
-            .map_err(|problem| bad_parameter_reply(format!("`policy.x509_props`: {problem}")))?;
+        policy.require_creatable_renewals()?;
         Ok(policy)
+    }
+
+    /// The policy of an imported certificate with the settings of the request: everything but the type of the
+    /// key and the fields of the certificate, which are those of the file.
+    pub(super) fn with_import_settings(self, mut given: Value) -> Result<Self, ServiceReply> {
+        if let Some(kty) = given.pointer("/key_props/kty").and_then(Value::as_str) {
+            parse_key_type(Some(kty), None, None)?;
+        }
+        if let Some(fields) = given.as_object_mut() {
+            fields.remove("x509_props");
+        }
+        if let Some(Value::Object(key)) = given.get_mut("key_props") {
+            key.retain(|name, _| !["kty", "key_size", "crv"].contains(&name.as_str()));
+        }
+        let body = PolicyBody::merge(self.properties_json(), &given)?;
+        let policy = body.complete(self.x509, self.created)?;
+        policy.require_creatable_renewals()?;
+        Ok(policy)
+    }
+
+    /// Rejects a policy whose certificates and certificate requests the emulator cannot create.
+    pub(super) fn require_creatable(&self) -> Result<(), ServiceReply> {
+        match certificate_params(self) {
+            Ok(_) => Ok(()),
+            Err(problem) => Err(bad_parameter_reply(format!("`policy`: {problem}"))),
+        }
+    }
+
+    /// Like [`Self::require_creatable`], if the vault renews the certificates without another request.
+    fn require_creatable_renewals(&self) -> Result<(), ServiceReply> {
+        if self.issuer.is_self() { self.require_creatable() } else { Ok(()) }
     }
 
     /// The policy of an imported certificate.
@@ -239,15 +268,8 @@ impl CertificatePolicy {
         }
     }
 
-    /// The policy with the key type, the form and the certificate fields of another one.
-    pub(super) fn with_key_and_fields_of(mut self, other: &Self) -> Self {
-        self.key.key_type = other.key.key_type;
-        self.form = other.form;
-        self.x509 = other.x509.clone();
-        self
-    }
-
-    /// When the vault renews a certificate of this validity; `None` if it never does.
+    /// When the vault renews a certificate of this validity; `None` if it never does, and if the action would be
+    /// due before the validity begins.
     pub(super) fn renewal_time(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
         let action =
             self.lifetime_actions.iter().find(|it| it.action == LifetimeActionType::AutoRenew)?;
@@ -263,7 +285,7 @@ impl CertificatePolicy {
                 until.as_second() - i64::from(days) * 24 * 60 * 60
             }
         };
-        Timestamp::from_second(seconds).ok()
+        Timestamp::from_second(seconds).ok().filter(|time| *time > from)
     }
 
     /// The policy in its wire format, without its id and its times.
@@ -337,7 +359,19 @@ fn merge_present_fields(target: &mut Value, given: &Value) {
 }
 
 impl PolicyBody {
-    fn complete(self, now: Timestamp) -> Result<CertificatePolicy, ServiceReply> {
+    /// The fields of a stored policy with those of a request.
+    fn merge(mut stored: Value, given: &Value) -> Result<Self, ServiceReply> {
+        merge_present_fields(&mut stored, given);
+        serde_json::from_value(stored)
+            .map_err(|error| bad_parameter_reply(format!("`policy`: {error}")))
+    }
+
+    /// The complete policy with the given fields of the certificate.
+    fn complete(
+        self,
+        x509: X509Properties,
+        now: Timestamp,
+    ) -> Result<CertificatePolicy, ServiceReply> {
         let key = self.key_props.unwrap_or_default();
         let key_type = parse_key_type(
             Some(key.kty.as_deref().unwrap_or("RSA")),
@@ -362,7 +396,6 @@ impl PolicyBody {
             cty: issuer.cty,
             cert_transparency: issuer.cert_transparency,
         };
-        let x509 = complete_x509(self.x509_props.unwrap_or_default())?;
         let months = x509.validity_months.unwrap_or(DEFAULT_VALIDITY_MONTHS);
         let lifetime_actions = match self.lifetime_actions {
             None => vec![default_action(&issuer)],
@@ -451,9 +484,4 @@ impl LifetimeActionBody {
         };
         Ok(CertificateLifetimeAction { trigger, action })
     }
-}
-
-/// The subject of a certificate as text.
-pub(super) fn subject_text(certificate: &x509_parser::certificate::X509Certificate<'_>) -> String {
-    format_name(certificate.subject())
 }

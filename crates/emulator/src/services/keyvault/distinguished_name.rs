@@ -97,8 +97,9 @@ fn attribute_oid(kind: &str) -> Option<Vec<u64>> {
 pub(super) fn parse_oid(text: &str) -> Option<Vec<u64>> {
     let parts: Vec<u64> = text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let (first, second) = (*parts.first()?, *parts.get(1)?);
-    // X.660: the second number below the first two arcs is less than 40.
-    (first < 2 && second < 40 || first == 2).then_some(parts)
+    // X.660: the second number below the first two arcs is less than 40. X.690: the encoding adds 80 to the
+    // second number below the third arc, and the encoder has 64 bits.
+    (first < 2 && second < 40 || first == 2 && second < u64::MAX - 80).then_some(parts)
 }
 
 /// Splits at `,`, `;` and line breaks outside of quotes; a backslash escapes the next character.
@@ -184,9 +185,20 @@ mod tests {
     }
 
     #[test]
+    fn largest_object_identifier_is_encoded() {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = parse_name(&format!("OID.2.{}=x", u64::MAX - 81)).unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        assert!(params.serialize_request(&key).is_ok());
+    }
+
+    #[test]
     fn object_identifiers_have_valid_arcs() {
         assert_eq!(parse_oid("1.3.6.1"), Some(vec![1, 3, 6, 1]));
-        for text in ["", "1", "3.1", "1.40", "1.x", "1..2", "-1.2"] {
+        let largest = u64::MAX - 81;
+        assert_eq!(parse_oid(&format!("2.{largest}")), Some(vec![2, largest]));
+        let too_large = format!("2.{}", largest + 1);
+        for text in ["", "1", "3.1", "1.40", "1.x", "1..2", "-1.2", &too_large] {
             assert_eq!(parse_oid(text), None, "{text}");
         }
     }

@@ -11,7 +11,7 @@ use super::access::{
 };
 use super::api_version::VersionedFeature;
 use super::error::VaultServiceError;
-use super::keys::{KeyContent, new_key};
+use super::keys::{KeyContent, key_generation_error_reply};
 use super::object_kind::{
     GET_ROTATION_POLICY, KeyVaultObjectKind, ROTATE_KEY, SET_ROTATION_POLICY,
 };
@@ -27,24 +27,37 @@ use crate::request::ServiceReply;
 const SHORTEST_EXPIRY_DAYS: i32 = 28;
 /// The shortest time between creation and rotation, and between an action and expiry, in days.
 const SHORTEST_INTERVAL_DAYS: i32 = 7;
+/// The longest duration in a policy: longer than any that clients use, and far from the end of the calendar.
+const LONGEST_YEARS: i32 = 100;
 
 /// An ISO 8601 duration in its original form, such as `P90D`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(super) struct IsoDuration(String);
 
-/// A text is not an ISO 8601 duration.
+/// Errors of parsing an ISO 8601 duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a duration of ISO 8601 such as `P90D`")]
-pub(super) struct ParseIsoDurationError(String);
+pub(super) enum ParseIsoDurationError {
+    #[error("`{0}` is not a duration of ISO 8601 such as `P90D`")]
+    Malformed(String),
+    #[error("`{0}` is longer than {LONGEST_YEARS} years")]
+    TooLong(String),
+}
 
 impl TryFrom<String> for IsoDuration {
     type Error = ParseIsoDurationError;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         match text.parse::<Span>() {
-            Ok(span) if span.is_positive() && text.starts_with('P') => Ok(Self(text)),
-            _ => Err(ParseIsoDurationError(text)),
+            Ok(span) if span.is_positive() && text.starts_with('P') => {}
+            _ => return Err(ParseIsoDurationError::Malformed(text)),
+        }
+        let duration = Self(text);
+        match duration.after_1970() {
+            Some(end) if time_after_1970(Span::new().years(LONGEST_YEARS)) >= Some(end) => {
+                Ok(duration)
+            }
+            _ => Err(ParseIsoDurationError::TooLong(duration.0)),
         }
     }
 }
@@ -72,14 +85,20 @@ impl IsoDuration {
         Some(start.timestamp())
     }
 
+    /// The time after the start of 1970, by which durations are compared.
+    fn after_1970(&self) -> Option<Timestamp> {
+        self.after(Timestamp::UNIX_EPOCH)
+    }
+
     /// Whether the duration is at least that many days, counted from the start of 1970.
     fn is_at_least_days(&self, days: i32) -> bool {
-        let least = Timestamp::UNIX_EPOCH
-            .to_zoned(TimeZone::UTC)
-            .checked_add(Span::new().days(days))
-            .map(|end| end.timestamp());
-        least.is_ok_and(|least| self.after(Timestamp::UNIX_EPOCH).is_some_and(|end| end >= least))
+        self.after_1970() >= time_after_1970(Span::new().days(days))
     }
+}
+
+fn time_after_1970(span: Span) -> Option<Timestamp> {
+    let start = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+    start.checked_add(span).ok().map(|end| end.timestamp())
 }
 
 /// When a policy rotates a key.
@@ -88,6 +107,29 @@ impl IsoDuration {
 enum RotationTrigger {
     TimeAfterCreate(IsoDuration),
     TimeBeforeExpiry(IsoDuration),
+}
+
+impl RotationTrigger {
+    /// Rejects a trigger that rotates a version of this lifetime too soon after its creation or too late before
+    /// its expiry.
+    fn check(&self, expiry: Option<&IsoDuration>) -> Result<(), String> {
+        let Some(expiry) = expiry else { return Ok(()) };
+        let interval = Span::new().days(SHORTEST_INTERVAL_DAYS);
+        let end = expiry.after_1970().unwrap_or(Timestamp::MAX).to_zoned(TimeZone::UTC);
+        let latest = end.checked_sub(interval).ok().map(|latest| latest.timestamp());
+        let (field, time, rule) = match self {
+            Self::TimeAfterCreate(time) => ("timeAfterCreate", time, "before expiry"),
+            Self::TimeBeforeExpiry(time) => ("timeBeforeExpiry", time, "after creation"),
+        };
+        if time.after_1970() <= latest {
+            return Ok(());
+        }
+        Err(format!(
+            "`{field}` `{}` does not rotate a key with the `expiryTime` `{}` at least \
+             {SHORTEST_INTERVAL_DAYS} days {rule}",
+            time.0, expiry.0
+        ))
+    }
 }
 
 /// The rotation policy of a key.
@@ -203,6 +245,9 @@ impl RotationPolicyBody {
                 ));
             }
         }
+        if let Some(trigger) = &rotate {
+            trigger.check(expiry.as_ref())?;
+        }
         Ok(KeyRotationPolicy {
             rotate,
             notify_before_expiry: notify,
@@ -281,7 +326,7 @@ pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     reject_managed(is_managed, &name)?;
     let key_type = key_type
         .ok_or_else(|| bad_parameter_reply("a key of this size cannot be rotated".to_owned()))?;
-    let key = new_key(call, key_type)?;
+    let key = call.new_key(key_type, key_generation_error_reply)?;
     let mut attributes = StoredObjectAttributes::new(call.now);
     attributes.expires = policy.and_then(|policy| policy.expiry_after(call.now));
     let id = call.ids.next_hex32();
@@ -406,6 +451,10 @@ mod tests {
             (json!({ "timeAfterCreate": "P90D", "timeBeforeExpiry": "P30D" }), Some("P1Y")),
             (json!({ "timeBeforeExpiry": "P30D" }), None),
             (json!({ "timeAfterCreate": "P90D" }), Some("P27D")),
+            (json!({ "timeAfterCreate": "P24D" }), Some("P30D")),
+            (json!({ "timeAfterCreate": "P30D" }), Some("P30D")),
+            (json!({ "timeBeforeExpiry": "P24D" }), Some("P30D")),
+            (json!({ "timeBeforeExpiry": "P1Y" }), Some("P30D")),
         ] {
             assert!(policy(rotate(trigger.clone(), expiry)).is_err(), "{trigger} {expiry:?}");
         }
@@ -414,5 +463,22 @@ mod tests {
         twice["lifetimeActions"].as_array_mut().unwrap().push(action);
         assert!(policy(twice).is_err());
         assert!(policy(json!({ "attributes": { "expiryTime": "PT672H" } })).is_ok());
+        for trigger in ["timeAfterCreate", "timeBeforeExpiry"] {
+            assert!(policy(rotate(json!({ trigger: "P23D" }), Some("P30D"))).is_ok(), "{trigger}");
+        }
+    }
+
+    #[test]
+    fn error_of_a_duration_names_the_limit_that_it_exceeds() {
+        for (expiry, expected) in [
+            ("P27D", "`attributes.expiryTime` is shorter than 28 days"),
+            ("P101Y", "`attributes.expiryTime`: `P101Y` is longer than 100 years"),
+            ("P7990Y", "`attributes.expiryTime`: `P7990Y` is longer than 100 years"),
+            ("P9999Y", "`attributes.expiryTime`: `P9999Y` is longer than 100 years"),
+        ] {
+            let rejected = policy(json!({ "attributes": { "expiryTime": expiry } }));
+            assert_eq!(rejected.unwrap_err(), expected);
+        }
+        assert!(policy(json!({ "attributes": { "expiryTime": "P100Y" } })).is_ok());
     }
 }

@@ -24,14 +24,11 @@ use super::objects::{
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
 use super::vault::VaultStore;
 use crate::keys::{
-    AsymmetricKey, AsymmetricKeyType, EcJwkComponents, EcKey, EllipticCurve, RsaJwkComponents,
-    RsaKey, RsaKeySize,
+    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, EcJwkComponents, EcKey, EllipticCurve,
+    JwkKeyType, RsaJwkComponents, RsaKey, RsaKeySize,
 };
-use crate::operation_context::{NewKeyError, OperationContext};
+use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
-
-/// The operations of keys, in the order of the service's replies.
-const KEY_OPERATIONS: [&str; 6] = ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"];
 
 /// The content of a key version.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -62,16 +59,39 @@ impl VersionContent for KeyContent {
 /// The permitted operations of a key.
 pub(crate) fn permitted_operations(content: &KeyContent) -> impl Iterator<Item = &str> {
     let chosen = content.operations.as_deref();
-    operations_of_key(&content.key)
+    operations_of_type(content.key.jwk_type())
         .iter()
         .copied()
         .filter(move |known| chosen.is_none_or(|chosen| chosen.iter().any(|it| it == known)))
 }
 
-fn operations_of_key(key: &AsymmetricKey) -> &'static [&'static str] {
-    match key {
-        AsymmetricKey::Rsa(_) => &KEY_OPERATIONS,
-        AsymmetricKey::Ec(_) => &["sign", "verify"],
+/// The operations of keys, in the order of the service's replies.
+const fn operations_of_type(key_type: JwkKeyType) -> &'static [&'static str] {
+    match key_type {
+        JwkKeyType::Rsa => &["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"],
+        JwkKeyType::Ec => &["sign", "verify"],
+    }
+}
+
+/// Keys of a type do not support an operation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{operation}` is no operation of keys of type `{key_type}`")]
+pub(crate) struct UnsupportedKeyOperationError {
+    operation: String,
+    key_type: JwkKeyType,
+}
+
+/// Rejects operations that keys of a type do not support.
+pub(crate) fn check_key_operations(
+    operations: Option<Vec<String>>,
+    key_type: JwkKeyType,
+) -> Result<Option<Vec<String>>, UnsupportedKeyOperationError> {
+    let supported = operations_of_type(key_type);
+    match operations.iter().flatten().find(|it| !supported.contains(&it.as_str())) {
+        Some(operation) => {
+            Err(UnsupportedKeyOperationError { operation: operation.clone(), key_type })
+        }
+        None => Ok(operations),
     }
 }
 
@@ -122,7 +142,7 @@ pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let attributes = body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?;
     let tags = body.tags.validate()?.unwrap_or_default();
     let operations = require_operations(body.key_ops, key_type.jwk_type())?;
-    let key = new_key(call, key_type)?;
+    let key = call.new_key(key_type, key_generation_error_reply)?;
     add_key_version(call, &name, key, operations, attributes, tags)
 }
 
@@ -132,7 +152,7 @@ pub(super) fn import_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     require_unmanaged::<KeyContent>(authorize_call(call, IMPORT_KEY)?, &name)?;
     let body: ImportKeyBody = parse_body(call)?;
     if body.hsm == Some(true) {
-        return Err(hsm_key_reply("HSM"));
+        return Err(hsm_key_reply("`Hsm`"));
     }
     reject_release(body.release_policy.as_ref(), &body.attributes)?;
     let jwk = body.key.ok_or_else(|| bad_parameter_reply("`key` is missing".to_owned()))?;
@@ -148,17 +168,16 @@ pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let reference = authorize_call(call, UPDATE_KEY)?;
     let found = reference.vaults.keys.version(&reference.vault.host, &name, version.as_deref());
     let found = found.map(|(object, version)| {
-        let kind = operations_of_key(&version.content.key);
-        (KeyContent::is_managed(object), version.attributes, kind.len() == KEY_OPERATIONS.len())
+        (KeyContent::is_managed(object), version.attributes, version.content.key.jwk_type())
     });
-    let (is_managed, attributes, is_rsa) =
+    let (is_managed, attributes, key_type) =
         found.map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Key, call))?;
     if is_managed {
         let kind = KeyVaultObjectKind::Key;
         return Err(VaultServiceError::ManagedByCertificate { kind, name: &name }.to_reply());
     }
     let body: UpdateKeyBody = parse_body(call)?;
-    let operations = require_operations(body.key_ops, if is_rsa { "RSA" } else { "EC" })?;
+    let operations = require_operations(body.key_ops, key_type)?;
     let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
     let tags = body.tags.validate()?;
     let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
@@ -211,22 +230,9 @@ fn add_key_version(
     }
 }
 
-/// A new key. The error asks the engine for a key, or reports that none could be generated.
-pub(super) fn new_key(
-    call: &mut OperationContext<'_>,
-    key_type: AsymmetricKeyType,
-) -> Result<AsymmetricKey, ServiceReply> {
-    let keys = call.new_keys(&[key_type]).map_err(new_key_error_reply)?;
-    keys.into_iter()
-        .next()
-        .ok_or_else(|| VaultServiceError::Internal("no key was generated".to_owned()).to_reply())
-}
-
-pub(super) fn new_key_error_reply(error: NewKeyError) -> ServiceReply {
-    match error {
-        NewKeyError::NotReady(reply) => reply,
-        NewKeyError::Generation(error) => VaultServiceError::Internal(error.to_string()).to_reply(),
-    }
+/// The reply to a request for which no key could be generated.
+pub(super) fn key_generation_error_reply(error: &AsymmetricKeyError) -> ServiceReply {
+    VaultServiceError::Internal(error.to_string()).to_reply()
 }
 
 /// Parses `kty` with the size or the curve of a software key.
@@ -241,7 +247,7 @@ pub(super) fn parse_key_type(
             .map_err(|error| bad_parameter_reply(error.to_string())),
         "EC" => parse_curve(curve.unwrap_or("P-256")).map(AsymmetricKeyType::Ec),
         kty @ ("RSA-HSM" | "EC-HSM" | "oct" | "oct-HSM" | "AKP" | "AKP-HSM") => {
-            Err(hsm_key_reply(kty))
+            Err(hsm_key_reply(&format!("`kty` `{kty}`")))
         }
         kty => Err(bad_parameter_reply(format!("`kty` `{kty}` is not a key type"))),
     }
@@ -254,10 +260,11 @@ fn parse_curve(name: &str) -> Result<EllipticCurve, ServiceReply> {
     })
 }
 
-fn hsm_key_reply(kty: &str) -> ServiceReply {
+/// The error for a field that asks for a key of a hardware security module.
+fn hsm_key_reply(field: &str) -> ServiceReply {
     bad_parameter_reply(format!(
-        "keys of type `{kty}` need a hardware security module, which a vault of software keys lacks: \
-         `kty` is `RSA` or `EC`"
+        "{field} needs a hardware security module, which a vault of software keys lacks: use a software \
+         key of type `RSA` or `EC`"
     ))
 }
 
@@ -300,21 +307,16 @@ fn parse_imported_key(jwk: Value) -> Result<(AsymmetricKey, Option<Vec<String>>)
     let key = key.ok_or_else(|| {
         bad_parameter_reply("the numbers of `key` are not those of one private key".to_owned())
     })?;
-    let kty = if matches!(key, AsymmetricKey::Rsa(_)) { "RSA" } else { "EC" };
-    Ok((key, require_operations(operations, kty)?))
+    let operations = require_operations(operations, key.jwk_type())?;
+    Ok((key, operations))
 }
 
 fn require_operations(
     operations: Option<Vec<String>>,
-    kty: &str,
+    key_type: JwkKeyType,
 ) -> Result<Option<Vec<String>>, ServiceReply> {
-    let of_type = if kty == "EC" { &["sign", "verify"][..] } else { &KEY_OPERATIONS };
-    match operations.iter().flatten().find(|it| !of_type.contains(&it.as_str())) {
-        Some(unknown) => Err(bad_parameter_reply(format!(
-            "`key_ops` `{unknown}` is no operation of keys of type `{kty}`"
-        ))),
-        None => Ok(operations),
-    }
+    check_key_operations(operations, key_type)
+        .map_err(|error| bad_parameter_reply(format!("`key_ops`: {error}")))
 }
 
 impl StoredObject for KeyContent {

@@ -6,8 +6,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Which clients may reach a vault. Virtual networks and private endpoints are not emulated: no client comes
-/// from one.
+/// Which clients may reach a vault by its public endpoint.
+///
+/// The emulator does not know the networks of clients: no client comes from a virtual network, and the rules do
+/// not apply to a vault with a private endpoint, because all clients use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct VaultNetworkRules {

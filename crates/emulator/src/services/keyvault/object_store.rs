@@ -190,19 +190,27 @@ impl<T: VersionContent> VersionedObjectStore<T> {
         name: &str,
         version: StoredObjectVersion<T>,
     ) -> Result<(), DeletedNameConflict> {
+        self.require_not_deleted(host, name)?;
         let key = VaultObjectKey::new(host, name);
-        match self.objects.get(&key) {
-            Some(object) if object.deletion.is_some() => Err(DeletedNameConflict),
-            Some(_) => {
-                self.change(&key, |object| object.versions.push(version));
-                Ok(())
-            }
-            None => {
-                let details = T::Details::default();
-                let (name, versions) = (name.to_owned(), vec![version]);
-                self.put(key, StoredVaultObject { name, versions, details, deletion: None });
-                Ok(())
-            }
+        if self.objects.get(&key).is_some() {
+            self.change(&key, |object| object.versions.push(version));
+        } else {
+            let details = T::Details::default();
+            let (name, versions) = (name.to_owned(), vec![version]);
+            self.put(key, StoredVaultObject { name, versions, details, deletion: None });
+        }
+        Ok(())
+    }
+
+    /// Rejects the name of a deleted object.
+    pub(crate) fn require_not_deleted(
+        &self,
+        host: &str,
+        name: &str,
+    ) -> Result<(), DeletedNameConflict> {
+        match self.deleted_object(host, name) {
+            Ok(_) => Err(DeletedNameConflict),
+            Err(_) => Ok(()),
         }
     }
 

@@ -13,7 +13,7 @@ use super::certificate_creation::{issue_error_reply, reused_key, store_certifica
 use super::certificate_issuance::{issue_self_signed, validity_from};
 use super::certificate_policy::CertificatePolicy;
 use super::key_rotation::{push_rotated_version, rotated_key_type};
-use super::keys::new_key_error_reply;
+use super::keys::key_generation_error_reply;
 use super::object_store::StoredObjectAttributes;
 use super::vault::VaultStore;
 use crate::keys::{AsymmetricKey, AsymmetricKeyType};
@@ -57,7 +57,7 @@ pub(super) fn renew_due_objects(
         .map(|due| due.key_type)
         .chain(without_key.map(|due| due.policy.key.key_type))
         .collect();
-    let mut keys = call.new_keys(&types).map_err(new_key_error_reply)?.into_iter();
+    let mut keys = call.new_keys(&types, key_generation_error_reply)?.into_iter();
     for (due, key) in due_keys.into_iter().zip(keys.by_ref()) {
         let id = call.ids.next_hex32();
         // The object exists: it was found above.

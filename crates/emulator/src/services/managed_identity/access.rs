@@ -74,7 +74,7 @@ pub(super) fn require_identity_in_path(
     caller: &AuthenticatedCaller,
 ) -> Result<ServicePrincipal, ServiceReply> {
     let resource = path_resource(call)?;
-    let principal = require_user_assigned_identity(call, caller, resource.as_str())?;
+    let principal = require_user_assigned_identity(call, caller, "The path", resource.as_str())?;
     let sent = |name| call.request.query(name).unwrap_or_default();
     let is_complete = sent("oid").parse() == Ok(principal.object_id)
         && sent("aid").parse() == Ok(principal.client_id)
@@ -83,14 +83,16 @@ pub(super) fn require_identity_in_path(
 }
 
 /// The principal of a user-assigned identity that the caller may assign. Authorization precedes the look-up.
+/// `source` is the part of the request that has the id.
 pub(super) fn require_user_assigned_identity(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,
+    source: &str,
     id: &str,
 ) -> Result<ServicePrincipal, ServiceReply> {
     let scope: AccessScope = id
         .parse()
-        .map_err(|error: ParseAccessScopeError| bad_request(&format!("`identityIds`: {error}.")))?;
+        .map_err(|error: ParseAccessScopeError| bad_request(&format!("{source}: {error}.")))?;
     let check = AccessCheck {
         principal_id: caller.object_id,
         plane: ActionPlane::Control,

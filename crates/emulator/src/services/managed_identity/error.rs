@@ -30,6 +30,8 @@ pub(super) enum IdentityServiceError<'a> {
     BadRequest(String),
     /// The identity does not exist.
     IdentityNotFound(&'a str),
+    /// The target of a move has an identity or an identity URL.
+    TargetHasIdentity(&'a str),
     /// The emulator does not implement a part of the request.
     NotImplemented(&'a str),
     /// A key or certificate could not be used: a defect of the emulator.
@@ -56,6 +58,7 @@ impl IdentityServiceError<'_> {
             Self::Unauthorized { .. } => (StatusCode::FORBIDDEN, "AuthorizationFailed"),
             Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
             Self::IdentityNotFound(_) => (StatusCode::NOT_FOUND, "IdentityNotFound"),
+            Self::TargetHasIdentity(_) => (StatusCode::CONFLICT, "Conflict"),
             Self::NotImplemented(_) => (StatusCode::NOT_IMPLEMENTED, "NotImplementedByEmulator"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError"),
         }
@@ -83,6 +86,9 @@ impl IdentityServiceError<'_> {
                 caller.app_id, caller.object_id
             ),
             Self::IdentityNotFound(id) => format!("The managed identity '{id}' was not found."),
+            Self::TargetHasIdentity(id) => {
+                format!("The resource '{id}' already has an identity or an identity URL.")
+            }
             Self::NotImplemented(what) => {
                 format!("lanyard's local Azure does not implement {what}.")
             }

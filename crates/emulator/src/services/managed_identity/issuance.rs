@@ -1,6 +1,5 @@
 //! Issues and renews the credentials of managed identities.
 
-use jiff::Timestamp;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 
 use super::error::IdentityServiceError;
@@ -13,7 +12,7 @@ use crate::managed_identity_credential::{
     CredentialDates, CustomClaims, MSI_AUTHORITY, ManagedIdentityCredential, NewCredential,
     certificate_subject, issue_certificate_bundle, user_assigned_secret_url,
 };
-use crate::operation_context::{NewKeyError, OperationContext};
+use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
 /// A request for the current credential of an identity.
@@ -29,7 +28,7 @@ pub(super) struct CredentialRequest<'a> {
 }
 
 /// The current credential of each identity, in order. A credential stays the same until `renew_after`, unless
-/// the claims differ.
+/// the claims differ or its `client_secret_url` ended.
 pub(super) fn current_credentials(
     call: &mut OperationContext<'_>,
     requests: &[CredentialRequest<'_>],
@@ -59,18 +58,15 @@ fn is_current(call: &OperationContext<'_>, request: &CredentialRequest<'_>) -> b
     current.is_some_and(|current| {
         let claims = request.custom_claims.as_ref();
         call.now < current.dates().renew_after
+            && request.own_url.is_none_or(|url| current.client_secret_url().expose() == url.url())
             && claims.is_none_or(|claims| claims == current.custom_claims())
     })
 }
 
 /// Whether the `client_secret_url` of an identity still returns a newer credential.
-pub(super) fn is_renewable(
-    call: &OperationContext<'_>,
-    principal: &ServicePrincipal,
-    now: Timestamp,
-) -> bool {
+pub(super) fn is_renewable(call: &OperationContext<'_>, principal: &ServicePrincipal) -> bool {
     let current = call.azure().directory.managed_identity_credential(principal.object_id);
-    current.is_some_and(|current| now < current.dates().cannot_renew_after)
+    current.is_some_and(|current| call.now < current.dates().cannot_renew_after)
 }
 
 fn issue(
@@ -133,10 +129,7 @@ fn new_rsa_keys(
     count: usize,
 ) -> Result<Vec<RsaKey>, ServiceReply> {
     let kinds = vec![AsymmetricKeyType::Rsa(RsaKeySize::Bits2048); count];
-    let keys = call.new_keys(&kinds).map_err(|error| match error {
-        NewKeyError::NotReady(reply) => reply,
-        NewKeyError::Generation(error) => internal_error(&error.to_string()),
-    })?;
+    let keys = call.new_keys(&kinds, |error| internal_error(&error.to_string()))?;
     let rsa = keys.into_iter().filter_map(|key| match key {
         AsymmetricKey::Rsa(key) => Some(key),
         AsymmetricKey::Ec(_) => None,

@@ -114,9 +114,13 @@ fn get_user_assigned(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
         .parse_json_body()
         .map_err(|error| bad_request(&format!("The body is not valid: {error}.")))?;
     require_valid(&body)?;
-    let mut principals = Vec::new();
+    let mut principals: Vec<ServicePrincipal> = Vec::new();
     for id in &body.identity_ids {
-        principals.push(require_user_assigned_identity(call, &caller, id)?);
+        let principal = require_user_assigned_identity(call, &caller, "`identityIds`", id)?;
+        // Repeated ids have one credential.
+        if principals.iter().all(|other| other.object_id != principal.object_id) {
+            principals.push(principal);
+        }
     }
     let claims = body.custom_claims;
     let own = system_assigned_identity(call, &url);
@@ -169,6 +173,11 @@ fn move_identity(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servic
     let target = parse_resource_id(&body.target_resource_id)?;
     let (source_key, target_key) =
         (IdentityUrl::table_key(&url.resource_id), IdentityUrl::table_key(&target));
+    let has_identity = call.azure().directory.managed_identity(&target).is_some()
+        || call.azure().identity_urls.get(&target_key).is_some();
+    if source_key != target_key && has_identity {
+        return Err(IdentityServiceError::TargetHasIdentity(target.as_str()).to_reply());
+    }
     let azure = call.azure_mut();
     azure.directory.move_managed_identity(&url.resource_id, &target);
     azure.identity_urls.remove(&source_key);
@@ -181,7 +190,7 @@ fn move_identity(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servic
 fn renew_user_assigned(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
     let principal = require_identity_in_path(call, &caller)?;
-    if !is_renewable(call, &principal, call.now) {
+    if !is_renewable(call, &principal) {
         return Err(IdentityServiceError::UrlExpired.to_reply());
     }
     let location = host_location(&call.request.host).to_owned();

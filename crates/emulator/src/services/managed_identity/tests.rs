@@ -321,6 +321,9 @@ fn system_assigned_identity_is_read_moved_and_deleted_by_the_url() {
     assert_eq!(provider.send(&Method::GET, &url, &Value::Null).status, StatusCode::FORBIDDEN);
     let read = reply_json(&provider.send(&Method::GET, &moved, &Value::Null));
     assert_eq!(read["object_id"], credential["object_id"]);
+    assert_eq!(read["client_secret_url"], moved, "the earlier URL returns no credential any more");
+    let same = reply_json(&provider.send(&Method::GET, &moved, &Value::Null));
+    assert_eq!(same, read);
 
     assert_eq!(provider.send(&Method::DELETE, &moved, &Value::Null).status, StatusCode::OK);
     assert_eq!(provider.send(&Method::DELETE, &moved, &Value::Null).status, StatusCode::NO_CONTENT);
@@ -345,4 +348,61 @@ fn credentials_of_a_deleted_identity_stop() {
     assert_eq!(provider.sign_in(issued, true), Some(700_016));
     let reply = provider.request_credentials(&url, &[&identity]);
     assert_eq!(reply.status, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn credential_has_the_url_of_the_current_location() {
+    let provider = ResourceProvider::with_role();
+    let body = json!({ "resourceId": CLUSTER, "systemAssigned": true, "location": "eastus" });
+    for location in ["eastus", "westus3"] {
+        let mut body = body.clone();
+        body["location"] = json!(location);
+        let headers = provider.identity_url_headers(&body);
+        let url = headers["x-ms-identity-url"].as_str().unwrap();
+        let credential = reply_json(&provider.send(&Method::GET, url, &Value::Null));
+        assert_eq!(credential["client_secret_url"], url);
+        let own_url = credential["client_secret_url"].as_str().unwrap();
+        assert_eq!(provider.send(&Method::GET, own_url, &Value::Null).status, StatusCode::OK);
+    }
+}
+
+#[test]
+fn identity_is_not_moved_to_a_resource_with_an_identity() {
+    let provider = ResourceProvider::with_role();
+    let target = CLUSTER.replace("/one", "/two");
+    let issue = |id: &str, system_assigned: bool| {
+        let body = json!({ "resourceId": id, "systemAssigned": system_assigned });
+        provider.identity_url_headers(&body)["x-ms-identity-url"].as_str().unwrap().to_owned()
+    };
+    let url = issue(CLUSTER, true);
+    let move_url = url.replacen("/identities?", "/identities/proxy/move?", 1);
+    let credential = reply_json(&provider.send(&Method::GET, &url, &Value::Null));
+    let identity = provider.identity().to_string();
+    for (target, system_assigned) in [(&target, false), (&target, true), (&identity, false)] {
+        if *target != identity {
+            issue(target, system_assigned);
+        }
+        let body = json!({ "targetResourceId": target });
+        let rejected = provider.send(&Method::POST, &move_url, &body);
+        assert_eq!(rejected.status, StatusCode::CONFLICT, "{target} {system_assigned}");
+        assert_eq!(reply_json(&rejected)["error"]["code"], "Conflict");
+    }
+    let body = json!({ "targetResourceId": CLUSTER.to_uppercase().replace("/SUB/", "/sub/") });
+    let same = provider.send(&Method::POST, &move_url, &body);
+    assert_eq!(same.status, StatusCode::OK, "only the case of the id changes");
+    let moved = reply_json(&same)["identityUrl"].as_str().unwrap().to_owned();
+    let read = reply_json(&provider.send(&Method::GET, &moved, &Value::Null));
+    assert_eq!(read["object_id"], credential["object_id"]);
+}
+
+#[test]
+fn repeated_identity_ids_have_one_credential() {
+    let provider = ResourceProvider::with_role();
+    let (identity, url) = (provider.identity(), provider.identity_url());
+    provider.advance_days(46);
+    let other_case = identity.to_string().to_uppercase().replace("/SUB/", "/sub/").parse().unwrap();
+    let reply = provider.request_credentials(&url, &[&identity, &other_case, &identity]);
+    let credentials = reply_json(&reply)["explicit_identities"].clone();
+    assert_eq!(credentials.as_array().unwrap().len(), 1, "{credentials}");
+    assert_eq!(provider.issue(&url, &identity), credentials[0]);
 }

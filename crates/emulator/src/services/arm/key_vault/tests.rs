@@ -45,3 +45,20 @@ fn deleted_vault_is_recovered_under_its_own_id() {
     assert_eq!(code(&recover(VAULT, "japaneast")), "DeletedVaultNotFound");
     assert_eq!(recover(VAULT, &location).status, StatusCode::OK);
 }
+
+#[test]
+fn key_has_only_operations_of_its_type() {
+    let azure = AuthorizationFixture::new();
+    let put = |name: &str, kty: &str, operations: &Value| {
+        let body = json!({ "properties": { "kty": kty, "keyOps": operations } });
+        azure.send(azure.owner, "PUT", &format!("{VAULT}/keys/{name}"), &body)
+    };
+    for (kty, operations) in [("EC", json!(["foo"])), ("EC", json!(["encrypt"]))] {
+        let rejected = put("invalid", kty, &operations);
+        assert_eq!((rejected.status, &*code(&rejected)), (StatusCode::BAD_REQUEST, "BadRequest"));
+    }
+    let path = format!("{VAULT}/keys/invalid");
+    assert_eq!(azure.get(azure.owner, &path).status, StatusCode::NOT_FOUND);
+    let created = reply_json(&put("own", "EC", &json!(["verify"])));
+    assert_eq!(created["properties"]["keyOps"], json!(["verify"]));
+}

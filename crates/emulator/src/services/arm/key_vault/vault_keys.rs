@@ -11,12 +11,12 @@ use super::super::error::{ArmServiceError, bad_request};
 use super::vault_objects::{
     ArmObjectAttributes, authorized_vault, name_conflict_reply, object_json, object_not_found_reply,
 };
-use crate::keys::{AsymmetricKey, AsymmetricKeyType, EllipticCurve, RsaKeySize};
-use crate::operation_context::{NewKeyError, OperationContext};
+use crate::keys::{AsymmetricKeyError, AsymmetricKeyType, EllipticCurve, RsaKeySize};
+use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 use crate::services::keyvault::{
     DeletedNameConflict, EmulatedVault, KeyContent, StoredObjectAttributes, StoredObjectVersion,
-    permitted_operations,
+    check_key_operations, permitted_operations,
 };
 
 const KEY: &str = "key";
@@ -109,8 +109,10 @@ pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     }
     let attributes = StoredObjectAttributes::new(call.now);
     let attributes = body.properties.attributes.apply(attributes, call.now)?;
-    let key = new_key(call, key_type)?;
-    let content = KeyContent { key, managed: false, operations: body.properties.key_ops };
+    let operations = check_key_operations(body.properties.key_ops, key_type.jwk_type())
+        .map_err(|error| bad_request("BadRequest", format!("{error}.")))?;
+    let key = call.new_key(key_type, key_generation_error_reply)?;
+    let content = KeyContent { key, managed: false, operations };
     let (id, tags) = (call.ids.next_hex32(), body.tags.unwrap_or_default());
     let version = StoredObjectVersion { id, attributes, tags, content };
     let pushed = call.azure_mut().vaults.keys.push_version(&vault.host, &name, version);
@@ -118,21 +120,9 @@ pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     key_reply(call, &vault)
 }
 
-fn new_key(
-    call: &mut OperationContext<'_>,
-    key_type: AsymmetricKeyType,
-) -> Result<AsymmetricKey, ServiceReply> {
-    let failed = |message: String| {
-        ArmServiceError::Other(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", message)
-            .to_reply()
-    };
-    match call.new_keys(&[key_type]) {
-        Ok(keys) => {
-            keys.into_iter().next().ok_or_else(|| failed("No key was generated.".to_owned()))
-        }
-        Err(NewKeyError::NotReady(reply)) => Err(reply),
-        Err(NewKeyError::Generation(error)) => Err(failed(format!("{error}."))),
-    }
+fn key_generation_error_reply(error: &AsymmetricKeyError) -> ServiceReply {
+    let (status, code) = (StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError");
+    ArmServiceError::Other(status, code, format!("{error}.")).to_reply()
 }
 
 fn key_read_action(call: &OperationContext<'_>) -> &'static str {

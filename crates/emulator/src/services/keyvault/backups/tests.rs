@@ -119,3 +119,28 @@ fn objects_of_certificates_and_missing_objects_have_no_backup() {
     let old = "/certificates/web/backup?api-version=2016-10-01";
     assert_eq!(visit.fail("POST", old, &NULL), expected_error(400, "BadParameter", ""));
 }
+
+#[test]
+fn name_of_a_waiting_certificate_is_taken_for_secrets_and_keys() {
+    let visit = visit_with_objects();
+    let blobs = ["secrets/mine", "keys/own"].map(|path| {
+        let blob = visit.succeed("POST", &format!("/{path}/backup"), &NULL)["value"].clone();
+        visit.succeed("DELETE", &format!("/{path}"), &NULL);
+        visit.ask("DELETE", &format!("/deleted{path}"), &NULL);
+        (path, blob)
+    });
+    for (path, blob) in blobs {
+        let (kind, name) = path.split_once('/').unwrap();
+        let policy =
+            json!({ "issuer": { "name": "Unknown" }, "x509_props": { "subject": "CN=web" } });
+        let create = format!("/certificates/{name}/create");
+        visit.succeed("POST", &create, &json!({ "policy": policy }));
+        let (restore, body) = (format!("/{kind}/restore"), json!({ "value": blob }));
+        assert_eq!(visit.fail("POST", &restore, &body), expected_error(409, "Conflict", ""));
+        visit.succeed("DELETE", &format!("/certificates/{name}"), &NULL);
+        let deleted = expected_error(409, "Conflict", "ObjectIsDeletedButRecoverable");
+        assert_eq!(visit.fail("POST", &restore, &body), deleted);
+        visit.ask("DELETE", &format!("/deletedcertificates/{name}"), &NULL);
+        visit.succeed("POST", &restore, &body);
+    }
+}

@@ -301,6 +301,8 @@ fn policies_that_no_certificate_can_have_are_rejected() {
         with("x509_props", json!({ "validity_months": 0 })),
         with("x509_props", json!({ "validity_months": 1201 })),
         with("x509_props", json!({ "ekus": ["serverAuth"] })),
+        with("x509_props", json!({ "ekus": ["2.18446744073709551615"] })),
+        with("x509_props", json!({ "subject": "OID.2.18446744073709551615=x" })),
         with("x509_props", json!({ "key_usage": ["signing"] })),
         with("x509_props", json!({ "sans": { "dns_names": ["dömain"] } })),
         with("x509_props", json!({ "sans": { "dns_names": "web" } })),

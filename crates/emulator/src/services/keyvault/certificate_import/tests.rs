@@ -5,6 +5,7 @@ use rcgen::{CertificateParams, DnType, Issuer, KeyPair};
 use serde_json::{Value, json};
 
 use super::super::vault_fixture::{KeyVaultFixture, VAULT, expected_error, header};
+use crate::engine::Ingress;
 use crate::testing::reply_json;
 
 /// Files of OpenSSL with one certificate, its authority and its key.
@@ -130,6 +131,98 @@ fn the_pkcs12_secret_of_an_imported_chain_begins_with_the_certificate_of_the_key
     assert_eq!(old, secret);
 }
 
+/// A PEM file with a self-signed certificate of this validity in days from 21 November 2026, and its key.
+fn pem_file_valid_for(days: u8) -> String {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["web.example".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2026, 11, 21);
+    params.not_after = rcgen::date_time_ymd(2026, 12, days - 9);
+    format!("{}{}", key.serialize_pem(), params.self_signed(&key).unwrap().pem())
+}
+
+fn renewing_policy(days_before_expiry: u32) -> Value {
+    json!({
+        "issuer": { "name": "Self" },
+        "x509_props": { "subject": "CN=other", "validity_months": 1200 },
+        "secret_props": { "contentType": PEM },
+        "lifetime_actions": [{
+            "trigger": { "days_before_expiry": days_before_expiry },
+            "action": { "action_type": "AutoRenew" },
+        }],
+    })
+}
+
+#[test]
+fn renewal_of_an_imported_certificate_is_checked_against_its_own_validity() {
+    let visit = KeyVaultFixture::as_administrator();
+    let version_count = |name: &str| {
+        let versions = visit.succeed("GET", &format!("/certificates/{name}/versions"), &NULL);
+        versions["value"].as_array().unwrap().len()
+    };
+    for (name, days, before_expiry, expected) in
+        [("month", 30, 27, 200), ("long-before", 30, 28, 400), ("ten-days", 10, 27, 200)]
+    {
+        let body =
+            json!({ "value": pem_file_valid_for(days), "policy": renewing_policy(before_expiry) });
+        let (status, reply) = import(&visit, name, &body);
+        assert_eq!(status, expected, "{name}: {reply}");
+        if status == 200 {
+            assert_eq!(reply["policy"]["x509_props"]["validity_months"], 1, "{name}");
+            assert_eq!((version_count(name), version_count(name)), (1, 1), "{name}");
+        }
+    }
+    visit.probe.clock.advance(std::time::Duration::from_hours(24 * 3));
+    assert_eq!(version_count("month"), 2);
+    // The action would have been due before the certificate was valid.
+    assert_eq!(version_count("ten-days"), 1);
+}
+
+#[test]
+fn policy_of_a_certificate_that_the_vault_cannot_create_is_imported() {
+    let (visit, files) = (KeyVaultFixture::as_administrator(), files());
+    let policy =
+        |issuer: &str| json!({ "key_props": { "reuse_key": true }, "issuer": { "name": issuer } });
+    for file in ["repeatedAttribute", "secp256k1"] {
+        let body = json!({ "value": files[file], "policy": policy("Unknown") });
+        let (status, certificate) = import(&visit, file, &body);
+        assert_eq!(status, 200, "{file}: {certificate}");
+        assert_eq!(certificate["policy"]["key_props"]["reuse_key"], true, "{file}");
+        let body = json!({ "value": files[file], "policy": policy("Self") });
+        assert_eq!(import(&visit, file, &body).0, 400, "{file}: the vault would renew it");
+        let path = format!("/certificates/{file}/create");
+        assert_eq!(visit.fail("POST", &path, &json!({})), expected_error(400, "BadParameter", ""));
+    }
+    let subject =
+        &visit.succeed("GET", "/certificates/repeatedAttribute/policy", &NULL)["x509_props"];
+    assert_eq!(subject["subject"], "CN=imported, DC=corp, DC=example");
+}
+
+#[test]
+fn policy_of_an_import_has_the_key_and_the_fields_of_the_file() {
+    let (visit, files) = (KeyVaultFixture::as_administrator(), files());
+    let import = |name: &str, policy: &Value| {
+        let body = json!({ "value": files["secp256k1"], "policy": policy });
+        import(&visit, name, &body)
+    };
+    let (_, plain) = import("plain", &NULL);
+    let policy = json!({
+        "key_props": { "kty": "RSA", "key_size": 4096, "exportable": true },
+        "x509_props": { "subject": "CN=other", "ekus": ["1.2.3"], "validity_months": 1 },
+    });
+    let (status, given) = import("given", &policy);
+    assert_eq!(status, 200, "{given}");
+    for section in ["key_props", "secret_props", "x509_props", "issuer"] {
+        assert_eq!(given["policy"][section], plain["policy"][section], "{section}");
+    }
+    for invalid in [
+        json!({ "key_props": { "kty": "RSA-HSM" } }),
+        json!({ "secret_props": { "contentType": "text/plain" } }),
+        json!({ "issuer": { "name": "Absent" } }),
+    ] {
+        assert_eq!(import("invalid", &invalid).0, 400, "{invalid}");
+    }
+}
+
 #[test]
 fn files_without_one_usable_key_and_its_certificate_are_rejected() {
     let (visit, files) = (KeyVaultFixture::as_administrator(), files());
@@ -235,4 +328,36 @@ fn a_waiting_request_is_completed_by_merging_its_certificate() {
     // The next request waits beside the issued version.
     visit.succeed("POST", "/certificates/web/create", &json!({}));
     assert_eq!(visit.succeed("GET", "/certificates/web", &NULL)["cer"], leaf);
+}
+
+#[test]
+fn merge_stores_nothing_if_the_name_of_the_key_is_taken() {
+    let visit = KeyVaultFixture::as_administrator();
+    let body = json!({
+        "policy": {
+            "issuer": { "name": "Unknown" },
+            "key_props": { "kty": "EC" },
+            "x509_props": { "subject": "CN=web" },
+        },
+    });
+    let record = visit.succeed("POST", "/certificates/web/create", &body);
+    let [leaf, _] = issue(&record["csr"]);
+    // The control API creates keys under any name.
+    let key = json!({ "vaultHost": "platform-kv.vault.azure.net", "name": "web" });
+    let created = visit.probe.send_request(
+        Ingress::Port,
+        &"PUT".parse().unwrap(),
+        "http://127.0.0.1/lanyard/v1/keys",
+        &[("x-lanyard-control", "1")],
+        &key.to_string(),
+    );
+    assert_eq!(created.status.as_u16(), 201, "{}", reply_json(&created));
+    visit.succeed("DELETE", "/keys/web", &NULL);
+    let merge = json!({ "x5c": [leaf] });
+    let conflict = expected_error(409, "Conflict", "ObjectIsDeletedButRecoverable");
+    assert_eq!(visit.fail("POST", "/certificates/web/pending/merge", &merge), conflict);
+    assert_eq!(visit.ask("GET", "/secrets/web", &NULL).0, 404);
+    visit.ask("DELETE", "/deletedkeys/web", &NULL);
+    visit.succeed("POST", "/certificates/web/pending/merge", &merge);
+    assert_eq!(visit.succeed("GET", "/keys/web", &NULL)["managed"], true);
 }

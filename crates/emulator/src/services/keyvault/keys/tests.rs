@@ -116,6 +116,9 @@ fn incomplete_and_inconsistent_keys_are_not_imported() {
         assert_eq!((status, &reply["error"]["code"]), (400, &json!("BadParameter")), "{body}");
         assert!(!reply.to_string().contains("planted"));
     }
+    let (_, reply) = visit.ask("PUT", "/keys/key", &json!({ "key": private_jwk(), "Hsm": true }));
+    let message = reply["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("`Hsm` needs a hardware security module"), "{message}");
 }
 
 #[test]
