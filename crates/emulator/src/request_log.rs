@@ -53,16 +53,23 @@ pub struct RequestLogEntry {
 }
 
 /// The entries, oldest first; the oldest are dropped when the log is full.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RequestLog {
     entries: VecDeque<RequestLogEntry>,
     last_sequence: u64,
 }
 
 /// The maximum number of entries.
-const MAX_ENTRIES: usize = 20_000;
+const MAX_ENTRIES: usize = 10_000;
 /// The maximum length of a recorded untrusted text.
 const MAX_TEXT_BYTES: usize = 2_048;
+
+impl Default for RequestLog {
+    fn default() -> Self {
+        // A queue that grows would have room for up to twice as many entries.
+        Self { entries: VecDeque::with_capacity(MAX_ENTRIES), last_sequence: 0 }
+    }
+}
 
 impl RequestLog {
     /// Appends an entry and sets its sequence number. Returns the oldest entry if the log was full.
