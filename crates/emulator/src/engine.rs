@@ -188,16 +188,20 @@ impl EmulatorEngine {
         azure: &mut AzureState,
         ids: &IdGenerator,
     ) -> Result<PendingCommit, StateStoreError> {
-        let Some(writer) = &self.writer else { return Ok(PendingCommit::none()) };
+        let Some(writer) = &self.writer else { return self.submit_changes(azure, ids) };
         Ok(writer.submit(StateChanges::collect_all(self.authority.stored_form(), azure, ids)?))
     }
 
+    /// Submits the changes since the last call. Without a state directory, it only forgets them.
     fn submit_changes(
         &self,
         azure: &mut AzureState,
         ids: &IdGenerator,
     ) -> Result<PendingCommit, StateStoreError> {
-        let Some(writer) = &self.writer else { return Ok(PendingCommit::none()) };
+        let Some(writer) = &self.writer else {
+            azure.for_each_table(&mut |_, table| table.discard_changes());
+            return Ok(PendingCommit::none());
+        };
         Ok(writer.submit(StateChanges::collect(azure, ids)?))
     }
 

@@ -8,12 +8,12 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use redb::backends::FileBackend;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
@@ -136,10 +136,13 @@ pub(crate) struct SavedState {
 }
 
 /// A state directory that this process has locked.
+///
+/// The database is read without a write to the disk, which a start would have to wait for. The first commit
+/// opens it for writing.
 #[derive(Debug)]
 pub(crate) struct StateStore {
     path: PathBuf,
-    database: Database,
+    writable: OnceLock<Database>,
     _lock: File,
 }
 
@@ -153,40 +156,67 @@ impl StateStore {
             return Err(StateStoreError::OtherFormat { path: old, found: 1 });
         }
         let path = directory.join(DATABASE_FILE);
-        let file = OpenOptions::new()
+        let store = Self { path, writable: OnceLock::new(), _lock: lock };
+        store.open_file()?;
+        Ok(store)
+    }
+
+    /// Opens the file of the database for writing. It is created with mode 0600 if it does not exist.
+    fn open_file(&self) -> Result<File, StateStoreError> {
+        OpenOptions::new()
             .create(true)
             .truncate(false)
             .read(true)
             .write(true)
             .mode(0o600)
-            .open(&path)
+            .open(&self.path)
             .and_then(|file| {
                 file.set_permissions(Permissions::from_mode(0o600))?;
                 Ok(file)
             })
-            .map_err(|source| StateStoreError::Io {
-                path: path.clone(),
-                action: "opened",
-                source: Arc::new(source),
-            })?;
+            .map_err(|source| io_error(&self.path, "opened", source))
+    }
+
+    fn writable_database(&self) -> Result<&Database, StateStoreError> {
+        if let Some(database) = self.writable.get() {
+            return Ok(database);
+        }
+        let file = self.open_file()?;
         let open = || -> Result<Database, redb::Error> {
-            let mut builder = Database::builder();
-            builder.set_cache_size(CACHE_BYTES);
-            Ok(builder.create_with_backend(FileBackend::new(file)?)?)
+            Ok(database_builder().create_with_backend(FileBackend::new(file)?)?)
         };
-        let database = open().map_err(database_error(&path, "opened"))?;
-        Ok(Self { path, database, _lock: lock })
+        let database = open().map_err(database_error(&self.path, "opened"))?;
+        Ok(self.writable.get_or_init(|| database))
     }
 
     /// The saved state, if there is one.
     pub(crate) fn load(&self) -> Result<Option<SavedState>, StateStoreError> {
-        let Some(properties) = self.read_properties()? else { return Ok(None) };
+        if let Some(database) = self.writable.get() {
+            return self.load_from(database);
+        }
+        let metadata = std::fs::metadata(&self.path);
+        if metadata.map_err(|source| io_error(&self.path, "read", source))?.len() == 0 {
+            return Ok(None);
+        }
+        match database_builder().open_read_only(&self.path) {
+            Ok(database) => self.load_from(&database),
+            // The process that wrote it was killed: only a writable database is repaired.
+            Err(DatabaseError::RepairAborted) => self.load_from(self.writable_database()?),
+            Err(error) => Err(database_error(&self.path, "opened")(error.into())),
+        }
+    }
+
+    fn load_from(
+        &self,
+        database: &impl ReadableDatabase,
+    ) -> Result<Option<SavedState>, StateStoreError> {
+        let Some(properties) = self.read_properties(database)? else { return Ok(None) };
         let format: u32 = self.property(&properties, "format")?;
         if format != FORMAT {
             return Err(StateStoreError::OtherFormat { path: self.path.clone(), found: format });
         }
         let mut azure = AzureState::default();
-        self.load_rows(&mut azure)?;
+        self.load_rows(database, &mut azure)?;
         azure.rebuild_indexes();
         Ok(Some(SavedState {
             authority: self.property(&properties, "authority")?,
@@ -195,9 +225,12 @@ impl StateStore {
         }))
     }
 
-    fn read_properties(&self) -> Result<Option<StoredProperties>, StateStoreError> {
+    fn read_properties(
+        &self,
+        database: &impl ReadableDatabase,
+    ) -> Result<Option<StoredProperties>, StateStoreError> {
         let read = || -> Result<_, redb::Error> {
-            let transaction = self.database.begin_read()?;
+            let transaction = database.begin_read()?;
             let table = match transaction.open_table(PROPERTIES) {
                 Ok(table) => table,
                 Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
@@ -222,9 +255,13 @@ impl StateStore {
         serde_json::from_slice(value).map_err(self.row_error(name, ""))
     }
 
-    fn load_rows(&self, azure: &mut AzureState) -> Result<(), StateStoreError> {
+    fn load_rows(
+        &self,
+        database: &impl ReadableDatabase,
+        azure: &mut AzureState,
+    ) -> Result<(), StateStoreError> {
         let read = |error: redb::Error| database_error(&self.path, "read")(error);
-        let transaction = self.database.begin_read().map_err(|error| read(error.into()))?;
+        let transaction = database.begin_read().map_err(|error| read(error.into()))?;
         let rows = transaction.open_table(ROWS).map_err(|error| read(error.into()))?;
         let mut outcome = Ok(());
         azure.for_each_table(&mut |name, table| {
@@ -264,17 +301,14 @@ impl StateStore {
         let thread = std::thread::Builder::new()
             .name("state-writer".to_owned())
             .spawn(move || write_until_closed(&self, &receiver))
-            .map_err(|source| StateStoreError::Io {
-                path,
-                action: "written",
-                source: Arc::new(source),
-            })?;
+            .map_err(|source| io_error(&path, "written", source))?;
         Ok(StateWriter { sender: Some(sender), thread: Some(thread) })
     }
 
     fn commit(&self, batches: &[StateChanges]) -> Result<(), StateStoreError> {
+        let database = self.writable_database()?;
         let write = || -> Result<(), redb::Error> {
-            let transaction = self.database.begin_write()?;
+            let transaction = database.begin_write()?;
             {
                 let mut properties = transaction.open_table(PROPERTIES)?;
                 let mut rows = transaction.open_table(ROWS)?;
@@ -301,6 +335,16 @@ impl StateStore {
     }
 }
 
+fn database_builder() -> redb::Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+fn io_error(path: &Path, action: &'static str, source: io::Error) -> StateStoreError {
+    StateStoreError::Io { path: path.to_owned(), action, source: Arc::new(source) }
+}
+
 fn database_error(
     path: &Path,
     action: &'static str,
@@ -310,13 +354,7 @@ fn database_error(
 }
 
 fn lock_directory(directory: &Path) -> Result<File, StateStoreError> {
-    let fail = |action| {
-        move |source| StateStoreError::Io {
-            path: directory.to_owned(),
-            action,
-            source: Arc::new(source),
-        }
-    };
+    let fail = |action| move |source| io_error(directory, action, source);
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)

@@ -156,6 +156,10 @@ pub(crate) trait StoredTable {
 
     /// Records every row as changed.
     fn mark_all_changed(&mut self);
+
+    /// Forgets the changes since the last call of [`Self::take_changes`]: without a state directory, nothing
+    /// else would.
+    fn discard_changes(&mut self);
 }
 
 impl<K: TableKey, V: Serialize + DeserializeOwned> StoredTable for Table<K, V> {
@@ -176,6 +180,10 @@ impl<K: TableKey, V: Serialize + DeserializeOwned> StoredTable for Table<K, V> {
 
     fn mark_all_changed(&mut self) {
         self.changed.extend(self.rows.keys().cloned());
+    }
+
+    fn discard_changes(&mut self) {
+        self.changed.clear();
     }
 }
 
@@ -247,6 +255,10 @@ impl<K: TableKey> StoredTable for BytesTable<K> {
     fn mark_all_changed(&mut self) {
         self.0.changed.extend(self.0.rows.keys().cloned());
     }
+
+    fn discard_changes(&mut self) {
+        self.0.changed.clear();
+    }
 }
 
 #[cfg(test)]
@@ -273,6 +285,8 @@ mod tests {
         let mut table = table_of(&[(1, "a"), (2, "b"), (3, "c")]);
         assert_eq!(changes(&mut table).len(), 3);
         assert_eq!(changes(&mut table), []);
+        table.insert(4, "d".to_owned());
+        table.discard_changes();
         table.get_mut(&2).unwrap().push('!');
         table.remove(&3);
         assert_eq!(table.remove(&9), None);

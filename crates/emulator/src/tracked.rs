@@ -54,6 +54,10 @@ impl<T: Serialize + DeserializeOwned> StoredTable for Tracked<T> {
     fn mark_all_changed(&mut self) {
         self.is_changed = true;
     }
+
+    fn discard_changes(&mut self) {
+        self.is_changed = false;
+    }
 }
 
 #[cfg(test)]

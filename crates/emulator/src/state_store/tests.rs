@@ -63,9 +63,29 @@ fn files_of_other_versions_are_rejected_and_kept() {
     std::fs::remove_file(old).unwrap();
     let path = directory.path().join(DATABASE_FILE);
     std::fs::write(&path, "no database").unwrap();
-    let error = StateStore::open(directory.path()).unwrap_err();
+    let error = StateStore::open(directory.path()).unwrap().load().unwrap_err();
     assert!(matches!(error, StateStoreError::Database { .. }), "{error}");
     assert_eq!(std::fs::read_to_string(path).unwrap(), "no database");
+}
+
+#[test]
+fn loading_writes_nothing_unless_the_database_was_not_closed() {
+    let (closed, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = StateStore::open(closed.path()).unwrap();
+    let mut azure = azure_with_test_principals();
+    save_all(&store, &mut azure);
+    let file = closed.path().join(DATABASE_FILE);
+    std::fs::copy(&file, killed.path().join(DATABASE_FILE)).unwrap();
+    drop(store);
+    let before = std::fs::read(&file).unwrap();
+    let expected = serde_json::to_value(&azure).unwrap();
+    for (directory, is_repaired) in [(&closed, false), (&killed, true)] {
+        let store = StateStore::open(directory.path()).unwrap();
+        let loaded = store.load().unwrap().unwrap().azure;
+        assert_eq!(serde_json::to_value(&loaded).unwrap(), expected);
+        assert_eq!(store.writable.get().is_some(), is_repaired);
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), before);
 }
 
 #[test]
