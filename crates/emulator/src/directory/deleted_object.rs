@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use lanyard_vocabulary::EntraTenantId;
+use lanyard_vocabulary::{EntraClientId, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -89,13 +89,9 @@ impl EntraDirectory {
             RestorableObject::Application(application) => {
                 let client = application.client_id;
                 self.insert_application(application);
-                let principal = self.deleted_objects.iter().find_map(|(id, other)| {
-                    let RestorableObject::ServicePrincipal(principal) = &other.object else {
-                        return None;
-                    };
-                    (principal.client_id == client).then_some(*id)
-                });
-                if let Some(principal) = principal {
+                if self.service_principal_by_client_id(client).is_none()
+                    && let Some(principal) = self.last_deleted_principal(client)
+                {
                     self.restore_deleted(principal);
                 }
             }
@@ -129,6 +125,13 @@ impl EntraDirectory {
         for (object_id, _) in self.deleted_objects.extract_if(|_, deleted| is_expired(deleted)) {
             self.remove_relations_of(object_id);
         }
+    }
+
+    /// The deleted service principal of an application; of several, the one that was deleted last.
+    fn last_deleted_principal(&self, client: EntraClientId) -> Option<Uuid> {
+        let is_of_client = |deleted: &DeletedDirectoryObject| matches!(&deleted.object, RestorableObject::ServicePrincipal(it) if it.client_id == client);
+        let deleted = self.deleted_objects.iter().filter(|(_, deleted)| is_of_client(deleted));
+        deleted.max_by_key(|(_, deleted)| deleted.deleted).map(|(id, _)| *id)
     }
 
     fn store_deleted(

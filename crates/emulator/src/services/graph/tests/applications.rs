@@ -635,6 +635,35 @@ fn deleted_application_is_restored_with_its_service_principal() {
 }
 
 #[test]
+fn application_is_restored_with_its_last_service_principal() {
+    let graph = GraphFixture::new();
+    let app = graph.post("/applications", &json!({ "displayName": "x" }));
+    let client = json!({ "appId": app["appId"] });
+    let app = id_of(&app);
+    let mut principals = Vec::new();
+    for _ in 0..5 {
+        let principal = id_of(&graph.post("/servicePrincipals", &client));
+        graph.delete(&format!("/servicePrincipals/{principal}"));
+        graph.probe.clock.advance(std::time::Duration::from_secs(1));
+        principals.push(principal);
+    }
+    let last = id_of(&graph.post("/servicePrincipals", &client));
+    graph.delete(&format!("/applications/{app}"));
+    let restore =
+        |id: &str| graph.post(&format!("/directory/deletedItems/{id}/restore"), &Value::Null);
+    restore(&app);
+    let path = format!("/servicePrincipals(appId='{}')", client["appId"].as_str().unwrap());
+    assert_eq!(id_of(&graph.get(&path)), last);
+    // A service principal that was restored before its application stays the only one.
+    graph.delete(&format!("/applications/{app}"));
+    restore(&principals[0]);
+    restore(&app);
+    assert_eq!(id_of(&graph.get(&path)), principals[0]);
+    let found = graph.list("/servicePrincipals?$filter=displayName eq 'x'", "id");
+    assert_eq!(found, [principals[0].as_str()]);
+}
+
+#[test]
 fn application_is_not_restored_while_another_has_its_unique_values() {
     let graph = GraphFixture::new();
     let headers = [("prefer", "create-if-missing")];
