@@ -157,7 +157,7 @@ pub(crate) enum AzureCommand {
     #[command(name = "drill")]
     FaultDrill {
         #[command(subcommand)]
-        command: commands::azure::fault_drill::DrillCommand,
+        command: commands::azure::drills::DrillCommand,
     },
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
                 block_on_one_thread(azure::fault::run(command, environment))
             }
             AzureCommand::FaultDrill { command } => {
-                block_on_one_thread(azure::fault_drill::run(command, environment))
+                block_on_one_thread(azure::drills::run(command, environment))
             }
         },
     }

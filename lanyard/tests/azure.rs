@@ -259,11 +259,67 @@ fn snapshot_is_saved_privately_and_restored() {
     assert_eq!(export(&[])["users"][0]["userPrincipalName"], "root@lanyard.test");
     let credentials = std::fs::read_to_string(state.path().join("credentials.json")).unwrap();
     assert!(credentials.contains("root@lanyard.test"), "{credentials}");
-    assert_eq!(run(&["snapshot", "restore", "snapshot.json"]).status.code(), Some(0));
+    let mut exports = lanyard_command();
+    exports.args(["azure", "snapshot", "restore", "snapshot.json"]).current_dir(files.path());
+    let environment = run(&["env", "--output", "json"]).stdout;
+    let environment: serde_json::Value = serde_json::from_slice(&environment).unwrap();
+    for variable in ["LANYARD_AZURE_CONTROL", "SSL_CERT_FILE"] {
+        exports.env(variable, environment["set"][variable].as_str().unwrap());
+    }
+    assert_eq!(exports.output().unwrap().status.code(), Some(0));
     assert_eq!(secrets(&export(&["--secrets"])), secrets(&before));
+    let credentials = std::fs::read_to_string(state.path().join("credentials.json")).unwrap();
+    assert!(credentials.contains("admin@lanyard.test"), "the exports select the session");
+
+    let mut without: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(without["azure"]["registry"]["testClients"].take().is_object(), "{without}");
+    std::fs::write(files.path().join("without.json"), without.to_string()).unwrap();
+    let restored = run(&["snapshot", "restore", "without.json"]);
+    assert_eq!(restored.status.code(), Some(0), "{}", utf8(&restored.stderr));
+    assert!(!state.path().join("credentials.json").exists());
 
     std::fs::write(&file, "{}").unwrap();
     let refused = run(&["snapshot", "restore", "snapshot.json"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(utf8(&refused.stderr).contains("invalid at line 1"), "{}", utf8(&refused.stderr));
+    let error = utf8(&refused.stderr);
+    assert!(error.contains("not a snapshot of `lanyard azure snapshot save`"), "{error}");
+}
+
+#[test]
+fn fault_rules_and_drills_are_changed_one_by_one() {
+    let (state, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let run = |arguments: &[&str]| {
+        let mut command = lanyard_command();
+        command.arg("azure").args(arguments).arg("--state").arg(state.path());
+        command.current_dir(files.path()).output().unwrap()
+    };
+    let arguments = ["--drill", "kv-throttled-at-boot"];
+    let first = AzureServeProcess::start_with(lanyard_command(), state.path(), &arguments);
+    drop(first);
+    let _second = AzureServeProcess::start_with(lanyard_command(), state.path(), &arguments);
+    let listed = utf8(&run(&["drill", "list"]).stdout);
+    assert!(listed.starts_with("| drill "), "{listed}");
+    assert!(listed.contains("\nrunning: kv-throttled-at-boot, started at "), "{listed}");
+    assert_eq!(run(&["drill", "stop"]).status.code(), Some(0));
+    assert!(utf8(&run(&["drill", "list"]).stdout).ends_with("\nno drill is running\n"));
+
+    let rule = |name: &str, every: u32| serde_json::json!({ "name": name, "every": every, "effect": { "type": "reset" } });
+    let rules = serde_json::json!([rule("one", 1), rule("two", 0)]);
+    std::fs::write(files.path().join("invalid.json"), rules.to_string()).unwrap();
+    let refused = run(&["fault", "add", "invalid.json"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(utf8(&refused.stderr).contains("invalid.json: `every` is at least 1"));
+    let rules = serde_json::json!([rule("a/b?c d", 1), rule("three", 1)]);
+    std::fs::write(files.path().join("rules.json"), rules.to_string()).unwrap();
+    let added = run(&["fault", "add", "rules.json"]);
+    assert_eq!(utf8(&added.stdout), "added a/b?c d\nadded three\n");
+    for name in ["", ".", ".."] {
+        assert_eq!(run(&["fault", "remove", name]).status.code(), Some(2), "{name}");
+    }
+    let removed = run(&["fault", "remove", "a/b?c d"]);
+    assert_eq!(removed.status.code(), Some(0), "{}", utf8(&removed.stderr));
+    let missing = run(&["fault", "remove", "one"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(utf8(&missing.stderr).contains("`one`"), "{}", utf8(&missing.stderr));
+    assert_eq!(utf8(&run(&["fault", "remove", "--all"]).stdout), "removed three\n");
 }

@@ -95,8 +95,14 @@ pub enum DrillError {
     /// The steps are not in the order of their times.
     #[error("the steps of the drill are not in the order of their times")]
     StepOrder,
+    /// Two fault rules of the drill have the same name.
+    #[error("the drill has two fault rules with the name `{0}`")]
+    DuplicateRuleName(String),
+    /// A fault rule with the name of one of the drill's rules exists.
+    #[error("the fault rule `{0}` exists already; remove it first")]
+    RuleNameTaken(String),
     /// Another drill runs.
-    #[error("the drill `{0}` runs already")]
+    #[error("the drill `{0}` runs already; stop it first")]
     AlreadyRunning(String),
     #[error(transparent)]
     Settings(#[from] SettingsError),
@@ -170,6 +176,12 @@ impl FaultDrill {
         if !fault_drill.steps.is_sorted_by_key(|step| step.after_seconds) {
             return Err(DrillError::StepOrder);
         }
+        for (index, rule) in fault_drill.faults.iter().enumerate() {
+            rule.check()?;
+            if fault_drill.faults[..index].iter().any(|earlier| earlier.name == rule.name) {
+                return Err(DrillError::DuplicateRuleName(rule.name.clone()));
+            }
+        }
         Ok(fault_drill)
     }
 
@@ -193,6 +205,11 @@ impl RunningDrill {
         &self.fault_drill
     }
 
+    /// Whether the drill has this name.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.fault_drill.name == name
+    }
+
     pub(crate) const fn started(&self) -> Timestamp {
         self.started
     }
@@ -210,7 +227,7 @@ impl RunningDrill {
     }
 }
 
-/// Starts a drill, and performs its first steps.
+/// Starts a drill, and performs its first steps. On an error, nothing changes.
 pub(crate) fn start_drill(
     azure: &mut AzureState,
     ids: &mut IdGenerator,
@@ -220,6 +237,10 @@ pub(crate) fn start_drill(
     if let Some(running) = &*azure.running_drill {
         return Err(DrillError::AlreadyRunning(running.fault_drill.name.clone()));
     }
+    let mut names = fault_drill.faults.iter().map(|rule| &rule.name);
+    if let Some(taken) = names.find(|name| azure.faults.contains(name)) {
+        return Err(DrillError::RuleNameTaken(taken.clone()));
+    }
     let previous_settings = EmulatorSettings::of_state(azure);
     let settings = match &fault_drill.settings {
         Some(change) => change.applied_to(&previous_settings)?,
@@ -227,6 +248,7 @@ pub(crate) fn start_drill(
     };
     let rules = fault_drill.faults.iter().map(|rule| rule.clone().with_resolved_end(now));
     let rules = rules.collect::<Result<Vec<_>, _>>()?;
+    let before = (azure.clone(), ids.clone());
     settings.store(azure);
     for rule in rules {
         azure.faults.insert(rule);
@@ -235,17 +257,18 @@ pub(crate) fn start_drill(
         Some(RunningDrill { fault_drill, started: now, performed: 0, previous_settings });
     let performed = perform_due_steps(azure, ids, now);
     if performed.is_err() {
-        stop_drill(azure);
+        (*azure, *ids) = before;
     }
     performed
 }
 
-/// Stops the running drill: restores the settings and removes its rules. Returns its name.
+/// Stops the running drill: restores all settings to their values before its start, and removes its rules.
+/// Returns its name.
 pub(crate) fn stop_drill(azure: &mut AzureState) -> Option<String> {
     let RunningDrill { fault_drill, previous_settings, .. } = azure.running_drill.take()?;
     previous_settings.store(azure);
     for rule in &fault_drill.faults {
-        azure.faults.remove(Some(&rule.name));
+        azure.faults.remove(&rule.name);
     }
     Some(fault_drill.name)
 }

@@ -73,7 +73,12 @@ impl Scenario {
         for rule in self.fault_rules {
             azure.faults.insert(rule.with_resolved_end(now)?);
         }
+        let running = azure.running_drill.as_ref();
         match self.fault_drill {
+            // A stored state still runs the drill with which it was started before.
+            Some(wanted) if running.is_some_and(|running| running.is_named(wanted.name())) => {
+                Ok(())
+            }
             Some(fault_drill) => start_drill(azure, ids, fault_drill, now),
             None => Ok(()),
         }
@@ -167,6 +172,10 @@ impl StartError {
             ),
             Self::Authority(error) => error.hint(),
             Self::Seed(error) => error.hint(),
+            Self::Scenario(DrillError::AlreadyRunning(_)) => Some(
+                "start the local Azure without a drill, and stop the running drill with \
+                 `lanyard azure drill stop`",
+            ),
             _ => None,
         }
     }
@@ -296,7 +305,8 @@ impl EmulatorBuilder {
         self
     }
 
-    /// Starts a drill, also in an existing state, unless that one runs a drill.
+    /// Starts a drill, also in an existing state. If the state runs the drill already, that one continues; if it
+    /// runs another drill, the start fails.
     #[must_use]
     pub fn fault_drill(mut self, fault_drill: FaultDrill) -> Self {
         self.scenario.fault_drill = Some(fault_drill);

@@ -8,6 +8,8 @@ mod error_reply;
 mod rate_limit;
 mod reply_change;
 
+use std::cell::OnceCell;
+
 use jiff::{SignedDuration, Timestamp};
 use lanyard_vocabulary::EntraClientId;
 use serde::{Deserialize, Serialize};
@@ -122,11 +124,18 @@ impl FaultRules {
         self.rules.push(rule);
     }
 
-    /// Removes one rule or all rules.
-    pub(crate) fn remove(&mut self, name: Option<&str>) -> usize {
-        let before = self.rules.len();
-        self.rules.retain(|rule| name.is_some_and(|name| name != rule.name));
-        before - self.rules.len()
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.rules.iter().any(|rule| rule.name == name)
+    }
+
+    /// Removes a rule, if it exists.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.rules.retain(|rule| rule.name != name);
+    }
+
+    /// Removes every rule.
+    pub(crate) fn clear(&mut self) {
+        self.rules.clear();
     }
 
     /// Whether there are no rules.
@@ -151,13 +160,11 @@ impl FaultRules {
         if service == AzureService::Control {
             return None;
         }
-        let subject = RequestSubject::of_request(request);
+        let subject = RequestSubject::new(request);
         self.rules
             .iter_mut()
             .filter(|rule| rule.effect.certificate_problem().is_none())
             .filter(|rule| rule.is_active_at(now) && rule.matches(service, request, &subject))
-            .collect::<Vec<_>>()
-            .into_iter()
             .find_map(|rule| rule.count_and_check_hit(service, request, &subject, now))
     }
 
@@ -182,43 +189,55 @@ impl FaultRules {
 /// The longest body that is searched for the client id of a token request.
 const LONGEST_FORM_BYTES: usize = 64 << 10;
 
-/// The principal of a request, as far as the request names one. Nothing is verified.
-#[derive(Debug, Default)]
-struct RequestSubject {
-    /// The ids of the bearer token: `oid`, and `appid` or `azp`.
-    ids: Vec<Uuid>,
-    /// The `client_id` of a token request.
-    client_id: Option<EntraClientId>,
+/// The principal of a request, as far as the request names one. Nothing is verified. Token and form are parsed
+/// when the first rule needs them.
+#[derive(Debug)]
+struct RequestSubject<'a> {
+    request: &'a ServiceRequest,
+    token_ids: OnceCell<Vec<Uuid>>,
+    form_client_id: OnceCell<Option<EntraClientId>>,
 }
 
-impl RequestSubject {
-    fn of_request(request: &ServiceRequest) -> Self {
-        let token = request.header("authorization").and_then(|text| {
-            let (scheme, token) = text.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| UnverifiedToken::parse(token.trim()))?
-        });
-        let claim = |name| token.as_ref()?.text_claim(name)?.parse().ok();
-        let ids = ["oid", "appid", "azp"].into_iter().filter_map(claim).collect();
-        let form = if request.body.len() <= LONGEST_FORM_BYTES {
-            request.parse_form_body()
-        } else {
-            Vec::new()
-        };
-        let client_id = form
-            .into_iter()
-            .find_map(|(key, value)| if key == "client_id" { value.parse().ok() } else { None });
-        Self { ids, client_id }
+impl<'a> RequestSubject<'a> {
+    const fn new(request: &'a ServiceRequest) -> Self {
+        Self { request, token_ids: OnceCell::new(), form_client_id: OnceCell::new() }
+    }
+
+    /// The ids of the bearer token: `oid`, and `appid` or `azp`.
+    fn token_ids(&self) -> &[Uuid] {
+        self.token_ids.get_or_init(|| {
+            let token = self.request.header("authorization").and_then(|text| {
+                let (scheme, token) = text.split_once(' ')?;
+                scheme
+                    .eq_ignore_ascii_case("bearer")
+                    .then(|| UnverifiedToken::parse(token.trim()))?
+            });
+            let claim = |name| token.as_ref()?.text_claim(name)?.parse().ok();
+            ["oid", "appid", "azp"].into_iter().filter_map(claim).collect()
+        })
+    }
+
+    /// The `client_id` of a token request.
+    fn form_client_id(&self) -> Option<EntraClientId> {
+        *self.form_client_id.get_or_init(|| {
+            if self.request.body.len() > LONGEST_FORM_BYTES {
+                return None;
+            }
+            let form = self.request.parse_form_body();
+            form.into_iter()
+                .find_map(|(key, value)| if key == "client_id" { value.parse().ok() } else { None })
+        })
     }
 
     fn is_principal(&self, wanted: Uuid) -> bool {
-        self.ids.contains(&wanted)
-            || self.client_id.is_some_and(|client| client == EntraClientId::from(wanted))
+        self.token_ids().contains(&wanted)
+            || self.form_client_id() == Some(EntraClientId::from(wanted))
     }
 
     /// A text that differs between principals, for limits per principal.
     fn key(&self) -> String {
-        let client = self.client_id.map(|client| client.to_string());
-        self.ids.first().map(Uuid::to_string).or(client).unwrap_or_default()
+        let client = || self.form_client_id().map(|client| client.to_string());
+        self.token_ids().first().map(Uuid::to_string).or_else(client).unwrap_or_default()
     }
 }
 
@@ -240,19 +259,39 @@ impl FaultRule {
         let Some(seconds) = self.seconds.take() else { return Ok(self) };
         let length = SignedDuration::from_secs(i64::from(seconds));
         let until = self.from.unwrap_or(now).checked_add(length);
-        let invalid = FaultRuleError::Invalid("The rule would end beyond all times.");
+        let invalid = FaultRuleError::Invalid("`seconds` is too large.");
         self.until = Some(until.or(Err(invalid))?);
         Ok(self)
     }
 
-    fn check(&self) -> Result<(), FaultRuleError> {
+    /// Rejects values and conditions with which the rule cannot affect a request.
+    pub(crate) fn check(&self) -> Result<(), FaultRuleError> {
         let limits = [self.beyond.is_some(), self.bucket.is_some(), self.limits.is_some()];
         let problems = [
             (self.name.is_empty(), "The rule has no name."),
-            (self.service == Some(AzureService::Control), "No fault touches the control API."),
+            // Clients remove such a segment from the path of `DELETE faults/{name}`.
+            (matches!(self.name.as_str(), "." | ".."), "`name` cannot be `.` or `..`."),
+            (
+                self.service == Some(AzureService::Control),
+                "`service` cannot be `control`: rules never match the control API.",
+            ),
+            (
+                self.method.as_ref().is_some_and(|it| it.contains(|c: char| c.is_lowercase())),
+                "`method` is in upper case.",
+            ),
             (
                 self.seconds.is_some() && self.until.is_some(),
-                "A rule ends by `seconds` or by `until`, not by both.",
+                "A rule has `seconds` or `until`, not both.",
+            ),
+            (
+                self.seconds == Some(0)
+                    || self.beyond.as_ref().is_some_and(RateLimit::has_no_length)
+                    || self.bucket.as_ref().is_some_and(TokenBucketLimit::has_no_length),
+                "`seconds` is at least 1.",
+            ),
+            (
+                self.from.zip(self.until).is_some_and(|(from, until)| until <= from),
+                "`until` is after `from`.",
             ),
             (self.every == Some(0), "`every` is at least 1."),
             (
@@ -273,7 +312,21 @@ impl FaultRule {
                  precedes the request.",
             ));
         }
+        if matches!(self.effect, FaultEffect::TokenError { .. }) && !self.selects_token_requests() {
+            return Err(FaultRuleError::Invalid(
+                "A rule with `token-error` has the `service` `entra` or a `client_id`, because only \
+                 the token service returns such errors.",
+            ));
+        }
         self.effect.check().map_err(FaultRuleError::Invalid)
+    }
+
+    /// Whether the rule matches requests to the token service only.
+    fn selects_token_requests(&self) -> bool {
+        match self.service {
+            Some(service) => service == AzureService::Entra,
+            None => self.client_id.is_some(),
+        }
     }
 
     fn has_request_conditions(&self) -> bool {
@@ -292,7 +345,7 @@ impl FaultRule {
         &mut self,
         service: AzureService,
         request: &ServiceRequest,
-        subject: &RequestSubject,
+        subject: &RequestSubject<'_>,
         now: Timestamp,
     ) -> Option<FaultHit> {
         let mut wait = None;
@@ -346,7 +399,7 @@ impl FaultRule {
         &self,
         service: AzureService,
         request: &ServiceRequest,
-        subject: &RequestSubject,
+        subject: &RequestSubject<'_>,
     ) -> bool {
         self.times != Some(0)
             && self.service.is_none_or(|wanted| wanted == service)
@@ -357,7 +410,7 @@ impl FaultRule {
                 .api_version
                 .as_ref()
                 .is_none_or(|wanted| request.query("api-version") == Some(wanted))
-            && self.client_id.is_none_or(|wanted| subject.client_id == Some(wanted))
+            && self.client_id.is_none_or(|wanted| subject.form_client_id() == Some(wanted))
             && self.principal.is_none_or(|wanted| subject.is_principal(wanted))
     }
 }

@@ -33,14 +33,16 @@ use crate::identity_binding::is_proxy_server_name;
 use crate::ingress::{Ingress, PROXY_TARGET_HEADER, ProxyTarget};
 use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 use crate::services::blob;
+use crate::services::control::{self, CONTROL_HEADER};
 
 /// The maximum size of a body: a vault secret has 25 KB, a certificate import somewhat more.
 const MAX_BODY_BYTES: usize = 4 << 20;
 /// The maximum size of a body for the Blob service: official clients upload larger blobs in blocks.
 const MAX_BLOB_BODY_BYTES: usize = 256 << 20;
-/// The maximum size of a snapshot, in the control API.
+/// The maximum size of a snapshot, in requests with the header of the control API. A web page cannot send it.
 const MAX_SNAPSHOT_BYTES: usize = 1 << 30;
 const SNAPSHOT_PATH: &str = "/lanyard/v1/snapshot";
+const CONTROL_PATH: &str = "/lanyard/";
 /// Handling a larger body takes so long that it would block the other connections of a thread.
 const LARGE_BODY_BYTES: usize = 1 << 20;
 /// How long a shutdown waits for connections to finish.
@@ -172,15 +174,13 @@ async fn serve_connection(
         peeked = stream.peek(&mut first) => peeked,
         () = wait_for_stop(&mut stop) => return,
     };
-    match peeked {
-        Ok(1) if first[0] == TLS_HANDSHAKE => {
-            let stream = ResettableStream::new(stream, gate.reset.clone());
-            return serve_intercepted_tls(stream, peer, gate, stop).await;
-        }
-        Ok(1) => {}
-        _ => return,
+    if !matches!(peeked, Ok(1)) {
+        return;
     }
     let stream = ResettableStream::new(stream, gate.reset.clone());
+    if first[0] == TLS_HANDSHAKE {
+        return serve_intercepted_tls(stream, peer, gate, stop).await;
+    }
     let asked = RequestedTunnel::default();
     let service = service_fn(|request| {
         let (gate, asked) = (gate.clone(), Arc::clone(&asked));
@@ -345,9 +345,9 @@ async fn respond(
     let ingress = origin.ingress;
     let request = match read_request(origin, request).await {
         Ok(request) => request,
-        Err(bodiless) => {
-            let reply = body_too_large_reply(&bodiless.host);
-            let reply = engine.record_rejection(&bodiless, reply.with_rejection_reason("body"));
+        Err(rejected) => {
+            let reply = rejected.reply(ingress).with_rejection_reason("body");
+            let reply = engine.record_rejection(&rejected.request, reply);
             return Ok(gate.http_response(reply, head, ReplyDelivery::Complete));
         }
     };
@@ -355,7 +355,7 @@ async fn respond(
     let blocking = |run: Box<dyn FnOnce() -> EngineReply + Send>| async move {
         tokio::task::spawn_blocking(run).await.map_err(ConnectionAborted::Interrupted)
     };
-    let slow = request.path.starts_with("/lanyard/") || request.body.len() > LARGE_BODY_BYTES;
+    let slow = request.path.starts_with(CONTROL_PATH) || request.body.len() > LARGE_BODY_BYTES;
     let answer = if slow {
         blocking(Box::new(move || engine.handle_request(&request, ingress))).await?
     } else {
@@ -383,18 +383,41 @@ async fn respond(
     Ok(gate.http_response(reply, head, delivery))
 }
 
-/// Reads a complete request; without its body if that is too large or truncated.
+/// A request whose body is larger than the limit, or incomplete.
+struct RequestWithoutBody {
+    request: ServiceRequest,
+    /// The limit in bytes.
+    most: usize,
+}
+
+impl RequestWithoutBody {
+    fn reply(&self, ingress: Ingress) -> ServiceReply {
+        if hosts::is_blob_host(&self.request.host) {
+            return blob::body_too_large_reply(self.most);
+        }
+        let message = format!(
+            "the body is larger than {} MiB, or the connection closed before its end",
+            self.most >> 20
+        );
+        if ingress == Ingress::Port && self.request.path.starts_with(CONTROL_PATH) {
+            return control::body_too_large_reply(&message);
+        }
+        ServiceReply::text(StatusCode::PAYLOAD_TOO_LARGE, format!("{message}\n"))
+    }
+}
+
+/// Reads a complete request.
 async fn read_request(
     origin: RequestOrigin,
     request: http::Request<Incoming>,
-) -> Result<ServiceRequest, ServiceRequest> {
+) -> Result<ServiceRequest, RequestWithoutBody> {
     let (parts, body) = request.into_parts();
     let path = origin.path.as_deref().unwrap_or_else(|| parts.uri.path());
-    let most = if origin.ingress == Ingress::Port && path == SNAPSHOT_PATH {
-        MAX_SNAPSHOT_BYTES
-    } else {
-        max_body_bytes(&origin.host)
-    };
+    let is_restore = origin.ingress == Ingress::Port
+        && parts.method == Method::PUT
+        && path == SNAPSHOT_PATH
+        && parts.headers.get(CONTROL_HEADER).is_some_and(|value| value == "1");
+    let most = if is_restore { MAX_SNAPSHOT_BYTES } else { max_body_bytes(&origin.host) };
     let mut request = ServiceRequest {
         method: parts.method,
         scheme: origin.scheme,
@@ -410,21 +433,12 @@ async fn read_request(
             request.body = body.to_bytes();
             Ok(request)
         }
-        Err(_) => Err(request),
+        Err(_) => Err(RequestWithoutBody { request, most }),
     }
 }
 
 fn max_body_bytes(host: &str) -> usize {
     if hosts::is_blob_host(host) { MAX_BLOB_BODY_BYTES } else { MAX_BODY_BYTES }
-}
-
-fn body_too_large_reply(host: &str) -> ServiceReply {
-    let most = max_body_bytes(host);
-    if hosts::is_blob_host(host) {
-        return blob::body_too_large_reply(most);
-    }
-    let text = format!("the body is larger than {} MiB, or it broke off\n", most >> 20);
-    ServiceReply::text(StatusCode::PAYLOAD_TOO_LARGE, text)
 }
 
 fn parse_query(uri: &Uri) -> Vec<(String, String)> {

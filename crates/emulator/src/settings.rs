@@ -59,9 +59,8 @@ impl SettingsChange {
     ///
     /// Returns an error that names an unknown field or an invalid value.
     pub fn from_json(json: Value) -> Result<Self, SettingsError> {
-        let change = Self(json);
-        change.applied_to(&EmulatorSettings::default())?;
-        Ok(change)
+        EmulatorSettings::default().with_change(&json)?;
+        Ok(Self(json))
     }
 
     /// The changed settings.
@@ -69,17 +68,7 @@ impl SettingsChange {
         &self,
         settings: &EmulatorSettings,
     ) -> Result<EmulatorSettings, SettingsError> {
-        if !self.0.is_object() {
-            return Err(SettingsError::NotAnObject);
-        }
-        let mut document = serde_json::to_value(settings).map_err(SettingsError::Json)?;
-        merge_patch(&mut document, &self.0);
-        let mut changed: EmulatorSettings =
-            serde_json::from_value(document).map_err(SettingsError::Json)?;
-        let namespaces = &mut changed.resource_manager.unregistered_namespaces;
-        *namespaces = crate::services::arm::resolve_namespaces(namespaces)
-            .map_err(SettingsError::UnknownNamespace)?;
-        Ok(changed)
+        settings.with_change(&self.0)
     }
 }
 
@@ -126,6 +115,20 @@ impl EmulatorSettings {
             },
             tokens: *azure.tokens,
         }
+    }
+
+    /// The settings after a change: a JSON object with the fields to set, and `null` for fields to reset.
+    pub(crate) fn with_change(&self, change: &Value) -> Result<Self, SettingsError> {
+        if !change.is_object() {
+            return Err(SettingsError::NotAnObject);
+        }
+        let mut document = serde_json::to_value(self).map_err(SettingsError::Json)?;
+        merge_patch(&mut document, change);
+        let mut changed: Self = serde_json::from_value(document).map_err(SettingsError::Json)?;
+        let namespaces = &mut changed.resource_manager.unregistered_namespaces;
+        *namespaces = crate::services::arm::resolve_namespaces(namespaces)
+            .map_err(SettingsError::UnknownNamespace)?;
+        Ok(changed)
     }
 
     pub(crate) fn store(self, azure: &mut AzureState) {

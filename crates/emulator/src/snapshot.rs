@@ -25,7 +25,10 @@ pub struct StateSnapshot {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// The text is not a snapshot. The message repeats no value.
+    /// The text has no format of a snapshot.
+    #[error("the file is not a snapshot of `lanyard azure snapshot save`")]
+    NotSnapshot,
+    /// The text is not valid. The message repeats no value.
     #[error("the snapshot is invalid at line {line}, column {column}")]
     Invalid {
         /// The line of the first error, from 1.
@@ -57,6 +60,15 @@ struct SnapshotHeader {
     format: u32,
 }
 
+impl SnapshotHeader {
+    fn require_known_format(&self) -> Result<(), SnapshotError> {
+        if self.format == FORMAT {
+            return Ok(());
+        }
+        Err(SnapshotError::OtherFormat { found: self.format })
+    }
+}
+
 impl StateSnapshot {
     /// Copies the state.
     pub(crate) fn of_state(azure: &AzureState, ids: &IdGenerator) -> Self {
@@ -79,19 +91,23 @@ impl StateSnapshot {
     ///
     /// Returns an error if the text is not a snapshot of this version.
     pub fn from_json(text: &[u8]) -> Result<Self, SnapshotError> {
-        let header: SnapshotHeader = serde_json::from_slice(text).map_err(invalid)?;
-        if header.format != FORMAT {
-            return Err(SnapshotError::OtherFormat { found: header.format });
-        }
-        let SnapshotDocument { ids, mut azure, .. }: SnapshotDocument<IdGenerator, AzureState> =
-            serde_json::from_slice(text).map_err(invalid)?;
+        let document: SnapshotDocument<IdGenerator, AzureState> =
+            serde_json::from_slice(text).map_err(|error| reading_error(&error, text))?;
+        let SnapshotDocument { format, ids, mut azure } = document;
+        SnapshotHeader { format }.require_known_format()?;
         azure.rebuild_indexes();
         Ok(Self { azure, ids })
     }
 }
 
-fn invalid(error: serde_json::Error) -> SnapshotError {
-    SnapshotError::Invalid { line: error.line(), column: error.column() }
+/// Why a text could not be read. The text is read again for its format: another version writes other fields.
+fn reading_error(error: &serde_json::Error, text: &[u8]) -> SnapshotError {
+    let invalid = SnapshotError::Invalid { line: error.line(), column: error.column() };
+    match serde_json::from_slice::<SnapshotHeader>(text) {
+        Ok(header) => header.require_known_format().err().unwrap_or(invalid),
+        Err(error) if error.is_data() => SnapshotError::NotSnapshot,
+        Err(_) => invalid,
+    }
 }
 
 impl fmt::Debug for StateSnapshot {

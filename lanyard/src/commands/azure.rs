@@ -1,10 +1,10 @@
 //! `lanyard azure`: serves a local Azure, prints the exports for its clients, and runs commands against it.
 
 mod control_client;
+pub(crate) mod drills;
 pub(crate) mod env;
 pub(crate) mod export;
 pub(crate) mod fault;
-pub(crate) mod fault_drill;
 mod local_azure_flags;
 pub(crate) mod login;
 pub(crate) mod operations;

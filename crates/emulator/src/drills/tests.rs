@@ -92,3 +92,46 @@ fn drill_that_cannot_start_changes_nothing() {
     assert!(azure.running_drill.is_none() && azure.faults.is_empty());
     assert_eq!(azure.tokens.application_seconds, 3_599);
 }
+
+#[test]
+fn failed_step_at_the_start_undoes_the_steps_before_it() {
+    let mut azure = azure_with_test_principals();
+    let mut ids = IdGenerator::seeded(uuid::Uuid::from_u128(7));
+    let key_id =
+        |azure: &AzureState| azure.directory.tenants[0].signing_keys.current().key_id.clone();
+    let before = (key_id(&azure), ids.clone());
+    let fault_drill = FaultDrill::from_json(serde_json::json!({
+        "name": "wrong",
+        "steps": [{ "action": "replace-signing-keys" }, { "action": "sign-with-published-keys" }],
+    }))
+    .unwrap();
+    start_drill(&mut azure, &mut ids, fault_drill, start_time()).unwrap_err();
+    assert_eq!((key_id(&azure), ids), before);
+    assert!(azure.running_drill.is_none());
+}
+
+#[test]
+fn rules_of_a_drill_have_names_of_their_own() {
+    let rule = |name: &str| serde_json::json!({ "name": name, "effect": { "type": "reset" } });
+    let twice = serde_json::json!({ "name": "d", "faults": [rule("a"), rule("b"), rule("a")] });
+    let error = FaultDrill::from_json(twice).unwrap_err();
+    assert!(matches!(&error, DrillError::DuplicateRuleName(name) if name == "a"), "{error}");
+    let invalid = serde_json::json!({ "name": "d", "faults": [rule("")] });
+    assert!(matches!(FaultDrill::from_json(invalid), Err(DrillError::FaultRule(_))));
+
+    let mut azure = azure_with_test_principals();
+    let own = FaultRule::from_json(serde_json::json!({
+        "name": "b", "times": 1, "effect": { "type": "next-link-loop" },
+    }))
+    .unwrap();
+    azure.faults.insert(own.clone());
+    let fault_drill = serde_json::json!({ "name": "d", "faults": [rule("a"), rule("b")] });
+    let fault_drill = FaultDrill::from_json(fault_drill).unwrap();
+    let mut ids = IdGenerator::Random;
+    let error = start_drill(&mut azure, &mut ids, fault_drill.clone(), start_time()).unwrap_err();
+    assert_eq!(error.to_string(), "the fault rule `b` exists already; remove it first");
+    assert_eq!(azure.faults.rules(), [own]);
+    azure.faults.clear();
+    start_drill(&mut azure, &mut ids, fault_drill, start_time()).unwrap();
+    assert_eq!(azure.faults.rules().len(), 2);
+}

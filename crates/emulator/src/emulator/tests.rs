@@ -190,7 +190,10 @@ async fn fault_rules_apply_in_order_and_are_logged() {
     assert_eq!(throttled.text().await.unwrap(), "Too Many Requests");
     assert_eq!(request_token(&client).await.status(), StatusCode::OK);
 
-    let rule = json!({ "name": "code", "times": 1, "effect": { "type": "token-error", "code": 7_000_214 } });
+    let rule = json!({
+        "name": "code", "service": "entra", "times": 1,
+        "effect": { "type": "token-error", "code": 7_000_214 },
+    });
     assert_eq!(add(rule).await.unwrap().status(), StatusCode::CREATED);
     assert_eq!(
         response_json(request_token(&client).await).await["error_codes"],

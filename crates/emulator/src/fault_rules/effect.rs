@@ -33,8 +33,9 @@ pub(crate) enum FaultEffect {
         /// Whether the body is the HTML page of a gateway; short for `"body": "html"`.
         #[serde(default)]
         html: bool,
-        #[serde(default)]
-        body: ErrorFormat,
+        /// The body; by default an error in the format of the service.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        body: Option<ErrorFormat>,
         /// The error code in the body.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<String>,
@@ -124,6 +125,9 @@ impl FaultEffect {
             Self::Status { status, .. } if !(200..=599).contains(status) => {
                 Err("`status` is a number from 200 to 599.")
             }
+            Self::Status { html: true, body: Some(_), .. } => {
+                Err("A rule has `html` or `body`, not both.")
+            }
             Self::Latency { milliseconds, jitter }
                 if milliseconds.saturating_add(*jitter) > LONGEST_DELAY =>
             {
@@ -188,7 +192,7 @@ impl FaultHit {
             } => {
                 let status =
                     StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                let format = if *html { ErrorFormat::Html } else { *body };
+                let format = if *html { ErrorFormat::Html } else { body.unwrap_or_default() };
                 let reply = match format {
                     ErrorFormat::Html => gateway_page(status),
                     ErrorFormat::Empty => ServiceReply::empty(status),

@@ -40,10 +40,9 @@ impl RequestedWait {
         if seconds.is_some() || milliseconds.is_some() {
             return Self { seconds, milliseconds };
         }
-        let rounded = limit.map_or(1, |wait| wait.as_millis().div_euclid(1_000) + 1);
-        let exact = limit.is_some_and(|wait| wait.as_millis() % 1_000 == 0);
-        let rounded = if exact { rounded - 1 } else { rounded };
-        Self { seconds: Some(u32::try_from(rounded.max(1)).unwrap_or(1)), milliseconds: None }
+        let millis = limit.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or_default());
+        let seconds = u32::try_from(millis.div_ceil(1_000).max(1)).unwrap_or(u32::MAX);
+        Self { seconds: Some(seconds), milliseconds: None }
     }
 
     pub(super) fn add_headers(self, reply: ServiceReply) -> ServiceReply {
@@ -80,7 +79,7 @@ pub(super) fn service_error_reply(
     code: Option<&str>,
     message: Option<&str>,
 ) -> ServiceReply {
-    let message = message.unwrap_or("An injected fault answered.");
+    let message = message.unwrap_or("A fault rule returned this error.");
     match service {
         AzureService::Entra | AzureService::Imds | AzureService::AppService => {
             let code = code.unwrap_or_else(|| oauth_code(service, status));

@@ -30,6 +30,11 @@ struct RateWindow {
 }
 
 impl RateLimit {
+    /// Whether the windows have no length, so that no request would exceed the rate.
+    pub(super) const fn has_no_length(&self) -> bool {
+        self.seconds == 0
+    }
+
     /// Counts a request. Returns the time until the next window if the request exceeds the rate.
     pub(super) fn count_and_check_exceeded(&mut self, now: Timestamp) -> Option<SignedDuration> {
         let length = SignedDuration::from_secs(i64::from(self.seconds));
@@ -78,6 +83,11 @@ enum BucketScope {
 }
 
 impl TokenBucketLimit {
+    /// Whether the tokens would return within no time.
+    pub(super) const fn has_no_length(&self) -> bool {
+        self.seconds == 0
+    }
+
     /// Takes a token. Returns the time until the next token if there is none.
     pub(super) fn take_token(
         &mut self,

@@ -259,8 +259,36 @@ fn contradictory_rules_are_rejected() {
     let effect = serde_json::json!({ "type": "reset" });
     let certificate = serde_json::json!({ "type": "certificate", "problem": "expired" });
     let limit = serde_json::json!({ "requests": 1, "seconds": 1 });
+    let token_error = serde_json::json!({ "type": "token-error", "code": 700_027 });
     for (json, named) in [
+        (
+            serde_json::json!({ "name": "x", "beyond": { "requests": 1, "seconds": 0 }, "effect": effect }),
+            "`seconds`",
+        ),
+        (
+            serde_json::json!({ "name": "x", "bucket": { "capacity": 1, "refill": 1, "seconds": 0 }, "effect": effect }),
+            "`seconds`",
+        ),
+        (serde_json::json!({ "name": "x", "seconds": 0, "effect": effect }), "`seconds`"),
+        (
+            serde_json::json!({
+                "name": "x", "from": "2027-01-01T00:00:00Z", "until": "2027-01-01T00:00:00Z",
+                "effect": effect,
+            }),
+            "`until` is after `from`",
+        ),
+        (serde_json::json!({ "name": "x", "method": "get", "effect": effect }), "upper case"),
+        (serde_json::json!({ "name": "x", "effect": token_error }), "`entra`"),
+        (serde_json::json!({ "name": "x", "service": "arm", "effect": token_error }), "`entra`"),
+        (
+            serde_json::json!({
+                "name": "x",
+                "effect": { "type": "status", "status": 503, "html": true, "body": "empty" },
+            }),
+            "`html`",
+        ),
         (serde_json::json!({ "name": "", "effect": effect }), "name"),
+        (serde_json::json!({ "name": "..", "effect": effect }), "`..`"),
         (serde_json::json!({ "name": "x", "service": "control", "effect": effect }), "control"),
         (serde_json::json!({ "name": "x", "every": 0, "effect": effect }), "every"),
         (serde_json::json!({ "name": "x", "percent": 101, "effect": effect }), "percent"),

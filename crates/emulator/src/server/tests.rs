@@ -91,3 +91,59 @@ async fn connection_above_the_limit_waits_until_another_closes() {
     stop.send_replace(true);
     task.await.unwrap();
 }
+
+/// Sends a request with a body to the control API, and returns the reply.
+async fn send_body(address: SocketAddr, start: &str, header: &str, bytes: usize) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "{start} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n{header}content-length: {bytes}\r\n\r\n"
+    );
+    let (mut reader, mut writer) = stream.split();
+    let send = async {
+        writer.write_all(head.as_bytes()).await.unwrap();
+        // The server may close the connection before the end of the body.
+        drop(writer.write_all(&vec![b' '; bytes]).await);
+    };
+    let mut reply = Vec::new();
+    let receive = async {
+        // A reset after the reply is of no interest.
+        drop(reader.read_to_end(&mut reply).await);
+    };
+    tokio::join!(send, receive);
+    String::from_utf8(reply).unwrap()
+}
+
+#[tokio::test]
+async fn only_a_snapshot_with_the_control_header_may_be_large() {
+    let ServerFixture { address, stop, task, .. } = start_server(0, 8).await;
+    let large = MAX_BODY_BYTES + 1;
+    let header = "x-lanyard-control: 1\r\n";
+    for (start, header, expected) in [
+        ("PUT /lanyard/v1/snapshot", header, "the snapshot is invalid"),
+        ("PUT /lanyard/v1/snapshot", "", "larger than 4 MiB, or the connection closed"),
+        ("POST /lanyard/v1/snapshot", header, "larger than 4 MiB, or the connection closed"),
+        ("POST /lanyard/v1/faults", header, r#""code":"BodyTooLarge""#),
+    ] {
+        let reply = send_body(address, start, header, large).await;
+        assert!(reply.contains(expected), "{start} {header}: {reply}");
+    }
+    stop.send_replace(true);
+    task.await.unwrap();
+}
+
+#[test]
+fn error_names_the_limit_that_applied() {
+    let request = ServiceRequest {
+        method: Method::PUT,
+        scheme: RequestScheme::Http,
+        host: "127.0.0.1".to_owned(),
+        client_ip: None,
+        path: SNAPSHOT_PATH.to_owned(),
+        query: Vec::new(),
+        headers: http::HeaderMap::new(),
+        body: Bytes::new(),
+    };
+    let rejected = RequestWithoutBody { request, most: MAX_SNAPSHOT_BYTES };
+    let body = String::from_utf8(rejected.reply(Ingress::Port).body.to_vec()).unwrap();
+    assert!(body.contains("larger than 1024 MiB"), "{body}");
+}

@@ -28,7 +28,7 @@ use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
 
 /// The header that every operation requires.
-const CONTROL_HEADER: &str = "x-lanyard-control";
+pub(crate) const CONTROL_HEADER: &str = "x-lanyard-control";
 
 /// The web page. It contains no data, so a browser may load it without the header.
 const PAGE_OPERATIONS: &[ServiceOperation] = &[
@@ -327,14 +327,14 @@ const CONTROL_OPERATIONS: &[ServiceOperation] = &[
         method: Method::DELETE,
         path: "/lanyard/v1/faults",
         support: OperationSupport::Full,
-        handler: |call| require_control_header(call, remove_fault_rules),
+        handler: |call| require_control_header(call, |call| Ok(clear_fault_rules(call))),
     },
     ServiceOperation {
         id: "Faults_Remove",
         method: Method::DELETE,
         path: "/lanyard/v1/faults/{name}",
         support: OperationSupport::Full,
-        handler: |call| require_control_header(call, remove_fault_rules),
+        handler: |call| require_control_header(call, remove_fault_rule),
     },
 ];
 
@@ -348,8 +348,13 @@ fn require_control_header(
     Err(control_error(
         StatusCode::FORBIDDEN,
         "HeaderMissing",
-        "The control API wants the header `x-lanyard-control: 1`: web pages cannot send it.",
+        "The request needs the header `x-lanyard-control: 1`, which web pages cannot send.",
     ))
+}
+
+/// The reply to a request of the control API whose body is larger than the limit or incomplete.
+pub(crate) fn body_too_large_reply(message: &str) -> ServiceReply {
+    control_error(StatusCode::PAYLOAD_TOO_LARGE, "BodyTooLarge", message)
 }
 
 fn control_error(status: StatusCode, code: &str, message: &str) -> ServiceReply {
@@ -363,7 +368,7 @@ fn parse_body<T: DeserializeOwned>(call: &OperationContext<'_>) -> Result<T, Ser
         control_error(
             StatusCode::BAD_REQUEST,
             "BodyInvalid",
-            &format!("The body is not what this operation takes: {error}."),
+            &format!("The body is invalid: {error}."),
         )
     })
 }
@@ -409,15 +414,20 @@ fn add_fault_rule(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servi
     Ok(ServiceReply::json(StatusCode::CREATED, &rule))
 }
 
-fn remove_fault_rules(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let name = Some(call.path_parameter("name").to_owned()).filter(|name| !name.is_empty());
-    let removed = call.azure_mut().faults.remove(name.as_deref());
-    if name.is_some() && removed == 0 {
-        return Err(control_error(
-            StatusCode::NOT_FOUND,
-            "FaultNotFound",
-            "No rule has this name.",
-        ));
+fn clear_fault_rules(call: &mut OperationContext<'_>) -> ServiceReply {
+    call.azure_mut().faults.clear();
+    ServiceReply::empty(StatusCode::NO_CONTENT)
+}
+
+fn remove_fault_rule(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let name = call.path_parameter("name").to_owned();
+    if !call.azure().faults.contains(&name) {
+        let message = format!("No fault rule has the name `{name}`.");
+        return Err(control_error(StatusCode::NOT_FOUND, "FaultNotFound", &message));
     }
+    call.azure_mut().faults.remove(&name);
     Ok(ServiceReply::empty(StatusCode::NO_CONTENT))
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,7 +39,11 @@ fn invalid_snapshot_is_rejected_without_its_values() {
     let newer = json.replacen("\"format\":1", "\"format\":2", 1);
     let error = StateSnapshot::from_json(newer.as_bytes()).unwrap_err();
     assert!(matches!(error, SnapshotError::OtherFormat { found: 2 }), "{error}");
-    for invalid in ["", "{}", "[]", &json[..json.len() - 1], r#"{"format":1,"azure":"secret"}"#] {
+    for other in ["{}", "[]", r#"{"format":"1"}"#, "7"] {
+        let error = StateSnapshot::from_json(other.as_bytes()).unwrap_err();
+        assert!(matches!(error, SnapshotError::NotSnapshot), "{other}: {error}");
+    }
+    for invalid in ["", &json[..json.len() - 1], r#"{"format":1,"azure":"secret"}"#] {
         let error = StateSnapshot::from_json(invalid.as_bytes()).unwrap_err();
         assert!(matches!(error, SnapshotError::Invalid { .. }), "{error}");
         assert!(!error.to_string().contains("secret"));

@@ -7,6 +7,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::session::{self, ServeSession};
@@ -23,10 +24,9 @@ pub(crate) struct ControlFlags {
 }
 
 impl ControlFlags {
-    /// The directory of the session; `None` if `LANYARD_AZURE_CONTROL` selects the local Azure.
-    pub(super) fn session_directory(&self, environment: &ProcessEnvironment) -> Option<PathBuf> {
-        let is_by_url = self.state.is_none() && environment.local_azure_control.is_some();
-        (!is_by_url).then(|| session::session_directory(self.state.as_deref(), environment))
+    /// The state directory.
+    pub(super) fn state(&self) -> Option<&Path> {
+        self.state.as_deref()
     }
 }
 
@@ -61,6 +61,16 @@ impl ControlClient {
         let text = body.map(Value::to_string).unwrap_or_default();
         let (status, body) = self.exchange(method, path, text.into()).await?;
         parse_reply(status, &body)
+    }
+
+    /// Reads the JSON of a path; `None` if the reply is 404 with this error code.
+    pub(super) async fn read_if_exists(
+        &self,
+        path: &str,
+        missing: &str,
+    ) -> Result<Option<Value>, CommandError> {
+        let (status, body) = self.exchange(Method::GET, path, Bytes::new()).await?;
+        parse_optional_reply(status, &body, missing)
     }
 
     /// Sends a request with a JSON text, and returns the body of the reply unparsed.
@@ -101,6 +111,25 @@ impl ControlClient {
         let body = reply.into_body().collect().await.map_err(|error| unreachable(&error))?;
         Ok((status, body.to_bytes()))
     }
+}
+
+/// The path of an item in a collection. Every name is one segment, also `.` and names with `/` or `?`.
+pub(super) fn item_path(collection: &str, name: &str) -> String {
+    format!("{collection}/{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
+}
+
+/// The JSON of a reply, or `None` for 404 with the error code `missing`, or another error.
+fn parse_optional_reply(
+    status: StatusCode,
+    body: &[u8],
+    missing: &str,
+) -> Result<Option<Value>, CommandError> {
+    let json = serde_json::from_slice::<Value>(body).ok();
+    let code = json.as_ref().and_then(|json| json.pointer("/error/code")).and_then(Value::as_str);
+    if status == StatusCode::NOT_FOUND && code == Some(missing) {
+        return Ok(None);
+    }
+    parse_reply(status, body).map(Some)
 }
 
 /// The JSON of a reply, or the error in it.
@@ -151,5 +180,29 @@ mod tests {
         let body = r#"{"error": {"code": "C", "message": "`x` is unknown."}}"#;
         assert_eq!(parse(400, body), Err("error: `x` is unknown".to_owned()));
         assert!(parse(500, "<html>").unwrap_err().contains("500"));
+    }
+
+    #[test]
+    fn only_the_named_error_code_means_that_the_object_does_not_exist() {
+        let parse = |status, body: &str| {
+            let status = StatusCode::from_u16(status).unwrap();
+            parse_optional_reply(status, body.as_bytes(), "NoTestClients")
+                .map_err(|error| error.to_string())
+        };
+        let missing = r#"{"error": {"code": "NoTestClients", "message": "None."}}"#;
+        assert_eq!(parse(404, missing), Ok(None));
+        assert_eq!(parse(200, "{}"), Ok(Some(serde_json::json!({}))));
+        let other = r#"{"error": {"code": "NotFound", "message": "No such path."}}"#;
+        assert_eq!(parse(404, other), Err("error: No such path".to_owned()));
+        assert!(parse(500, missing).is_err());
+    }
+
+    #[test]
+    fn name_is_one_segment_of_the_path() {
+        for (name, path) in
+            [("a-1", "faults/a%2D1"), ("a/b?c d", "faults/a%2Fb%3Fc%20d"), ("..", "faults/%2E%2E")]
+        {
+            assert_eq!(item_path("faults", name), path);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::session::{self, ServeSession};
+use super::session::ServeSession;
 use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
@@ -13,7 +13,8 @@ use crate::settings::ProcessEnvironment;
 /// under the real public names, and no other host on the network.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The state directory of the local Azure, if it was started with one
+    /// The state directory of the local Azure, if it was started with one [default: that of
+    /// `LANYARD_AZURE_CONTROL`, or else the one without a state directory]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// The node of the metadata service, which was created with `PUT /lanyard/v1/nodes/NAME`
@@ -25,8 +26,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, environment: &ProcessEnvironment) -> CommandResult {
-    let directory = session::session_directory(args.state.as_deref(), environment);
-    let mut exports = ServeSession::load(&directory)?.exports();
+    let mut exports = ServeSession::find(args.state.as_deref(), environment)?.exports();
     if let Some(node) = &args.node {
         exports = exports.for_node(node);
     }

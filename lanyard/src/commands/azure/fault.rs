@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::control_client::{ControlClient, ControlFlags};
+use super::control_client::{ControlClient, ControlFlags, item_path};
 use super::local_azure_flags::read_fault_rules;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{CliOutputFormat, print_stdout, serialize_document};
@@ -35,8 +36,8 @@ pub(crate) struct ListArgs {
 
 /// Add fault rules to the running local Azure
 ///
-/// Each file contains a rule or a list of rules, in JSON or YAML. A new rule replaces an existing one of the
-/// same name.
+/// Each file contains a rule or a list of rules, in JSON or YAML. If one of them is invalid, none is added. A
+/// new rule replaces an existing one of the same name.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -51,11 +52,15 @@ pub(crate) struct AddArgs {
 
 /// Remove fault rules of the running local Azure
 ///
-/// The rules are given by their names, or all rules are removed.
+/// Name the rules to remove, or use `--all`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RemoveArgs {
     /// The names of the rules
-    #[arg(required_unless_present = "all", value_name = "NAME")]
+    #[arg(
+        required_unless_present = "all",
+        value_name = "NAME",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     names: Vec<String>,
     /// Remove every rule
     #[arg(long, conflicts_with = "names")]
@@ -68,34 +73,43 @@ pub(crate) async fn run(command: FaultCommand, environment: ProcessEnvironment) 
     match command {
         FaultCommand::List(args) => {
             let client = ControlClient::find(&args.control, &environment)?;
-            let reply = client.send(Method::GET, "faults", None).await?;
-            let rules = reply.get("value").and_then(Value::as_array).cloned().unwrap_or_default();
+            let rules = list_rules(&client).await?;
             match args.output {
                 CliOutputFormat::Table => print_stdout(&rule_table(&rules))?,
                 format => print_stdout(&serialize_document(&rules, format))?,
             }
         }
         FaultCommand::Add(args) => {
+            // All files are read first, so that an invalid rule leaves nothing half added.
             let files = args.files.iter().map(|path| read_fault_rules(path));
-            let rules: Vec<_> = files.collect::<Result<Vec<_>, CommandError>>()?.concat();
+            let rules = files.collect::<Result<Vec<_>, CommandError>>()?.concat();
             let client = ControlClient::find(&args.control, &environment)?;
             for rule in &rules {
-                let added = client.send(Method::POST, "faults", Some(rule)).await?;
+                let added = client.send(Method::POST, "faults", Some(&json!(rule))).await?;
                 print_stdout(&format!("added {}", text(&added, "name")))?;
             }
         }
         FaultCommand::Remove(args) => {
             let client = ControlClient::find(&args.control, &environment)?;
             if args.all {
+                let rules = list_rules(&client).await?;
                 client.send(Method::DELETE, "faults", None).await?;
+                for rule in &rules {
+                    print_stdout(&format!("removed {}", text(rule, "name")))?;
+                }
             }
             for name in &args.names {
-                client.send(Method::DELETE, &format!("faults/{name}"), None).await?;
+                client.send(Method::DELETE, &item_path("faults", name), None).await?;
                 print_stdout(&format!("removed {name}"))?;
             }
         }
     }
     Ok(CommandExit::Success)
+}
+
+async fn list_rules(client: &ControlClient) -> Result<Vec<Value>, CommandError> {
+    let reply = client.send(Method::GET, "faults", None).await?;
+    Ok(reply.get("value").and_then(Value::as_array).cloned().unwrap_or_default())
 }
 
 fn text<'a>(rule: &'a Value, field: &str) -> &'a str {

@@ -55,8 +55,7 @@ impl LocalAzureFlags {
         }
         for path in &self.faults {
             for rule in read_fault_rules(path)? {
-                let rule = FaultRule::from_json(rule);
-                builder = builder.fault_rule(rule.map_err(|error| invalid_file(path, &error))?);
+                builder = builder.fault_rule(rule);
             }
         }
         match &self.fault_drill {
@@ -67,11 +66,13 @@ impl LocalAzureFlags {
 }
 
 /// The rules of a file: one, or a list.
-pub(super) fn read_fault_rules(path: &Path) -> Result<Vec<Value>, CommandError> {
-    Ok(match read_document(path)? {
+pub(super) fn read_fault_rules(path: &Path) -> Result<Vec<FaultRule>, CommandError> {
+    let rules = match read_document(path)? {
         Value::Array(rules) => rules,
         rule => vec![rule],
-    })
+    };
+    let rules = rules.into_iter().map(FaultRule::from_json);
+    rules.collect::<Result<_, _>>().map_err(|error| invalid_file(path, &error))
 }
 
 /// The document of a drill in a file; `None` for a name.
@@ -90,7 +91,8 @@ fn find_drill(name: &str) -> Result<FaultDrill, CommandError> {
 }
 
 fn invalid_file(path: &Path, error: &dyn std::error::Error) -> CommandError {
-    CommandError::invalid_input(format!("{}: {error}", path.display()))
+    let message = error.to_string();
+    CommandError::invalid_input(format!("{}: {}", path.display(), message.trim_end_matches('.')))
 }
 
 #[cfg(test)]
@@ -138,6 +140,10 @@ mod tests {
         assert!(error.contains("file.yaml") && error.contains("pagesize"), "{error}");
         let error = apply("{name: a, effect: {type: explode}}", faults).unwrap_err();
         assert!(error.contains("explode"), "{error}");
+        let rules =
+            "- {name: a, effect: {type: reset}}\n- {name: b, every: 0, effect: {type: reset}}";
+        let error = apply(rules, faults).unwrap_err();
+        assert!(error.ends_with("file.yaml: `every` is at least 1"), "{error}");
         let named =
             LocalAzureFlags { fault_drill: Some("other".to_owned()), ..LocalAzureFlags::default() };
         let error = named.apply_scenario(Emulator::builder()).unwrap_err().to_string();

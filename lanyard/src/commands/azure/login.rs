@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::session::{self, ServeSession};
+use super::session::ServeSession;
 use super::shell_exports::ShellExports;
 use super::test_credentials::{LocalTestCredentials, LoginPrincipal};
 use crate::exit::{CommandError, CommandExit, CommandResult};
@@ -19,7 +19,8 @@ use crate::settings::ProcessEnvironment;
 /// local Azure. The sessions in your own configuration directory do not change.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The state directory of the local Azure, if it was started with one
+    /// The state directory of the local Azure, if it was started with one [default: that of
+    /// `LANYARD_AZURE_CONTROL`, or else the one without a state directory]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// The identity that signs in
@@ -28,10 +29,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    let directory = session::session_directory(args.state.as_deref(), &environment);
-    let session = ServeSession::load(&directory)?;
-    let credentials =
-        LocalTestCredentials::load(&directory).ok_or_else(missing_test_clients_error)?;
+    let session = ServeSession::find(args.state.as_deref(), &environment)?;
+    let credentials = LocalTestCredentials::load(session.directory());
+    let credentials = credentials.ok_or_else(missing_test_clients_error)?;
     match sign_azure_cli_in(&credentials, args.principal, &session.exports()).await? {
         AzureCliLogin::SignedIn => {
             let name = credentials.principal_name(args.principal);
@@ -39,8 +39,13 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
             Ok(CommandExit::Success)
         }
         AzureCliLogin::NotInstalled => {
-            Err(CommandError::unavailable("`az` is not installed, or not in PATH")
-                .with_hint("install the Azure CLI, or use the credentials of `GET test-clients`"))
+            let test_clients = format!("{}/test-clients", session.control);
+            Err(CommandError::unavailable("`az` is not installed, or not in PATH").with_hint(
+                format!(
+                    "install the Azure CLI, or use the credentials of \
+                 `curl -H 'x-lanyard-control: 1' {test_clients}`"
+                ),
+            ))
         }
     }
 }
@@ -82,7 +87,8 @@ pub(super) async fn sign_azure_cli_in(
     }
     let message = String::from_utf8_lossy(&output.stderr);
     let cause = io::Error::other(message.trim().to_owned());
-    Err(CommandError::unavailable("`az login` failed")
-        .with_cause(&cause)
-        .with_hint("run it without --login, and look at the request log"))
+    Err(CommandError::unavailable("`az login` failed").with_cause(&cause).with_hint(
+        "the request log shows the rejected request: `GET request-log` of the control API, or \
+             the web page of the local Azure",
+    ))
 }

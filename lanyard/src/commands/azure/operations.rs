@@ -9,9 +9,8 @@ use crate::output::{CliOutputFormat, print_stdout, serialize_document};
 
 /// List the operations of the local Azure
 ///
-/// Each operation has a state: `full` is everything that clients can observe, `partial` names what is
-/// missing, and `echo` stores resources of other types as given. The clients are the conformance suites
-/// whose unmodified clients use the operation.
+/// `full`: complete. `partial`: incomplete. `echo`: stores the resource without checking it. The column
+/// `clients` lists the conformance suites that call the operation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -35,7 +34,7 @@ pub(crate) fn run(args: &Args) -> CommandResult {
             lanyard_emulator::operations().into_iter().map(|row| row.service).collect();
         known.dedup();
         return Err(CommandError::invalid_input(format!(
-            "`{wanted}` is no service; known: {}",
+            "unknown service `{wanted}`; known: {}",
             known.join(", ")
         )));
     }

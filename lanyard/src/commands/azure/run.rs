@@ -53,7 +53,11 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         let credentials = LocalTestCredentials::of_emulator(&emulator, true);
         let credentials = credentials.ok_or_else(missing_test_clients_error)?;
         exports = exports.with_variables(credentials.variables());
-        sign_azure_cli_in(&credentials, principal, &exports).await?;
+        let login = sign_azure_cli_in(&credentials, principal, &exports).await;
+        if login.is_err() && !args.no_request_log {
+            output::print_stderr(&request_log_table::request_log_table(&emulator.request_log()));
+        }
+        login?;
     }
     let (program, arguments) = args.command.split_first().ok_or_else(|| {
         CommandError::invalid_input("no command to run")

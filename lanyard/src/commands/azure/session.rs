@@ -74,6 +74,29 @@ impl ServeSession {
         Ok(session)
     }
 
+    /// Finds the running local Azure: that of the state directory, or that of `lanyard azure env` in this shell,
+    /// or that of the user.
+    pub(crate) fn find(
+        state: Option<&Path>,
+        environment: &ProcessEnvironment,
+    ) -> Result<Self, CommandError> {
+        let directory = session_directory(state, environment);
+        let control = match &environment.local_azure_control {
+            Some(control) if state.is_none() => control.trim_end_matches('/'),
+            _ => return Self::load(&directory),
+        };
+        // `lanyard azure env` exports the certificates of the session, which are in its directory.
+        let certificates = environment.ssl_cert_file.as_deref().and_then(Path::parent);
+        let directories = certificates.into_iter().chain([directory.as_path()]);
+        let mut sessions = directories.filter_map(|directory| Self::load(directory).ok());
+        sessions.find(|session| session.control == control).ok_or_else(|| {
+            CommandError::unavailable(format!(
+                "the local Azure at {control} is not one of `lanyard azure serve`"
+            ))
+            .with_hint("select another one with --state, or unset LANYARD_AZURE_CONTROL")
+        })
+    }
+
     /// Reads the descriptor of the local Azure that runs with this directory.
     pub(crate) fn load(directory: &Path) -> Result<Self, CommandError> {
         let path = descriptor_path(directory);
@@ -85,7 +108,7 @@ impl ServeSession {
                 )
         };
         // A user who can write the descriptor could redirect this client's requests, including its tokens.
-        ensure_owned_directory(directory).map_err(|error| none(&error))?;
+        require_owned_directory(directory).map_err(|error| none(&error))?;
         let text = fs::read(&path).map_err(|error| none(&error))?;
         let session: Self = serde_json::from_slice(&text).map_err(|error| none(&error))?;
         // The descriptor of a killed process remains, so check that its port accepts a connection.
@@ -95,8 +118,7 @@ impl ServeSession {
 
     /// Removes the descriptor. The certificates stay for clients that are still running.
     pub(crate) fn remove_descriptor(&self) {
-        let Some(directory) = self.ca_file.parent() else { return };
-        let path = descriptor_path(directory);
+        let path = descriptor_path(self.directory());
         let is_own = fs::read(&path)
             .ok()
             .and_then(|text| serde_json::from_slice::<Self>(&text).ok())
@@ -106,9 +128,14 @@ impl ServeSession {
         }
     }
 
+    /// The directory of the session.
+    pub(crate) fn directory(&self) -> &Path {
+        self.ca_file.parent().unwrap_or(Path::new("."))
+    }
+
     /// The environment variables for clients.
     pub(crate) fn exports(&self) -> ShellExports {
-        let directory = self.ca_file.parent().unwrap_or(Path::new("."));
+        let directory = self.directory();
         let exports = ShellExports::new(self.address, &TrustFiles::in_directory(directory));
         match LocalTestCredentials::load(directory) {
             Some(credentials) if credentials.is_exported() => {
@@ -119,10 +146,11 @@ impl ServeSession {
     }
 }
 
-/// The directory of the session: the state directory, or a temporary directory per user.
+/// The directory of the session: the state directory, or a temporary directory per user. The path is absolute,
+/// because clients in other directories use it.
 pub(crate) fn session_directory(state: Option<&Path>, environment: &ProcessEnvironment) -> PathBuf {
     match (state, &environment.runtime_directory) {
-        (Some(state), _) => state.to_owned(),
+        (Some(state), _) => std::path::absolute(state).unwrap_or_else(|_| state.to_owned()),
         (None, Some(runtime)) => runtime.join("lanyard-azure"),
         (None, None) => {
             let user = rustix::process::geteuid().as_raw();
@@ -131,10 +159,15 @@ pub(crate) fn session_directory(state: Option<&Path>, environment: &ProcessEnvir
     }
 }
 
-/// Creates the directory if it is missing, and refuses a directory that other users can write to: in a shared
-/// temporary directory, other users can guess its name.
+/// Creates the directory if it is missing, and rejects one that [`require_owned_directory`] rejects.
 fn ensure_owned_directory(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    require_owned_directory(directory)
+}
+
+/// Rejects a directory that other users can write to: in a shared temporary directory, other users can guess
+/// its name.
+fn require_owned_directory(directory: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(directory)?;
     let refuse = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     if !metadata.is_dir() {
@@ -202,6 +235,33 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let killed = write_test_descriptor(directory.path(), address).unwrap();
         assert_eq!(write_test_descriptor(directory.path(), address).unwrap(), killed);
+    }
+
+    #[test]
+    fn session_of_this_shell_is_found_by_its_exports() {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let session =
+            write_test_descriptor(directory.path(), listener.local_addr().unwrap()).unwrap();
+        let environment = |control: &str| ProcessEnvironment {
+            local_azure_control: Some(control.to_owned()),
+            ssl_cert_file: Some(session.ca_bundle.clone()),
+            runtime_directory: Some(directory.path().join("none")),
+            ..ProcessEnvironment::default()
+        };
+        let own = environment(&session.control);
+        assert_eq!(ServeSession::find(None, &own).unwrap(), session);
+        let other = environment("http://127.0.0.1:1/lanyard/v1");
+        let error = ServeSession::find(None, &other).unwrap_err().to_string();
+        assert!(error.contains("127.0.0.1:1") && error.contains("--state"), "{error}");
+        assert_eq!(ServeSession::find(Some(directory.path()), &other).unwrap(), session);
+        assert!(!directory.path().join("none").exists(), "a search creates no directory");
+    }
+
+    #[test]
+    fn session_directory_is_absolute() {
+        let environment = ProcessEnvironment::default();
+        assert!(session_directory(Some(Path::new("state")), &environment).is_absolute());
     }
 
     #[test]

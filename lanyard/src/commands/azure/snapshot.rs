@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use http::Method;
 
 use super::control_client::{ControlClient, ControlFlags};
+use super::session::ServeSession;
 use super::shell_exports::replace_file;
 use super::test_credentials::LocalTestCredentials;
 use crate::exit::{CommandError, CommandExit, CommandResult};
@@ -61,29 +62,23 @@ async fn save(args: &FileArgs, environment: &ProcessEnvironment) -> Result<(), C
     let client = ControlClient::find(&args.control, environment)?;
     let snapshot = client.send_text(Method::GET, "snapshot", Vec::new()).await?;
     // Temporary files are readable by their owner only.
-    replace_file(&parent_and_name(&args.file), &snapshot)
-        .map_err(|error| file_error("written", &args.file, &error))
+    replace_file(&args.file, &snapshot).map_err(|error| file_error("written", &args.file, &error))
 }
 
 async fn restore(args: &FileArgs, environment: &ProcessEnvironment) -> Result<(), CommandError> {
     let client = ControlClient::find(&args.control, environment)?;
     let snapshot = fs::read(&args.file).map_err(|error| file_error("read", &args.file, &error))?;
     client.send_text(Method::PUT, "snapshot", snapshot).await?;
-    // The credentials of the session belong to the replaced state.
-    let Some(directory) = args.control.session_directory(environment) else { return Ok(()) };
-    let is_exported = LocalTestCredentials::load(&directory).is_some_and(|it| it.is_exported());
-    let test_clients = client.send(Method::GET, "test-clients", None).await.ok();
-    let credentials =
-        test_clients.and_then(|json| LocalTestCredentials::of_control_api(&json, is_exported));
-    LocalTestCredentials::write(credentials.as_ref(), &directory)
-}
-
-/// The file with an explicit directory, in which a temporary file can be created.
-fn parent_and_name(file: &Path) -> PathBuf {
-    match file.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new(".").join(file),
-        _ => file.to_owned(),
-    }
+    // The saved credentials belong to the replaced state. `lanyard azure run` saves none.
+    let Ok(session) = ServeSession::find(args.control.state(), environment) else { return Ok(()) };
+    let directory = session.directory();
+    let is_exported = LocalTestCredentials::load(directory).is_some_and(|it| it.is_exported());
+    let test_clients = client.read_if_exists("test-clients", "NoTestClients").await?;
+    let credentials = match &test_clients {
+        Some(json) => Some(LocalTestCredentials::of_control_api(json, is_exported)?),
+        None => None,
+    };
+    LocalTestCredentials::write(credentials.as_ref(), directory)
 }
 
 fn file_error(action: &str, file: &Path, error: &io::Error) -> CommandError {

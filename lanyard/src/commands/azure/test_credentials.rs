@@ -50,9 +50,17 @@ impl LocalTestCredentials {
     }
 
     /// Reads the credentials in a response to `GET test-clients`.
-    pub(super) fn of_control_api(response: &serde_json::Value, exported: bool) -> Option<Self> {
-        let text = |pointer: &str| Some(response.pointer(pointer)?.as_str()?.to_owned());
-        Some(Self {
+    pub(super) fn of_control_api(
+        response: &serde_json::Value,
+        exported: bool,
+    ) -> Result<Self, CommandError> {
+        let text = |pointer: &str| {
+            let text = response.pointer(pointer).and_then(serde_json::Value::as_str);
+            text.map(str::to_owned).ok_or_else(|| {
+                CommandError::unavailable(format!("the test clients have no `{pointer}`"))
+            })
+        };
+        Ok(Self {
             tenant: text("/tenant")?,
             subscription: text("/subscription")?,
             client_id: text("/secret/clientId")?,

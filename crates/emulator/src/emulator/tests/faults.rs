@@ -151,3 +151,24 @@ async fn settings_fault_rules_and_drill_of_the_builder_apply_from_the_start() {
     assert_eq!(rules, ["own", "kv-throttled-at-boot"]);
     assert!(state.azure.faults.rules().iter().all(|rule| rule.until.is_some()));
 }
+
+#[tokio::test]
+async fn restart_continues_the_running_drill() {
+    let directory = tempfile::tempdir().unwrap();
+    let start = |name: &'static str| {
+        let fault_drill = FaultDrill::named(name).unwrap();
+        Emulator::builder().state_dir(directory.path()).fault_drill(fault_drill).start()
+    };
+    let first = start("kv-throttled-at-boot").await.unwrap();
+    let started = |emulator: &Emulator| {
+        let state = emulator.engine.state();
+        state.azure.running_drill.as_ref().map(crate::drills::RunningDrill::started)
+    };
+    let time = started(&first);
+    first.shutdown().await;
+    let second = start("kv-throttled-at-boot").await.unwrap();
+    assert_eq!(started(&second), time);
+    second.shutdown().await;
+    let error = start("entra-brownout").await.unwrap_err();
+    assert!(error.hint().unwrap().contains("lanyard azure drill stop"), "{error}");
+}

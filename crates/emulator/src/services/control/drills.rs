@@ -79,8 +79,10 @@ fn error_reply(error: &DrillError) -> ServiceReply {
     let (status, code) = match error {
         DrillError::UnknownName(_) => (StatusCode::NOT_FOUND, "DrillNotFound"),
         DrillError::AlreadyRunning(_) => (StatusCode::CONFLICT, "DrillRuns"),
+        DrillError::RuleNameTaken(_) => (StatusCode::CONFLICT, "FaultExists"),
         DrillError::Json(_)
         | DrillError::StepOrder
+        | DrillError::DuplicateRuleName(_)
         | DrillError::Settings(_)
         | DrillError::FaultRule(_) => (StatusCode::BAD_REQUEST, "DrillInvalid"),
         _ => (StatusCode::CONFLICT, "DrillFailed"),

@@ -89,7 +89,7 @@ pub(super) fn inject_identity_fault(
 fn seed_error_reply(error: &SeedError) -> ServiceReply {
     let message =
         error.hint().map_or_else(|| format!("{error}."), |hint| format!("{error}: {hint}."));
-    control_error(StatusCode::CONFLICT, "WorldRefuses", &message)
+    control_error(StatusCode::CONFLICT, "ChangeFailed", &message)
 }
 
 /// `PUT tokens`: sets the lifetimes of tokens that are issued from now on.
@@ -116,7 +116,7 @@ pub(super) fn mint_subject_token_for_request(
     let audience = body.audience.unwrap_or_else(|| test_clients.audience.clone());
     let minted = mint_subject_token(call.azure, &subject, &audience, call.ids, call.now);
     let token = minted.map_err(|error| {
-        control_error(StatusCode::CONFLICT, "WorldRefuses", &format!("{error}."))
+        control_error(StatusCode::CONFLICT, "TokenNotIssued", &format!("{error}."))
     })?;
     Ok(ServiceReply::json(StatusCode::CREATED, &json!({ "token": token })))
 }

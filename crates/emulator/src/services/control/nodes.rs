@@ -1,5 +1,6 @@
 //! Nodes of the metadata service, each with its own identities.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use http::StatusCode;
@@ -42,16 +43,19 @@ pub(super) fn put_node(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     let name = call.path_parameter("name").to_owned();
     let body: PutNodeRequest = parse_body(call)?;
     require_valid_name(&name)?;
-    require_user_assigned(call, &body.identities)?;
-    require_free_addresses(call, &name, &body.client_addresses)?;
+    let identities = without_duplicates(body.identities);
+    require_user_assigned(call, &identities)?;
+    // The address of a client is compared in this form.
+    let client_addresses =
+        without_duplicates(body.client_addresses.iter().map(IpAddr::to_canonical));
+    require_free_addresses(call, &name, &client_addresses)?;
     let imds = &call.azure().imds;
     let existing = imds.nodes.get(&name).map(|node| node.machine.id);
     let is_new = existing.is_none();
     let mut machine = ImdsMachine { name: name.clone(), ..imds.default_node.machine.clone() };
     machine.id = existing.unwrap_or_else(|| call.ids.next_uuid());
     machine.location = body.location.unwrap_or(machine.location);
-    let mut node =
-        ImdsNode { assigned: body.identities, machine, client_addresses: body.client_addresses };
+    let mut node = ImdsNode { assigned: identities, machine, client_addresses };
     if body.system_assigned {
         let own = ensure_system_assigned(call, &node.machine)?;
         node.assigned.push(own);
@@ -62,6 +66,12 @@ pub(super) fn put_node(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     call.azure_mut().imds.nodes.insert(name, node);
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(ServiceReply::json(status, &reply))
+}
+
+/// The items in their order, each once.
+fn without_duplicates<T: Ord + Copy>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut known = BTreeSet::new();
+    items.into_iter().filter(|item| known.insert(*item)).collect()
 }
 
 /// `DELETE nodes/{name}`: deletes a node and its system-assigned identity.

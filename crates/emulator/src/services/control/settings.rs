@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{control_error, parse_body};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
-use crate::settings::{EmulatorSettings, SettingsChange, SettingsError};
+use crate::settings::{EmulatorSettings, SettingsError};
 
 /// `GET settings`: every setting, without the kubeconfig.
 pub(super) fn get_settings(call: &OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
@@ -19,11 +19,9 @@ pub(super) fn get_settings(call: &OperationContext<'_>) -> Result<ServiceReply, 
 pub(super) fn change_settings(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let body: Value = parse_body(call)?;
-    let change = SettingsChange::from_json(body).map_err(|error| invalid_reply(&error))?;
-    let changed = change
-        .applied_to(&EmulatorSettings::of_state(call.azure()))
-        .map_err(|error| invalid_reply(&error))?;
+    let change: Value = parse_body(call)?;
+    let settings = EmulatorSettings::of_state(call.azure());
+    let changed = settings.with_change(&change).map_err(|error| invalid_reply(&error))?;
     changed.store(call.azure_mut());
     get_settings(call)
 }

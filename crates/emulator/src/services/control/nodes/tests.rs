@@ -50,6 +50,28 @@ fn node_has_its_own_user_assigned_and_system_assigned_identity() {
 }
 
 #[test]
+fn repeated_identity_is_assigned_once() {
+    let (azure, _) = seeded_nine_identities();
+    let disk = azure.registry.component_identity(Component::Disk).unwrap().client_id;
+    let probe = EngineFixture::new(azure);
+    let body = json!({ "identities": [disk, disk] });
+    let created = reply_json(&send(&probe, &Method::PUT, "nodes/a", &body));
+    assert_eq!(created["identities"], json!([disk]));
+    assert_eq!(token_client(&probe, "a", ""), json!(disk), "no selector is needed");
+}
+
+#[test]
+fn address_in_the_form_of_ipv6_is_that_of_ipv4() {
+    let probe = EngineFixture::new(seeded_nine_identities().0);
+    let body = json!({ "clientAddresses": ["::ffff:127.0.0.5", "127.0.0.5"] });
+    let created = reply_json(&send(&probe, &Method::PUT, "nodes/a", &body));
+    assert_eq!(created["clientAddresses"], json!(["127.0.0.5"]));
+    let body = json!({ "clientAddresses": ["::ffff:127.0.0.5"] });
+    let reply = send(&probe, &Method::PUT, "nodes/b", &body);
+    assert_eq!(reply.status, StatusCode::CONFLICT);
+}
+
+#[test]
 fn invalid_nodes_are_rejected() {
     let (azure, _) = seeded_nine_identities();
     let application = azure.registry.test_clients.as_ref().unwrap().secret_client;

@@ -1,0 +1,154 @@
+//! `lanyard azure drill`: lists, starts and stops drills of the running local Azure.
+
+use clap::builder::NonEmptyStringValueParser;
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{ContentArrangement, Table};
+use http::Method;
+use lanyard_emulator::FaultDrill;
+use serde_json::Value;
+
+use super::control_client::{ControlClient, ControlFlags, item_path};
+use super::local_azure_flags::read_drill_file;
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{CliOutputFormat, print_stdout, serialize_document};
+use crate::settings::ProcessEnvironment;
+
+/// The subcommands of `lanyard azure drill`.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum DrillCommand {
+    List(ListArgs),
+    Start(StartArgs),
+    Stop(StopArgs),
+}
+
+/// List the drills
+///
+/// A drill is a situation of Azure that clients have to survive: settings, fault rules, and steps at emulated
+/// times. The table shows what each does, what a client is expected to do, and which drill is running in the
+/// local Azure, if there is one.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    control: ControlFlags,
+    /// The output format
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+}
+
+/// Start a drill in the running local Azure
+///
+/// One drill runs at a time. Its steps follow the time of the local Azure, which you can advance.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  lanyard azure drill start kv-throttled-at-boot")]
+pub(crate) struct StartArgs {
+    /// The name of a drill, or a file in JSON or YAML
+    #[arg(value_name = "NAME|FILE", value_parser = NonEmptyStringValueParser::new())]
+    fault_drill: String,
+    #[command(flatten)]
+    control: ControlFlags,
+}
+
+/// Stop the running drill
+///
+/// Restores all settings to their values before the drill, and removes its fault rules. What its steps did
+/// stays.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StopArgs {
+    #[command(flatten)]
+    control: ControlFlags,
+}
+
+pub(crate) async fn run(command: DrillCommand, environment: ProcessEnvironment) -> CommandResult {
+    match command {
+        DrillCommand::List(args) => match args.output {
+            CliOutputFormat::Table => {
+                print_stdout(&drill_table(&FaultDrill::named_drills()))?;
+                if let Some(client) = find_local_azure(&args.control, &environment)? {
+                    let drills = client.send(Method::GET, "drills", None).await?;
+                    print_stdout(&running_drill_line(&drills["running"]))?;
+                }
+            }
+            format => print_stdout(&serialize_document(&FaultDrill::named_drills(), format))?,
+        },
+        DrillCommand::Start(args) => {
+            let file = read_drill_file(&args.fault_drill)?;
+            let client = ControlClient::find(&args.control, &environment)?;
+            let started = match &file {
+                Some(document) => client.send(Method::POST, "drills", Some(document)).await?,
+                None => {
+                    let path = item_path("drills", &args.fault_drill);
+                    client.send(Method::POST, &path, None).await?
+                }
+            };
+            let name = started["name"].as_str().unwrap_or(&args.fault_drill);
+            print_stdout(&format!("started {name}"))?;
+        }
+        DrillCommand::Stop(args) => {
+            let client = ControlClient::find(&args.control, &environment)?;
+            let stopped = client.send(Method::DELETE, "drills", None).await?;
+            print_stdout(&format!("stopped {}", stopped["stopped"].as_str().unwrap_or_default()))?;
+        }
+    }
+    Ok(CommandExit::Success)
+}
+
+/// The running local Azure; `None` if there is none and the flags select none.
+fn find_local_azure(
+    flags: &ControlFlags,
+    environment: &ProcessEnvironment,
+) -> Result<Option<ControlClient>, CommandError> {
+    match ControlClient::find(flags, environment) {
+        Ok(client) => Ok(Some(client)),
+        Err(error) if flags.state().is_some() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The drill in a reply to `GET drills`.
+fn running_drill_line(running: &Value) -> String {
+    let Some(name) = running["name"].as_str() else { return "no drill is running".to_owned() };
+    let started = running["started"].as_str().unwrap_or_default();
+    let (performed, steps) = (&running["performedSteps"], &running["steps"]);
+    format!("running: {name}, started at {started}, {performed} of {steps} steps performed")
+}
+
+fn drill_table(drills: &[FaultDrill]) -> String {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["drill", "what happens", "what a client is expected to do"]);
+    for fault_drill in drills {
+        table.add_row([fault_drill.name(), fault_drill.summary(), fault_drill.expectation()]);
+    }
+    table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn running_drill_is_shown_with_its_progress() {
+        let running = json!({
+            "name": "own", "started": "2026-11-21T12:00:00Z", "performedSteps": 1, "steps": 3,
+        });
+        assert_eq!(
+            running_drill_line(&running),
+            "running: own, started at 2026-11-21T12:00:00Z, 1 of 3 steps performed"
+        );
+        assert_eq!(running_drill_line(&Value::Null), "no drill is running");
+    }
+
+    #[test]
+    fn table_has_a_row_for_each_drill() {
+        let table = drill_table(&FaultDrill::named_drills());
+        assert!(table.starts_with("| drill "), "{table}");
+        for name in FaultDrill::names() {
+            assert!(table.contains(&format!("| {name} ")), "{table}");
+        }
+    }
+}
