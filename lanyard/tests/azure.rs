@@ -272,7 +272,7 @@ fn snapshot_is_saved_privately_and_restored() {
     assert!(credentials.contains("admin@lanyard.test"), "the exports select the session");
 
     let mut without: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert!(without["azure"]["registry"]["testClients"].take().is_object(), "{without}");
+    assert!(without["azure"]["roster"]["testClients"].take().is_object());
     std::fs::write(files.path().join("without.json"), without.to_string()).unwrap();
     let restored = run(&["snapshot", "restore", "without.json"]);
     assert_eq!(restored.status.code(), Some(0), "{}", utf8(&restored.stderr));

@@ -264,7 +264,7 @@ impl FaultRule {
         Ok(self)
     }
 
-    /// Rejects values and conditions with which the rule cannot affect a request.
+    /// Rejects invalid values, and conditions that contradict each other.
     pub(crate) fn check(&self) -> Result<(), FaultRuleError> {
         let limits = [self.beyond.is_some(), self.bucket.is_some(), self.limits.is_some()];
         let problems = [
