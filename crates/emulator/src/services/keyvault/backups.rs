@@ -15,9 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
-};
+use super::access::{VaultMut, VaultRef, authorize_call, authorized_vault_mut, store_error_reply};
 use super::api_version::VersionedFeature;
 use super::certificate_content::CertificateContent;
 use super::error::VaultServiceError;
@@ -25,7 +23,9 @@ use super::geography::geography_of_region;
 use super::keys::KeyContent;
 use super::object_kind::KeyVaultObjectKind;
 use super::object_store::{ObjectStoreError, StoredVaultObject};
-use super::objects::{StoredObject, requested_name_and_version};
+use super::objects::{
+    StoredObject, changed_version_reply, reject_managed, requested_name_and_version,
+};
 use super::request_body::{bad_parameter_reply, parse_body};
 use super::vault::{EmulatedVault, SecretContent, VaultStore};
 use crate::keys::RedactedText;
@@ -62,11 +62,7 @@ pub(super) fn back_up_object<K: StoredObject>(
     });
     let (is_managed, content, vault) =
         found.map_err(|problem| store_error_reply(problem, K::KIND, call))?;
-    if is_managed {
-        return Err(
-            VaultServiceError::ManagedByCertificate { kind: K::KIND, name: &name }.to_reply()
-        );
-    }
+    reject_managed::<K>(is_managed, &name)?;
     let internal = |message: String| VaultServiceError::Internal(message).to_reply();
     let content = serde_json::to_vec(&content)
         .map(Zeroizing::new)
@@ -99,13 +95,7 @@ pub(super) fn restore_object<K: StoredObject>(
         })?;
     let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
     let name = insert_objects(vaults, &vault.host, content)?;
-    let view = VaultView { vault: &vault, api };
-    match K::object_store(vaults).version(&vault.host, &name, None) {
-        Ok((object, version)) => {
-            Ok(ServiceReply::json(StatusCode::OK, &K::deleted_json(view, object, version)))
-        }
-        Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
-    }
+    changed_version_reply(VaultRef { vault: &vault, vaults, api }, &name, None, K::deleted_json)
 }
 
 /// Rejects versions of the API without the backup of a kind of object.

@@ -49,6 +49,15 @@ pub(crate) struct CertificateDetails {
 }
 
 impl CertificateContent {
+    /// The content of a version that a policy created. The certificate is at the position `leaf` of the chain.
+    pub(super) const fn of_policy(
+        policy: &CertificatePolicy,
+        chain: Vec<DerCertificate>,
+        leaf: usize,
+    ) -> Self {
+        Self { chain, leaf, form: policy.form, is_exportable: policy.key.exportable }
+    }
+
     /// The certificate itself; `None` until it is issued.
     pub(crate) fn certificate(&self) -> Option<&DerCertificate> {
         self.chain.get(self.leaf)

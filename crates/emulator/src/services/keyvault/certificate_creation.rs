@@ -118,12 +118,7 @@ impl PreparedCreation {
         let version = NewCertificateVersion {
             id: call.ids.next_hex32(),
             key,
-            content: CertificateContent {
-                chain: vec![certificate],
-                leaf: 0,
-                form: policy.form,
-                is_exportable: policy.key.exportable,
-            },
+            content: CertificateContent::of_policy(&policy, vec![certificate], 0),
             attributes: StoredObjectAttributes { enabled, ..StoredObjectAttributes::new(call.now) },
             tags,
         };
@@ -167,12 +162,7 @@ impl PreparedCreation {
                 ..StoredObjectAttributes::new(call.now)
             },
             tags,
-            content: CertificateContent {
-                chain: Vec::new(),
-                leaf: 0,
-                form: policy.form,
-                is_exportable: policy.key.exportable,
-            },
+            content: CertificateContent::of_policy(&policy, Vec::new(), 0),
         };
         let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
         if vaults.certificates.object(&vault.host, name).is_err() {

@@ -77,7 +77,7 @@ pub(super) fn import_certificate(
     let version = NewCertificateVersion {
         id: call.ids.next_hex32(),
         key,
-        content: CertificateContent { chain, leaf, form, is_exportable: policy.key.exportable },
+        content: CertificateContent::of_policy(&policy, chain, leaf),
         attributes: StoredObjectAttributes {
             enabled: body.attributes.unwrap_or_default().enabled().unwrap_or(true),
             ..StoredObjectAttributes::new(now)
@@ -131,12 +131,7 @@ pub(super) fn merge_certificate(
     let version = NewCertificateVersion {
         id: waiting.id,
         key: waiting.key,
-        content: CertificateContent {
-            chain,
-            leaf,
-            form: policy.form,
-            is_exportable: policy.key.exportable,
-        },
+        content: CertificateContent::of_policy(&policy, chain, leaf),
         attributes: StoredObjectAttributes { enabled, ..StoredObjectAttributes::new(call.now) },
         tags: body.tags.validate()?.unwrap_or(waiting.tags),
     };

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
+    VaultMut, VaultRef, authorize_call, authorized_vault_mut, object_error_reply, store_error_reply,
 };
 use super::certificate_content::CertificateContent;
 use super::certificate_creation::{change_details, parse_policy, require_known_issuer};
@@ -15,7 +15,9 @@ use super::certificate_policy::CertificatePolicy;
 use super::error::VaultServiceError;
 use super::object_kind::{CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, UPDATE_CERTIFICATE};
 use super::object_store::{StoredObjectAttributes, StoredVaultObject};
-use super::objects::{StoredObject, object_id, requested_name_and_version};
+use super::objects::{
+    StoredObject, changed_version_reply, find_version, object_id, requested_name_and_version,
+};
 use super::request_body::{ObjectAttributesBody, TagsBody, parse_body};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -38,11 +40,12 @@ pub(super) fn update_certificate(
     let (name, version) = requested_name_and_version(call);
     let VaultRef { vault, vaults, api } = authorize_call(call, UPDATE_CERTIFICATE)?;
     let host = vault.host.clone();
-    let found = vaults
-        .certificates
-        .version(&host, &name, version.as_deref())
-        .map(|(object, version)| (version.id.clone(), object.details.policy.clone()));
-    let (id, stored_policy) = found.map_err(|problem| store_error_reply(problem, KIND, call))?;
+    let (id, stored_policy) = {
+        let reference = VaultRef { vault, vaults, api };
+        let (object, stored) =
+            find_version::<CertificateContent>(reference, &name, version.as_deref())?;
+        (stored.id.clone(), object.details.policy.clone())
+    };
     let body: UpdateCertificateBody = parse_body(call)?;
     let policy = match body.policy {
         Some(given) if !given.is_null() => {
@@ -78,15 +81,9 @@ pub(super) fn update_certificate(
     if let Some(policy) = policy {
         change_details(vaults, &host, &name, |object| object.details.policy = Some(policy))?;
     }
-    let found = changed.and_then(|()| vaults.certificates.version(&host, &name, version));
-    match found {
-        Ok((object, version)) => {
-            let view = VaultView { vault: &vault, api };
-            let bundle = CertificateContent::bundle_json(view, object, version);
-            Ok(ServiceReply::json(StatusCode::OK, &bundle))
-        }
-        Err(problem) => Err(store_error_reply(problem, KIND, call)),
-    }
+    changed.map_err(|problem| object_error_reply(problem, KIND, &name, version))?;
+    let reference = VaultRef { vault: &vault, vaults, api };
+    changed_version_reply(reference, &name, version, CertificateContent::bundle_json)
 }
 
 /// `GET /certificates/{name}/policy`.

@@ -4,11 +4,15 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
+    store_error_reply,
 };
 use super::error::VaultServiceError;
 use super::object_store::{ObjectStoreError, StoredVaultObject};
-use super::objects::{StoredObject, includes_pending, object_id, requested_name_and_version};
+use super::objects::{
+    StoredObject, changed_version_reply, includes_pending, object_id, reject_managed,
+    requested_name_and_version,
+};
 use super::pages::VaultPageRequest;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -19,11 +23,8 @@ pub(super) fn delete_object<K: StoredObject>(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     let VaultRef { vault, vaults, .. } = authorize_call(call, K::PERMISSIONS.delete)?;
-    if K::object_store(vaults).object(&vault.host, &name).is_ok_and(K::is_managed) {
-        return Err(
-            VaultServiceError::ManagedByCertificate { kind: K::KIND, name: &name }.to_reply()
-        );
-    }
+    let is_managed = K::object_store(vaults).object(&vault.host, &name).is_ok_and(K::is_managed);
+    reject_managed::<K>(is_managed, &name)?;
     let now = call.now;
     let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
     let (host, view) = (&vault.host, VaultView { vault: &vault, api });
@@ -75,14 +76,9 @@ pub(super) fn recover_deleted_object<K: StoredObject>(
     let (name, _) = requested_name_and_version(call);
     require_deleted_and_unmanaged::<K>(authorize_call(call, K::PERMISSIONS.recover)?, &name)?;
     let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
-    let view = VaultView { vault: &vault, api };
-    let outcome = K::recover(vaults, &vault.host, &name);
-    match outcome.and_then(|()| K::object_store(vaults).version(&vault.host, &name, None)) {
-        Ok((object, version)) => {
-            Ok(ServiceReply::json(StatusCode::OK, &K::deleted_json(view, object, version)))
-        }
-        Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
-    }
+    K::recover(vaults, &vault.host, &name)
+        .map_err(|problem| object_error_reply(problem, K::KIND, &name, None))?;
+    changed_version_reply(VaultRef { vault: &vault, vaults, api }, &name, None, K::deleted_json)
 }
 
 /// `DELETE /deleted{kind}/{name}`: permanently.
@@ -110,10 +106,7 @@ fn require_deleted_and_unmanaged<K: StoredObject>(
 ) -> Result<(), ServiceReply> {
     match K::object_store(vaults).deleted_object(&vault.host, name) {
         Err(_) => Err(deleted_not_found_reply::<K>(name)),
-        Ok(object) if K::is_managed(object) => {
-            Err(VaultServiceError::ManagedByCertificate { kind: K::KIND, name }.to_reply())
-        }
-        Ok(_) => Ok(()),
+        Ok(object) => reject_managed::<K>(K::is_managed(object), name),
     }
 }
 

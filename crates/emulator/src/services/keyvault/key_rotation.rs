@@ -7,16 +7,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
+    VaultMut, VaultRef, authorize_call, authorized_vault_mut, object_error_reply, store_error_reply,
 };
 use super::api_version::VersionedFeature;
-use super::error::VaultServiceError;
 use super::keys::{KeyContent, key_generation_error_reply};
 use super::object_kind::{
     GET_ROTATION_POLICY, KeyVaultObjectKind, ROTATE_KEY, SET_ROTATION_POLICY,
 };
 use super::object_store::{StoredObjectAttributes, StoredObjectVersion, StoredVaultObject};
-use super::objects::{StoredObject, object_id, requested_name_and_version};
+use super::objects::{
+    StoredObject, changed_version_reply, object_id, reject_managed, requested_name_and_version,
+};
 use super::request_body::{bad_parameter_reply, parse_body};
 use super::vault::EmulatedVault;
 use crate::keys::{AsymmetricKey, AsymmetricKeyType};
@@ -298,7 +299,7 @@ pub(super) fn set_rotation_policy(
         .map(|object| (KeyContent::is_managed(object), object.details.rotation.clone()));
     let (is_managed, previous) =
         previous.map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Key, call))?;
-    reject_managed(is_managed, &name)?;
+    reject_managed::<KeyContent>(is_managed, &name)?;
     let body: RotationPolicyBody = parse_body(call)?;
     let policy = body.into_policy(previous.as_ref(), call.now).map_err(bad_parameter_reply)?;
     let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
@@ -323,7 +324,7 @@ pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     });
     let (is_managed, key_type, policy) =
         found.map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Key, call))?;
-    reject_managed(is_managed, &name)?;
+    reject_managed::<KeyContent>(is_managed, &name)?;
     let key_type = key_type
         .ok_or_else(|| bad_parameter_reply("a key of this size cannot be rotated".to_owned()))?;
     let key = call.new_key(key_type, key_generation_error_reply)?;
@@ -331,19 +332,12 @@ pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     attributes.expires = policy.and_then(|policy| policy.expiry_after(call.now));
     let id = call.ids.next_hex32();
     let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
-    let rotated = vaults
-        .keys
-        .change_object(&vault.host, &name, |object| {
-            push_rotated_version(object, id, key, attributes);
-        })
-        .and_then(|()| vaults.keys.version(&vault.host, &name, None));
-    match rotated {
-        Ok((object, version)) => {
-            let view = VaultView { vault: &vault, api };
-            Ok(ServiceReply::json(StatusCode::OK, &KeyContent::bundle_json(view, object, version)))
-        }
-        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
-    }
+    let rotated = vaults.keys.change_object(&vault.host, &name, |object| {
+        push_rotated_version(object, id, key, attributes);
+    });
+    rotated.map_err(|problem| object_error_reply(problem, KeyContent::KIND, &name, None))?;
+    let reference = VaultRef { vault: &vault, vaults, api };
+    changed_version_reply(reference, &name, None, KeyContent::bundle_json)
 }
 
 /// The type of the next version's key; `None` for an imported key of a size that vaults do not generate.
@@ -366,14 +360,6 @@ pub(super) fn push_rotated_version(
         .unwrap_or_default();
     let content = KeyContent { key, managed: false, operations };
     object.versions.push(StoredObjectVersion { id, attributes, tags, content });
-}
-
-fn reject_managed(is_managed: bool, name: &str) -> Result<(), ServiceReply> {
-    let kind = KeyVaultObjectKind::Key;
-    if is_managed {
-        return Err(VaultServiceError::ManagedByCertificate { kind, name }.to_reply());
-    }
-    Ok(())
 }
 
 /// The policy of a key. Azure publishes an event 30 days before expiry unless the policy sets another time.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::access::{VaultMut, VaultView, authorize_call, authorized_vault_mut, store_error_reply};
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
+};
 use super::api_version::VersionedFeature;
 use super::error::VaultServiceError;
 use super::key_rotation::KeyRotationPolicy;
@@ -15,11 +16,12 @@ use super::object_kind::{
     CREATE_KEY, IMPORT_KEY, KEY_PERMISSIONS, KeyVaultObjectKind, ObjectPermissions, UPDATE_KEY,
 };
 use super::object_store::{
-    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
-    VersionContent, VersionedObjectStore,
+    StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionContent,
+    VersionedObjectStore,
 };
 use super::objects::{
-    StoredObject, attributes_json, requested_name_and_version, require_unmanaged, version_id,
+    StoredObject, attributes_json, changed_version_reply, find_version, reject_managed,
+    requested_name_and_version, require_unmanaged, version_id,
 };
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
 use super::vault::VaultStore;
@@ -165,39 +167,26 @@ pub(super) fn import_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
 /// `PATCH /keys/{name}[/{version}]`: attributes, operations, tags.
 pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
+    let version = version.as_deref();
     let reference = authorize_call(call, UPDATE_KEY)?;
-    let found = reference.vaults.keys.version(&reference.vault.host, &name, version.as_deref());
-    let found = found.map(|(object, version)| {
-        (KeyContent::is_managed(object), version.attributes, version.content.key.jwk_type())
-    });
-    let (is_managed, attributes, key_type) =
-        found.map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Key, call))?;
-    if is_managed {
-        let kind = KeyVaultObjectKind::Key;
-        return Err(VaultServiceError::ManagedByCertificate { kind, name: &name }.to_reply());
-    }
+    let (object, stored) = find_version::<KeyContent>(reference, &name, version)?;
+    reject_managed::<KeyContent>(KeyContent::is_managed(object), &name)?;
+    let (attributes, key_type) = (stored.attributes, stored.content.key.jwk_type());
     let body: UpdateKeyBody = parse_body(call)?;
     let operations = require_operations(body.key_ops, key_type)?;
     let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
     let tags = body.tags.validate()?;
     let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
-    let changed = vaults
-        .keys
-        .change_version(&vault.host, &name, version.as_deref(), |stored| {
-            stored.attributes = attributes;
-            stored.content.operations = operations.or(stored.content.operations.take());
-            if let Some(tags) = tags {
-                stored.tags = tags;
-            }
-        })
-        .and_then(|()| vaults.keys.version(&vault.host, &name, version.as_deref()));
-    match changed {
-        Ok((object, version)) => {
-            let view = VaultView { vault: &vault, api };
-            Ok(ServiceReply::json(StatusCode::OK, &KeyContent::bundle_json(view, object, version)))
+    let changed = vaults.keys.change_version(&vault.host, &name, version, |stored| {
+        stored.attributes = attributes;
+        stored.content.operations = operations.or(stored.content.operations.take());
+        if let Some(tags) = tags {
+            stored.tags = tags;
         }
-        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
-    }
+    });
+    changed.map_err(|problem| object_error_reply(problem, KeyContent::KIND, &name, version))?;
+    let reference = VaultRef { vault: &vault, vaults, api };
+    changed_version_reply(reference, &name, version, KeyContent::bundle_json)
 }
 
 fn add_key_version(
@@ -219,15 +208,10 @@ fn add_key_version(
     }
     let content = KeyContent { key, managed: false, operations };
     let version = StoredObjectVersion { id, attributes, tags, content };
-    let pushed =
-        vaults.keys.push_version(&vault.host, name, version).map_err(ObjectStoreError::from);
-    match pushed.and_then(|()| vaults.keys.version(&vault.host, name, None)) {
-        Ok((object, version)) => {
-            let view = VaultView { vault: &vault, api };
-            Ok(ServiceReply::json(StatusCode::OK, &KeyContent::bundle_json(view, object, version)))
-        }
-        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
-    }
+    let pushed = vaults.keys.push_version(&vault.host, name, version);
+    pushed.map_err(|conflict| object_error_reply(conflict.into(), KeyContent::KIND, name, None))?;
+    let reference = VaultRef { vault: &vault, vaults, api };
+    changed_version_reply(reference, name, None, KeyContent::bundle_json)
 }
 
 /// The reply to a request for which no key could be generated.

@@ -101,12 +101,33 @@ pub(super) fn version_reply<K: StoredObject>(
     name: &str,
     version: Option<&str>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (object, stored) = K::object_store(reference.vaults)
-        .version(&reference.vault.host, name, version)
-        .map_err(|problem| object_error_reply(problem, K::KIND, name, version))?;
+    let (object, stored) = find_version::<K>(reference, name, version)?;
     K::check_readable(stored).map_err(|error| error.to_reply())?;
     let bundle = K::bundle_json(reference.view(), object, stored);
     Ok(ServiceReply::json(StatusCode::OK, &bundle))
+}
+
+/// The reply to a change: the version in its new state, as written by [`StoredObject::bundle_json`] or
+/// [`StoredObject::deleted_json`].
+pub(super) fn changed_version_reply<K: StoredObject>(
+    reference: VaultRef<'_>,
+    name: &str,
+    version: Option<&str>,
+    to_json: fn(VaultView<'_>, &StoredVaultObject<K>, &StoredObjectVersion<K>) -> Value,
+) -> Result<ServiceReply, ServiceReply> {
+    let (object, stored) = find_version::<K>(reference, name, version)?;
+    Ok(ServiceReply::json(StatusCode::OK, &to_json(reference.view(), object, stored)))
+}
+
+/// A version of an object; the current one by default.
+pub(super) fn find_version<'v, K: StoredObject>(
+    reference: VaultRef<'v>,
+    name: &str,
+    version: Option<&str>,
+) -> Result<(&'v StoredVaultObject<K>, &'v StoredObjectVersion<K>), ServiceReply> {
+    K::object_store(reference.vaults)
+        .version(&reference.vault.host, name, version)
+        .map_err(|problem| object_error_reply(problem, K::KIND, name, version))
 }
 
 /// `GET /{kind}`: the current version of every object.
@@ -210,7 +231,15 @@ pub(super) fn require_unmanaged<K: StoredObject>(
     let belongs_to_certificate =
         K::object_store(vaults).object(host, name).is_ok_and(K::is_managed)
             || vaults.certificates.object(host, name).is_ok();
-    if belongs_to_certificate {
+    reject_managed::<K>(belongs_to_certificate, name)
+}
+
+/// Rejects a request to an object that belongs to a certificate.
+pub(super) fn reject_managed<K: StoredObject>(
+    is_managed: bool,
+    name: &str,
+) -> Result<(), ServiceReply> {
+    if is_managed {
         return Err(VaultServiceError::ManagedByCertificate { kind: K::KIND, name }.to_reply());
     }
     Ok(())

@@ -141,12 +141,7 @@ impl DueCertificate {
         let version = NewCertificateVersion {
             id: call.ids.next_hex32(),
             key,
-            content: CertificateContent {
-                chain: vec![certificate],
-                leaf: 0,
-                form: self.policy.form,
-                is_exportable: self.policy.key.exportable,
-            },
+            content: CertificateContent::of_policy(&self.policy, vec![certificate], 0),
             attributes: StoredObjectAttributes::new(self.time),
             tags: self.tags,
         };

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::access::{
     VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
-    store_error_reply,
 };
 use super::api_version::VersionedFeature;
 use super::certificate_bundle::{BundleForm, encode_bundle};
@@ -15,12 +14,11 @@ use super::object_kind::{
     KeyVaultObjectKind, ObjectPermissions, SECRET_PERMISSIONS, SET_SECRET, UPDATE_SECRET,
 };
 use super::object_store::{
-    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
-    VersionedObjectStore,
+    StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionedObjectStore,
 };
 use super::objects::{
-    StoredObject, attributes_json, requested_name_and_version, require_unmanaged, version_id,
-    version_reply,
+    StoredObject, attributes_json, changed_version_reply, find_version, reject_managed,
+    requested_name_and_version, require_unmanaged, version_id, version_reply,
 };
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
 use super::vault::{SecretContent, VaultStore};
@@ -139,12 +137,7 @@ pub(super) fn get_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
             "`outContentType` `{requested}` is not supported"
         )));
     };
-    let kind = KeyVaultObjectKind::Secret;
-    let (object, stored) = reference
-        .vaults
-        .secrets
-        .version(&reference.vault.host, &name, version.as_deref())
-        .map_err(|problem| object_error_reply(problem, kind, &name, version.as_deref()))?;
+    let (object, stored) = find_version::<SecretContent>(reference, &name, version.as_deref())?;
     SecretContent::check_readable(stored).map_err(|error| error.to_reply())?;
     let bundle = convert_secret(reference, object, stored, form)?;
     Ok(ServiceReply::json(StatusCode::OK, &bundle))
@@ -203,54 +196,36 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
         },
     };
     let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
-    let pushed =
-        vaults.secrets.push_version(&vault.host, &name, version).map_err(ObjectStoreError::from);
-    let outcome = pushed.and_then(|()| vaults.secrets.version(&vault.host, &name, None));
-    match outcome {
-        Ok((object, version)) => {
-            let view = VaultView { vault: &vault, api };
-            let bundle = SecretContent::bundle_json(view, object, version);
-            Ok(ServiceReply::json(StatusCode::OK, &bundle))
-        }
-        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
-    }
+    let pushed = vaults.secrets.push_version(&vault.host, &name, version);
+    pushed.map_err(|conflict| {
+        object_error_reply(conflict.into(), SecretContent::KIND, &name, None)
+    })?;
+    let reference = VaultRef { vault: &vault, vaults, api };
+    changed_version_reply(reference, &name, None, SecretContent::bundle_json)
 }
 
 /// `PATCH /secrets/{name}[/{version}]`: attributes, tags, content type.
 pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_SECRET)?;
-    let found = vaults.secrets.version(&vault.host, &name, version.as_deref());
-    let found =
-        found.map(|(object, version)| (SecretContent::is_managed(object), version.attributes));
-    let (is_managed, attributes) =
-        found.map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Secret, call))?;
-    if is_managed {
-        let kind = KeyVaultObjectKind::Secret;
-        return Err(VaultServiceError::ManagedByCertificate { kind, name: &name }.to_reply());
-    }
+    let version = version.as_deref();
+    let reference = authorize_call(call, UPDATE_SECRET)?;
+    let (object, stored) = find_version::<SecretContent>(reference, &name, version)?;
+    reject_managed::<SecretContent>(SecretContent::is_managed(object), &name)?;
+    let attributes = stored.attributes;
     let body: UpdateSecretBody = parse_body(call)?;
     let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
     let (content_type, tags) = (require_content_type(body.content_type)?, body.tags.validate()?);
     let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
-    let changed = vaults
-        .secrets
-        .change_version(&vault.host, &name, version.as_deref(), |stored| {
-            stored.attributes = attributes;
-            stored.content.content_type = content_type.or(stored.content.content_type.take());
-            if let Some(tags) = tags {
-                stored.tags = tags;
-            }
-        })
-        .and_then(|()| vaults.secrets.version(&vault.host, &name, version.as_deref()));
-    match changed {
-        Ok((object, version)) => {
-            let view = VaultView { vault: &vault, api };
-            let bundle = SecretContent::deleted_json(view, object, version);
-            Ok(ServiceReply::json(StatusCode::OK, &bundle))
+    let changed = vaults.secrets.change_version(&vault.host, &name, version, |stored| {
+        stored.attributes = attributes;
+        stored.content.content_type = content_type.or(stored.content.content_type.take());
+        if let Some(tags) = tags {
+            stored.tags = tags;
         }
-        Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Secret, call)),
-    }
+    });
+    changed.map_err(|problem| object_error_reply(problem, SecretContent::KIND, &name, version))?;
+    let reference = VaultRef { vault: &vault, vaults, api };
+    changed_version_reply(reference, &name, version, SecretContent::deleted_json)
 }
 
 fn require_content_type(text: Option<String>) -> Result<Option<String>, ServiceReply> {
