@@ -11,6 +11,7 @@ use thiserror::Error;
 use tokio::runtime::Runtime;
 
 use crate::client_program::{ClientInputs, EnvironmentVariables};
+use crate::file_error::FileError;
 use crate::live_subscription::LiveSubscription;
 use crate::local_azure::{ControlApi, LocalAzure, LocalAzureError};
 use crate::recording_proxy::ForwardTarget;
@@ -26,13 +27,8 @@ const AZURE_CLI: &str = "04b07795-8ddb-461a-bbee-02f9e1bf7b46";
 pub(crate) enum AzureTargetError {
     #[error(transparent)]
     StartLocalAzure(#[from] LocalAzureError),
-    #[error("could not {action} {}", path.display())]
-    File {
-        action: &'static str,
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("the seed data of the local Azure has no {0}")]
     MissingSeedData(&'static str),
 }
@@ -390,11 +386,7 @@ impl AzureTarget {
         match self {
             Self::Local(local) => {
                 let path = local.azure.ca_file();
-                let roots = fs::read(path).map_err(|source| AzureTargetError::File {
-                    action: "read",
-                    path: path.to_path_buf(),
-                    source,
-                })?;
+                let roots = fs::read(path).map_err(FileError::of("read", path))?;
                 let proxy = Some(local.azure.proxy_url().to_owned());
                 Ok(ForwardTarget { proxy, roots: Some(roots) })
             }
@@ -416,10 +408,6 @@ pub(crate) fn interception_environment(proxy: &str, roots: &Path) -> Environment
     environment
 }
 
-fn write_file(path: &Path, content: &str) -> Result<(), AzureTargetError> {
-    fs::write(path, content).map_err(|source| AzureTargetError::File {
-        action: "write",
-        path: path.to_path_buf(),
-        source,
-    })
+fn write_file(path: &Path, content: &str) -> Result<(), FileError> {
+    fs::write(path, content).map_err(FileError::of("write", path))
 }

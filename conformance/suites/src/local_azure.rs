@@ -75,6 +75,8 @@ pub(crate) struct LoggedRequest {
     /// The service that replied; `None` for unknown hosts.
     pub(crate) service: Option<String>,
     pub(crate) operation: Option<String>,
+    /// The fault rule that changed the reply.
+    pub(crate) fault: Option<String>,
     pub(crate) status: u16,
 }
 
@@ -157,7 +159,7 @@ impl ControlApi {
         &self.url
     }
 
-    /// The requests to the services after the one with this sequence number.
+    /// The requests after the one with this sequence number; 0 returns all that the log contains.
     pub(crate) async fn requests_since(
         &self,
         sequence: u64,

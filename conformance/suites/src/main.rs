@@ -10,6 +10,7 @@ mod class_manifests;
 mod client_program;
 mod daemon;
 mod driver_processes;
+mod file_error;
 mod helm;
 mod kubectl;
 mod lanyard_clients;

@@ -6,13 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
 use crate::azure_target::LocalAzureTarget;
+use crate::file_error::FileError;
 use crate::local_azure::{LocalAzureError, LoggedRequest};
 
 /// The file in the repository.
@@ -32,13 +33,8 @@ pub(crate) enum OperationClientsError {
     RequestLog(#[from] LocalAzureError),
     #[error("the request log is incomplete: its first entry has the number {first}")]
     IncompleteLog { first: u64 },
-    #[error("could not {action} {}", path.display())]
-    File {
-        action: &'static str,
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error(
         "the suite no longer uses these operations of the local Azure: {operations}. If this is intended, \
          run `cargo xtask conformance {suite} --record-clients`"
@@ -114,18 +110,14 @@ impl SuiteRequestLog {
         let requests = self.runtime.block_on(self.azure.control_api().requests_since(0))?;
         let used = used_operations(suite, requests)?;
         let path = repository.join(FILE);
-        let failed = |action| {
-            let path = path.clone();
-            move |source| OperationClientsError::File { action, path, source }
-        };
-        let mut clients =
-            OperationClients::parse(&fs::read_to_string(&path).map_err(failed("read"))?);
+        let text = fs::read_to_string(&path).map_err(FileError::of("read", &path))?;
+        let mut clients = OperationClients::parse(&text);
         let recorded = clients.of_suite(suite);
         let new = used.difference(&recorded).count();
         let count = used.len();
         if record {
             clients.record(suite, used);
-            fs::write(&path, clients.to_text()).map_err(failed("write"))?;
+            fs::write(&path, clients.to_text()).map_err(FileError::of("write", &path))?;
             return Ok(format!("{count} operations of the local Azure used and recorded"));
         }
         let missing = recorded.difference(&used).map(|(service, id)| format!("{service} {id}"));

@@ -31,6 +31,7 @@ use tokio::runtime::Runtime;
 use crate::api_server::ApiServerError;
 use crate::azure_target::{AzureTarget, AzureTargetError, HostedClusterNames, LocalAzureTarget};
 use crate::client_program::ClientProgram;
+use crate::file_error::FileError;
 use crate::kubectl::KubectlError;
 use crate::live_subscription::{LiveSubscription, LiveSubscriptionError};
 use crate::local_azure::LocalAzureError;
@@ -233,12 +234,8 @@ pub(crate) enum SuiteSetupError {
     NoRequestLog,
     #[error("the runtime could not be started")]
     Runtime(#[source] std::io::Error),
-    #[error("could not read {}", path.display())]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("{} is not a list of accepted differences", path.display())]
     AcceptedDifferences {
         path: PathBuf,
@@ -458,8 +455,7 @@ fn azure_cli_trials(
     let python = arguments.program.clone().ok_or(SuiteSetupError::NoProgram)?;
     let script = arguments.script.as_deref().ok_or(SuiteSetupError::NoProgram)?;
     // The runner has another working directory.
-    let runner = std::path::absolute(script)
-        .map_err(|source| SuiteSetupError::Read { path: script.to_path_buf(), source })?;
+    let runner = std::path::absolute(script).map_err(FileError::of("resolve", script))?;
     Ok(azcli::trials(local, &AzureCliProgram { python, runner }, runtime)?)
 }
 
@@ -474,9 +470,8 @@ fn parse_cluster(text: &str) -> Result<ValidatedHostedCluster, SuiteSetupError> 
     Ok(validate(&wire).map_err(SuiteSetupError::Invalid)?.hosted_cluster)
 }
 
-fn load_text(path: &Path) -> Result<String, SuiteSetupError> {
-    fs::read_to_string(path)
-        .map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })
+fn load_text(path: &Path) -> Result<String, FileError> {
+    fs::read_to_string(path).map_err(FileError::of("read", path))
 }
 
 fn load_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, SuiteSetupError> {
@@ -488,9 +483,9 @@ fn load_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, SuiteSetupError> {
 
 /// Loads the custom resource definitions in a directory.
 fn load_definitions(directory: &Path) -> Result<Vec<CustomResourceDefinition>, SuiteSetupError> {
-    let failed = |source| SuiteSetupError::Read { path: directory.to_path_buf(), source };
-    let entries = fs::read_dir(directory).map_err(failed)?;
-    entries.map(|entry| load_yaml(&entry.map_err(failed)?.path())).collect()
+    let failed = FileError::of("list", directory);
+    let entries = fs::read_dir(directory).map_err(&failed)?;
+    entries.map(|entry| load_yaml(&entry.map_err(&failed)?.path())).collect()
 }
 
 /// Options with etcd and kube-apiserver from the tool `node`.
@@ -501,8 +496,7 @@ fn control_plane_options(arguments: &SuiteArgs) -> Result<ControlPlaneOptions, S
 }
 
 fn load_accepted(path: &Path) -> Result<Vec<AcceptedDifference>, SuiteSetupError> {
-    let text = fs::read(path)
-        .map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })?;
+    let text = fs::read(path).map_err(FileError::of("read", path))?;
     serde_json::from_slice(&text)
         .map_err(|source| SuiteSetupError::AcceptedDifferences { path: path.to_path_buf(), source })
 }

@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 
 use super::{PreparedSuite, SuiteArgs, SuiteSetupError, hosted_cluster_names, load_cluster};
 use crate::azure_target::LocalAzureTarget;
+use crate::file_error::FileError;
 use crate::helm::{Helm, LanyardChart};
 use crate::operation_clients::SuiteRequestLog;
 use crate::suite_cluster::SuiteCluster;
@@ -162,10 +163,7 @@ fn hosted_cluster_fixture(
         operator: load_image(tools.program_path("lanyard-image")?, suite_cluster)?,
         azure: load_image(tools.program_path("lanyard-azure-image")?, suite_cluster)?,
     };
-    let absolute = |path: &Path| {
-        path.canonicalize()
-            .map_err(|source| SuiteSetupError::Read { path: path.to_path_buf(), source })
-    };
+    let absolute = |path: &Path| path.canonicalize().map_err(FileError::of("resolve", path));
     let parts = hosted_cluster::HostedClusterSuiteInputs {
         suite_cluster: Arc::clone(suite_cluster),
         images,

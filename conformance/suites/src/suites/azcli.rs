@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use super::failed_with_causes;
 use crate::azure_target::LocalAzureTarget;
 use crate::client_program::EnvironmentVariables;
+use crate::file_error::FileError;
 use crate::local_azure::{ControlApi, LocalAzureError, LoggedRequest};
 
 /// The longest time for one command. Clusters and deployments take seconds, everything else less.
@@ -43,13 +44,8 @@ pub(super) const CLI_SETTINGS: [(&str, &str); 8] = [
 /// The commands of the Azure CLI could not be run.
 #[derive(Debug, Error)]
 pub(crate) enum AzureCliError {
-    #[error("could not {action} {}", path.display())]
-    File {
-        action: &'static str,
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("`{}` could not be started", program.display())]
     Start {
         program: PathBuf,
@@ -141,11 +137,10 @@ impl AzureCliProgram {
     /// The files of `cases`, sorted.
     fn command_files(&self) -> Result<Vec<PathBuf>, AzureCliError> {
         let directory = self.runner.with_file_name("cases");
-        let unreadable = file_error("list", &directory);
         let entries = fs::read_dir(&directory).and_then(|entries| {
             entries.map(|entry| entry.map(|it| it.path())).collect::<Result<Vec<_>, _>>()
         });
-        let mut files = entries.map_err(unreadable)?;
+        let mut files = entries.map_err(FileError::of("list", &directory))?;
         files.sort();
         Ok(files)
     }
@@ -158,7 +153,7 @@ impl AzureCliProgram {
     ) -> Result<Command, AzureCliError> {
         let home = client.directory.join(area);
         let files = home.join("files");
-        fs::create_dir_all(&files).map_err(file_error("create", &files))?;
+        fs::create_dir_all(&files).map_err(FileError::of("create", &files))?;
         let commands = self.runner.with_file_name("cases").join(format!("{area}.yaml"));
         let mut command = Command::new(&self.python);
         command.arg(&self.runner).arg("serve").arg(commands);
@@ -173,11 +168,6 @@ impl AzureCliProgram {
         let program = self.python.clone();
         move |source| AzureCliError::Start { program, source }
     }
-}
-
-fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> AzureCliError {
-    let path = path.to_path_buf();
-    move |source| AzureCliError::File { action, path, source }
 }
 
 /// What the CLI needs to use the local Azure.

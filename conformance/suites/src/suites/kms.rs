@@ -21,6 +21,7 @@ use self::encrypting_api_server::EncryptingApiServer;
 use self::plugin_process::{KmsPluginKind, KmsPluginOptions, KmsPluginProcess};
 use super::failed_with_causes;
 use crate::azure_target::LocalAzureTarget;
+use crate::local_azure::LoggedRequest;
 use crate::sign_in_method::SignInMethod;
 
 /// The fixture of the suite `kms`.
@@ -174,18 +175,13 @@ impl KmsSuiteFixture {
 
     /// The number of encrypt and decrypt requests to the key's vault so far.
     async fn vault_request_count(&self) -> Result<usize, Failed> {
-        #[derive(Deserialize)]
-        struct VaultRequestLog {
-            value: Vec<Value>,
-        }
-        let log: VaultRequestLog =
-            self.azure.control_api().get("request-log").await.map_err(failed_with_causes)?;
+        let requests = self.azure.control_api().requests_since(0).await;
         let host = self.key.host();
-        let uses = |entry: &&Value| {
-            let text = entry.to_string();
-            text.contains(&host) && (text.contains("/encrypt") || text.contains("/decrypt"))
+        let uses_key = |request: &&LoggedRequest| {
+            request.host == host
+                && (request.path.ends_with("/encrypt") || request.path.ends_with("/decrypt"))
         };
-        Ok(log.value.iter().filter(uses).count())
+        Ok(requests.map_err(failed_with_causes)?.iter().filter(uses_key).count())
     }
 
     /// Starts a lanyard plugin with the credential file of the component.

@@ -15,16 +15,13 @@ use thiserror::Error;
 
 use self::expected_step::{ExpectedStep, ExpectedStepError, StepOutcome};
 use crate::client_program::{ClientInputs, ClientProgram, LifecycleOutput};
+use crate::file_error::FileError;
 
 /// A file with the steps of a lifecycle is invalid.
 #[derive(Debug, Error)]
 pub(crate) enum LifecycleFileError {
-    #[error("could not read {}", path.display())]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("{} is not a list of steps", path.display())]
     Yaml {
         path: PathBuf,
@@ -112,8 +109,7 @@ fn load_steps(
     inputs: &ClientInputs,
 ) -> Result<Vec<ExpectedStep>, LifecycleFileError> {
     let path = directory.join(format!("{lifecycle}.yaml"));
-    let text = fs::read_to_string(&path)
-        .map_err(|source| LifecycleFileError::Read { path: path.clone(), source })?;
+    let text = fs::read_to_string(&path).map_err(FileError::of("read", &path))?;
     let rows: Vec<expected_step::StepRow> = serde_saphyr::from_str(&text).map_err(|source| {
         LifecycleFileError::Yaml { path: path.clone(), source: Box::new(source) }
     })?;

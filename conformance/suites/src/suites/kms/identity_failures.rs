@@ -81,10 +81,18 @@ async fn revoked_permission(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
     }
     expect_that(live?.0 == 200, || "/livez fails though the process works".to_owned())?;
 
+    expect_recovery(&server, &plugin).await
+}
+
+/// Expects that Secrets are encrypted again, and that the API server reads old and new ones after a restart.
+async fn expect_recovery(
+    server: &EncryptingApiServer,
+    plugin: &KmsPluginProcess,
+) -> Result<(), Failed> {
     server.wait_for_kms_readiness(true, HEALTH_TIMEOUT).await?;
     server.write_secret("two", VALUE).await?;
     server.expect_encrypted_in_etcd("two", "azure-one", VALUE).await?;
-    server.restart(&[("azure-one", &plugin)]).await?;
+    server.restart(&[("azure-one", plugin)]).await?;
     server.expect_secret_value("one", VALUE).await?;
     server.expect_secret_value("two", VALUE).await
 }
@@ -121,13 +129,9 @@ const APPLICATION_RULE: &str = "kms-application";
 
 /// The number of token requests that failed because of the deleted application.
 async fn count_refused_tokens(fixture: &KmsSuiteFixture) -> Result<usize, Failed> {
-    #[derive(Deserialize)]
-    struct FaultRequestLog {
-        value: Vec<Value>,
-    }
-    let log: FaultRequestLog =
-        fixture.azure.control_api().get("request-log").await.map_err(failed_with_causes)?;
-    Ok(log.value.iter().filter(|entry| entry["fault"] == APPLICATION_RULE).count())
+    let requests = fixture.azure.control_api().requests_since(0).await;
+    let requests = requests.map_err(failed_with_causes)?;
+    Ok(requests.iter().filter(|it| it.fault.as_deref() == Some(APPLICATION_RULE)).count())
 }
 
 /// A plugin that starts while Entra ID does not know its application has no token. It must report the cause,
@@ -157,12 +161,7 @@ async fn deleted_application(fixture: &KmsSuiteFixture) -> Result<(), Failed> {
         })?;
         clock.sleep(Duration::from_millis(250)).await;
     }
-    server.wait_for_kms_readiness(true, HEALTH_TIMEOUT).await?;
-    server.write_secret("two", VALUE).await?;
-    server.expect_encrypted_in_etcd("two", "azure-one", VALUE).await?;
-    server.restart(&[("azure-one", &plugin)]).await?;
-    server.expect_secret_value("one", VALUE).await?;
-    server.expect_secret_value("two", VALUE).await
+    expect_recovery(&server, &plugin).await
 }
 
 /// Restarts the plugin and probes it until token errors are cached for the longest time.

@@ -107,11 +107,9 @@ impl NodeLoad {
         fixture: &NodeBenchmarkFixture,
     ) -> Result<u64, Failed> {
         // The request log holds all requests of the benchmark.
-        let log: Value =
-            fixture.azure.control_api().get("request-log").await.map_err(failed_with_causes)?;
-        let entries = log["value"].as_array().cloned().unwrap_or_default();
-        let count =
-            entries.iter().filter(|entry| entry["host"] == self.vault_host.as_str()).count();
+        let requests = fixture.azure.control_api().requests_since(0).await;
+        let requests = requests.map_err(failed_with_causes)?;
+        let count = requests.iter().filter(|request| request.host == self.vault_host).count();
         u64::try_from(count).map_err(failed_with_causes)
     }
 

@@ -73,9 +73,7 @@ async fn create_other_clusters(
 }
 
 async fn conflicting_writer(fixture: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     let usual = create_other_clusters(&fixture, "calm-").await?;
     wait_until_quiet(&running, &fixture.namespace).await?;
     running.clear_requests();

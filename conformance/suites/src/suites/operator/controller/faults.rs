@@ -31,9 +31,7 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
 }
 
 async fn api_server_outage(fixture: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     wait_until_quiet(&running, &fixture.namespace).await?;
     fixture.plane.kill_api_server();
     fixture.plane.start_api_server().await?;
@@ -90,9 +88,7 @@ async fn unreadable_cluster(fixture: OperatorTrialFixture) -> Result<(), Failed>
 }
 
 async fn change_storm(fixture: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     wait_until_quiet(&running, &fixture.namespace).await?;
     let api = fixture.control_plane_api(&class_kind());
     let parameters =

@@ -96,9 +96,7 @@ async fn foreign_namespace_is_untouched(fixture: OperatorTrialFixture) -> Result
 async fn marked_namespace_is_kept(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     ensure_namespace_exists(&fixture.client, &fixture.control_plane_namespace()).await?;
     mark_namespace_for_cluster(&fixture).await?;
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     let clusters = fixture.dynamic_api(&DynamicKind::hosted_cluster());
     clusters.delete("harbour", &DeleteParams::default()).await?;
     eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))

@@ -58,9 +58,7 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
 }
 
 async fn hosted_cluster_is_reconciled(fixture: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     eventually("the HostedCluster has the conditions", async || {
         let cluster = fixture.read_cluster().await?;
         let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -84,9 +82,7 @@ async fn hosted_cluster_is_reconciled(fixture: OperatorTrialFixture) -> Result<(
 }
 
 async fn no_writes_once_settled(fixture: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     wait_until_quiet(&running, &fixture.namespace).await?;
     let before = object_versions(&fixture).await?;
     running.stop().await?;
@@ -143,9 +139,7 @@ fn secret_kind() -> DynamicKind {
 }
 
 async fn renamed_secret(fixture: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     wait_until_quiet(&running, &fixture.namespace).await?;
     let before = object_versions(&fixture).await?;
     let control_plane = json!({"disk": {"credentialsSecretName": "harbour-other-disk"}});
@@ -178,9 +172,7 @@ async fn renamed_secret(fixture: OperatorTrialFixture) -> Result<(), Failed> {
 }
 
 async fn drift_is_corrected(fixture: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     wait_until_quiet(&running, &fixture.namespace).await?;
     let parameters =
         PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
@@ -204,9 +196,7 @@ async fn drift_is_corrected(fixture: OperatorTrialFixture) -> Result<(), Failed>
 
 async fn field_conflict_is_reported(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     let maps = create_foreign_cloud_config(&fixture, &json!({"cloud.conf": "{}"})).await?;
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     eventually("the drift names the manager and the field", async || {
         let reported = fixture.read_identities().await?.to_string();
         Ok(reported.contains("ConfigMap")
@@ -272,9 +262,7 @@ async fn invalid_spec(fixture: OperatorTrialFixture) -> Result<(), Failed> {
 }
 
 async fn cluster_deletion(fixture: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     wait_until_quiet(&running, &fixture.namespace).await?;
     running.clear_requests();
     let clusters = fixture.dynamic_api(&DynamicKind::hosted_cluster());
@@ -380,9 +368,7 @@ async fn contradictory_settings(fixture: OperatorTrialFixture) -> Result<(), Fai
 
 async fn shared_namespace_name(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     // The clusters `a-b/c` and `a/b-c`.
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     wait_until_quiet(&running, &fixture.control_plane_namespace()).await?;
     let (start, end) = fixture.namespace.split_once('-').unwrap_or_default();
     ensure_namespace_exists(&fixture.client, start).await?;
@@ -413,9 +399,7 @@ async fn shared_namespace_name(fixture: OperatorTrialFixture) -> Result<(), Fail
 }
 
 async fn deletion_with_broken_identity(fixture: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     wait_until_quiet(&running, &fixture.control_plane_namespace()).await?;
     fixture.create_broken_canary().await?;
     eventually("the identity is broken", async || {

@@ -33,9 +33,7 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
 }
 
 async fn misspelled_platform(fixture: OperatorTrialFixture) -> Result<(), Failed> {
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     wait_until_quiet(&running, &fixture.namespace).await?;
     let before = (
         fixture.count_objects(&class_kind()).await?,
@@ -78,9 +76,7 @@ async fn misspelled_platform(fixture: OperatorTrialFixture) -> Result<(), Failed
 async fn unowned_object(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     // None of its fields conflicts with the operator's.
     let maps = create_foreign_cloud_config(&fixture, &json!({"config": "mine"})).await?;
-    let running = RunningOperator::start(&fixture, |_| ()).await?;
-    fixture.create_cluster(|_| ()).await?;
-    fixture.wait_until_reconciled().await?;
+    let running = RunningOperator::start_with_cluster(&fixture).await?;
     eventually("the drift names the other manager", async || {
         let reported = fixture.read_identities().await?.to_string();
         Ok(reported.contains("azure-cloud-config") && reported.contains("held by other-manager"))

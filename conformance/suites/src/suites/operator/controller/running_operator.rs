@@ -50,6 +50,14 @@ impl RunningOperator {
         Self::start_after(fixture, change, async || Ok(())).await
     }
 
+    /// Starts an operator, and creates a HostedCluster that it reconciles.
+    pub(super) async fn start_with_cluster(fixture: &OperatorTrialFixture) -> Result<Self, Failed> {
+        let running = Self::start(fixture, |_| ()).await?;
+        fixture.create_cluster(|_| ()).await?;
+        fixture.wait_until_reconciled().await?;
+        Ok(running)
+    }
+
     /// Starts an operator that connects through a relay.
     pub(super) async fn start_via_relay(
         fixture: &OperatorTrialFixture,
