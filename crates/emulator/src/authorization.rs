@@ -31,7 +31,7 @@ use self::role_definition::RoleVerdict;
 use crate::table::{StoredTable, Table};
 use crate::tracked::Tracked;
 
-pub(crate) use self::access_check::AccessCheck;
+pub(crate) use self::access_check::{AccessCheck, ManagementGroupsAbove};
 pub(crate) use self::access_scope::{AccessScope, ParseAccessScopeError};
 pub(crate) use self::built_in_roles::BuiltInRoles;
 pub(crate) use self::condition::{
@@ -66,18 +66,18 @@ pub(crate) struct AccessRequest<'a> {
     pub(crate) action: &'a str,
     /// The scope of the action.
     pub(crate) scope: &'a AccessScope,
-    /// The management groups above the scope, the nearest first.
-    pub(crate) management_groups: &'a [AccessScope],
+    pub(crate) management_groups: &'a ManagementGroupsAbove<'a>,
     /// The role assignment that the request writes or deletes, for conditions.
     pub(crate) role_assignment: Option<AssignmentAttributes<'a>>,
     /// The emulated time.
     pub(crate) now: Timestamp,
 }
 
-impl AccessRequest<'_> {
+impl<'a> AccessRequest<'a> {
     /// The scope and everything above it, in lower case, the nearest first.
-    fn scopes(&self) -> impl Iterator<Item = &str> {
-        scopes_upwards(self.scope, self.management_groups)
+    fn scopes(self) -> impl Iterator<Item = &'a str> {
+        let (scope, groups) = (self.scope, self.management_groups);
+        upwards(scope, std::iter::once_with(|| groups.nearest_first()).flatten())
     }
 }
 
@@ -86,10 +86,17 @@ fn scopes_upwards<'a>(
     scope: &'a AccessScope,
     management_groups: &'a [AccessScope],
 ) -> impl Iterator<Item = &'a str> {
+    upwards(scope, management_groups.iter())
+}
+
+fn upwards<'a>(
+    scope: &'a AccessScope,
+    management_groups: impl Iterator<Item = &'a AccessScope>,
+) -> impl Iterator<Item = &'a str> {
     scope
         .self_and_ancestors()
         .filter(|path| !path.is_empty())
-        .chain(management_groups.iter().map(|group| &**group.index_key()))
+        .chain(management_groups.map(|group| &**group.index_key()))
         .chain([""])
 }
 
@@ -184,7 +191,6 @@ impl Authorization {
             self.verdict_of(assignment, request, action) == RoleVerdict::Permitted
         };
         keys_effective_at(&self.index.assignments, request)
-            .into_iter()
             .filter_map(|key| self.assignments.get(&key))
             .find(|assignment| {
                 assignment.effective_from(request.plane) <= request.now && grants(assignment)
@@ -198,7 +204,6 @@ impl Authorization {
         grants: &dyn Fn(&RoleAssignment) -> bool,
     ) -> Option<&RoleAssignment> {
         keys_effective_at(&self.index.revoked, request)
-            .into_iter()
             .filter_map(|key| self.revoked.get(&key))
             .filter(|revoked| revoked.is_effective(request.plane, request.now))
             .map(|revoked| &revoked.assignment)
@@ -244,17 +249,17 @@ impl Authorization {
     }
 }
 
-/// The keys of the caller's assignments at the scope of a request and above it, the nearest first.
-fn keys_effective_at(index: &AssignmentIndex, request: AccessRequest<'_>) -> Vec<Uuid> {
-    let indexes: Vec<_> =
-        request.principal_ids.iter().filter_map(|id| index.of_principal(*id)).collect();
-    if indexes.is_empty() {
-        return Vec::new();
-    }
+/// The keys of the caller's assignments at the scope of a request and above it: first those of the caller, then
+/// those of each of its groups, and of each the nearest first.
+fn keys_effective_at<'a>(
+    index: &'a AssignmentIndex,
+    request: AccessRequest<'a>,
+) -> impl Iterator<Item = Uuid> {
     request
-        .scopes()
-        .flat_map(|scope| indexes.iter().flat_map(move |index| index.at(scope)))
-        .collect()
+        .principal_ids
+        .iter()
+        .filter_map(|id| index.of_principal(*id))
+        .flat_map(move |scopes| request.scopes().flat_map(move |scope| scopes.at(scope)))
 }
 
 /// The tables of [`Authorization`], as stored.

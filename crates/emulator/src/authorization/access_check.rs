@@ -1,6 +1,8 @@
 //! Access checks of the services: an access request with the groups of the caller and the management groups
 //! of the scope.
 
+use std::cell::OnceCell;
+
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -9,6 +11,33 @@ use super::{
     RoleAssignment,
 };
 use crate::azure_state::AzureState;
+
+/// The management groups above a scope. They are determined when they are first needed: most requests are granted
+/// by an assignment at a lower scope.
+#[derive(Debug, Default)]
+pub(crate) struct ManagementGroupsAbove<'a> {
+    source: Option<(&'a AzureState, &'a AccessScope)>,
+    groups: OnceCell<Vec<AccessScope>>,
+}
+
+impl<'a> ManagementGroupsAbove<'a> {
+    fn new(azure: &'a AzureState, scope: &'a AccessScope) -> Self {
+        Self { source: Some((azure, scope)), groups: OnceCell::new() }
+    }
+
+    pub(super) fn nearest_first(&self) -> &[AccessScope] {
+        self.groups.get_or_init(|| {
+            self.source.map_or_else(Vec::new, |(azure, scope)| azure.management_groups_above(scope))
+        })
+    }
+}
+
+#[cfg(test)]
+impl From<Vec<AccessScope>> for ManagementGroupsAbove<'_> {
+    fn from(groups: Vec<AccessScope>) -> Self {
+        Self { source: None, groups: groups.into() }
+    }
+}
 
 /// The question whether a principal may perform an action at a scope.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +85,7 @@ impl AccessCheck<'_> {
             plane: self.plane,
             action: self.action,
             scope: self.scope,
-            management_groups: &azure.management_groups_above(self.scope),
+            management_groups: &ManagementGroupsAbove::new(azure, self.scope),
             role_assignment: self.role_assignment,
             now: self.now,
         })

@@ -79,7 +79,6 @@ pub(super) fn find_nearest_miss<'a>(
     action: &str,
 ) -> NearestMiss<'a> {
     let here = keys_effective_at(&authorization.index.assignments, request)
-        .into_iter()
         .filter_map(|key| authorization.assignments.get(&key))
         .map(|assignment| miss_at_scope(authorization, request, action, assignment));
     let elsewhere = request

@@ -185,7 +185,7 @@ impl Matrix {
             plane,
             action,
             scope: &scope,
-            management_groups: &management_groups,
+            management_groups: &management_groups.into(),
             role_assignment,
             now: Timestamp::UNIX_EPOCH,
         };

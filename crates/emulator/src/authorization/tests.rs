@@ -31,7 +31,7 @@ fn request<'a>(plane: ActionPlane, action: &'a str, scope: &'a AccessScope) -> A
         plane,
         action,
         scope,
-        management_groups: &[],
+        management_groups: Box::leak(Box::default()),
         role_assignment: None,
         now: Timestamp::UNIX_EPOCH,
     }
@@ -296,7 +296,7 @@ fn assignment_at_a_management_group_or_at_the_root_is_inherited() {
     let groups = [AccessScope::management_group("Team"), AccessScope::management_group("Root")];
     let at = scope(MANAGED);
     let read = AccessRequest {
-        management_groups: &groups,
+        management_groups: &groups.to_vec().into(),
         ..request(ActionPlane::Control, "Microsoft.Network/virtualNetworks/read", &at)
     };
     for place in [
