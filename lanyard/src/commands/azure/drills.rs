@@ -75,13 +75,11 @@ pub(crate) async fn run(command: DrillCommand, environment: ProcessEnvironment) 
         DrillCommand::Start(args) => {
             let file = read_drill_file(&args.fault_drill)?;
             let client = ControlClient::find(&args.control, &environment)?;
-            let started = match &file {
-                Some(document) => client.send(Method::POST, "drills", Some(document)).await?,
-                None => {
-                    let path = item_path("drills", &args.fault_drill);
-                    client.send(Method::POST, &path, None).await?
-                }
+            let path = match &file {
+                Some(_) => "drills".to_owned(),
+                None => item_path("drills", &args.fault_drill),
             };
+            let started = client.send(Method::POST, &path, file.as_ref()).await?;
             let name = started["name"].as_str().unwrap_or(&args.fault_drill);
             print_stdout(&format!("started {name}"))?;
         }
