@@ -361,6 +361,9 @@ fn merge_present_fields(target: &mut Value, given: &Value) {
 impl PolicyBody {
     /// The fields of a stored policy with those of a request.
     fn merge(mut stored: Value, given: &Value) -> Result<Self, ServiceReply> {
+        if !given.is_object() {
+            return Err(bad_parameter_reply("`policy` is not an object".to_owned()));
+        }
         merge_present_fields(&mut stored, given);
         serde_json::from_value(stored)
             .map_err(|error| bad_parameter_reply(format!("`policy`: {error}")))

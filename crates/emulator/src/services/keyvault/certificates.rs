@@ -38,14 +38,11 @@ pub(super) fn update_certificate(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, api } = authorize_call(call, UPDATE_CERTIFICATE)?;
-    let host = vault.host.clone();
-    let (id, stored_policy) = {
-        let reference = VaultRef { vault, vaults, api };
-        let (object, stored) =
-            find_version::<CertificateContent>(reference, &name, version.as_deref())?;
-        (stored.id.clone(), object.details.policy.clone())
-    };
+    let reference = authorize_call(call, UPDATE_CERTIFICATE)?;
+    let (host, api) = (reference.vault.host.clone(), reference.api);
+    let (object, stored) =
+        find_version::<CertificateContent>(reference, &name, version.as_deref())?;
+    let (id, stored_policy) = (stored.id.clone(), object.details.policy.clone());
     let body: UpdateCertificateBody = parse_body(call)?;
     let policy = match body.policy {
         Some(given) if !given.is_null() => {

@@ -218,6 +218,7 @@ fn policy_of_an_import_has_the_key_and_the_fields_of_the_file() {
         json!({ "key_props": { "kty": "RSA-HSM" } }),
         json!({ "secret_props": { "contentType": "text/plain" } }),
         json!({ "issuer": { "name": "Absent" } }),
+        json!("Self"),
     ] {
         assert_eq!(import("invalid", &invalid).0, 400, "{invalid}");
     }
