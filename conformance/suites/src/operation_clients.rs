@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
 use crate::azure_target::LocalAzureTarget;
 use crate::file_error::FileError;
-use crate::local_azure::{LocalAzureError, LoggedRequest};
+use crate::local_azure::{ControlApi, LocalAzureError, LoggedRequest};
 
 /// The file in the repository.
 const FILE: &str = "crates/emulator/src/operation_clients.txt";
@@ -87,16 +87,39 @@ impl OperationClients {
     }
 }
 
-/// The request log of the local Azure of a suite.
+/// The request log of the local Azure of a suite, with the logs of trials that have their own local Azure.
 #[derive(Debug)]
 pub(crate) struct SuiteRequestLog {
     azure: Arc<LocalAzureTarget>,
     runtime: Arc<Runtime>,
+    /// The requests to each local Azure of a trial that has ended.
+    of_trials: Mutex<Vec<Vec<LoggedRequest>>>,
 }
 
 impl SuiteRequestLog {
-    pub(crate) fn of(azure: &Arc<LocalAzureTarget>, runtime: &Arc<Runtime>) -> Self {
-        Self { azure: Arc::clone(azure), runtime: Arc::clone(runtime) }
+    pub(crate) fn of(azure: &Arc<LocalAzureTarget>, runtime: &Arc<Runtime>) -> Arc<Self> {
+        let (azure, runtime) = (Arc::clone(azure), Arc::clone(runtime));
+        Arc::new(Self { azure, runtime, of_trials: Mutex::default() })
+    }
+
+    /// Adds the requests to the local Azure of a trial, before the trial ends it.
+    pub(crate) fn add_trial(&self, control_api: &ControlApi) -> Result<(), LocalAzureError> {
+        let requests = self.runtime.block_on(control_api.requests_since(0))?;
+        self.of_trials.lock().unwrap_or_else(PoisonError::into_inner).push(requests);
+        Ok(())
+    }
+
+    /// The operations that the clients used successfully.
+    fn used_operations(
+        &self,
+        suite: &str,
+    ) -> Result<BTreeSet<OperationName>, OperationClientsError> {
+        let requests = self.runtime.block_on(self.azure.control_api().requests_since(0))?;
+        let mut used = used_operations(suite, &requests)?;
+        for requests in &*self.of_trials.lock().unwrap_or_else(PoisonError::into_inner) {
+            used.append(&mut used_operations(suite, requests)?);
+        }
+        Ok(used)
     }
 
     /// Compares the operations that the suite used with the recorded ones, or records them. Returns a line
@@ -107,8 +130,7 @@ impl SuiteRequestLog {
         repository: &Path,
         record: bool,
     ) -> Result<String, OperationClientsError> {
-        let requests = self.runtime.block_on(self.azure.control_api().requests_since(0))?;
-        let used = used_operations(suite, requests)?;
+        let used = self.used_operations(suite)?;
         let path = repository.join(FILE);
         let text = fs::read_to_string(&path).map_err(FileError::of("read", &path))?;
         let mut clients = OperationClients::parse(&text);
@@ -133,7 +155,7 @@ impl SuiteRequestLog {
 /// The operations with a successful reply to a client of the suite.
 fn used_operations(
     suite: &str,
-    requests: Vec<LoggedRequest>,
+    requests: &[LoggedRequest],
 ) -> Result<BTreeSet<OperationName>, OperationClientsError> {
     if let Some(first) = requests.first().map(|request| request.sequence)
         && first > 1
@@ -146,10 +168,10 @@ fn used_operations(
         None => false,
     };
     let used = requests
-        .into_iter()
+        .iter()
         .filter(|request| (200..400).contains(&request.status))
         .filter(|request| is_client(request.user_agent.as_deref()))
-        .filter_map(|request| Some((request.service?, request.operation?)))
+        .filter_map(|request| Some((request.service.clone()?, request.operation.clone()?)))
         .filter(|(service, _)| service != "control");
     Ok(used.collect())
 }
@@ -189,14 +211,14 @@ mod tests {
                 request(5, "E", 201, None),
             ]
         };
-        assert_eq!(used_operations("azcli", requests()).unwrap(), arm_operations(&["A", "C"]));
-        let of_rust = used_operations("rust", requests()).unwrap();
+        assert_eq!(used_operations("azcli", &requests()).unwrap(), arm_operations(&["A", "C"]));
+        let of_rust = used_operations("rust", &requests()).unwrap();
         assert_eq!(of_rust, arm_operations(&["A", "C", "D", "E"]));
     }
 
     #[test]
     fn log_without_its_first_entries_is_rejected() {
-        let error = used_operations("azcli", vec![request(7, "A", 200, None)]).unwrap_err();
+        let error = used_operations("azcli", &[request(7, "A", 200, None)]).unwrap_err();
         assert!(matches!(error, OperationClientsError::IncompleteLog { first: 7 }), "{error}");
     }
 

@@ -314,7 +314,7 @@ pub(crate) struct PreparedSuite {
     /// Owns the local Azure and the cluster, so it must outlive the trials.
     pub(crate) keep_alive: Arc<dyn Any>,
     /// The request log of the local Azure, if clients of other projects use it.
-    pub(crate) request_log: Option<SuiteRequestLog>,
+    pub(crate) request_log: Option<Arc<SuiteRequestLog>>,
 }
 
 /// Prepares the environment of the suite and returns its trials.
@@ -384,6 +384,7 @@ fn prepare_client_suite(
             program,
             runtime,
             credentials: component_credentials(&cluster)?,
+            request_log: request_log.clone(),
         }),
         ClientSuite::Requests => {
             let accepted = arguments.accepted.as_deref().map_or(Ok(Vec::new()), load_accepted)?;
@@ -400,7 +401,7 @@ fn prepare_client_suite(
 }
 
 /// The request log of a local Azure; `None` for a real subscription.
-fn suite_request_log(target: &AzureTarget, runtime: &Arc<Runtime>) -> Option<SuiteRequestLog> {
+fn suite_request_log(target: &AzureTarget, runtime: &Arc<Runtime>) -> Option<Arc<SuiteRequestLog>> {
     match target {
         AzureTarget::Local(local) => Some(SuiteRequestLog::of(local, runtime)),
         AzureTarget::Live(_) => None,

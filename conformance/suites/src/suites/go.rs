@@ -29,6 +29,7 @@ use super::lifecycles::LifecycleClient;
 use crate::azure_target::{AzureTarget, LocalAzureTarget};
 use crate::client_program::{ClientEvent, ClientProgram, ClientProgramError, WatchedClient};
 use crate::lanyard_clients::{LanyardClients, MountedCredential};
+use crate::operation_clients::SuiteRequestLog;
 
 /// The number of rotations while the watched client runs.
 const ROTATION_COUNT: usize = 100;
@@ -56,6 +57,8 @@ pub(crate) struct GoSuiteFixture {
     pub(crate) program: ClientProgram,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) credentials: BTreeMap<Component, ComponentCredential>,
+    /// Receives the requests of trials with their own local Azure; `None` for a real subscription.
+    pub(crate) request_log: Option<Arc<SuiteRequestLog>>,
 }
 
 /// The modules azsecrets, azcertificates, azkeys and arm*.

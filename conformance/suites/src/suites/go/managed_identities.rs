@@ -37,7 +37,13 @@ pub(super) fn trials(fixture: &Arc<GoSuiteFixture>) -> Vec<Trial> {
         let fixture = Arc::clone(fixture);
         Trial::test(name, move || {
             let provider = ResourceProvider::start(&fixture, fixture.local()?)?;
-            case(&provider)
+            case(&provider)?;
+            match &fixture.request_log {
+                Some(log) => {
+                    log.add_trial(provider.azure.control_api()).map_err(failed_with_causes)
+                }
+                None => Ok(()),
+            }
         })
     };
     cases.into_iter().map(trial).collect()
