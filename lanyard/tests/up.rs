@@ -129,6 +129,7 @@ fn fault_fails_only_its_hop_of_its_component() {
         ("vault-role", "vault-read"),
         ("expired", "entra-token"),
         ("key-mismatch", "credential"),
+        ("missing-leaf", "credential"),
         ("unknown-application", "entra-token"),
         ("audience", "entra-token"),
         ("arm-role", "granted"),

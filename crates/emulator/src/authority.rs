@@ -15,7 +15,7 @@ use rcgen::{
     SanType,
 };
 use rustls::crypto::aws_lc_rs::sign::any_ecdsa_type;
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde::{Deserialize, Serialize};
@@ -107,9 +107,18 @@ impl fmt::Debug for LocalAuthority {
 impl LocalAuthority {
     /// Generates an authority with a new key.
     pub(crate) fn generate() -> Result<Self, AuthorityError> {
+        Self::generate_with_name(AUTHORITY_COMMON_NAME)
+    }
+
+    /// Generates an authority with a name that no client trusts.
+    pub(crate) fn generate_untrusted() -> Result<Self, AuthorityError> {
+        Self::generate_with_name("lanyard local Azure, untrusted")
+    }
+
+    fn generate_with_name(name: &str) -> Result<Self, AuthorityError> {
         let clock = SystemClock::new();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let mut params = constrained_authority_params();
+        let mut params = constrained_authority_params(name);
         let now = clock.now();
         set_validity(&mut params, days_after(now, -1), days_after(now, AUTHORITY_DAYS));
         let certificate = params.self_signed(&key)?;
@@ -179,6 +188,29 @@ impl LocalAuthority {
         host: &str,
         (from, until): (i64, i64),
     ) -> Result<Arc<CertifiedKey>, AuthorityError> {
+        let (certificate, signer) = self.sign_leaf(host, (from, until), &self.issuer)?;
+        Ok(Arc::new(CertifiedKey::new(vec![certificate, self.certificate.clone()], signer)))
+    }
+
+    /// A leaf for a host, signed by an intermediate authority whose certificate is not in the chain.
+    pub(crate) fn leaf_of_intermediate(
+        &self,
+        host: &str,
+        days: (i64, i64),
+    ) -> Result<Arc<CertifiedKey>, AuthorityError> {
+        let params = constrained_authority_params("lanyard local Azure, intermediate");
+        let intermediate = Issuer::new(params, KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?);
+        let (certificate, signer) = self.sign_leaf(host, days, &intermediate)?;
+        Ok(Arc::new(CertifiedKey::new(vec![certificate], signer)))
+    }
+
+    /// Signs a certificate with a new key for a host. The validity is in days from now.
+    fn sign_leaf(
+        &self,
+        host: &str,
+        (from, until): (i64, i64),
+        issuer: &Issuer<'_, KeyPair>,
+    ) -> Result<(CertificateDer<'static>, Arc<dyn SigningKey>), AuthorityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let mut params = CertificateParams::default();
         params.distinguished_name = common_name("lanyard local Azure");
@@ -188,10 +220,10 @@ impl LocalAuthority {
         params.use_authority_key_identifier_extension = true;
         let now = self.clock.now();
         set_validity(&mut params, days_after(now, from), days_after(now, until));
-        let certificate = params.signed_by(&key, &self.issuer)?.der().clone();
+        let certificate = params.signed_by(&key, issuer)?.der().clone();
         let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let signer = any_ecdsa_type(&der).map_err(AuthorityError::UnsupportedKey)?;
-        Ok(Arc::new(CertifiedKey::new(vec![certificate, self.certificate.clone()], signer)))
+        Ok((certificate, signer))
     }
 
     /// The leaf for a server name, if it is a name of Azure or of a cluster's token proxy.
@@ -218,9 +250,9 @@ fn check_authority_key_pair(
     Ok(())
 }
 
-fn constrained_authority_params() -> CertificateParams {
+fn constrained_authority_params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
-    params.distinguished_name = common_name(AUTHORITY_COMMON_NAME);
+    params.distinguished_name = common_name(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.name_constraints = Some(NameConstraints {

@@ -28,8 +28,7 @@ use uuid::Uuid;
 
 pub(crate) use self::app_role_assignment::AppRoleAssignment;
 pub(crate) use self::application::{Application, KeyCredential, PasswordCredential};
-pub(crate) use self::deleted_object::DeletedDirectoryObject;
-use self::deleted_object::RestorableObject;
+pub(crate) use self::deleted_object::{DeletedDirectoryObject, RestorableObject};
 pub(crate) use self::directory_role::{DirectoryRole, DirectoryRoleAssignment};
 pub(crate) use self::federated_credential::FederatedCredential;
 pub(crate) use self::first_party::{
@@ -39,7 +38,9 @@ pub(crate) use self::first_party::{
 pub(crate) use self::graph_permission::GraphPermission;
 pub(crate) use self::group::Group;
 pub(crate) use self::permission_grant::DelegatedPermissionGrant;
-pub(crate) use self::replication::{DirectoryDelays, DirectoryReader, DirectoryReplication};
+pub(crate) use self::replication::{
+    DirectoryDelays, DirectoryReader, DirectoryReplica, DirectoryReplication,
+};
 pub(crate) use self::service_principal::{
     ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer,
 };

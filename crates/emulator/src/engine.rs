@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::authority::LocalAuthority;
 use crate::azure_state::AzureState;
 use crate::drills::{has_due_step, perform_due_steps};
-use crate::fault_rules::{CertificateProblem, FaultEffect, ReplyChange, ReplyDelivery};
+use crate::fault_rules::{CertificateProblem, FaultEffect, FaultPhase, ReplyChange, ReplyDelivery};
 use crate::hosts::{ServiceEndpoint, endpoint_of_host};
 pub(crate) use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
@@ -393,20 +393,41 @@ impl EmulatorEngine {
     /// log.
     pub(crate) fn match_handshake(&self, host: &str) -> Option<CertificateProblem> {
         let mut state = self.state.lock();
-        if !state.azure.faults.change_certificates() {
+        if !state.azure.faults.affect(FaultPhase::Handshake) {
             return None;
         }
         let service = endpoint_of_host(host)?.service;
         let now = state.azure.clock.emulated_time(self.clock.now());
         let (rule, problem) = state.azure.faults.match_handshake(service, host, now)?;
         drop(state);
-        self.record(handshake_log_entry(service, host, rule, now));
+        self.record(RequestLogEntry::of_connection(
+            FaultPhase::Handshake,
+            service,
+            host,
+            rule,
+            now,
+        ));
         Some(problem)
+    }
+
+    /// Whether a fault rule half-closes the tunnel to a host. Records it in the request log.
+    pub(crate) fn half_closes_tunnel(&self, host: &str) -> bool {
+        let mut state = self.state.lock();
+        if !state.azure.faults.affect(FaultPhase::Tunnel) {
+            return false;
+        }
+        let Some(endpoint) = endpoint_of_host(host) else { return false };
+        let service = endpoint.service;
+        let now = state.azure.clock.emulated_time(self.clock.now());
+        let Some(rule) = state.azure.faults.match_tunnel(service, host, now) else { return false };
+        drop(state);
+        self.record(RequestLogEntry::of_connection(FaultPhase::Tunnel, service, host, rule, now));
+        true
     }
 
     /// Whether a fault rule changes the certificates of TLS connections.
     pub(crate) fn has_handshake_faults(&self) -> bool {
-        self.state.lock().azure.faults.change_certificates()
+        self.state.lock().azure.faults.affect(FaultPhase::Handshake)
     }
 
     fn run_operation(
@@ -532,33 +553,6 @@ fn not_implemented_reply(
     };
     ServiceReply::json(StatusCode::NOT_IMPLEMENTED, &body)
         .with_rejection_reason("operation not implemented")
-}
-
-/// The entry of a TLS handshake with an injected fault. No request follows it, so its status is 0.
-fn handshake_log_entry(
-    service: AzureService,
-    host: &str,
-    rule: String,
-    now: Timestamp,
-) -> RequestLogEntry {
-    RequestLogEntry {
-        sequence: 0,
-        time: now,
-        service: Some(service.name()),
-        operation: None,
-        method: "TLS".to_owned(),
-        host: host.to_owned(),
-        path: String::new(),
-        api_version: None,
-        user_agent: None,
-        status: 0,
-        tls: true,
-        caller: None,
-        micros: 0,
-        rejection: Some("injected fault".to_owned()),
-        missing: false,
-        fault: Some(rule),
-    }
 }
 
 fn request_log_entry(

@@ -35,6 +35,8 @@ pub enum IdentityFault {
     Expired,
     /// The private key does not match the certificate.
     KeyMismatch,
+    /// The bundle has the private key and the certificate of the authority, but no certificate of the key.
+    MissingLeaf,
     /// The tenant has no application with the client id.
     UnknownApplication,
     /// The document names an authority with another token endpoint than the assertion's audience.
@@ -45,12 +47,13 @@ pub enum IdentityFault {
 
 impl IdentityFault {
     /// Every fault.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Encoding,
         Self::MissingSecret,
         Self::VaultRole,
         Self::Expired,
         Self::KeyMismatch,
+        Self::MissingLeaf,
         Self::UnknownApplication,
         Self::Audience,
         Self::ArmRole,
@@ -64,6 +67,7 @@ impl IdentityFault {
             Self::VaultRole => "vault-role",
             Self::Expired => "expired",
             Self::KeyMismatch => "key-mismatch",
+            Self::MissingLeaf => "missing-leaf",
             Self::UnknownApplication => "unknown-application",
             Self::Audience => "audience",
             Self::ArmRole => "arm-role",
@@ -72,7 +76,16 @@ impl IdentityFault {
 
     /// Whether the fault is in the value of the secret, so that it takes effect by writing a new version.
     pub(crate) const fn changes_secret_value(self) -> bool {
-        matches!(self, Self::Encoding | Self::Expired | Self::KeyMismatch | Self::Audience)
+        match self {
+            Self::Encoding
+            | Self::Expired
+            | Self::KeyMismatch
+            | Self::MissingLeaf
+            | Self::Audience => true,
+            Self::MissingSecret | Self::VaultRole | Self::UnknownApplication | Self::ArmRole => {
+                false
+            }
+        }
     }
 }
 
@@ -173,6 +186,7 @@ pub(crate) fn remove_faulted_objects(
         IdentityFault::Encoding
         | IdentityFault::Expired
         | IdentityFault::KeyMismatch
+        | IdentityFault::MissingLeaf
         | IdentityFault::Audience => {}
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-pub(crate) use self::effect::{CertificateProblem, FaultEffect, ReplyDelivery};
+pub(crate) use self::effect::{CertificateProblem, FaultEffect, FaultPhase, ReplyDelivery};
 use self::rate_limit::{PublishedLimits, RateLimit, TokenBucketLimit};
 pub(crate) use self::reply_change::ReplyChange;
 use crate::jose::UnverifiedToken;
@@ -143,9 +143,9 @@ impl FaultRules {
         self.rules.is_empty()
     }
 
-    /// Whether a rule changes the certificates of TLS connections.
-    pub(crate) fn change_certificates(&self) -> bool {
-        self.rules.iter().any(|rule| rule.effect.certificate_problem().is_some())
+    /// Whether a rule has an effect on this part of connections.
+    pub(crate) fn affect(&self, phase: FaultPhase) -> bool {
+        self.rules.iter().any(|rule| rule.effect.phase() == phase)
     }
 
     /// Returns the fault for a request, if a rule affects it, and counts the request. Rules are tried in
@@ -163,7 +163,7 @@ impl FaultRules {
         let subject = RequestSubject::new(request);
         self.rules
             .iter_mut()
-            .filter(|rule| rule.effect.certificate_problem().is_none())
+            .filter(|rule| rule.effect.phase() == FaultPhase::Request)
             .filter(|rule| rule.is_active_at(now) && rule.matches(service, request, &subject))
             .find_map(|rule| rule.count_and_check_hit(service, request, &subject, now))
     }
@@ -175,14 +175,37 @@ impl FaultRules {
         host: &str,
         now: Timestamp,
     ) -> Option<(String, CertificateProblem)> {
-        self.rules.iter_mut().find_map(|rule| {
-            let problem = rule.effect.certificate_problem()?;
-            let is_match = rule.is_active_at(now)
+        let rule = self.match_connection(FaultPhase::Handshake, service, host, now)?;
+        Some((rule.name.clone(), rule.effect.certificate_problem()?))
+    }
+
+    /// Returns the name of the rule that affects the tunnel to a host, if any.
+    pub(crate) fn match_tunnel(
+        &mut self,
+        service: AzureService,
+        host: &str,
+        now: Timestamp,
+    ) -> Option<String> {
+        let rule = self.match_connection(FaultPhase::Tunnel, service, host, now)?;
+        Some(rule.name.clone())
+    }
+
+    /// Returns the first rule of a phase that affects a connection to a host, and counts the connection.
+    fn match_connection(
+        &mut self,
+        phase: FaultPhase,
+        service: AzureService,
+        host: &str,
+        now: Timestamp,
+    ) -> Option<&FaultRule> {
+        let mut matching = self.rules.iter_mut().filter(|rule| {
+            rule.effect.phase() == phase
+                && rule.is_active_at(now)
                 && rule.times != Some(0)
                 && rule.service.is_none_or(|wanted| wanted == service)
-                && rule.host.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(host));
-            (is_match && rule.count_selected().is_some()).then(|| (rule.name.clone(), problem))
-        })
+                && rule.host.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(host))
+        });
+        matching.find_map(|rule| rule.count_selected().map(|_| &*rule))
     }
 }
 
@@ -306,11 +329,10 @@ impl FaultRule {
         if let Some((_, problem)) = problems.into_iter().find(|(is_present, _)| *is_present) {
             return Err(FaultRuleError::Invalid(problem));
         }
-        if self.effect.certificate_problem().is_some() && self.has_request_conditions() {
-            return Err(FaultRuleError::Invalid(
-                "A certificate is selected by `service` and `host` only, because the handshake \
-                 precedes the request.",
-            ));
+        if self.effect.phase() != FaultPhase::Request
+            && let Some(condition) = self.request_condition()
+        {
+            return Err(FaultRuleError::RequestCondition { condition });
         }
         if matches!(self.effect, FaultEffect::TokenError { .. }) && !self.selects_token_requests() {
             return Err(FaultRuleError::Invalid(
@@ -329,15 +351,19 @@ impl FaultRule {
         }
     }
 
-    fn has_request_conditions(&self) -> bool {
-        self.method.is_some()
-            || self.path.is_some()
-            || self.api_version.is_some()
-            || self.client_id.is_some()
-            || self.principal.is_some()
-            || self.beyond.is_some()
-            || self.bucket.is_some()
-            || self.limits.is_some()
+    /// The name of a condition that only requests can meet, if the rule has one.
+    fn request_condition(&self) -> Option<&'static str> {
+        let conditions = [
+            ("method", self.method.is_some()),
+            ("path", self.path.is_some()),
+            ("api_version", self.api_version.is_some()),
+            ("client_id", self.client_id.is_some()),
+            ("principal", self.principal.is_some()),
+            ("beyond", self.beyond.is_some()),
+            ("bucket", self.bucket.is_some()),
+            ("limits", self.limits.is_some()),
+        ];
+        conditions.into_iter().find_map(|(name, is_set)| is_set.then_some(name))
     }
 
     /// Counts a matching request. Returns the hit if the rule affects it.
@@ -425,6 +451,12 @@ pub enum FaultRuleError {
     /// The conditions contradict each other, or a value is out of range.
     #[error("{0}")]
     Invalid(&'static str),
+    /// The effect precedes the request that the condition is about.
+    #[error(
+        "`{condition}` is a condition of requests, and the effect precedes the request: select the \
+         connection by `service` and `host`."
+    )]
+    RequestCondition { condition: &'static str },
 }
 
 /// Whether `text` matches a pattern with `*`, ignoring case.

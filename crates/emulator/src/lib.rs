@@ -109,7 +109,7 @@ pub use seed::{
     DirectoryAccess, DnsZonePlan, IdentityPlan, IssuedCredential, KmsKeyPlan, NodePlan, SeedError,
     SeedPlan, SeedPlanProblem, TestCredentials, VaultPlan,
 };
-pub use settings::{SettingsChange, SettingsError};
+pub use settings::{SettingField, SettingsChange, SettingsError, setting_fields};
 pub use snapshot::{SnapshotError, StateSnapshot};
 pub use state_change_error::StateChangeError;
 pub use state_store::StateStoreError;

@@ -200,21 +200,30 @@ pub(crate) enum CredentialIssueError {
     Pkcs12(#[source] p12_keystore::error::Error),
 }
 
+/// What a bundle contains besides the certificate of the authority.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BundleContent<'a> {
+    pub(crate) format: CredentialBundleFormat,
+    /// The key of the certificate, unless the credential must be broken.
+    pub(crate) key: &'a RsaKey,
+    /// Whether the bundle contains the certificate of the key.
+    pub(crate) has_leaf: bool,
+}
+
 /// Issues a certificate for a managed identity, and encodes it with a key and the certificate of the authority.
 ///
-/// `written_key` is the key of the certificate, unless the credential must be broken.
+/// `bundle` says what the bundle contains, if the credential must be broken.
 pub(crate) fn issue_certificate_bundle(
     directory: &EntraDirectory,
     leaf: &LeafCertificateSpec<'_>,
-    written_key: &RsaKey,
-    format: CredentialBundleFormat,
+    bundle: BundleContent<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, CredentialIssueError> {
     let authority =
         directory.authorities.get(MSI_AUTHORITY).ok_or(CredentialIssueError::AuthorityMissing)?;
     let certificate = issue_leaf_certificate(MSI_AUTHORITY, authority, leaf)?;
-    format
-        .encode(written_key.pkcs8(), &[&certificate, &authority.certificate])
-        .map_err(CredentialIssueError::Pkcs12)
+    let chain = [certificate.as_slice(), authority.certificate.as_slice()];
+    let chain = if bundle.has_leaf { &chain[..] } else { &chain[1..] };
+    bundle.format.encode(bundle.key.pkcs8(), chain).map_err(CredentialIssueError::Pkcs12)
 }
 
 /// The common name in the certificates of an identity.

@@ -9,6 +9,9 @@ use jiff::Timestamp;
 use lanyard_vocabulary::EntraClientId;
 use serde::Serialize;
 
+use crate::fault_rules::FaultPhase;
+use crate::operations::AzureService;
+
 /// A recorded request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -50,6 +53,38 @@ pub struct RequestLogEntry {
     /// The fault rule that changed the reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+}
+
+impl RequestLogEntry {
+    /// The entry of a tunnel or a TLS handshake with an injected fault. No request follows it, so its status
+    /// is 0.
+    pub(crate) fn of_connection(
+        phase: FaultPhase,
+        service: AzureService,
+        host: &str,
+        rule: String,
+        now: Timestamp,
+    ) -> Self {
+        let is_handshake = phase == FaultPhase::Handshake;
+        Self {
+            sequence: 0,
+            time: now,
+            service: Some(service.name()),
+            operation: None,
+            method: if is_handshake { "TLS" } else { "CONNECT" }.to_owned(),
+            host: host.to_owned(),
+            path: String::new(),
+            api_version: None,
+            user_agent: None,
+            status: 0,
+            tls: is_handshake,
+            caller: None,
+            micros: 0,
+            rejection: Some("injected fault".to_owned()),
+            missing: false,
+            fault: Some(rule),
+        }
+    }
 }
 
 /// The entries, oldest first; the oldest are dropped when the log is full.

@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -157,7 +157,14 @@ async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
 }
 
 /// A requested tunnel, which starts after the reply to its `CONNECT`.
-type RequestedTunnel = Arc<Mutex<Option<hyper::upgrade::OnUpgrade>>>;
+struct TunnelRequest {
+    upgrade: hyper::upgrade::OnUpgrade,
+    /// Whether a fault rule closes the direction to the client.
+    is_half_closed: bool,
+}
+
+/// The tunnel that the requests of a connection requested.
+type RequestedTunnel = Arc<Mutex<Option<TunnelRequest>>>;
 
 async fn serve_connection(
     stream: TcpStream,
@@ -202,10 +209,34 @@ async fn serve_connection(
         tracing::debug!(%error, "a connection ended early");
     }
     let tunnel = asked.lock().take();
-    if let Some(tunnel) = tunnel
-        && let Ok(upgraded) = tunnel.await
+    if let Some(TunnelRequest { upgrade, is_half_closed }) = tunnel
+        && let Ok(upgraded) = upgrade.await
     {
-        serve_intercepted_tls(TokioIo::new(upgraded), peer, gate, stop).await;
+        let stream = TokioIo::new(upgraded);
+        if is_half_closed {
+            serve_half_closed(stream, stop).await;
+        } else {
+            serve_intercepted_tls(stream, peer, gate, stop).await;
+        }
+    }
+}
+
+/// Sends the end of the stream, and discards what the client sends until it closes the connection.
+async fn serve_half_closed<S>(mut stream: S, mut stop: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let discarded = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    };
+    tokio::select! {
+        ended = discarded => {
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a half-closed tunnel ended early");
+            }
+        }
+        () = wait_for_stop(&mut stop) => {}
     }
 }
 
@@ -271,7 +302,9 @@ async fn handle_port_request(
         if let Some(rejection) = gate.engine.reject_tunnel(&host, port) {
             return Ok(gate.http_response(rejection, false, ReplyDelivery::Complete));
         }
-        *asked.lock() = Some(hyper::upgrade::on(&mut request));
+        let is_half_closed = gate.engine.half_closes_tunnel(&host);
+        let upgrade = hyper::upgrade::on(&mut request);
+        *asked.lock() = Some(TunnelRequest { upgrade, is_half_closed });
         let reply = ServiceReply::empty(StatusCode::OK);
         return Ok(gate.http_response(reply, false, ReplyDelivery::Complete));
     }

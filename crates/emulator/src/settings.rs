@@ -3,13 +3,17 @@
 //! The document is read as a whole and changed by a JSON merge patch (RFC 7396): a missing field stays as it
 //! is, and `null` resets a field to its default.
 
+mod fields;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use self::fields::{SettingField, setting_fields};
 
 use crate::authorization::{PropagationDelay, RoleAssignmentLimits};
 use crate::azure_state::AzureState;
 use crate::directory::DirectoryDelays;
-use crate::services::arm::ArmSettings;
+use crate::services::arm::{ArmSettings, ResourceDelays};
 use crate::token::TokenPolicy;
 
 /// The settings that can change at run time.
@@ -29,8 +33,10 @@ pub(crate) struct EmulatorSettings {
 pub(crate) struct PropagationSettings {
     /// Role assignments.
     pub(crate) role_assignments: PropagationDelay,
-    /// New objects of the directory, and federated credentials.
+    /// New and deleted objects of the directory, and federated credentials.
     pub(crate) directory: DirectoryDelays,
+    /// Deleted resources in lists across types.
+    pub(crate) resources: ResourceDelays,
 }
 
 /// A settings document is invalid.
@@ -112,6 +118,7 @@ impl EmulatorSettings {
             propagation: PropagationSettings {
                 role_assignments: *azure.propagation,
                 directory: azure.directory.replication.delays,
+                resources: *azure.resources.delays,
             },
             tokens: *azure.tokens,
         }
@@ -137,6 +144,7 @@ impl EmulatorSettings {
         *azure.resources.settings = resource_manager;
         *azure.propagation = propagation.role_assignments;
         azure.directory.replication.delays = propagation.directory;
+        *azure.resources.delays = propagation.resources;
         *azure.tokens = tokens;
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Then issue new certificates, and measure how soon each new key is in use
     #[arg(long)]
     rotate: bool,
-    /// Break one hop: FAULT is encoding, missing-secret, vault-role, expired, key-mismatch,
+    /// Break one hop: FAULT is encoding, missing-secret, vault-role, expired, key-mismatch, missing-leaf,
     /// unknown-application, audience or arm-role; COMPONENT defaults to cloudProvider
     #[arg(long = "break", value_name = "FAULT[:COMPONENT]")]
     fault: Option<ComponentFault>,

@@ -21,6 +21,9 @@ pub(crate) struct DeletedDirectoryObject {
     /// The object ids of the groups of which it was a direct member.
     #[serde(default)]
     pub(crate) groups: BTreeSet<Uuid>,
+    /// The time until which lists contain the object; `None` if they omit it immediately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    listed_until: Option<Timestamp>,
 }
 
 /// An object that can be restored after its deletion.
@@ -32,16 +35,20 @@ pub(crate) enum RestorableObject {
     User(User),
 }
 
+impl RestorableObject {
+    pub(crate) const fn as_directory_object(&self) -> DirectoryObject<'_> {
+        match self {
+            Self::Application(application) => DirectoryObject::Application(application),
+            Self::ServicePrincipal(principal) => DirectoryObject::ServicePrincipal(principal),
+            Self::User(user) => DirectoryObject::User(user),
+        }
+    }
+}
+
 impl DeletedDirectoryObject {
     /// The object as it was when it was deleted.
     pub(crate) const fn as_directory_object(&self) -> DirectoryObject<'_> {
-        match &self.object {
-            RestorableObject::Application(application) => DirectoryObject::Application(application),
-            RestorableObject::ServicePrincipal(principal) => {
-                DirectoryObject::ServicePrincipal(principal)
-            }
-            RestorableObject::User(user) => DirectoryObject::User(user),
-        }
+        self.object.as_directory_object()
     }
 
     pub(crate) const fn tenant(&self) -> &EntraTenantId {
@@ -53,6 +60,17 @@ impl EntraDirectory {
     /// Every deleted object, by object id, expired ones included.
     pub(crate) const fn deleted_objects(&self) -> &Table<Uuid, DeletedDirectoryObject> {
         &self.deleted_objects
+    }
+
+    /// The deleted objects that lists of Microsoft Graph still contain.
+    pub(crate) fn listed_deleted_objects(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = &RestorableObject> {
+        let is_listed = move |deleted: &&DeletedDirectoryObject| {
+            deleted.listed_until.is_some_and(|until| now < until)
+        };
+        self.deleted_objects.values().filter(is_listed).map(|deleted| &deleted.object)
     }
 
     /// Deletes an application with its service principal; both can be restored.
@@ -142,7 +160,11 @@ impl EntraDirectory {
         deleted: Timestamp,
     ) {
         self.purge_expired(deleted);
-        self.deleted_objects.insert(object_id, DeletedDirectoryObject { deleted, object, groups });
+        let delay = i64::from(self.replication.delays.graph_deletion_seconds);
+        let listed_until = deleted.checked_add(SignedDuration::from_secs(delay)).ok();
+        let listed_until = listed_until.filter(|until| *until > deleted);
+        let row = DeletedDirectoryObject { deleted, object, groups, listed_until };
+        self.deleted_objects.insert(object_id, row);
     }
 
     fn direct_group_ids(&self, member: Uuid) -> BTreeSet<Uuid> {

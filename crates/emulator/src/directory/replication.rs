@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use lanyard_vocabulary::EntraClientId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{EntraDirectory, FederatedCredential, ServicePrincipal};
+use super::{Application, EntraDirectory, FederatedCredential, ServicePrincipal, Tenant, User};
 
-/// The delays until new objects of the directory are known, in seconds of emulated time. The defaults are
-/// none.
+/// The delays until changes of the directory are known, in seconds of emulated time. The defaults are none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[expect(clippy::struct_field_names, reason = "the settings document names the unit of each field")]
 pub(crate) struct DirectoryDelays {
     /// For reads by Microsoft Graph.
     pub(crate) graph_seconds: u32,
+    /// For lists of Microsoft Graph, which contain a deleted application, service principal or user until
+    /// then.
+    pub(crate) graph_deletion_seconds: u32,
     /// For Azure Resource Manager, which checks the principals of role assignments.
     pub(crate) resource_manager_seconds: u32,
     /// For the token service.
@@ -60,6 +63,7 @@ impl NewDirectoryEntry {
     fn is_known(&self, now: Timestamp) -> bool {
         let DirectoryDelays {
             graph_seconds,
+            graph_deletion_seconds: _,
             resource_manager_seconds,
             token_service_seconds,
             federated_credential_seconds,
@@ -144,6 +148,73 @@ impl EntraDirectory {
             })
         };
         self.federated_credentials_of(principal).filter(is_known).cloned().collect()
+    }
+}
+
+/// The directory as one service knows it: without the new objects that have not been replicated to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DirectoryReplica<'a> {
+    directory: &'a EntraDirectory,
+    reader: DirectoryReader,
+    now: Timestamp,
+}
+
+impl EntraDirectory {
+    /// The directory as a service knows it at a time.
+    pub(crate) const fn replica(
+        &self,
+        reader: DirectoryReader,
+        now: Timestamp,
+    ) -> DirectoryReplica<'_> {
+        DirectoryReplica { directory: self, reader, now }
+    }
+}
+
+impl<'a> DirectoryReplica<'a> {
+    /// The directory without delays: tenants, roles and memberships.
+    pub(crate) const fn complete(self) -> &'a EntraDirectory {
+        self.directory
+    }
+
+    /// Finds a tenant by id or domain name, ignoring case.
+    pub(crate) fn tenant(self, name: &str) -> Option<&'a Tenant> {
+        self.directory.tenant(name)
+    }
+
+    pub(crate) fn application_by_client_id(self, client: EntraClientId) -> Option<&'a Application> {
+        let found = self.directory.application_by_client_id(client);
+        found.filter(|application| self.knows(application.object_id))
+    }
+
+    pub(crate) fn applications(self) -> impl Iterator<Item = &'a Application> {
+        let all = self.directory.applications().values();
+        all.filter(move |application| self.knows(application.object_id))
+    }
+
+    pub(crate) fn service_principal_by_client_id(
+        self,
+        client: EntraClientId,
+    ) -> Option<&'a ServicePrincipal> {
+        let found = self.directory.service_principal_by_client_id(client);
+        found.filter(|principal| self.knows(principal.object_id))
+    }
+
+    pub(crate) fn user(self, object_id: Uuid) -> Option<&'a User> {
+        self.directory.user(object_id).filter(|user| self.knows(user.object_id))
+    }
+
+    /// The user with a principal name, ignoring case.
+    pub(crate) fn user_by_name(self, principal_name: &str) -> Option<&'a User> {
+        self.directory.user_by_name(principal_name).filter(|user| self.knows(user.object_id))
+    }
+
+    pub(crate) fn users(self) -> impl Iterator<Item = &'a User> {
+        self.directory.users().values().filter(move |user| self.knows(user.object_id))
+    }
+
+    /// Whether the service knows an object.
+    pub(crate) fn knows(self, object_id: Uuid) -> bool {
+        self.directory.is_known_to(self.reader, object_id, self.now)
     }
 }
 

@@ -38,6 +38,7 @@ fn every_fault_parses_from_its_documented_name() {
             "vault-role",
             "expired",
             "key-mismatch",
+            "missing-leaf",
             "unknown-application",
             "audience",
             "arm-role"

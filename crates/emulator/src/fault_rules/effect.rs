@@ -80,6 +80,20 @@ pub(crate) enum FaultEffect {
     NextLinkLoop,
     /// The certificate of the TLS connection is not valid.
     Certificate { problem: CertificateProblem },
+    /// The proxy accepts a `CONNECT` and then sends nothing more: it closes its direction of the connection,
+    /// and reads until the client closes the other one.
+    HalfClosedTunnel,
+}
+
+/// The part of a connection that an effect changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FaultPhase {
+    /// The tunnel of a `CONNECT` at the proxy.
+    Tunnel,
+    /// The TLS handshake.
+    Handshake,
+    /// A request and its reply.
+    Request,
 }
 
 /// When a connection is reset.
@@ -99,6 +113,8 @@ pub(crate) enum CertificateProblem {
     Expired,
     /// An authority signed it that the client does not trust.
     UnknownAuthority,
+    /// An intermediate authority signed it, whose certificate the server does not send.
+    MissingIntermediate,
     /// The certificate is for another host.
     WrongHost,
     /// There is no certificate: the server ends the handshake with an alert.
@@ -139,6 +155,14 @@ impl FaultEffect {
                 Err("A delay is at most ten minutes.")
             }
             _ => Ok(()),
+        }
+    }
+
+    pub(super) const fn phase(&self) -> FaultPhase {
+        match self {
+            Self::HalfClosedTunnel => FaultPhase::Tunnel,
+            Self::Certificate { .. } => FaultPhase::Handshake,
+            _ => FaultPhase::Request,
         }
     }
 

@@ -258,6 +258,7 @@ fn injected_status_has_the_body_that_the_rule_names() {
 fn contradictory_rules_are_rejected() {
     let effect = serde_json::json!({ "type": "reset" });
     let certificate = serde_json::json!({ "type": "certificate", "problem": "expired" });
+    let tunnel = serde_json::json!({ "type": "half-closed-tunnel" });
     let limit = serde_json::json!({ "requests": 1, "seconds": 1 });
     let token_error = serde_json::json!({ "type": "token-error", "code": 700_027 });
     for (json, named) in [
@@ -296,7 +297,8 @@ fn contradictory_rules_are_rejected() {
             serde_json::json!({ "name": "x", "beyond": limit, "limits": "published", "effect": effect }),
             "beyond",
         ),
-        (serde_json::json!({ "name": "x", "path": "/a", "effect": certificate }), "handshake"),
+        (serde_json::json!({ "name": "x", "path": "/a", "effect": certificate }), "`path`"),
+        (serde_json::json!({ "name": "x", "beyond": limit, "effect": tunnel }), "`beyond`"),
         (
             serde_json::json!({ "name": "x", "effect": { "type": "status", "status": 99 } }),
             "status",

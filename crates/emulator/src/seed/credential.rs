@@ -15,8 +15,8 @@ use crate::client_certificate::{CertificateValidityPeriod, LeafCertificateSpec};
 use crate::fault_plan::IdentityFault;
 use crate::keys::{RedactedText, RsaKey};
 use crate::managed_identity_credential::{
-    CredentialDates, CustomClaims, ManagedIdentityCredential, NewCredential, certificate_subject,
-    issue_certificate_bundle, user_assigned_secret_url,
+    BundleContent, CredentialDates, CustomClaims, ManagedIdentityCredential, NewCredential,
+    certificate_subject, issue_certificate_bundle, user_assigned_secret_url,
 };
 use crate::operation_context::IdGenerator;
 use crate::services::keyvault::{
@@ -146,8 +146,12 @@ fn build_certificate_bundle(
         validity,
         key: &material.key,
     };
-    let key = material.mismatched_key.as_ref().unwrap_or(&material.key);
-    Ok(issue_certificate_bundle(&azure.directory, &leaf, key, identity.bundle)?)
+    let bundle = BundleContent {
+        format: identity.bundle,
+        key: material.mismatched_key.as_ref().unwrap_or(&material.key),
+        has_leaf: !identity.faults.contains(&IdentityFault::MissingLeaf),
+    };
+    Ok(issue_certificate_bundle(&azure.directory, &leaf, bundle)?)
 }
 
 /// The document of a component's credential, with `padding` extra bytes in the query of `client_secret_url`,

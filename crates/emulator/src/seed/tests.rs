@@ -160,7 +160,9 @@ fn key_and_certificates(
             let body = text.split(&begin).nth(at).unwrap().split("-----END").next().unwrap();
             STANDARD.decode(body.replace('\n', "")).unwrap()
         };
-        return (block("PRIVATE KEY", 1), vec![block("CERTIFICATE", 1), block("CERTIFICATE", 2)]);
+        let count = text.matches("-----BEGIN CERTIFICATE-----").count();
+        let chain = (1..=count).map(|at| block("CERTIFICATE", at)).collect();
+        return (block("PRIVATE KEY", 1), chain);
     }
     let archive = Pkcs12Archive::from_pkcs12(&bytes, "").unwrap();
     let key = archive.keys[0].key.as_der().to_vec();
@@ -287,6 +289,12 @@ fn value_faults_break_the_documented_part() {
     let (_, leaf) = X509Certificate::from_der(&chain[0]).unwrap();
     let public = RsaKey::from_pkcs8(key).public_der().unwrap();
     assert_ne!(leaf.public_key().subject_public_key.data.as_ref(), public);
+
+    let missing_leaf = broken(IdentityFault::MissingLeaf);
+    let document = credential_document(&missing_leaf, component);
+    let (_, chain) = key_and_certificates(&document, CredentialBundleFormat::Pem);
+    let authority = missing_leaf.directory.authorities.values().next().unwrap();
+    assert_eq!(chain, std::slice::from_ref(&authority.certificate));
 
     let audience = credential_document(&broken(IdentityFault::Audience), component);
     assert_eq!(audience["authentication_endpoint"], "https://sts.windows.net/");

@@ -60,9 +60,13 @@ impl InterceptionCertificates {
             CertificateProblem::WrongHost => {
                 authority.issue_leaf("wrong.vault.azure.net", DAYS).ok()
             }
+            CertificateProblem::MissingIntermediate => {
+                authority.leaf_of_intermediate(host, DAYS).ok()
+            }
             CertificateProblem::UnknownAuthority => {
-                let foreign =
-                    self.foreign_authority.get_or_init(|| LocalAuthority::generate().ok());
+                let foreign = self
+                    .foreign_authority
+                    .get_or_init(|| LocalAuthority::generate_untrusted().ok());
                 foreign.as_ref()?.issue_leaf(host, DAYS).ok()
             }
             CertificateProblem::Alert => None,

@@ -115,6 +115,7 @@ mod access_permissions;
 mod account;
 mod compute;
 mod container_service;
+mod deleted_resources;
 mod deny_assignments;
 mod deployments;
 mod error;
@@ -146,6 +147,7 @@ use http::Method;
 use jiff::Timestamp;
 
 #[cfg(feature = "fuzzing")]
+pub(crate) use deleted_resources::ResourceDelays;
 pub(crate) use deployments::plan_template;
 pub(crate) use key_vault::has_private_endpoint;
 pub(crate) use providers::resolve_namespaces;
@@ -287,6 +289,7 @@ const fn build_read_operation(
 /// Applies the side effects of removing resources: identities are removed from the directory, vaults are
 /// soft-deleted, storage accounts lose their content, and role assignments at removed scopes are deleted.
 fn remove_dependent_state(azure: &mut AzureState, removed: &[ArmResource], now: Timestamp) {
+    azure.resources.record_deleted(removed, now);
     for resource in removed {
         let user_assigned = resource.property("principalId");
         let system_assigned = resource.body.get("identity").and_then(|it| it.get("principalId"));

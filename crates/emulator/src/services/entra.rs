@@ -28,11 +28,12 @@ use jiff::Timestamp;
 pub(crate) use self::device_code::{DeviceCodeDecision, decide_device_code};
 use self::discovery::EndpointVersion;
 use self::error::AadstsCode;
-pub(crate) use self::error::{RESOURCE_UNKNOWN, TokenServiceError};
+pub(crate) use self::error::{APPLICATION_UNKNOWN, RESOURCE_UNKNOWN, TokenServiceError};
 pub(crate) use self::issuer_keys::IssuerKeyCache;
 pub(crate) use self::sign_in_state::SignInState;
 pub(crate) use self::token_resource::find_token_resource;
 pub(crate) use self::user_sign_in::select_user;
+use crate::directory::{DirectoryReader, DirectoryReplica};
 use crate::operation_context::{IdGenerator, OperationContext};
 use crate::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use crate::request::ServiceReply;
@@ -159,6 +160,11 @@ const SIGN_IN_OPERATIONS: &[ServiceOperation] = &[
     }),
     operation("UserInfo_Get", Method::GET, "/{tenant}/openid/userinfo", user_info::get_user_info),
 ];
+
+/// The directory as the token service knows it.
+pub(crate) fn token_directory<'a>(call: &'a OperationContext<'_>) -> DirectoryReplica<'a> {
+    call.azure().directory.replica(DirectoryReader::TokenService, call.now)
+}
 
 /// The reply of an injected AADSTS error.
 pub(crate) fn injected_error_reply(

@@ -16,7 +16,9 @@ use crate::directory::ServicePrincipal;
 use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::{ServiceReply, ServiceRequest};
-use crate::services::entra::{RESOURCE_UNKNOWN, find_token_resource};
+use crate::services::entra::{
+    APPLICATION_UNKNOWN, RESOURCE_UNKNOWN, find_token_resource, token_directory,
+};
 use crate::token::{
     ClientAuthMethod, IssuedAccessToken, OptionalClaims, TokenGrant, TokenSubject,
     issue_access_token,
@@ -131,7 +133,10 @@ pub(super) fn issue_managed_identity_token(
         .to_owned();
     let principal = select_identity(call)?.clone();
     call.record_caller(principal.client_id);
-    let directory = &call.azure().directory;
+    if !token_directory(call).knows(principal.object_id) {
+        return Err(identity_unknown_reply(&principal));
+    }
+    let directory = token_directory(call);
     let found = Cloud::ALL.into_iter().find_map(|cloud| {
         let found = find_token_resource(directory, cloud, &principal.tenant, &resource)?;
         Some((cloud, found))
@@ -160,7 +165,7 @@ pub(super) fn issue_managed_identity_token(
         auth_method: ClientAuthMethod::KeyOrToken,
         cloud,
         optional: OptionalClaims {
-            roles: found.app_roles(&call.azure().directory, &principal),
+            roles: found.app_roles(token_directory(call), &principal),
             ..OptionalClaims::default()
         },
     };
@@ -171,6 +176,18 @@ pub(super) fn issue_managed_identity_token(
                 .with_rejection_reason("token not signed")
         })?;
     Ok((issued, principal, resource))
+}
+
+/// The reply for an identity that the token service does not know yet.
+fn identity_unknown_reply(principal: &ServicePrincipal) -> ServiceReply {
+    let number = APPLICATION_UNKNOWN.number;
+    let text = format!(
+        "AADSTS{number}: Application with identifier '{}' was not found in the directory '{}'.",
+        principal.client_id, principal.tenant
+    );
+    let body = json!({ "error": APPLICATION_UNKNOWN.error, "error_description": text });
+    ServiceReply::json(StatusCode::BAD_REQUEST, &body)
+        .with_rejection_reason(format!("AADSTS{number}"))
 }
 
 /// The node of the request.

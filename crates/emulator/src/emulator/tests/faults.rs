@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::*;
 
@@ -84,7 +86,14 @@ async fn certificate_faults_end_the_handshake_and_are_logged() {
     let emulator = start_emulator(testing::azure_with_test_principals()).await;
     let client = proxied_client(&emulator);
     assert_eq!(client.get(keys_url()).send().await.unwrap().status(), StatusCode::OK);
-    for problem in ["expired", "unknown-authority", "wrong-host", "alert"] {
+    let problems = [
+        ("expired", "Expired"),
+        ("unknown-authority", "UnknownIssuer"),
+        ("missing-intermediate", "UnknownIssuer"),
+        ("wrong-host", "NotValidForName"),
+        ("alert", "AccessDenied"),
+    ];
+    for (problem, cause) in problems {
         let rule = json!({
             "name": problem, "host": LOGIN, "times": 1,
             "effect": { "type": "certificate", "problem": problem },
@@ -93,14 +102,46 @@ async fn certificate_faults_end_the_handshake_and_are_logged() {
         emulator.engine.state().azure.faults.insert(rule);
         // A new client, because the open connection of the other one stays usable.
         let error = proxied_client(&emulator).get(keys_url()).send().await.unwrap_err();
-        assert!(error.is_connect() || error.is_request(), "{problem}: {error}");
+        assert!(format!("{error:?}").contains(cause), "{problem}: {error:?}");
         let status = proxied_client(&emulator).get(keys_url()).send().await.unwrap().status();
         assert_eq!(status, StatusCode::OK, "{problem}");
     }
-    assert_eq!(faults_in_log(&emulator), ["expired", "unknown-authority", "wrong-host", "alert"]);
+    assert_eq!(faults_in_log(&emulator), problems.map(|(problem, _)| problem));
     let log = emulator.request_log();
     let entry = log.iter().find(|entry| entry.fault.is_some()).unwrap();
     assert_eq!((entry.method.as_str(), entry.host.as_str(), entry.status), ("TLS", LOGIN, 0));
+}
+
+#[tokio::test]
+async fn half_closed_tunnel_sends_nothing_and_reads_on() {
+    let rule = json!({
+        "name": "half", "host": LOGIN, "times": 2, "effect": { "type": "half-closed-tunnel" },
+    });
+    let emulator = emulator_with_rule(rule).await;
+    let url = emulator.proxy_url();
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("CONNECT {LOGIN}:443 HTTP/1.1\r\nhost: {LOGIN}:443\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).await.unwrap();
+    let reply = String::from_utf8(reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.ends_with("\r\n\r\n"), "{reply}");
+    // A closed connection would answer the first bytes with RST, and reject the next ones.
+    for _ in 0..100 {
+        stream.write_all(&[0; 1_024]).await.unwrap();
+    }
+    drop(stream);
+
+    let error = proxied_client(&emulator).get(keys_url()).send().await.unwrap_err();
+    assert!(error.is_connect(), "{error:?}");
+    let status = proxied_client(&emulator).get(keys_url()).send().await.unwrap().status();
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(faults_in_log(&emulator), ["half", "half"]);
+    let log = emulator.request_log();
+    let entry = log.iter().find(|entry| entry.fault.is_some()).unwrap();
+    assert_eq!((entry.method.as_str(), entry.status, entry.tls), ("CONNECT", 0, false));
+    emulator.shutdown().await;
 }
 
 #[tokio::test]

@@ -46,10 +46,10 @@ fn list_readable_at_scope(
 ) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
     let filter = ODataFilter::from_request(call, &FILTER_FIELDS)?;
-    let items = call
-        .azure()
-        .resources
+    let resources = &call.azure().resources;
+    let items = resources
         .within(at)
+        .chain(resources.listed_deleted_within(at, call.now))
         .filter(|resource| resource.kind != RESOURCE_GROUP_TYPE && is_top_level(resource))
         .filter(|resource| matches_filter(&filter, resource))
         .filter(|resource| {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::deleted_resources::{DeletedArmResource, ResourceDelays};
 use super::deployments::DeploymentStore;
 use super::locks::LOCK_TYPE;
 use super::long_running::{LongRunningSettings, StoredOperation};
@@ -31,6 +32,9 @@ pub(crate) struct ArmResourceStore {
     pub(super) operations: Table<Uuid, StoredOperation>,
     /// The deployment history.
     pub(super) deployments: DeploymentStore,
+    pub(crate) delays: Tracked<ResourceDelays>,
+    /// The deleted resources that lists still contain, by case-insensitive id.
+    pub(super) deleted: Table<String, DeletedArmResource>,
     by_id: Table<String, ArmResource>,
     #[serde(skip)]
     index: ResourceIndex,
@@ -201,11 +205,22 @@ impl ArmResourceStore {
         &mut self,
         visit: &mut dyn FnMut(&'static str, &mut dyn StoredTable),
     ) {
-        let Self { subscriptions, settings, operations, deployments, by_id, index: _ } = self;
+        let Self {
+            subscriptions,
+            settings,
+            operations,
+            deployments,
+            delays,
+            deleted,
+            by_id,
+            index: _,
+        } = self;
         visit("resources.subscriptions", subscriptions);
         visit("resources.settings", settings);
         visit("resources.operations", operations);
         visit("resources.deployments", &mut deployments.0);
+        visit("resources.delays", delays);
+        visit("resources.deleted", deleted);
         visit("resources", by_id);
     }
 

@@ -274,6 +274,33 @@ fn subscription_lists_show_what_the_caller_may_read() {
 }
 
 #[test]
+fn deleted_resource_stays_in_lists_across_types_for_the_delay() {
+    let visit = ArmFixture::new();
+    visit.probe.engine.state().azure.resources.delays.deletion_seconds = 30;
+    let provider = "/providers/Microsoft.ManagedIdentity/userAssignedIdentities";
+    let path = format!("{GROUP}/platform{provider}/gone");
+    let create = || visit.send_request(visit.owner, "PUT", &path, r#"{"location":"eastus"}"#);
+    assert_eq!(create().status, StatusCode::CREATED);
+    let count = |list: &str| {
+        let items = reply_json(&visit.get(visit.owner, list));
+        items["value"].as_array().unwrap().iter().filter(|item| item["name"] == "gone").count()
+    };
+    let counts = || {
+        let lists =
+            [format!("{GROUP}/platform/resources"), "/subscriptions/sub/resources".to_owned()];
+        (lists.map(|list| count(&list)), count(&format!("{GROUP}/platform{provider}")))
+    };
+    assert_eq!(visit.send_request(visit.owner, "DELETE", &path, "").status, StatusCode::OK);
+    assert_eq!(visit.get(visit.owner, &path).status, StatusCode::NOT_FOUND);
+    assert_eq!(counts(), ([1, 1], 0));
+    assert_eq!(create().status, StatusCode::CREATED);
+    assert_eq!(counts(), ([1, 1], 1));
+    visit.send_request(visit.owner, "DELETE", &path, "");
+    visit.probe.clock.advance(std::time::Duration::from_secs(30));
+    assert_eq!(counts(), ([0, 0], 0));
+}
+
+#[test]
 fn identity_creates_and_deletes_its_principal() {
     let visit = ArmFixture::new();
     let path =

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use super::{control_error, parse_body};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
-use crate::services::entra::{self, DeviceCodeDecision, TokenServiceError, select_user};
+use crate::services::entra::{
+    self, DeviceCodeDecision, TokenServiceError, select_user, token_directory,
+};
 
 /// The body of `PUT sign-in`.
 #[derive(Debug, Deserialize)]
@@ -40,7 +42,7 @@ pub(super) fn get_settings(call: &OperationContext<'_>) -> ServiceReply {
 /// interaction.
 pub(super) fn put_settings(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let body: SignInSettingsRequest = parse_body(call)?;
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let user =
         body.automatic_user.map(|named| select_user(directory, &named).map(|it| it.object_id));
     let user = user.transpose().map_err(|error| sign_in_error_reply(&error))?;
@@ -72,7 +74,7 @@ pub(super) fn decide_device_code(
     let body: DeviceCodeDecisionRequest = parse_body(call)?;
     let decision = match (&body.user, body.decline) {
         (Some(named), false) => {
-            let user = select_user(&call.azure().directory, named);
+            let user = select_user(token_directory(call), named);
             let user = user.map_err(|error| sign_in_error_reply(&error))?;
             DeviceCodeDecision::Approve { user: user.object_id }
         }

@@ -15,6 +15,7 @@ use super::pkce::CodeChallenge;
 use super::sign_in_page::{authorization_page, error_page, form_post_page, message_page};
 use super::sign_in_state::{AuthorizationCode, RequestedScope};
 use super::tenant_in_path::TenantInPath;
+use super::token_directory;
 use super::token_form::ClientTokenForm;
 use super::user_sign_in::{require_enabled, select_user, token_tenant};
 use super::user_tokens::{UserSession, resolve_scope};
@@ -123,7 +124,7 @@ fn verify_client_and_redirect(
     call: &OperationContext<'_>,
     form: &ClientTokenForm,
 ) -> Result<(UserClient, ResponseTarget), TokenServiceError> {
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let client = UserClient::find(directory, path, form.required("client_id")?)?;
     let target = ResponseTarget::parse(form, &client)?;
@@ -135,9 +136,9 @@ fn selectable_users<'a>(
     call: &'a OperationContext<'_>,
     client: &'a UserClient,
 ) -> impl Iterator<Item = &'a User> {
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"));
-    let users = directory.users().values().filter(|user| user.enabled);
+    let users = directory.users().filter(|user| user.enabled);
     users.filter(move |user| {
         path.as_ref().is_ok_and(|path| token_tenant(directory, *path, client, user).is_ok())
     })
@@ -161,7 +162,7 @@ fn select_signed_in_user(
             SIGN_IN_CANCELLED.with_description("User declined to consent to access the app.")
         );
     }
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     if let Some(named) = form.field("user") {
         let user = select_user(directory, named)?;
@@ -193,7 +194,7 @@ fn issue_code(
             .map_err(|invalid| GRANT_MALFORMED.with_description(format!("{invalid}.")))
     });
     let scope = RequestedScope::require_from_form(form, version)?;
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let tenant = token_tenant(directory, path, client, user)?;
     resolve_scope(call, tenant, client, &scope)?;
@@ -220,7 +221,7 @@ pub(super) fn redeem_authorization_code(
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
     let text = form.required("code")?;
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let client = UserClient::find(directory, path, form.required("client_id")?)?;
     let code = call.azure().sign_ins.authorization_code(text).cloned().ok_or_else(|| {
@@ -293,7 +294,7 @@ fn verify_code(
 pub(super) fn log_out(call: &OperationContext<'_>) -> ServiceReply {
     let target = call.request.query("post_logout_redirect_uri");
     let client = call.request.query("client_id").and_then(|client_id| {
-        let directory = &call.azure().directory;
+        let directory = token_directory(call);
         let path = TenantInPath::find(directory, call.path_parameter("tenant")).ok()?;
         UserClient::find(directory, path, client_id).ok()
     });

@@ -1,7 +1,6 @@
 //! The client application of a request, and its credential.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use jiff::Timestamp;
 use lanyard_vocabulary::EntraClientId;
 use serde_json::Value;
 use url::Url;
@@ -18,7 +17,7 @@ use super::tenant_in_path::TenantInPath;
 use super::token_form::ClientTokenForm;
 use super::token_resource::missing_parameter_error;
 use crate::directory::{
-    Application, DirectoryReader, EntraDirectory, FederatedCredential, ServicePrincipal, Tenant,
+    Application, DirectoryReplica, FederatedCredential, ServicePrincipal, Tenant,
 };
 use crate::identity_binding::{IdentityBinding, is_proxy_server_name};
 use crate::jose::UnverifiedToken;
@@ -30,7 +29,7 @@ const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer
 
 /// Finds the enabled service principal of a client id in a tenant.
 pub(super) fn find_service_principal<'a>(
-    directory: &'a EntraDirectory,
+    directory: DirectoryReplica<'a>,
     tenant: &Tenant,
     client_id: &str,
 ) -> Result<&'a ServicePrincipal, TokenServiceError> {
@@ -52,7 +51,7 @@ pub(super) fn find_service_principal<'a>(
 }
 
 fn service_principal_missing_error(
-    directory: &EntraDirectory,
+    directory: DirectoryReplica<'_>,
     tenant: &Tenant,
     client_id: &str,
     client: Option<EntraClientId>,
@@ -77,21 +76,6 @@ fn application_unknown_error(client_id: &str, tenant: &str) -> TokenServiceError
     ))
 }
 
-/// Like [`find_service_principal`], only if the token service knows the principal yet.
-pub(super) fn find_known_service_principal<'a>(
-    directory: &'a EntraDirectory,
-    tenant: &Tenant,
-    client_id: &str,
-    now: Timestamp,
-) -> Result<&'a ServicePrincipal, TokenServiceError> {
-    let principal = find_service_principal(directory, tenant, client_id)?;
-    if directory.is_known_to(DirectoryReader::TokenService, principal.object_id, now) {
-        Ok(principal)
-    } else {
-        Err(application_unknown_error(client_id, tenant.id.as_str()))
-    }
-}
-
 /// A client application in which users sign in.
 #[derive(Debug, Clone)]
 pub(super) enum UserClient {
@@ -111,7 +95,7 @@ pub(super) struct RegisteredClient {
 impl UserClient {
     /// Finds the client of a request.
     pub(super) fn find(
-        directory: &EntraDirectory,
+        directory: DirectoryReplica<'_>,
         path: TenantInPath<'_>,
         client_id: &str,
     ) -> Result<Self, TokenServiceError> {

@@ -14,6 +14,7 @@ use super::error::{
 use super::sign_in_page::{device_page, message_page};
 use super::sign_in_state::{DeviceAuthorization, DeviceAuthorizationStatus, RequestedScope};
 use super::tenant_in_path::TenantInPath;
+use super::token_directory;
 use super::token_form::ClientTokenForm;
 use super::user_sign_in::{require_enabled, select_user, sign_in_with_password, token_tenant};
 use super::user_tokens::UserSession;
@@ -37,7 +38,7 @@ pub(super) fn start_device_flow(
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
     let form = ClientTokenForm::from_request(call.request);
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let client_id = form.required("client_id")?;
     let client = UserClient::find(directory, path, client_id)?;
@@ -139,7 +140,7 @@ pub(crate) fn decide_device_code(
         return Err(CODE_REDEEMED.with_description("The code was already used."));
     }
     if let DeviceCodeDecision::Approve { user } = decision {
-        let directory = &call.azure().directory;
+        let directory = token_directory(call);
         let path = TenantInPath::find(directory, &row.tenant_in_path)?;
         let client = UserClient::find(directory, path, &row.client_id.to_string())?;
         let user = select_user(directory, &user.to_string())?;
@@ -156,7 +157,7 @@ pub(super) fn show_device_page(call: &OperationContext<'_>) -> ServiceReply {
 }
 
 fn enabled_users<'a>(call: &'a OperationContext<'_>) -> impl Iterator<Item = &'a User> {
-    call.azure().directory.users().values().filter(|user| user.enabled)
+    token_directory(call).users().filter(|user| user.enabled)
 }
 
 /// `POST /device`: a user signs in, by selection (`user`) or with `username` and `password`, or cancels.
@@ -169,7 +170,7 @@ pub(super) fn submit_device_page(
         decide_device_code(call, user_code, DeviceCodeDecision::Decline)?;
         return Ok(message_page("Sign-in cancelled", "You can close this window."));
     }
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let user = match (form.field("username"), form.field("user")) {
         (Some(name), _) => {
             let row = call.azure().sign_ins.device_authorization(user_code);
@@ -197,7 +198,7 @@ pub(super) fn redeem_device_code(
     // MSAL sends the same code in both fields; version 1.0 has `code` only.
     let code = form.field("device_code").or_else(|| form.field("code"));
     let code = code.map_or_else(|| form.required("device_code"), Ok)?;
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let client = UserClient::find(directory, path, form.required("client_id")?)?;
     let user_code = code.split_once('.').map_or("", |(user_code, _)| user_code).to_owned();

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::error::{INSTANCE_UNKNOWN, TokenServiceError};
 use super::tenant_in_path::TenantInPath;
+use super::token_directory;
 use crate::directory::{Tenant, TenantSigningKey};
 use crate::hosts;
 use crate::keys::RsaKeyError;
@@ -70,7 +71,7 @@ pub(super) fn get_openid_configuration(
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
     let named = call.path_parameter("tenant");
-    let path = TenantInPath::find(&call.azure().directory, named).map_err(|mut error| {
+    let path = TenantInPath::find(token_directory(call), named).map_err(|mut error| {
         error.code.error = "invalid_tenant";
         error
     })?;
@@ -125,10 +126,10 @@ pub(super) fn get_openid_configuration(
 pub(super) fn get_signing_keys(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, TokenServiceError> {
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let of_path = |tenant: &&Tenant| path.named().is_none_or(|named| named.id == tenant.id);
-    let tenants = directory.tenants.iter().filter(of_path);
+    let tenants = directory.complete().tenants.iter().filter(of_path);
     let keys = tenants.flat_map(|tenant| tenant.signing_keys.published()).map(signing_key_json);
     let keys: Result<Vec<_>, _> = keys.collect();
     let keys = keys.map_err(|error| super::error::INTERNAL.with_description(error.to_string()))?;

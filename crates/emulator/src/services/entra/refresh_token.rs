@@ -18,6 +18,7 @@ use super::error::{
     TokenServiceError, USER_DELETED,
 };
 use super::sign_in_state::RequestedScope;
+use super::token_directory;
 use super::user_sign_in::require_enabled;
 use crate::directory::User;
 use crate::keys::RedactedText;
@@ -105,7 +106,7 @@ pub(super) fn redeem_refresh_token(
             dotted_duration(lifetime)
         )));
     }
-    let user = call.azure().directory.user(token.user).cloned().ok_or_else(|| {
+    let user = token_directory(call).user(token.user).cloned().ok_or_else(|| {
         USER_DELETED.with_description(
             "The user account does not exist in the directory. To sign into this application, the \
              account must be added to the directory.",

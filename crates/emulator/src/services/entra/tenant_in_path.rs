@@ -1,7 +1,7 @@
 //! The tenant that the path of a request names.
 
 use super::error::{NO_TENANT_NAMED, TENANT_UNKNOWN, TokenServiceError};
-use crate::directory::{EntraDirectory, Tenant};
+use crate::directory::{DirectoryReplica, Tenant};
 
 /// The first segment of a path.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ impl TenantAlias {
 
 impl<'a> TenantInPath<'a> {
     pub(super) fn find(
-        directory: &'a EntraDirectory,
+        directory: DirectoryReplica<'a>,
         name: &str,
     ) -> Result<Self, TokenServiceError> {
         if let Some(alias) = TenantAlias::parse(name) {

@@ -3,13 +3,14 @@
 use http::StatusCode;
 
 use super::authorize::redeem_authorization_code;
-use super::client::{UserClient, find_known_service_principal, verify_client_credential};
+use super::client::{UserClient, find_service_principal, verify_client_credential};
 use super::device_code::redeem_device_code;
 use super::discovery::EndpointVersion;
 use super::error::{GRANT_NOT_AT_COMMON, GRANT_UNSUPPORTED, TokenServiceError};
 use super::refresh_token::redeem_refresh_token;
 use super::sign_in_state::RequestedScope;
 use super::tenant_in_path::{TenantAlias, TenantInPath};
+use super::token_directory;
 use super::token_form::ClientTokenForm;
 use super::token_resource::{parse_application_scope, require_token_resource};
 use super::user_sign_in::{sign_in_with_password, token_tenant};
@@ -52,18 +53,18 @@ fn grant_client_credentials(
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
     let cloud = call.endpoint.cloud;
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let tenant = path.require_named()?.clone();
     let client_id = form.required("client_id")?;
-    let principal = find_known_service_principal(directory, &tenant, client_id, call.now)?.clone();
+    let principal = find_service_principal(directory, &tenant, client_id)?.clone();
     call.record_caller(principal.client_id);
     let auth_method = verify_client_credential(call, form, &tenant, &principal)?;
     let identifier = match version {
         EndpointVersion::V2 => parse_application_scope(form.required("scope")?)?,
         EndpointVersion::V1 => form.required("resource")?,
     };
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let resource = require_token_resource(directory, cloud, &tenant.id, identifier)?;
     let grant = TokenGrant {
         subject: TokenSubject::ServicePrincipal(&principal),
@@ -88,7 +89,7 @@ fn grant_password(
     form: &ClientTokenForm,
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     if let TenantInPath::Alias(TenantAlias::Common | TenantAlias::Consumers) = path {
         return Err(GRANT_NOT_AT_COMMON.with_description(
@@ -102,7 +103,7 @@ fn grant_password(
     let client_id = client.client_id();
     call.record_caller(client_id);
     let auth_method = client.authenticate(call, form)?;
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let user = sign_in_with_password(directory, path, name, password)?;
     let tenant = token_tenant(directory, path, &client, user)?.clone();
@@ -117,14 +118,14 @@ fn grant_refresh_token(
     form: &ClientTokenForm,
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let client = UserClient::find(directory, path, form.required("client_id")?)?;
     let client_id = client.client_id();
     call.record_caller(client_id);
     let auth_method = client.authenticate(call, form)?;
     let (token, user) = redeem_refresh_token(call, form.required("refresh_token")?, client_id)?;
-    let directory = &call.azure().directory;
+    let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let tenant = token_tenant(directory, path, &client, &user)?.clone();
     let scope = RequestedScope::from_form(form, version).unwrap_or(token.scope);

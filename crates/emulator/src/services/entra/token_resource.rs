@@ -8,7 +8,7 @@ use super::error::{
     PARAMETER_MISSING, PERMISSION_UNKNOWN, RESOURCE_UNKNOWN, SCOPE_INVALID, SCOPE_NOT_DEFAULT,
     TokenServiceError,
 };
-use crate::directory::{Application, EntraDirectory, ServicePrincipal, graph_principal_id};
+use crate::directory::{Application, DirectoryReplica, ServicePrincipal, graph_principal_id};
 use crate::hosts;
 use crate::token::AccessTokenVersion;
 
@@ -57,10 +57,10 @@ impl TokenResource {
     /// The app roles of a service principal for the resource: `roles` of its tokens.
     pub(crate) fn app_roles(
         &self,
-        directory: &EntraDirectory,
+        directory: DirectoryReplica<'_>,
         principal: &ServicePrincipal,
     ) -> Vec<String> {
-        let roles = self.principal_id.map(|id| directory.app_role_values(principal, id));
+        let roles = self.principal_id.map(|id| directory.complete().app_role_values(principal, id));
         roles.unwrap_or_default()
     }
 
@@ -101,7 +101,7 @@ impl TokenResource {
 /// Finds the resource with an identifier: a service of Azure, or an application of the tenant by its client id
 /// or one of its `identifierUris`.
 pub(crate) fn find_token_resource(
-    directory: &EntraDirectory,
+    directory: DirectoryReplica<'_>,
     cloud: Cloud,
     tenant: &EntraTenantId,
     identifier: &str,
@@ -116,8 +116,7 @@ pub(crate) fn find_token_resource(
         uris.into_iter().flatten().any(|uri| uri == identifier)
             || identifier.strip_prefix("api://") == Some(&application.client_id.to_string())
     };
-    let application =
-        by_client_id.unwrap_or_else(|| directory.applications().values().find(has_uri))?;
+    let application = by_client_id.unwrap_or_else(|| directory.applications().find(has_uri))?;
     let principal = directory.service_principal_by_client_id(application.client_id)?;
     (principal.tenant == *tenant && principal.enabled)
         .then(|| TokenResource::application(identifier, application, principal))
@@ -194,7 +193,7 @@ impl<'a> ScopeParts<'a> {
 
 /// Finds a resource, or returns the error for an unknown one.
 pub(super) fn require_token_resource(
-    directory: &EntraDirectory,
+    directory: DirectoryReplica<'_>,
     cloud: Cloud,
     tenant: &EntraTenantId,
     identifier: &str,
@@ -244,7 +243,7 @@ pub(super) struct DelegatedScopes {
 ///
 /// `graph_permissions` are the permissions of Microsoft Graph that the client has without consent.
 pub(super) fn parse_delegated_scope(
-    directory: &EntraDirectory,
+    directory: DirectoryReplica<'_>,
     cloud: Cloud,
     tenant: &EntraTenantId,
     scope: &str,

@@ -9,11 +9,11 @@ use super::error::{
     USER_UNKNOWN,
 };
 use super::tenant_in_path::TenantInPath;
-use crate::directory::{EntraDirectory, Tenant, User};
+use crate::directory::{DirectoryReplica, Tenant, User};
 
 /// Finds the user with a principal name in the tenant of the path; an alias stands for any tenant.
 fn find_user<'a>(
-    directory: &'a EntraDirectory,
+    directory: DirectoryReplica<'a>,
     path: TenantInPath<'_>,
     principal_name: &str,
 ) -> Result<&'a User, TokenServiceError> {
@@ -30,7 +30,7 @@ fn find_user<'a>(
 
 /// Finds an enabled user by name and password.
 pub(super) fn sign_in_with_password<'a>(
-    directory: &'a EntraDirectory,
+    directory: DirectoryReplica<'a>,
     path: TenantInPath<'_>,
     principal_name: &str,
     password: &str,
@@ -48,7 +48,7 @@ pub(super) fn sign_in_with_password<'a>(
 
 /// Finds an enabled user by object id or principal name, without a password.
 pub(crate) fn select_user<'a>(
-    directory: &'a EntraDirectory,
+    directory: DirectoryReplica<'a>,
     named: &str,
 ) -> Result<&'a User, TokenServiceError> {
     let by_id = named.parse::<Uuid>().ok().and_then(|id| directory.user(id));
@@ -71,7 +71,7 @@ pub(super) fn require_enabled(user: &User) -> Result<(), TokenServiceError> {
 /// The tenant that issues the tokens of a user: the user must be a member of the tenant in the path and of the
 /// client's tenant.
 pub(super) fn token_tenant<'a>(
-    directory: &'a EntraDirectory,
+    directory: DirectoryReplica<'a>,
     path: TenantInPath<'_>,
     client: &UserClient,
     user: &User,

@@ -11,6 +11,7 @@ use super::discovery::EndpointVersion;
 use super::error::{INTERNAL, TokenServiceError};
 use super::refresh_token::RefreshToken;
 use super::sign_in_state::RequestedScope;
+use super::token_directory;
 use super::token_form::ClientTokenForm;
 use super::token_resource::{
     DelegatedScopes, delegated_scopes_of_resource, missing_parameter_error, parse_delegated_scope,
@@ -183,7 +184,7 @@ pub(super) fn resolve_scope(
     client: &UserClient,
     scope: &RequestedScope,
 ) -> Result<DelegatedScopes, TokenServiceError> {
-    let (directory, cloud) = (&call.azure().directory, call.endpoint.cloud);
+    let (directory, cloud) = (token_directory(call), call.endpoint.cloud);
     let permissions = client.graph_permissions();
     match scope {
         RequestedScope::Scope(scope) => {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::error::{ErrorContext, GraphError};
 use super::path::PathCollection;
 use super::rights::GraphRight;
-use crate::directory::{DirectoryReader, EntraDirectory, MICROSOFT_GRAPH};
+use crate::directory::{DirectoryReader, EntraDirectory, MICROSOFT_GRAPH, RestorableObject};
 use crate::hosts;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -147,6 +147,12 @@ impl GraphCall<'_, '_> {
     /// Whether Microsoft Graph knows an object, which may be new.
     pub(super) fn is_known(&self, id: Uuid) -> bool {
         self.directory().is_known_to(DirectoryReader::Graph, id, self.context.now)
+    }
+
+    /// The objects of the caller's tenant that were deleted, and that lists still contain.
+    pub(super) fn listed_deleted_objects(&self) -> impl Iterator<Item = &RestorableObject> {
+        let deleted = self.directory().listed_deleted_objects(self.context.now);
+        deleted.filter(|object| self.is_own_tenant(object.as_directory_object().tenant()))
     }
 
     /// Whether the request may use an object by its id: reads need an object that Microsoft Graph knows, and

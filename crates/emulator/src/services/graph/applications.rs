@@ -19,7 +19,7 @@ use super::path::ObjectKey;
 use super::query::ListQuery;
 use super::rights::GraphRight;
 use super::schema::{optional_text, required_text, store_properties};
-use crate::directory::{Application, DeletedDirectoryObject, DirectoryObject};
+use crate::directory::{Application, DeletedDirectoryObject, DirectoryObject, RestorableObject};
 
 /// The name of the collection.
 pub(super) const APPLICATIONS: &str = "applications";
@@ -35,14 +35,16 @@ pub(super) fn list_applications(call: &mut GraphCall<'_, '_>) -> GraphResult {
         let client = client.parse::<EntraClientId>().ok();
         let found = client.and_then(|client| call.directory().application_by_client_id(client));
         let own = found.into_iter().filter(|application| call.is_own_tenant(&application.tenant));
-        return list_reply(call, APPLICATIONS, &query, own);
+        let deleted = deleted_applications(call);
+        let deleted = deleted.filter(|application| Some(application.client_id) == client);
+        return list_reply(call, APPLICATIONS, &query, own.chain(deleted));
     }
-    list_reply(call, APPLICATIONS, &query, tenant_applications(call))
+    list_reply(call, APPLICATIONS, &query, listed_applications(call))
 }
 
 pub(super) fn count_applications(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadApplications)?;
-    count_reply(call, tenant_applications(call))
+    count_reply(call, listed_applications(call))
 }
 
 pub(super) fn get_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
@@ -137,6 +139,18 @@ pub(super) fn path_application_for_write<'c>(
 fn tenant_applications<'c>(call: &'c GraphCall<'_, '_>) -> impl Iterator<Item = &'c Application> {
     let applications = call.directory().applications().values();
     applications.filter(|application| call.is_own_tenant(&application.tenant))
+}
+
+/// The deleted applications that lists still contain.
+fn deleted_applications<'c>(call: &'c GraphCall<'_, '_>) -> impl Iterator<Item = &'c Application> {
+    call.listed_deleted_objects().filter_map(|object| match object {
+        RestorableObject::Application(application) => Some(application),
+        _ => None,
+    })
+}
+
+fn listed_applications<'c>(call: &'c GraphCall<'_, '_>) -> impl Iterator<Item = &'c Application> {
+    tenant_applications(call).chain(deleted_applications(call))
 }
 
 fn new_application(

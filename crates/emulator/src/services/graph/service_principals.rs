@@ -18,8 +18,8 @@ use super::rights::GraphRight;
 use super::schema::{optional_boolean, optional_text, store_properties};
 use super::service_principal_entity::{SERVICE_PRINCIPAL, SERVICE_PRINCIPAL_PROPERTIES};
 use crate::directory::{
-    FIRST_PARTY_APPLICATIONS, ServicePrincipal, ServicePrincipalKind, first_party_by_client_id,
-    first_party_by_object_id,
+    FIRST_PARTY_APPLICATIONS, RestorableObject, ServicePrincipal, ServicePrincipalKind,
+    first_party_by_client_id, first_party_by_object_id,
 };
 
 /// The name of the collection.
@@ -35,17 +35,20 @@ pub(super) fn list_service_principals(call: &mut GraphCall<'_, '_>) -> GraphResu
         .and_then(|client| client.parse().ok());
     if let Some(client) = client {
         let found = principal_by_client_id(call, client);
-        return list_reply(call, SERVICE_PRINCIPALS, &query, found.as_deref().into_iter());
+        let deleted = deleted_principals(call);
+        let deleted = deleted.filter(|principal| principal.client_id == client);
+        let all = found.as_deref().into_iter().chain(deleted);
+        return list_reply(call, SERVICE_PRINCIPALS, &query, all);
     }
     let first_party = first_party_principals(call);
-    let all = tenant_principals(call).chain(&first_party);
+    let all = listed_principals(call).chain(&first_party);
     list_reply(call, SERVICE_PRINCIPALS, &query, all)
 }
 
 pub(super) fn count_service_principals(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadApplications)?;
     let first_party = first_party_principals(call);
-    count_reply(call, tenant_principals(call).chain(&first_party))
+    count_reply(call, listed_principals(call).chain(&first_party))
 }
 
 pub(super) fn get_service_principal(call: &mut GraphCall<'_, '_>) -> GraphResult {
@@ -170,11 +173,22 @@ fn principal_by_client_id<'c>(
     })
 }
 
-fn tenant_principals<'c>(
+/// The service principals of the tenant, and the deleted ones that lists still contain.
+fn listed_principals<'c>(
     call: &'c GraphCall<'_, '_>,
 ) -> impl Iterator<Item = &'c ServicePrincipal> {
     let principals = call.directory().service_principals().values();
-    principals.filter(|principal| call.is_own_tenant(&principal.tenant))
+    let own = principals.filter(|principal| call.is_own_tenant(&principal.tenant));
+    own.chain(deleted_principals(call))
+}
+
+fn deleted_principals<'c>(
+    call: &'c GraphCall<'_, '_>,
+) -> impl Iterator<Item = &'c ServicePrincipal> {
+    call.listed_deleted_objects().filter_map(|object| match object {
+        RestorableObject::ServicePrincipal(principal) => Some(principal),
+        _ => None,
+    })
 }
 
 fn first_party_principals(call: &GraphCall<'_, '_>) -> Vec<ServicePrincipal> {

@@ -12,7 +12,7 @@ use super::query::ListQuery;
 use super::rights::GraphRight;
 use super::schema::{optional_boolean, optional_text, required_text, store_properties};
 use super::user_entity::{USER, USER_PROPERTIES};
-use crate::directory::{Tenant, User};
+use crate::directory::{RestorableObject, Tenant, User};
 use crate::keys::RedactedText;
 
 /// The name of the collection.
@@ -28,14 +28,16 @@ pub(super) fn list_users(call: &mut GraphCall<'_, '_>) -> GraphResult {
     if let Some(name) = query.required_text("userPrincipalName") {
         let found = call.directory().user_by_name(name).into_iter();
         let own = found.filter(|user| call.is_own_tenant(&user.tenant));
-        return list_reply(call, USERS, &query, own);
+        let deleted = deleted_users(call);
+        let deleted = deleted.filter(|user| user.principal_name.eq_ignore_ascii_case(name));
+        return list_reply(call, USERS, &query, own.chain(deleted));
     }
-    list_reply(call, USERS, &query, tenant_users(call))
+    list_reply(call, USERS, &query, listed_users(call))
 }
 
 pub(super) fn count_users(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadUsers)?;
-    count_reply(call, tenant_users(call))
+    count_reply(call, listed_users(call))
 }
 
 /// A user, or the signed-in user for `/me`.
@@ -152,8 +154,17 @@ fn signed_in_user<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c User, GraphErro
     call.directory().user(id).ok_or_else(|| GraphError::not_found(id))
 }
 
-fn tenant_users<'c>(call: &'c GraphCall<'_, '_>) -> impl Iterator<Item = &'c User> {
-    call.directory().users().values().filter(|user| call.is_own_tenant(&user.tenant))
+/// The users of the tenant, and the deleted ones that lists still contain.
+fn listed_users<'c>(call: &'c GraphCall<'_, '_>) -> impl Iterator<Item = &'c User> {
+    let users = call.directory().users().values();
+    users.filter(|user| call.is_own_tenant(&user.tenant)).chain(deleted_users(call))
+}
+
+fn deleted_users<'c>(call: &'c GraphCall<'_, '_>) -> impl Iterator<Item = &'c User> {
+    call.listed_deleted_objects().filter_map(|object| match object {
+        RestorableObject::User(user) => Some(user),
+        _ => None,
+    })
 }
 
 /// A principal name is unique, and has a verified domain of the tenant. `current` is the user who gets it.

@@ -9,8 +9,8 @@ use crate::client_certificate::LeafCertificateSpec;
 use crate::directory::{ServicePrincipal, SubjectNameIssuer};
 use crate::keys::{AsymmetricKey, AsymmetricKeyType, RedactedText, RsaKey, RsaKeySize};
 use crate::managed_identity_credential::{
-    CredentialDates, CustomClaims, MSI_AUTHORITY, ManagedIdentityCredential, NewCredential,
-    certificate_subject, issue_certificate_bundle, user_assigned_secret_url,
+    BundleContent, CredentialDates, CustomClaims, MSI_AUTHORITY, ManagedIdentityCredential,
+    NewCredential, certificate_subject, issue_certificate_bundle, user_assigned_secret_url,
 };
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -85,8 +85,9 @@ fn issue(
         validity: dates.validity,
         key,
     };
-    let format = CredentialBundleFormat::LegacyPkcs12;
-    let bundle = issue_certificate_bundle(&call.azure().directory, &leaf, key, format)
+    let content =
+        BundleContent { format: CredentialBundleFormat::LegacyPkcs12, key, has_leaf: true };
+    let bundle = issue_certificate_bundle(&call.azure().directory, &leaf, content)
         .map_err(|error| internal_error(&error.to_string()))?;
     let user_assigned = principal.user_assigned_identity();
     let ids = (&principal.tenant, principal.object_id, principal.client_id);

@@ -2,7 +2,12 @@ use serde_json::json;
 
 use super::*;
 use crate::azure_state::AzureState;
-use crate::testing::{APP, MSI, TENANT, application_mut, azure_with_test_principals};
+use crate::directory::DirectoryReader;
+use crate::testing::{APP, MSI, TENANT, application_mut, azure_with_test_principals, start_time};
+
+fn replica(azure: &AzureState) -> DirectoryReplica<'_> {
+    azure.directory.replica(DirectoryReader::TokenService, start_time())
+}
 
 fn tenant_id() -> EntraTenantId {
     TENANT.parse().unwrap()
@@ -12,7 +17,7 @@ fn tenant_id() -> EntraTenantId {
 fn application_resource(azure: &AzureState, scope: &str) -> Result<String, u32> {
     parse_application_scope(scope)
         .and_then(|identifier| {
-            require_token_resource(&azure.directory, Cloud::Public, &tenant_id(), identifier)
+            require_token_resource(replica(azure), Cloud::Public, &tenant_id(), identifier)
         })
         .map(|resource| resource.audience)
         .map_err(|error| error.code.number)
@@ -104,7 +109,7 @@ fn applications_are_resources_by_client_id_and_identifier_uri() {
 /// The permissions and the reply's `scope` for a user, or the code of the error.
 fn delegated(azure: &AzureState, scope: &str) -> Result<(String, String), u32> {
     let (cloud, tenant) = (Cloud::Public, tenant_id());
-    parse_delegated_scope(&azure.directory, cloud, &tenant, scope, "User.Read")
+    parse_delegated_scope(replica(azure), cloud, &tenant, scope, "User.Read")
         .map(|scopes| (scopes.permissions.join(" "), scopes.reply_scope))
         .map_err(|error| error.code.number)
 }
@@ -149,7 +154,7 @@ fn delegated_scopes_are_those_of_one_resource() {
 #[test]
 fn group_claims_depend_on_the_application() {
     let find = |azure: &AzureState, identifier: &str| {
-        find_token_resource(&azure.directory, Cloud::Public, &tenant_id(), identifier).unwrap()
+        find_token_resource(replica(azure), Cloud::Public, &tenant_id(), identifier).unwrap()
     };
     assert!(find(&azure_with_api(None), "api://files").has_group_claims());
     assert!(!find(&azure_with_api(None), "https://vault.azure.net").has_group_claims());

@@ -719,6 +719,34 @@ fn invalid_credentials_name_the_type_of_their_object() {
 }
 
 #[test]
+fn deleted_application_stays_in_lists_until_the_deletion_is_replicated() {
+    let graph = GraphFixture::new();
+    graph.probe.engine.state().azure.directory.replication.delays.graph_deletion_seconds = 30;
+    let app = id_of(&graph.get(&format!("/applications(appId='{APP}')")));
+    let principal = id_of(&graph.get(&format!("/servicePrincipals(appId='{APP}')")));
+    graph.delete(&format!("/applications/{app}"));
+    let read = graph.fail("GET", &format!("/applications/{app}"), &Value::Null);
+    assert_eq!(read, not_found(&app));
+    let listed = || {
+        let filter = format!("$filter=appId eq '{APP}'");
+        [
+            graph.list("/applications", "id").contains(&app),
+            graph.list(&format!("/applications?{filter}"), "id") == [app.as_str()],
+            graph.list("/servicePrincipals", "id").contains(&principal),
+            graph.list(&format!("/servicePrincipals?{filter}"), "id") == [principal.as_str()],
+        ]
+    };
+    assert_eq!(listed(), [true; 4]);
+    graph.probe.clock.advance(std::time::Duration::from_secs(30));
+    assert_eq!(listed(), [false; 4]);
+    let member = MEMBER.to_string();
+    graph.delete(&format!("/users/{member}"));
+    assert_eq!(graph.list("/users", "id").len(), 2, "the deleted user is listed");
+    graph.post(&format!("/directory/deletedItems/{member}/restore"), &Value::Null);
+    assert_eq!(graph.list("/users", "id").len(), 2, "a restored object is listed once");
+}
+
+#[test]
 fn deleted_objects_expire_after_thirty_days() {
     let graph = GraphFixture::new();
     let app = id_of(&graph.get(&format!("/applications(appId='{APP}')")));
