@@ -9,8 +9,8 @@ use crate::output::{CliOutputFormat, print_stdout, serialize_document};
 
 /// List the operations of the local Azure
 ///
-/// `full`: complete. `partial`: incomplete. `echo`: stores the resource without checking it. The column
-/// `clients` lists the conformance suites that call the operation.
+/// `full`: complete. `partial`: incomplete, as the note says. `echo`: stores the resource without checking it.
+/// The column `clients` lists the conformance suites that call the operation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -48,9 +48,10 @@ pub(crate) fn run(args: &Args) -> CommandResult {
 fn operation_table(rows: &[OperationSummary]) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
-    table.set_header(["service", "operation", "method", "state", "clients"]);
+    table.set_header(["service", "operation", "method", "state", "clients", "note"]);
     for row in rows {
-        table.add_row([row.service, row.id, &row.method, row.support, &row.clients.join(", ")]);
+        let (clients, note) = (row.clients.join(", "), row.note.unwrap_or("-"));
+        table.add_row([row.service, row.id, &row.method, row.support, &clients, note]);
     }
     let count = |support| rows.iter().filter(|row| row.support == support).count();
     format!(

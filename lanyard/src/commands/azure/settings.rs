@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use http::Method;
+use lanyard_emulator::{SettingField, setting_fields};
 use serde_json::{Map, Value};
 
 use super::control_client::{ControlClient, ControlFlags, read_document};
@@ -19,9 +20,9 @@ pub(crate) enum SettingsCommand {
 
 /// Print the settings of the running local Azure
 ///
-/// The settings are the page size and the long-running operations of Azure Resource Manager, propagation
-/// delays, and lifetimes of tokens. The kubeconfig is not printed.
+/// The kubeconfig is not printed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = fields_help())]
 pub(crate) struct GetArgs {
     #[command(flatten)]
     control: ControlFlags,
@@ -35,11 +36,7 @@ pub(crate) struct GetArgs {
 /// Each argument sets one field, whose value is JSON or a text: `null` resets it to its default, and `@FILE`
 /// is the content of a file.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  lanyard azure settings set resourceManager.pageSize=1
-  lanyard azure settings set propagation.roleAssignments.dataPlaneSeconds=300
-  lanyard azure settings set resourceManager.kubeconfig=@kubeconfig.yaml")]
+#[command(after_help = format!("{}\n\n{EXAMPLES}", fields_help()))]
 pub(crate) struct SetArgs {
     /// The fields to set
     #[arg(value_name = "FIELD=VALUE", required_unless_present = "file")]
@@ -52,6 +49,20 @@ pub(crate) struct SetArgs {
     /// The output format; `table` prints YAML
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: CliOutputFormat,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lanyard azure settings set resourceManager.pageSize=1
+  lanyard azure settings set propagation.roleAssignments.dataPlaneSeconds=300
+  lanyard azure settings set resourceManager.kubeconfig=@kubeconfig.yaml";
+
+/// The list of all settings.
+fn fields_help() -> String {
+    let lines = setting_fields()
+        .iter()
+        .map(|SettingField { path, summary, .. }| format!("  {path}\n          {summary}"));
+    format!("Settings:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
 pub(crate) async fn run(
