@@ -1,6 +1,6 @@
 //! The local certificate authority for TLS interception.
 //!
-//! It can sign only names of Azure, so that trusting it is safe. Clients check these certificates against
+//! It can sign only names of Azure and of the custom cloud, so that trusting it is safe. Clients check these certificates against
 //! their own clock: the validity follows the system clock, whatever clock the emulator uses.
 
 use std::collections::HashMap;
@@ -19,9 +19,11 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde::{Deserialize, Serialize};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
 
+use crate::azure_clouds::AzureClouds;
 use crate::certificates::{common_name, days_after, set_validity};
-use crate::hosts;
 use crate::identity_binding::is_proxy_server_name;
 use crate::keys::RedactedText;
 
@@ -105,20 +107,22 @@ impl fmt::Debug for LocalAuthority {
 }
 
 impl LocalAuthority {
-    /// Generates an authority with a new key.
-    pub(crate) fn generate() -> Result<Self, AuthorityError> {
-        Self::generate_with_name(AUTHORITY_COMMON_NAME)
+    /// Generates an authority with a new key, constrained to the names of the clouds.
+    pub(crate) fn generate(clouds: &AzureClouds) -> Result<Self, AuthorityError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        Self::certify(AUTHORITY_COMMON_NAME, key, clouds)
     }
 
     /// Generates an authority with a name that no client trusts.
-    pub(crate) fn generate_untrusted() -> Result<Self, AuthorityError> {
-        Self::generate_with_name("lanyard local Azure, untrusted")
+    pub(crate) fn generate_untrusted(clouds: &AzureClouds) -> Result<Self, AuthorityError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        Self::certify("lanyard local Azure, untrusted", key, clouds)
     }
 
-    fn generate_with_name(name: &str) -> Result<Self, AuthorityError> {
+    /// Issues the certificate of an authority with a name and a key.
+    fn certify(name: &str, key: KeyPair, clouds: &AzureClouds) -> Result<Self, AuthorityError> {
         let clock = SystemClock::new();
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let mut params = constrained_authority_params(name);
+        let mut params = constrained_authority_params(name, clouds);
         let now = clock.now();
         set_validity(&mut params, days_after(now, -1), days_after(now, AUTHORITY_DAYS));
         let certificate = params.self_signed(&key)?;
@@ -151,6 +155,27 @@ impl LocalAuthority {
         let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(AuthorityError::Parse)?;
         let clock = SystemClock::new();
         Ok(Self { issuer, certificate, stored, clock, cached_leaves: Mutex::default() })
+    }
+
+    /// Permits an authority that this program generated to sign the names of the clouds. If it may not, it gets a
+    /// new certificate with the same name and key. The old certificate remains valid for its own names.
+    pub(crate) fn extended_to(self, clouds: &AzureClouds) -> Result<Self, AuthorityError> {
+        let Ok((_, parsed)) = x509_parser::parse_x509_certificate(&self.certificate) else {
+            return Err(AuthorityError::Parse(rcgen::Error::CouldNotParseCertificate));
+        };
+        let is_generated = parsed
+            .subject()
+            .iter_common_name()
+            .any(|name| name.as_str() == Ok(AUTHORITY_COMMON_NAME));
+        let permitted = permitted_dns_names(&parsed);
+        let needed = clouds.signable_suffixes();
+        if !is_generated || needed.iter().all(|name| permitted.contains(&name.as_str())) {
+            return Ok(self);
+        }
+        let key = PrivateKeyDer::from_pem_slice(self.stored.key_pem.expose().as_bytes())
+            .map_err(AuthorityError::Pem)?;
+        let key = KeyPair::try_from(&key).map_err(AuthorityError::Parse)?;
+        Self::certify(AUTHORITY_COMMON_NAME, key, clouds)
     }
 
     /// The authority in the form of the state file.
@@ -195,10 +220,11 @@ impl LocalAuthority {
     /// A leaf for a host, signed by an intermediate authority whose certificate is not in the chain.
     pub(crate) fn leaf_of_intermediate(
         &self,
+        clouds: &AzureClouds,
         host: &str,
         days: (i64, i64),
     ) -> Result<Arc<CertifiedKey>, AuthorityError> {
-        let params = constrained_authority_params("lanyard local Azure, intermediate");
+        let params = constrained_authority_params("lanyard local Azure, intermediate", clouds);
         let intermediate = Issuer::new(params, KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?);
         let (certificate, signer) = self.sign_leaf(host, days, &intermediate)?;
         Ok(Arc::new(CertifiedKey::new(vec![certificate], signer)))
@@ -226,9 +252,13 @@ impl LocalAuthority {
         Ok((certificate, signer))
     }
 
-    /// The leaf for a server name, if it is a name of Azure or of a cluster's token proxy.
-    pub(crate) fn leaf_for_server_name(&self, host: &str) -> Option<Arc<CertifiedKey>> {
-        let is_ours = hosts::endpoint_of_host(host).is_some() || is_proxy_server_name(host);
+    /// The leaf for a server name, if it is a name of a cloud or of a cluster's token proxy.
+    pub(crate) fn leaf_for_server_name(
+        &self,
+        clouds: &AzureClouds,
+        host: &str,
+    ) -> Option<Arc<CertifiedKey>> {
+        let is_ours = clouds.endpoint_of_host(host).is_some() || is_proxy_server_name(host);
         if is_ours { self.leaf_for_host(host).ok() } else { None }
     }
 }
@@ -250,15 +280,27 @@ fn check_authority_key_pair(
     Ok(())
 }
 
-fn constrained_authority_params(name: &str) -> CertificateParams {
+/// The names that a certificate authority may sign.
+fn permitted_dns_names<'c>(certificate: &'c X509Certificate<'_>) -> Vec<&'c str> {
+    let constraints = certificate.name_constraints().ok().flatten();
+    let permitted = constraints.and_then(|it| it.value.permitted_subtrees.as_deref());
+    let names = permitted.unwrap_or_default().iter().filter_map(|subtree| match subtree.base {
+        GeneralName::DNSName(name) => Some(name),
+        _ => None,
+    });
+    names.collect()
+}
+
+fn constrained_authority_params(name: &str, clouds: &AzureClouds) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.name_constraints = Some(NameConstraints {
-        permitted_subtrees: hosts::signable_suffixes()
+        permitted_subtrees: clouds
+            .signable_suffixes()
             .into_iter()
-            .map(|suffix| GeneralSubtree::DnsName(suffix.to_owned()))
+            .map(GeneralSubtree::DnsName)
             .collect(),
         // Permitted DNS names do not restrict names of other types.
         excluded_subtrees: vec![
@@ -279,6 +321,10 @@ mod tests {
 
     use super::*;
 
+    fn azure_clouds() -> AzureClouds {
+        AzureClouds::new(None, 0)
+    }
+
     fn verify_leaf_of_host(authority: &LocalAuthority, host: &str) -> Result<(), rustls::Error> {
         let mut roots = RootCertStore::empty();
         roots.add(authority.certificate.clone()).unwrap();
@@ -294,7 +340,7 @@ mod tests {
 
     #[test]
     fn leaf_verifies_for_azure_names_only() {
-        let authority = LocalAuthority::generate().unwrap();
+        let authority = LocalAuthority::generate(&azure_clouds()).unwrap();
         for host in [
             "login.microsoftonline.com",
             "westeurope.login.microsoft.com",
@@ -331,7 +377,7 @@ mod tests {
 
     #[test]
     fn mismatched_key_and_leaf_certificate_are_rejected() {
-        let [one, other] = [(); 2].map(|()| LocalAuthority::generate().unwrap());
+        let [one, other] = [(); 2].map(|()| LocalAuthority::generate(&azure_clouds()).unwrap());
         let (certificate, key) = (one.stored.certificate_pem, other.stored.key_pem);
         let refused = LocalAuthority::from_pem(certificate, key).unwrap_err();
         assert!(matches!(refused, AuthorityError::KeyMismatch), "{refused}");
@@ -345,10 +391,42 @@ mod tests {
 
     #[test]
     fn restored_authority_signs_leaves_trusted_by_the_original_certificate() {
-        let first = LocalAuthority::generate().unwrap();
+        let first = LocalAuthority::generate(&azure_clouds()).unwrap();
         let text = serde_json::to_string(first.stored_form()).unwrap();
         let second = LocalAuthority::from_stored(serde_json::from_str(&text).unwrap()).unwrap();
         assert_eq!(first.certificate_pem(), second.certificate_pem());
         assert_eq!(verify_leaf_of_host(&second, "kv.vault.azure.net"), Ok(()));
+    }
+
+    #[test]
+    fn restored_authority_is_extended_to_a_custom_cloud_with_the_same_key() {
+        let first = LocalAuthority::generate(&azure_clouds()).unwrap();
+        let original = first.certificate_pem().to_owned();
+        let custom = AzureClouds::new(Some(&"azure.test".parse().unwrap()), 7750);
+        let second = first.extended_to(&custom).unwrap();
+        for host in ["kv.vault.azure.test", "login.azure.test", "kv.vault.azure.net"] {
+            assert_eq!(verify_leaf_of_host(&second, host), Ok(()), "{host}");
+        }
+        for host in ["azure.test", "other.azure.test"] {
+            assert!(verify_leaf_of_host(&second, host).is_err(), "{host}");
+        }
+        // A client that still trusts the first certificate accepts the names of Azure.
+        let mut roots = LocalAuthority::generate(&azure_clouds()).unwrap();
+        roots.certificate = CertificateDer::from_pem_slice(original.as_bytes()).unwrap();
+        roots.issuer = second.issuer;
+        assert_eq!(verify_leaf_of_host(&roots, "kv.vault.azure.net"), Ok(()));
+        assert!(verify_leaf_of_host(&roots, "kv.vault.azure.test").is_err());
+        let pem = second.stored.certificate_pem.clone();
+        let third = LocalAuthority::from_stored(second.stored).unwrap();
+        let third = third.extended_to(&custom).unwrap().extended_to(&azure_clouds()).unwrap();
+        assert_eq!(third.certificate_pem(), pem);
+    }
+
+    #[test]
+    fn provided_authority_stays_as_it_is() {
+        let (certificate, key) = unconstrained_authority_pem();
+        let authority = LocalAuthority::from_pem(certificate.clone(), key).unwrap();
+        let custom = AzureClouds::new(Some(&"azure.test".parse().unwrap()), 7750);
+        assert_eq!(authority.extended_to(&custom).unwrap().certificate_pem(), certificate);
     }
 }

@@ -13,7 +13,9 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::authority::{AuthorityError, LocalAuthority};
+use crate::azure_clouds::AzureClouds;
 use crate::azure_state::AzureState;
+use crate::cloud_domain::CloudDomain;
 use crate::drills::{DrillError, FaultDrill, start_drill};
 use crate::engine::EmulatorEngine;
 use crate::fault_plan::{FaultPlan, apply_fault_plan};
@@ -41,6 +43,7 @@ pub struct EmulatorBuilder {
     token_policy: TokenPolicy,
     id_generator: IdGenerator,
     authority: Option<ProvidedAuthority>,
+    cloud_domain: Option<CloudDomain>,
     automatic_sign_in: bool,
     /// Settings, fault rules and a drill that apply from the start.
     scenario: Scenario,
@@ -324,6 +327,15 @@ impl EmulatorBuilder {
         self
     }
 
+    /// Also serves a custom cloud, `AzureStackCloud`, under names below a domain, such as
+    /// `management.azure.test`. Clients connect to the port directly, without a proxy, and have to resolve the
+    /// names to its address.
+    #[must_use]
+    pub fn cloud_domain(mut self, domain: CloudDomain) -> Self {
+        self.cloud_domain = Some(domain);
+        self
+    }
+
     /// Starts the emulator. The port accepts connections when this returns.
     ///
     /// # Errors
@@ -340,18 +352,20 @@ impl EmulatorBuilder {
         let address =
             listener.local_addr().map_err(|source| StartError::Listen { address, source })?;
         let remote = self.allow_remote;
-        let engine = tokio::task::spawn_blocking(move || self.build_engine())
+        let engine = tokio::task::spawn_blocking(move || self.build_engine(address.port()))
             .await
             .map_err(StartError::Interrupted)??;
         Emulator::serve_on_listener(engine, listener, address, remote)
     }
 
     /// The slow part of a start: creating keys and reading files.
-    fn build_engine(self) -> Result<EmulatorEngine, StartError> {
+    fn build_engine(self, port: u16) -> Result<EmulatorEngine, StartError> {
+        let clouds = AzureClouds::new(self.cloud_domain.as_ref(), port);
         let store = self.state_dir.as_deref().map(StateStore::open).transpose()?;
         let saved = store.as_ref().map(StateStore::load).transpose()?.flatten();
         let is_changed = saved.is_none()
             || self.authority.is_some()
+            || self.cloud_domain.is_some()
             || self.automatic_sign_in
             || !self.scenario.is_empty();
         let given = self
@@ -367,11 +381,11 @@ impl EmulatorBuilder {
             }
             let authority = match given {
                 Some(given) => given,
-                None => LocalAuthority::from_stored(saved.authority)?,
+                None => LocalAuthority::from_stored(saved.authority)?.extended_to(&clouds)?,
             };
             (authority, saved.azure, saved.ids)
         } else if let Some(StateSnapshot { azure, ids }) = self.snapshot {
-            (given.map_or_else(LocalAuthority::generate, Ok)?, azure, ids)
+            (given.map_or_else(|| LocalAuthority::generate(&clouds), Ok)?, azure, ids)
         } else {
             let mut ids = self.id_generator;
             let mut azure =
@@ -387,7 +401,7 @@ impl EmulatorBuilder {
                 azure.imds.add_planned_nodes(&plan.nodes, &mut ids);
             }
             azure.imds.identity_header = Some(RedactedText::new(ids.next_hex32()));
-            (given.map_or_else(LocalAuthority::generate, Ok)?, azure, ids)
+            (given.map_or_else(|| LocalAuthority::generate(&clouds), Ok)?, azure, ids)
         };
         if self.automatic_sign_in {
             let administrator = azure.registry.test_clients.as_ref();
@@ -396,7 +410,8 @@ impl EmulatorBuilder {
         let now = azure.clock.emulated_time(self.clock.now());
         self.scenario.apply(&mut azure, &mut ids, now)?;
         let writer = store.map(StateStore::into_writer).transpose()?;
-        let engine = EmulatorEngine::new(self.clock, Arc::new(authority), azure, ids, writer);
+        let engine =
+            EmulatorEngine::new(self.clock, Arc::new(authority), clouds, azure, ids, writer);
         if is_changed {
             engine.save_all()?;
         }
@@ -425,6 +440,7 @@ impl Emulator {
             token_policy: TokenPolicy::default(),
             id_generator: IdGenerator::Random,
             authority: None,
+            cloud_domain: None,
             automatic_sign_in: false,
             scenario: Scenario::default(),
             snapshot: None,
@@ -455,6 +471,12 @@ impl Emulator {
     /// The value for `HTTPS_PROXY` and `AZURE_POD_IDENTITY_AUTHORITY_HOST` of clients on this machine.
     pub fn proxy_url(&self) -> String {
         connectable_url(self.address)
+    }
+
+    /// The URL of Azure Resource Manager in the custom cloud, without a trailing slash; `None` without
+    /// [`EmulatorBuilder::cloud_domain`].
+    pub fn custom_cloud_url(&self) -> Option<String> {
+        self.engine.clouds.custom().map(|cloud| cloud.arm_url())
     }
 
     /// The certificate that clients have to trust, in PEM.

@@ -11,10 +11,10 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use crate::authority::LocalAuthority;
+use crate::azure_clouds::{AzureClouds, ServiceEndpoint};
 use crate::azure_state::AzureState;
 use crate::drills::{has_due_step, perform_due_steps};
 use crate::fault_rules::{CertificateProblem, FaultEffect, FaultPhase, ReplyChange, ReplyDelivery};
-use crate::hosts::{ServiceEndpoint, endpoint_of_host};
 pub(crate) use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
 use crate::keys::RsaKeyError;
@@ -92,6 +92,8 @@ pub(crate) struct EmulatorEngine {
     pub(crate) clock: SharedClock,
     /// The local certificate authority.
     pub(crate) authority: std::sync::Arc<LocalAuthority>,
+    /// The clouds whose host names it serves.
+    pub(crate) clouds: AzureClouds,
     /// Locked while an operation runs: everything else that a request needs happens before or after.
     state: Mutex<State>,
     /// Locked after the state, or without it.
@@ -118,6 +120,7 @@ impl EmulatorEngine {
     pub(crate) fn new(
         clock: SharedClock,
         authority: std::sync::Arc<LocalAuthority>,
+        clouds: AzureClouds,
         azure: AzureState,
         ids: IdGenerator,
         writer: Option<StateWriter>,
@@ -125,7 +128,16 @@ impl EmulatorEngine {
         let state = Mutex::new(State { azure, ids, caches: ServiceCaches::default() });
         let request_log = Mutex::new(RequestLog::default());
         let keys = PregeneratedKeys::of_process();
-        Self { clock, authority, state, request_log, keys, writer, local_url: OnceLock::new() }
+        Self {
+            clock,
+            authority,
+            clouds,
+            state,
+            request_log,
+            keys,
+            writer,
+            local_url: OnceLock::new(),
+        }
     }
 
     /// Sets the URL of the listener, which replies may name. Only the first call has an effect.
@@ -226,7 +238,7 @@ impl EmulatorEngine {
     ) -> RequestProgress {
         let began = self.clock.monotonic();
         let mut trace = RequestTrace::default();
-        let place = match resolve_endpoint(request, ingress) {
+        let place = match resolve_endpoint(&self.clouds, request, ingress) {
             Ok(place) => place,
             Err(rejection) => {
                 let rejected = (rejection, AppliedFault::default());
@@ -235,13 +247,14 @@ impl EmulatorEngine {
             }
         };
         let mut keys = OperationKeys::new(self.keys.clone());
-        let routed = RoutedRequest::new(request, place);
+        let routed = RoutedRequest::new(request, place.clone());
         let mut state = self.state.lock();
         let now = state.azure.clock.emulated_time(self.clock.now());
         if has_due_step(&state.azure, now) {
             return RequestProgress::DrillStepDue;
         }
-        let mut fault = Self::apply_fault_rules(&mut state, request, place, now, &mut trace);
+        let mut fault =
+            Self::apply_fault_rules(&mut state, request, place.service, now, &mut trace);
         let reply = match fault.replacement.take() {
             Some(reply) => reply,
             None => self.run_operation(&mut state, routed, &mut trace, &mut keys),
@@ -263,7 +276,7 @@ impl EmulatorEngine {
         let SuspendedRequest { began, place, mut trace, fault, mut keys } = suspended;
         loop {
             let generated = keys.generate_missing();
-            let routed = RoutedRequest::new(request, place);
+            let routed = RoutedRequest::new(request, place.clone());
             let mut state = self.state.lock();
             let reply = match generated {
                 Ok(()) => self.run_operation(&mut state, routed, &mut trace, &mut keys),
@@ -316,11 +329,12 @@ impl EmulatorEngine {
 
     /// Rejects a tunnel to a host that is not Azure's; returns `None` if the tunnel is allowed.
     pub(crate) fn reject_tunnel(&self, host: &str, port: u16) -> Option<ServiceReply> {
-        let rejection = tunnel_rejection(host, port)?;
+        let rejection = tunnel_rejection(&self.clouds, host, port)?;
         let request = ServiceRequest {
             method: Method::CONNECT,
             scheme: RequestScheme::Http,
             host: host.to_owned(),
+            port,
             client_ip: None,
             path: String::new(),
             query: Vec::new(),
@@ -351,21 +365,21 @@ impl EmulatorEngine {
     fn apply_fault_rules(
         state: &mut State,
         request: &ServiceRequest,
-        place: ServiceEndpoint,
+        service: AzureService,
         now: Timestamp,
         trace: &mut RequestTrace,
     ) -> AppliedFault {
-        trace.service = Some(place.service);
+        trace.service = Some(service);
         if state.azure.faults.is_empty() {
             return AppliedFault::default();
         }
-        let hit = state.azure.faults.match_request(place.service, request, now);
+        let hit = state.azure.faults.match_request(service, request, now);
         let Some(hit) = hit else { return AppliedFault::default() };
         let replacement = match hit.effect {
             FaultEffect::TokenError { code } => {
                 Some(services::entra::injected_error_reply(code, now, &mut state.ids))
             }
-            _ => hit.replacement_reply(place.service),
+            _ => hit.replacement_reply(service),
         };
         let (change, delay) = (hit.effect.reply_change(), hit.delay());
         let delivery = hit.effect.delivery();
@@ -396,7 +410,7 @@ impl EmulatorEngine {
         if !state.azure.faults.affect(FaultPhase::Handshake) {
             return None;
         }
-        let service = endpoint_of_host(host)?.service;
+        let service = self.clouds.endpoint_of_host(host)?.service;
         let now = state.azure.clock.emulated_time(self.clock.now());
         let (rule, problem) = state.azure.faults.match_handshake(service, host, now)?;
         drop(state);
@@ -416,7 +430,7 @@ impl EmulatorEngine {
         if !state.azure.faults.affect(FaultPhase::Tunnel) {
             return false;
         }
-        let Some(endpoint) = endpoint_of_host(host) else { return false };
+        let Some(endpoint) = self.clouds.endpoint_of_host(host) else { return false };
         let service = endpoint.service;
         let now = state.azure.clock.emulated_time(self.clock.now());
         let Some(rule) = state.azure.faults.match_tunnel(service, host, now) else { return false };
@@ -460,6 +474,7 @@ impl EmulatorEngine {
             state_change: StateChange::Unchanged,
             azure,
             request_log: &self.request_log,
+            clouds: &self.clouds,
             caches,
             local_url: self.local_url.get().map(String::as_str),
             authority: &self.authority,

@@ -1,9 +1,8 @@
 //! The ways in which requests arrive, and the service that each reaches.
 
 use http::StatusCode;
-use lanyard_vocabulary::Cloud;
 
-use crate::hosts::{self, ServiceEndpoint};
+use crate::azure_clouds::{AzureClouds, ServiceEndpoint};
 use crate::operations::AzureService;
 use crate::request::{ServiceReply, ServiceRequest};
 
@@ -50,9 +49,9 @@ pub(crate) struct ProxyTarget {
 impl ProxyTarget {
     /// Parses the path at the port: `/{tenant}/…` of the token service, `/{host}/…` of a vault. Returns `None`
     /// if the header names neither.
-    pub(crate) fn parse(header: &str, path: &str) -> Option<Self> {
+    pub(crate) fn parse(clouds: &AzureClouds, header: &str, path: &str) -> Option<Self> {
         if header.eq_ignore_ascii_case("AzureActiveDirectory") {
-            let host = Cloud::Public.endpoints()?.authority_host.to_owned();
+            let host = clouds.public().authority();
             return Some(Self { host, path: path.to_owned() });
         }
         if !header.eq_ignore_ascii_case("KeyVault") {
@@ -60,7 +59,7 @@ impl ProxyTarget {
         }
         let (host, path) = path.trim_start_matches('/').split_once('/')?;
         let host = host.to_ascii_lowercase();
-        let endpoint = hosts::endpoint_of_host(&host)?;
+        let endpoint = clouds.endpoint_of_host(&host)?;
         (endpoint.service == AzureService::KeyVault)
             .then(|| Self { host, path: format!("/{path}") })
     }
@@ -68,15 +67,16 @@ impl ProxyTarget {
 
 /// Determines the service of a request, or the rejection.
 pub(crate) fn resolve_endpoint(
+    clouds: &AzureClouds,
     request: &ServiceRequest,
     ingress: Ingress,
 ) -> Result<ServiceEndpoint, ServiceReply> {
     match ingress {
         Ingress::Tunnel | Ingress::ProxyTarget => {
-            hosts::endpoint_of_host(&request.host).ok_or_else(|| not_azure_reply(&request.host))
+            clouds.endpoint_of_host(&request.host).ok_or_else(|| not_azure_reply(&request.host))
         }
         Ingress::TokenProxy if request.path.to_ascii_lowercase().ends_with(TOKEN_PATH) => {
-            Ok(public_cloud_endpoint(AzureService::Entra))
+            Ok(clouds.public_endpoint(AzureService::Entra))
         }
         Ingress::TokenProxy => Err(ServiceReply::text(
             StatusCode::NOT_FOUND,
@@ -88,8 +88,11 @@ pub(crate) fn resolve_endpoint(
             "the host of the request is not the name that the TLS connection was made to\n",
         )
         .with_rejection_reason("misdirected")),
-        Ingress::Proxy => resolve_proxied(&request.host),
-        Ingress::Port | Ingress::RemotePort => resolve_port_path(request, ingress),
+        Ingress::Proxy => resolve_proxied(clouds, &request.host),
+        Ingress::Port | Ingress::RemotePort => resolve_port_path(clouds, request, ingress),
+        Ingress::ForeignHostName if clouds.endpoint_of_host(&request.host).is_some() => {
+            Err(https_only_reply(&request.host))
+        }
         Ingress::ForeignHostName => Err(ServiceReply::text(
             StatusCode::FORBIDDEN,
             "this port answers to loopback names only\n",
@@ -99,31 +102,36 @@ pub(crate) fn resolve_endpoint(
 }
 
 /// The rejection of a tunnel to a host that is not Azure's.
-pub(crate) fn tunnel_rejection(host: &str, port: u16) -> Option<ServiceReply> {
-    let open = port == 443 && hosts::endpoint_of_host(host).is_some();
-    (!open).then(|| not_azure_reply(host))
+pub(crate) fn tunnel_rejection(
+    clouds: &AzureClouds,
+    host: &str,
+    port: u16,
+) -> Option<ServiceReply> {
+    let is_open = clouds.endpoint_of_address(host, port).is_some();
+    (!is_open).then(|| not_azure_reply(host))
 }
 
-const fn public_cloud_endpoint(service: AzureService) -> ServiceEndpoint {
-    ServiceEndpoint { service, cloud: Cloud::Public }
-}
-
-fn resolve_proxied(host: &str) -> Result<ServiceEndpoint, ServiceReply> {
+fn resolve_proxied(clouds: &AzureClouds, host: &str) -> Result<ServiceEndpoint, ServiceReply> {
     if host == IMDS_HOST {
-        return Ok(public_cloud_endpoint(AzureService::Imds));
+        return Ok(clouds.public_endpoint(AzureService::Imds));
     }
-    if hosts::endpoint_of_host(host).is_none() {
+    if clouds.endpoint_of_host(host).is_none() {
         return Err(not_azure_reply(host));
     }
+    Err(https_only_reply(host))
+}
+
+fn https_only_reply(host: &str) -> ServiceReply {
     let text =
         format!("`{host}` is served over https only: a token must not travel in the clear\n");
-    Err(ServiceReply::text(StatusCode::FORBIDDEN, text)
-        .with_rejection_reason("plain http for an Azure host"))
+    ServiceReply::text(StatusCode::FORBIDDEN, text)
+        .with_rejection_reason("plain http for an Azure host")
 }
 
 /// The control API returns credentials, so only this machine may use it; the certificate of the authority is
 /// public.
 fn resolve_port_path(
+    clouds: &AzureClouds,
     request: &ServiceRequest,
     ingress: Ingress,
 ) -> Result<ServiceEndpoint, ServiceReply> {
@@ -132,16 +140,16 @@ fn resolve_port_path(
     // `/nodes/{name}` selects the node of the metadata service.
     let service = if first == "nodes" { segments.nth(1).unwrap_or_default() } else { first };
     match service {
-        "metadata" => Ok(public_cloud_endpoint(AzureService::Imds)),
-        "msi" => Ok(public_cloud_endpoint(AzureService::AppService)),
+        "metadata" => Ok(clouds.public_endpoint(AzureService::Imds)),
+        "msi" => Ok(clouds.public_endpoint(AzureService::AppService)),
         // The page of the device code flow, for browsers that do not use the proxy.
-        "device" if first == service => Ok(public_cloud_endpoint(AzureService::Entra)),
+        "device" if first == service => Ok(clouds.public_endpoint(AzureService::Entra)),
         // The empty path is the web page.
         "" | "lanyard"
             if first == service
                 && (ingress == Ingress::Port || request.path == "/lanyard/v1/ca.pem") =>
         {
-            Ok(public_cloud_endpoint(AzureService::Control))
+            Ok(clouds.public_endpoint(AzureService::Control))
         }
         "" | "lanyard" if first == service => Err(ServiceReply::text(
             StatusCode::FORBIDDEN,
@@ -211,7 +219,7 @@ mod tests {
     #[test]
     fn a_proxy_target_is_the_token_service_or_a_vault() {
         let target = |header, path| {
-            let target = ProxyTarget::parse(header, path)?;
+            let target = ProxyTarget::parse(&AzureClouds::new(None, 0), header, path)?;
             Some((target.host, target.path))
         };
         let pair = |host: &str, path: &str| Some((host.to_owned(), path.to_owned()));
@@ -232,10 +240,19 @@ mod tests {
     }
 
     #[test]
-    fn tunnels_open_only_to_azure_hosts_on_port_443() {
-        assert!(tunnel_rejection("kv.vault.azure.net", 443).is_none());
-        for (host, port) in [("kv.vault.azure.net", 80), ("example.com", 443), (IMDS_HOST, 443)] {
-            assert!(tunnel_rejection(host, port).is_some(), "{host}:{port}");
+    fn tunnels_open_only_to_azure_hosts_on_the_port_of_their_cloud() {
+        let clouds = AzureClouds::new(Some(&"azure.test".parse().unwrap()), 7750);
+        for (host, port) in [("kv.vault.azure.net", 443), ("kv.vault.azure.test", 7750)] {
+            assert!(tunnel_rejection(&clouds, host, port).is_none(), "{host}:{port}");
+        }
+        for (host, port) in [
+            ("kv.vault.azure.net", 80),
+            ("kv.vault.azure.net", 7750),
+            ("kv.vault.azure.test", 443),
+            ("example.com", 443),
+            (IMDS_HOST, 443),
+        ] {
+            assert!(tunnel_rejection(&clouds, host, port).is_some(), "{host}:{port}");
         }
     }
 }

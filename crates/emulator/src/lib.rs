@@ -53,11 +53,13 @@
 
 mod authority;
 mod authorization;
+mod azure_clouds;
 mod azure_state;
 mod certificate_bundle;
 mod certificates;
 mod client_certificate;
 mod clock_offset;
+mod cloud_domain;
 mod directory;
 mod drills;
 mod emulator;
@@ -66,7 +68,6 @@ mod fault_plan;
 mod fault_rules;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod hosts;
 mod identity_binding;
 mod ingress;
 mod jose;
@@ -99,6 +100,7 @@ mod tracked;
 
 pub use authority::AuthorityError;
 pub use certificate_bundle::CredentialBundleFormat;
+pub use cloud_domain::{CloudDomain, ParseCloudDomainError};
 pub use drills::{DrillError, FaultDrill};
 pub use emulator::{Emulator, EmulatorBuilder, StartError};
 pub use fault_plan::{FaultPlan, IdentityFault, ParseIdentityFaultError};

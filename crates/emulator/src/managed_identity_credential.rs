@@ -156,12 +156,17 @@ impl ManagedIdentityCredential {
         }
     }
 
-    pub(crate) const fn is_user_assigned(&self) -> bool {
-        self.resource_id.is_some()
+    /// The document with the URLs of another cloud.
+    pub(crate) fn with_urls(
+        self,
+        authentication_endpoint: String,
+        client_secret_url: RedactedText,
+    ) -> Self {
+        Self { authentication_endpoint, client_secret_url, ..self }
     }
 
-    pub(crate) const fn client_secret_url(&self) -> &RedactedText {
-        &self.client_secret_url
+    pub(crate) const fn is_user_assigned(&self) -> bool {
+        self.resource_id.is_some()
     }
 
     pub(crate) const fn custom_claims(&self) -> &CustomClaims {
@@ -174,15 +179,16 @@ impl ManagedIdentityCredential {
     }
 }
 
-/// The URL that returns the current credential of a user-assigned identity.
+/// The URL that returns the current credential of a user-assigned identity. `data_plane` is the URL of the
+/// service in its region.
 pub(crate) fn user_assigned_secret_url(
-    location: &str,
+    data_plane: &str,
     resource_id: &ArmResourceId,
     principal: (&EntraTenantId, Uuid, EntraClientId),
 ) -> String {
     let (tenant, object_id, client_id) = principal;
     format!(
-        "https://control-{location}.identity.azure.net{resource_id}/credentials?tid={tenant}\
+        "{data_plane}{resource_id}/credentials?tid={tenant}\
          &oid={object_id}&aid={client_id}"
     )
 }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::authority::LocalAuthority;
+use crate::azure_clouds::{AzureClouds, ServiceEndpoint};
 use crate::azure_state::AzureState;
-use crate::hosts::ServiceEndpoint;
 use crate::keys::{
     AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, RsaKey, RsaKeyError, RsaKeySize,
 };
@@ -125,6 +125,8 @@ pub(crate) struct OperationContext<'a> {
     pub(crate) request: &'a ServiceRequest,
     /// The service and the cloud of the host.
     pub(crate) endpoint: ServiceEndpoint,
+    /// The clouds of the emulator.
+    pub(crate) clouds: &'a AzureClouds,
     /// The emulated time.
     pub(crate) now: Timestamp,
     /// The machine's time, which may differ from the emulated time.
@@ -276,7 +278,8 @@ impl OperationContext<'_> {
         };
         let mut call = OperationContext {
             request,
-            endpoint: self.endpoint,
+            endpoint: self.endpoint.clone(),
+            clouds: self.clouds,
             now: self.now,
             system_now: self.system_now,
             ids: self.ids,

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::azure_clouds::AzureClouds;
 use crate::azure_state::AzureState;
 use crate::directory::TrustedIssuer;
 use crate::services::blob::read_public_blob;
@@ -24,13 +25,14 @@ const KEY_SET_PATH: &str = "/openid/v1/jwks";
 /// Reads the JSON document at a public URL.
 pub(crate) fn read_public_document(
     azure: &AzureState,
+    clouds: &AzureClouds,
     url: &str,
 ) -> Result<Value, PublicDocumentMissing> {
     if let Some(document) = trusted_issuer_document(azure, url) {
         return Ok(document);
     }
     let missing = |reason| PublicDocumentMissing { url: url.to_owned(), reason };
-    let stored = url.parse().ok().and_then(|url| read_public_blob(&azure.storage, &url));
+    let stored = url.parse().ok().and_then(|url| read_public_blob(&azure.storage, clouds, &url));
     let content = stored.ok_or_else(|| missing("no issuer with this URL is trusted"))?;
     let content = content.map_err(|error| missing(error.code))?;
     serde_json::from_slice(&content).map_err(|_malformed| missing("the blob is not JSON"))

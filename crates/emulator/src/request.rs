@@ -10,6 +10,9 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// The port that a URL with `https` does not name.
+pub(crate) const HTTPS_PORT: u16 = 443;
+
 /// How a request was transported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestScheme {
@@ -27,6 +30,8 @@ pub(crate) struct ServiceRequest {
     pub(crate) scheme: RequestScheme,
     /// The requested host, in lower case and without a port.
     pub(crate) host: String,
+    /// The port in the URL that the client requested.
+    pub(crate) port: u16,
     /// The address of the client, if it is known.
     pub(crate) client_ip: Option<IpAddr>,
     /// The path in its encoded form, with single slashes and no trailing slash; `/` for the root. At hosts of
@@ -39,6 +44,11 @@ pub(crate) struct ServiceRequest {
 }
 
 impl ServiceRequest {
+    /// The scheme, the host and the port of the URL that the client requested.
+    pub(crate) fn origin(&self) -> String {
+        https_origin(&self.host, self.port)
+    }
+
     /// The first value of a header, if it is visible text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -149,6 +159,11 @@ impl ServiceReply {
         self.rejection_reason = Some(reason.into());
         self
     }
+}
+
+/// `https://`, the host, and the port unless it is 443.
+pub(crate) fn https_origin(host: &str, port: u16) -> String {
+    if port == HTTPS_PORT { format!("https://{host}") } else { format!("https://{host}:{port}") }
 }
 
 /// Normalizes a path to single slashes without a trailing slash: JavaScript clients double slashes, and after

@@ -20,6 +20,7 @@ mod vaults;
 
 use jiff::Timestamp;
 use lanyard_vocabulary::Component;
+use lanyard_vocabulary::cloud::CloudEndpoints;
 
 pub use credential::IssuedCredential;
 pub(crate) use credential::rotate_credential;
@@ -164,10 +165,10 @@ pub(crate) fn apply_plan(
     now: Timestamp,
 ) -> Result<(), SeedError> {
     let problems = plan.validation_problems();
-    if !problems.is_empty() {
+    let Some(endpoints) = plan.cloud.endpoints().filter(|_| problems.is_empty()) else {
         return Err(SeedError::Plan { problems });
-    }
-    let mut seed = AzureSeeder { plan, azure, ids, now, keys: RsaKeyPool::default() };
+    };
+    let mut seed = AzureSeeder { plan, endpoints, azure, ids, now, keys: RsaKeyPool::default() };
     if *seed.ids == IdGenerator::Random {
         seed.keys = RsaKeyPool::generate(required_key_count(plan))?;
     }
@@ -193,6 +194,8 @@ pub(crate) fn apply_plan(
 /// A state that is being created from a plan.
 struct AzureSeeder<'a> {
     plan: &'a SeedPlan,
+    /// The endpoints of the plan's cloud.
+    endpoints: &'static CloudEndpoints,
     azure: &'a mut AzureState,
     ids: &'a mut IdGenerator,
     now: Timestamp,

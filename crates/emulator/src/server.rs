@@ -26,12 +26,12 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use self::reply_delivery::{ConnectionReset, ReplyBody, ResettableStream};
+use crate::azure_clouds::AzureClouds;
 use crate::engine::{EmulatorEngine, EngineReply, RequestProgress, state_write_failed_reply};
 use crate::fault_rules::ReplyDelivery;
-use crate::hosts;
 use crate::identity_binding::is_proxy_server_name;
 use crate::ingress::{Ingress, PROXY_TARGET_HEADER, ProxyTarget};
-use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
+use crate::request::{HTTPS_PORT, RequestScheme, ServiceReply, ServiceRequest};
 use crate::services::blob;
 use crate::services::control::{self, CONTROL_HEADER};
 
@@ -308,27 +308,29 @@ async fn handle_port_request(
         let reply = ServiceReply::empty(StatusCode::OK);
         return Ok(gate.http_response(reply, false, ReplyDelivery::Complete));
     }
-    if let Some(host) = request.uri().host() {
-        let origin = RequestOrigin::plain(peer, normalize_host(host), Ingress::Proxy);
+    if let Some(authority) = request.uri().authority() {
+        let origin =
+            RequestOrigin::plain(peer, RequestAuthority::of_uri(authority), Ingress::Proxy);
         return respond(&gate, origin, request).await;
     }
-    let host = host_from_header(&request);
-    if !gate.allow_foreign_names && !is_loopback(&host) {
-        let origin = RequestOrigin::plain(peer, host, Ingress::ForeignHostName);
+    let authority = RequestAuthority::from_header(&request);
+    if !gate.allow_foreign_names && !is_loopback(&authority.host) {
+        let origin = RequestOrigin::plain(peer, authority, Ingress::ForeignHostName);
         return respond(&gate, origin, request).await;
     }
-    if let Some(ProxyTarget { host, path }) = proxy_target(&request) {
-        let mut origin = RequestOrigin::plain(peer, host, Ingress::ProxyTarget);
+    if let Some(ProxyTarget { host, path }) = proxy_target(&gate.engine.clouds, &request) {
+        let authority = RequestAuthority::of_host(host);
+        let mut origin = RequestOrigin::plain(peer, authority, Ingress::ProxyTarget);
         origin.path = Some(path);
         return respond(&gate, origin, request).await;
     }
     let ingress = if peer.is_loopback() { Ingress::Port } else { Ingress::RemotePort };
-    respond(&gate, RequestOrigin::plain(peer, host, ingress), request).await
+    respond(&gate, RequestOrigin::plain(peer, authority, ingress), request).await
 }
 
-fn proxy_target(request: &http::Request<Incoming>) -> Option<ProxyTarget> {
+fn proxy_target(clouds: &AzureClouds, request: &http::Request<Incoming>) -> Option<ProxyTarget> {
     let header = request.headers().get(PROXY_TARGET_HEADER)?.to_str().ok()?;
-    ProxyTarget::parse(header, request.uri().path())
+    ProxyTarget::parse(clouds, header, request.uri().path())
 }
 
 async fn handle_tunnel_request(
@@ -339,32 +341,61 @@ async fn handle_tunnel_request(
 ) -> Result<HttpResponse, ConnectionAborted> {
     // Clients of a token proxy name the token service or the API server as the host.
     if is_proxy_server_name(name) {
-        let host = name.to_owned();
-        let ingress = Ingress::TokenProxy;
-        let origin =
-            RequestOrigin { scheme: RequestScheme::Https, peer, host, path: None, ingress };
+        let authority = RequestAuthority::of_host(name.to_owned());
+        let origin = RequestOrigin::encrypted(peer, authority, Ingress::TokenProxy);
         return respond(&gate, origin, request).await;
     }
-    let host = request.uri().host().map_or_else(|| host_from_header(&request), normalize_host);
-    let ingress = if host == name { Ingress::Tunnel } else { Ingress::MisdirectedTunnel };
-    let origin = RequestOrigin { scheme: RequestScheme::Https, peer, host, path: None, ingress };
-    respond(&gate, origin, request).await
+    let authority = match request.uri().authority() {
+        Some(authority) => RequestAuthority::of_uri(authority),
+        None => RequestAuthority::from_header(&request),
+    };
+    let ingress = if authority.host == name { Ingress::Tunnel } else { Ingress::MisdirectedTunnel };
+    respond(&gate, RequestOrigin::encrypted(peer, authority, ingress), request).await
+}
+
+/// The host and the port that a request names.
+#[derive(Debug, Default)]
+struct RequestAuthority {
+    /// Normalized.
+    host: String,
+    /// `None` for the default port.
+    port: Option<u16>,
+}
+
+impl RequestAuthority {
+    const fn of_host(host: String) -> Self {
+        Self { host, port: None }
+    }
+
+    fn of_uri(authority: &http::uri::Authority) -> Self {
+        Self { host: normalize_host(authority.host()), port: authority.port_u16() }
+    }
+
+    /// The authority in the `Host` header; an empty host without a valid header.
+    fn from_header(request: &http::Request<Incoming>) -> Self {
+        let text = request.headers().get(HOST).and_then(|value| value.to_str().ok());
+        let authority = text.and_then(|text| text.parse().ok());
+        authority.as_ref().map(Self::of_uri).unwrap_or_default()
+    }
 }
 
 /// How and from where a request arrived.
 struct RequestOrigin {
     scheme: RequestScheme,
     peer: IpAddr,
-    /// The requested host, normalized.
-    host: String,
+    authority: RequestAuthority,
     /// The path, if it is not that of the request.
     path: Option<String>,
     ingress: Ingress,
 }
 
 impl RequestOrigin {
-    const fn plain(peer: IpAddr, host: String, ingress: Ingress) -> Self {
-        Self { scheme: RequestScheme::Http, peer, host, path: None, ingress }
+    const fn plain(peer: IpAddr, authority: RequestAuthority, ingress: Ingress) -> Self {
+        Self { scheme: RequestScheme::Http, peer, authority, path: None, ingress }
+    }
+
+    const fn encrypted(peer: IpAddr, authority: RequestAuthority, ingress: Ingress) -> Self {
+        Self { scheme: RequestScheme::Https, peer, authority, path: None, ingress }
     }
 }
 
@@ -376,10 +407,10 @@ async fn respond(
     let head = request.method() == Method::HEAD;
     let engine = Arc::clone(&gate.engine);
     let ingress = origin.ingress;
-    let request = match read_request(origin, request).await {
+    let request = match read_request(&engine.clouds, origin, request).await {
         Ok(request) => request,
         Err(rejected) => {
-            let reply = rejected.reply(ingress).with_rejection_reason("body");
+            let reply = rejected.reply(&engine.clouds, ingress).with_rejection_reason("body");
             let reply = engine.record_rejection(&rejected.request, reply);
             return Ok(gate.http_response(reply, head, ReplyDelivery::Complete));
         }
@@ -424,8 +455,8 @@ struct RequestWithoutBody {
 }
 
 impl RequestWithoutBody {
-    fn reply(&self, ingress: Ingress) -> ServiceReply {
-        if hosts::is_blob_host(&self.request.host) {
+    fn reply(&self, clouds: &AzureClouds, ingress: Ingress) -> ServiceReply {
+        if clouds.is_blob_host(&self.request.host) {
             return blob::body_too_large_reply(self.most);
         }
         let message = format!(
@@ -441,6 +472,7 @@ impl RequestWithoutBody {
 
 /// Reads a complete request.
 async fn read_request(
+    clouds: &AzureClouds,
     origin: RequestOrigin,
     request: http::Request<Incoming>,
 ) -> Result<ServiceRequest, RequestWithoutBody> {
@@ -450,13 +482,15 @@ async fn read_request(
         && parts.method == Method::PUT
         && path == SNAPSHOT_PATH
         && parts.headers.get(CONTROL_HEADER).is_some_and(|value| value == "1");
-    let most = if is_restore { MAX_SNAPSHOT_BYTES } else { max_body_bytes(&origin.host) };
+    let RequestAuthority { host, port } = origin.authority;
+    let most = if is_restore { MAX_SNAPSHOT_BYTES } else { max_body_bytes(clouds, &host) };
     let mut request = ServiceRequest {
         method: parts.method,
         scheme: origin.scheme,
         client_ip: Some(origin.peer.to_canonical()),
-        path: hosts::request_path(&origin.host, path),
-        host: origin.host,
+        path: clouds.request_path(&host, path),
+        host,
+        port: port.unwrap_or(HTTPS_PORT),
         query: parse_query(&parts.uri),
         headers: parts.headers,
         body: Bytes::new(),
@@ -470,8 +504,8 @@ async fn read_request(
     }
 }
 
-fn max_body_bytes(host: &str) -> usize {
-    if hosts::is_blob_host(host) { MAX_BLOB_BODY_BYTES } else { MAX_BODY_BYTES }
+fn max_body_bytes(clouds: &AzureClouds, host: &str) -> usize {
+    if clouds.is_blob_host(host) { MAX_BLOB_BODY_BYTES } else { MAX_BODY_BYTES }
 }
 
 fn parse_query(uri: &Uri) -> Vec<(String, String)> {
@@ -505,12 +539,6 @@ impl ConnectionContext {
 /// Normalizes a host to lower case, without the brackets of IPv6 and without a trailing dot.
 fn normalize_host(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase()
-}
-
-fn host_from_header(request: &http::Request<Incoming>) -> String {
-    let text = request.headers().get(HOST).and_then(|value| value.to_str().ok());
-    let authority = text.and_then(|text| text.parse::<http::uri::Authority>().ok());
-    authority.map(|authority| normalize_host(authority.host())).unwrap_or_default()
 }
 
 fn is_loopback(host: &str) -> bool {

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::authority::LocalAuthority;
+use crate::azure_clouds::AzureClouds;
 use crate::azure_state::AzureState;
 use crate::certificates::{common_name, days_after, rcgen_key_pair, set_validity};
 use crate::directory::{
@@ -24,7 +25,6 @@ use crate::directory::{
     TrustedIssuer, User,
 };
 use crate::engine::EmulatorEngine;
-use crate::hosts;
 use crate::ingress::Ingress;
 use crate::keys::{RedactedText, RsaKey};
 use crate::operation_context::IdGenerator;
@@ -240,10 +240,15 @@ pub(crate) struct EngineFixture {
 
 impl EngineFixture {
     pub(crate) fn new(azure: AzureState) -> Self {
+        Self::with_clouds(AzureClouds::new(None, 0), azure)
+    }
+
+    pub(crate) fn with_clouds(clouds: AzureClouds, azure: AzureState) -> Self {
         let clock = ManualClock::starting_at(start_time());
-        let authority = Arc::new(LocalAuthority::generate().unwrap());
+        let authority = Arc::new(LocalAuthority::generate(&clouds).unwrap());
         let ids = IdGenerator::seeded(Uuid::from_u128(7));
-        let engine = EmulatorEngine::new(Arc::new(clock.clone()), authority, azure, ids, None);
+        let engine =
+            EmulatorEngine::new(Arc::new(clock.clone()), authority, clouds, azure, ids, None);
         Self { engine, clock }
     }
 
@@ -272,7 +277,8 @@ impl EngineFixture {
             },
             host: url.host_str().unwrap().to_owned(),
             client_ip: Some(Ipv4Addr::LOCALHOST.into()),
-            path: hosts::request_path(url.host_str().unwrap(), url.path()),
+            port: url.port_or_known_default().unwrap(),
+            path: self.engine.clouds.request_path(url.host_str().unwrap(), url.path()),
             query: url.query_pairs().into_owned().collect(),
             headers,
             body: Bytes::copy_from_slice(body.as_bytes()),

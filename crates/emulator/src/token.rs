@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use lanyard_vocabulary::{Cloud, EntraClientId, EntraTenantId};
+use lanyard_vocabulary::{EntraClientId, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -14,6 +14,7 @@ use uuid::Uuid;
 pub(crate) use self::verification::{
     AuthenticatedCaller, BearerTokenError, VerifiedTokenCache, verify_bearer,
 };
+use crate::azure_clouds::EmulatedCloud;
 use crate::directory::{ServicePrincipal, Tenant, User};
 use crate::jose;
 use crate::keys::{RedactedText, RsaKeyError};
@@ -118,7 +119,7 @@ pub(crate) struct TokenGrant<'a> {
     /// How the client authenticated.
     pub(crate) auth_method: ClientAuthMethod,
     /// The cloud of the token service.
-    pub(crate) cloud: Cloud,
+    pub(crate) cloud: &'a EmulatedCloud,
     pub(crate) optional: OptionalClaims,
 }
 
@@ -138,22 +139,6 @@ impl IssuedAccessToken {
     pub(crate) fn expires_on(&self) -> i64 {
         self.not_before + i64::from(self.expires_in)
     }
-}
-
-/// The issuer of version 1.0 tokens, which both endpoints issue for ARM and the vaults.
-pub(crate) fn v1_issuer(cloud: Cloud, tenant: &EntraTenantId) -> String {
-    let host = match cloud {
-        Cloud::China => "sts.chinacloudapi.cn",
-        Cloud::German => "sts.microsoftonline.de",
-        _ => "sts.windows.net",
-    };
-    format!("https://{host}/{tenant}/")
-}
-
-/// The issuer of version 2.0 tokens and of ID tokens.
-pub(crate) fn v2_issuer(cloud: Cloud, tenant: &EntraTenantId) -> String {
-    let host = cloud.endpoints().map_or("login.microsoftonline.com", |known| known.authority_host);
-    format!("https://{host}/{tenant}/v2.0")
 }
 
 /// The `sub` of a user: an id that differs between the audiences of tokens.
@@ -238,7 +223,7 @@ fn add_version_claims(
     let method = json!(grant.auth_method.claim());
     match grant.version {
         AccessTokenVersion::V1 => {
-            let issuer = v1_issuer(grant.cloud, tenant);
+            let issuer = grant.cloud.v1_issuer(tenant);
             claim("iss", json!(issuer));
             claim("idp", json!(issuer));
             claim("appid", json!(client));
@@ -246,7 +231,7 @@ fn add_version_claims(
             claim("ver", json!("1.0"));
         }
         AccessTokenVersion::V2 => {
-            claim("iss", json!(v2_issuer(grant.cloud, tenant)));
+            claim("iss", json!(grant.cloud.v2_issuer(tenant)));
             claim("azp", json!(client));
             claim("azpacr", method);
             claim("ver", json!("2.0"));

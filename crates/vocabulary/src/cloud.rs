@@ -83,7 +83,8 @@ impl CloudEndpoints {
     }
 }
 
-const PUBLIC: CloudEndpoints = CloudEndpoints {
+/// The endpoints of the public cloud.
+pub const PUBLIC: CloudEndpoints = CloudEndpoints {
     authority_host: "login.microsoftonline.com",
     authority_aliases: &["login.windows.net", "login.microsoft.com", "sts.windows.net"],
     arm_host: "management.azure.com",

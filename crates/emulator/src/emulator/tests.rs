@@ -1,3 +1,4 @@
+mod custom_cloud;
 mod faults;
 
 use std::time::Duration;

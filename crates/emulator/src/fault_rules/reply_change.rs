@@ -91,7 +91,7 @@ fn loop_next_link(body: &mut Value, request: &ServiceRequest) -> Option<()> {
     let is_odata = list.contains_key("@odata.context");
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(&request.query);
-    let url = format!("https://{}{}?{}", request.host, request.path, query.finish());
+    let url = format!("{}{}?{}", request.origin(), request.path, query.finish());
     let name = if is_odata { "@odata.nextLink" } else { "nextLink" };
     list.insert(name.to_owned(), json!(url));
     Some(())

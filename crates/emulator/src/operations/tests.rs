@@ -46,6 +46,7 @@ fn request(method: &Method, url: &str) -> ServiceRequest {
         method: method.clone(),
         scheme: RequestScheme::Https,
         host: "host.test".to_owned(),
+        port: 443,
         client_ip: None,
         path: url.path().to_owned(),
         query: url.query_pairs().into_owned().collect(),

@@ -163,8 +163,9 @@ fn credential_document(
     padding: usize,
 ) -> ManagedIdentityCredential {
     let principal = (&identity.tenant, identity.object_id, identity.client_id);
+    let data_plane = format!("https://control-{}.identity.azure.net", identity.location);
     let mut client_secret_url =
-        user_assigned_secret_url(&identity.location, &identity.resource_id, principal);
+        user_assigned_secret_url(&data_plane, &identity.resource_id, principal);
     if padding > 0 {
         client_secret_url.push_str("&p=");
         client_secret_url.extend(std::iter::repeat_n('0', padding));

@@ -1,6 +1,6 @@
 //! Seeds the storage account of the image registry and of file shares, with its data plane.
 
-use lanyard_vocabulary::{ArmResourceId, Cloud};
+use lanyard_vocabulary::ArmResourceId;
 use serde_json::json;
 
 use super::{AzureSeeder, SeedError};
@@ -40,7 +40,7 @@ impl AzureSeeder<'_> {
                 "properties": {
                     "allowBlobPublicAccess": account.settings.allow_blob_public_access,
                     "supportsHttpsTrafficOnly": true,
-                    "primaryEndpoints": { "blob": account.blob_endpoint() },
+                    "primaryEndpoints": { "blob": format!("https://{}/", account.host) },
                 },
             }),
         );
@@ -61,8 +61,7 @@ impl AzureSeeder<'_> {
         id: &ArmResourceId,
     ) -> Result<StorageAccount, SeedStorageAccountError> {
         let name: StorageAccountName = name.parse()?;
-        let suffix = Cloud::Public.endpoints().map_or("core.windows.net", |e| e.storage_suffix);
-        let host = format!("{name}.blob.{suffix}");
+        let host = format!("{name}.{}", self.endpoints.blob_suffix());
         let settings = StorageAccountSettings {
             location: self.plan.location.clone(),
             kind: "StorageV2".to_owned(),

@@ -100,7 +100,7 @@ pub(crate) fn issue_access_token_for(
         audience: resource,
         version: AccessTokenVersion::V1,
         auth_method: ClientAuthMethod::KeyOrToken,
-        cloud: Cloud::Public,
+        cloud: probe.engine.clouds.public(),
         optional: OptionalClaims::default(),
     };
     let issued =

@@ -80,8 +80,7 @@ impl AzureSeeder<'_> {
 
     /// The host name of a vault.
     pub(super) fn vault_host(&self, name: &VaultName) -> String {
-        let suffix = self.plan.cloud.endpoints().map_or("vault.azure.net", |e| e.vault_suffix);
-        format!("{name}.{suffix}").to_ascii_lowercase()
+        format!("{name}.{}", self.endpoints.vault_suffix).to_ascii_lowercase()
     }
 
     /// The Azure resource of a vault in the platform's resource group.

@@ -61,12 +61,12 @@ impl InterceptionCertificates {
                 authority.issue_leaf("wrong.vault.azure.net", DAYS).ok()
             }
             CertificateProblem::MissingIntermediate => {
-                authority.leaf_of_intermediate(host, DAYS).ok()
+                authority.leaf_of_intermediate(&self.engine.clouds, host, DAYS).ok()
             }
             CertificateProblem::UnknownAuthority => {
                 let foreign = self
                     .foreign_authority
-                    .get_or_init(|| LocalAuthority::generate_untrusted().ok());
+                    .get_or_init(|| LocalAuthority::generate_untrusted(&self.engine.clouds).ok());
                 foreign.as_ref()?.issue_leaf(host, DAYS).ok()
             }
             CertificateProblem::Alert => None,
@@ -79,7 +79,7 @@ impl ResolvesServerCert for InterceptionCertificates {
         let host = hello.server_name()?.to_ascii_lowercase();
         match self.engine.match_handshake(&host) {
             Some(problem) => self.faulty_certificate(&host, problem),
-            None => self.engine.authority.leaf_for_server_name(&host),
+            None => self.engine.authority.leaf_for_server_name(&self.engine.clouds, &host),
         }
     }
 }

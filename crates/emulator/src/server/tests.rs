@@ -137,6 +137,7 @@ fn error_names_the_limit_that_applied() {
         method: Method::PUT,
         scheme: RequestScheme::Http,
         host: "127.0.0.1".to_owned(),
+        port: HTTPS_PORT,
         client_ip: None,
         path: SNAPSHOT_PATH.to_owned(),
         query: Vec::new(),
@@ -144,6 +145,9 @@ fn error_names_the_limit_that_applied() {
         body: Bytes::new(),
     };
     let rejected = RequestWithoutBody { request, most: MAX_SNAPSHOT_BYTES };
-    let body = String::from_utf8(rejected.reply(Ingress::Port).body.to_vec()).unwrap();
+    let body = String::from_utf8(
+        rejected.reply(&AzureClouds::new(None, HTTPS_PORT), Ingress::Port).body.to_vec(),
+    )
+    .unwrap();
     assert!(body.contains("larger than 1024 MiB"), "{body}");
 }

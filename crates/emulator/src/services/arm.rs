@@ -146,8 +146,8 @@ mod tags;
 use http::Method;
 use jiff::Timestamp;
 
-#[cfg(feature = "fuzzing")]
 pub(crate) use deleted_resources::ResourceDelays;
+#[cfg(feature = "fuzzing")]
 pub(crate) use deployments::plan_template;
 pub(crate) use key_vault::has_private_endpoint;
 pub(crate) use providers::resolve_namespaces;

@@ -137,7 +137,7 @@ pub(super) fn issue_managed_identity_token(
         return Err(identity_unknown_reply(&principal));
     }
     let directory = token_directory(call);
-    let found = Cloud::ALL.into_iter().find_map(|cloud| {
+    let found = call.clouds.iter().find_map(|cloud| {
         let found = find_token_resource(directory, cloud, &principal.tenant, &resource)?;
         Some((cloud, found))
     });

@@ -1,9 +1,11 @@
+mod custom_cloud;
+
 use http::{Method, StatusCode};
 use proptest::prelude::*;
 
 use super::*;
+use crate::azure_clouds::AzureClouds;
 use crate::engine::Ingress;
-use crate::hosts;
 use crate::testing::{EngineFixture, azure_with_test_principals};
 
 /// A host of each service, and one of each further cloud.
@@ -38,7 +40,7 @@ fn method() -> impl Strategy<Value = Method> {
 /// Paths near those of the operations: the path of an operation with other words for its parameters, and
 /// further segments.
 fn path_at_host(host: &'static str) -> impl Strategy<Value = String> {
-    let service = hosts::endpoint_of_host(host).unwrap().service;
+    let service = AzureClouds::new(None, 443).endpoint_of_host(host).unwrap().service;
     let known: Vec<&str> =
         operations_of_service(service).iter().copied().flatten().map(|row| row.path).collect();
     let known = if known.is_empty() { vec!["/"] } else { known };
@@ -75,13 +77,14 @@ const PUBLIC_OPERATIONS: &[&str] = &[
 
 #[test]
 fn the_hosts_cover_every_service_with_a_host() {
+    let clouds = AzureClouds::new(None, 443);
     for service in AzureService::ALL {
         let has_host = !matches!(
             service,
             AzureService::Control | AzureService::AppService | AzureService::Imds
         );
         let is_covered = HOSTS.iter().any(|host| {
-            hosts::endpoint_of_host(host).is_some_and(|endpoint| endpoint.service == service)
+            clouds.endpoint_of_host(host).is_some_and(|endpoint| endpoint.service == service)
         });
         assert_eq!(is_covered, has_host, "{service:?}");
     }
@@ -102,7 +105,7 @@ proptest! {
             prop_assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
             prop_assert_eq!(entry.rejection.as_deref(), Some("operation not implemented"));
             let text = String::from_utf8_lossy(&reply.body);
-            let path = hosts::request_path(host, &path);
+            let path = fixture.engine.clouds.request_path(host, &path);
             let names_operation = text.contains(&format!("`{method} {path}`"))
                 || text.contains(&format!("<Operation>{method}"));
             prop_assert!(names_operation, "{}", text);

@@ -2,10 +2,11 @@ use std::os::unix::fs::MetadataExt;
 
 use super::*;
 use crate::authority::LocalAuthority;
+use crate::azure_clouds::AzureClouds;
 use crate::testing::{APP, azure_with_test_principals, principal_mut};
 
 fn save_all(store: &StateStore, azure: &mut AzureState) {
-    let authority = LocalAuthority::generate().unwrap();
+    let authority = LocalAuthority::generate(&AzureClouds::new(None, 443)).unwrap();
     let changes =
         StateChanges::collect_all(authority.stored_form(), azure, &IdGenerator::Random).unwrap();
     store.commit(&[changes]).unwrap();

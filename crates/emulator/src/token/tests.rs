@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
+use crate::azure_clouds::AzureClouds;
 use crate::azure_state::AzureState;
 use crate::directory::TenantSigningKey;
 use crate::jose::UnverifiedToken;
@@ -16,12 +17,13 @@ const VAULT_AUDIENCE: &str = "https://vault.azure.net";
 fn issue_bearer_header(azure: &AzureState) -> String {
     let principal = azure.directory.service_principal_by_client_id(MSI.parse().unwrap()).unwrap();
     let tenant = azure.directory.tenant(TENANT).unwrap();
+    let clouds = AzureClouds::new(None, 443);
     let grant = TokenGrant {
         subject: TokenSubject::ServicePrincipal(principal),
         audience: VAULT_AUDIENCE,
         version: AccessTokenVersion::V1,
         auth_method: ClientAuthMethod::KeyOrToken,
-        cloud: Cloud::Public,
+        cloud: clouds.public(),
         optional: OptionalClaims::default(),
     };
     let issued =
@@ -189,12 +191,13 @@ fn user_claims(version: AccessTokenVersion) -> Map<String, Value> {
         roles: vec!["Reader".to_owned()],
         client_capabilities: vec!["CP1".to_owned()],
     };
+    let clouds = AzureClouds::new(None, 443);
     let grant = TokenGrant {
         subject: TokenSubject::User { user, client, scopes: "Files.Read" },
         audience: "api://files",
         version,
         auth_method: ClientAuthMethod::Public,
-        cloud: Cloud::Public,
+        cloud: clouds.public(),
         optional,
     };
     let tenant = &azure.directory.tenants[0];

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use lanyard_emulator::{DrillError, EmulatorBuilder, FaultDrill, FaultRule, SettingsChange};
+use lanyard_emulator::{
+    CloudDomain, DrillError, EmulatorBuilder, FaultDrill, FaultRule, SettingsChange,
+};
 use serde_json::Value;
 
 use super::control_client::read_document;
@@ -31,6 +33,12 @@ pub(crate) struct LocalAzureFlags {
     /// Derive the ids, keys and test credentials of a new state from this text, instead of random ones
     #[arg(long, value_name = "TEXT")]
     pub(super) seed: Option<String>,
+    /// Also serve a custom cloud at `management.DOMAIN`, `login.DOMAIN` and further names, for clients that have
+    /// settings for a cloud instead of a proxy. Register it with `az cloud register --name Local
+    /// --endpoint-resource-manager https://management.DOMAIN:PORT`. The names must resolve to the listener.
+    /// PORT is that of the listener, unless clients reach it through another one
+    #[arg(long, value_name = "DOMAIN[:PORT]")]
+    pub(super) cloud_domain: Option<CloudDomain>,
     /// Change the settings as this file says, in JSON or YAML
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,

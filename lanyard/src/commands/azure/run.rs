@@ -48,7 +48,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         CommandError::unavailable("cannot make a directory for the certificates").with_cause(&error)
     })?;
     let files = TrustFiles::write(scratch.path(), emulator.ca_pem(), &environment)?;
-    let mut exports = ShellExports::new(emulator.address(), &files);
+    let mut exports = ShellExports::new(emulator.address(), &files)
+        .with_custom_cloud(emulator.custom_cloud_url());
     if let Some(principal) = args.local_azure.login {
         let credentials = LocalTestCredentials::of_emulator(&emulator, true);
         let credentials = credentials.ok_or_else(missing_test_clients_error)?;

@@ -61,6 +61,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let session = ServeSession::write_descriptor(
         &directory,
         emulator.address(),
+        emulator.custom_cloud_url(),
         emulator.ca_pem(),
         &environment,
     )?;
@@ -103,8 +104,12 @@ fn startup_message(session: &ServeSession, args: &Args) -> String {
         .state
         .as_ref()
         .map_or_else(String::new, |directory| format!(" --state '{}'", directory.display()));
+    let custom_cloud = session.custom_cloud.as_ref().map_or_else(String::new, |url| {
+        format!("custom cloud: az cloud register --name Local --endpoint-resource-manager {url}\n")
+    });
     format!(
-        "local Azure on {}\nin another shell: eval \"$(lanyard azure env{state})\"\nCtrl-C ends it",
+        "local Azure on {}\nin another shell: eval \"$(lanyard azure env{state})\"\n{custom_cloud}Ctrl-C \
+         ends it",
         session.proxy
     )
 }

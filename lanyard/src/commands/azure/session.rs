@@ -23,6 +23,9 @@ pub(crate) struct ServeSession {
     pub(crate) proxy: String,
     /// The URL of the control API.
     pub(crate) control: String,
+    /// The URL of Azure Resource Manager in the custom cloud; `None` without `--cloud-domain`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) custom_cloud: Option<String>,
     /// The path of the local CA certificate, in PEM.
     pub(crate) ca_file: PathBuf,
     /// The path of the system's roots and the local CA certificate, in PEM.
@@ -37,6 +40,7 @@ impl ServeSession {
     pub(crate) fn write_descriptor(
         directory: &Path,
         address: SocketAddr,
+        custom_cloud: Option<String>,
         ca_pem: &str,
         environment: &ProcessEnvironment,
     ) -> Result<Self, CommandError> {
@@ -60,6 +64,7 @@ impl ServeSession {
             address,
             proxy: format!("http://{address}"),
             control: format!("http://{address}/lanyard/v1"),
+            custom_cloud,
             ca_file: files.local_ca,
             ca_bundle: files.bundle,
             process: std::process::id(),
@@ -136,7 +141,8 @@ impl ServeSession {
     /// The environment variables for clients.
     pub(crate) fn exports(&self) -> ShellExports {
         let directory = self.directory();
-        let exports = ShellExports::new(self.address, &TrustFiles::in_directory(directory));
+        let exports = ShellExports::new(self.address, &TrustFiles::in_directory(directory))
+            .with_custom_cloud(self.custom_cloud.clone());
         match LocalTestCredentials::load(directory) {
             Some(credentials) if credentials.is_exported() => {
                 exports.with_variables(credentials.variables())
@@ -196,7 +202,8 @@ mod tests {
         directory: &Path,
         address: SocketAddr,
     ) -> Result<ServeSession, CommandError> {
-        ServeSession::write_descriptor(directory, address, "CA\n", &ProcessEnvironment::default())
+        let environment = ProcessEnvironment::default();
+        ServeSession::write_descriptor(directory, address, None, "CA\n", &environment)
     }
 
     #[test]

@@ -128,6 +128,11 @@ impl ShellExports {
         self
     }
 
+    /// Adds the URL of Azure Resource Manager in the custom cloud.
+    pub(super) fn with_custom_cloud(self, url: Option<String>) -> Self {
+        self.with_variables(url.map(|url| ("LANYARD_AZURE_CUSTOM_CLOUD", url)))
+    }
+
     /// Adds variables.
     pub(super) fn with_variables(
         mut self,

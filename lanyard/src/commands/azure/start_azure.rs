@@ -36,7 +36,7 @@ pub(super) struct CertificateAuthorityFiles<'a> {
 pub(super) async fn start_local_azure(
     start: &StartAzureOptions<'_>,
 ) -> Result<Emulator, CommandError> {
-    let LocalAzureFlags { file, state, login, seed, .. } = start.flags;
+    let LocalAzureFlags { file, state, login, seed, cloud_domain, .. } = start.flags;
     let cluster = hosted_cluster::load(file.as_deref())?;
     let plan = lanyard_up::local_azure_plan(&cluster, None, None);
     let mut builder = Emulator::builder()
@@ -46,6 +46,9 @@ pub(super) async fn start_local_azure(
         .automatic_sign_in(login.is_some());
     if let Some(seed) = seed {
         builder = builder.id_seed(seed);
+    }
+    if let Some(domain) = cloud_domain {
+        builder = builder.cloud_domain(domain.clone());
     }
     if let Some(time) = start.stopped_at {
         builder = builder.stop_clock_at(time);

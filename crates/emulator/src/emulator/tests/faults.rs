@@ -11,10 +11,17 @@ use super::*;
 
 /// An emulator whose delays pass in real time.
 async fn emulator_with_rule(rule: Value) -> Emulator {
-    let authority = Arc::new(LocalAuthority::generate().unwrap());
+    let clouds = AzureClouds::new(None, 443);
+    let authority = Arc::new(LocalAuthority::generate(&clouds).unwrap());
     let azure = testing::azure_with_test_principals();
-    let engine =
-        EmulatorEngine::new(SystemClock::shared(), authority, azure, IdGenerator::Random, None);
+    let engine = EmulatorEngine::new(
+        SystemClock::shared(),
+        authority,
+        clouds,
+        azure,
+        IdGenerator::Random,
+        None,
+    );
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let emulator = Emulator::serve_on_listener(engine, listener, address, false).unwrap();

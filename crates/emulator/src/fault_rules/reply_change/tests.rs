@@ -50,6 +50,7 @@ fn next_link_of_a_list_is_the_url_of_the_request() {
         method: Method::GET,
         scheme: crate::request::RequestScheme::Https,
         host: "management.azure.com".to_owned(),
+        port: 443,
         client_ip: None,
         path: "/subscriptions".to_owned(),
         query: vec![("api-version".to_owned(), "2022-12-01".to_owned())],

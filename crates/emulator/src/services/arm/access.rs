@@ -38,7 +38,7 @@ pub(super) fn authenticate(
     let authority = authority_url(call, tenant.as_ref().map_or("common", |tenant| tenant.as_str()));
     let refuse =
         |code, message| ArmServiceError::InvalidToken { code, authority, message }.to_reply();
-    let caller = match call.authenticate_bearer(&arm_audiences(call)) {
+    let caller = match call.authenticate_bearer(&call.endpoint.cloud.arm_audiences()) {
         Ok(caller) => caller,
         Err(problem) => {
             let (code, message) = token_error_code_and_message(&problem);
@@ -315,20 +315,11 @@ fn next_link(call: &OperationContext<'_>, skip: usize) -> String {
         }
     }
     query.append_pair("$skiptoken", &skip.to_string());
-    format!("https://{}{}?{}", request.host, request.path, query.finish())
+    format!("{}{}?{}", request.origin(), request.path, query.finish())
 }
 
 fn authority_url(call: &OperationContext<'_>, tenant: &str) -> String {
-    let host =
-        call.endpoint.cloud.endpoints().map_or("login.microsoftonline.com", |e| e.authority_host);
-    format!("https://{host}/{tenant}")
-}
-
-/// The audiences of Azure Resource Manager: its URL and its old name, with and without a trailing slash.
-fn arm_audiences(call: &OperationContext<'_>) -> Vec<String> {
-    let Some(endpoints) = call.endpoint.cloud.endpoints() else { return Vec::new() };
-    let bases = [endpoints.arm_url(), endpoints.arm_audience.to_owned()];
-    bases.into_iter().flat_map(|base| [format!("{base}/"), base]).collect()
+    format!("{}/{tenant}", call.endpoint.cloud.authority_url())
 }
 
 fn token_error_code_and_message(problem: &BearerTokenError) -> (&'static str, String) {

@@ -1,7 +1,7 @@
 //! The first requests of clients: endpoints, tenants, subscriptions, locations.
 
 use http::StatusCode;
-use lanyard_vocabulary::cloud::CloudEndpoints;
+use lanyard_vocabulary::Cloud;
 use serde_json::{Value, json};
 
 use super::access::{
@@ -11,6 +11,7 @@ use super::access::{
 use super::error::bad_request;
 use super::locations::{Region, regions_of_cloud};
 use super::resource_store::Subscription;
+use crate::azure_clouds::EmulatedCloud;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
@@ -22,29 +23,30 @@ pub(super) fn get_metadata_endpoints(
         return Err(bad_request("MissingApiVersionParameter", "`api-version` is required."));
     };
     let as_array = version < "2022";
-    let cloud = call.endpoint.cloud;
-    let Some(endpoints) = cloud.endpoints() else {
-        return Err(bad_request("CloudNotFound", "The cloud has no fixed endpoints."));
-    };
-    let name = match cloud.name() {
-        "AzurePublicCloud" => "AzureCloud",
-        "AzureUSGovernmentCloud" => "AzureUSGovernment",
-        other => other,
-    };
-    let document = endpoints_json(name, endpoints);
+    let document = endpoints_json(&call.endpoint.cloud);
     let body = if as_array { json!([document]) } else { document };
     Ok(json_reply(call, StatusCode::OK, &body))
 }
 
-fn endpoints_json(name: &str, endpoints: &CloudEndpoints) -> Value {
-    let suffix = endpoints.arm_audience.trim_start_matches("https://management.");
-    json!({
+fn endpoints_json(cloud: &EmulatedCloud) -> Value {
+    let name = match cloud.name {
+        Cloud::Public => "AzureCloud",
+        Cloud::UsGovernment => "AzureUSGovernment",
+        other => other.name(),
+    };
+    let [arm, audience] = [cloud.arm_url(), cloud.arm_audience()].map(|url| format!("{url}/"));
+    let mut audiences = vec![audience];
+    if audiences[0] != arm {
+        audiences.push(arm.clone());
+    }
+    let directory_graph = format!("{}/", cloud.directory_graph_url());
+    let mut document = json!({
         "name": name,
-        "resourceManager": format!("{}/", endpoints.arm_url()),
+        "resourceManager": arm,
         "portal": "https://portal.azure.com",
-        "graph": "https://graph.windows.net/",
-        "graphAudience": "https://graph.windows.net/",
-        "microsoftGraphResourceId": "https://graph.microsoft.com/",
+        "graph": directory_graph,
+        "graphAudience": directory_graph,
+        "microsoftGraphResourceId": format!("{}/", cloud.graph_url()),
         "gallery": "https://gallery.azure.com/",
         "batch": "https://batch.core.windows.net/",
         "media": "https://rest.media.azure.net",
@@ -52,19 +54,22 @@ fn endpoints_json(name: &str, endpoints: &CloudEndpoints) -> Value {
         "sqlManagement": "https://management.core.windows.net:8443/",
         "vmImageAliasDoc": "https://raw.githubusercontent.com/Azure/azure-rest-api-specs/main/arm-compute/quickstart-templates/aliases.json",
         "authentication": {
-            "loginEndpoint": endpoints.authority_url(),
-            "audiences": [format!("{}/", endpoints.arm_audience), format!("{}/", endpoints.arm_url())],
+            "loginEndpoint": format!("{}/", cloud.authority_url()),
+            "audiences": audiences,
             "tenant": "common",
             "identityProvider": "AAD",
         },
         "suffixes": {
-            "keyVaultDns": endpoints.vault_suffix,
-            "mhsmDns": endpoints.managed_hsm_suffix,
-            "storage": suffix,
-            "acrLoginServer": "azurecr.io",
+            "keyVaultDns": cloud.vault_authority_suffix(),
+            "mhsmDns": cloud.managed_hsm_authority_suffix(),
+            "storage": cloud.storage_authority_suffix(),
             "sqlServerHostname": "database.windows.net",
         },
-    })
+    });
+    if let Some(suffix) = cloud.registry_suffix() {
+        document["suffixes"]["acrLoginServer"] = json!(suffix);
+    }
+    document
 }
 
 /// `GET /tenants`: the tenants in which the caller has an identity.
@@ -115,7 +120,7 @@ pub(super) fn list_locations(
 ) -> Result<ServiceReply, ServiceReply> {
     let whole = subscription_scope(call)?;
     authorize_call(call, "Microsoft.Resources/subscriptions/locations/read", &whole)?;
-    let regions = regions_of_cloud(call.endpoint.cloud);
+    let regions = regions_of_cloud(call.endpoint.cloud.name);
     let items = regions.iter().map(|Region { name, display_name, geography_group }| {
         json!({
             "id": format!("{whole}/locations/{name}"),

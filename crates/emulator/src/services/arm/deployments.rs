@@ -240,8 +240,8 @@ fn put_deployment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servi
     };
     let wire = deployment.accepted_json();
     let status_url = format!(
-        "https://{}{}/operationStatuses/{status_id}?api-version={}",
-        call.request.host,
+        "{}{}/operationStatuses/{status_id}?api-version={}",
+        call.request.origin(),
         call.request.path,
         call.api_version().unwrap_or_default()
     );

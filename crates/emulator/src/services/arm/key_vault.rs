@@ -38,6 +38,7 @@ const VAULT: &str = "Microsoft.KeyVault/vaults";
 pub(super) const TYPES: &[ResourceType] = &[ResourceType {
     prepare: prepare_vault,
     render: Some(render_vault),
+    endpoints: &["/properties/vaultUri"],
     long_running: false,
     ..ResourceType::regional(
         VAULT,
@@ -267,8 +268,7 @@ fn vault_name(id: &AccessScope) -> Result<VaultName, ServiceReply> {
 }
 
 fn vault_host(call: &OperationContext<'_>, name: &VaultName) -> String {
-    let suffix = call.endpoint.cloud.endpoints().map_or("vault.azure.net", |e| e.vault_suffix);
-    format!("{name}.{suffix}").to_ascii_lowercase()
+    call.endpoint.cloud.vault_host(name)
 }
 
 /// The error for a value that the resource provider does not accept.

@@ -114,7 +114,7 @@ pub(super) fn require_region(
     resource_type: &str,
     region: &str,
 ) -> Result<(), ServiceReply> {
-    let regions = regions_of_cloud(call.endpoint.cloud);
+    let regions = regions_of_cloud(call.endpoint.cloud.name);
     if regions.iter().any(|known| known.name == region) {
         return Ok(());
     }

@@ -228,8 +228,8 @@ impl PendingOperation {
         let subscription = call.path_parameter("subscription");
         let StoredOperation { namespace, region, .. } = &self.operation;
         format!(
-            "https://{}/subscriptions/{subscription}/providers/{namespace}/locations/{region}/{collection}/{}?api-version={}",
-            call.request.host,
+            "{}/subscriptions/{subscription}/providers/{namespace}/locations/{region}/{collection}/{}?api-version={}",
+            call.request.origin(),
             self.id,
             call.api_version().unwrap_or_default()
         )
@@ -270,8 +270,8 @@ fn get_result(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRe
     let (_, operation) = poll_requested_operation(call)?;
     if operation.ended.is_none() {
         let url = format!(
-            "https://{}{}?api-version={}",
-            call.request.host,
+            "{}{}?api-version={}",
+            call.request.origin(),
             call.request.path,
             call.api_version().unwrap_or_default()
         );

@@ -201,8 +201,10 @@ fn provider_reply(call: &OperationContext<'_>) -> Result<ServiceReply, ServiceRe
 }
 
 fn provider_json(call: &OperationContext<'_>, namespace: &str, newest: &str) -> Value {
-    let regions: Vec<_> =
-        regions_of_cloud(call.endpoint.cloud).iter().map(|region| region.display_name).collect();
+    let regions: Vec<_> = regions_of_cloud(call.endpoint.cloud.name)
+        .iter()
+        .map(|region| region.display_name)
+        .collect();
     let types: Vec<_> = implemented_types()
         .get(namespace)
         .into_iter()

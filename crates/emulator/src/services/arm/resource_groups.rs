@@ -201,7 +201,7 @@ fn require_valid_group_name(name: &str) -> Result<(), ServiceReply> {
 }
 
 fn require_group_region(call: &OperationContext<'_>, region: &str) -> Result<(), ServiceReply> {
-    let regions = regions_of_cloud(call.endpoint.cloud);
+    let regions = regions_of_cloud(call.endpoint.cloud.name);
     if regions.iter().any(|known| known.name == region) {
         return Ok(());
     }

@@ -14,6 +14,7 @@ use super::long_running::{is_missing_after_write, poll_resource};
 use super::resource_store::{ArmResource, ArmResourceStore};
 use super::resource_type::find_resource_type;
 use crate::authorization::AccessScope;
+use crate::azure_clouds::AzureClouds;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
@@ -50,15 +51,34 @@ fn is_unsettled(resource: &ArmResource) -> bool {
 /// A stored resource as in replies; `null` if it does not exist.
 pub(super) fn render_resource(call: &OperationContext<'_>, id: &AccessScope) -> Value {
     let resources = &call.azure().resources;
-    resources.resource(id).map_or(Value::Null, |resource| render_stored(resources, resource))
+    resources
+        .resource(id)
+        .map_or(Value::Null, |resource| render_stored(call.clouds, resources, resource))
 }
 
 /// A resource as in replies.
-pub(super) fn render_stored(resources: &ArmResourceStore, resource: &ArmResource) -> Value {
-    match find_resource_type(&resource.kind).and_then(|kind| kind.render) {
+pub(super) fn render_stored(
+    clouds: &AzureClouds,
+    resources: &ArmResourceStore,
+    resource: &ArmResource,
+) -> Value {
+    let Some(kind) = find_resource_type(&resource.kind) else { return resource.to_json() };
+    let mut wire = match kind.render {
         Some(render) => render(resources, resource),
         None => resource.to_json(),
+    };
+    for pointer in kind.endpoints {
+        match wire.pointer_mut(pointer) {
+            Some(Value::String(url)) => *url = clouds.url_with_port(url),
+            Some(Value::Object(urls)) => {
+                for url in urls.values_mut() {
+                    *url = url.as_str().map(|url| clouds.url_with_port(url)).into();
+                }
+            }
+            _ => {}
+        }
     }
+    wire
 }
 
 /// The resource of a `GET`, if the caller may read it.
@@ -93,7 +113,7 @@ pub(super) fn list_child_collection(
     let resources = &call.azure().resources;
     let items = resources
         .of_type_within(&parent, &kind)
-        .map(|resource| render_stored(resources, resource))
+        .map(|resource| render_stored(call.clouds, resources, resource))
         .collect();
     list_reply(call, items)
 }
@@ -124,7 +144,7 @@ pub(super) fn list_readable(
         .resources
         .of_type_within(subscription, kind)
         .filter(|resource| wanted(resource) && is_authorized(call, &caller, action, &resource.id))
-        .map(|resource| render_stored(&call.azure().resources, resource))
+        .map(|resource| render_stored(call.clouds, &call.azure().resources, resource))
         .collect();
     list_reply(call, items)
 }

@@ -33,6 +33,9 @@ pub(super) struct ResourceType {
     pub(super) check_deletion: fn(&ResourceDeletion<'_>) -> Result<(), ServiceReply>,
     /// The resource as in replies, where it differs from the stored one.
     pub(super) render: Option<fn(&ArmResourceStore, &ArmResource) -> Value>,
+    /// JSON pointers to the URLs of the data plane in replies, and to objects with such URLs. They are stored
+    /// without the port, which depends on the listener.
+    pub(super) endpoints: &'static [&'static str],
     /// Whether the properties have a `provisioningState`.
     pub(super) has_provisioning_state: bool,
     /// Whether Azure completes writes and deletions after its reply. The delay itself is a setting.
@@ -59,6 +62,7 @@ impl ResourceType {
             prepare: |_| Ok(()),
             check_deletion: |_| Ok(()),
             render: None,
+            endpoints: &[],
             has_provisioning_state: true,
             long_running: true,
             creation_status: StatusCode::CREATED,

@@ -22,6 +22,7 @@ const ACCOUNT: &str = "Microsoft.Storage/storageAccounts";
 /// The types that clients can write.
 pub(super) const TYPES: &[ResourceType] = &[ResourceType {
     prepare: accounts::prepare_account,
+    endpoints: &["/properties/primaryEndpoints"],
     // Names are checked with the error code of the provider.
     ..ResourceType::regional(
         ACCOUNT,

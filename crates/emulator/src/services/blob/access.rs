@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lanyard_vocabulary::Cloud;
 
 use super::account::StorageAccount;
 use super::container::PublicAccess;
@@ -18,6 +17,7 @@ use super::shared_key;
 use super::store::{BlobKey, ContainerKey};
 use super::target::BlobTarget;
 use crate::authorization::{AccessCheck, ActionPlane};
+use crate::azure_clouds::EmulatedCloud;
 use crate::azure_state::AzureState;
 use crate::operation_context::OperationContext;
 use crate::request::{ServiceReply, ServiceRequest};
@@ -45,7 +45,7 @@ pub(super) enum BlobCaller {
 pub(super) struct BlobAccess<'a> {
     pub(super) azure: &'a AzureState,
     pub(super) request: &'a ServiceRequest,
-    pub(super) cloud: Cloud,
+    pub(super) cloud: &'a EmulatedCloud,
     pub(super) now: Timestamp,
     /// The machine's time, by which clients on it date their requests.
     pub(super) system_now: Timestamp,
@@ -89,7 +89,7 @@ fn authorize(
     let access = BlobAccess {
         azure: call.azure,
         request: call.request,
-        cloud: call.endpoint.cloud,
+        cloud: &call.endpoint.cloud,
         now: call.now,
         system_now: call.system_now,
     };
@@ -156,13 +156,7 @@ impl<'a> BlobAccess<'a> {
         header: &str,
         cache: &mut VerifiedTokenCache,
     ) -> Result<Arc<AuthenticatedCaller>, ServiceReply> {
-        let endpoint = account.blob_endpoint();
-        let audiences = [
-            STORAGE_RESOURCE,
-            "https://storage.azure.com/",
-            endpoint.trim_end_matches('/'),
-            endpoint.as_str(),
-        ];
+        let audiences = self.cloud.blob_audiences(&account.host);
         let detail = match verify_bearer(self.azure, cache, Some(header), &audiences, self.now) {
             Ok(caller) if caller.tenant.as_str().eq_ignore_ascii_case(account.tenant.as_str()) => {
                 return Ok(caller);
@@ -186,15 +180,12 @@ impl<'a> BlobAccess<'a> {
 
     /// Adds the challenge for clients that obtain a token. The Go client splits it at blanks.
     fn with_challenge(&self, reply: ServiceReply, account: &StorageAccount) -> ServiceReply {
-        let authority = self
-            .cloud
-            .endpoints()
-            .map_or("login.microsoftonline.com", |known| known.authority_host);
+        let authority = self.cloud.authority_url();
         let tenant = &account.tenant;
         reply.with_header(
             "www-authenticate",
             format!(
-                "Bearer authorization_uri=https://{authority}/{tenant}/oauth2/authorize resource_id={STORAGE_RESOURCE}"
+                "Bearer authorization_uri={authority}/{tenant}/oauth2/authorize resource_id={STORAGE_RESOURCE}"
             ),
         )
     }

@@ -119,9 +119,4 @@ impl StorageAccount {
     pub(crate) fn container_scope(&self, container: &str) -> AccessScope {
         self.resource_id.child(&format!("blobServices/default/containers/{container}"))
     }
-
-    /// The URL of the Blob service, with a trailing slash.
-    pub(crate) fn blob_endpoint(&self) -> String {
-        format!("https://{}/", self.host)
-    }
 }

@@ -37,7 +37,7 @@ pub(super) fn list_containers(
         .take_while(|(key, _)| key.name.starts_with(prefix))
         .filter(|(key, _)| is_listed(&key.name));
     let mut xml = XmlWriter::document();
-    let endpoint = format!("https://{host}/");
+    let endpoint = format!("{}/", request.origin());
     xml.open_with_attributes("EnumerationResults", &[("ServiceEndpoint", &endpoint)]);
     xml.optional_element("Prefix", request.query("prefix"));
     xml.optional_element("Marker", request.query("marker"));

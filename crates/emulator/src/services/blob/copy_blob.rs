@@ -19,7 +19,7 @@ use super::store::BlobKey;
 use super::stored_blob::{CompletedCopy, StoredBlob};
 use super::target::BlobTarget;
 use crate::operation_context::OperationContext;
-use crate::request::{ServiceReply, ServiceRequest};
+use crate::request::{HTTPS_PORT, ServiceReply, ServiceRequest};
 
 /// `PUT /{container}/{blob}` with `x-ms-copy-source`
 pub(super) fn copy_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
@@ -30,7 +30,7 @@ pub(super) fn copy_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply,
     let id = call.ids.next_uuid();
     let copied = CompletedCopy {
         id,
-        source: format!("https://{}{}", source.host, source.path),
+        source: format!("{}{}", source.origin(), source.path),
         completed: call.now,
         length: content.len(),
     };
@@ -131,6 +131,7 @@ fn parse_source(request: &ServiceRequest) -> Result<ServiceRequest, ServiceReply
         method: Method::GET,
         scheme: request.scheme,
         host: host.to_ascii_lowercase(),
+        port: url.port_or_known_default().unwrap_or(HTTPS_PORT),
         client_ip: request.client_ip,
         path: url.path().to_owned(),
         query: url.query_pairs().into_owned().collect(),
@@ -150,7 +151,7 @@ fn authorize_source(
     let access = BlobAccess {
         azure: call.azure,
         request: source,
-        cloud: call.endpoint.cloud,
+        cloud: &call.endpoint.cloud,
         now: call.now,
         system_now: call.system_now,
     };

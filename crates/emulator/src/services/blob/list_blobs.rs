@@ -64,7 +64,7 @@ pub(super) fn list_blobs(call: &mut OperationContext<'_>) -> Result<ServiceReply
     };
     let (items, next) = list.page(request.query("marker").unwrap_or_default(), most);
     let mut xml = XmlWriter::document();
-    let endpoint = format!("https://{}/", key.host);
+    let endpoint = format!("{}/", request.origin());
     let attributes = [("ServiceEndpoint", endpoint.as_str()), ("ContainerName", &key.name)];
     xml.open_with_attributes("EnumerationResults", &attributes);
     for (element, parameter) in [

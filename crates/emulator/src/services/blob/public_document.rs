@@ -9,17 +9,18 @@ use super::error::BlobErrorCode;
 use super::static_website::find_public_page;
 use super::store::{BlobStore, ContainerKey};
 use super::target::split_blob_path;
-use crate::hosts;
+use crate::azure_clouds::AzureClouds;
 use crate::operations::AzureService;
 
 /// Reads the blob or the page at a URL as an anonymous client, with the public access of the container and of
 /// the account. `None` if the URL is not that of a blob or of a static website.
 pub(crate) fn read_public_blob(
     storage: &BlobStore,
+    clouds: &AzureClouds,
     url: &Url,
 ) -> Option<Result<Bytes, BlobErrorCode>> {
-    let host = url.host_str().filter(|_| url.scheme() == "https")?;
-    match hosts::endpoint_of_host(host)?.service {
+    let host = url.host_str()?;
+    match clouds.endpoint_of_url(url)?.service {
         AzureService::Blob => Some(read_blob(storage, host, url.path())),
         AzureService::StaticWebsite => Some(
             find_public_page(storage, host, url.path()).ok_or(BlobErrorCode::RESOURCE_NOT_FOUND),

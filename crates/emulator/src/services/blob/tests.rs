@@ -492,7 +492,7 @@ fn public_documents_are_read_as_an_anonymous_client_reads_them() {
     let fixture = BlobFixture::with_blob();
     let read = |url: &str| {
         let state = fixture.engine.engine.state();
-        read_public_blob(&state.azure.storage, &url.parse().unwrap())
+        read_public_blob(&state.azure.storage, &fixture.engine.engine.clouds, &url.parse().unwrap())
             .map(|content| content.map_err(|error| error.code))
     };
     let url = format!("https://{HOST}/con/b");

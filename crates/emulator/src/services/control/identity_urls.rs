@@ -43,7 +43,7 @@ pub(super) fn issue_identity_url_headers(
     let resource = (body.resource_id, tenant.clone(), location);
     let url = issue_identity_url(&mut azure.identity_urls, resource, ids, now);
     let mut headers = json!({
-        "x-ms-identity-url": url.url(),
+        "x-ms-identity-url": url.url(call.clouds.public()),
         "x-ms-home-tenant-id": tenant,
     });
     if let Some(own) = own {

@@ -65,7 +65,7 @@ pub(super) fn put_key_version(
     let id = body.version.clone().unwrap_or_else(|| call.ids.next_hex32());
     let attributes = known.unwrap_or_else(|| StoredObjectAttributes::new(now));
     let attributes = apply_attributes(&body, attributes, now);
-    let kid = format!("https://{host}/keys/{name}/{id}");
+    let kid = format!("{}/keys/{name}/{id}", call.clouds.origin(&host));
     let reply = json!({ "kid": kid, "enabled": attributes.enabled });
     let keys = &mut call.azure_mut().vaults.keys;
     let Some(key) = key else {

@@ -8,9 +8,9 @@ use super::error::{
     ASSERTION_AUDIENCE, ASSERTION_KEY, ASSERTION_LIFETIME, ASSERTION_NOT_OF_CLIENT,
     CERTIFICATE_VALIDITY, MALFORMED_ASSERTION, TokenServiceError,
 };
+use crate::azure_clouds::EmulatedCloud;
 use crate::certificates::{parse_certificate, sha1_thumbprint, sha256_thumbprint};
 use crate::directory::{EntraDirectory, ServicePrincipal};
-use crate::hosts;
 use crate::jose::{AssertionAlgorithm, UnverifiedToken, lenient_base64, x5c_certificate};
 
 /// The issuer host, which serves no tokens to clients: an assertion with a token endpoint there as its
@@ -20,8 +20,11 @@ const ISSUER_HOST: &str = "sts.windows.net";
 /// The token endpoint of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TokenEndpoint<'a> {
+    pub(super) cloud: &'a EmulatedCloud,
     /// The host that the client addressed.
     pub(super) host: &'a str,
+    /// The scheme, the host and the port that the client addressed.
+    pub(super) origin: &'a str,
     /// The tenant as in the path.
     pub(super) tenant_in_path: &'a str,
     pub(super) tenant: &'a EntraTenantId,
@@ -103,15 +106,16 @@ pub(super) fn verify_lifetime(
 impl TokenEndpoint<'_> {
     /// The accepted audiences: the token endpoints and the issuers of this tenant.
     fn accepted_audiences(&self) -> Vec<String> {
-        let mut hosts = Vec::new();
+        let mut origins = Vec::new();
         if self.host != ISSUER_HOST {
-            hosts.push(self.host);
+            origins.push(self.origin.to_owned());
         }
         // A regional endpoint is an alias of the global one.
-        hosts.extend(hosts::global_hosts_of_regional(self.host));
+        let global = self.cloud.global_authority_hosts(self.host);
+        origins.extend(global.into_iter().map(|host| self.cloud.origin(host)));
         let tenants = [self.tenant.as_str(), self.tenant_in_path];
-        let of = |host: &str, tenant: &str| {
-            let base = format!("https://{host}/{tenant}");
+        let of = |origin: &str, tenant: &str| {
+            let base = format!("{origin}/{tenant}");
             [
                 format!("{base}/oauth2/v2.0/token"),
                 format!("{base}/oauth2/token"),
@@ -119,9 +123,9 @@ impl TokenEndpoint<'_> {
                 format!("{base}/"),
             ]
         };
-        let mut accepted: Vec<_> = hosts
+        let mut accepted: Vec<_> = origins
             .iter()
-            .flat_map(|host| tenants.iter().flat_map(move |tenant| of(host, tenant)))
+            .flat_map(|origin| tenants.iter().flat_map(move |tenant| of(origin, tenant)))
             .collect();
         accepted.push(self.issuer.to_owned());
         accepted.dedup();

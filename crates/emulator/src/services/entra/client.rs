@@ -23,7 +23,7 @@ use crate::identity_binding::{IdentityBinding, is_proxy_server_name};
 use crate::jose::UnverifiedToken;
 use crate::keys::RedactedText;
 use crate::operation_context::OperationContext;
-use crate::token::{ClientAuthMethod, v1_issuer};
+use crate::token::ClientAuthMethod;
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
@@ -314,9 +314,11 @@ fn verify_assertion(
         let credentials = directory.known_federated_credentials_of(principal, call.now);
         return verify_federated_token(call, token, &credentials);
     }
-    let issuer = v1_issuer(call.endpoint.cloud, &tenant.id);
+    let issuer = call.endpoint.cloud.v1_issuer(&tenant.id);
     let endpoint = TokenEndpoint {
+        cloud: &call.endpoint.cloud,
         host: &call.request.host,
+        origin: &call.request.origin(),
         tenant_in_path: call.path_parameter("tenant"),
         tenant: &tenant.id,
         issuer: &issuer,

@@ -1,19 +1,16 @@
 //! Discovery endpoints, which clients read before they request a token.
 
 use http::StatusCode;
-use lanyard_vocabulary::Cloud;
 use serde_json::{Value, json};
 
 use super::error::{INSTANCE_UNKNOWN, TokenServiceError};
 use super::tenant_in_path::TenantInPath;
 use super::token_directory;
 use crate::directory::{Tenant, TenantSigningKey};
-use crate::hosts;
 use crate::keys::RsaKeyError;
 use crate::operation_context::OperationContext;
 use crate::operations::AzureService;
 use crate::request::ServiceReply;
-use crate::token::{v1_issuer, v2_issuer};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -22,34 +19,31 @@ pub(super) fn get_instance_discovery(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, TokenServiceError> {
     let asked = call.request.query("authorization_endpoint").unwrap_or_default();
-    let url = url::Url::parse(asked).ok();
-    let host = url.as_ref().and_then(url::Url::host_str).unwrap_or_default();
-    if hosts::endpoint_of_host(host).is_none_or(|location| location.service != AzureService::Entra)
-    {
+    let is_entra = |url: &url::Url| {
+        let endpoint = call.clouds.endpoint_of_url(url);
+        endpoint.is_some_and(|endpoint| endpoint.service == AzureService::Entra)
+    };
+    let Some(url) = url::Url::parse(asked).ok().filter(is_entra) else {
         return Err(
-            INSTANCE_UNKNOWN.with_description(format!("Unknown or invalid instance '{host}'."))
+            INSTANCE_UNKNOWN.with_description(format!("Unknown or invalid instance '{asked}'."))
         );
-    }
-    let tenant = url.as_ref().and_then(|url| url.path_segments()?.next()).unwrap_or("common");
-    let metadata: Vec<_> = Cloud::ALL
-        .into_iter()
-        .filter_map(Cloud::endpoints)
-        .map(|endpoints| {
-            let aliases: Vec<_> = std::iter::once(&endpoints.authority_host)
-                .chain(endpoints.authority_aliases)
-                .collect();
-            json!({
-                "preferred_network": endpoints.authority_host,
-                "preferred_cache": endpoints.authority_aliases.first().unwrap_or(&endpoints.authority_host),
-                "aliases": aliases,
-            })
+    };
+    let origin = url.origin().ascii_serialization();
+    let tenant = url.path_segments().and_then(|mut it| it.next()).unwrap_or("common");
+    let metadata = call.clouds.iter().map(|cloud| {
+        let aliases = cloud.authorities();
+        json!({
+            "preferred_network": cloud.authority(),
+            "preferred_cache": aliases.get(1).or_else(|| aliases.first()),
+            "aliases": aliases,
         })
-        .collect();
+    });
+    let metadata: Vec<_> = metadata.collect();
     Ok(ServiceReply::json(
         StatusCode::OK,
         &json!({
             "tenant_discovery_endpoint":
-                format!("https://{host}/{tenant}/v2.0/.well-known/openid-configuration"),
+                format!("{origin}/{tenant}/v2.0/.well-known/openid-configuration"),
             "api-version": call.request.query("api-version").unwrap_or("1.1"),
             "metadata": metadata,
         }),
@@ -76,23 +70,20 @@ pub(super) fn get_openid_configuration(
         error
     })?;
     let tenant = path.named();
-    let cloud = call.endpoint.cloud;
-    let host = &call.request.host;
+    let cloud = &call.endpoint.cloud;
     let id = tenant.map_or(named, |tenant| tenant.id.as_str());
-    let base = format!("https://{host}/{id}");
-    let canonical = cloud.endpoints().map_or(host.as_str(), |known| known.authority_host);
+    let base = format!("{}/{id}", call.request.origin());
+    let canonical = cloud.authority();
     let (oauth, keys) = match version {
-        EndpointVersion::V1 => {
-            (format!("{base}/oauth2"), format!("https://{host}/{id}/discovery/keys"))
-        }
+        EndpointVersion::V1 => (format!("{base}/oauth2"), format!("{base}/discovery/keys")),
         EndpointVersion::V2 => {
-            (format!("{base}/oauth2/v2.0"), format!("https://{host}/{id}/discovery/v2.0/keys"))
+            (format!("{base}/oauth2/v2.0"), format!("{base}/discovery/v2.0/keys"))
         }
     };
     let issuer = match (version, tenant) {
-        (EndpointVersion::V1, Some(tenant)) => v1_issuer(cloud, &tenant.id),
+        (EndpointVersion::V1, Some(tenant)) => cloud.v1_issuer(&tenant.id),
         (EndpointVersion::V1, None) => "https://sts.windows.net/{tenantid}/".to_owned(),
-        (EndpointVersion::V2, Some(tenant)) => v2_issuer(cloud, &tenant.id),
+        (EndpointVersion::V2, Some(tenant)) => cloud.v2_issuer(&tenant.id),
         (EndpointVersion::V2, None) => format!("https://{canonical}/{{tenantid}}/v2.0"),
     };
     Ok(ServiceReply::json(
@@ -112,11 +103,11 @@ pub(super) fn get_openid_configuration(
             "authorization_endpoint": format!("{oauth}/authorize"),
             "device_authorization_endpoint": format!("{oauth}/devicecode"),
             "end_session_endpoint": format!("{oauth}/logout"),
-            "userinfo_endpoint": format!("https://{host}/{id}/openid/userinfo"),
+            "userinfo_endpoint": format!("{base}/openid/userinfo"),
             "tenant_region_scope": "NA",
-            "cloud_instance_name": canonical.strip_prefix("login.").unwrap_or(canonical),
+            "cloud_instance_name": canonical.strip_prefix("login.").unwrap_or(&canonical),
             "cloud_graph_host_name": "graph.windows.net",
-            "msgraph_host": hosts::graph_host_of_cloud(cloud),
+            "msgraph_host": cloud.graph_authority(),
             "rbac_url": "https://pas.windows.net",
         }),
     ))
@@ -154,19 +145,18 @@ fn signing_key_json(signing: &TenantSigningKey) -> Result<Value, RsaKeyError> {
 pub(super) fn get_user_realm(call: &OperationContext<'_>) -> ServiceReply {
     let user = call.path_parameter("user");
     let domain = user.rsplit_once('@').map_or("", |(_, domain)| domain);
-    let cloud = call.endpoint.cloud;
     if call.azure().directory.tenant(domain).is_none() {
         let body = json!({ "ver": "1.0", "account_type": "Unknown" });
         return ServiceReply::json(StatusCode::OK, &body);
     }
-    let host = cloud.endpoints().map_or("login.microsoftonline.com", |known| known.authority_host);
+    let host = call.endpoint.cloud.authority();
     ServiceReply::json(
         StatusCode::OK,
         &json!({
             "ver": "1.0",
             "account_type": "Managed",
             "domain_name": domain,
-            "cloud_instance_name": host.strip_prefix("login.").unwrap_or(host),
+            "cloud_instance_name": host.strip_prefix("login.").unwrap_or(&host),
             "cloud_audience_urn": "urn:federation:MicrosoftOnline",
         }),
     )

@@ -11,8 +11,8 @@ use super::error::{
     TokenServiceError,
 };
 use super::issuer_keys::IssuerKeyError;
+use crate::azure_clouds::AzureClouds;
 use crate::directory::FederatedCredential;
-use crate::hosts;
 use crate::jose::{AssertionAlgorithm, UnverifiedToken};
 use crate::operation_context::OperationContext;
 use crate::operations::AzureService;
@@ -24,7 +24,7 @@ pub(super) fn verify_federated_token(
     credentials: &[FederatedCredential],
 ) -> Result<(), TokenServiceError> {
     let issuer = token.text_claim("iss").unwrap_or_default();
-    if is_entra_issuer(issuer) {
+    if is_entra_issuer(call.clouds, issuer) {
         return Err(ENTRA_ISSUED.with_description(
             "Tokens issued by Microsoft Entra ID may not be used for federated identity credential \
              flows to applications or managed identities registered in this tenant.",
@@ -40,7 +40,7 @@ pub(super) fn verify_federated_token(
     let (cache, kid) = (&mut call.caches.issuer_keys, token.header.kid.as_deref());
     let lifetime = SignedDuration::from_secs(lifetime);
     let key = cache
-        .find_key(call.azure, issuer, kid, lifetime, call.now)
+        .find_key((call.azure, call.clouds), issuer, kid, lifetime, call.now)
         .map_err(|problem| issuer_key_error(&problem, issuer))?;
     if !token.is_signed_by(AssertionAlgorithm::Rs256, &key) {
         return Err(ASSERTION_KEY.with_description(
@@ -61,12 +61,13 @@ fn issuer_key_error(problem: &IssuerKeyError, issuer: &str) -> TokenServiceError
 }
 
 /// Whether the issuer is Entra: its own tokens must not be exchanged again.
-fn is_entra_issuer(issuer: &str) -> bool {
+fn is_entra_issuer(clouds: &AzureClouds, issuer: &str) -> bool {
     let host = url::Url::parse(issuer).ok();
     let host = host.as_ref().and_then(url::Url::host_str).unwrap_or_default();
     host == "sts.chinacloudapi.cn"
         || host == "sts.microsoftonline.de"
-        || hosts::endpoint_of_host(host)
+        || clouds
+            .endpoint_of_host(host)
             .is_some_and(|location| location.service == AzureService::Entra)
 }
 

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::azure_clouds::AzureClouds;
 use crate::azure_state::AzureState;
 use crate::public_documents::{DISCOVERY_PATH, PublicDocumentMissing, read_public_document};
 use crate::published_key::IssuerJsonWebKey;
@@ -58,7 +59,7 @@ impl IssuerKeyCache {
     /// Keys are used for `lifetime` after they were fetched; a key that is not among them is fetched once.
     pub(super) fn find_key(
         &mut self,
-        azure: &AzureState,
+        documents: (&AzureState, &AzureClouds),
         issuer: &str,
         kid: Option<&str>,
         lifetime: SignedDuration,
@@ -71,7 +72,7 @@ impl IssuerKeyCache {
         if let Some(key) = cached.and_then(|fetched| fetched.key(kid)) {
             return Ok(key.to_vec());
         }
-        let keys = fetch_keys(azure, issuer)?;
+        let keys = fetch_keys(documents, issuer)?;
         let fetched = FetchedKeySet { fetched_at: now, keys };
         let key = fetched.key(kid).map(<[u8]>::to_vec);
         if self.0.len() >= MAX_ISSUERS {
@@ -93,15 +94,15 @@ impl FetchedKeySet {
 }
 
 fn fetch_keys(
-    azure: &AzureState,
+    documents: (&AzureState, &AzureClouds),
     issuer: &str,
 ) -> Result<BTreeMap<String, Vec<u8>>, IssuerKeyError> {
     let url = format!("{}{DISCOVERY_PATH}", issuer.trim_end_matches('/'));
-    let document: DiscoveryDocument = fetch_document(azure, &url)?;
+    let document: DiscoveryDocument = fetch_document(documents, &url)?;
     if document.issuer != issuer {
         return Err(IssuerKeyError::OtherIssuer { url, issuer: document.issuer });
     }
-    let set: KeySetDocument = fetch_document(azure, &document.jwks_uri)?;
+    let set: KeySetDocument = fetch_document(documents, &document.jwks_uri)?;
     // Key sets may contain keys of types that Entra does not use.
     let keys = set.keys.into_iter().filter_map(|key| {
         let key: IssuerJsonWebKey = serde_json::from_value(key).ok()?;
@@ -112,10 +113,10 @@ fn fetch_keys(
 }
 
 fn fetch_document<T: for<'de> Deserialize<'de>>(
-    azure: &AzureState,
+    (azure, clouds): (&AzureState, &AzureClouds),
     url: &str,
 ) -> Result<T, IssuerKeyError> {
-    let document = read_public_document(azure, url)?;
+    let document = read_public_document(azure, clouds, url)?;
     serde_json::from_value(document)
         .map_err(|_malformed| IssuerKeyError::Malformed { url: url.to_owned() })
 }

@@ -1,5 +1,7 @@
 //! The token endpoint: one function for each grant type.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 
 use super::authorize::redeem_authorization_code;
@@ -52,7 +54,7 @@ fn grant_client_credentials(
     form: &ClientTokenForm,
     version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
-    let cloud = call.endpoint.cloud;
+    let cloud = Arc::clone(&call.endpoint.cloud);
     let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let tenant = path.require_named()?.clone();
@@ -65,13 +67,13 @@ fn grant_client_credentials(
         EndpointVersion::V1 => form.required("resource")?,
     };
     let directory = token_directory(call);
-    let resource = require_token_resource(directory, cloud, &tenant.id, identifier)?;
+    let resource = require_token_resource(directory, &cloud, &tenant.id, identifier)?;
     let grant = TokenGrant {
         subject: TokenSubject::ServicePrincipal(&principal),
         audience: &resource.audience,
         version: resource.version,
         auth_method,
-        cloud,
+        cloud: &cloud,
         optional: OptionalClaims {
             roles: resource.app_roles(directory, &principal),
             client_capabilities: form.client_capabilities(),

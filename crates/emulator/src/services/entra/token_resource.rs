@@ -1,6 +1,6 @@
 //! The resources of tokens, their delegated permissions, and how the two endpoint versions name them.
 
-use lanyard_vocabulary::{Cloud, EntraTenantId};
+use lanyard_vocabulary::EntraTenantId;
 use serde_json::Value;
 use uuid::{Uuid, uuid};
 
@@ -8,8 +8,8 @@ use super::error::{
     PARAMETER_MISSING, PERMISSION_UNKNOWN, RESOURCE_UNKNOWN, SCOPE_INVALID, SCOPE_NOT_DEFAULT,
     TokenServiceError,
 };
+use crate::azure_clouds::{AudienceService, EmulatedCloud};
 use crate::directory::{Application, DirectoryReplica, ServicePrincipal, graph_principal_id};
-use crate::hosts;
 use crate::token::AccessTokenVersion;
 
 /// The permission that stands for all permissions without further consent.
@@ -102,7 +102,7 @@ impl TokenResource {
 /// or one of its `identifierUris`.
 pub(crate) fn find_token_resource(
     directory: DirectoryReplica<'_>,
-    cloud: Cloud,
+    cloud: &EmulatedCloud,
     tenant: &EntraTenantId,
     identifier: &str,
 ) -> Option<TokenResource> {
@@ -123,24 +123,14 @@ pub(crate) fn find_token_resource(
 }
 
 /// Finds the Azure service with an identifier, with or without one trailing slash.
-fn azure_service_kind(cloud: Cloud, identifier: &str) -> Option<TokenResourceKind> {
-    let endpoints = cloud.endpoints()?;
+fn azure_service_kind(cloud: &EmulatedCloud, identifier: &str) -> Option<TokenResourceKind> {
     if identifier.parse() == Ok(AKS_SERVER) {
         return Some(TokenResourceKind::AzureService);
     }
-    let name = identifier.strip_suffix('/').unwrap_or(identifier);
-    let host = name.strip_prefix("https://")?;
-    if hosts::is_graph(cloud, host) {
-        return Some(TokenResourceKind::Graph);
-    }
-    let is_known = host == endpoints.arm_host
-        || name == endpoints.arm_audience
-        || host == endpoints.vault_suffix
-        || host == endpoints.managed_hsm_suffix
-        || host == "storage.azure.com"
-        || cloud == Cloud::Public && host == hosts::MANAGED_IDENTITY_DOMAIN
-        || hosts::is_storage_account(cloud, host);
-    is_known.then_some(TokenResourceKind::AzureService)
+    Some(match cloud.service_of_audience(identifier)? {
+        AudienceService::Graph => TokenResourceKind::Graph,
+        AudienceService::Other => TokenResourceKind::AzureService,
+    })
 }
 
 /// A requested permission: the identifier of a resource and the name.
@@ -194,7 +184,7 @@ impl<'a> ScopeParts<'a> {
 /// Finds a resource, or returns the error for an unknown one.
 pub(super) fn require_token_resource(
     directory: DirectoryReplica<'_>,
-    cloud: Cloud,
+    cloud: &EmulatedCloud,
     tenant: &EntraTenantId,
     identifier: &str,
 ) -> Result<TokenResource, TokenServiceError> {
@@ -244,13 +234,13 @@ pub(super) struct DelegatedScopes {
 /// `graph_permissions` are the permissions of Microsoft Graph that the client has without consent.
 pub(super) fn parse_delegated_scope(
     directory: DirectoryReplica<'_>,
-    cloud: Cloud,
+    cloud: &EmulatedCloud,
     tenant: &EntraTenantId,
     scope: &str,
     graph_permissions: &str,
 ) -> Result<DelegatedScopes, TokenServiceError> {
     let parts = ScopeParts::parse(scope);
-    let graph = format!("https://{}", hosts::graph_host_of_cloud(cloud));
+    let graph = cloud.graph_url();
     let identifier = parts.resource_identifier(&graph)?.unwrap_or(&graph);
     let resource = require_token_resource(directory, cloud, tenant, identifier)?;
     let names: Vec<_> = parts.permissions.iter().map(|permission| permission.name).collect();

@@ -3,15 +3,13 @@
 use http::StatusCode;
 use serde_json::json;
 
-use crate::hosts;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 use crate::token::pairwise_subject;
 
 /// `GET /{tenant}/openid/userinfo`, with an access token for Microsoft Graph.
 pub(super) fn get_user_info(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let graph = format!("https://{}", hosts::graph_host_of_cloud(call.endpoint.cloud));
-    let audiences = [format!("{graph}/"), graph];
+    let audiences = call.endpoint.cloud.graph_audiences();
     let caller =
         call.authenticate_bearer(&audiences).map_err(|error| unauthorized(&error.to_string()))?;
     let user = call.azure().directory.user(caller.object_id);

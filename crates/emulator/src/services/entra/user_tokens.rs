@@ -1,5 +1,7 @@
 //! The tokens that a client receives for a signed-in user.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
@@ -23,7 +25,7 @@ use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 use crate::token::{
     ClientAuthMethod, IssuedAccessToken, OptionalClaims, TokenGrant, TokenSubject,
-    issue_access_token, pairwise_subject, sign_token, unique_token_id, v1_issuer, v2_issuer,
+    issue_access_token, pairwise_subject, sign_token, unique_token_id,
 };
 
 /// The lifetime of an ID token, in seconds.
@@ -107,6 +109,7 @@ impl UserSession {
         form: &ClientTokenForm,
         scopes: &DelegatedScopes,
     ) -> Result<IssuedAccessToken, TokenServiceError> {
+        let cloud = Arc::clone(&call.endpoint.cloud);
         let permissions = scopes.permissions.join(" ");
         let groups = scopes.resource.has_group_claims().then(|| {
             let directory = &call.azure().directory;
@@ -123,7 +126,7 @@ impl UserSession {
             audience: &scopes.resource.audience,
             version: scopes.resource.version,
             auth_method: self.auth_method,
-            cloud: call.endpoint.cloud,
+            cloud: &cloud,
             optional: OptionalClaims {
                 groups,
                 client_capabilities: form.client_capabilities(),
@@ -140,7 +143,8 @@ impl UserSession {
         call: &mut OperationContext<'_>,
         version: EndpointVersion,
     ) -> Result<Value, TokenServiceError> {
-        let (user, tenant, cloud) = (&self.user, &self.tenant.id, call.endpoint.cloud);
+        let (user, tenant) = (&self.user, &self.tenant.id);
+        let cloud = Arc::clone(&call.endpoint.cloud);
         let issued = call.now.as_second();
         let mut claims = Map::new();
         let mut claim = |name: &str, value: Value| {
@@ -158,13 +162,13 @@ impl UserSession {
         claim("uti", json!(unique_token_id(call.ids)));
         match version {
             EndpointVersion::V1 => {
-                claim("iss", json!(v1_issuer(cloud, tenant)));
+                claim("iss", json!(cloud.v1_issuer(tenant)));
                 claim("upn", json!(user.principal_name));
                 claim("unique_name", json!(user.principal_name));
                 claim("ver", json!("1.0"));
             }
             EndpointVersion::V2 => {
-                claim("iss", json!(v2_issuer(cloud, tenant)));
+                claim("iss", json!(cloud.v2_issuer(tenant)));
                 claim("preferred_username", json!(user.principal_name));
                 claim("ver", json!("2.0"));
             }
@@ -184,7 +188,7 @@ pub(super) fn resolve_scope(
     client: &UserClient,
     scope: &RequestedScope,
 ) -> Result<DelegatedScopes, TokenServiceError> {
-    let (directory, cloud) = (token_directory(call), call.endpoint.cloud);
+    let (directory, cloud) = (token_directory(call), &call.endpoint.cloud);
     let permissions = client.graph_permissions();
     match scope {
         RequestedScope::Scope(scope) => {

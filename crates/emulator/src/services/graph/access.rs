@@ -11,7 +11,6 @@ use super::error::{ErrorContext, GraphError};
 use super::path::PathCollection;
 use super::rights::GraphRight;
 use crate::directory::{DirectoryReader, EntraDirectory, MICROSOFT_GRAPH, RestorableObject};
-use crate::hosts;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 use crate::token::{AuthenticatedCaller, BearerTokenError};
@@ -73,9 +72,8 @@ fn authenticate(context: &mut OperationContext<'_>) -> Result<GraphCaller, Graph
     if !version.eq_ignore_ascii_case("v1.0") && !version.eq_ignore_ascii_case("beta") {
         return Err(GraphError::malformed(format!("Invalid version: {version}.")));
     }
-    let host = hosts::graph_host_of_cloud(context.endpoint.cloud);
-    let audiences =
-        [format!("https://{host}"), format!("https://{host}/"), MICROSOFT_GRAPH.to_string()];
+    let mut audiences = context.endpoint.cloud.graph_audiences();
+    audiences.push(MICROSOFT_GRAPH.to_string());
     let caller = context.authenticate_bearer(&audiences).map_err(|error| token_error(&error))?;
     identify_caller(&context.azure().directory, &caller)
 }
@@ -179,7 +177,7 @@ impl GraphCall<'_, '_> {
     /// The root of all URLs of this request's host and version.
     pub(super) fn root_url(&self) -> String {
         let version = self.path_parameter(VERSION).to_ascii_lowercase();
-        format!("https://{}/{version}", self.context.request.host)
+        format!("{}/{version}", self.context.request.origin())
     }
 
     /// The body as a JSON object.

@@ -126,6 +126,7 @@ fn item_request(call: &GraphCall<'_, '_>, item: &BatchItem) -> Result<ServiceReq
         method,
         scheme: call.context.request.scheme,
         host: call.context.request.host.clone(),
+        port: call.context.request.port,
         client_ip: call.context.request.client_ip,
         path: normalize_path(url.path()),
         query: url.query_pairs().into_owned().collect(),

@@ -294,5 +294,5 @@ fn next_link(call: &GraphCall<'_, '_>, last: &PagePosition) -> String {
     let query: Vec<_> = options
         .map(|(name, value)| format!("{}={}", encode(name).replace("%24", "$"), encode(value)))
         .collect();
-    format!("https://{}{}?{}", request.host, request.path, query.join("&"))
+    format!("{}{}?{}", request.origin(), request.path, query.join("&"))
 }

@@ -50,12 +50,12 @@ pub(super) fn list_references(
     call: &GraphCall<'_, '_>,
     objects: &[DirectoryObject<'_>],
 ) -> ServiceReply {
-    let host = &call.context.request.host;
+    let origin = call.context.request.origin();
     let tenant = &call.caller.tenant;
     let reference = |object: &DirectoryObject<'_>| {
         let (id, kind) = (object.object_id(), object.resource_name());
         let url = format!(
-            "https://{host}/v2/{tenant}/directoryObjects/{id}/Microsoft.DirectoryServices.{kind}"
+            "{origin}/v2/{tenant}/directoryObjects/{id}/Microsoft.DirectoryServices.{kind}"
         );
         json!({ "@odata.id": url })
     };

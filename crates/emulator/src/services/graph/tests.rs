@@ -8,10 +8,11 @@ mod permissions;
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
-use lanyard_vocabulary::{Cloud, EntraClientId};
+use lanyard_vocabulary::EntraClientId;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::azure_clouds::AzureClouds;
 use crate::azure_state::AzureState;
 use crate::directory::{
     AppRoleAssignment, DirectoryRole, DirectoryRoleAssignment, GraphPermission, User,
@@ -119,12 +120,13 @@ impl GraphFixture {
             Caller::Member => user(MEMBER, "Directory.AccessAsUser.All"),
             Caller::AdministratorWith(scopes) => user(ADMINISTRATOR, scopes),
         };
+        let clouds = AzureClouds::new(None, 443);
         let grant = TokenGrant {
             subject,
             audience,
             version: AccessTokenVersion::V1,
             auth_method: ClientAuthMethod::Secret,
-            cloud: Cloud::Public,
+            cloud: clouds.public(),
             optional: OptionalClaims { roles, ..OptionalClaims::default() },
         };
         let tenant = directory.tenant(TENANT).unwrap();

@@ -11,6 +11,7 @@ use super::object_store::ObjectStoreError;
 use super::renewals::renew_due_objects;
 use super::vault::{EmulatedVault, VaultStore};
 use crate::authorization::{AccessCheck, AccessScope, ActionPlane};
+use crate::azure_clouds::EmulatedCloud;
 use crate::azure_state::AzureState;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -23,18 +24,27 @@ pub(super) struct VaultRef<'a> {
     pub(super) vault: &'a EmulatedVault,
     pub(super) vaults: &'a VaultStore,
     pub(super) api: VaultApiVersion,
+    pub(super) cloud: &'a EmulatedCloud,
 }
 
-/// What replies depend on besides the object: its vault, and the version of the API.
+/// What replies depend on besides the object: its vault with its cloud, and the version of the API.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VaultView<'a> {
     pub(super) vault: &'a EmulatedVault,
     pub(super) api: VaultApiVersion,
+    pub(super) cloud: &'a EmulatedCloud,
+}
+
+impl VaultView<'_> {
+    /// The base URL of the ids of objects, without a trailing slash.
+    pub(super) fn base_url(&self) -> String {
+        self.cloud.origin(&self.vault.host)
+    }
 }
 
 impl<'a> VaultRef<'a> {
     pub(super) const fn view(&self) -> VaultView<'a> {
-        VaultView { vault: self.vault, api: self.api }
+        VaultView { vault: self.vault, api: self.api, cloud: self.cloud }
     }
 }
 
@@ -44,6 +54,7 @@ pub(super) struct VaultMut<'a> {
     pub(super) vaults: &'a mut VaultStore,
     pub(super) vault: EmulatedVault,
     pub(super) api: VaultApiVersion,
+    pub(super) cloud: Arc<EmulatedCloud>,
 }
 
 /// Checks the permission `right` on the object in the path, or on the vault if there is none, and returns the
@@ -93,7 +104,7 @@ pub(super) fn authorize_call_at<'c>(
     renew_due_objects(call, host, (!name.is_empty()).then_some(&*name))?;
     let vaults = &call.azure().vaults;
     match vaults.vault_at_host(host) {
-        Some(vault) => Ok(VaultRef { vault, vaults, api }),
+        Some(vault) => Ok(VaultRef { vault, vaults, api, cloud: &call.endpoint.cloud }),
         None => Err(VaultServiceError::VaultNotFound { host }.to_reply()),
     }
 }
@@ -104,9 +115,10 @@ pub(super) fn authorized_vault_mut<'c>(
 ) -> Result<VaultMut<'c>, ServiceReply> {
     let host = call.request.host.clone();
     let api = VaultApiVersion::from_request(call)?;
+    let cloud = Arc::clone(&call.endpoint.cloud);
     let vaults = &mut call.azure_mut().vaults;
     match vaults.vault_at_host(&host).cloned() {
-        Some(vault) => Ok(VaultMut { vaults, vault, api }),
+        Some(vault) => Ok(VaultMut { vaults, vault, api, cloud }),
         None => Err(VaultServiceError::VaultNotFound { host: &host }.to_reply()),
     }
 }
@@ -162,8 +174,8 @@ fn authenticate(
         return Err(VaultServiceError::VaultNotFound { host }.to_reply());
     };
     let tenant = vault.settings.tenant.clone();
-    let resource = vault_resource(host);
-    let message = match call.authenticate_bearer(&[&resource]) {
+    let [resource, without_port] = call.endpoint.cloud.vault_audiences(host);
+    let message = match call.authenticate_bearer(&[&resource, &without_port]) {
         Ok(caller) if caller.tenant.as_str().eq_ignore_ascii_case(tenant.as_str()) => {
             return Ok(caller);
         }
@@ -188,18 +200,10 @@ fn authenticate(
     Err(VaultServiceError::InvalidToken { authority, resource, message }.to_reply())
 }
 
-/// The resource of the challenge and the audience of tokens: the domain of the vaults.
-fn vault_resource(host: &str) -> String {
-    let suffix = host.split_once('.').map_or(host, |(_, suffix)| suffix);
-    format!("https://{suffix}")
-}
-
 /// The authority of the challenge. Its first path segment is the tenant: clients read it there. It must not
 /// contain blanks, because Go splits at them.
 fn challenge_authority(call: &OperationContext<'_>, tenant: &str) -> String {
-    let endpoints = call.endpoint.cloud.endpoints();
-    let authority = endpoints.map_or("login.microsoftonline.com", |known| known.authority_host);
-    format!("https://{authority}/{tenant}")
+    format!("{}/{tenant}", call.endpoint.cloud.authority_url())
 }
 
 fn authorize(

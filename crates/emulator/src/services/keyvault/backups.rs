@@ -93,9 +93,14 @@ pub(super) fn restore_object<K: StoredObject>(
                 K::KIND.noun()
             ))
         })?;
-    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     let name = insert_objects(vaults, &vault.host, content)?;
-    changed_version_reply(VaultRef { vault: &vault, vaults, api }, &name, None, K::deleted_json)
+    changed_version_reply(
+        VaultRef { vault: &vault, vaults, api, cloud: &cloud },
+        &name,
+        None,
+        K::deleted_json,
+    )
 }
 
 /// Rejects versions of the API without the backup of a kind of object.

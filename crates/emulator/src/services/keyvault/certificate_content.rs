@@ -193,15 +193,15 @@ impl StoredObject for CertificateContent {
         object: &StoredVaultObject<Self>,
         version: &StoredObjectVersion<Self>,
     ) -> Value {
-        let (url, name, id) = (view.vault.base_url(), &object.name, &version.id);
-        let mut bundle = Self::item_json(view, &version_id(view.vault, name, version), version);
+        let (url, name, id) = (view.base_url(), &object.name, &version.id);
+        let mut bundle = Self::item_json(view, &version_id(view, name, version), version);
         if let Some(certificate) = version.content.certificate() {
             bundle["kid"] = json!(format!("{url}/keys/{name}/{id}"));
             bundle["sid"] = json!(format!("{url}/secrets/{name}/{id}"));
             bundle["cer"] = json!(STANDARD.encode(certificate.as_bytes()));
             bundle["contentType"] = json!(version.content.form);
         }
-        let certificate_id = object_id::<Self>(view.vault, name);
+        let certificate_id = object_id::<Self>(view, name);
         if let Some(policy) = &object.details.policy {
             bundle["policy"] = policy.to_json(&certificate_id);
         }

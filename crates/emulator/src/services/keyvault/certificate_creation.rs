@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::access::{
-    VaultMut, VaultRef, authorize_call, authorized_vault_mut, object_error_reply, store_error_reply,
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
+    store_error_reply,
 };
 use super::api_version::{VaultApiVersion, VersionedFeature};
 use super::certificate_content::{
@@ -61,7 +62,7 @@ pub(super) fn create_certificate(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, api } = authorize_call(call, CREATE_CERTIFICATE)?;
+    let VaultRef { vault, vaults, api, .. } = authorize_call(call, CREATE_CERTIFICATE)?;
     let host = vault.host.clone();
     require_certificate_name(vaults, &host, &name)?;
     let stored_policy = vaults
@@ -193,7 +194,9 @@ fn created_reply(
         let message = "the record of the creation is missing";
         return Err(VaultServiceError::Internal(message.to_owned()).to_reply());
     };
-    let id = object_id::<CertificateContent>(vault, &object.name);
+    let api = VaultApiVersion::from_request(call)?;
+    let view = VaultView { vault, api, cloud: &call.endpoint.cloud };
+    let id = object_id::<CertificateContent>(view, &object.name);
     let version = call.request.query("api-version").unwrap_or_default();
     let request_id = &operation.request_id;
     let location = format!("{id}/pending?api-version={version}&request_id={request_id}");

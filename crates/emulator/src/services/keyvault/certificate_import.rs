@@ -52,7 +52,7 @@ pub(super) fn import_certificate(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, api } = authorize_call(call, IMPORT_CERTIFICATE)?;
+    let VaultRef { vault, vaults, api, .. } = authorize_call(call, IMPORT_CERTIFICATE)?;
     let host = vault.host.clone();
     require_certificate_name(vaults, &host, &name)?;
     let body: ImportCertificateBody = parse_body(call)?;
@@ -84,7 +84,7 @@ pub(super) fn import_certificate(
         },
         tags: body.tags.validate()?.unwrap_or_default(),
     };
-    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     version
         .store(vaults, &host, &name)
         .map_err(|error| store_certificate_error_reply(&error, &name))?;
@@ -92,8 +92,8 @@ pub(super) fn import_certificate(
         object.details.policy = Some(policy);
         object.details.preserve_order = preserve_order;
     })?;
-    let bundle = latest_bundle_json(vaults, VaultView { vault: &vault, api }, &name);
-    match bundle {
+    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    match latest_bundle_json(vaults, view, &name) {
         Some((bundle, _)) => Ok(ServiceReply::json(StatusCode::OK, &bundle)),
         None => Err(VaultServiceError::Internal("the import is missing".to_owned()).to_reply()),
     }
@@ -135,7 +135,7 @@ pub(super) fn merge_certificate(
         attributes: StoredObjectAttributes { enabled, ..StoredObjectAttributes::new(call.now) },
         tags: body.tags.validate()?.unwrap_or(waiting.tags),
     };
-    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     version
         .store(vaults, &vault.host, &name)
         .map_err(|error| store_certificate_error_reply(&error, &name))?;
@@ -145,8 +145,8 @@ pub(super) fn merge_certificate(
             operation.waiting = None;
         }
     })?;
-    if let Some((bundle, id)) = latest_bundle_json(vaults, VaultView { vault: &vault, api }, &name)
-    {
+    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    if let Some((bundle, id)) = latest_bundle_json(vaults, view, &name) {
         return Ok(ServiceReply::json(StatusCode::CREATED, &bundle).with_header("location", id));
     }
     let problem = ObjectStoreError::NotFound;
@@ -161,7 +161,7 @@ fn latest_bundle_json(
 ) -> Option<(Value, String)> {
     let EmulatedVault { host, .. } = view.vault;
     let (object, version) = vaults.certificates.version(host, name, None).ok()?;
-    let id = version_id(view.vault, &object.name, version);
+    let id = version_id(view, &object.name, version);
     Some((CertificateContent::bundle_json(view, object, version), id))
 }
 

@@ -9,7 +9,9 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::access::{VaultMut, VaultRef, authorize_call, authorized_vault_mut, store_error_reply};
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
+};
 use super::certificate_content::CertificateContent;
 use super::certificate_policy::IssuerParameters;
 use super::error::VaultServiceError;
@@ -17,7 +19,6 @@ use super::object_kind::{CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, UPDATE_CER
 use super::object_store::{ObjectStoreError, StoredVaultObject};
 use super::objects::{object_id, requested_name_and_version};
 use super::request_body::parse_body;
-use super::vault::EmulatedVault;
 use crate::keys::AsymmetricKey;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -108,8 +109,9 @@ pub(super) fn encode_csr(der: &[u8]) -> String {
 /// `GET /certificates/{name}/pending`.
 pub(super) fn get_operation(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, .. } = authorize_call(call, CERTIFICATE_PERMISSIONS.get)?;
-    operation_reply(vault, &name, vaults.certificates.object(&vault.host, &name))
+    let reference @ VaultRef { vault, vaults, .. } =
+        authorize_call(call, CERTIFICATE_PERMISSIONS.get)?;
+    operation_reply(reference.view(), &name, vaults.certificates.object(&vault.host, &name))
 }
 
 /// `PATCH /certificates/{name}/pending`: cancels a creation. A completed one stays completed.
@@ -117,11 +119,11 @@ pub(super) fn cancel_operation(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
+    let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
     // Rejects a missing record before the body is read.
-    operation_reply(vault, &name, vaults.certificates.object(&vault.host, &name))?;
+    operation_reply(reference.view(), &name, vaults.certificates.object(&vault.host, &name))?;
     let body: CancelOperationBody = parse_body(call)?;
-    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     let changed = vaults.certificates.change_object(&vault.host, &name, |object| {
         let Some(operation) = &mut object.details.operation else { return };
         operation.is_cancellation_requested = body.cancellation_requested;
@@ -131,7 +133,8 @@ pub(super) fn cancel_operation(
         }
     });
     let object = changed.and_then(|()| vaults.certificates.object(&vault.host, &name));
-    operation_reply(&vault, &name, object)
+    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    operation_reply(view, &name, object)
 }
 
 /// `DELETE /certificates/{name}/pending`: deletes the record. The certificate stays as it is.
@@ -139,8 +142,9 @@ pub(super) fn delete_operation(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
-    let reply = operation_reply(vault, &name, vaults.certificates.object(&vault.host, &name))?;
+    let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
+    let reply =
+        operation_reply(reference.view(), &name, vaults.certificates.object(&vault.host, &name))?;
     let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
     let changed = vaults
         .certificates
@@ -152,13 +156,13 @@ pub(super) fn delete_operation(
 }
 
 fn operation_reply(
-    vault: &EmulatedVault,
+    view: VaultView<'_>,
     name: &str,
     object: Result<&StoredVaultObject<CertificateContent>, ObjectStoreError>,
 ) -> Result<ServiceReply, ServiceReply> {
     let found = object.ok().and_then(|object| Some((object, object.details.operation.as_ref()?)));
     let Some((object, operation)) = found else { return Err(operation_not_found_reply(name)) };
-    let id = object_id::<CertificateContent>(vault, &object.name);
+    let id = object_id::<CertificateContent>(view, &object.name);
     Ok(ServiceReply::json(StatusCode::OK, &operation.to_json(&id, operation.status)))
 }
 

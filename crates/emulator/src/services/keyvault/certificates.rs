@@ -56,7 +56,7 @@ pub(super) fn update_certificate(
     let enabled = body.attributes.and_then(|attributes| attributes.enabled());
     let tags = body.tags.validate()?;
     let now = call.now;
-    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     let change = |attributes: &mut StoredObjectAttributes, stored: &mut BTreeMap<_, _>| {
         attributes.enabled = enabled.unwrap_or(attributes.enabled);
         attributes.updated = now;
@@ -79,7 +79,7 @@ pub(super) fn update_certificate(
         change_details(vaults, &host, &name, |object| object.details.policy = Some(policy))?;
     }
     changed.map_err(|problem| object_error_reply(problem, KIND, &name, version))?;
-    let reference = VaultRef { vault: &vault, vaults, api };
+    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
     changed_version_reply(reference, &name, version, CertificateContent::bundle_json)
 }
 
@@ -88,9 +88,10 @@ pub(super) fn get_certificate_policy(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, .. } = authorize_call(call, CERTIFICATE_PERMISSIONS.get)?;
+    let reference @ VaultRef { vault, vaults, .. } =
+        authorize_call(call, CERTIFICATE_PERMISSIONS.get)?;
     let found = vaults.certificates.object(&vault.host, &name).map(|object| {
-        let id = object_id::<CertificateContent>(vault, &object.name);
+        let id = object_id::<CertificateContent>(reference.view(), &object.name);
         require_policy(object).map(|policy| policy.to_json(&id))
     });
     let policy = found.map_err(|problem| store_error_reply(problem, KIND, call))??;
@@ -102,8 +103,9 @@ pub(super) fn update_certificate_policy(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, api } = authorize_call(call, UPDATE_CERTIFICATE)?;
-    let (id, host) = (object_id::<CertificateContent>(vault, &name), vault.host.clone());
+    let reference @ VaultRef { vault, vaults, api, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
+    let id = object_id::<CertificateContent>(reference.view(), &name);
+    let host = vault.host.clone();
     let found = vaults.certificates.object(&host, &name).map(|it| require_policy(it).cloned());
     let stored = found.map_err(|problem| store_error_reply(problem, KIND, call))??;
     let policy = parse_policy(api, parse_body(call)?, Some(&stored), call.now)?;

@@ -26,8 +26,8 @@ pub(super) fn delete_object<K: StoredObject>(
     let is_managed = K::object_store(vaults).object(&vault.host, &name).is_ok_and(K::is_managed);
     reject_managed::<K>(is_managed, &name)?;
     let now = call.now;
-    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
-    let (host, view) = (&vault.host, VaultView { vault: &vault, api });
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
+    let (host, view) = (&vault.host, VaultView { vault: &vault, api, cloud: &cloud });
     let outcome = K::soft_delete(vaults, host, &name, now, vault.retention_period());
     match outcome.and_then(|()| K::object_store(vaults).deleted_object(host, &name)) {
         Ok(object) => Ok(ServiceReply::json(StatusCode::OK, &deleted_bundle_json(view, object))),
@@ -61,7 +61,7 @@ pub(super) fn list_deleted_objects<K: StoredObject>(
         .deleted_objects_after(&vault.host, page.marker.as_deref())
         .filter(|object| with_incomplete || !K::is_incomplete(object))
         .filter_map(|object| {
-            let id = object_id::<K>(vault, &object.name);
+            let id = object_id::<K>(reference.view(), &object.name);
             let mut item = K::item_json(reference.view(), &id, object.latest()?);
             add_deletion(&mut item, reference.view(), object);
             Some((object.name.as_str(), item))
@@ -75,10 +75,15 @@ pub(super) fn recover_deleted_object<K: StoredObject>(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     require_deleted_and_unmanaged::<K>(authorize_call(call, K::PERMISSIONS.recover)?, &name)?;
-    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     K::recover(vaults, &vault.host, &name)
         .map_err(|problem| object_error_reply(problem, K::KIND, &name, None))?;
-    changed_version_reply(VaultRef { vault: &vault, vaults, api }, &name, None, K::deleted_json)
+    changed_version_reply(
+        VaultRef { vault: &vault, vaults, api, cloud: &cloud },
+        &name,
+        None,
+        K::deleted_json,
+    )
 }
 
 /// `DELETE /deleted{kind}/{name}`: permanently.
@@ -119,7 +124,7 @@ fn deleted_bundle_json<K: StoredObject>(
     object: &StoredVaultObject<K>,
 ) -> Value {
     let mut bundle = object.latest().map_or_else(
-        || json!({ "id": object_id::<K>(view.vault, &object.name) }),
+        || json!({ "id": object_id::<K>(view, &object.name) }),
         |version| K::deleted_json(view, object, version),
     );
     add_deletion(&mut bundle, view, object);
@@ -132,7 +137,7 @@ fn add_deletion<K: StoredObject>(
     object: &StoredVaultObject<K>,
 ) {
     let Some(deletion) = object.deletion else { return };
-    let (url, collection) = (view.vault.base_url(), K::KIND.deleted_collection());
+    let (url, collection) = (view.base_url(), K::KIND.deleted_collection());
     wire["recoveryId"] = json!(format!("{url}/{collection}/{}", object.name));
     wire["deletedDate"] = json!(deletion.at.as_second());
     wire["scheduledPurgeDate"] = json!(deletion.purge_at.as_second());

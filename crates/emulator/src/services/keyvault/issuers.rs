@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::access::{
-    VaultMut, VaultRef, authorize_call, authorize_call_at, authorized_vault_mut, invalid_name_reply,
+    VaultMut, VaultRef, VaultView, authorize_call, authorize_call_at, authorized_vault_mut,
+    invalid_name_reply,
 };
 use super::error::VaultServiceError;
 use super::object_kind::{
@@ -15,7 +16,6 @@ use super::object_kind::{
 };
 use super::pages::VaultPageRequest;
 use super::request_body::{bad_parameter_reply, parse_body};
-use super::vault::EmulatedVault;
 use super::vault_object_key::VaultObjectKey;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -108,13 +108,13 @@ impl CertificateIssuer {
         self.updated = now;
     }
 
-    fn id(&self, vault: &EmulatedVault) -> String {
-        format!("{}/certificates/issuers/{}", vault.base_url(), self.name)
+    fn id(&self, view: VaultView<'_>) -> String {
+        format!("{}/certificates/issuers/{}", view.base_url(), self.name)
     }
 
-    fn to_json(&self, vault: &EmulatedVault) -> Value {
+    fn to_json(&self, view: VaultView<'_>) -> Value {
         let mut wire = json!({
-            "id": self.id(vault),
+            "id": self.id(view),
             "provider": self.provider,
             "attributes": {
                 "enabled": self.enabled,
@@ -136,10 +136,10 @@ impl CertificateIssuer {
 /// `GET /certificates/issuers`.
 pub(super) fn list_issuers(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
-    let VaultRef { vault, vaults, .. } = authorize_call(call, LIST_ISSUERS)?;
+    let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, LIST_ISSUERS)?;
     let page = page?;
     let items = vaults.issuers_after(&vault.host, page.marker.as_deref()).map(|(_, issuer)| {
-        let item = json!({ "id": issuer.id(vault), "provider": issuer.provider });
+        let item = json!({ "id": issuer.id(reference.view()), "provider": issuer.provider });
         (issuer.name.as_str(), item)
     });
     Ok(page.page_reply(items))
@@ -149,7 +149,7 @@ pub(super) fn list_issuers(call: &mut OperationContext<'_>) -> Result<ServiceRep
 pub(super) fn get_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (reference, key) = authorize_issuer_call(call, GET_ISSUER)?;
     match reference.vaults.issuers.get(&key) {
-        Some(issuer) => Ok(ServiceReply::json(StatusCode::OK, &issuer.to_json(reference.vault))),
+        Some(issuer) => Ok(ServiceReply::json(StatusCode::OK, &issuer.to_json(reference.view()))),
         None => Err(issuer_not_found_reply()),
     }
 }
@@ -175,8 +175,9 @@ pub(super) fn set_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply
         updated: now,
     };
     issuer.apply(body, now);
-    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
-    let wire = issuer.to_json(&vault);
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
+    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    let wire = issuer.to_json(view);
     vaults.issuers.insert(key, issuer);
     Ok(ServiceReply::json(StatusCode::OK, &wire))
 }
@@ -189,10 +190,11 @@ pub(super) fn update_issuer(call: &mut OperationContext<'_>) -> Result<ServiceRe
     }
     let body: IssuerBody = parse_body(call)?;
     let now = call.now;
-    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     let Some(issuer) = vaults.issuers.get_mut(&key) else { return Err(issuer_not_found_reply()) };
     issuer.apply(body, now);
-    Ok(ServiceReply::json(StatusCode::OK, &issuer.to_json(&vault)))
+    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    Ok(ServiceReply::json(StatusCode::OK, &issuer.to_json(view)))
 }
 
 /// `DELETE /certificates/issuers/{issuer}`: permanently.
@@ -201,18 +203,19 @@ pub(super) fn delete_issuer(call: &mut OperationContext<'_>) -> Result<ServiceRe
     if reference.vaults.issuers.get(&key).is_none() {
         return Err(issuer_not_found_reply());
     }
-    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
+    let view = VaultView { vault: &vault, api, cloud: &cloud };
     match vaults.issuers.remove(&key) {
-        Some(issuer) => Ok(ServiceReply::json(StatusCode::OK, &issuer.to_json(&vault))),
+        Some(issuer) => Ok(ServiceReply::json(StatusCode::OK, &issuer.to_json(view))),
         None => Err(issuer_not_found_reply()),
     }
 }
 
 /// `GET /certificates/contacts`.
 pub(super) fn get_contacts(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let VaultRef { vault, vaults, .. } = authorize_call(call, MANAGE_CONTACTS)?;
+    let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, MANAGE_CONTACTS)?;
     match vaults.contacts.get(&vault.host) {
-        Some(contacts) => Ok(contacts_reply(vault, contacts)),
+        Some(contacts) => Ok(contacts_reply(reference.view(), contacts)),
         None => Err(contacts_not_found_reply()),
     }
 }
@@ -225,8 +228,9 @@ pub(super) fn set_contacts(call: &mut OperationContext<'_>) -> Result<ServiceRep
     if contacts.iter().any(|contact| contact.email.as_deref().unwrap_or_default().is_empty()) {
         return Err(bad_parameter_reply("a contact in `contacts` has no `email`".to_owned()));
     }
-    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
-    let reply = contacts_reply(&vault, &contacts);
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
+    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    let reply = contacts_reply(view, &contacts);
     vaults.contacts.insert(vault.host, contacts);
     Ok(reply)
 }
@@ -239,9 +243,10 @@ pub(super) fn delete_contacts(
     if vaults.contacts.get(&vault.host).is_none() {
         return Err(contacts_not_found_reply());
     }
-    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
+    let view = VaultView { vault: &vault, api, cloud: &cloud };
     match vaults.contacts.remove(&vault.host) {
-        Some(contacts) => Ok(contacts_reply(&vault, &contacts)),
+        Some(contacts) => Ok(contacts_reply(view, &contacts)),
         None => Err(contacts_not_found_reply()),
     }
 }
@@ -262,8 +267,8 @@ fn authorize_issuer_call<'c>(
     Ok((reference, key))
 }
 
-fn contacts_reply(vault: &EmulatedVault, contacts: &[CertificateContact]) -> ServiceReply {
-    let id = format!("{}/certificates/contacts", vault.base_url());
+fn contacts_reply(view: VaultView<'_>, contacts: &[CertificateContact]) -> ServiceReply {
+    let id = format!("{}/certificates/contacts", view.base_url());
     ServiceReply::json(StatusCode::OK, &json!({ "id": id, "contacts": contacts }))
 }
 

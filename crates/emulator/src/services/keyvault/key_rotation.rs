@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::access::{
-    VaultMut, VaultRef, authorize_call, authorized_vault_mut, object_error_reply, store_error_reply,
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
+    store_error_reply,
 };
 use super::api_version::VersionedFeature;
 use super::keys::{KeyContent, key_generation_error_reply};
@@ -19,7 +20,6 @@ use super::objects::{
     StoredObject, changed_version_reply, object_id, reject_managed, requested_name_and_version,
 };
 use super::request_body::{bad_parameter_reply, parse_body};
-use super::vault::EmulatedVault;
 use crate::keys::{AsymmetricKey, AsymmetricKeyType};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -277,9 +277,11 @@ pub(super) fn get_rotation_policy(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, api } = authorize_call(call, GET_ROTATION_POLICY)?;
+    let reference @ VaultRef { vault, vaults, api, .. } =
+        authorize_call(call, GET_ROTATION_POLICY)?;
     api.require(VersionedFeature::KeyRotation)?;
-    let found = vaults.keys.object(&vault.host, &name).map(|object| policy_json(vault, object));
+    let found =
+        vaults.keys.object(&vault.host, &name).map(|object| policy_json(reference.view(), object));
     match found {
         Ok(policy) => Ok(ServiceReply::json(StatusCode::OK, &policy)),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
@@ -291,7 +293,7 @@ pub(super) fn set_rotation_policy(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, api } = authorize_call(call, SET_ROTATION_POLICY)?;
+    let VaultRef { vault, vaults, api, .. } = authorize_call(call, SET_ROTATION_POLICY)?;
     api.require(VersionedFeature::KeyRotation)?;
     let previous = vaults
         .keys
@@ -302,13 +304,16 @@ pub(super) fn set_rotation_policy(
     reject_managed::<KeyContent>(is_managed, &name)?;
     let body: RotationPolicyBody = parse_body(call)?;
     let policy = body.into_policy(previous.as_ref(), call.now).map_err(bad_parameter_reply)?;
-    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     let changed = vaults
         .keys
         .change_object(&vault.host, &name, |object| object.details.rotation = Some(policy))
         .and_then(|()| vaults.keys.object(&vault.host, &name));
     match changed {
-        Ok(object) => Ok(ServiceReply::json(StatusCode::OK, &policy_json(&vault, object))),
+        Ok(object) => {
+            let view = VaultView { vault: &vault, api, cloud: &cloud };
+            Ok(ServiceReply::json(StatusCode::OK, &policy_json(view, object)))
+        }
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
     }
 }
@@ -316,7 +321,7 @@ pub(super) fn set_rotation_policy(
 /// `POST /keys/{name}/rotate`: a new version with a new key of the same type.
 pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    let VaultRef { vault, vaults, api } = authorize_call(call, ROTATE_KEY)?;
+    let VaultRef { vault, vaults, api, .. } = authorize_call(call, ROTATE_KEY)?;
     api.require(VersionedFeature::KeyRotation)?;
     let found = vaults.keys.object(&vault.host, &name).map(|object| {
         let rotation = object.details.rotation.clone();
@@ -331,12 +336,12 @@ pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let mut attributes = StoredObjectAttributes::new(call.now);
     attributes.expires = policy.and_then(|policy| policy.expiry_after(call.now));
     let id = call.ids.next_hex32();
-    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     let rotated = vaults.keys.change_object(&vault.host, &name, |object| {
         push_rotated_version(object, id, key, attributes);
     });
     rotated.map_err(|problem| object_error_reply(problem, KeyContent::KIND, &name, None))?;
-    let reference = VaultRef { vault: &vault, vaults, api };
+    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
     changed_version_reply(reference, &name, None, KeyContent::bundle_json)
 }
 
@@ -363,8 +368,8 @@ pub(super) fn push_rotated_version(
 }
 
 /// The policy of a key. Azure publishes an event 30 days before expiry unless the policy sets another time.
-fn policy_json(vault: &EmulatedVault, object: &StoredVaultObject<KeyContent>) -> Value {
-    let id = format!("{}/rotationpolicy", object_id::<KeyContent>(vault, &object.name));
+fn policy_json(view: VaultView<'_>, object: &StoredVaultObject<KeyContent>) -> Value {
+    let id = format!("{}/rotationpolicy", object_id::<KeyContent>(view, &object.name));
     let notify = |time: &str| json!({ "trigger": { "timeBeforeExpiry": time }, "action": { "type": "Notify" } });
     let Some(policy) = &object.details.rotation else {
         return json!({ "id": id, "lifetimeActions": [notify("P30D")], "attributes": {} });

@@ -176,7 +176,7 @@ pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let operations = require_operations(body.key_ops, key_type)?;
     let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
     let tags = body.tags.validate()?;
-    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     let changed = vaults.keys.change_version(&vault.host, &name, version, |stored| {
         stored.attributes = attributes;
         stored.content.operations = operations.or(stored.content.operations.take());
@@ -185,7 +185,7 @@ pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
         }
     });
     changed.map_err(|problem| object_error_reply(problem, KeyContent::KIND, &name, version))?;
-    let reference = VaultRef { vault: &vault, vaults, api };
+    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
     changed_version_reply(reference, &name, version, KeyContent::bundle_json)
 }
 
@@ -198,7 +198,7 @@ fn add_key_version(
     tags: BTreeMap<String, String>,
 ) -> Result<ServiceReply, ServiceReply> {
     let id = call.ids.next_hex32();
-    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     // The rotation policy sets the expiry of every new version.
     if let Ok(object) = vaults.keys.object(&vault.host, name)
         && let Some(policy) = &object.details.rotation
@@ -210,7 +210,7 @@ fn add_key_version(
     let version = StoredObjectVersion { id, attributes, tags, content };
     let pushed = vaults.keys.push_version(&vault.host, name, version);
     pushed.map_err(|conflict| object_error_reply(conflict.into(), KeyContent::KIND, name, None))?;
-    let reference = VaultRef { vault: &vault, vaults, api };
+    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
     changed_version_reply(reference, name, None, KeyContent::bundle_json)
 }
 
@@ -321,7 +321,7 @@ impl StoredObject for KeyContent {
         version: &StoredObjectVersion<Self>,
     ) -> Value {
         let mut key = public_jwk(&version.content.key);
-        key["kid"] = json!(version_id(view.vault, &object.name, version));
+        key["kid"] = json!(version_id(view, &object.name, version));
         key["key_ops"] = json!(permitted_operations(&version.content).collect::<Vec<_>>());
         let mut bundle = json!({ "key": key, "attributes": key_attributes_json(view, version) });
         add_common_fields(&mut bundle, version);

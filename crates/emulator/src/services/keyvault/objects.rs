@@ -142,7 +142,7 @@ pub(super) fn list_objects<K: StoredObject>(
         .objects_after(&vault.host, page.marker.as_deref())
         .filter(|object| with_incomplete || !K::is_incomplete(object))
         .filter_map(|object| {
-            let (id, version) = (object_id::<K>(vault, &object.name), object.latest()?);
+            let (id, version) = (object_id::<K>(reference.view(), &object.name), object.latest()?);
             Some((object.name.as_str(), K::item_json(reference.view(), &id, version)))
         });
     Ok(page.page_reply(items))
@@ -158,7 +158,7 @@ pub(super) fn list_versions<K: StoredObject>(
     let page = page?;
     let found = K::object_store(vaults).object(&vault.host, &name).map(|object| {
         let items = versions_after(object, page.marker.as_deref()).into_iter().map(|version| {
-            let id = version_id(vault, &object.name, version);
+            let id = version_id(reference.view(), &object.name, version);
             (version.id.as_str(), K::item_json(reference.view(), &id, version))
         });
         page.page_reply(items)
@@ -193,16 +193,16 @@ pub(super) fn requested_name_and_version(call: &OperationContext<'_>) -> (String
 }
 
 /// The id of an object without a version.
-pub(super) fn object_id<K: StoredObject>(vault: &EmulatedVault, name: &str) -> String {
-    format!("{}/{}/{name}", vault.base_url(), K::KIND.collection())
+pub(super) fn object_id<K: StoredObject>(view: VaultView<'_>, name: &str) -> String {
+    format!("{}/{}/{name}", view.base_url(), K::KIND.collection())
 }
 
 pub(super) fn version_id<K: StoredObject>(
-    vault: &EmulatedVault,
+    view: VaultView<'_>,
     name: &str,
     version: &StoredObjectVersion<K>,
 ) -> String {
-    format!("{}/{}", object_id::<K>(vault, name), version.id)
+    format!("{}/{}", object_id::<K>(view, name), version.id)
 }
 
 /// The wire format of attributes: times in whole seconds since 1970.

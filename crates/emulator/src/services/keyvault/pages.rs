@@ -46,8 +46,8 @@ impl VaultPageRequest {
             }
         };
         let version = request.query("api-version").unwrap_or_default();
-        let (host, path) = (&request.host, &request.path);
-        let mut base = format!("https://{host}{path}?api-version={version}&maxresults={size}");
+        let (origin, path) = (request.origin(), &request.path);
+        let mut base = format!("{origin}{path}?api-version={version}&maxresults={size}");
         if super::objects::includes_pending(call) {
             base.push_str("&includePending=true");
         }

@@ -92,10 +92,10 @@ impl StoredObject for SecretContent {
         object: &StoredVaultObject<Self>,
         version: &StoredObjectVersion<Self>,
     ) -> Value {
-        let id = version_id(view.vault, &object.name, version);
+        let id = version_id(view, &object.name, version);
         let mut bundle = Self::item_json(view, &id, version);
         if let Some(key) = &version.content.key_version {
-            bundle["kid"] = json!(format!("{}/keys/{}/{key}", view.vault.base_url(), object.name));
+            bundle["kid"] = json!(format!("{}/keys/{}/{key}", view.base_url(), object.name));
         }
         if view.api.has(VersionedFeature::SecretConversion)
             && let Some(previous) = previous_version(object, version)
@@ -195,12 +195,12 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
             key_version: None,
         },
     };
-    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     let pushed = vaults.secrets.push_version(&vault.host, &name, version);
     pushed.map_err(|conflict| {
         object_error_reply(conflict.into(), SecretContent::KIND, &name, None)
     })?;
-    let reference = VaultRef { vault: &vault, vaults, api };
+    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
     changed_version_reply(reference, &name, None, SecretContent::bundle_json)
 }
 
@@ -215,7 +215,7 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
     let body: UpdateSecretBody = parse_body(call)?;
     let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
     let (content_type, tags) = (require_content_type(body.content_type)?, body.tags.validate()?);
-    let VaultMut { vaults, vault, api } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
     let changed = vaults.secrets.change_version(&vault.host, &name, version, |stored| {
         stored.attributes = attributes;
         stored.content.content_type = content_type.or(stored.content.content_type.take());
@@ -224,7 +224,7 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
         }
     });
     changed.map_err(|problem| object_error_reply(problem, SecretContent::KIND, &name, version))?;
-    let reference = VaultRef { vault: &vault, vaults, api };
+    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
     changed_version_reply(reference, &name, version, SecretContent::deleted_json)
 }
 

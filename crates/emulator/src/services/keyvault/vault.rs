@@ -311,11 +311,6 @@ impl EmulatedVault {
         Self { name, host, resource_id, location, settings }
     }
 
-    /// The base URL of its object ids, without a trailing slash.
-    pub(crate) fn base_url(&self) -> String {
-        format!("https://{}", self.host)
-    }
-
     fn resource_key(&self) -> String {
         self.resource_id.as_str().to_ascii_lowercase()
     }

@@ -12,23 +12,18 @@ use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::request::ServiceReply;
 use crate::token::{AuthenticatedCaller, BearerTokenError};
 
-/// The audience of the service, with and without a trailing slash.
-const AUDIENCES: [&str; 2] = ["https://identity.azure.net", "https://identity.azure.net/"];
-
 /// Verifies the token and the `api-version`. The tenant is that of the URL (`tid`).
 pub(super) fn authenticate(
     call: &mut OperationContext<'_>,
 ) -> Result<Arc<AuthenticatedCaller>, ServiceReply> {
     let named = call.request.query("tid").unwrap_or_default();
     let tenant = call.azure().directory.tenant(named).map(|tenant| tenant.id.clone());
-    let host =
-        call.endpoint.cloud.endpoints().map_or("login.microsoftonline.com", |e| e.authority_host);
     let path = tenant.as_ref().map_or("common", |tenant| tenant.as_str());
-    let authority = format!("https://{host}/{path}");
+    let authority = format!("{}/{path}", call.endpoint.cloud.authority_url());
     let refuse = |message: String| {
         Err(IdentityServiceError::Unauthenticated { authority, message }.to_reply())
     };
-    let caller = match call.authenticate_bearer(&AUDIENCES) {
+    let caller = match call.authenticate_bearer(&call.endpoint.cloud.managed_identity_audiences()) {
         Ok(caller) => caller,
         Err(BearerTokenError::Missing) => {
             return refuse("The request has no bearer token.".to_owned());

@@ -7,6 +7,7 @@ use lanyard_vocabulary::{ArmResourceId, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::azure_clouds::EmulatedCloud;
 use crate::keys::RedactedText;
 use crate::managed_identity_credential::CredentialDates;
 use crate::operation_context::IdGenerator;
@@ -61,8 +62,8 @@ impl IdentityUrl {
         resource_id.as_str().to_ascii_lowercase()
     }
 
-    /// The URL with its query.
-    pub(crate) fn url(&self) -> String {
+    /// The URL with its query, in a cloud.
+    pub(crate) fn url(&self, cloud: &EmulatedCloud) -> String {
         let Self { resource_id, location, .. } = self;
         let query = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("arpid", &self.provider_id.to_string())
@@ -71,9 +72,8 @@ impl IdentityUrl {
             .append_pair("sigver", SIGNATURE_VERSION)
             .append_pair("tid", self.tenant.as_str())
             .finish();
-        format!(
-            "https://control-{location}.identity.azure.net{resource_id}/credentials/v2/identities?{query}"
-        )
+        let base = cloud.managed_identity_url(location);
+        format!("{base}{resource_id}/credentials/v2/identities?{query}")
     }
 
     /// Whether a request has the query of this URL.

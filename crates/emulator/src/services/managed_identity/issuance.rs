@@ -1,7 +1,5 @@
 //! Issues and renews the credentials of managed identities.
 
-use lanyard_vocabulary::cloud::CloudEndpoints;
-
 use super::error::IdentityServiceError;
 use super::identity_url::IdentityUrl;
 use crate::certificate_bundle::CredentialBundleFormat;
@@ -28,7 +26,7 @@ pub(super) struct CredentialRequest<'a> {
 }
 
 /// The current credential of each identity, in order. A credential stays the same until `renew_after`, unless
-/// the claims differ or its `client_secret_url` ended.
+/// the claims differ. Its URLs are those of the cloud and the region of the request.
 pub(super) fn current_credentials(
     call: &mut OperationContext<'_>,
     requests: &[CredentialRequest<'_>],
@@ -47,7 +45,9 @@ pub(super) fn current_credentials(
                 issue(call, request, last.as_ref(), &key)?
             }
         };
-        credentials.push(credential);
+        let authentication_endpoint = format!("{}/", call.endpoint.cloud.authority_url());
+        let secret_url = client_secret_url(call, request)?;
+        credentials.push(credential.with_urls(authentication_endpoint, secret_url));
     }
     Ok(credentials)
 }
@@ -58,7 +58,6 @@ fn is_current(call: &OperationContext<'_>, request: &CredentialRequest<'_>) -> b
     current.is_some_and(|current| {
         let claims = request.custom_claims.as_ref();
         call.now < current.dates().renew_after
-            && request.own_url.is_none_or(|url| current.client_secret_url().expose() == url.url())
             && claims.is_none_or(|claims| claims == current.custom_claims())
     })
 }
@@ -89,25 +88,15 @@ fn issue(
         BundleContent { format: CredentialBundleFormat::LegacyPkcs12, key, has_leaf: true };
     let bundle = issue_certificate_bundle(&call.azure().directory, &leaf, content)
         .map_err(|error| internal_error(&error.to_string()))?;
-    let user_assigned = principal.user_assigned_identity();
-    let ids = (&principal.tenant, principal.object_id, principal.client_id);
-    let client_secret_url = match (request.own_url, user_assigned) {
-        (Some(own_url), _) => own_url.url(),
-        (None, Some(id)) => user_assigned_secret_url(request.location, id, ids),
-        (None, None) => return Err(internal_error("the identity has no URL")),
-    };
-    let endpoints = call.endpoint.cloud.endpoints();
-    let authentication_endpoint = endpoints.map(CloudEndpoints::authority_url).unwrap_or_default();
     let last_claims = || last.map(|last| last.custom_claims().clone()).unwrap_or_default();
-    let client_secret_url = RedactedText::new(client_secret_url);
     let credential = NewCredential {
         client_id: principal.client_id,
         object_id: principal.object_id,
         tenant: &principal.tenant,
-        resource_id: user_assigned,
+        resource_id: principal.user_assigned_identity(),
         location: request.location,
-        authentication_endpoint,
-        client_secret_url,
+        authentication_endpoint: format!("{}/", call.endpoint.cloud.authority_url()),
+        client_secret_url: client_secret_url(call, request)?,
         custom_claims: request.custom_claims.clone().unwrap_or_else(last_claims),
         dates,
         bundle: &bundle,
@@ -119,6 +108,23 @@ fn issue(
     }
     directory.insert_managed_identity_credential(principal.object_id, credential.clone());
     Ok(credential)
+}
+
+/// The URL that returns the next credential, in the cloud of the request.
+fn client_secret_url(
+    call: &OperationContext<'_>,
+    request: &CredentialRequest<'_>,
+) -> Result<RedactedText, ServiceReply> {
+    let (principal, cloud) = (&request.principal, &call.endpoint.cloud);
+    let ids = (&principal.tenant, principal.object_id, principal.client_id);
+    let url = match (request.own_url, principal.user_assigned_identity()) {
+        (Some(own_url), _) => own_url.url(cloud),
+        (None, Some(id)) => {
+            user_assigned_secret_url(&cloud.managed_identity_url(request.location), id, ids)
+        }
+        (None, None) => return Err(internal_error("the identity has no URL")),
+    };
+    Ok(RedactedText::new(url))
 }
 
 fn trusts_platform(trust: Option<&SubjectNameIssuer>, subject: &str) -> bool {

@@ -183,7 +183,10 @@ fn move_identity(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servic
     azure.identity_urls.remove(&source_key);
     let moved = url.moved_to(target);
     azure.identity_urls.insert(target_key, moved.clone());
-    Ok(ServiceReply::json(StatusCode::OK, &json!({ "identityUrl": moved.url() })))
+    Ok(ServiceReply::json(
+        StatusCode::OK,
+        &json!({ "identityUrl": moved.url(&call.endpoint.cloud) }),
+    ))
 }
 
 /// `GET {client_secret_url}` of a user-assigned identity: its current credential.

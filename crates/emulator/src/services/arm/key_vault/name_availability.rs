@@ -42,8 +42,7 @@ pub(super) fn check_vault_name(
         &subscription_scope(call)?,
     )?;
     let name = requested_name(call)?;
-    let suffix = call.endpoint.cloud.endpoints().map_or("vault.azure.net", |e| e.vault_suffix);
-    let host = format!("{name}.{suffix}").to_ascii_lowercase();
+    let host = call.endpoint.cloud.vault_host_of_text(&name);
     let vaults = &call.azure().vaults;
     let is_taken =
         vaults.vault_at_host(&host).is_some() || vaults.deleted_vault(&host, call.now).is_some();

@@ -46,7 +46,7 @@ pub(super) fn list_link_resources(
     let vault = collection_parent(call)?;
     authorize_call(call, "Microsoft.KeyVault/vaults/privateLinkResources/read", &vault)?;
     find_resource(call, &vault)?;
-    let suffix = call.endpoint.cloud.endpoints().map_or("vault.azure.net", |e| e.vault_suffix);
+    let suffix = call.endpoint.cloud.vault_suffix();
     let zone = format!("privatelink.{}", suffix.replacen("vault.", "vaultcore.", 1));
     let item = json!({
         "id": format!("{vault}/privateLinkResources/vault"),

@@ -11,6 +11,7 @@ use super::super::error::{ArmServiceError, bad_request};
 use super::vault_objects::{
     ArmObjectAttributes, authorized_vault, name_conflict_reply, object_json, object_not_found_reply,
 };
+use crate::azure_clouds::AzureClouds;
 use crate::keys::{AsymmetricKeyError, AsymmetricKeyType, EllipticCurve, RsaKeySize};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -65,8 +66,9 @@ impl ArmKeyProperties {
 pub(super) fn list_keys(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let vault = authorized_vault(call, "keys/read")?.clone();
     let keys = call.azure().vaults.keys.objects_after(&vault.host, None);
-    let items =
-        keys.filter_map(|object| Some(key_json(&vault, &object.name, object.latest()?))).collect();
+    let items = keys
+        .filter_map(|object| Some(key_json(call.clouds, &vault, &object.name, object.latest()?)))
+        .collect();
     list_reply(call, items)
 }
 
@@ -88,7 +90,7 @@ pub(super) fn list_key_versions(
     let items = object
         .versions
         .iter()
-        .map(|version| key_version_json(&vault, &object.name, version))
+        .map(|version| key_version_json(call.clouds, &vault, &object.name, version))
         .collect();
     list_reply(call, items)
 }
@@ -138,9 +140,9 @@ fn key_reply(
     match call.azure().vaults.keys.version(&vault.host, name, requested) {
         Ok((object, version)) => {
             let wire = if requested.is_some() {
-                key_version_json(vault, &object.name, version)
+                key_version_json(call.clouds, vault, &object.name, version)
             } else {
-                key_json(vault, &object.name, version)
+                key_json(call.clouds, vault, &object.name, version)
             };
             Ok(json_reply(call, StatusCode::OK, &wire))
         }
@@ -149,11 +151,12 @@ fn key_reply(
 }
 
 fn key_version_json(
+    clouds: &AzureClouds,
     vault: &EmulatedVault,
     name: &str,
     version: &StoredObjectVersion<KeyContent>,
 ) -> Value {
-    let mut wire = key_json(vault, name, version);
+    let mut wire = key_json(clouds, vault, name, version);
     wire["id"] =
         json!(vault.resource_id.child(&format!("keys/{name}/versions/{}", version.id)).as_str());
     wire["name"] = json!(version.id);
@@ -161,9 +164,14 @@ fn key_version_json(
     wire
 }
 
-fn key_json(vault: &EmulatedVault, name: &str, version: &StoredObjectVersion<KeyContent>) -> Value {
+fn key_json(
+    clouds: &AzureClouds,
+    vault: &EmulatedVault,
+    name: &str,
+    version: &StoredObjectVersion<KeyContent>,
+) -> Value {
     let mut wire = object_json(vault, "keys", name, version.attributes);
-    let uri = format!("{}/keys/{name}", vault.base_url());
+    let uri = format!("{}/keys/{name}", clouds.origin(&vault.host));
     let properties = &mut wire["properties"];
     properties["keyUriWithVersion"] = json!(format!("{uri}/{}", version.id));
     properties["keyUri"] = json!(uri);

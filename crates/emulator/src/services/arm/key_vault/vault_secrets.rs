@@ -11,6 +11,7 @@ use super::super::error::bad_request;
 use super::vault_objects::{
     ArmObjectAttributes, authorized_vault, name_conflict_reply, object_json, object_not_found_reply,
 };
+use crate::azure_clouds::AzureClouds;
 use crate::keys::RedactedText;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -41,7 +42,7 @@ pub(super) fn list_secrets(call: &mut OperationContext<'_>) -> Result<ServiceRep
     let vault = authorized_vault(call, "secrets/read")?.clone();
     let secrets = call.azure().vaults.secrets.objects_after(&vault.host, None);
     let items = secrets
-        .filter_map(|object| Some(secret_json(&vault, &object.name, object.latest()?)))
+        .filter_map(|object| Some(secret_json(call.clouds, &vault, &object.name, object.latest()?)))
         .collect();
     list_reply(call, items)
 }
@@ -151,19 +152,20 @@ fn secret_reply(
     let name = call.path_parameter("object");
     match call.azure().vaults.secrets.version(&vault.host, name, None) {
         Ok((object, version)) => {
-            Ok(json_reply(call, status, &secret_json(vault, &object.name, version)))
+            Ok(json_reply(call, status, &secret_json(call.clouds, vault, &object.name, version)))
         }
         Err(_) => Err(object_not_found_reply(call, SECRET)),
     }
 }
 
 fn secret_json(
+    clouds: &AzureClouds,
     vault: &EmulatedVault,
     name: &str,
     version: &StoredObjectVersion<SecretContent>,
 ) -> Value {
     let mut wire = object_json(vault, "secrets", name, version.attributes);
-    let uri = format!("{}/secrets/{name}", vault.base_url());
+    let uri = format!("{}/secrets/{name}", clouds.origin(&vault.host));
     wire["properties"]["secretUriWithVersion"] = json!(format!("{uri}/{}", version.id));
     wire["properties"]["secretUri"] = json!(uri);
     if let Some(content_type) = &version.content.content_type {

@@ -358,7 +358,7 @@ pub(super) fn list_record_sets(
     let resources = &call.azure().resources;
     let items = record_sets(resources, &zone)
         .filter(|record| resource_name(&record.id).ends_with(&suffix))
-        .map(|record| render_stored(resources, record))
+        .map(|record| render_stored(call.clouds, resources, record))
         .collect();
     list_reply(call, items)
 }

@@ -75,8 +75,7 @@ fn blob_host_of_resource(resource: &ArmResource) -> Option<String> {
 
 /// The host name of the Blob service of an account in the cloud of the request.
 pub(super) fn blob_host(call: &OperationContext<'_>, name: &str) -> String {
-    let suffix = call.endpoint.cloud.endpoints().map_or("core.windows.net", |e| e.storage_suffix);
-    format!("{name}.blob.{suffix}").to_ascii_lowercase()
+    call.endpoint.cloud.blob_host(name)
 }
 
 /// The id of the account in the path.
@@ -210,8 +209,8 @@ pub(super) fn feature_not_supported(feature: &str) -> ServiceReply {
 
 fn add_service_properties(write: &mut ResourceWrite<'_, '_>, account: &StorageAccount) {
     let StorageAccountSettings { location, allow_blob_public_access, .. } = &account.settings;
-    let suffix = account.host.split_once(".blob.").map_or("core.windows.net", |(_, suffix)| suffix);
-    let endpoint = |service: &str| format!("https://{}.{service}.{suffix}/", account.name);
+    let endpoint =
+        |service: &str| format!("https://{}/", account.host.replacen("blob", service, 1));
     let endpoints = json!({
         "blob": endpoint("blob"),
         "dfs": endpoint("dfs"),

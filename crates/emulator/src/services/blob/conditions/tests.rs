@@ -23,6 +23,7 @@ fn conditions(headers: &[(&'static str, &str)]) -> Result<RequestConditions, Ser
         method: Method::GET,
         scheme: RequestScheme::Https,
         host: String::new(),
+        port: 443,
         client_ip: None,
         path: String::new(),
         query: Vec::new(),

@@ -21,6 +21,7 @@ fn request(path: &str, sas: &str) -> ServiceRequest {
         method: Method::GET,
         scheme: RequestScheme::Https,
         host: "acct.blob.core.windows.net".to_owned(),
+        port: 443,
         client_ip: Some("127.0.0.1".parse().unwrap()),
         path: path.to_owned(),
         query: url::form_urlencoded::parse(sas.as_bytes()).into_owned().collect(),

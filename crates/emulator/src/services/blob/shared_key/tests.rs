@@ -99,6 +99,7 @@ fn request(signed: &SignedRequest) -> ServiceRequest {
         method: Method::from_bytes(signed.method.as_bytes()).unwrap(),
         scheme: RequestScheme::Https,
         host: url.host_str().unwrap().to_owned(),
+        port: 443,
         client_ip: None,
         path: url.path().to_owned(),
         query: url.query_pairs().into_owned().collect(),
