@@ -7,7 +7,7 @@ Standard input is a JSON object with the inputs. Standard output is a JSON objec
 call, or {"refused": {"code", "inner", "status", "message"}} with the error that the client reported.
 A lifecycle prints one JSON object for each step.
 The clients are unmodified; only HTTPS_PROXY and REQUESTS_CA_BUNDLE direct their requests to the
-local Azure.
+local Azure. `custom-cloud:secret` uses no proxy, but the settings of the clients for their cloud.
 """
 
 import base64
@@ -36,6 +36,8 @@ from azure.identity import (
     WorkloadIdentityCredential,
 )
 from azure.keyvault.secrets import SecretClient
+from azure.mgmt.authorization import AuthorizationManagementClient
+from azure.mgmt.keyvault import KeyVaultManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -44,6 +46,9 @@ from cryptography.x509.oid import NameOID
 from lifecycle_steps import LifecycleSteps
 
 ARM = "https://management.azure.com/.default"
+ROLE_DEFINITIONS = "Microsoft.Authorization/roleDefinitions"
+# Key Vault Administrator
+VAULT_ADMINISTRATOR = "00482a5a-887f-4fb3-b363-3b7fe8e74483"
 KEY_FORMAT = (
     serialization.Encoding.PEM,
     serialization.PrivateFormat.PKCS8,
@@ -245,7 +250,50 @@ def read_resource_group(credential, inputs):
     return {"group": {"name": group.name, "location": group.location}}
 
 
-CALLS = {"token": read_token, "vault": read_secret, "arm": read_resource_group}
+def use_custom_cloud(_credential, inputs):
+    """Creates a vault in a custom cloud, and writes and reads a secret."""
+    credential = ClientSecretCredential(
+        inputs["tenant"],
+        inputs["client"],
+        inputs["client_secret"],
+        authority=inputs["authority"],
+        disable_instance_discovery=True,
+    )
+    cloud = {
+        "base_url": inputs["resource_manager"],
+        "credential_scopes": [f"{inputs['resource_manager']}/.default"],
+    }
+    subscription, group = inputs["subscription"], "python-custom"
+    resources = ResourceManagementClient(credential, subscription, **cloud)
+    resources.resource_groups.create_or_update(group, {"location": "westeurope"})
+    vaults = KeyVaultManagementClient(credential, subscription, **cloud).vaults
+    properties = {
+        "tenantId": inputs["tenant"],
+        "sku": {"family": "A", "name": "standard"},
+        "enableRbacAuthorization": True,
+    }
+    vault = vaults.begin_create_or_update(
+        group, "kv-python-custom", {"location": "westeurope", "properties": properties}
+    ).result()
+    assignments = AuthorizationManagementClient(credential, subscription, **cloud).role_assignments
+    role = f"/subscriptions/{subscription}/providers/{ROLE_DEFINITIONS}/{VAULT_ADMINISTRATOR}"
+    assignment = {
+        "role_definition_id": role,
+        "principal_id": inputs["object_id"],
+        "principal_type": "ServicePrincipal",
+    }
+    assignments.create(vault.id, str(uuid.uuid4()), assignment)
+    client = SecretClient(vault.properties.vault_uri, credential)
+    client.set_secret("one", "first")
+    return {"vault": vault.properties.vault_uri, "value": client.get_secret("one").value}
+
+
+CALLS = {
+    "token": read_token,
+    "vault": read_secret,
+    "arm": read_resource_group,
+    "custom-cloud": use_custom_cloud,
+}
 
 
 def error_details(error):

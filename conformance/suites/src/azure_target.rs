@@ -11,6 +11,7 @@ use thiserror::Error;
 use tokio::runtime::Runtime;
 
 use crate::client_program::{ClientInputs, EnvironmentVariables};
+use crate::custom_cloud::CustomCloudUrls;
 use crate::file_error::FileError;
 use crate::live_subscription::LiveSubscription;
 use crate::local_azure::{ControlApi, LocalAzure, LocalAzureError};
@@ -236,6 +237,11 @@ impl LocalAzureTarget {
         })
     }
 
+    /// The object ID of the client of [`SignInMethod::Secret`], which owns the subscription.
+    pub(crate) fn owner_object_id(&self) -> &str {
+        &self.test_clients.secret.object_id
+    }
+
     /// The temporary directory of the local Azure.
     pub(crate) fn directory(&self) -> &Path {
         self.azure.directory()
@@ -272,7 +278,7 @@ impl LocalAzureTarget {
             },
             "user": clients.user,
             "machine": { "client_id": self.vault_reader },
-            "resource_manager": "https://management.azure.com",
+            "custom_cloud": self.azure.custom_cloud().variables(),
         }))
     }
 
@@ -297,6 +303,20 @@ impl LocalAzureTarget {
         let mut environment = self.client_environment();
         environment.insert("AZURE_POD_IDENTITY_AUTHORITY_HOST", self.azure.proxy_url().into());
         environment
+    }
+
+    /// Environment variables for clients of the custom cloud: they trust the local Azure, and use no proxy.
+    pub(crate) fn custom_cloud_environment(&self) -> EnvironmentVariables {
+        let roots = self.azure.ca_bundle();
+        let names = ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"];
+        let trust = names.into_iter().map(|name| (name, roots.into()));
+        // The Azure CLI would ask `login.microsoftonline.com` whether it knows the cloud.
+        trust.chain([("AZURE_CORE_INSTANCE_DISCOVERY", "false".into())]).collect()
+    }
+
+    /// The URLs of the custom cloud.
+    pub(crate) fn custom_cloud(&self) -> CustomCloudUrls {
+        self.azure.custom_cloud()
     }
 
     pub(crate) const fn control_api(&self) -> &ControlApi {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -33,6 +33,9 @@ pub(crate) struct ClientInputs {
     pub(crate) secret_name: String,
     /// The object ID of the client's service principal.
     pub(crate) object_id: String,
+    /// The URLs of Azure Resource Manager and of the token service in a custom cloud.
+    pub(crate) resource_manager: String,
+    pub(crate) authority: String,
     /// The name of a storage account whose blobs the client may read and write.
     pub(crate) storage_account: String,
 }
@@ -124,6 +127,14 @@ impl ClientProgram {
     /// The program with other environment variables.
     pub(crate) fn with_environment(&self, environment: EnvironmentVariables) -> Self {
         Self { environment, ..self.clone() }
+    }
+
+    /// The program that a wrapper runs.
+    pub(crate) fn with_wrapper<E>(
+        &self,
+        write_wrapper: impl FnOnce(&Path) -> Result<PathBuf, E>,
+    ) -> Result<Self, E> {
+        Ok(Self { path: write_wrapper(&self.path)?, ..self.clone() })
     }
 
     /// The same script with another interpreter.

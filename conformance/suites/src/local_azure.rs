@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use thiserror::Error;
 
+use crate::custom_cloud::{CUSTOM_CLOUD_DOMAIN, CustomCloudUrls};
+
 /// The local Azure did not start, or its control API failed.
 #[derive(Debug, Error)]
 pub(crate) enum LocalAzureError {
@@ -85,6 +87,8 @@ pub(crate) struct LoggedRequest {
 struct LocalAzureSession {
     proxy: String,
     control: String,
+    /// The URL of Azure Resource Manager in the custom cloud.
+    custom_cloud: String,
     ca_file: PathBuf,
     ca_bundle: PathBuf,
 }
@@ -96,7 +100,8 @@ impl LocalAzure {
         let file = directory.path().join("hostedcluster.yaml");
         fs::write(&file, hosted_cluster).map_err(LocalAzureError::Directory)?;
         let mut command = Command::new(lanyard);
-        command.args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json", "--state"]);
+        command.args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json"]);
+        command.args(["--cloud-domain", CUSTOM_CLOUD_DOMAIN, "--state"]);
         command.arg(directory.path().join("state")).arg("--file").arg(file);
         let start = |source| LocalAzureError::Start { program: lanyard.to_path_buf(), source };
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(start)?;
@@ -122,6 +127,11 @@ impl LocalAzure {
     /// The URL of the intercepting proxy.
     pub(crate) fn proxy_url(&self) -> &str {
         &self.session.proxy
+    }
+
+    /// The URLs of the custom cloud.
+    pub(crate) fn custom_cloud(&self) -> CustomCloudUrls {
+        CustomCloudUrls::new(&self.session.custom_cloud)
     }
 
     /// The file with the CA certificate, in PEM.
@@ -258,7 +268,7 @@ mod tests {
 
     #[test]
     fn session_line_is_parsed_and_other_output_is_reported() {
-        let line = r#"{"address":"127.0.0.1:1","proxy":"http://127.0.0.1:1","control":"http://127.0.0.1:1/lanyard/v1","ca_file":"a","ca_bundle":"b","process":1}"#;
+        let line = r#"{"address":"127.0.0.1:1","proxy":"http://127.0.0.1:1","control":"http://127.0.0.1:1/lanyard/v1","custom_cloud":"https://management.azure.test:1","ca_file":"a","ca_bundle":"b","process":1}"#;
         assert_eq!(parse_session(line).expect("it is one").proxy, "http://127.0.0.1:1");
         let error = parse_session("listening on port 1").expect_err("it is none");
         assert!(error.to_string().contains("listening on port 1"), "{error}");

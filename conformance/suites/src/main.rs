@@ -8,6 +8,7 @@ mod api_server;
 mod azure_target;
 mod class_manifests;
 mod client_program;
+mod custom_cloud;
 mod daemon;
 mod driver_processes;
 mod file_error;

@@ -20,11 +20,15 @@ use tokio::runtime::Runtime;
 use super::failed_with_causes;
 use crate::azure_target::LocalAzureTarget;
 use crate::client_program::EnvironmentVariables;
+use crate::custom_cloud::write_custom_hosts_launcher;
 use crate::file_error::FileError;
 use crate::local_azure::{ControlApi, LocalAzureError, LoggedRequest};
 
 /// The longest time for one command. Clusters and deployments take seconds, everything else less.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// The area whose commands use the custom cloud, without a proxy.
+const CUSTOM_CLOUD_AREA: &str = "custom-cloud";
 
 /// The longest trial name, in characters.
 const LONGEST_NAME: usize = 120;
@@ -89,11 +93,19 @@ pub(crate) fn trials(
     program: &AzureCliProgram,
     runtime: &Arc<Runtime>,
 ) -> Result<Vec<Trial>, AzureCliError> {
+    let custom_hosts = target.directory().join("azcli-custom-cloud");
+    fs::create_dir_all(&custom_hosts).map_err(FileError::of("create", &custom_hosts))?;
+    let with_custom_hosts = write_custom_hosts_launcher(&custom_hosts, &program.python)
+        .map_err(FileError::of("write", &custom_hosts))?;
     let runner = Arc::new(Mutex::new(CommandRunner {
         program: program.clone(),
         client: AzureCliEnvironment {
             directory: target.directory().join("azcli"),
             variables: target.client_environment(),
+            custom_cloud: CustomCloudEnvironment {
+                python: with_custom_hosts,
+                variables: target.custom_cloud_environment(),
+            },
         },
         variables: runtime.block_on(target.command_variables())?,
         process: None,
@@ -155,11 +167,16 @@ impl AzureCliProgram {
         let files = home.join("files");
         fs::create_dir_all(&files).map_err(FileError::of("create", &files))?;
         let commands = self.runner.with_file_name("cases").join(format!("{area}.yaml"));
-        let mut command = Command::new(&self.python);
+        let (python, variables) = if area == CUSTOM_CLOUD_AREA {
+            (&client.custom_cloud.python, &client.custom_cloud.variables)
+        } else {
+            (&self.python, &client.variables)
+        };
+        let mut command = Command::new(python);
         command.arg(&self.runner).arg("serve").arg(commands);
         // Variables of the caller could configure the CLI or another sign-in method.
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        command.envs(&client.variables).envs(CLI_SETTINGS);
+        command.envs(variables).envs(CLI_SETTINGS);
         command.env("HOME", &home).env("AZURE_CONFIG_DIR", home.join("profile")).current_dir(files);
         Ok(command)
     }
@@ -175,6 +192,14 @@ struct AzureCliEnvironment {
     /// The directory of its profiles and files.
     directory: PathBuf,
     /// Environment variables that route it to the local Azure.
+    variables: EnvironmentVariables,
+    custom_cloud: CustomCloudEnvironment,
+}
+
+/// What the CLI needs to use the custom cloud.
+struct CustomCloudEnvironment {
+    /// The interpreter, which resolves the custom hosts.
+    python: PathBuf,
     variables: EnvironmentVariables,
 }
 

@@ -10,7 +10,8 @@ use super::client_cases::{self, ClientCall, ClientCase};
 use super::failed_with_causes;
 use super::lifecycles::LifecycleClient;
 use crate::azure_target::{AzureTarget, LocalAzureTarget};
-use crate::client_program::ClientProgram;
+use crate::client_program::{ClientInputs, ClientProgram};
+use crate::custom_cloud::write_custom_hosts_launcher;
 use crate::sign_in_method::SignInMethod;
 
 /// Invalid credentials of applications and users, with the codes of Entra ID.
@@ -50,6 +51,7 @@ pub(crate) fn trials(
 ) -> Vec<Trial> {
     let mut trials = client_cases::trials("python", &cases(), target, program);
     let is_local = matches!(&**target, AzureTarget::Local(_));
+    let (custom_target, custom_program) = (Arc::clone(target), program.clone());
     let (target, program, runtime) = (Arc::clone(target), program.clone(), Arc::clone(runtime));
     let run = move || match &*target {
         AzureTarget::Local(local) => second_node_has_its_own_identity(local, &program, &runtime),
@@ -57,7 +59,36 @@ pub(crate) fn trials(
     };
     let name = "python::managed_identity_of_a_second_node";
     trials.push(Trial::test(name, run).with_ignored_flag(!is_local));
+    let run = move || match &*custom_target {
+        AzureTarget::Local(local) => custom_cloud_needs_no_proxy(local, &custom_program),
+        AzureTarget::Live(_) => Err("this case needs a local Azure".into()),
+    };
     trials
+        .push(Trial::test("python::custom_cloud_needs_no_proxy", run).with_ignored_flag(!is_local));
+    trials
+}
+
+/// The client creates a group and a vault in the custom cloud, and writes and reads a secret. It verifies that
+/// the challenge of the vault names its domain and port.
+fn custom_cloud_needs_no_proxy(
+    local: &LocalAzureTarget,
+    program: &ClientProgram,
+) -> Result<(), Failed> {
+    let urls = local.custom_cloud();
+    let program = program
+        .with_environment(local.custom_cloud_environment())
+        .with_wrapper(|path| write_custom_hosts_launcher(local.directory(), path))
+        .map_err(failed_with_causes)?;
+    let inputs = ClientInputs {
+        resource_manager: urls.resource_manager.clone(),
+        authority: urls.authority.clone(),
+        vault: format!("https://kv-python-custom.vault.{}", urls.domain),
+        object_id: local.owner_object_id().to_owned(),
+        ..local.inputs(SignInMethod::Secret)
+    };
+    let answer = program.run_case("custom-cloud:secret", &inputs).map_err(failed_with_causes)?;
+    let expected = json!({ "vault": format!("{}/", inputs.vault), "value": "first" });
+    if answer == expected { Ok(()) } else { Err(format!("{answer}, expected {expected}").into()) }
 }
 
 /// A node with only the federated test identity: the client gets its token, and none of the identity of the
