@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::authority::{AuthorityError, LocalAuthority};
-use crate::azure_clouds::AzureClouds;
+use crate::azure_clouds::{AzureClouds, EmulatedCloud};
 use crate::azure_state::AzureState;
 use crate::cloud_domain::CloudDomain;
 use crate::drills::{DrillError, FaultDrill, start_drill};
@@ -476,7 +476,7 @@ impl Emulator {
     /// The URL of Azure Resource Manager in the custom cloud, without a trailing slash; `None` without
     /// [`EmulatorBuilder::cloud_domain`].
     pub fn custom_cloud_url(&self) -> Option<String> {
-        self.engine.clouds.custom().map(|cloud| cloud.arm_url())
+        self.engine.clouds.custom().map(EmulatedCloud::arm_url)
     }
 
     /// The certificate that clients have to trust, in PEM.

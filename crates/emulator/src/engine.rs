@@ -330,18 +330,7 @@ impl EmulatorEngine {
     /// Rejects a tunnel to a host that is not Azure's; returns `None` if the tunnel is allowed.
     pub(crate) fn reject_tunnel(&self, host: &str, port: u16) -> Option<ServiceReply> {
         let rejection = tunnel_rejection(&self.clouds, host, port)?;
-        let request = ServiceRequest {
-            method: Method::CONNECT,
-            scheme: RequestScheme::Http,
-            host: host.to_owned(),
-            port,
-            client_ip: None,
-            path: String::new(),
-            query: Vec::new(),
-            headers: http::HeaderMap::new(),
-            body: bytes::Bytes::new(),
-        };
-        Some(self.record_rejection(&request, rejection))
+        Some(self.record_rejection(&ServiceRequest::connect(host, port), rejection))
     }
 
     /// Records a request that was rejected before it reached a service.

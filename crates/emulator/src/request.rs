@@ -44,6 +44,21 @@ pub(crate) struct ServiceRequest {
 }
 
 impl ServiceRequest {
+    /// The request of a tunnel to a host.
+    pub(crate) fn connect(host: &str, port: u16) -> Self {
+        Self {
+            method: Method::CONNECT,
+            scheme: RequestScheme::Http,
+            host: host.to_owned(),
+            port,
+            client_ip: None,
+            path: String::new(),
+            query: Vec::new(),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+        }
+    }
+
     /// The scheme, the host and the port of the URL that the client requested.
     pub(crate) fn origin(&self) -> String {
         https_origin(&self.host, self.port)
