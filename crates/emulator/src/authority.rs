@@ -35,7 +35,7 @@ const AUTHORITY_DAYS: i64 = 3_650;
 const AUTHORITY_COMMON_NAME: &str = "lanyard local Azure, name-constrained";
 
 /// The authority in the state file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredAuthority {
     certificate_pem: String,
     key_pem: RedactedText,

@@ -60,10 +60,6 @@ struct Scenario {
 }
 
 impl Scenario {
-    const fn is_empty(&self) -> bool {
-        self.settings.is_empty() && self.fault_rules.is_empty() && self.fault_drill.is_none()
-    }
-
     fn apply(
         self,
         azure: &mut AzureState,
@@ -363,11 +359,7 @@ impl EmulatorBuilder {
         let clouds = AzureClouds::new(self.cloud_domain.as_ref(), port);
         let store = self.state_dir.as_deref().map(StateStore::open).transpose()?;
         let saved = store.as_ref().map(StateStore::load).transpose()?.flatten();
-        let is_changed = saved.is_none()
-            || self.authority.is_some()
-            || self.cloud_domain.is_some()
-            || self.automatic_sign_in
-            || !self.scenario.is_empty();
+        let stored_authority = saved.as_ref().map(|saved| saved.authority.clone());
         let given = self
             .authority
             .map(|given| LocalAuthority::from_pem(given.certificate, given.key))
@@ -412,7 +404,10 @@ impl EmulatorBuilder {
         let writer = store.map(StateStore::into_writer).transpose()?;
         let engine =
             EmulatorEngine::new(self.clock, Arc::new(authority), clouds, azure, ids, writer);
-        if is_changed {
+        // A restart without changes writes nothing, so that it need not wait for the disk.
+        if stored_authority.as_ref() == Some(engine.authority.stored_form()) {
+            engine.save_changes()?;
+        } else {
             engine.save_all()?;
         }
         Ok(engine)

@@ -164,6 +164,15 @@ impl EmulatorEngine {
         commit.wait_blocking()
     }
 
+    /// Writes what changed since the last write, if there is a state directory.
+    pub(crate) fn save_changes(&self) -> Result<(), StateStoreError> {
+        let mut state = self.state.lock();
+        let State { azure, ids, .. } = &mut *state;
+        let commit = self.submit_changes(azure, ids)?;
+        drop(state);
+        commit.wait_blocking()
+    }
+
     /// Copies the complete state.
     pub(crate) fn snapshot(&self) -> StateSnapshot {
         let state = self.state.lock();

@@ -140,12 +140,15 @@ impl EmulatorSettings {
 
     pub(crate) fn store(self, azure: &mut AzureState) {
         let Self { resource_manager, role_assignment_limits, propagation, tokens } = self;
-        *azure.authorization.limits = role_assignment_limits;
-        *azure.resources.settings = resource_manager;
-        *azure.propagation = propagation.role_assignments;
-        azure.directory.replication.delays = propagation.directory;
-        *azure.resources.delays = propagation.resources;
-        *azure.tokens = tokens;
+        azure.authorization.limits.set(role_assignment_limits);
+        azure.resources.settings.set(resource_manager);
+        azure.propagation.set(propagation.role_assignments);
+        let replication = &mut azure.directory.replication;
+        if replication.delays != propagation.directory {
+            replication.delays = propagation.directory;
+        }
+        azure.resources.delays.set(propagation.resources);
+        azure.tokens.set(tokens);
     }
 
     /// The settings as JSON, without the kubeconfig, which may contain credentials.

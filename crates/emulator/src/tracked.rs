@@ -16,6 +16,15 @@ pub(crate) struct Tracked<T> {
     is_changed: bool,
 }
 
+impl<T: PartialEq> Tracked<T> {
+    /// Replaces the value. An equal one is no change.
+    pub(crate) fn set(&mut self, value: T) {
+        if self.value != value {
+            *self = value.into();
+        }
+    }
+}
+
 impl<T> From<T> for Tracked<T> {
     fn from(value: T) -> Self {
         Self { value, is_changed: true }
@@ -72,6 +81,9 @@ mod tests {
         value.push(1);
         let changes = value.take_changes("t").unwrap();
         assert_eq!(changes[0].row.as_deref(), Some(&b"[1]"[..]));
+        value.set(vec![1]);
         assert_eq!(value.take_changes("t").unwrap(), []);
+        value.set(vec![2]);
+        assert_eq!(value.take_changes("t").unwrap().len(), 1);
     }
 }

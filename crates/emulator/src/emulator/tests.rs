@@ -314,6 +314,21 @@ async fn state_and_authority_survive_restart_and_are_locked_to_one_process() {
 }
 
 #[tokio::test]
+async fn restart_writes_only_changed_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    let restart = async |page_size: u32| {
+        let change = json!({ "resourceManager": { "pageSize": page_size } });
+        let change = SettingsChange::from_json(change).unwrap();
+        let builder = Emulator::builder().state_dir(directory.path()).settings(change);
+        builder.start().await.unwrap().shutdown().await;
+        std::fs::read(directory.path().join("state.redb")).unwrap()
+    };
+    let first = restart(2).await;
+    assert_eq!(restart(2).await, first);
+    assert_ne!(restart(3).await, first);
+}
+
+#[tokio::test]
 async fn provided_authority_replaces_the_saved_one() {
     let directory = tempfile::tempdir().unwrap();
     let builder = || Emulator::builder().state_dir(directory.path());
