@@ -1,7 +1,8 @@
 //! The local certificate authority for TLS interception.
 //!
-//! It can sign only names of Azure and of the custom cloud, so that trusting it is safe. Clients check these certificates against
-//! their own clock: the validity follows the system clock, whatever clock the emulator uses.
+//! It can sign only names of Azure and of the custom cloud, so that trusting it is safe. Clients check these
+//! certificates against their own clock: the validity follows the system clock, whatever clock the emulator
+//! uses.
 
 use std::collections::HashMap;
 use std::fmt;

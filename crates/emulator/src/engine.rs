@@ -157,18 +157,22 @@ impl EmulatorEngine {
 
     /// Writes the complete state, if there is a state directory.
     pub(crate) fn save_all(&self) -> Result<(), StateStoreError> {
-        let mut state = self.state.lock();
-        let State { azure, ids, .. } = &mut *state;
-        let commit = self.submit_all(azure, ids)?;
-        drop(state);
-        commit.wait_blocking()
+        self.save(Self::submit_all)
     }
 
     /// Writes what changed since the last write, if there is a state directory.
     pub(crate) fn save_changes(&self) -> Result<(), StateStoreError> {
+        self.save(Self::submit_changes)
+    }
+
+    /// Blocks until the submitted changes are written.
+    fn save(
+        &self,
+        submit: fn(&Self, &mut AzureState, &IdGenerator) -> Result<PendingCommit, StateStoreError>,
+    ) -> Result<(), StateStoreError> {
         let mut state = self.state.lock();
         let State { azure, ids, .. } = &mut *state;
-        let commit = self.submit_changes(azure, ids)?;
+        let commit = submit(self, azure, ids)?;
         drop(state);
         commit.wait_blocking()
     }

@@ -163,7 +163,7 @@ struct TunnelRequest {
     is_half_closed: bool,
 }
 
-/// The tunnel that the requests of a connection requested.
+/// The requested tunnel of a connection.
 type RequestedTunnel = Arc<Mutex<Option<TunnelRequest>>>;
 
 async fn serve_connection(

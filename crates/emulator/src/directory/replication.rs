@@ -27,6 +27,23 @@ pub(crate) struct DirectoryDelays {
     pub(crate) federated_credential_seconds: u32,
 }
 
+impl DirectoryDelays {
+    /// The delay after which every service knows a new object, in seconds.
+    fn longest_of_new_objects(self) -> u32 {
+        let Self {
+            graph_seconds,
+            graph_deletion_seconds: _,
+            resource_manager_seconds,
+            token_service_seconds,
+            federated_credential_seconds,
+        } = self;
+        graph_seconds
+            .max(resource_manager_seconds)
+            .max(token_service_seconds)
+            .max(federated_credential_seconds)
+    }
+}
+
 /// A service that reads the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DirectoryReader {
@@ -61,25 +78,14 @@ impl NewDirectoryEntry {
 
     /// Whether every service knows the entry.
     fn is_known(&self, now: Timestamp) -> bool {
-        let DirectoryDelays {
-            graph_seconds,
-            graph_deletion_seconds: _,
-            resource_manager_seconds,
-            token_service_seconds,
-            federated_credential_seconds,
-        } = self.delays;
-        let longest = graph_seconds
-            .max(resource_manager_seconds)
-            .max(token_service_seconds)
-            .max(federated_credential_seconds);
-        self.is_known_after(longest, now)
+        self.is_known_after(self.delays.longest_of_new_objects(), now)
     }
 }
 
 impl DirectoryReplication {
     /// Whether the settings delay new objects.
     fn has_delays(&self) -> bool {
-        self.delays != DirectoryDelays::default()
+        self.delays.longest_of_new_objects() > 0
     }
 
     /// An entry with the delays of the settings; removes the entries that every service knows.
