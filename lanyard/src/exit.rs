@@ -53,6 +53,11 @@ impl CommandError {
         Self { exit: CommandExit::Unavailable, message: message.into(), hint: None }
     }
 
+    /// Whether the environment prevents the command.
+    pub(crate) const fn is_unavailable(&self) -> bool {
+        matches!(self.exit, CommandExit::Unavailable)
+    }
+
     /// Appends the error and its causes to the message.
     pub(crate) fn with_cause(mut self, error: &dyn std::error::Error) -> Self {
         self.message = format!("{}: {}", self.message, format_error_chain(error));

@@ -272,7 +272,7 @@ fn snapshot_is_saved_privately_and_restored() {
     assert!(credentials.contains("admin@lanyard.test"), "the exports select the session");
 
     let mut without: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert!(without["azure"]["roster"]["testClients"].take().is_object());
+    assert!(without["azure"]["identityRegistry"]["testClients"].take().is_object());
     std::fs::write(files.path().join("without.json"), without.to_string()).unwrap();
     let restored = run(&["snapshot", "restore", "without.json"]);
     assert_eq!(restored.status.code(), Some(0), "{}", utf8(&restored.stderr));
@@ -308,7 +308,7 @@ fn fault_rules_and_drills_are_changed_one_by_one() {
     std::fs::write(files.path().join("invalid.json"), rules.to_string()).unwrap();
     let refused = run(&["fault", "add", "invalid.json"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(utf8(&refused.stderr).contains("invalid.json: `every` is at least 1"));
+    assert!(utf8(&refused.stderr).contains("invalid.json: `every` must be at least 1"));
     let rules = serde_json::json!([rule("a/b?c d", 1), rule("three", 1)]);
     std::fs::write(files.path().join("rules.json"), rules.to_string()).unwrap();
     let added = run(&["fault", "add", "rules.json"]);

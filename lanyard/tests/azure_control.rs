@@ -247,6 +247,16 @@ async fn drill_affects_requests_until_it_is_stopped() {
 }
 
 #[test]
+fn drills_are_listed_when_the_local_azure_of_the_shell_has_ended() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = lanyard_command();
+    command.env("LANYARD_AZURE_CONTROL", format!("http://127.0.0.1:{port}/lanyard/v1"));
+    let output = command.args(["azure", "drill", "list"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", utf8(&output.stderr));
+    assert!(utf8(&output.stdout).starts_with("| drill "));
+}
+
+#[test]
 fn commands_without_a_local_azure_say_how_to_start_one() {
     let directory = tempfile::tempdir().unwrap();
     for arguments in [["settings", "get"], ["fault", "list"], ["drill", "stop"]] {

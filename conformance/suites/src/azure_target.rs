@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use libtest_mimic::Failed;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -39,6 +40,16 @@ pub(crate) enum AzureTargetError {
 pub(crate) enum AzureTarget {
     Local(Arc<LocalAzureTarget>),
     Live(LiveSubscription),
+}
+
+impl AzureTarget {
+    /// The local Azure, for cases that need one.
+    pub(crate) fn local(&self) -> Result<&LocalAzureTarget, Failed> {
+        match self {
+            Self::Local(local) => Ok(local),
+            Self::Live(_) => Err("this case needs a local Azure".into()),
+        }
+    }
 }
 
 /// A local Azure with the credentials of its test clients.
@@ -278,7 +289,7 @@ impl LocalAzureTarget {
             },
             "user": clients.user,
             "machine": { "client_id": self.vault_reader },
-            "custom_cloud": self.azure.custom_cloud().variables(),
+            "custom_cloud": self.azure.custom_cloud(),
         }))
     }
 

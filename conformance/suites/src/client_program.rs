@@ -129,12 +129,9 @@ impl ClientProgram {
         Self { environment, ..self.clone() }
     }
 
-    /// The program that a wrapper runs.
-    pub(crate) fn with_wrapper<E>(
-        &self,
-        write_wrapper: impl FnOnce(&Path) -> Result<PathBuf, E>,
-    ) -> Result<Self, E> {
-        Ok(Self { path: write_wrapper(&self.path)?, ..self.clone() })
+    /// The program, or the interpreter of the script.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The same script with another interpreter.

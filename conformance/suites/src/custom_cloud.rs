@@ -2,11 +2,12 @@
 //! whose `/etc/hosts` names the custom hosts, so that the clients stay unmodified and the machine stays as it is.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde::Serialize;
+
+use crate::file_error::FileError;
 
 /// The domain of the custom cloud.
 pub(crate) const CUSTOM_CLOUD_DOMAIN: &str = "azure.test";
@@ -22,7 +23,7 @@ const HOSTS: [&str; 6] = [
 ];
 
 /// The URLs of the custom cloud.
-#[derive(Debug, Clone)]
+#[derive(Debug, Serialize)]
 pub(crate) struct CustomCloudUrls {
     pub(crate) resource_manager: String,
     pub(crate) authority: String,
@@ -42,16 +43,6 @@ impl CustomCloudUrls {
             domain,
         }
     }
-
-    /// The URLs as variables of commands.
-    pub(crate) fn variables(&self) -> Value {
-        json!({
-            "resource_manager": self.resource_manager,
-            "authority": self.authority,
-            "graph": self.graph,
-            "domain": self.domain,
-        })
-    }
 }
 
 /// Runs a program with another `/etc/hosts`.
@@ -62,18 +53,23 @@ exec unshare --user --map-root-user --mount \
 
 /// Writes a script into a directory that runs a program, and resolves the custom hosts to this machine for it.
 /// Returns the path of the script.
-pub(crate) fn write_custom_hosts_launcher(directory: &Path, program: &Path) -> io::Result<PathBuf> {
+pub(crate) fn write_custom_hosts_launcher(
+    directory: &Path,
+    program: &Path,
+) -> Result<PathBuf, FileError> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let (hosts, launcher) =
         (directory.join("custom-hosts"), directory.join(format!("{name}-with-custom-hosts")));
     let lines = HOSTS.map(|host| format!("127.0.0.1 {host}.{CUSTOM_CLOUD_DOMAIN}\n"));
-    fs::write(&hosts, format!("127.0.0.1 localhost\n{}", lines.concat()))?;
+    fs::write(&hosts, format!("127.0.0.1 localhost\n{}", lines.concat()))
+        .map_err(FileError::of("write", &hosts))?;
+    let program = std::path::absolute(program).map_err(FileError::of("find", program))?;
     let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
-    let script = LAUNCHER
-        .replace("HOSTS_FILE", &quoted(&hosts))
-        .replace("PROGRAM", &quoted(&std::path::absolute(program)?));
-    fs::write(&launcher, script)?;
-    fs::set_permissions(&launcher, fs::Permissions::from_mode(0o700))?;
+    let script =
+        LAUNCHER.replace("HOSTS_FILE", &quoted(&hosts)).replace("PROGRAM", &quoted(&program));
+    fs::write(&launcher, script).map_err(FileError::of("write", &launcher))?;
+    fs::set_permissions(&launcher, fs::Permissions::from_mode(0o700))
+        .map_err(FileError::of("make executable", &launcher))?;
     Ok(launcher)
 }
 

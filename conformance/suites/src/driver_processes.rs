@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::client_program::EnvironmentVariables;
 use crate::daemon::{Daemon, DaemonError};
+use crate::file_error::FileError;
 use crate::volume::{CsiDriverClient, UNMANAGED_NODE_NAME};
 
 /// How long a program may take until it responds.
@@ -23,12 +24,8 @@ pub(crate) enum DriverProcessError {
     Daemon(#[from] DaemonError),
     #[error(transparent)]
     Ports(#[from] NoFreePorts),
-    #[error("could not prepare {}", path.display())]
-    Directory {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// A directory for the sockets and logs of one case.
@@ -127,8 +124,7 @@ impl DriverFixtureDirectory {
             fixture.kubelet_directory().join("plugins_registry"),
             fixture.provider_socket_directory(),
         ] {
-            std::fs::create_dir_all(&path)
-                .map_err(|source| DriverProcessError::Directory { path, source })?;
+            std::fs::create_dir_all(&path).map_err(FileError::of("prepare", &path))?;
         }
         Ok(fixture)
     }
@@ -265,10 +261,7 @@ pub(crate) struct SharedMountDirectory(PathBuf);
 
 impl SharedMountDirectory {
     fn new(path: &Path) -> Result<Self, DriverProcessError> {
-        let error = |source: rustix::io::Errno| DriverProcessError::Directory {
-            path: path.to_path_buf(),
-            source: source.into(),
-        };
+        let error = |source: rustix::io::Errno| FileError::of("prepare", path)(source.into());
         mount_bind(path, path).map_err(error)?;
         let shared = Self(path.to_path_buf());
         mount_change(path, MountPropagationFlags::SHARED).map_err(error)?;

@@ -136,6 +136,17 @@ enum SuiteKind {
     Kubernetes(cluster_suites::ClusterSuite),
 }
 
+impl SuiteKind {
+    /// Whether clients of other projects use one local Azure, whose request log the suite reads.
+    const fn can_record_clients(self) -> bool {
+        match self {
+            Self::Client(_) | Self::ApiServer(api_server_suites::ApiServerSuite::Kms) => true,
+            Self::Kubernetes(suite) => suite.can_record_clients(),
+            Self::Drills | Self::Page | Self::AzureBenchmark | Self::ApiServer(_) => false,
+        }
+    }
+}
+
 /// The suites of Azure clients.
 #[derive(Debug, Clone, Copy)]
 enum ClientSuite {
@@ -322,8 +333,12 @@ pub(crate) fn prepare_suite(
     arguments: &SuiteArgs,
     environment: BTreeMap<String, String>,
 ) -> Result<PreparedSuite, SuiteSetupError> {
+    if arguments.record_clients && (arguments.live || !arguments.suite.kind().can_record_clients())
+    {
+        return Err(SuiteSetupError::NoRequestLog);
+    }
     let runtime = Arc::new(Runtime::new().map_err(SuiteSetupError::Runtime)?);
-    let suite = match arguments.suite.kind() {
+    match arguments.suite.kind() {
         SuiteKind::Client(suite) => prepare_client_suite(suite, arguments, environment, runtime),
         SuiteKind::Drills
         | SuiteKind::Page
@@ -343,11 +358,7 @@ pub(crate) fn prepare_suite(
         SuiteKind::Kubernetes(suite) => {
             cluster_suites::prepare_cluster_suite(suite, arguments, &runtime)
         }
-    }?;
-    if arguments.record_clients && suite.request_log.is_none() {
-        return Err(SuiteSetupError::NoRequestLog);
     }
-    Ok(suite)
 }
 
 fn prepare_client_suite(

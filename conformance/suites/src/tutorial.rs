@@ -5,6 +5,8 @@ use std::process::Command;
 
 use thiserror::Error;
 
+use crate::file_error::FileError;
+
 /// A command of a page, with the output that the page shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TutorialStep {
@@ -17,12 +19,8 @@ pub(crate) struct TutorialStep {
 /// A command of the page failed, or its output differs from the page.
 #[derive(Debug, Error)]
 pub(crate) enum TutorialError {
-    #[error("could not read {}", path.display())]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("the page has no commands below a heading `{0}`")]
     NoSection(String),
     #[error("`{command}` could not be started")]
@@ -61,8 +59,7 @@ pub(crate) struct TutorialEnvironment {
 impl Tutorial {
     /// Reads a page.
     pub(crate) fn read(path: &Path) -> Result<Self, TutorialError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| TutorialError::Read { path: path.to_path_buf(), source })?;
+        let text = std::fs::read_to_string(path).map_err(FileError::of("read", path))?;
         Ok(Self { text })
     }
 

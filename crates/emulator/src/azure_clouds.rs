@@ -52,9 +52,14 @@ const AZURE_AD_GRAPH: &str = "graph.windows.net";
 /// The suffix of regional token services.
 const REGIONAL_LOGIN: &str = "login.microsoft.com";
 /// The domain of the data plane of managed identities.
-const MANAGED_IDENTITY_DOMAIN: &str = "identity.azure.net";
+pub(crate) const MANAGED_IDENTITY_DOMAIN: &str = "identity.azure.net";
 /// The audience of every storage account, in every cloud.
 const STORAGE_AUDIENCE_HOST: &str = "storage.azure.com";
+
+/// The host of the data plane of managed identities in a region.
+pub(crate) fn managed_identity_host(region: &str, domain: &str) -> String {
+    format!("control-{region}.{domain}")
+}
 
 /// A service of Azure as the resource of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -324,7 +329,7 @@ impl EmulatedCloud {
     /// domain of their own use that of the public cloud.
     pub(crate) fn managed_identity_url(&self, region: &str) -> String {
         let domain = self.managed_identity_domain.as_deref().unwrap_or(MANAGED_IDENTITY_DOMAIN);
-        self.origin(&format!("control-{region}.{domain}"))
+        self.origin(&managed_identity_host(region, domain))
     }
 
     /// The audiences of the data plane of managed identities.

@@ -55,7 +55,7 @@ pub(crate) struct AzureState {
     /// The nodes of the metadata service with their identities.
     pub(crate) imds: Tracked<ImdsState>,
     /// The identities of the components, for rotation and fault plans.
-    #[serde(rename = "roster")]
+    #[serde(rename = "identityRegistry")]
     pub(crate) registry: Tracked<IdentityRegistry>,
     /// The injected faults.
     pub(crate) faults: Tracked<FaultRules>,

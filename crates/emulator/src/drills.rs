@@ -248,7 +248,9 @@ pub(crate) fn start_drill(
     };
     let rules = fault_drill.faults.iter().map(|rule| rule.clone().with_resolved_end(now));
     let rules = rules.collect::<Result<Vec<_>, _>>()?;
-    let before = (azure.clone(), ids.clone());
+    // Only steps can fail from here on.
+    let starts_with_step = fault_drill.steps.first().is_some_and(|step| step.after_seconds == 0);
+    let before = starts_with_step.then(|| (azure.clone(), ids.clone()));
     settings.store(azure);
     for rule in rules {
         azure.faults.insert(rule);
@@ -256,7 +258,9 @@ pub(crate) fn start_drill(
     *azure.running_drill =
         Some(RunningDrill { fault_drill, started: now, performed: 0, previous_settings });
     let performed = perform_due_steps(azure, ids, now);
-    if performed.is_err() {
+    if performed.is_err()
+        && let Some(before) = before
+    {
         (*azure, *ids) = before;
     }
     performed

@@ -1,5 +1,7 @@
 //! Processes a request: endpoint, fault rules, operation, headers, request log, state file.
 
+mod state_writes;
+
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -23,13 +25,10 @@ use crate::operations::{AzureService, OperationLookup, ServiceOperation};
 use crate::pregenerated_keys::PregeneratedKeys;
 use crate::request::{RequestScheme, ServiceReply, ServiceRequest};
 use crate::request_log::{RequestLog, RequestLogEntry};
-use crate::seed::SeedError;
 use crate::service_caches::ServiceCaches;
 use crate::service_headers::ServiceHeaders;
 use crate::services;
-use crate::snapshot::StateSnapshot;
-use crate::state_change_error::StateChangeError;
-use crate::state_store::{PendingCommit, StateChanges, StateStoreError, StateWriter};
+use crate::state_store::{PendingCommit, StateStoreError, StateWriter};
 
 /// The engine's reply to the client.
 #[derive(Debug)]
@@ -153,81 +152,6 @@ impl EmulatorEngine {
     /// Locks the request log for a short read.
     pub(crate) fn request_log(&self) -> MutexGuard<'_, RequestLog> {
         self.request_log.lock()
-    }
-
-    /// Writes the complete state, if there is a state directory.
-    pub(crate) fn save_all(&self) -> Result<(), StateStoreError> {
-        self.save(Self::submit_all)
-    }
-
-    /// Writes what changed since the last write, if there is a state directory.
-    pub(crate) fn save_changes(&self) -> Result<(), StateStoreError> {
-        self.save(Self::submit_changes)
-    }
-
-    /// Blocks until the submitted changes are written.
-    fn save(
-        &self,
-        submit: fn(&Self, &mut AzureState, &IdGenerator) -> Result<PendingCommit, StateStoreError>,
-    ) -> Result<(), StateStoreError> {
-        let mut state = self.state.lock();
-        let State { azure, ids, .. } = &mut *state;
-        let commit = submit(self, azure, ids)?;
-        drop(state);
-        commit.wait_blocking()
-    }
-
-    /// Copies the complete state.
-    pub(crate) fn snapshot(&self) -> StateSnapshot {
-        let state = self.state.lock();
-        StateSnapshot::of_state(&state.azure, &state.ids)
-    }
-
-    /// Replaces the complete state, and writes it. Blocks until it is written.
-    pub(crate) fn restore_snapshot(&self, snapshot: StateSnapshot) -> Result<(), StateStoreError> {
-        let StateSnapshot { azure, ids } = snapshot;
-        let mut state = self.state.lock();
-        (state.azure, state.ids, state.caches) = (azure, ids, ServiceCaches::default());
-        drop(state);
-        self.save_all()
-    }
-
-    /// Changes the state from inside the process, and writes the changes. Blocks until they are written.
-    pub(crate) fn update_azure_state<T>(
-        &self,
-        change: impl FnOnce(&mut AzureState, &mut IdGenerator, Timestamp) -> Result<T, SeedError>,
-    ) -> Result<T, StateChangeError> {
-        let mut state = self.state.lock();
-        let State { azure, ids, .. } = &mut *state;
-        let now = azure.clock.emulated_time(self.clock.now());
-        let changed = change(azure, ids, now)?;
-        let commit = self.submit_changes(azure, ids)?;
-        drop(state);
-        commit.wait_blocking()?;
-        Ok(changed)
-    }
-
-    /// Submits the complete state, which replaces the stored one.
-    fn submit_all(
-        &self,
-        azure: &mut AzureState,
-        ids: &IdGenerator,
-    ) -> Result<PendingCommit, StateStoreError> {
-        let Some(writer) = &self.writer else { return self.submit_changes(azure, ids) };
-        Ok(writer.submit(StateChanges::collect_all(self.authority.stored_form(), azure, ids)?))
-    }
-
-    /// Submits the changes since the last call. Without a state directory, it only forgets them.
-    fn submit_changes(
-        &self,
-        azure: &mut AzureState,
-        ids: &IdGenerator,
-    ) -> Result<PendingCommit, StateStoreError> {
-        let Some(writer) = &self.writer else {
-            azure.for_each_table(&mut |_, table| table.discard_changes());
-            return Ok(PendingCommit::none());
-        };
-        Ok(writer.submit(StateChanges::collect(azure, ids)?))
     }
 
     /// Processes a request to its end. Slow if the operation needs new keys, or if a step of a drill is due.

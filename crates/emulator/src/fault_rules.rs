@@ -201,9 +201,7 @@ impl FaultRules {
         let mut matching = self.rules.iter_mut().filter(|rule| {
             rule.effect.phase() == phase
                 && rule.is_active_at(now)
-                && rule.times != Some(0)
-                && rule.service.is_none_or(|wanted| wanted == service)
-                && rule.host.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(host))
+                && rule.matches_connection(service, host)
         });
         matching.find_map(|rule| rule.count_selected().map(|_| &*rule))
     }
@@ -300,30 +298,30 @@ impl FaultRule {
             ),
             (
                 self.method.as_ref().is_some_and(|it| it.contains(|c: char| c.is_lowercase())),
-                "`method` is in upper case.",
+                "`method` must be in upper case, such as `GET`.",
             ),
             (
                 self.seconds.is_some() && self.until.is_some(),
-                "A rule has `seconds` or `until`, not both.",
+                "A rule must not have both `seconds` and `until`.",
             ),
             (
                 self.seconds == Some(0)
                     || self.beyond.as_ref().is_some_and(RateLimit::has_no_length)
                     || self.bucket.as_ref().is_some_and(TokenBucketLimit::has_no_length),
-                "`seconds` is at least 1.",
+                "`seconds` must be at least 1.",
             ),
             (
                 self.from.zip(self.until).is_some_and(|(from, until)| until <= from),
-                "`until` is after `from`.",
+                "`until` must be later than `from`.",
             ),
-            (self.every == Some(0), "`every` is at least 1."),
+            (self.every == Some(0), "`every` must be at least 1."),
             (
                 self.percent.is_some_and(|percent| !(1..=100).contains(&percent)),
-                "`percent` is a number from 1 to 100.",
+                "`percent` must be a number from 1 to 100.",
             ),
             (
                 limits.into_iter().filter(|is_set| *is_set).count() > 1,
-                "A rule has one of `beyond`, `bucket` and `limits`.",
+                "A rule must not have more than one of `beyond`, `bucket` and `limits`.",
             ),
         ];
         if let Some((_, problem)) = problems.into_iter().find(|(is_present, _)| *is_present) {
@@ -421,15 +419,19 @@ impl FaultRule {
         self.from.is_none_or(|from| from <= now) && self.until.is_none_or(|until| now < until)
     }
 
+    fn matches_connection(&self, service: AzureService, host: &str) -> bool {
+        self.times != Some(0)
+            && self.service.is_none_or(|wanted| wanted == service)
+            && self.host.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(host))
+    }
+
     fn matches(
         &self,
         service: AzureService,
         request: &ServiceRequest,
         subject: &RequestSubject<'_>,
     ) -> bool {
-        self.times != Some(0)
-            && self.service.is_none_or(|wanted| wanted == service)
-            && self.host.as_ref().is_none_or(|host| host.eq_ignore_ascii_case(&request.host))
+        self.matches_connection(service, &request.host)
             && self.method.as_ref().is_none_or(|method| method == request.method.as_str())
             && self.path.as_ref().is_none_or(|pattern| glob_matches(pattern, &request.path))
             && self

@@ -101,6 +101,14 @@ impl CredentialDates {
     }
 }
 
+/// The URLs of a credential document, which are those of a cloud.
+#[derive(Debug)]
+pub(crate) struct CredentialUrls {
+    /// The URL of the token service.
+    pub(crate) authentication_endpoint: String,
+    pub(crate) client_secret_url: RedactedText,
+}
+
 /// The parts of a new credential document.
 #[derive(Debug)]
 pub(crate) struct NewCredential<'a> {
@@ -111,9 +119,7 @@ pub(crate) struct NewCredential<'a> {
     pub(crate) resource_id: Option<&'a ArmResourceId>,
     /// The region of the identity.
     pub(crate) location: &'a str,
-    /// The URL of the token service.
-    pub(crate) authentication_endpoint: String,
-    pub(crate) client_secret_url: RedactedText,
+    pub(crate) urls: CredentialUrls,
     pub(crate) custom_claims: CustomClaims,
     pub(crate) dates: CredentialDates,
     /// Key and certificates.
@@ -124,11 +130,11 @@ impl NewCredential<'_> {
     pub(crate) fn into_document(self) -> ManagedIdentityCredential {
         let CredentialDates { validity, renew_after, cannot_renew_after } = self.dates;
         ManagedIdentityCredential {
-            authentication_endpoint: self.authentication_endpoint,
+            authentication_endpoint: self.urls.authentication_endpoint,
             cannot_renew_after,
             client_id: self.client_id,
             client_secret: RedactedText::new(STANDARD.encode(self.bundle)),
-            client_secret_url: self.client_secret_url,
+            client_secret_url: self.urls.client_secret_url,
             custom_claims: self.custom_claims,
             mtls_authentication_endpoint: format!(
                 "https://{}.mtlsauth.microsoft.com/",
@@ -157,11 +163,8 @@ impl ManagedIdentityCredential {
     }
 
     /// The document with the URLs of another cloud.
-    pub(crate) fn with_urls(
-        self,
-        authentication_endpoint: String,
-        client_secret_url: RedactedText,
-    ) -> Self {
+    pub(crate) fn with_urls(self, urls: CredentialUrls) -> Self {
+        let CredentialUrls { authentication_endpoint, client_secret_url } = urls;
         Self { authentication_endpoint, client_secret_url, ..self }
     }
 
@@ -210,15 +213,13 @@ pub(crate) enum CredentialIssueError {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BundleContent<'a> {
     pub(crate) format: CredentialBundleFormat,
-    /// The key of the certificate, unless the credential must be broken.
+    /// The private key: that of the certificate, unless the credential must be broken.
     pub(crate) key: &'a RsaKey,
     /// Whether the bundle contains the certificate of the key.
     pub(crate) has_leaf: bool,
 }
 
 /// Issues a certificate for a managed identity, and encodes it with a key and the certificate of the authority.
-///
-/// `bundle` says what the bundle contains, if the credential must be broken.
 pub(crate) fn issue_certificate_bundle(
     directory: &EntraDirectory,
     leaf: &LeafCertificateSpec<'_>,

@@ -22,20 +22,27 @@ pub(crate) const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
 /// The path of the key sets of issuers whose keys are part of the state, as in Kubernetes.
 const KEY_SET_PATH: &str = "/openid/v1/jwks";
 
-/// Reads the JSON document at a public URL.
-pub(crate) fn read_public_document(
-    azure: &AzureState,
-    clouds: &AzureClouds,
-    url: &str,
-) -> Result<Value, PublicDocumentMissing> {
-    if let Some(document) = trusted_issuer_document(azure, url) {
-        return Ok(document);
+/// All documents at public URLs: those of trusted issuers, and public blobs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PublicDocuments<'a> {
+    pub(crate) azure: &'a AzureState,
+    pub(crate) clouds: &'a AzureClouds,
+}
+
+impl PublicDocuments<'_> {
+    /// Reads a JSON document.
+    pub(crate) fn read(self, url: &str) -> Result<Value, PublicDocumentMissing> {
+        if let Some(document) = trusted_issuer_document(self.azure, url) {
+            return Ok(document);
+        }
+        let missing = |reason| PublicDocumentMissing { url: url.to_owned(), reason };
+        let location = url.parse().ok();
+        let stored =
+            location.and_then(|url| read_public_blob(&self.azure.storage, self.clouds, &url));
+        let content = stored.ok_or_else(|| missing("no issuer with this URL is trusted"))?;
+        let content = content.map_err(|error| missing(error.code))?;
+        serde_json::from_slice(&content).map_err(|_malformed| missing("the blob is not JSON"))
     }
-    let missing = |reason| PublicDocumentMissing { url: url.to_owned(), reason };
-    let stored = url.parse().ok().and_then(|url| read_public_blob(&azure.storage, clouds, &url));
-    let content = stored.ok_or_else(|| missing("no issuer with this URL is trusted"))?;
-    let content = content.map_err(|error| missing(error.code))?;
-    serde_json::from_slice(&content).map_err(|_malformed| missing("the blob is not JSON"))
 }
 
 /// A document of an issuer whose keys are part of the state.

@@ -8,7 +8,7 @@ use crate::azure_state::AzureState;
 use crate::operation_context::IdGenerator;
 
 /// The version of the JSON form; others are rejected.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The complete state of an emulator at one time, with its secrets and private keys: resources, directory,
 /// role assignments, vaults, blobs, clock, fault rules and the generator of new ids and keys.

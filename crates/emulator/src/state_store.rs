@@ -28,7 +28,7 @@ const DATABASE_FILE: &str = "state.redb";
 const OLD_STATE_FILE: &str = "state.json";
 const LOCK_FILE: &str = "lock";
 /// The version of the stored form; newer ones are rejected.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The memory for pages of the database: it is written, and read only at the start.
 const CACHE_BYTES: usize = 4 * 1024 * 1024;
 

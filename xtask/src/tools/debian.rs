@@ -92,7 +92,7 @@ pub(crate) fn chromium(repository: &Repository) -> Result<PathBuf, TaskError> {
 
 /// Installs Chromium with the libraries that the machine lacks.
 pub(super) fn install_chromium(repository: &Repository) -> Result<InstalledTool, TaskError> {
-    let place = repository.tool_directory("chromium", &chromium_version()?);
+    let place = repository.tool_directory("chromium", &chromium_fingerprint()?);
     install_atomically(&place, |half| {
         let root = half.join("root");
         let archives = half.join("archives");
@@ -121,11 +121,11 @@ pub(super) fn install_chromium(repository: &Repository) -> Result<InstalledTool,
 }
 
 /// The release of the machine, with a fingerprint of the packages and the script.
-fn chromium_version() -> Result<String, TaskError> {
-    let pins = CHROMIUM_PACKAGES
+fn chromium_fingerprint() -> Result<String, TaskError> {
+    let packages = CHROMIUM_PACKAGES
         .iter()
         .fold(ToolFingerprint::new(), |hash, package| hash.with(package.as_bytes()));
-    Ok(format!("{}-{}", machine_release()?, pins.with(CHROMIUM_SCRIPT.as_bytes()).to_hex()))
+    Ok(format!("{}-{}", machine_release()?, packages.with(CHROMIUM_SCRIPT.as_bytes()).to_hex()))
 }
 
 /// Runs the program with the libraries beside it. Their names contain the architecture of the machine.

@@ -26,6 +26,12 @@ pub(super) enum ClusterSuite {
     Measure,
 }
 
+impl ClusterSuite {
+    pub(super) const fn can_record_clients(self) -> bool {
+        matches!(self, Self::Interop | Self::Node)
+    }
+}
+
 /// A `suite_cluster` for the suite, and its trials.
 pub(super) fn prepare_cluster_suite(
     suite: ClusterSuite,

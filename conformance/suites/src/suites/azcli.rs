@@ -93,10 +93,7 @@ pub(crate) fn trials(
     program: &AzureCliProgram,
     runtime: &Arc<Runtime>,
 ) -> Result<Vec<Trial>, AzureCliError> {
-    let custom_hosts = target.directory().join("azcli-custom-cloud");
-    fs::create_dir_all(&custom_hosts).map_err(FileError::of("create", &custom_hosts))?;
-    let with_custom_hosts = write_custom_hosts_launcher(&custom_hosts, &program.python)
-        .map_err(FileError::of("write", &custom_hosts))?;
+    let with_custom_hosts = write_custom_hosts_launcher(target.directory(), &program.python)?;
     let runner = Arc::new(Mutex::new(CommandRunner {
         program: program.clone(),
         client: AzureCliEnvironment {

@@ -16,6 +16,7 @@ use thiserror::Error;
 use self::report::SanitySpec;
 use crate::client_program::EnvironmentVariables;
 use crate::driver_processes::{DriverFixtureDirectory, DriverProcessError, DriverRotation};
+use crate::file_error::FileError;
 use crate::kubectl::KubectlError;
 use crate::suite_cluster::SuiteCluster;
 
@@ -32,12 +33,8 @@ pub(crate) enum SanityError {
     NoReport(String),
     #[error("the report of csi-sanity cannot be read")]
     Report(#[source] serde_json::Error),
-    #[error("could not write {}", path.display())]
-    Write {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// The fixture of the suite `csi`.
@@ -145,8 +142,7 @@ impl CsiSuiteFixture {
         let report = directory.join(format!("{}.json", run.test_name));
         // The kubelet creates this directory; csi-sanity creates and removes those below it.
         let pod = directories.kubelet_directory().join("pods").join(POD_UID);
-        std::fs::create_dir_all(&pod)
-            .map_err(|source| SanityError::Write { path: pod.clone(), source })?;
+        std::fs::create_dir_all(&pod).map_err(FileError::of("write", &pod))?;
         let mut sanity = Command::new(&self.csi_sanity);
         sanity.arg("--csi.endpoint").arg(driver.client.socket());
         sanity.arg("--csi.mountdir").arg(pod.join("mount"));
@@ -192,6 +188,5 @@ fn mock_response() -> Value {
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), SanityError> {
-    std::fs::write(path, text)
-        .map_err(|source| SanityError::Write { path: path.to_path_buf(), source })
+    Ok(std::fs::write(path, text).map_err(FileError::of("write", path))?)
 }

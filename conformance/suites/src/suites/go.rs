@@ -118,10 +118,7 @@ fn local_trials(fixture: &Arc<GoSuiteFixture>) -> Vec<Trial> {
 
 impl GoSuiteFixture {
     fn local(&self) -> Result<&LocalAzureTarget, Failed> {
-        match &*self.azure_target {
-            AzureTarget::Local(local) => Ok(local),
-            AzureTarget::Live(_) => Err("this case needs a local Azure".into()),
-        }
+        self.azure_target.local()
     }
 
     fn component_credential(&self, component: Component) -> Result<&ComponentCredential, Failed> {

@@ -53,16 +53,10 @@ pub(crate) fn trials(
     let is_local = matches!(&**target, AzureTarget::Local(_));
     let (custom_target, custom_program) = (Arc::clone(target), program.clone());
     let (target, program, runtime) = (Arc::clone(target), program.clone(), Arc::clone(runtime));
-    let run = move || match &*target {
-        AzureTarget::Local(local) => second_node_has_its_own_identity(local, &program, &runtime),
-        AzureTarget::Live(_) => Err("this case needs a local Azure".into()),
-    };
+    let run = move || second_node_has_its_own_identity(target.local()?, &program, &runtime);
     let name = "python::managed_identity_of_a_second_node";
     trials.push(Trial::test(name, run).with_ignored_flag(!is_local));
-    let run = move || match &*custom_target {
-        AzureTarget::Local(local) => custom_cloud_needs_no_proxy(local, &custom_program),
-        AzureTarget::Live(_) => Err("this case needs a local Azure".into()),
-    };
+    let run = move || custom_cloud_needs_no_proxy(custom_target.local()?, &custom_program);
     trials
         .push(Trial::test("python::custom_cloud_needs_no_proxy", run).with_ignored_flag(!is_local));
     trials
@@ -75,10 +69,10 @@ fn custom_cloud_needs_no_proxy(
     program: &ClientProgram,
 ) -> Result<(), Failed> {
     let urls = local.custom_cloud();
-    let program = program
-        .with_environment(local.custom_cloud_environment())
-        .with_wrapper(|path| write_custom_hosts_launcher(local.directory(), path))
+    let python = write_custom_hosts_launcher(local.directory(), program.path())
         .map_err(failed_with_causes)?;
+    let program =
+        program.with_interpreter(python).with_environment(local.custom_cloud_environment());
     let inputs = ClientInputs {
         resource_manager: urls.resource_manager.clone(),
         authority: urls.authority.clone(),

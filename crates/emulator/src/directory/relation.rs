@@ -1,4 +1,5 @@
-//! Relations between objects: what names an object by its object id.
+//! The references to an object in other objects: memberships, owners, app role assignments, permission grants
+//! and directory roles.
 
 use uuid::Uuid;
 

@@ -278,7 +278,7 @@ fn contradictory_rules_are_rejected() {
                 "name": "x", "from": "2027-01-01T00:00:00Z", "until": "2027-01-01T00:00:00Z",
                 "effect": effect,
             }),
-            "`until` is after `from`",
+            "`until` must be later than `from`",
         ),
         (serde_json::json!({ "name": "x", "method": "get", "effect": effect }), "upper case"),
         (serde_json::json!({ "name": "x", "effect": token_error }), "`entra`"),

@@ -10,13 +10,14 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use super::{ComponentIdentity, SeedError};
+use crate::azure_clouds::{MANAGED_IDENTITY_DOMAIN, managed_identity_host};
 use crate::azure_state::AzureState;
 use crate::client_certificate::{CertificateValidityPeriod, LeafCertificateSpec};
 use crate::fault_plan::IdentityFault;
 use crate::keys::{RedactedText, RsaKey};
 use crate::managed_identity_credential::{
-    BundleContent, CredentialDates, CustomClaims, ManagedIdentityCredential, NewCredential,
-    certificate_subject, issue_certificate_bundle, user_assigned_secret_url,
+    BundleContent, CredentialDates, CredentialUrls, CustomClaims, ManagedIdentityCredential,
+    NewCredential, certificate_subject, issue_certificate_bundle, user_assigned_secret_url,
 };
 use crate::operation_context::IdGenerator;
 use crate::services::keyvault::{
@@ -163,7 +164,8 @@ fn credential_document(
     padding: usize,
 ) -> ManagedIdentityCredential {
     let principal = (&identity.tenant, identity.object_id, identity.client_id);
-    let data_plane = format!("https://control-{}.identity.azure.net", identity.location);
+    let data_plane =
+        format!("https://{}", managed_identity_host(&identity.location, MANAGED_IDENTITY_DOMAIN));
     let mut client_secret_url =
         user_assigned_secret_url(&data_plane, &identity.resource_id, principal);
     if padding > 0 {
@@ -176,8 +178,10 @@ fn credential_document(
         tenant: &identity.tenant,
         resource_id: Some(&identity.resource_id),
         location: &identity.location,
-        authentication_endpoint: identity.authority_url(),
-        client_secret_url: RedactedText::new(client_secret_url),
+        urls: CredentialUrls {
+            authentication_endpoint: identity.authority_url(),
+            client_secret_url: RedactedText::new(client_secret_url),
+        },
         custom_claims: CustomClaims::default(),
         dates,
         bundle,

@@ -27,8 +27,9 @@ use jiff::Timestamp;
 
 pub(crate) use self::device_code::{DeviceCodeDecision, decide_device_code};
 use self::discovery::EndpointVersion;
-use self::error::AadstsCode;
-pub(crate) use self::error::{APPLICATION_UNKNOWN, RESOURCE_UNKNOWN, TokenServiceError};
+pub(crate) use self::error::{
+    APPLICATION_DISABLED, APPLICATION_UNKNOWN, AadstsCode, RESOURCE_UNKNOWN, TokenServiceError,
+};
 pub(crate) use self::issuer_keys::IssuerKeyCache;
 pub(crate) use self::sign_in_state::SignInState;
 pub(crate) use self::token_resource::find_token_resource;

@@ -17,7 +17,8 @@ use crate::operation_context::{ApiVersionError, OperationContext};
 use crate::operations::{OperationSupport, ServiceOperation};
 use crate::request::{ServiceReply, ServiceRequest};
 use crate::services::entra::{
-    APPLICATION_UNKNOWN, RESOURCE_UNKNOWN, find_token_resource, token_directory,
+    APPLICATION_DISABLED, APPLICATION_UNKNOWN, AadstsCode, RESOURCE_UNKNOWN, find_token_resource,
+    token_directory,
 };
 use crate::token::{
     ClientAuthMethod, IssuedAccessToken, OptionalClaims, TokenGrant, TokenSubject,
@@ -142,19 +143,11 @@ pub(super) fn issue_managed_identity_token(
         Some((cloud, found))
     });
     let (cloud, found) = found.ok_or_else(|| {
-        let number = RESOURCE_UNKNOWN.number;
-        let text = format!("AADSTS{number}: The resource principal named {resource} was not found");
-        let body = json!({ "error": "invalid_resource", "error_description": text });
-        ServiceReply::json(StatusCode::BAD_REQUEST, &body)
-            .with_rejection_reason(format!("AADSTS{number}"))
+        let text = format!("The resource principal named {resource} was not found");
+        token_service_error_reply(RESOURCE_UNKNOWN, &text)
     })?;
     if !principal.enabled {
-        let body = json!({
-            "error": "unauthorized_client",
-            "error_description": "AADSTS7000112: The identity is disabled",
-        });
-        return Err(ServiceReply::json(StatusCode::BAD_REQUEST, &body)
-            .with_rejection_reason("AADSTS7000112"));
+        return Err(token_service_error_reply(APPLICATION_DISABLED, "The identity is disabled"));
     }
     let tenant = call.azure().directory.tenant(principal.tenant.as_str()).cloned();
     let tenant = tenant.ok_or_else(|| invalid_request_reply("Identity not found"))?;
@@ -180,14 +173,18 @@ pub(super) fn issue_managed_identity_token(
 
 /// The reply for an identity that the token service does not know yet.
 fn identity_unknown_reply(principal: &ServicePrincipal) -> ServiceReply {
-    let number = APPLICATION_UNKNOWN.number;
     let text = format!(
-        "AADSTS{number}: Application with identifier '{}' was not found in the directory '{}'.",
+        "Application with identifier '{}' was not found in the directory '{}'.",
         principal.client_id, principal.tenant
     );
-    let body = json!({ "error": APPLICATION_UNKNOWN.error, "error_description": text });
-    ServiceReply::json(StatusCode::BAD_REQUEST, &body)
-        .with_rejection_reason(format!("AADSTS{number}"))
+    token_service_error_reply(APPLICATION_UNKNOWN, &text)
+}
+
+/// An error of the token service, as the metadata service returns it.
+fn token_service_error_reply(code: AadstsCode, text: &str) -> ServiceReply {
+    let aadsts = format!("AADSTS{}", code.number);
+    let body = json!({ "error": code.error, "error_description": format!("{aadsts}: {text}") });
+    ServiceReply::json(StatusCode::BAD_REQUEST, &body).with_rejection_reason(aadsts)
 }
 
 /// The node of the request.

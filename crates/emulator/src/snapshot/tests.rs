@@ -36,14 +36,18 @@ fn json_form_keeps_every_row_and_the_generator() {
 fn invalid_snapshot_is_rejected_without_its_values() {
     let snapshot = StateSnapshot::of_state(&azure_with_test_principals(), &IdGenerator::Random);
     let json = String::from_utf8(snapshot.to_json().unwrap()).unwrap();
-    let newer = json.replacen("\"format\":1", "\"format\":2", 1);
-    let error = StateSnapshot::from_json(newer.as_bytes()).unwrap_err();
-    assert!(matches!(error, SnapshotError::OtherFormat { found: 2 }), "{error}");
+    let format = |number| format!("\"format\":{number}");
+    for other in [FORMAT - 1, FORMAT + 1] {
+        let other_json = json.replacen(&format(FORMAT), &format(other), 1);
+        let error = StateSnapshot::from_json(other_json.as_bytes()).unwrap_err();
+        assert!(matches!(error, SnapshotError::OtherFormat { found } if found == other), "{error}");
+    }
     for other in ["{}", "[]", r#"{"format":"1"}"#, "7"] {
         let error = StateSnapshot::from_json(other.as_bytes()).unwrap_err();
         assert!(matches!(error, SnapshotError::NotSnapshot), "{other}: {error}");
     }
-    for invalid in ["", &json[..json.len() - 1], r#"{"format":1,"azure":"secret"}"#] {
+    let without_state = format!("{{{},\"azure\":\"secret\"}}", format(FORMAT));
+    for invalid in ["", &json[..json.len() - 1], &without_state] {
         let error = StateSnapshot::from_json(invalid.as_bytes()).unwrap_err();
         assert!(matches!(error, SnapshotError::Invalid { .. }), "{error}");
         assert!(!error.to_string().contains("secret"));

@@ -64,10 +64,10 @@ pub(crate) async fn run(command: DrillCommand, environment: ProcessEnvironment) 
     match command {
         DrillCommand::List(args) => match args.output {
             CliOutputFormat::Table => {
+                let running = find_running_drill(&args.control, &environment).await?;
                 print_stdout(&drill_table(&FaultDrill::named_drills()))?;
-                if let Some(client) = find_local_azure(&args.control, &environment)? {
-                    let drills = client.send(Method::GET, "drills", None).await?;
-                    print_stdout(&running_drill_line(&drills["running"]))?;
+                if let Some(running) = running {
+                    print_stdout(&running_drill_line(&running))?;
                 }
             }
             format => print_stdout(&serialize_document(&FaultDrill::named_drills(), format))?,
@@ -92,19 +92,23 @@ pub(crate) async fn run(command: DrillCommand, environment: ProcessEnvironment) 
     Ok(CommandExit::Success)
 }
 
-/// The running local Azure; `None` if there is none and the flags select none.
-fn find_local_azure(
+/// The running drill, or `null`; `None` if no local Azure answers and the flags select none.
+async fn find_running_drill(
     flags: &ControlFlags,
     environment: &ProcessEnvironment,
-) -> Result<Option<ControlClient>, CommandError> {
-    match ControlClient::find(flags, environment) {
-        Ok(client) => Ok(Some(client)),
-        Err(error) if flags.state().is_some() => Err(error),
-        Err(_) => Ok(None),
+) -> Result<Option<Value>, CommandError> {
+    let drills = match ControlClient::find(flags, environment) {
+        Ok(client) => client.send(Method::GET, "drills", None).await,
+        Err(error) => Err(error),
+    };
+    match drills {
+        Ok(mut drills) => Ok(Some(drills["running"].take())),
+        Err(error) if flags.state().is_none() && error.is_unavailable() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
-/// The drill in a reply to `GET drills`.
+/// The running drill as a line.
 fn running_drill_line(running: &Value) -> String {
     let Some(name) = running["name"].as_str() else { return "no drill is running".to_owned() };
     let started = running["started"].as_str().unwrap_or_default();

@@ -151,7 +151,7 @@ mod tests {
         let rules =
             "- {name: a, effect: {type: reset}}\n- {name: b, every: 0, effect: {type: reset}}";
         let error = apply(rules, faults).unwrap_err();
-        assert!(error.ends_with("file.yaml: `every` is at least 1"), "{error}");
+        assert!(error.ends_with("file.yaml: `every` must be at least 1"), "{error}");
         let named =
             LocalAzureFlags { fault_drill: Some("other".to_owned()), ..LocalAzureFlags::default() };
         let error = named.apply_scenario(Emulator::builder()).unwrap_err().to_string();

@@ -96,9 +96,9 @@ impl ServeSession {
         let mut sessions = directories.filter_map(|directory| Self::load(directory).ok());
         sessions.find(|session| session.control == control).ok_or_else(|| {
             CommandError::unavailable(format!(
-                "the local Azure at {control} is not one of `lanyard azure serve`"
+                "no local Azure of `lanyard azure serve` is running at {control}"
             ))
-            .with_hint("select another one with --state, or unset LANYARD_AZURE_CONTROL")
+            .with_hint("start it, select another one with --state, or unset LANYARD_AZURE_CONTROL")
         })
     }
 

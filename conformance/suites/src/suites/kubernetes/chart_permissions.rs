@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::file_error::FileError;
+
 /// The rules of the chart's `ClusterRoles`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChartPermissions {
@@ -17,12 +19,8 @@ pub(crate) struct ChartPermissions {
 /// The rules could not be read from the golden files.
 #[derive(Debug, Error)]
 pub(crate) enum ChartPermissionsError {
-    #[error("could not read {}", path.display())]
-    File {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("{} holds no ClusterRole {name} with rules", path.display())]
     NoRole { path: PathBuf, name: &'static str },
 }
@@ -32,8 +30,7 @@ impl ChartPermissions {
     pub(crate) fn load(rendered: &Path) -> Result<Self, ChartPermissionsError> {
         let of = |file: &str, name| {
             let path = rendered.join(file);
-            let text = std::fs::read_to_string(&path)
-                .map_err(|source| ChartPermissionsError::File { path: path.clone(), source })?;
+            let text = std::fs::read_to_string(&path).map_err(FileError::of("read", &path))?;
             role_rules(&text, name).ok_or(ChartPermissionsError::NoRole { path, name })
         };
         Ok(Self {

@@ -12,6 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use crate::file_error::FileError;
+
 /// The longest time for one command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest time for a condition of [`Browser::wait_until`], in milliseconds.
@@ -38,12 +40,8 @@ pub(crate) enum BrowserError {
     Command { method: &'static str, message: String },
     #[error("the condition did not hold: {condition}")]
     Condition { condition: String },
-    #[error("could not write {}", path.display())]
-    Screenshot {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// A value of `prefers-color-scheme`.
@@ -230,8 +228,7 @@ impl Browser {
             method,
             message: "the answer contains no image".to_owned(),
         })?;
-        std::fs::write(path, image)
-            .map_err(|source| BrowserError::Screenshot { path: path.to_path_buf(), source })
+        Ok(std::fs::write(path, image).map_err(FileError::of("write", path))?)
     }
 }
 

@@ -24,11 +24,11 @@ pub(super) struct DeletedArmResource {
 impl ArmResourceStore {
     /// Records deleted resources, if the settings delay their removal from lists.
     pub(super) fn record_deleted(&mut self, removed: &[ArmResource], now: Timestamp) {
+        self.deleted.extract_if(|_, deleted| deleted.listed_until <= now);
         let delay = SignedDuration::from_secs(i64::from(self.delays.deletion_seconds));
         if delay.is_zero() {
             return;
         }
-        self.deleted.extract_if(|_, deleted| deleted.listed_until <= now);
         let Ok(listed_until) = now.checked_add(delay) else { return };
         for resource in removed {
             let key = resource.id.as_str().to_ascii_lowercase();

@@ -16,6 +16,7 @@ use crate::directory::FederatedCredential;
 use crate::jose::{AssertionAlgorithm, UnverifiedToken};
 use crate::operation_context::OperationContext;
 use crate::operations::AzureService;
+use crate::public_documents::PublicDocuments;
 
 /// Verifies a federated token against the federated credentials of a principal.
 pub(super) fn verify_federated_token(
@@ -38,9 +39,10 @@ pub(super) fn verify_federated_token(
     }
     let lifetime = i64::from(call.azure().tokens.issuer_key_cache_seconds);
     let (cache, kid) = (&mut call.caches.issuer_keys, token.header.kid.as_deref());
+    let documents = PublicDocuments { azure: call.azure, clouds: call.clouds };
     let lifetime = SignedDuration::from_secs(lifetime);
     let key = cache
-        .find_key((call.azure, call.clouds), issuer, kid, lifetime, call.now)
+        .find_key(documents, issuer, kid, lifetime, call.now)
         .map_err(|problem| issuer_key_error(&problem, issuer))?;
     if !token.is_signed_by(AssertionAlgorithm::Rs256, &key) {
         return Err(ASSERTION_KEY.with_description(

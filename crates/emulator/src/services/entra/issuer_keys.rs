@@ -6,9 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::azure_clouds::AzureClouds;
-use crate::azure_state::AzureState;
-use crate::public_documents::{DISCOVERY_PATH, PublicDocumentMissing, read_public_document};
+use crate::public_documents::{DISCOVERY_PATH, PublicDocumentMissing, PublicDocuments};
 use crate::published_key::IssuerJsonWebKey;
 
 /// Errors of finding the key of an issuer.
@@ -59,7 +57,7 @@ impl IssuerKeyCache {
     /// Keys are used for `lifetime` after they were fetched; a key that is not among them is fetched once.
     pub(super) fn find_key(
         &mut self,
-        documents: (&AzureState, &AzureClouds),
+        documents: PublicDocuments<'_>,
         issuer: &str,
         kid: Option<&str>,
         lifetime: SignedDuration,
@@ -94,7 +92,7 @@ impl FetchedKeySet {
 }
 
 fn fetch_keys(
-    documents: (&AzureState, &AzureClouds),
+    documents: PublicDocuments<'_>,
     issuer: &str,
 ) -> Result<BTreeMap<String, Vec<u8>>, IssuerKeyError> {
     let url = format!("{}{DISCOVERY_PATH}", issuer.trim_end_matches('/'));
@@ -113,10 +111,9 @@ fn fetch_keys(
 }
 
 fn fetch_document<T: for<'de> Deserialize<'de>>(
-    (azure, clouds): (&AzureState, &AzureClouds),
+    documents: PublicDocuments<'_>,
     url: &str,
 ) -> Result<T, IssuerKeyError> {
-    let document = read_public_document(azure, clouds, url)?;
-    serde_json::from_value(document)
+    serde_json::from_value(documents.read(url)?)
         .map_err(|_malformed| IssuerKeyError::Malformed { url: url.to_owned() })
 }

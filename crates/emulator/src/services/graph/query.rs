@@ -53,7 +53,7 @@ impl ListQuery {
     /// Parses the query of a request for resources of one type. Unknown options are rejected: ignoring one would
     /// return other objects than the client wants.
     pub(super) fn parse<E: GraphEntity>(call: &GraphCall<'_, '_>) -> Result<Self, GraphError> {
-        let is_advanced = is_eventual(call) && parse_count(call)?;
+        let is_advanced = parse_count(call)? && is_eventual(call);
         Self::parse_with(call, E::TARGET, is_advanced)
     }
 

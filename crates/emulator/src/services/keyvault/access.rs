@@ -35,6 +35,24 @@ pub(super) struct VaultView<'a> {
     pub(super) cloud: &'a EmulatedCloud,
 }
 
+/// The vault of a request as a copy, for replies after a change.
+#[derive(Debug)]
+pub(super) struct RequestedVault {
+    pub(super) vault: EmulatedVault,
+    api: VaultApiVersion,
+    cloud: Arc<EmulatedCloud>,
+}
+
+impl RequestedVault {
+    pub(super) fn view(&self) -> VaultView<'_> {
+        VaultView { vault: &self.vault, api: self.api, cloud: &self.cloud }
+    }
+
+    pub(super) fn with_store<'a>(&'a self, vaults: &'a VaultStore) -> VaultRef<'a> {
+        VaultRef { vault: &self.vault, vaults, api: self.api, cloud: &self.cloud }
+    }
+}
+
 impl VaultView<'_> {
     /// The base URL of the ids of objects, without a trailing slash.
     pub(super) fn base_url(&self) -> String {
@@ -52,9 +70,7 @@ impl<'a> VaultRef<'a> {
 #[derive(Debug)]
 pub(super) struct VaultMut<'a> {
     pub(super) vaults: &'a mut VaultStore,
-    pub(super) vault: EmulatedVault,
-    pub(super) api: VaultApiVersion,
-    pub(super) cloud: Arc<EmulatedCloud>,
+    pub(super) requested: RequestedVault,
 }
 
 /// Checks the permission `right` on the object in the path, or on the vault if there is none, and returns the
@@ -118,7 +134,7 @@ pub(super) fn authorized_vault_mut<'c>(
     let cloud = Arc::clone(&call.endpoint.cloud);
     let vaults = &mut call.azure_mut().vaults;
     match vaults.vault_at_host(&host).cloned() {
-        Some(vault) => Ok(VaultMut { vaults, vault, api, cloud }),
+        Some(vault) => Ok(VaultMut { vaults, requested: RequestedVault { vault, api, cloud } }),
         None => Err(VaultServiceError::VaultNotFound { host: &host }.to_reply()),
     }
 }

@@ -93,14 +93,9 @@ pub(super) fn restore_object<K: StoredObject>(
                 K::KIND.noun()
             ))
         })?;
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    let name = insert_objects(vaults, &vault.host, content)?;
-    changed_version_reply(
-        VaultRef { vault: &vault, vaults, api, cloud: &cloud },
-        &name,
-        None,
-        K::deleted_json,
-    )
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let name = insert_objects(vaults, &requested.vault.host, content)?;
+    changed_version_reply(requested.with_store(vaults), &name, None, K::deleted_json)
 }
 
 /// Rejects versions of the API without the backup of a kind of object.

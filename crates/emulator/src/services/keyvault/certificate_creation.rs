@@ -123,11 +123,11 @@ impl PreparedCreation {
             attributes: StoredObjectAttributes { enabled, ..StoredObjectAttributes::new(call.now) },
             tags,
         };
-        let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+        let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
         version
-            .store(vaults, &vault.host, name)
+            .store(vaults, &requested.vault.host, name)
             .map_err(|error| store_certificate_error_reply(&error, name))?;
-        change_details(vaults, &vault.host, name, |object| {
+        change_details(vaults, &requested.vault.host, name, |object| {
             object.details.policy = Some(policy);
             object.details.operation = Some(operation);
             object.details.preserve_order = preserve_order;
@@ -165,12 +165,12 @@ impl PreparedCreation {
             tags,
             content: CertificateContent::of_policy(&policy, Vec::new(), 0),
         };
-        let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
-        if vaults.certificates.object(&vault.host, name).is_err() {
-            let pushed = vaults.certificates.push_version(&vault.host, name, empty);
+        let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+        if vaults.certificates.object(&requested.vault.host, name).is_err() {
+            let pushed = vaults.certificates.push_version(&requested.vault.host, name, empty);
             pushed.map_err(|conflict| certificate_name_error_reply(conflict.into(), name))?;
         }
-        change_details(vaults, &vault.host, name, |object| {
+        change_details(vaults, &requested.vault.host, name, |object| {
             object.details.policy = Some(policy);
             object.details.operation = Some(operation);
             object.details.preserve_order = preserve_order;

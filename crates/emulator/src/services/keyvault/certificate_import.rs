@@ -84,7 +84,7 @@ pub(super) fn import_certificate(
         },
         tags: body.tags.validate()?.unwrap_or_default(),
     };
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     version
         .store(vaults, &host, &name)
         .map_err(|error| store_certificate_error_reply(&error, &name))?;
@@ -92,7 +92,7 @@ pub(super) fn import_certificate(
         object.details.policy = Some(policy);
         object.details.preserve_order = preserve_order;
     })?;
-    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    let view = requested.view();
     match latest_bundle_json(vaults, view, &name) {
         Some((bundle, _)) => Ok(ServiceReply::json(StatusCode::OK, &bundle)),
         None => Err(VaultServiceError::Internal("the import is missing".to_owned()).to_reply()),
@@ -135,17 +135,17 @@ pub(super) fn merge_certificate(
         attributes: StoredObjectAttributes { enabled, ..StoredObjectAttributes::new(call.now) },
         tags: body.tags.validate()?.unwrap_or(waiting.tags),
     };
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     version
-        .store(vaults, &vault.host, &name)
+        .store(vaults, &requested.vault.host, &name)
         .map_err(|error| store_certificate_error_reply(&error, &name))?;
-    change_details(vaults, &vault.host, &name, |object| {
+    change_details(vaults, &requested.vault.host, &name, |object| {
         if let Some(operation) = &mut object.details.operation {
             operation.status = CertificateOperationStatus::Completed;
             operation.waiting = None;
         }
     })?;
-    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    let view = requested.view();
     if let Some((bundle, id)) = latest_bundle_json(vaults, view, &name) {
         return Ok(ServiceReply::json(StatusCode::CREATED, &bundle).with_header("location", id));
     }

@@ -123,8 +123,8 @@ pub(super) fn cancel_operation(
     // Rejects a missing record before the body is read.
     operation_reply(reference.view(), &name, vaults.certificates.object(&vault.host, &name))?;
     let body: CancelOperationBody = parse_body(call)?;
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    let changed = vaults.certificates.change_object(&vault.host, &name, |object| {
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let changed = vaults.certificates.change_object(&requested.vault.host, &name, |object| {
         let Some(operation) = &mut object.details.operation else { return };
         operation.is_cancellation_requested = body.cancellation_requested;
         if body.cancellation_requested && operation.is_in_progress() {
@@ -132,8 +132,8 @@ pub(super) fn cancel_operation(
             operation.waiting = None;
         }
     });
-    let object = changed.and_then(|()| vaults.certificates.object(&vault.host, &name));
-    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    let object = changed.and_then(|()| vaults.certificates.object(&requested.vault.host, &name));
+    let view = requested.view();
     operation_reply(view, &name, object)
 }
 
@@ -145,10 +145,10 @@ pub(super) fn delete_operation(
     let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
     let reply =
         operation_reply(reference.view(), &name, vaults.certificates.object(&vault.host, &name))?;
-    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     let changed = vaults
         .certificates
-        .change_object(&vault.host, &name, |object| object.details.operation = None);
+        .change_object(&requested.vault.host, &name, |object| object.details.operation = None);
     match changed {
         Ok(()) => Ok(reply),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Certificate, call)),

@@ -56,7 +56,7 @@ pub(super) fn update_certificate(
     let enabled = body.attributes.and_then(|attributes| attributes.enabled());
     let tags = body.tags.validate()?;
     let now = call.now;
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     let change = |attributes: &mut StoredObjectAttributes, stored: &mut BTreeMap<_, _>| {
         attributes.enabled = enabled.unwrap_or(attributes.enabled);
         attributes.updated = now;
@@ -79,7 +79,7 @@ pub(super) fn update_certificate(
         change_details(vaults, &host, &name, |object| object.details.policy = Some(policy))?;
     }
     changed.map_err(|problem| object_error_reply(problem, KIND, &name, version))?;
-    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
+    let reference = requested.with_store(vaults);
     changed_version_reply(reference, &name, version, CertificateContent::bundle_json)
 }
 

@@ -26,9 +26,9 @@ pub(super) fn delete_object<K: StoredObject>(
     let is_managed = K::object_store(vaults).object(&vault.host, &name).is_ok_and(K::is_managed);
     reject_managed::<K>(is_managed, &name)?;
     let now = call.now;
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    let (host, view) = (&vault.host, VaultView { vault: &vault, api, cloud: &cloud });
-    let outcome = K::soft_delete(vaults, host, &name, now, vault.retention_period());
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let (host, view) = (&requested.vault.host, requested.view());
+    let outcome = K::soft_delete(vaults, host, &name, now, requested.vault.retention_period());
     match outcome.and_then(|()| K::object_store(vaults).deleted_object(host, &name)) {
         Ok(object) => Ok(ServiceReply::json(StatusCode::OK, &deleted_bundle_json(view, object))),
         Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
@@ -75,15 +75,10 @@ pub(super) fn recover_deleted_object<K: StoredObject>(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     require_deleted_and_unmanaged::<K>(authorize_call(call, K::PERMISSIONS.recover)?, &name)?;
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    K::recover(vaults, &vault.host, &name)
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    K::recover(vaults, &requested.vault.host, &name)
         .map_err(|problem| object_error_reply(problem, K::KIND, &name, None))?;
-    changed_version_reply(
-        VaultRef { vault: &vault, vaults, api, cloud: &cloud },
-        &name,
-        None,
-        K::deleted_json,
-    )
+    changed_version_reply(requested.with_store(vaults), &name, None, K::deleted_json)
 }
 
 /// `DELETE /deleted{kind}/{name}`: permanently.
@@ -96,8 +91,8 @@ pub(super) fn purge_deleted_object<K: StoredObject>(
     if reference.vault.settings.purge_protection {
         return Err(VaultServiceError::PurgeProtected { vault: reference.vault }.to_reply());
     }
-    let VaultMut { vaults, vault, .. } = authorized_vault_mut(call)?;
-    match K::purge(vaults, &vault.host, &name) {
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    match K::purge(vaults, &requested.vault.host, &name) {
         Ok(()) => Ok(ServiceReply::empty(StatusCode::NO_CONTENT)),
         Err(ObjectStoreError::NotFound) => Err(deleted_not_found_reply::<K>(&name)),
         Err(problem) => Err(store_error_reply(problem, K::KIND, call)),

@@ -175,8 +175,8 @@ pub(super) fn set_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply
         updated: now,
     };
     issuer.apply(body, now);
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let view = requested.view();
     let wire = issuer.to_json(view);
     vaults.issuers.insert(key, issuer);
     Ok(ServiceReply::json(StatusCode::OK, &wire))
@@ -190,10 +190,10 @@ pub(super) fn update_issuer(call: &mut OperationContext<'_>) -> Result<ServiceRe
     }
     let body: IssuerBody = parse_body(call)?;
     let now = call.now;
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     let Some(issuer) = vaults.issuers.get_mut(&key) else { return Err(issuer_not_found_reply()) };
     issuer.apply(body, now);
-    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    let view = requested.view();
     Ok(ServiceReply::json(StatusCode::OK, &issuer.to_json(view)))
 }
 
@@ -203,8 +203,8 @@ pub(super) fn delete_issuer(call: &mut OperationContext<'_>) -> Result<ServiceRe
     if reference.vaults.issuers.get(&key).is_none() {
         return Err(issuer_not_found_reply());
     }
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let view = requested.view();
     match vaults.issuers.remove(&key) {
         Some(issuer) => Ok(ServiceReply::json(StatusCode::OK, &issuer.to_json(view))),
         None => Err(issuer_not_found_reply()),
@@ -228,10 +228,10 @@ pub(super) fn set_contacts(call: &mut OperationContext<'_>) -> Result<ServiceRep
     if contacts.iter().any(|contact| contact.email.as_deref().unwrap_or_default().is_empty()) {
         return Err(bad_parameter_reply("a contact in `contacts` has no `email`".to_owned()));
     }
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    let view = VaultView { vault: &vault, api, cloud: &cloud };
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let view = requested.view();
     let reply = contacts_reply(view, &contacts);
-    vaults.contacts.insert(vault.host, contacts);
+    vaults.contacts.insert(requested.vault.host, contacts);
     Ok(reply)
 }
 
@@ -243,9 +243,9 @@ pub(super) fn delete_contacts(
     if vaults.contacts.get(&vault.host).is_none() {
         return Err(contacts_not_found_reply());
     }
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    let view = VaultView { vault: &vault, api, cloud: &cloud };
-    match vaults.contacts.remove(&vault.host) {
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let view = requested.view();
+    match vaults.contacts.remove(&requested.vault.host) {
         Some(contacts) => Ok(contacts_reply(view, &contacts)),
         None => Err(contacts_not_found_reply()),
     }

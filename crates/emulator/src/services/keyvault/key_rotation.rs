@@ -304,14 +304,15 @@ pub(super) fn set_rotation_policy(
     reject_managed::<KeyContent>(is_managed, &name)?;
     let body: RotationPolicyBody = parse_body(call)?;
     let policy = body.into_policy(previous.as_ref(), call.now).map_err(bad_parameter_reply)?;
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let host = &requested.vault.host;
     let changed = vaults
         .keys
-        .change_object(&vault.host, &name, |object| object.details.rotation = Some(policy))
-        .and_then(|()| vaults.keys.object(&vault.host, &name));
+        .change_object(host, &name, |object| object.details.rotation = Some(policy))
+        .and_then(|()| vaults.keys.object(host, &name));
     match changed {
         Ok(object) => {
-            let view = VaultView { vault: &vault, api, cloud: &cloud };
+            let view = requested.view();
             Ok(ServiceReply::json(StatusCode::OK, &policy_json(view, object)))
         }
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
@@ -336,12 +337,12 @@ pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let mut attributes = StoredObjectAttributes::new(call.now);
     attributes.expires = policy.and_then(|policy| policy.expiry_after(call.now));
     let id = call.ids.next_hex32();
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    let rotated = vaults.keys.change_object(&vault.host, &name, |object| {
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let rotated = vaults.keys.change_object(&requested.vault.host, &name, |object| {
         push_rotated_version(object, id, key, attributes);
     });
     rotated.map_err(|problem| object_error_reply(problem, KeyContent::KIND, &name, None))?;
-    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
+    let reference = requested.with_store(vaults);
     changed_version_reply(reference, &name, None, KeyContent::bundle_json)
 }
 

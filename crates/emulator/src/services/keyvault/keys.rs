@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
+    VaultMut, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
 };
 use super::api_version::VersionedFeature;
 use super::error::VaultServiceError;
@@ -176,8 +176,8 @@ pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let operations = require_operations(body.key_ops, key_type)?;
     let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
     let tags = body.tags.validate()?;
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    let changed = vaults.keys.change_version(&vault.host, &name, version, |stored| {
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let changed = vaults.keys.change_version(&requested.vault.host, &name, version, |stored| {
         stored.attributes = attributes;
         stored.content.operations = operations.or(stored.content.operations.take());
         if let Some(tags) = tags {
@@ -185,7 +185,7 @@ pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
         }
     });
     changed.map_err(|problem| object_error_reply(problem, KeyContent::KIND, &name, version))?;
-    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
+    let reference = requested.with_store(vaults);
     changed_version_reply(reference, &name, version, KeyContent::bundle_json)
 }
 
@@ -198,9 +198,9 @@ fn add_key_version(
     tags: BTreeMap<String, String>,
 ) -> Result<ServiceReply, ServiceReply> {
     let id = call.ids.next_hex32();
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     // The rotation policy sets the expiry of every new version.
-    if let Ok(object) = vaults.keys.object(&vault.host, name)
+    if let Ok(object) = vaults.keys.object(&requested.vault.host, name)
         && let Some(policy) = &object.details.rotation
         && attributes.expires.is_none()
     {
@@ -208,9 +208,9 @@ fn add_key_version(
     }
     let content = KeyContent { key, managed: false, operations };
     let version = StoredObjectVersion { id, attributes, tags, content };
-    let pushed = vaults.keys.push_version(&vault.host, name, version);
+    let pushed = vaults.keys.push_version(&requested.vault.host, name, version);
     pushed.map_err(|conflict| object_error_reply(conflict.into(), KeyContent::KIND, name, None))?;
-    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
+    let reference = requested.with_store(vaults);
     changed_version_reply(reference, name, None, KeyContent::bundle_json)
 }
 

@@ -195,12 +195,12 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
             key_version: None,
         },
     };
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    let pushed = vaults.secrets.push_version(&vault.host, &name, version);
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let pushed = vaults.secrets.push_version(&requested.vault.host, &name, version);
     pushed.map_err(|conflict| {
         object_error_reply(conflict.into(), SecretContent::KIND, &name, None)
     })?;
-    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
+    let reference = requested.with_store(vaults);
     changed_version_reply(reference, &name, None, SecretContent::bundle_json)
 }
 
@@ -215,8 +215,8 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
     let body: UpdateSecretBody = parse_body(call)?;
     let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
     let (content_type, tags) = (require_content_type(body.content_type)?, body.tags.validate()?);
-    let VaultMut { vaults, vault, api, cloud } = authorized_vault_mut(call)?;
-    let changed = vaults.secrets.change_version(&vault.host, &name, version, |stored| {
+    let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
+    let changed = vaults.secrets.change_version(&requested.vault.host, &name, version, |stored| {
         stored.attributes = attributes;
         stored.content.content_type = content_type.or(stored.content.content_type.take());
         if let Some(tags) = tags {
@@ -224,7 +224,7 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
         }
     });
     changed.map_err(|problem| object_error_reply(problem, SecretContent::KIND, &name, version))?;
-    let reference = VaultRef { vault: &vault, vaults, api, cloud: &cloud };
+    let reference = requested.with_store(vaults);
     changed_version_reply(reference, &name, version, SecretContent::deleted_json)
 }
 

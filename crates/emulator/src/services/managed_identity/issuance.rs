@@ -7,8 +7,9 @@ use crate::client_certificate::LeafCertificateSpec;
 use crate::directory::{ServicePrincipal, SubjectNameIssuer};
 use crate::keys::{AsymmetricKey, AsymmetricKeyType, RedactedText, RsaKey, RsaKeySize};
 use crate::managed_identity_credential::{
-    BundleContent, CredentialDates, CustomClaims, MSI_AUTHORITY, ManagedIdentityCredential,
-    NewCredential, certificate_subject, issue_certificate_bundle, user_assigned_secret_url,
+    BundleContent, CredentialDates, CredentialUrls, CustomClaims, MSI_AUTHORITY,
+    ManagedIdentityCredential, NewCredential, certificate_subject, issue_certificate_bundle,
+    user_assigned_secret_url,
 };
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -38,16 +39,17 @@ pub(super) fn current_credentials(
     for (request, needs_new) in requests.iter().zip(needs_new) {
         let object_id = request.principal.object_id;
         let stored = call.azure().directory.managed_identity_credential(object_id).cloned();
-        let credential = match (stored, needs_new) {
-            (Some(current), false) => current,
+        let urls = CredentialUrls {
+            authentication_endpoint: format!("{}/", call.endpoint.cloud.authority_url()),
+            client_secret_url: client_secret_url(call, request)?,
+        };
+        credentials.push(match (stored, needs_new) {
+            (Some(current), false) => current.with_urls(urls),
             (last, _) => {
                 let key = keys.next().ok_or_else(|| internal_error("no key was generated"))?;
-                issue(call, request, last.as_ref(), &key)?
+                issue(call, request, urls, last.as_ref(), &key)?
             }
-        };
-        let authentication_endpoint = format!("{}/", call.endpoint.cloud.authority_url());
-        let secret_url = client_secret_url(call, request)?;
-        credentials.push(credential.with_urls(authentication_endpoint, secret_url));
+        });
     }
     Ok(credentials)
 }
@@ -71,6 +73,7 @@ pub(super) fn is_renewable(call: &OperationContext<'_>, principal: &ServicePrinc
 fn issue(
     call: &mut OperationContext<'_>,
     request: &CredentialRequest<'_>,
+    urls: CredentialUrls,
     last: Option<&ManagedIdentityCredential>,
     key: &RsaKey,
 ) -> Result<ManagedIdentityCredential, ServiceReply> {
@@ -95,8 +98,7 @@ fn issue(
         tenant: &principal.tenant,
         resource_id: principal.user_assigned_identity(),
         location: request.location,
-        authentication_endpoint: format!("{}/", call.endpoint.cloud.authority_url()),
-        client_secret_url: client_secret_url(call, request)?,
+        urls,
         custom_claims: request.custom_claims.clone().unwrap_or_else(last_claims),
         dates,
         bundle: &bundle,

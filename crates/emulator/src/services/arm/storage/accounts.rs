@@ -209,8 +209,10 @@ pub(super) fn feature_not_supported(feature: &str) -> ServiceReply {
 
 fn add_service_properties(write: &mut ResourceWrite<'_, '_>, account: &StorageAccount) {
     let StorageAccountSettings { location, allow_blob_public_access, .. } = &account.settings;
-    let endpoint =
-        |service: &str| format!("https://{}/", account.host.replacen("blob", service, 1));
+    // A name has no dot: the first label that can match is that of the service.
+    let endpoint = |service: &str| {
+        format!("https://{}/", account.host.replacen(".blob.", &format!(".{service}."), 1))
+    };
     let endpoints = json!({
         "blob": endpoint("blob"),
         "dfs": endpoint("dfs"),

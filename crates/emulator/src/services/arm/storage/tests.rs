@@ -57,6 +57,18 @@ fn error_code(wire: &Value) -> &str {
 }
 
 #[test]
+fn account_name_may_contain_the_name_of_a_service() {
+    let fixture = StorageFixture::new();
+    let body =
+        json!({ "location": "eastus", "kind": "StorageV2", "sku": { "name": "Standard_LRS" } });
+    let (status, account) = fixture.send("PUT", &ACCOUNT.replace("issuer1", "myblobs"), &body);
+    assert_eq!(status, 200, "{account}");
+    let endpoints = &account["properties"]["primaryEndpoints"];
+    assert_eq!(endpoints["dfs"], "https://myblobs.dfs.core.windows.net/");
+    assert_eq!(endpoints["web"], "https://myblobs.z13.web.core.windows.net/");
+}
+
+#[test]
 fn account_has_endpoints_and_keys_of_its_data_plane() {
     let fixture = StorageFixture::new();
     let (status, account) = fixture.create_account(&json!({ "allowBlobPublicAccess": true }));

@@ -108,6 +108,8 @@ fn lists_are_filtered_selected_ordered_and_paged() {
     let counted =
         graph.send_with_headers(Caller::Administrator, "GET", path, &Value::Null, &advanced);
     assert_eq!(reply_json(&counted)["@odata.count"], 3);
+    let (status, code, _) = graph.fail("GET", "/applications?$count=maybe", &Value::Null);
+    assert_eq!((status, code.as_str()), (400, "BadRequest"));
     let path = "/applications/$count";
     let count =
         graph.send_with_headers(Caller::Administrator, "GET", path, &Value::Null, &advanced);
