@@ -281,10 +281,11 @@ pub(crate) fn operator_benchmark_command(
     Ok(command)
 }
 
-/// The command that runs the benchmark of the local Azure. The local Azure, the bare TLS server and the load
-/// generator in the driver are built with the same profile. `with_azurite` requires Node.js.
+/// The command that runs the benchmark of the local Azure with a release build of lanyard. The bare TLS server
+/// and the load generator in the driver are release builds too. `with_azurite` requires Node.js.
 pub(crate) fn azure_benchmark_command(
     repository: &Repository,
+    lanyard: &Path,
     with_azurite: bool,
 ) -> Result<Command, TaskError> {
     let mut flags = Vec::new();
@@ -294,8 +295,7 @@ pub(crate) fn azure_benchmark_command(
     }
     let binaries = build_benchmark_programs(repository)?;
     flags.push(programs::tool_flag("bare-tls-server", &binaries.join("bare-tls-server")));
-    let lanyard = binaries.join("lanyard");
-    let mut command = driver_command(repository, &binaries, "measure-azure", flags, &lanyard);
+    let mut command = driver_command(repository, &binaries, "measure-azure", flags, lanyard);
     // The same variables as in the image. Node.js does not use them.
     command.envs(image::base_files::allocator_variables(ImageKind::Azure).iter().copied());
     Ok(command)

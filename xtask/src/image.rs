@@ -22,6 +22,7 @@ use clap::Subcommand;
 use self::archive::{ContainerImage, ImageEntry};
 pub(crate) use self::image_kind::ImageKind;
 use self::link_order_files::LinkOrderFiles;
+use self::record::RecordedImage;
 use crate::process::{self, PassFailCounts};
 use crate::repository::Repository;
 use crate::task_error::TaskError;
@@ -42,8 +43,11 @@ enum ImageTaskCommand {
         /// The image [default: all images]
         image: Option<ImageKind>,
     },
-    /// Record which functions of the node plugin run, to order them in its program
-    Record,
+    /// Record which functions of a program run in its benchmark, to place them first in the program
+    Record {
+        /// The image
+        image: RecordedImage,
+    },
     /// Pack existing programs into an image archive
     Pack(PackImageArgs),
 }
@@ -119,7 +123,7 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskE
             }
             Ok(())
         }
-        ImageTaskCommand::Record => record::record_functions(repository),
+        ImageTaskCommand::Record { image } => record::record_functions(repository, *image),
         ImageTaskCommand::Pack(pack) => pack_image(pack),
     }
 }

@@ -3,6 +3,7 @@
 
 use super::row::{BenchMetric, BenchRow, MetricGoal, UpstreamProgram};
 use crate::conformance;
+use crate::image::{self, ImageKind};
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 use crate::tools;
@@ -17,7 +18,10 @@ const AZURITE: &str = "Azurite 3.35.0";
 /// objects of each kind, and compares the measurements.
 pub(super) fn measure(repository: &Repository, objects: u32) -> Result<Vec<BenchRow>, TaskError> {
     let absence_reason = (!tools::has_node(repository)).then_some("Node.js is not installed");
-    let mut command = conformance::azure_benchmark_command(repository, absence_reason.is_none())?;
+    // The released build.
+    let lanyard = image::build_release(repository, ImageKind::Azure)?.root.join("lanyard");
+    let mut command =
+        conformance::azure_benchmark_command(repository, &lanyard, absence_reason.is_none())?;
     let file = repository.target_directory().join("azure-measurements.json");
     command.arg("--measurements").arg(&file).arg("--objects").arg(objects.to_string());
     super::bench_rows(

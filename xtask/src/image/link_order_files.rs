@@ -27,12 +27,18 @@ impl LinkOrderFiles {
     /// The link order files of an image's program, if it has any. They need lld, which is Rust's default
     /// linker only on this architecture.
     pub(super) fn of(repository: &Repository, image_kind: ImageKind) -> Option<Self> {
+        let list = match image_kind {
+            ImageKind::Node => "functions-of-node.txt",
+            ImageKind::Azure => "functions-of-azure.txt",
+            ImageKind::Lanyard => return None,
+        };
         let directory = repository.target_directory().join("image").join("target");
-        (image_kind == ImageKind::Node && cfg!(target_arch = "x86_64")).then(|| Self {
-            function_list: repository.root().join("lanyard").join("functions-of-node.txt"),
-            linker_map: directory.join("lanyard-node.map"),
-            order: directory.join("lanyard-node.order"),
-            linked_order: directory.join("lanyard-node.linked"),
+        let file = |extension| directory.join(image_kind.name()).with_extension(extension);
+        cfg!(target_arch = "x86_64").then(|| Self {
+            function_list: repository.root().join("lanyard").join(list),
+            linker_map: file("map"),
+            order: file("order"),
+            linked_order: file("linked"),
         })
     }
 
@@ -73,9 +79,9 @@ impl LinkOrderFiles {
         let summary = format!("{found} of {listed} functions are placed first");
         if found * 2 < listed {
             return Err(TaskError::Findings {
-                check: "listed functions missing from the program; remove the lines of \
-                        `lanyard/functions-of-node.txt`, then run `cargo xtask image record`",
-                findings: vec![summary],
+                check: "listed functions missing from the program; remove the lines of this file, then \
+                        run `cargo xtask image record` with the name of the image",
+                findings: vec![format!("{}: {summary}", self.function_list.display())],
             });
         }
         process::print_line(&summary);

@@ -1,7 +1,8 @@
-//! `cargo xtask image record`: records which functions of the node plugin run during its benchmark.
+//! `cargo xtask image record`: records which functions of a program run during its benchmark.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use super::function_order::{map_functions, without_hash};
@@ -13,22 +14,78 @@ use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
-const LIST_HEADER: &str = "\
-# Functions that ran in `lanyard node` during `cargo xtask bench node`, in the order of their first calls:
-# mangled names without their hash. `cargo xtask image build --release lanyard-node` places them first.
-# `cargo xtask image record` writes this file.
-";
+/// The program of an image whose functions are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum RecordedImage {
+    #[value(name = "lanyard-node")]
+    Node,
+    #[value(name = "lanyard-azure")]
+    Azure,
+}
 
-/// Runs the benchmark of the node plugin with a recorder in place of the program, and writes the list of
-/// functions that ran.
-pub(super) fn record_functions(repository: &Repository) -> Result<(), TaskError> {
-    let Some(layout) = LinkOrderFiles::of(repository, ImageKind::Node) else {
+impl RecordedImage {
+    const fn image_kind(self) -> ImageKind {
+        match self {
+            Self::Node => ImageKind::Node,
+            Self::Azure => ImageKind::Azure,
+        }
+    }
+
+    /// The command and the benchmark, for the header of the list.
+    const fn benchmark_names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Node => ("lanyard node", "cargo xtask bench node"),
+            Self::Azure => ("lanyard azure serve", "cargo xtask bench azure"),
+        }
+    }
+
+    /// The benchmark with `recorder` in place of the program, which it starts once.
+    fn benchmark_command(
+        self,
+        repository: &Repository,
+        recorder: &Path,
+    ) -> Result<Command, TaskError> {
+        match self {
+            Self::Node => conformance::node_benchmark_command(repository, recorder),
+            Self::Azure => {
+                let mut command =
+                    conformance::azure_benchmark_command(repository, recorder, false)?;
+                command.args(["--objects", "200", "measure_azure::key_vault"]);
+                Ok(command)
+            }
+        }
+    }
+
+    fn list_header(self) -> String {
+        let (command, benchmark) = self.benchmark_names();
+        let image = self.image_kind().name();
+        format!(
+            "\
+# Functions that ran in `{command}` during `{benchmark}`, in the order of their first calls:
+# mangled names without their hash. `cargo xtask image build --release {image}` places them first.
+# `cargo xtask image record {image}` writes this file.
+"
+        )
+    }
+}
+
+/// Runs the benchmark of a program with a recorder in its place, and writes the list of functions that ran.
+pub(super) fn record_functions(
+    repository: &Repository,
+    image: RecordedImage,
+) -> Result<(), TaskError> {
+    let Some(layout) = LinkOrderFiles::of(repository, image.image_kind()) else {
         return Err(TaskError::Findings {
             check: "architectures on which functions cannot be recorded (x86_64 only)",
             findings: vec![std::env::consts::ARCH.to_owned()],
         });
     };
-    let program = build_release(repository, ImageKind::Node)?.root.join("lanyard");
+    if !layout.function_list.exists() {
+        let header = image.list_header();
+        fs::write(&layout.function_list, header)
+            .map_err(file_error("write", &layout.function_list))?;
+    }
+    let program = build_release(repository, image.image_kind())?.root.join("lanyard");
     let directory = repository.target_directory().join("image").join("record");
     fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
     let map =
@@ -43,14 +100,14 @@ pub(super) fn record_functions(repository: &Repository) -> Result<(), TaskError>
     let lines: Vec<&str> = functions.keys().copied().collect();
     fs::write(&addresses, lines.join("\n")).map_err(file_error("write", &addresses))?;
 
-    let mut command = conformance::node_benchmark_command(repository, &recorder)?;
+    let mut command = image.benchmark_command(repository, &recorder)?;
     command.env("RECORD_PROGRAM", &program).env("RECORD_ADDRESSES", &addresses);
     command.env("RECORD_OUTPUT", &output);
     command.arg("--measurements").arg(directory.join("measurements.json"));
     process::run(&mut command)?;
 
     let ran = fs::read_to_string(&output).map_err(file_error("read", &output))?;
-    let mut list = LIST_HEADER.to_owned();
+    let mut list = image.list_header();
     let mut listed = std::collections::BTreeSet::new();
     for name in ran.lines().filter_map(|at| functions.get(at)).map(|it| without_hash(it)) {
         if listed.insert(name) {
