@@ -282,7 +282,8 @@ pub(crate) fn operator_benchmark_command(
 }
 
 /// The command that runs the benchmark of the local Azure with a release build of lanyard. The bare TLS server
-/// and the load generator in the driver are release builds too. `with_azurite` requires Node.js.
+/// is built with the same profile, and the load generator in the driver is a release build. `with_azurite`
+/// requires Node.js.
 pub(crate) fn azure_benchmark_command(
     repository: &Repository,
     lanyard: &Path,
@@ -294,7 +295,7 @@ pub(crate) fn azure_benchmark_command(
         flags.push(programs::tool_flag("azurite-blob", &script));
     }
     let binaries = build_benchmark_programs(repository)?;
-    flags.push(programs::tool_flag("bare-tls-server", &binaries.join("bare-tls-server")));
+    flags.push(programs::tool_flag("bare-tls-server", &build_bare_tls_server(repository)?));
     let mut command = driver_command(repository, &binaries, "measure-azure", flags, lanyard);
     // The same variables as in the image. Node.js does not use them.
     command.envs(image::base_files::allocator_variables(ImageKind::Azure).iter().copied());
@@ -308,6 +309,15 @@ fn build_benchmark_programs(repository: &Repository) -> Result<PathBuf, TaskErro
     build.args(["build", "--locked", "--release", "--package", "lanyard"]);
     process::run(build.args(["--package", "lanyard-conformance"]))?;
     Ok(repository.release_binaries())
+}
+
+/// Builds the bare TLS server with the profile of the image `lanyard-azure`. Returns its path.
+fn build_bare_tls_server(repository: &Repository) -> Result<PathBuf, TaskError> {
+    let profile = ImageKind::Azure.profile();
+    let mut build = repository.cargo();
+    build.args(["build", "--locked", "--profile", profile, "--package", "lanyard-bare-tls-server"]);
+    process::run(&mut build)?;
+    Ok(repository.target_directory().join(profile).join("bare-tls-server"))
 }
 
 #[cfg(test)]

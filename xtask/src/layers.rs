@@ -58,6 +58,7 @@ const LAYERS: &[(&str, CrateLayer)] = &[
     ("lanyard-kubelet", CrateLayer::TestSupport),
     ("lanyard-cluster", CrateLayer::TestCluster),
     ("lanyard-conformance", CrateLayer::Tooling),
+    ("lanyard-bare-tls-server", CrateLayer::Tooling),
     ("lanyard-conformance-image", CrateLayer::Tooling),
     ("lanyard-fuzz", CrateLayer::Tooling),
     ("xtask", CrateLayer::Tooling),

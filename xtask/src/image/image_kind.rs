@@ -55,7 +55,7 @@ impl ImageKind {
     }
 
     /// The profile of a release build; `Cargo.toml` explains why there are two.
-    pub(super) const fn profile(self) -> &'static str {
+    pub(crate) const fn profile(self) -> &'static str {
         match self {
             Self::Node => "dist-node",
             Self::Lanyard | Self::Azure => "dist",
