@@ -80,11 +80,6 @@ pub(super) fn record_functions(
             findings: vec![std::env::consts::ARCH.to_owned()],
         });
     };
-    if !layout.function_list.exists() {
-        let header = image.list_header();
-        fs::write(&layout.function_list, header)
-            .map_err(file_error("write", &layout.function_list))?;
-    }
     let program = build_release(repository, image.image_kind())?.root.join("lanyard");
     let directory = repository.target_directory().join("image").join("record");
     fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
