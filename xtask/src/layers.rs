@@ -21,8 +21,8 @@ enum CrateLayer {
     Libraries = 1,
     /// The functional core and the transports.
     CoreAndTransports = 2,
-    /// Services for vaults, which use the core and the transports.
-    VaultServices = 3,
+    /// Services for vaults and token issuers, which use the core and the transports.
+    Services = 3,
     /// Long-running components. The Kubernetes client is allowed from here on.
     LongRunning = 4,
     /// Compositions without rules of their own.
@@ -47,9 +47,11 @@ const LAYERS: &[(&str, CrateLayer)] = &[
     ("lanyard-desired", CrateLayer::CoreAndTransports),
     ("lanyard-azure", CrateLayer::CoreAndTransports),
     ("lanyard-kubernetes", CrateLayer::CoreAndTransports),
-    ("lanyard-keyvault", CrateLayer::VaultServices),
-    ("lanyard-kms", CrateLayer::VaultServices),
+    ("lanyard-keyvault", CrateLayer::Services),
+    ("lanyard-kms", CrateLayer::Services),
+    ("lanyard-federation", CrateLayer::Services),
     ("lanyard-canary", CrateLayer::LongRunning),
+    ("lanyard-infra", CrateLayer::LongRunning),
     ("lanyard-node", CrateLayer::LongRunning),
     ("lanyard-operator", CrateLayer::LongRunning),
     ("lanyard-up", CrateLayer::Composition),
