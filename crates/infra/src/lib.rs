@@ -1,2 +1,41 @@
-//! The Azure resources of a hosted cluster: which ones it needs, how they differ from the live
-//! ones, and how they are created and removed.
+//! The Azure resources of a hosted cluster: which ones it needs, how they differ from the live ones, and how
+//! they are created and removed.
+//!
+//! A command builds a [`ResourceGraph`] from its parameters, reads the [`LiveState`] and compares both in a
+//! [`Plan`]; these steps send GET requests only. [`apply`] writes the differences in parallel. The [`Journal`]
+//! records each write before it is sent, so that a killed command can be continued, and so that [`destroy`]
+//! removes exactly what lanyard created.
+
+mod api_versions;
+mod apply;
+mod destroy;
+mod graph_run;
+mod interrupted_writes;
+mod journal;
+mod live_state;
+mod ownership_tags;
+mod plan;
+mod progress;
+mod resource;
+mod resource_graph;
+mod resource_request;
+mod resource_write;
+
+pub use apply::{ResourceOutcome, RunContext, RunOptions, RunReport, apply};
+pub use destroy::{DestroyPlan, DestroyedResource, destroy};
+pub use interrupted_writes::wait_for_interrupted_writes;
+pub use journal::{
+    Journal, JournalCluster, JournalDirectory, JournalDirectoryError, JournalError, JournalStore,
+    RecordedResource, RecordedState, WritePhase, open_directory,
+};
+pub use live_state::{LiveResource, LiveState, ReadError};
+pub use ownership_tags::OwnershipTags;
+pub use plan::{Plan, PlanProblem, PlannedResource, ResourceChange};
+pub use progress::{
+    CriticalStep, NoProgress, ProgressEvent, ProgressObserver, ProgressPhase, ResourceTiming, critical_path,
+};
+pub use resource::{
+    DesiredResource, Ownership, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack, TagSupport,
+};
+pub use resource_graph::{ResourceGraph, ResourceGraphError};
+pub use resource_write::ResourceError;

@@ -1,0 +1,311 @@
+//! Applies a plan: writes the resources in parallel, each recorded in the journal before it is sent.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lanyard_azure::{ArmClient, OperationError};
+use lanyard_clock::SharedClock;
+use parking_lot::Mutex;
+
+use crate::graph_run::{GraphNode, NodeResult, run_graph};
+use crate::journal::{Journal, RecordedState, WriteKind, WritePhase};
+use crate::live_state::{
+    LiveResource, LiveState, find_in_collection, find_role_assignment, list_role_assignments, read_resource,
+};
+use crate::ownership_tags::OwnershipTags;
+use crate::plan::{Plan, PlannedResource, ResourceChange, live_differences};
+use crate::progress::{ProgressEvent, ProgressObserver, ProgressPhase, ResourceTiming};
+use crate::resource::{DesiredResource, Ownership, ResourceDefinition, ResourceKey};
+use crate::resource_graph::ResourceGraph;
+use crate::resource_request::write_request;
+use crate::resource_write::{ResourceError, ResourceWriter};
+use crate::api_versions::api_version_of;
+
+/// How apply and destroy run.
+#[derive(Debug, Clone, Copy)]
+pub struct RunOptions {
+    /// The number of resources that are written at the same time.
+    pub parallel: usize,
+    /// How long a write is repeated that Azure rejects for now, for example because a new principal is not yet
+    /// known everywhere. Also the longest wait for a long-running operation.
+    pub patience: Duration,
+}
+
+impl Default for RunOptions {
+    /// Azure documents up to 10 minutes until a role assignment takes effect.
+    fn default() -> Self {
+        Self { parallel: 16, patience: Duration::from_mins(15) }
+    }
+}
+
+/// What a run needs.
+#[derive(Clone, Copy)]
+pub struct RunContext<'a> {
+    /// The client of Azure Resource Manager.
+    pub arm: &'a ArmClient,
+    /// The journal of the cluster.
+    pub journal: &'a Journal,
+    /// The clock for pauses.
+    pub clock: &'a SharedClock,
+    /// Receives progress events.
+    pub progress: &'a dyn ProgressObserver,
+    /// How the run works.
+    pub options: RunOptions,
+}
+
+/// The result of apply or destroy.
+#[derive(Debug)]
+pub struct RunReport {
+    /// The result of each resource.
+    pub outcomes: BTreeMap<ResourceKey, ResourceOutcome>,
+    /// When each write began and ended.
+    pub timings: BTreeMap<ResourceKey, ResourceTiming>,
+    /// The live resources after the run.
+    pub live: LiveState,
+}
+
+/// The result of one resource.
+#[derive(Debug)]
+pub enum ResourceOutcome {
+    /// The resource was as desired.
+    Unchanged,
+    /// The resource was created.
+    Created,
+    /// The resource was changed in place.
+    Updated,
+    /// The resource was deleted and created.
+    Replaced,
+    /// The resource was deleted.
+    Deleted,
+    /// The write failed.
+    Failed(ResourceError),
+    /// The resource was not written, because this resource failed.
+    Blocked(ResourceKey),
+}
+
+impl RunReport {
+    /// Whether every resource is as desired.
+    pub fn succeeded(&self) -> bool {
+        let failed = |outcome: &ResourceOutcome| {
+            matches!(outcome, ResourceOutcome::Failed(_) | ResourceOutcome::Blocked(_))
+        };
+        !self.outcomes.values().any(failed)
+    }
+}
+
+/// Applies the plan. Failures stop only the resources that depend on the failed one.
+///
+/// A plan with problems is not applied: the report then names each problem, and nothing was written.
+pub async fn apply(
+    context: RunContext<'_>,
+    graph: &ResourceGraph,
+    plan: &Plan,
+    live: LiveState,
+    tags: &OwnershipTags,
+) -> RunReport {
+    let recorded = context.journal.state();
+    let run = ApplyRun {
+        context,
+        graph,
+        plan,
+        tags,
+        recorded: &recorded,
+        began: context.clock.monotonic(),
+        live: Mutex::new(live),
+        timings: Mutex::default(),
+    };
+    let nodes = plan.resources.iter().map(|planned| run.node(planned)).collect();
+    let results =
+        run_graph(nodes, context.options.parallel, |key| run.apply_resource(key)).await;
+    let outcomes = results.into_iter().map(|(key, result)| (key, ResourceOutcome::from(result)));
+    RunReport {
+        outcomes: outcomes.collect(),
+        timings: run.timings.into_inner(),
+        live: run.live.into_inner(),
+    }
+}
+
+impl From<NodeResult<Self, ResourceError>> for ResourceOutcome {
+    fn from(result: NodeResult<Self, ResourceError>) -> Self {
+        match result {
+            NodeResult::Done(outcome) => outcome,
+            NodeResult::Failed(error) => Self::Failed(error),
+            NodeResult::Blocked(by) => Self::Blocked(by),
+        }
+    }
+}
+
+struct ApplyRun<'a> {
+    context: RunContext<'a>,
+    graph: &'a ResourceGraph,
+    plan: &'a Plan,
+    tags: &'a OwnershipTags,
+    recorded: &'a RecordedState,
+    began: Duration,
+    live: Mutex<LiveState>,
+    timings: Mutex<BTreeMap<ResourceKey, ResourceTiming>>,
+}
+
+impl ApplyRun<'_> {
+    fn node(&self, planned: &PlannedResource) -> GraphNode {
+        let key = planned.key.clone();
+        match self.graph.get(&key) {
+            Some(resource) => GraphNode {
+                key,
+                depends_on: resource.depends_on.clone(),
+                lock: resource.write_lock().to_ascii_lowercase(),
+            },
+            None => GraphNode {
+                key,
+                depends_on: Vec::new(),
+                lock: planned.id.as_str().to_ascii_lowercase(),
+            },
+        }
+    }
+
+    fn report(&self, key: &ResourceKey, phase: ProgressPhase) {
+        let elapsed = self.context.clock.monotonic().saturating_sub(self.began);
+        self.context.progress.observe(&ProgressEvent { elapsed, key: key.clone(), phase });
+    }
+
+    async fn apply_resource(&self, key: ResourceKey) -> Result<ResourceOutcome, ResourceError> {
+        let Some(planned) = self.plan.resources.iter().find(|planned| planned.key == key) else {
+            return Ok(ResourceOutcome::Unchanged);
+        };
+        let write = match &planned.change {
+            ResourceChange::Problem { problem } => return Err(ResourceError::Problem(problem.clone())),
+            ResourceChange::None { ownership } => return self.record_unchanged(planned, *ownership),
+            ResourceChange::Create => "create",
+            ResourceChange::Update { .. } => "update",
+            ResourceChange::Replace { .. } => "replace",
+            ResourceChange::Delete => "delete",
+        };
+        let started = self.context.clock.monotonic().saturating_sub(self.began);
+        self.report(&key, ProgressPhase::Started { write });
+        let result = self.write(planned).await;
+        let finished = self.context.clock.monotonic().saturating_sub(self.began);
+        self.timings.lock().insert(key.clone(), ResourceTiming { started, finished });
+        self.report(&key, match &result {
+            Ok(_) => ProgressPhase::Succeeded,
+            Err(error) => {
+                ProgressPhase::Failed { reason: lanyard_vocabulary::format_error_chain(error) }
+            }
+        });
+        result
+    }
+
+    async fn write(&self, planned: &PlannedResource) -> Result<ResourceOutcome, ResourceError> {
+        let Some(resource) = self.graph.get(&planned.key) else {
+            let report = |phase| self.report(&planned.key, phase);
+            let writer = self.writer(planned, WriteKind::Delete, &[], &report);
+            writer.delete(api_version_of(&planned.id)).await?;
+            return Ok(ResourceOutcome::Deleted);
+        };
+        let outcome = match planned.change {
+            ResourceChange::Update { .. } => ResourceOutcome::Updated,
+            ResourceChange::Replace { .. } => {
+                let report = |phase| self.report(&planned.key, phase);
+                let writer =
+                    self.writer(planned, WriteKind::Delete, &resource.depends_on, &report);
+                writer.delete(resource.api_version()).await?;
+                self.live.lock().set(planned.key.clone(), None);
+                ResourceOutcome::Replaced
+            }
+            _ => ResourceOutcome::Created,
+        };
+        self.put(planned, resource).await?;
+        Ok(outcome)
+    }
+
+    /// Creates the resource, or changes it in place.
+    async fn put(
+        &self,
+        planned: &PlannedResource,
+        resource: &DesiredResource,
+    ) -> Result<(), ResourceError> {
+        let is_update = matches!(planned.change, ResourceChange::Update { .. });
+        let kind = if is_update { WriteKind::Update } else { WriteKind::Create };
+        let report = |phase| self.report(&planned.key, phase);
+        let writer = self.writer(planned, kind, &resource.depends_on, &report);
+        let build = async || {
+            // An update contains the live properties, so they are read immediately before.
+            let existing = match is_update {
+                true => read_resource(self.context.arm, resource).await?,
+                false => None,
+            };
+            Ok(write_request(resource, existing.as_ref(), &self.live.lock(), self.tags)?)
+        };
+        let (found, ownership) = match writer.put(build).await {
+            Ok(body) => {
+                let found = LiveResource { id: planned.id.clone(), body };
+                let record = self.recorded.get(&planned.key).filter(|_| is_update);
+                (found, record.map_or(Ownership::Created, |record| record.ownership))
+            }
+            Err(error) => match self.find_equal(resource, &error).await? {
+                Some(found) => (found, Ownership::Existing),
+                None => return Err(error),
+            },
+        };
+        writer.record(&found.id, ownership)?;
+        self.live.lock().set(planned.key.clone(), Some(found));
+        Ok(())
+    }
+
+    /// The live resource with the desired content, after Azure rejected a second one with that content.
+    async fn find_equal(
+        &self,
+        resource: &DesiredResource,
+        error: &ResourceError,
+    ) -> Result<Option<LiveResource>, ResourceError> {
+        if !is_conflict(error) {
+            return Ok(None);
+        }
+        let snapshot = self.live.lock().clone();
+        let found = match &resource.definition {
+            ResourceDefinition::RoleAssignment { scope, .. } => {
+                let listed = list_role_assignments(self.context.arm, scope.as_str()).await?;
+                find_role_assignment(resource, &listed, &snapshot)
+            }
+            _ => find_in_collection(self.context.arm, resource).await?,
+        };
+        Ok(found.filter(|found| live_differences(resource, found, &snapshot).is_empty()))
+    }
+
+    /// Records a resource that needs no write, if the journal does not have it yet.
+    fn record_unchanged(
+        &self,
+        planned: &PlannedResource,
+        ownership: Ownership,
+    ) -> Result<ResourceOutcome, ResourceError> {
+        let depends_on = self.graph.get(&planned.key).map(|it| it.depends_on.clone()).unwrap_or_default();
+        let is_recorded = self.recorded.get(&planned.key).is_some_and(|record| {
+            record.phase == WritePhase::Complete && record.id == planned.id && record.ownership == ownership
+        });
+        if !is_recorded {
+            let report = |_| {};
+            let writer = self.writer(planned, WriteKind::Update, &depends_on, &report);
+            writer.record(&planned.id, ownership)?;
+        }
+        Ok(ResourceOutcome::Unchanged)
+    }
+
+    fn writer<'b>(
+        &'b self,
+        planned: &'b PlannedResource,
+        kind: WriteKind,
+        depends_on: &'b [ResourceKey],
+        report: &'b (dyn Fn(ProgressPhase) + Sync),
+    ) -> ResourceWriter<'b> {
+        let (context, key, stack, id) = (self.context, &planned.key, planned.stack, &planned.id);
+        ResourceWriter { context, key, stack, id, kind, depends_on, report }
+    }
+}
+
+/// Whether Azure rejected the write because of another resource.
+fn is_conflict(error: &ResourceError) -> bool {
+    match error {
+        ResourceError::Azure(OperationError::Call(error)) => error.status() == Some(409),
+        ResourceError::Azure(OperationError::Failed { code, .. }) => code == "Conflict",
+        _ => false,
+    }
+}

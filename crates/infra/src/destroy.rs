@@ -1,0 +1,256 @@
+//! Removes the resources of a stack that the journal records as created or imported.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use lanyard_vocabulary::{ArmResourceId, format_error_chain};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::api_versions::api_version_of;
+use crate::apply::{ResourceOutcome, RunContext, RunReport};
+use crate::graph_run::{GraphNode, run_graph};
+use crate::journal::{JournalEntry, RecordedResource, RecordedState, WriteKind};
+use crate::live_state::LiveState;
+use crate::progress::{ProgressEvent, ProgressPhase, ResourceTiming};
+use crate::resource::{ResourceKey, ResourceStack};
+use crate::resource_write::{ResourceError, ResourceWriter};
+
+/// The resources that a destroy command removes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DestroyPlan {
+    /// The resources, each behind the resources that need it.
+    pub resources: Vec<DestroyedResource>,
+}
+
+/// A resource to remove.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DestroyedResource {
+    /// The key of the resource.
+    pub key: ResourceKey,
+    /// The stack that the resource belongs to.
+    pub stack: ResourceStack,
+    /// The id of the resource.
+    pub id: ArmResourceId,
+    /// The resource group or parent whose deletion removes the resource, too. No request is sent for the
+    /// resource itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed_with: Option<ResourceKey>,
+    /// The resources that are removed first.
+    #[serde(skip)]
+    after: Vec<ResourceKey>,
+}
+
+impl DestroyPlan {
+    /// The resources of `stacks` that belong to lanyard.
+    ///
+    /// Role assignments are always deleted one by one, also those in a group that is deleted: an interrupted
+    /// deletion would otherwise leave assignments of principals that do not exist any more.
+    pub fn new(recorded: &RecordedState, stacks: &[ResourceStack]) -> Self {
+        let ours: BTreeMap<&ResourceKey, &RecordedResource> = recorded
+            .resources()
+            .filter(|(_, record)| record.ownership.is_ours() && stacks.contains(&record.stack))
+            .collect();
+        let containers: BTreeMap<&ResourceKey, &ResourceKey> =
+            ours.keys().filter_map(|key| Some((*key, outermost_container(key, &ours)?))).collect();
+        // The resource whose delete request removes this one.
+        let removed_by = |key| containers.get(key).copied().unwrap_or(key);
+        let mut resources: Vec<_> = ours
+            .iter()
+            .map(|(key, record)| {
+                let removed_with = containers.get(key).map(|container| (*container).clone());
+                let needs = |it: &RecordedResource| {
+                    it.depends_on.iter().any(|dependency| removed_by(dependency) == *key)
+                };
+                let dependents = ours.iter().filter(|(_, it)| needs(it));
+                let first: BTreeSet<_> = dependents.map(|(key, _)| removed_by(*key)).collect();
+                let after = match &removed_with {
+                    Some(container) => vec![container.clone()],
+                    None => first.into_iter().filter(|it| it != key).cloned().collect(),
+                };
+                DestroyedResource {
+                    key: (*key).clone(),
+                    stack: record.stack,
+                    id: record.id.clone(),
+                    removed_with,
+                    after,
+                }
+            })
+            .collect();
+        sort_by_order(&mut resources);
+        Self { resources }
+    }
+}
+
+/// The resource of `ours` whose deletion removes this one: the outermost one that contains it.
+fn outermost_container<'a>(
+    key: &ResourceKey,
+    ours: &BTreeMap<&'a ResourceKey, &'a RecordedResource>,
+) -> Option<&'a ResourceKey> {
+    let record = ours.get(key)?;
+    if is_role_assignment(&record.id) {
+        return None;
+    }
+    let containers = ours.iter().filter(|(other, it)| **other != key && it.id.contains(&record.id));
+    containers.min_by_key(|(_, it)| it.id.as_str().len()).map(|(key, _)| *key)
+}
+
+fn is_role_assignment(id: &ArmResourceId) -> bool {
+    id.resource_type().is_some_and(|it| it.eq_ignore_ascii_case("Microsoft.Authorization/roleAssignments"))
+}
+
+/// Sorts the resources so that each is behind the ones that are removed first.
+fn sort_by_order(resources: &mut Vec<DestroyedResource>) {
+    let mut waiting = std::mem::take(resources);
+    let mut placed = BTreeSet::new();
+    while !waiting.is_empty() {
+        let (mut ready, blocked): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|it| it.after.iter().all(|key| placed.contains(key)));
+        if ready.is_empty() {
+            // A cycle cannot be recorded; the order of the rest does not matter then.
+            resources.extend(blocked);
+            return;
+        }
+        placed.extend(ready.iter().map(|it| it.key.clone()));
+        resources.append(&mut ready);
+        waiting = blocked;
+    }
+}
+
+/// Removes the resources of the plan. It can be interrupted and run again at any point.
+pub async fn destroy(context: RunContext<'_>, plan: &DestroyPlan) -> RunReport {
+    let run = DestroyRun {
+        context,
+        plan,
+        began: context.clock.monotonic(),
+        timings: Mutex::default(),
+    };
+    let nodes = plan.resources.iter().map(|resource| GraphNode {
+        key: resource.key.clone(),
+        depends_on: resource.after.clone(),
+        lock: resource.id.as_str().to_ascii_lowercase(),
+    });
+    let results = run_graph(nodes.collect(), context.options.parallel, |key| run.remove(key)).await;
+    let outcomes = results.into_iter().map(|(key, result)| (key, ResourceOutcome::from(result)));
+    RunReport {
+        outcomes: outcomes.collect(),
+        timings: run.timings.into_inner(),
+        live: LiveState::default(),
+    }
+}
+
+struct DestroyRun<'a> {
+    context: RunContext<'a>,
+    plan: &'a DestroyPlan,
+    began: Duration,
+    timings: Mutex<BTreeMap<ResourceKey, ResourceTiming>>,
+}
+
+impl DestroyRun<'_> {
+    async fn remove(&self, key: ResourceKey) -> Result<ResourceOutcome, ResourceError> {
+        let Some(resource) = self.plan.resources.iter().find(|it| it.key == key) else {
+            return Ok(ResourceOutcome::Unchanged);
+        };
+        if resource.removed_with.is_some() {
+            let at = self.context.clock.now();
+            self.context.journal.record(&JournalEntry::Removed { at, key })?;
+            return Ok(ResourceOutcome::Deleted);
+        }
+        let elapsed = || self.context.clock.monotonic().saturating_sub(self.began);
+        let report = |phase| {
+            let event = ProgressEvent { elapsed: elapsed(), key: key.clone(), phase };
+            self.context.progress.observe(&event);
+        };
+        let started = elapsed();
+        report(ProgressPhase::Started { write: "delete" });
+        let writer = ResourceWriter {
+            context: self.context,
+            key: &resource.key,
+            stack: resource.stack,
+            id: &resource.id,
+            kind: WriteKind::Delete,
+            depends_on: &[],
+            report: &report,
+        };
+        let result = writer.delete(api_version_of(&resource.id)).await;
+        self.timings.lock().insert(key.clone(), ResourceTiming { started, finished: elapsed() });
+        match result {
+            Ok(()) => {
+                report(ProgressPhase::Succeeded);
+                Ok(ResourceOutcome::Deleted)
+            }
+            Err(error) => {
+                report(ProgressPhase::Failed { reason: format_error_chain(&error) });
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::resource::Ownership;
+
+    fn record(state: &mut RecordedState, key: &str, path: &str, ownership: Ownership, needs: &[&str]) {
+        state.apply(&JournalEntry::Recorded {
+            at: Timestamp::UNIX_EPOCH,
+            key: ResourceKey::new(key),
+            stack: ResourceStack::Infra,
+            id: format!("/subscriptions/s/resourceGroups/{path}").parse().unwrap(),
+            ownership,
+            depends_on: needs.iter().map(|key| ResourceKey::new(*key)).collect(),
+        });
+    }
+
+    const ASSIGNMENT: &str = "providers/Microsoft.Authorization/roleAssignments/a";
+    const IDENTITY: &str = "providers/Microsoft.ManagedIdentity/userAssignedIdentities/i";
+
+    fn plan(state: &RecordedState) -> Vec<(String, Option<String>)> {
+        let plan = DestroyPlan::new(state, &[ResourceStack::Infra]);
+        let entry = |it: DestroyedResource| {
+            (it.key.to_string(), it.removed_with.map(|container| container.to_string()))
+        };
+        plan.resources.into_iter().map(entry).collect()
+    }
+
+    #[test]
+    fn role_assignments_are_removed_before_the_group_of_their_identity() {
+        let mut state = RecordedState::default();
+        record(&mut state, "group", "g", Ownership::Created, &[]);
+        record(&mut state, "identity", &format!("g/{IDENTITY}"), Ownership::Created, &["group"]);
+        record(&mut state, "role", &format!("other/{ASSIGNMENT}"), Ownership::Created, &["identity"]);
+        let group = || Some("group".to_owned());
+        assert_eq!(
+            plan(&state),
+            [("role".to_owned(), None), ("group".to_owned(), None), ("identity".to_owned(), group())]
+        );
+    }
+
+    #[test]
+    fn resources_of_the_user_stay() {
+        let mut state = RecordedState::default();
+        record(&mut state, "group", "g", Ownership::Existing, &[]);
+        record(&mut state, "identity", &format!("g/{IDENTITY}"), Ownership::Imported, &["group"]);
+        record(&mut state, "role", &format!("g/{ASSIGNMENT}"), Ownership::Created, &["identity"]);
+        assert_eq!(plan(&state), [("role".to_owned(), None), ("identity".to_owned(), None)]);
+    }
+
+    #[test]
+    fn groups_are_removed_in_the_order_in_which_their_resources_need_each_other() {
+        let mut state = RecordedState::default();
+        record(&mut state, "nsg-group", "n", Ownership::Created, &[]);
+        record(&mut state, "vnet-group", "v", Ownership::Created, &[]);
+        let nsg = "n/providers/Microsoft.Network/networkSecurityGroups/n";
+        let vnet = "v/providers/Microsoft.Network/virtualNetworks/v";
+        record(&mut state, "nsg", nsg, Ownership::Created, &["nsg-group"]);
+        record(&mut state, "vnet", vnet, Ownership::Created, &["vnet-group", "nsg"]);
+        let order: Vec<_> = plan(&state).into_iter().map(|(key, _)| key).collect();
+        let position = |key: &str| order.iter().position(|it| it == key);
+        assert!(position("vnet-group") < position("nsg-group"), "{order:?}");
+    }
+}

@@ -1,0 +1,42 @@
+//! The tags on the resources that lanyard creates.
+
+use serde_json::{Value, json};
+
+use crate::cluster_identifiers::{ClusterName, InfraId};
+
+/// The tag with the name of the hosted cluster. Tag names must not contain a slash, so it is not a Kubernetes
+/// label.
+const CLUSTER_TAG: &str = "lanyard-cluster";
+/// The tag with the infrastructure id.
+const INFRA_ID_TAG: &str = "lanyard-infra-id";
+
+/// The tags that show which cluster a resource belongs to. They are set when a resource is created, and are not
+/// compared later: an imported resource has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnershipTags {
+    name: String,
+    infra_id: String,
+}
+
+impl OwnershipTags {
+    /// The tags of a cluster.
+    pub fn new(name: &ClusterName, infra_id: &InfraId) -> Self {
+        Self { name: name.to_string(), infra_id: infra_id.to_string() }
+    }
+
+    /// Whether the body of a resource has the tags.
+    pub fn are_on(&self, body: &Value) -> bool {
+        let tag = |name: &str| body.get("tags").and_then(|tags| tags.get(name));
+        tag(CLUSTER_TAG).and_then(Value::as_str) == Some(&self.name)
+            && tag(INFRA_ID_TAG).and_then(Value::as_str) == Some(&self.infra_id)
+    }
+
+    /// Adds the tags to a body.
+    pub(crate) fn add_to(&self, body: &mut Value) {
+        let tags = body.as_object_mut().map(|body| body.entry("tags").or_insert_with(|| json!({})));
+        if let Some(Value::Object(tags)) = tags {
+            tags.insert(CLUSTER_TAG.to_owned(), self.name.clone().into());
+            tags.insert(INFRA_ID_TAG.to_owned(), self.infra_id.clone().into());
+        }
+    }
+}

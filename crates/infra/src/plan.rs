@@ -1,0 +1,226 @@
+//! The plan: how the live resources differ from the desired ones. Does no I/O.
+
+use std::collections::BTreeMap;
+
+use lanyard_vocabulary::ArmResourceId;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::journal::{RecordedResource, RecordedState};
+use crate::live_state::{LiveResource, LiveState};
+use crate::ownership_tags::OwnershipTags;
+use crate::property_diff::{PropertyDifference, property_differences};
+use crate::resource::{
+    DesiredResource, Ownership, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
+};
+use crate::resource_graph::ResourceGraph;
+
+/// The changes that bring the live resources to the desired state.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// One entry for each desired resource, each behind its dependencies, then the resources to delete.
+    pub resources: Vec<PlannedResource>,
+}
+
+/// The planned change of one resource.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedResource {
+    /// The key of the resource.
+    pub key: ResourceKey,
+    /// The stack that the resource belongs to.
+    pub stack: ResourceStack,
+    /// The id of the resource: the live one if the resource exists.
+    pub id: ArmResourceId,
+    /// What is planned.
+    #[serde(flatten)]
+    pub change: ResourceChange,
+}
+
+/// What is planned for one resource.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "change", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum ResourceChange {
+    /// The resource does not exist and is created.
+    Create,
+    /// The resource differs and is changed in place.
+    Update {
+        /// The properties that differ.
+        differences: Vec<PropertyDifference>,
+    },
+    /// The resource differs in properties that Azure does not change in place. It is deleted and created.
+    Replace {
+        /// The properties that differ.
+        differences: Vec<PropertyDifference>,
+    },
+    /// The resource is as desired.
+    None {
+        /// Whether `destroy` deletes the resource.
+        ownership: Ownership,
+    },
+    /// Lanyard created the resource for an earlier configuration, which needed it. It is deleted.
+    Delete,
+    /// The plan cannot be applied.
+    Problem {
+        /// Why.
+        problem: PlanProblem,
+    },
+}
+
+/// Why a plan cannot be applied.
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize)]
+#[serde(tag = "code", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum PlanProblem {
+    /// A resource that the user named does not exist.
+    #[error("`{id}` does not exist")]
+    Missing {
+        /// The id of the resource.
+        id: ArmResourceId,
+    },
+    /// A resource with the name of a desired one exists, but lanyard did not create it, and it differs.
+    #[error("`{id}` exists and differs, and neither its tags nor the journal show that it belongs to this cluster")]
+    NotOurs {
+        /// The id of the resource.
+        id: ArmResourceId,
+        /// The properties that differ.
+        differences: Vec<PropertyDifference>,
+    },
+}
+
+impl PlanProblem {
+    /// What to do next.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "create it, or correct the id",
+            Self::NotOurs { .. } => {
+                "choose another name or infrastructure id, or run `lanyard import azure` if the resource belongs to this cluster"
+            }
+        }
+    }
+}
+
+impl ResourceChange {
+    /// Whether apply writes to Azure for this change.
+    pub const fn is_write(&self) -> bool {
+        matches!(self, Self::Create | Self::Update { .. } | Self::Replace { .. } | Self::Delete)
+    }
+}
+
+impl Plan {
+    /// Compares the desired resources with the live ones.
+    pub fn new(
+        graph: &ResourceGraph,
+        live: &LiveState,
+        recorded: &RecordedState,
+        tags: &OwnershipTags,
+    ) -> Self {
+        let desired = graph.resources().iter().map(|resource| {
+            let found = live.get(&resource.key);
+            let record = recorded.get(&resource.key);
+            PlannedResource {
+                key: resource.key.clone(),
+                stack: resource.stack,
+                id: found.map_or_else(|| resource.id.clone(), |found| found.id.clone()),
+                change: decide_change(resource, found, record, live, tags),
+            }
+        });
+        let stacks: BTreeMap<ResourceStack, ()> =
+            graph.resources().iter().map(|resource| (resource.stack, ())).collect();
+        let superseded = recorded.resources().filter_map(|(key, record)| {
+            let obsolete = graph.get(key).is_none()
+                && record.ownership.is_ours()
+                && stacks.contains_key(&record.stack);
+            obsolete.then(|| PlannedResource {
+                key: key.clone(),
+                stack: record.stack,
+                id: record.id.clone(),
+                change: ResourceChange::Delete,
+            })
+        });
+        Self { resources: desired.chain(superseded).collect() }
+    }
+
+    /// The entries that write to Azure.
+    pub fn writes(&self) -> impl Iterator<Item = &PlannedResource> {
+        self.resources.iter().filter(|resource| resource.change.is_write())
+    }
+
+    /// The reasons why the plan cannot be applied.
+    pub fn problems(&self) -> impl Iterator<Item = (&ResourceKey, &PlanProblem)> {
+        self.resources.iter().filter_map(|resource| match &resource.change {
+            ResourceChange::Problem { problem } => Some((&resource.key, problem)),
+            _ => None,
+        })
+    }
+}
+
+fn decide_change(
+    resource: &DesiredResource,
+    found: Option<&LiveResource>,
+    record: Option<&RecordedResource>,
+    live: &LiveState,
+    tags: &OwnershipTags,
+) -> ResourceChange {
+    let Some(found) = found else {
+        return match resource.definition {
+            ResourceDefinition::Existing { .. } => {
+                ResourceChange::Problem { problem: PlanProblem::Missing { id: resource.id.clone() } }
+            }
+            _ => ResourceChange::Create,
+        };
+    };
+    let ownership = match (&resource.definition, record) {
+        (ResourceDefinition::Existing { .. }, _) => Ownership::Existing,
+        (_, Some(record)) => record.ownership,
+        (_, None) if tags.are_on(&found.body) => Ownership::Created,
+        (_, None) => Ownership::Existing,
+    };
+    let differences = live_differences(resource, found, live);
+    if differences.is_empty() {
+        return ResourceChange::None { ownership };
+    }
+    match resource.definition {
+        _ if ownership == Ownership::Existing => ResourceChange::Problem {
+            problem: PlanProblem::NotOurs { id: found.id.clone(), differences },
+        },
+        ResourceDefinition::RoleAssignment { .. } => ResourceChange::Replace { differences },
+        _ => ResourceChange::Update { differences },
+    }
+}
+
+/// The properties of the live resource that differ from the desired ones.
+pub(crate) fn live_differences(
+    resource: &DesiredResource,
+    found: &LiveResource,
+    live: &LiveState,
+) -> Vec<PropertyDifference> {
+    match &resource.definition {
+        ResourceDefinition::Existing { .. } => Vec::new(),
+        ResourceDefinition::Arm { body, .. } => property_differences(body, &found.body),
+        ResourceDefinition::FederatedCredential { issuer, subject, audience } => {
+            let desired = json!({"properties":
+                {"issuer": issuer, "subject": subject, "audiences": [audience]}});
+            property_differences(&desired, &found.body)
+        }
+        ResourceDefinition::RoleAssignment { role, principal, .. } => {
+            let subscription = resource.id.subscription();
+            let role = lanyard_azure::authorization::role_definition_path(subscription, *role);
+            let mut properties = json!({"roleDefinitionId": role});
+            // An unknown principal differs from every live one: its identity does not exist.
+            properties["principalId"] = principal_id(principal, live).map_or(Value::Null, Value::String);
+            property_differences(&json!({"properties": properties}), &found.body)
+        }
+    }
+}
+
+/// The object id of a principal, if it is known.
+pub(crate) fn principal_id(principal: &PrincipalReference, live: &LiveState) -> Option<String> {
+    match principal {
+        PrincipalReference::ObjectId(id) => Some(id.to_string()),
+        PrincipalReference::Identity(key) => {
+            let body = &live.get(key)?.body;
+            body.pointer("/properties/principalId")?.as_str().map(str::to_owned)
+        }
+    }
+}

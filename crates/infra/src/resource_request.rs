@@ -1,0 +1,68 @@
+//! The requests that write a resource. Does no I/O.
+
+use lanyard_azure::{ArmRequest, authorization};
+use serde_json::{Value, json};
+
+use crate::live_state::{LiveResource, LiveState};
+use crate::ownership_tags::OwnershipTags;
+use crate::plan::principal_id;
+use crate::property_diff::merge_properties;
+use crate::resource::{DesiredResource, ResourceDefinition, ResourceKey, TagSupport};
+
+/// A write needs a value that another resource provides.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the managed identity `{0}` has no principal id")]
+pub struct UnknownPrincipalError(pub ResourceKey);
+
+/// The request that creates the resource, or changes `existing` to the desired state.
+pub(crate) fn write_request(
+    resource: &DesiredResource,
+    existing: Option<&LiveResource>,
+    live: &LiveState,
+    tags: &OwnershipTags,
+) -> Result<ArmRequest, UnknownPrincipalError> {
+    let id = existing.map_or(&resource.id, |existing| &existing.id);
+    let body = match &resource.definition {
+        // Existing resources are never written; the plan has no write for them.
+        ResourceDefinition::Existing { .. } => Value::Null,
+        ResourceDefinition::Arm { body, tags: support, .. } => match existing {
+            Some(existing) => writable_body(merge_properties(body, &existing.body)),
+            None => {
+                let mut body = body.clone();
+                if *support == TagSupport::Tagged {
+                    tags.add_to(&mut body);
+                }
+                body
+            }
+        },
+        ResourceDefinition::FederatedCredential { issuer, subject, audience } => json!({
+            "properties": {"issuer": issuer, "subject": subject, "audiences": [audience]}
+        }),
+        ResourceDefinition::RoleAssignment { role, scope, principal } => {
+            let Some(principal_id) = principal_id(principal, live) else {
+                return Err(UnknownPrincipalError(resource.key.clone()));
+            };
+            let role = authorization::role_definition_path(scope.subscription(), *role);
+            json!({"properties": {
+                "principalId": principal_id,
+                "principalType": "ServicePrincipal",
+                "roleDefinitionId": role,
+            }})
+        }
+    };
+    let mut request = ArmRequest::put(id.as_str(), resource.api_version(), body);
+    request.if_match = existing.and_then(|existing| existing.body["etag"].as_str()).map(str::to_owned);
+    Ok(request)
+}
+
+/// Removes what Azure sets itself: ids and states of the resource.
+fn writable_body(mut body: Value) -> Value {
+    const READ_ONLY: [&str; 5] = ["etag", "id", "name", "type", "systemData"];
+    if let Some(body) = body.as_object_mut() {
+        body.retain(|name, _| !READ_ONLY.contains(&name.as_str()));
+    }
+    if let Some(properties) = body.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.retain(|name, _| name != "provisioningState" && name != "resourceGuid");
+    }
+    body
+}

@@ -1,0 +1,189 @@
+//! One write of a resource: journal entry, request, long-running operation, and repetition while Azure rejects
+//! the write for now.
+
+use std::time::Duration;
+
+use lanyard_azure::{
+    ArmRequest, AzureCallError, AzureResponse, ErrorClass, OperationError, OperationStart, PendingOperation,
+    PollPolicy,
+};
+use lanyard_vocabulary::{ArmResourceId, format_error_chain};
+use serde_json::Value;
+
+use crate::apply::RunContext;
+use crate::journal::{JournalEntry, JournalError, WriteKind};
+use crate::plan::PlanProblem;
+use crate::progress::ProgressPhase;
+use crate::resource::{Ownership, ResourceKey, ResourceStack};
+use crate::resource_request::UnknownPrincipalError;
+
+/// A resource was not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResourceError {
+    /// The plan has a problem with the resource.
+    #[error("the plan cannot be applied: {0}")]
+    Problem(PlanProblem),
+    /// The journal cannot be written. The request to Azure was not sent.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Azure rejected the write.
+    #[error(transparent)]
+    Azure(#[from] OperationError),
+    /// Azure rejected the write for now, for longer than the run repeats writes.
+    #[error("Azure still rejects the write after {}s", waited.as_secs())]
+    TimedOut {
+        /// How long the write was repeated.
+        waited: Duration,
+        /// The last error.
+        #[source]
+        source: OperationError,
+    },
+    /// A value of another resource is missing.
+    #[error(transparent)]
+    UnknownPrincipal(#[from] UnknownPrincipalError),
+}
+
+impl From<AzureCallError> for ResourceError {
+    fn from(error: AzureCallError) -> Self {
+        Self::Azure(OperationError::Call(error))
+    }
+}
+
+impl ResourceError {
+    /// What to do next.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Problem(problem) => problem.hint(),
+            Self::Journal(error) => error.hint(),
+            Self::Azure(OperationError::Call(error)) => error.hint(),
+            Self::Azure(_) => "look up the error code in the documentation of the service; then run the command again",
+            Self::TimedOut { .. } => "run the command again, or wait longer with --timeout",
+            Self::UnknownPrincipal(_) => "run the command again",
+        }
+    }
+}
+
+/// The pauses between two attempts of a write.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// Writes one resource.
+pub(crate) struct ResourceWriter<'a> {
+    pub(crate) context: RunContext<'a>,
+    pub(crate) key: &'a ResourceKey,
+    pub(crate) stack: ResourceStack,
+    pub(crate) id: &'a ArmResourceId,
+    pub(crate) kind: WriteKind,
+    pub(crate) depends_on: &'a [ResourceKey],
+    pub(crate) report: &'a (dyn Fn(ProgressPhase) + Sync),
+}
+
+impl ResourceWriter<'_> {
+    /// Sends the PUT request that `build` returns, and returns the resource. `build` is called for each attempt,
+    /// because a repeated update needs the resource as it is then.
+    ///
+    /// # Errors
+    ///
+    /// [`ResourceError`] if Azure rejects the write, or still rejects it when the time of the run is over.
+    pub(crate) async fn put(
+        &self,
+        build: impl AsyncFn() -> Result<ArmRequest, ResourceError>,
+    ) -> Result<Value, ResourceError> {
+        self.announce()?;
+        Ok(self.repeat(build).await?.body)
+    }
+
+    /// Deletes the resource. A resource that does not exist counts as deleted.
+    ///
+    /// # Errors
+    ///
+    /// As [`ResourceWriter::put`].
+    pub(crate) async fn delete(&self, api_version: &'static str) -> Result<(), ResourceError> {
+        self.announce()?;
+        let request = ArmRequest::delete(self.id.as_str(), api_version);
+        match self.repeat(async || Ok(request.clone())).await {
+            Ok(_) => {}
+            Err(ResourceError::Azure(OperationError::Call(AzureCallError::NotFound { .. }))) => {}
+            Err(error) => return Err(error),
+        }
+        let (at, key) = (self.context.clock.now(), self.key.clone());
+        Ok(self.context.journal.record(&JournalEntry::Removed { at, key })?)
+    }
+
+    /// Records that the resource exists.
+    pub(crate) fn record(&self, id: &ArmResourceId, ownership: Ownership) -> Result<(), JournalError> {
+        self.context.journal.record(&JournalEntry::Recorded {
+            at: self.context.clock.now(),
+            key: self.key.clone(),
+            stack: self.stack,
+            id: id.clone(),
+            ownership,
+            depends_on: self.depends_on.to_vec(),
+        })
+    }
+
+    fn announce(&self) -> Result<(), JournalError> {
+        self.context.journal.record(&JournalEntry::Writing {
+            at: self.context.clock.now(),
+            key: self.key.clone(),
+            stack: self.stack,
+            id: self.id.clone(),
+            write: self.kind,
+            depends_on: self.depends_on.to_vec(),
+        })
+    }
+
+    async fn repeat(
+        &self,
+        build: impl AsyncFn() -> Result<ArmRequest, ResourceError>,
+    ) -> Result<AzureResponse, ResourceError> {
+        let clock = self.context.clock;
+        let began = clock.monotonic();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let source = match self.attempt(&build().await?).await? {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            let asked = match source.class() {
+                ErrorClass::Permanent => return Err(ResourceError::Azure(source)),
+                ErrorClass::Throttled { pause } => pause,
+                _ => None,
+            };
+            let wait = asked.map_or(pause, |asked| asked.max(pause));
+            let waited = clock.monotonic().saturating_sub(began);
+            if waited.saturating_add(wait) > self.context.options.patience {
+                return Err(ResourceError::TimedOut { waited, source });
+            }
+            (self.report)(ProgressPhase::Waiting { reason: format_error_chain(&source), pause: wait });
+            clock.sleep(wait).await;
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Sends the request once, and follows the long-running operation.
+    async fn attempt(
+        &self,
+        request: &ArmRequest,
+    ) -> Result<Result<AzureResponse, OperationError>, JournalError> {
+        let operation = match self.context.arm.start(request).await {
+            Ok(OperationStart::Completed(response)) => return Ok(Ok(response)),
+            Ok(OperationStart::Pending(operation)) => operation,
+            Err(error) => return Ok(Err(OperationError::Call(error))),
+        };
+        let (at, key) = (self.context.clock.now(), self.key.clone());
+        self.context.journal.record(&JournalEntry::Accepted { at, key, operation: operation.clone() })?;
+        (self.report)(ProgressPhase::Accepted);
+        Ok(wait_for_operation(self.context, operation).await)
+    }
+}
+
+/// Waits until a long-running operation ends.
+pub(crate) async fn wait_for_operation(
+    context: RunContext<'_>,
+    operation: PendingOperation,
+) -> Result<AzureResponse, OperationError> {
+    let policy = PollPolicy { timeout: context.options.patience, ..PollPolicy::default() };
+    context.arm.wait(operation, context.clock, policy).await
+}
