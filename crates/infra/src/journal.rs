@@ -19,7 +19,9 @@ use serde::{Deserialize, Serialize};
 pub use directory::{JournalDirectory, JournalDirectoryError};
 pub use state::{RecordedResource, RecordedState, WritePhase};
 
-use crate::cluster_identifiers::{ClusterName, InfraId};
+use lanyard_vocabulary::InfraId;
+
+use crate::cluster_identifiers::ClusterName;
 use crate::resource::{Ownership, ResourceKey, ResourceStack};
 
 /// The version of the format. A program does not read the journal of a later version.

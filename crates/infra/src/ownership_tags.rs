@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster_identifiers::{ClusterName, InfraId};
+use lanyard_vocabulary::InfraId;
+
+use crate::cluster_identifiers::ClusterName;
 
 /// The tag with the name of the hosted cluster. Tag names must not contain a slash, so it is not a Kubernetes
 /// label.

@@ -1,0 +1,177 @@
+//! The name and the infrastructure id of a cluster, from which the names of its resources are derived.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lanyard_vocabulary::InfraId;
+use serde::{Deserialize, Serialize};
+
+/// The name of a hosted cluster: a DNS label, as Kubernetes requires (RFC 1123).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClusterName(String);
+
+/// A cluster cannot have this name or infrastructure id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterIdentifierError {
+    /// The name is not a DNS label.
+    #[error("the cluster name `{0}` is not a DNS label: use 1 to 63 lower-case letters, digits and `-`, with a letter or digit at both ends")]
+    InvalidName(String),
+    /// Azure requires a letter or digit at both ends of the name of a public IP address.
+    #[error("the infrastructure id `{0}` does not begin and end with a letter or digit")]
+    InvalidInfraId(String),
+    /// The longest name that Azure allows for a virtual network is exceeded.
+    #[error("the virtual network would be named `{name}`, which has {} characters; Azure allows {MAX_VNET_NAME}", name.len())]
+    NameTooLong {
+        /// The name of the virtual network.
+        name: String,
+    },
+}
+
+/// The shortest limit of all derived names. Groups may have 90 characters, security groups and links 80, and
+/// managed identities 128 (Microsoft Learn, "Naming rules and restrictions for Azure resources").
+const MAX_VNET_NAME: usize = 64;
+
+impl ClusterName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ClusterName {
+    type Err = ClusterIdentifierError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if (1..=63).contains(&text.len())
+            && text.chars().all(is_allowed)
+            && has_alphanumeric_ends(text)
+        {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(ClusterIdentifierError::InvalidName(text.to_owned()))
+        }
+    }
+}
+
+impl TryFrom<String> for ClusterName {
+    type Error = ClusterIdentifierError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ClusterName> for String {
+    fn from(name: ClusterName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0)
+    }
+}
+
+/// The name and the infrastructure id of a cluster. All names derived from them are valid in Azure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterIdentifiers {
+    name: ClusterName,
+    infra_id: InfraId,
+}
+
+impl ClusterIdentifiers {
+    /// Checks that Azure accepts the names that are derived from both.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterIdentifierError`] names the derived name that Azure rejects.
+    pub fn new(name: ClusterName, infra_id: InfraId) -> Result<Self, ClusterIdentifierError> {
+        if !has_alphanumeric_ends(infra_id.as_str()) {
+            return Err(ClusterIdentifierError::InvalidInfraId(infra_id.to_string()));
+        }
+        let longest = format!("{name}-{infra_id}");
+        if longest.len() > MAX_VNET_NAME {
+            return Err(ClusterIdentifierError::NameTooLong { name: longest });
+        }
+        Ok(Self { name, infra_id })
+    }
+
+    /// The name of the hosted cluster.
+    pub const fn name(&self) -> &ClusterName {
+        &self.name
+    }
+
+    /// The infrastructure id.
+    pub const fn infra_id(&self) -> &InfraId {
+        &self.infra_id
+    }
+}
+
+fn has_alphanumeric_ends(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// The infrastructure id that HyperShift derives from a cluster name: at most 21 characters of the name, a dash
+/// and five random characters (`infraid.New` of HyperShift). `random` chooses each character from the given
+/// number of alternatives.
+pub fn generate_infra_id(name: &ClusterName, mut random: impl FnMut(usize) -> usize) -> String {
+    const MAX_BASE: usize = 21;
+    // The alphabet of Kubernetes' generated names, which avoids words.
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut base = String::new();
+    for c in name.as_str().chars().take(MAX_BASE) {
+        if c != '-' || !base.ends_with('-') {
+            base.push(c);
+        }
+    }
+    let suffix = (0..5).map(|_| char::from(ALPHABET[random(ALPHABET.len()) % ALPHABET.len()]));
+    format!("{}-{}", base.trim_end_matches('-'), suffix.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn identifiers(name: &str, infra_id: &str) -> Result<ClusterIdentifiers, ClusterIdentifierError> {
+        ClusterIdentifiers::new(name.parse()?, infra_id.parse().unwrap())
+    }
+
+    #[test]
+    fn identifiers_that_azure_would_reject_are_rejected() {
+        assert!(identifiers("harbour", "harbour-x7k2p").is_ok());
+        for name in ["", "Harbour", "harbour-", "-harbour", "har_bour", "har.bour"] {
+            assert!(identifiers(name, "x").is_err(), "{name}");
+        }
+        for infra_id in ["-x", "x-", "x."] {
+            assert!(identifiers("harbour", infra_id).is_err(), "{infra_id}");
+        }
+        let error = identifiers("a23456789012345678901234567890123", "b2345678901234567890123456789012");
+        assert!(error.unwrap_err().to_string().contains("66 characters; Azure allows 64"));
+    }
+
+    #[test]
+    fn infra_id_has_the_beginning_of_the_name_and_a_suffix() {
+        let id = |name: &str| generate_infra_id(&name.parse().unwrap(), |_| 0);
+        assert_eq!(id("harbour"), "harbour-bbbbb");
+        assert_eq!(id("a--b"), "a-b-bbbbb");
+        assert_eq!(id("a2345678901234567890-234"), "a2345678901234567890-bbbbb");
+    }
+
+    proptest! {
+        #[test]
+        fn generated_infra_id_fits_every_short_name(name in "[a-z0-9]([a-z0-9-]{0,34}[a-z0-9])?") {
+            let name: ClusterName = name.parse().unwrap();
+            let mut counter = 0;
+            let id = generate_infra_id(&name, |count| { counter += 7; counter % count });
+            prop_assert!(id.len() <= 27);
+            prop_assert!(ClusterIdentifiers::new(name, id.parse().unwrap()).is_ok());
+        }
+    }
+}
