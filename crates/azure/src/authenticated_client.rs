@@ -13,6 +13,7 @@ use lanyard_vocabulary::cloud::CloudEndpoints;
 use crate::bearer_token_policy::BearerTokenPolicy;
 use crate::error_details::AzureErrorDetails;
 use crate::rate_limited_client::ThrottledError;
+use crate::response_headers::ResponseHeaders;
 use crate::transport::AzureTransport;
 
 /// Sends requests for one identity and one token scope.
@@ -28,7 +29,28 @@ pub struct AzureResponse {
     pub status: u16,
     /// The JSON body; null if it is empty.
     pub body: serde_json::Value,
+    /// The headers that callers use.
+    pub headers: ResponseHeaders,
 }
+
+/// A request of an [`AuthenticatedClient`].
+#[derive(Debug)]
+pub(crate) struct ClientRequest<'a> {
+    pub(crate) method: Method,
+    pub(crate) url: &'a Url,
+    pub(crate) body: Option<&'a serde_json::Value>,
+    /// Further headers, by their name in lower case.
+    pub(crate) headers: Vec<(&'static str, String)>,
+    /// Whether the messages of errors end with the correlation id. Without it, two equal failures have equal
+    /// texts.
+    pub(crate) names_correlation_id: bool,
+}
+
+/// The code of an error reply without one.
+pub(crate) const NO_CODE: &str = "(no code)";
+
+/// The text before the correlation id in a message.
+const CORRELATION_ID: &str = " (correlation id ";
 
 /// A request to an Azure service failed.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +131,22 @@ pub enum AzureCallError {
         /// The HTTP status.
         status: u16,
     },
+    /// A URL in the reply, to be requested next, is not one of the service. It gets no token.
+    #[error("{target}: the reply names a URL of another host: `{host}`")]
+    ForeignUrl {
+        /// The target: method, host and path.
+        target: String,
+        /// The scheme and the host of the URL, or `no URL`.
+        host: String,
+    },
+    /// A list has too many pages.
+    #[error("{target}: the list has more than {limit} pages")]
+    TooManyPages {
+        /// The target: method, host and path.
+        target: String,
+        /// The number of pages that were read.
+        limit: usize,
+    },
     /// No reply arrived.
     #[error("{target}: no reply")]
     Unreachable {
@@ -143,6 +181,19 @@ impl AzureCallError {
         }
     }
 
+    /// The correlation id of the reply, which finds the request in the activity log. Only the errors of
+    /// [`ArmClient`](crate::ArmClient)'s typed requests have one; their messages end with it.
+    pub fn correlation_id(&self) -> Option<&str> {
+        let (Self::Unauthorized { message, .. }
+        | Self::Forbidden { message, .. }
+        | Self::NotFound { message, .. }
+        | Self::UnexpectedStatus { message, .. }) = self
+        else {
+            return None;
+        };
+        message.rsplit_once(CORRELATION_ID)?.1.strip_suffix(')')
+    }
+
     /// What to do next.
     pub fn hint(&self) -> &'static str {
         match self {
@@ -160,9 +211,10 @@ impl AzureCallError {
                 "check the subscription id, and that the token's tenant is the subscription's"
             }
             Self::NotFound { .. } => "the identity has the permission; check the names in the id",
-            Self::Malformed { .. } => {
+            Self::Malformed { .. } | Self::ForeignUrl { .. } => {
                 "check that no proxy or gateway answers in the service's place"
             }
+            Self::TooManyPages { .. } => "narrow the list with a filter or a smaller scope",
             Self::Throttled { .. } => "wait; other callers share the limit of this identity",
             Self::UnexpectedStatus { code, .. } if code.starts_with("MissingApiVersion") => {
                 "add ?api-version=... to the URL"
@@ -221,23 +273,36 @@ impl AuthenticatedClient {
         url: &Url,
         body: Option<&serde_json::Value>,
     ) -> Result<AzureResponse, AzureCallError> {
+        let headers = Vec::new();
+        let names_correlation_id = false;
+        self.send_request(ClientRequest { method, url, body, headers, names_correlation_id }).await
+    }
+
+    /// Sends a request with further headers.
+    pub(crate) async fn send_request(
+        &self,
+        parts: ClientRequest<'_>,
+    ) -> Result<AzureResponse, AzureCallError> {
+        let ClientRequest { method, url, body, headers, names_correlation_id } = parts;
         // Messages name only host and path: a query may contain a signature, and a URL a password.
         let location = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
         if url.scheme() != "https" {
-            return Err(AzureCallError::InvalidTarget {
-                target: format!("{}://{location}", url.scheme()),
-            });
+            let target = format!("{}://{location}", url.scheme());
+            return Err(AzureCallError::InvalidTarget { target });
         }
         let target = format!("{method} {location}");
         let mut request = Request::new(url.clone(), method);
         request.insert_header("accept", "application/json");
+        for (name, value) in headers {
+            request.insert_header(name, value);
+        }
         if let Some(body) = body {
             request.insert_header("content-type", "application/json");
             request.set_body(body.to_string());
         }
         let options = PipelineSendOptions { skip_checks: true, ..PipelineSendOptions::default() };
         match self.pipeline.send(&Context::new(), &mut request, Some(options)).await {
-            Ok(response) => parse_response(&target, &response),
+            Ok(response) => parse_response(&target, &response, names_correlation_id),
             Err(error) => Err(call_error_from_send(&target, error)),
         }
     }
@@ -260,30 +325,35 @@ fn call_error_from_send(target: &str, source: azure_core::Error) -> AzureCallErr
     }
 }
 
-fn parse_response(target: &str, response: &RawResponse) -> Result<AzureResponse, AzureCallError> {
+fn parse_response(
+    target: &str,
+    response: &RawResponse,
+    names_correlation_id: bool,
+) -> Result<AzureResponse, AzureCallError> {
     let status: u16 = response.status().into();
     let bytes: &[u8] = response.body();
+    let headers = ResponseHeaders::parse(response.headers());
     if (200..300).contains(&status) {
         if bytes.is_empty() {
-            return Ok(AzureResponse { status, body: serde_json::Value::Null });
+            return Ok(AzureResponse { status, body: serde_json::Value::Null, headers });
         }
         return match serde_json::from_slice(bytes) {
-            Ok(body) => Ok(AzureResponse { status, body }),
+            Ok(body) => Ok(AzureResponse { status, body, headers }),
             Err(_) => Err(AzureCallError::Malformed { target: target.to_owned(), status }),
         };
     }
     let target = target.to_owned();
     let details = AzureErrorDetails::parse(bytes);
-    let code = details.most_specific_code().unwrap_or("(no code)").to_owned();
-    let message = details.message;
+    let code = details.most_specific_code().unwrap_or(NO_CODE).to_owned();
+    let mut message = details.message;
+    if let Some(id) = headers.correlation_id.filter(|_| names_correlation_id) {
+        message = format!("{message}{CORRELATION_ID}{})", reply::excerpt_text(&id));
+    }
     Err(match status {
         401 => AzureCallError::Unauthorized { target, code, message },
         403 => AzureCallError::Forbidden { target, code, message },
         404 => AzureCallError::NotFound { target, code, message },
-        429 => AzureCallError::Throttled {
-            target,
-            pause: reply::retry_after_from_headers(response.headers()),
-        },
+        429 => AzureCallError::Throttled { target, pause: headers.retry_after },
         _ => AzureCallError::UnexpectedStatus { target, status, code, message },
     })
 }
@@ -316,6 +386,7 @@ mod tests {
         parse_response(
             "GET /subscriptions/s",
             &RawResponse::from_bytes(status, Headers::new(), body),
+            false,
         )
     }
 
@@ -351,7 +422,7 @@ mod tests {
                 "innererror": {"code": code}}});
             let raw =
                 RawResponse::from_bytes(StatusCode::Forbidden, Headers::new(), body.to_string());
-            let hint = parse_response("GET /x", &raw).unwrap_err().hint();
+            let hint = parse_response("GET /x", &raw, false).unwrap_err().hint();
             assert!(hint.contains(word), "{code}: {hint}");
         }
     }
@@ -374,7 +445,7 @@ mod tests {
         for body in [page, json] {
             let status = StatusCode::from(502);
             let raw = RawResponse::from_bytes(status, Headers::new(), body);
-            let error = parse_response("/x", &raw).unwrap_err();
+            let error = parse_response("/x", &raw, false).unwrap_err();
             let text = format!("{error} {error:?}");
             assert!(!text.contains("eyJ") && !text.contains("c2lnbmF0"), "{text}");
         }
@@ -389,5 +460,24 @@ mod tests {
     #[test]
     fn an_empty_success_is_a_success() {
         assert_eq!(parse_body_with_status(204, "").unwrap().body, serde_json::Value::Null);
+    }
+
+    #[test]
+    fn only_errors_of_typed_requests_end_with_the_correlation_id() {
+        for (status, expected) in
+            [(403, Some("c-1")), (404, Some("c-1")), (409, Some("c-1")), (429, None)]
+        {
+            let failed = |names_correlation_id| {
+                let mut headers = Headers::new();
+                headers.insert("x-ms-correlation-request-id", "c-1");
+                let body = r#"{"error":{"code":"X","message":"no"}}"#;
+                let raw = RawResponse::from_bytes(StatusCode::from(status), headers, body);
+                parse_response("GET /x", &raw, names_correlation_id).unwrap_err()
+            };
+            let error = failed(true);
+            assert_eq!(error.correlation_id(), expected, "{error}");
+            assert_eq!(error.to_string().ends_with(" (correlation id c-1)"), expected.is_some());
+            assert_eq!(failed(false).correlation_id(), None);
+        }
     }
 }

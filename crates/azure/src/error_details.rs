@@ -19,6 +19,11 @@ pub struct AzureErrorDetails {
 struct AzureErrorBody {
     #[serde(default)]
     error: AzureErrorObject,
+    /// AKS sends some errors without the object `error`.
+    #[serde(default)]
+    code: serde_json::Value,
+    #[serde(default)]
+    message: serde_json::Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -26,6 +31,17 @@ struct AzureErrorObject {
     code: Option<String>,
     message: Option<String>,
     innererror: Option<Box<Self>>,
+}
+
+impl AzureErrorBody {
+    fn detail(self) -> AzureErrorObject {
+        let Self { error, code, message } = self;
+        if error.code.is_some() || error.message.is_some() || code.as_str().is_none() {
+            return error;
+        }
+        let text = |value: serde_json::Value| value.as_str().map(str::to_owned);
+        AzureErrorObject { code: text(code), message: text(message), innererror: None }
+    }
 }
 
 impl AzureErrorDetails {
@@ -37,7 +53,7 @@ impl AzureErrorDetails {
     /// Parses the body of an error reply, and redacts the secrets of the request, which the reply
     /// may echo.
     pub fn parse_redacting(body: &[u8], secrets: &[&str]) -> Self {
-        let detail = serde_json::from_slice::<AzureErrorBody>(body).unwrap_or_default().error;
+        let detail = serde_json::from_slice::<AzureErrorBody>(body).unwrap_or_default().detail();
         let excerpt = |text: &str| reply::excerpt_redacting(text, secrets);
         let shown =
             |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| excerpt(&text));
@@ -89,6 +105,12 @@ mod tests {
         assert_eq!(
             AzureErrorDetails::parse(body.as_bytes()).most_specific_code(),
             Some("AuthorizationFailed")
+        );
+        let body = r#"{"code":"OperationNotAllowed","details":null,"message":"busy","subcode":""}"#;
+        let details = AzureErrorDetails::parse(body.as_bytes());
+        assert_eq!(
+            (details.most_specific_code(), &*details.message),
+            (Some("OperationNotAllowed"), "busy")
         );
         for body in
             ["", "{}", "[]", r#"{"error":null}"#, r#"{"error":{"code":7}}"#, "<html>gateway"]

@@ -104,6 +104,7 @@ impl KeyUrl {
 
 #[cfg(test)]
 mod tests {
+    use lanyard_azure::ResponseHeaders;
     use lanyard_vocabulary::Cloud;
 
     use super::*;
@@ -147,7 +148,11 @@ mod tests {
             (serde_json::Value::Null, false),
         ];
         for (body, good) in cases {
-            let attempt = key.evaluate_reply(&AzureResponse { status: 200, body: body.clone() });
+            let attempt = key.evaluate_reply(&AzureResponse {
+                status: 200,
+                body: body.clone(),
+                headers: ResponseHeaders::default(),
+            });
             assert_eq!(attempt.outcome.is_ok(), good, "{body}");
         }
     }
@@ -160,7 +165,11 @@ mod tests {
             ["https://KV.vault.azure.net/keys/etcd/abc", "https://kv.vault.azure.net/keys/Etcd/abc"]
         {
             let body = json!({"kid": vault, "value": "c2FtcGxl"});
-            let attempt = parse(text).unwrap().evaluate_reply(&AzureResponse { status: 200, body });
+            let attempt = parse(text).unwrap().evaluate_reply(&AzureResponse {
+                status: 200,
+                body,
+                headers: ResponseHeaders::default(),
+            });
             let error = attempt.outcome.unwrap_err();
             assert!(error.message.contains(text) && error.message.contains(vault));
             assert!(error.hint.contains("keyVaultName, keyName"), "{}", error.hint);
@@ -170,7 +179,11 @@ mod tests {
         assert!(
             parse(text)
                 .unwrap()
-                .evaluate_reply(&AzureResponse { status: 200, body })
+                .evaluate_reply(&AzureResponse {
+                    status: 200,
+                    body,
+                    headers: ResponseHeaders::default()
+                })
                 .outcome
                 .is_ok()
         );
