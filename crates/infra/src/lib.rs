@@ -8,6 +8,7 @@
 
 mod api_versions;
 mod apply;
+mod cluster_identifiers;
 mod destroy;
 mod graph_run;
 mod interrupted_writes;
@@ -16,8 +17,10 @@ mod live_state;
 mod ownership_tags;
 mod plan;
 mod progress;
+mod property_diff;
 mod resource;
 mod resource_graph;
+mod resource_names;
 mod resource_request;
 mod resource_write;
 

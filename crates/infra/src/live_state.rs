@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lanyard_azure::{ArmClient, AzureCallError, authorization};
+use lanyard_azure::{ArmClient, AzureCallError};
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
+use crate::api_versions::AUTHORIZATION;
 use crate::graph_run::{GraphNode, NodeResult, run_graph};
 use crate::plan::principal_id;
 use crate::property_diff::property_differences;
@@ -182,7 +183,7 @@ pub(crate) async fn list_role_assignments(
     scope: &str,
 ) -> Result<Vec<Value>, AzureCallError> {
     let path = format!("{scope}/providers/Microsoft.Authorization/roleAssignments");
-    match arm.list(&path, authorization::API_VERSION, &[("$filter", "atScope()")]).await {
+    match arm.list(&path, AUTHORIZATION, &[("$filter", "atScope()")]).await {
         Err(AzureCallError::NotFound { code, .. }) if !code.contains("Subscription") => Ok(Vec::new()),
         listed => listed,
     }

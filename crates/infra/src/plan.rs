@@ -6,6 +6,7 @@ use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::api_versions::role_definition_path;
 use crate::journal::{RecordedResource, RecordedState};
 use crate::live_state::{LiveResource, LiveState};
 use crate::ownership_tags::OwnershipTags;
@@ -205,7 +206,7 @@ pub(crate) fn live_differences(
         }
         ResourceDefinition::RoleAssignment { role, principal, .. } => {
             let subscription = resource.id.subscription();
-            let role = lanyard_azure::authorization::role_definition_path(subscription, *role);
+            let role = role_definition_path(subscription, *role);
             let mut properties = json!({"roleDefinitionId": role});
             // An unknown principal differs from every live one: its identity does not exist.
             properties["principalId"] = principal_id(principal, live).map_or(Value::Null, Value::String);

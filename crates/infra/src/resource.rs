@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::api_versions;
+
 /// The name of a resource within one cluster, such as `vnet` or `identity/disk`.
 ///
 /// The journal, plans and progress events identify resources by their key, because it is known before Azure
@@ -172,9 +174,9 @@ impl DesiredResource {
             ResourceDefinition::Existing { api_version }
             | ResourceDefinition::Arm { api_version, .. } => api_version,
             ResourceDefinition::FederatedCredential { .. } => {
-                lanyard_azure::managed_identity::API_VERSION
+                api_versions::MANAGED_IDENTITY
             }
-            ResourceDefinition::RoleAssignment { .. } => lanyard_azure::authorization::API_VERSION,
+            ResourceDefinition::RoleAssignment { .. } => api_versions::AUTHORIZATION,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The requests that write a resource. Does no I/O.
 
-use lanyard_azure::{ArmRequest, authorization};
+use lanyard_azure::ArmRequest;
 use serde_json::{Value, json};
 
+use crate::api_versions::role_definition_path;
 use crate::live_state::{LiveResource, LiveState};
 use crate::ownership_tags::OwnershipTags;
 use crate::plan::principal_id;
@@ -42,7 +43,7 @@ pub(crate) fn write_request(
             let Some(principal_id) = principal_id(principal, live) else {
                 return Err(UnknownPrincipalError(resource.key.clone()));
             };
-            let role = authorization::role_definition_path(scope.subscription(), *role);
+            let role = role_definition_path(scope.subscription(), *role);
             json!({"properties": {
                 "principalId": principal_id,
                 "principalType": "ServicePrincipal",
