@@ -23,16 +23,31 @@ pub struct IssuerDiscovery {
 
 /// A discovery document cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("the discovery document is not the JSON of OpenID Connect Discovery: {source}")]
-pub struct ParseDiscoveryError {
-    /// The reason.
-    source: serde_json::Error,
+#[non_exhaustive]
+pub enum DiscoveryError {
+    /// The document is not JSON, or a known member has another type.
+    #[error("the discovery document is not the JSON of OpenID Connect Discovery: {source}")]
+    Unparsable {
+        /// The reason.
+        source: serde_json::Error,
+    },
+    /// The document cannot be written as JSON.
+    #[error("cannot write the discovery document as JSON: {source}")]
+    Unwritable {
+        /// The reason.
+        source: serde_json::Error,
+    },
 }
 
-impl ParseDiscoveryError {
+impl DiscoveryError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
-        "check that the file or URL is the issuer's `.well-known/openid-configuration`"
+        match self {
+            Self::Unparsable { .. } => {
+                "check that the file or URL is the issuer's `.well-known/openid-configuration`"
+            }
+            Self::Unwritable { .. } => "report a bug",
+        }
     }
 }
 
@@ -53,8 +68,8 @@ impl IssuerDiscovery {
     /// # Errors
     ///
     /// Returns an error if the document is not JSON, or a known member has another type.
-    pub fn parse(document: &[u8]) -> Result<Self, ParseDiscoveryError> {
-        serde_json::from_slice(document).map_err(|source| ParseDiscoveryError { source })
+    pub fn parse(document: &[u8]) -> Result<Self, DiscoveryError> {
+        serde_json::from_slice(document).map_err(|source| DiscoveryError::Unparsable { source })
     }
 
     /// The member `issuer`, which must equal the issuer's URL byte for byte.
@@ -78,8 +93,8 @@ impl IssuerDiscovery {
     /// # Errors
     ///
     /// Returns an error if the JSON cannot be written.
-    pub fn to_document(&self) -> Result<String, ParseDiscoveryError> {
-        to_indented_json(self).map_err(|source| ParseDiscoveryError { source })
+    pub fn to_document(&self) -> Result<String, DiscoveryError> {
+        to_indented_json(self).map_err(|source| DiscoveryError::Unwritable { source })
     }
 }
 

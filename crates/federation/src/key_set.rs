@@ -157,21 +157,22 @@ impl PublishedKeySet {
         Ok(Self { keys })
     }
 
-    /// Only the keys with the ids `kept`, in the order of this set. Keys without id are removed.
+    /// Only the keys with the ids `retained`, in the order of this set. Keys without id are removed.
     ///
     /// # Errors
     ///
-    /// Returns an error if a key of `kept` is not in this set. So a key set without the signing key,
-    /// which `kept` must name, is never published.
-    pub fn prune(&self, kept: &[KeyId]) -> Result<Self, KeySetError> {
+    /// Returns an error if a key of `retained` is not in this set. So a key set without the signing key,
+    /// which `retained` must name, is never published.
+    pub fn prune(&self, retained: &[KeyId]) -> Result<Self, KeySetError> {
         let published = self.key_ids();
         let missing: Vec<_> =
-            kept.iter().filter(|key_id| !published.contains(key_id)).cloned().collect();
+            retained.iter().filter(|key_id| !published.contains(key_id)).cloned().collect();
         if !missing.is_empty() {
             return Err(KeySetError::MissingKeys { key_ids: missing });
         }
-        let is_kept = |key: &&PublishedKey| key.key_id().is_some_and(|id| kept.contains(&id));
-        Ok(Self { keys: self.keys.iter().filter(is_kept).cloned().collect() })
+        let is_retained =
+            |key: &&PublishedKey| key.key_id().is_some_and(|id| retained.contains(&id));
+        Ok(Self { keys: self.keys.iter().filter(is_retained).cloned().collect() })
     }
 
     /// The document as ccoctl writes it: indented by 4 spaces, without a line feed at its end.

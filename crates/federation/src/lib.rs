@@ -22,7 +22,7 @@ pub use credentials_requests::{
     CredentialsRequestFile, CredentialsRequestsError, IdentityRequest, RequestProblem,
     SecretReference, parse_credentials_requests,
 };
-pub use discovery::{IssuerDiscovery, ParseDiscoveryError};
+pub use discovery::{DiscoveryError, IssuerDiscovery};
 pub use federated_credential_name::workload_identity_credential_name;
 pub use identity_plan::{
     FederatedCredentialSpec, IdentityPlanError, IdentityPlanProblem, IdentityPlanSettings,

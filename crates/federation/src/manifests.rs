@@ -5,7 +5,7 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use crate::credentials_requests::IdentityRequest;
-use crate::discovery::{IssuerDiscovery, ParseDiscoveryError};
+use crate::discovery::{DiscoveryError, IssuerDiscovery};
 use crate::issuer::IssuerUrl;
 use crate::key_set::{KeySetError, PublishedKeySet};
 use crate::output_file::OutputFile;
@@ -35,7 +35,7 @@ pub fn signing_key_files(key: &SigningKey) -> [OutputFile; 3] {
 /// # Errors
 ///
 /// Returns an error if the JSON cannot be written.
-pub fn discovery_file(discovery: &IssuerDiscovery) -> Result<OutputFile, ParseDiscoveryError> {
+pub fn discovery_file(discovery: &IssuerDiscovery) -> Result<OutputFile, DiscoveryError> {
     Ok(OutputFile::readable("openid-configuration", discovery.to_document()?))
 }
 
