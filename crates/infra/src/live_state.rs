@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lanyard_azure::{ArmClient, AzureCallError};
+use lanyard_azure::{ArmBody as _, ArmClient, AzureCallError, RoleAssignmentBody};
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
-use crate::api_versions::AUTHORIZATION;
 use crate::graph_run::{GraphNode, NodeResult, run_graph};
 use crate::plan::principal_id;
 use crate::property_diff::property_differences;
@@ -182,8 +181,8 @@ pub(crate) async fn list_role_assignments(
     arm: &ArmClient,
     scope: &str,
 ) -> Result<Vec<Value>, AzureCallError> {
-    let path = format!("{scope}/providers/Microsoft.Authorization/roleAssignments");
-    match arm.list(&path, AUTHORIZATION, &[("$filter", "atScope()")]).await {
+    let path = format!("{scope}/providers/{}", RoleAssignmentBody::RESOURCE_TYPE);
+    match arm.list(&path, RoleAssignmentBody::API_VERSION, &[("$filter", "atScope()")]).await {
         Err(AzureCallError::NotFound { code, .. }) if !code.contains("Subscription") => Ok(Vec::new()),
         listed => listed,
     }
@@ -196,7 +195,7 @@ pub(crate) fn find_role_assignment(
     listed: &[Value],
     live: &LiveState,
 ) -> Option<LiveResource> {
-    let ResourceDefinition::RoleAssignment { role, scope, principal } = &resource.definition else {
+    let ResourceDefinition::RoleAssignment { role, scope, principal, .. } = &resource.definition else {
         return None;
     };
     let principal = principal_id(principal, live);
@@ -205,7 +204,7 @@ pub(crate) fn find_role_assignment(
     };
     let role = role.0.to_string();
     let equal = |body: &&Value| {
-        principal.as_deref().is_some_and(|id| property(body, "principalId") == id.to_ascii_lowercase())
+        principal.is_some_and(|id| property(body, "principalId") == id.to_string())
             && property(body, "roleDefinitionId").ends_with(&role)
             && property(body, "scope") == scope.as_str().to_ascii_lowercase()
     };

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId};
+use lanyard_azure::{ArmBody as _, FederatedCredentialBody, RoleAssignmentBody};
+use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
-
-use crate::api_versions;
 
 /// The name of a resource within one cluster, such as `vnet` or `identity/disk`.
 ///
@@ -126,6 +125,8 @@ pub enum ResourceDefinition {
     },
     /// A role assignment of a service principal.
     RoleAssignment {
+        /// The subscription of the scope.
+        subscription: SubscriptionId,
         /// The role.
         role: RoleDefinitionId,
         /// The scope of the assignment.
@@ -174,9 +175,9 @@ impl DesiredResource {
             ResourceDefinition::Existing { api_version }
             | ResourceDefinition::Arm { api_version, .. } => api_version,
             ResourceDefinition::FederatedCredential { .. } => {
-                api_versions::MANAGED_IDENTITY
+                FederatedCredentialBody::API_VERSION
             }
-            ResourceDefinition::RoleAssignment { .. } => api_versions::AUTHORIZATION,
+            ResourceDefinition::RoleAssignment { .. } => RoleAssignmentBody::API_VERSION,
         }
     }
 }
