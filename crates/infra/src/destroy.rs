@@ -56,19 +56,19 @@ impl DestroyPlan {
         let containers: BTreeMap<&ResourceKey, &ResourceKey> =
             ours.keys().filter_map(|key| Some((*key, outermost_container(key, &ours)?))).collect();
         // The resource whose delete request removes this one.
-        let removed_by = |key| containers.get(key).copied().unwrap_or(key);
+        let removed_by = |key: &ResourceKey| (*containers.get(key).unwrap_or(&key)).clone();
         let mut resources: Vec<_> = ours
             .iter()
             .map(|(key, record)| {
                 let removed_with = containers.get(key).map(|container| (*container).clone());
                 let needs = |it: &RecordedResource| {
-                    it.depends_on.iter().any(|dependency| removed_by(dependency) == *key)
+                    it.depends_on.iter().any(|dependency| removed_by(dependency) == **key)
                 };
                 let dependents = ours.iter().filter(|(_, it)| needs(it));
-                let first: BTreeSet<_> = dependents.map(|(key, _)| removed_by(*key)).collect();
+                let first: BTreeSet<_> = dependents.map(|(key, _)| removed_by(key)).collect();
                 let after = match &removed_with {
                     Some(container) => vec![container.clone()],
-                    None => first.into_iter().filter(|it| it != key).cloned().collect(),
+                    None => first.into_iter().filter(|it| it != *key).collect(),
                 };
                 DestroyedResource {
                     key: (*key).clone(),

@@ -29,7 +29,7 @@ pub async fn wait_for_interrupted_writes(context: RunContext<'_>) -> Result<(), 
                 info!(%key, "waiting for the operation of an earlier run");
                 match wait_for_operation(context, operation.clone()).await {
                     Ok(_) => {}
-                    Err(error @ (OperationError::TimedOut { .. })) => return Err(error.into()),
+                    Err(error @ OperationError::TimedOut { .. }) => return Err(error.into()),
                     // Azure forgets operations after some time. The plan shows what is missing.
                     Err(error) => warn!(%key, %error, "the operation of an earlier run failed"),
                 }
@@ -62,8 +62,7 @@ async fn wait_until_settled(
         }
         let waited = clock.monotonic().saturating_sub(began);
         if waited > context.options.patience {
-            let target = format!("GET {}", record.id);
-            return Err(OperationError::TimedOut { target, waited }.into());
+            return Err(ResourceError::StillChanging { id: record.id.clone(), waited });
         }
         info!(%key, "waiting until Azure has finished the write of an earlier run");
         clock.sleep(POLL_PAUSE).await;

@@ -39,6 +39,14 @@ pub enum ResourceError {
         #[source]
         source: OperationError,
     },
+    /// A write of an earlier run does not end.
+    #[error("Azure still changes `{id}` after {}s", waited.as_secs())]
+    StillChanging {
+        /// The id of the resource.
+        id: ArmResourceId,
+        /// How long the run waited.
+        waited: Duration,
+    },
     /// A value of another resource is missing.
     #[error(transparent)]
     UnknownPrincipal(#[from] UnknownPrincipalError),
@@ -58,7 +66,7 @@ impl ResourceError {
             Self::Journal(error) => error.hint(),
             Self::Azure(OperationError::Call(error)) => error.hint(),
             Self::Azure(_) => "look up the error code in the documentation of the service; then run the command again",
-            Self::TimedOut { .. } => "run the command again, or wait longer with --timeout",
+            Self::TimedOut { .. } | Self::StillChanging { .. } => "run the command again, or wait longer with --timeout",
             Self::UnknownPrincipal(_) => "run the command again",
         }
     }
@@ -67,6 +75,10 @@ impl ResourceError {
 /// The pauses between two attempts of a write.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// The pause between two polls of an operation whose replies name none. Network resources are ready within
+/// seconds; Azure's SDKs poll every 30 s.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Writes one resource.
 pub(crate) struct ResourceWriter<'a> {
@@ -170,7 +182,7 @@ impl ResourceWriter<'_> {
         let operation = match self.context.arm.start(request).await {
             Ok(OperationStart::Completed(response)) => return Ok(Ok(response)),
             Ok(OperationStart::Pending(operation)) => operation,
-            Err(error) => return Ok(Err(OperationError::Call(error))),
+            Err(error) => return Ok(Err(error)),
         };
         let (at, key) = (self.context.clock.now(), self.key.clone());
         self.context.journal.record(&JournalEntry::Accepted { at, key, operation: operation.clone() })?;
@@ -184,6 +196,6 @@ pub(crate) async fn wait_for_operation(
     context: RunContext<'_>,
     operation: PendingOperation,
 ) -> Result<AzureResponse, OperationError> {
-    let policy = PollPolicy { timeout: context.options.patience, ..PollPolicy::default() };
+    let policy = PollPolicy { interval: POLL_INTERVAL, timeout: context.options.patience };
     context.arm.wait(operation, context.clock, policy).await
 }
