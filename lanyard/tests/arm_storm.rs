@@ -4,8 +4,8 @@
 #![cfg(all(feature = "canary", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-#[path = "arm_storm/azure.rs"]
-mod azure;
+#[path = "support/virtual_time_azure.rs"]
+mod virtual_time_azure;
 #[path = "arm_storm/canary_fleet.rs"]
 mod canary_fleet;
 
@@ -20,7 +20,7 @@ use lanyard_desired::status::StatusTransition;
 use lanyard_vocabulary::Component;
 use serde_json::json;
 
-use crate::azure::VirtualTimeAzure;
+use crate::virtual_time_azure::VirtualTimeAzure;
 use crate::canary_fleet::TestCanaryFleet;
 
 const ONE_MINUTE: Duration = Duration::from_mins(1);

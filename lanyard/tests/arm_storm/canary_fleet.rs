@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::azure::VirtualTimeAzure;
+use crate::virtual_time_azure::VirtualTimeAzure;
 
 /// The annotations of all pods, by component, and the number of writes of each.
 #[derive(Debug, Clone, Default)]

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use lanyard_azure::{AzureTransport, AzureTransportSettings, RetryPolicy};
 use lanyard_clock::{Clock as _, ManualClock, SharedClock, SystemClock};
 use lanyard_desired::{ValidatedHostedCluster, validate};
-use lanyard_emulator::Emulator;
+use lanyard_emulator::{Emulator, TestCredentials};
 use lanyard_vocabulary::{Component, ObjectEncoding};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -52,6 +52,22 @@ impl VirtualTimeAzure {
     /// A transport to the local Azure, as each process has its own.
     pub(crate) fn transport(&self) -> AzureTransport {
         transport_and_client(&self.emulator, &self.clock, &self.in_flight).0
+    }
+
+    /// A transport whose HTTP client is wrapped.
+    pub(crate) fn transport_with(
+        &self,
+        wrap: impl FnOnce(Arc<dyn HttpClient>) -> Arc<dyn HttpClient>,
+    ) -> AzureTransport {
+        let in_flight = Arc::clone(&self.in_flight);
+        let counting = |inner| wrap(Arc::new(InFlightCountingClient { inner, in_flight }));
+        let settings = transport_settings(&self.emulator);
+        AzureTransport::with_wrapped_client(&settings, self.shared_clock(), counting).unwrap()
+    }
+
+    /// The seeded test credentials.
+    pub(crate) fn test_credentials(&self) -> TestCredentials {
+        self.emulator.test_credentials().unwrap()
     }
 
     pub(crate) fn shared_clock(&self) -> SharedClock {
@@ -131,20 +147,24 @@ impl VirtualTimeAzure {
     }
 }
 
+fn transport_settings(emulator: &Emulator) -> AzureTransportSettings {
+    // No retries, as in `lanyard canary`, whose next round is the retry.
+    let second = Duration::from_secs(1);
+    AzureTransportSettings {
+        https_proxy: Some(emulator.proxy_url()),
+        trusted_roots_pem: Some(emulator.ca_pem().as_bytes().to_vec()),
+        retry: RetryPolicy { retries: 0, base: second, cap: second },
+        ..AzureTransportSettings::default()
+    }
+}
+
 /// Builds a transport, and returns it with its HTTP client.
 fn transport_and_client(
     emulator: &Emulator,
     clock: &ManualClock,
     open: &Arc<AtomicUsize>,
 ) -> (AzureTransport, Arc<dyn HttpClient>) {
-    // No retries, as in `lanyard canary`, whose next round is the retry.
-    let second = Duration::from_secs(1);
-    let settings = AzureTransportSettings {
-        https_proxy: Some(emulator.proxy_url()),
-        trusted_roots_pem: Some(emulator.ca_pem().as_bytes().to_vec()),
-        retry: RetryPolicy { retries: 0, base: second, cap: second },
-        ..AzureTransportSettings::default()
-    };
+    let settings = transport_settings(emulator);
     let retained: Arc<Mutex<Option<Arc<dyn HttpClient>>>> = Arc::default();
     let wrap = |inner| {
         let client: Arc<dyn HttpClient> =

@@ -1,0 +1,214 @@
+//! The infrastructure of one cluster in the local Azure.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use azure_core::credentials::TokenCredential;
+use lanyard_azure::{ArmClient, ArmRequest, ResourceTags};
+use lanyard_clock::SharedClock;
+use lanyard_credential::secret::SecretText;
+use lanyard_credential::{ClientSecretCredential, TokenTransport, TokenTransportOptions};
+use lanyard_infra::{
+    ClusterIdentifiers, DestroyPlan, InfraParameters, Journal, JournalCluster, LiveState, NoProgress,
+    OwnershipTags, Plan, ResourceGraph, ResourceKey, ResourceStack, RunContext, RunOptions, RunReport,
+    apply, destroy, infra_resources, open_directory, wait_for_interrupted_writes,
+};
+use lanyard_vocabulary::cloud;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::request_cutter::{CutPosition, RequestCutter};
+use crate::virtual_time_azure::VirtualTimeAzure;
+
+/// The infrastructure of a cluster, its journal and the local Azure.
+pub(crate) struct ClusterFixture {
+    pub(crate) azure: VirtualTimeAzure,
+    observer: ArmClient,
+    arm: ArmClient,
+    cutter: RequestCutter,
+    directory: TempDir,
+    graph: ResourceGraph,
+    parameters: InfraParameters,
+    tags: OwnershipTags,
+    clock: SharedClock,
+}
+
+impl ClusterFixture {
+    pub(crate) async fn start() -> Self {
+        let azure = VirtualTimeAzure::start().await;
+        let name = "harbour2".parse().unwrap();
+        let identifiers = ClusterIdentifiers::new(name, "harbour2-x7k2p".parse().unwrap()).unwrap();
+        let parameters = InfraParameters {
+            subscription: azure.cluster.azure.subscription.clone(),
+            location: "eastus".to_owned(),
+            base_domain: "example.com".to_owned(),
+            resource_group: None,
+            group_tags: ResourceTags::from([("team".to_owned(), "platform".to_owned())]),
+            security_group: None,
+            network: None,
+            identifiers,
+        };
+        let cutter = RequestCutter::default();
+        Self {
+            observer: arm_client(&azure, &RequestCutter::default()),
+            arm: arm_client(&azure, &cutter),
+            cutter,
+            directory: TempDir::new().unwrap(),
+            graph: ResourceGraph::new(infra_resources(&parameters)).unwrap(),
+            tags: OwnershipTags::new(parameters.identifiers.name(), parameters.identifiers.infra_id()),
+            clock: azure.shared_clock(),
+            parameters,
+            azure,
+        }
+    }
+
+    fn journal(&self) -> Journal {
+        let cluster = JournalCluster {
+            name: self.parameters.identifiers.name().clone(),
+            infra_id: self.parameters.identifiers.infra_id().clone(),
+            subscription: self.parameters.subscription.to_string(),
+        };
+        open_directory(self.directory.path().to_owned(), &cluster).unwrap()
+    }
+
+    fn context<'a>(&'a self, journal: &'a Journal) -> RunContext<'a> {
+        let (arm, clock) = (&self.arm, &self.clock);
+        RunContext { arm, journal, clock, progress: &NoProgress, options: RunOptions::default() }
+    }
+
+    /// Advances the time until the work is done.
+    async fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        let advance = async {
+            loop {
+                self.azure.advance(std::time::Duration::from_secs(1)).await;
+            }
+        };
+        tokio::select! {
+            result = work => result,
+            () = advance => unreachable!("the time advances forever"),
+        }
+    }
+
+    async fn plan_with(&self, journal: &Journal) -> (Plan, LiveState) {
+        let live = LiveState::read(&self.arm, &self.graph).await.unwrap();
+        (Plan::new(&self.graph, &live, &journal.state(), &self.tags), live)
+    }
+
+    pub(crate) async fn plan(&self) -> Plan {
+        let journal = self.journal();
+        self.run(self.plan_with(&journal)).await.0
+    }
+
+    async fn apply_once(&self) -> RunReport {
+        let journal = self.journal();
+        let context = self.context(&journal);
+        wait_for_interrupted_writes(context).await.unwrap();
+        let (plan, live) = self.plan_with(&journal).await;
+        apply(context, &self.graph, &plan, live, &self.tags).await
+    }
+
+    async fn destroy_once(&self) -> RunReport {
+        let journal = self.journal();
+        let plan = DestroyPlan::new(&journal.state(), &[ResourceStack::Infra]);
+        destroy(self.context(&journal), &plan).await
+    }
+
+    /// Applies the plan without an interruption.
+    pub(crate) async fn apply(&self) -> RunReport {
+        self.cutter.disable();
+        self.run(self.apply_once()).await
+    }
+
+    /// Removes the cluster without an interruption.
+    pub(crate) async fn destroy(&self) -> RunReport {
+        self.cutter.disable();
+        self.run(self.destroy_once()).await
+    }
+
+    /// Sets the request at which the next run ends.
+    pub(crate) fn cut_at(&self, number: usize, position: CutPosition) {
+        self.cutter.cut_at(number, position);
+    }
+
+    /// Applies the plan until the run reaches the request of the cut, and returns whether it did.
+    pub(crate) async fn interrupted_apply(&self) -> bool {
+        self.interrupt(self.apply_once()).await
+    }
+
+    /// Removes the cluster until the run reaches the request of the cut, and returns whether it did.
+    pub(crate) async fn interrupted_destroy(&self) -> bool {
+        self.interrupt(self.destroy_once()).await
+    }
+
+    async fn interrupt(&self, work: impl Future<Output = RunReport>) -> bool {
+        self.run(async {
+            tokio::select! {
+                biased;
+                () = self.cutter.reached() => true,
+                _ = work => false,
+            }
+        })
+        .await
+    }
+
+    /// The number of requests of the last runs.
+    pub(crate) fn request_count(&self) -> usize {
+        self.cutter.request_count()
+    }
+
+    /// The number of writes of the last runs.
+    pub(crate) fn write_count(&self) -> usize {
+        self.cutter.write_count()
+    }
+
+    /// The number of resources in the journal.
+    pub(crate) fn recorded_count(&self) -> usize {
+        self.journal().state().resources().count()
+    }
+
+    /// The ids of all groups and resources of the subscription.
+    pub(crate) async fn resource_ids(&self) -> BTreeSet<String> {
+        let subscription = format!("/subscriptions/{}", self.parameters.subscription);
+        let mut ids = BTreeSet::new();
+        for collection in ["resources", "resourcegroups"] {
+            let path = format!("{subscription}/{collection}");
+            let listed = self.run(self.observer.list(&path, "2021-04-01", &[])).await.unwrap();
+            ids.extend(listed.iter().map(|it| it["id"].as_str().unwrap().to_ascii_lowercase()));
+        }
+        ids
+    }
+
+    /// The live resource with this key.
+    pub(crate) async fn live(&self, key: &str) -> Value {
+        let id = &self.graph.get(&ResourceKey::new(key)).unwrap().id;
+        self.run(self.observer.fetch(id.as_str(), "2023-11-01")).await.unwrap().body
+    }
+
+    /// Changes a live resource as another client would.
+    pub(crate) async fn change_live(&self, key: &str, change: impl FnOnce(&mut Value)) {
+        let id = &self.graph.get(&ResourceKey::new(key)).unwrap().id;
+        let mut body = self.live(key).await;
+        change(&mut body);
+        let request = ArmRequest::put(id.as_str(), "2023-11-01", body);
+        self.run(self.observer.send(&request)).await.unwrap();
+        // The change is a long-running operation.
+        self.azure.advance(std::time::Duration::from_mins(1)).await;
+    }
+}
+
+/// A client of the seeded application, which owns the subscription.
+fn arm_client(azure: &VirtualTimeAzure, cutter: &RequestCutter) -> ArmClient {
+    let account = azure.test_credentials();
+    let transport = azure.transport_with(|inner| cutter.wrap(inner));
+    let mut options = TokenTransportOptions::default();
+    options.clock = azure.shared_clock();
+    options.client.transport = Some(azure.transport().without_rate_limit());
+    let credential: Arc<dyn TokenCredential> = ClientSecretCredential::new(
+        &account.tenant.as_str().parse().unwrap(),
+        account.client_id.uuid().to_string().parse().unwrap(),
+        &cloud::PUBLIC.authority_url().parse().unwrap(),
+        SecretText::from(account.client_secret()),
+        &TokenTransport::new(options),
+    );
+    ArmClient::new(&cloud::PUBLIC, credential, &transport)
+}
