@@ -4,10 +4,11 @@
 #![cfg(all(feature = "canary", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-#[path = "support/virtual_time_azure.rs"]
-mod virtual_time_azure;
 #[path = "arm_storm/canary_fleet.rs"]
 mod canary_fleet;
+#[path = "support/virtual_time_azure.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod virtual_time_azure;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,8 +21,8 @@ use lanyard_desired::status::StatusTransition;
 use lanyard_vocabulary::Component;
 use serde_json::json;
 
-use crate::virtual_time_azure::VirtualTimeAzure;
 use crate::canary_fleet::TestCanaryFleet;
+use crate::virtual_time_azure::VirtualTimeAzure;
 
 const ONE_MINUTE: Duration = Duration::from_mins(1);
 /// The longest pause of a canary between requests without a `Retry-After` header.
@@ -182,17 +183,17 @@ async fn arm_throttling(retry_after: u32, most: usize) {
 #[test]
 fn one_hour_of_arm_throttling_keeps_readiness_with_few_requests() {
     // An hour without throttling has about 500 requests, this one about 110.
-    azure::run_in_virtual_time(arm_throttling(7, 130));
+    virtual_time_azure::run_in_virtual_time(arm_throttling(7, 130));
 }
 
 #[test]
 fn arm_throttling_with_retry_after_of_15_minutes_keeps_readiness() {
-    azure::run_in_virtual_time(arm_throttling(900, 45));
+    virtual_time_azure::run_in_virtual_time(arm_throttling(900, 45));
 }
 
 #[test]
 fn arm_throttling_with_retry_after_of_one_hour_keeps_readiness() {
-    azure::run_in_virtual_time(arm_throttling(3_600, 12));
+    virtual_time_azure::run_in_virtual_time(arm_throttling(3_600, 12));
 }
 
 /// A certificate is rotated while Entra throttles, or during an Entra outage after which Entra throttles.
@@ -269,10 +270,10 @@ async fn rotation_while_entra_throttles(comes_in_brownout: bool) {
 
 #[test]
 fn certificate_rotated_during_entra_throttling_is_unproven_until_accepted() {
-    azure::run_in_virtual_time(rotation_while_entra_throttles(false));
+    virtual_time_azure::run_in_virtual_time(rotation_while_entra_throttles(false));
 }
 
 #[test]
 fn certificate_rotated_during_entra_outage_is_unproven_until_accepted() {
-    azure::run_in_virtual_time(rotation_while_entra_throttles(true));
+    virtual_time_azure::run_in_virtual_time(rotation_while_entra_throttles(true));
 }

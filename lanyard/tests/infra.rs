@@ -49,7 +49,8 @@ fn drift_is_planned_and_repaired_and_additions_of_controllers_stay() {
         assert!(fixture.apply().await.succeeded());
         fixture
             .change_live("load-balancer", |body| {
-                body["properties"]["outboundRules"][0]["properties"]["allocatedOutboundPorts"] = 512.into();
+                body["properties"]["outboundRules"][0]["properties"]["allocatedOutboundPorts"] =
+                    512.into();
                 let probe = json!({"name": "controller", "properties":
                     {"protocol": "Tcp", "port": 80, "intervalInSeconds": 5, "probeThreshold": 2}});
                 body["properties"]["probes"].as_array_mut().unwrap().push(probe);

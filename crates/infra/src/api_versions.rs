@@ -1,9 +1,9 @@
 //! The API versions of the resource types.
 
 use lanyard_azure::{
-    ArmBody, FederatedCredentialBody, LoadBalancerBody, ManagedIdentityBody, NetworkSecurityGroupBody,
-    PrivateDnsLinkBody, PrivateDnsZoneBody, PublicIpAddressBody, ResourceGroupBody, RoleAssignmentBody,
-    VirtualNetworkBody,
+    ArmBody, FederatedCredentialBody, LoadBalancerBody, ManagedIdentityBody,
+    NetworkSecurityGroupBody, PrivateDnsLinkBody, PrivateDnsZoneBody, PublicIpAddressBody,
+    ResourceGroupBody, RoleAssignmentBody, VirtualNetworkBody,
 };
 use lanyard_vocabulary::ArmResourceId;
 
@@ -45,7 +45,10 @@ mod tests {
                 "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i/federatedIdentityCredentials/f",
                 FederatedCredentialBody::API_VERSION,
             ),
-            ("/providers/Microsoft.Authorization/roleAssignments/a", RoleAssignmentBody::API_VERSION),
+            (
+                "/providers/Microsoft.Authorization/roleAssignments/a",
+                RoleAssignmentBody::API_VERSION,
+            ),
         ] {
             let id = format!("{group}{path}").parse().unwrap();
             assert_eq!(api_version_of(&id), expected, "{path}");

@@ -7,10 +7,12 @@ use lanyard_azure::{ArmClient, OperationError};
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 
+use crate::api_versions::api_version_of;
 use crate::graph_run::{GraphNode, NodeResult, run_graph};
 use crate::journal::{Journal, RecordedState, WriteKind, WritePhase};
 use crate::live_state::{
-    LiveResource, LiveState, find_in_collection, find_role_assignment, list_role_assignments, read_resource,
+    LiveResource, LiveState, find_in_collection, find_role_assignment, list_role_assignments,
+    read_resource,
 };
 use crate::ownership_tags::OwnershipTags;
 use crate::plan::{Plan, PlannedResource, ResourceChange, live_differences};
@@ -19,7 +21,6 @@ use crate::resource::{DesiredResource, Ownership, ResourceDefinition, ResourceKe
 use crate::resource_graph::ResourceGraph;
 use crate::resource_request::write_request;
 use crate::resource_write::{ResourceError, ResourceWriter};
-use crate::api_versions::api_version_of;
 
 /// How apply and destroy run.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +40,7 @@ impl Default for RunOptions {
 }
 
 /// What a run needs.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct RunContext<'a> {
     /// The client of Azure Resource Manager.
     pub arm: &'a ArmClient,
@@ -115,8 +116,7 @@ pub async fn apply(
         timings: Mutex::default(),
     };
     let nodes = plan.resources.iter().map(|planned| run.node(planned)).collect();
-    let results =
-        run_graph(nodes, context.options.parallel, |key| run.apply_resource(key)).await;
+    let results = run_graph(nodes, context.options.parallel, |key| run.apply_resource(key)).await;
     let outcomes = results.into_iter().map(|(key, result)| (key, ResourceOutcome::from(result)));
     RunReport {
         outcomes: outcomes.collect(),
@@ -173,8 +173,12 @@ impl ApplyRun<'_> {
             return Ok(ResourceOutcome::Unchanged);
         };
         let write = match &planned.change {
-            ResourceChange::Problem { problem } => return Err(ResourceError::Problem(problem.clone())),
-            ResourceChange::None { ownership } => return self.record_unchanged(planned, *ownership),
+            ResourceChange::Problem { problem } => {
+                return Err(ResourceError::Problem(problem.clone()));
+            }
+            ResourceChange::None { ownership } => {
+                return self.record_unchanged(planned, *ownership);
+            }
             ResourceChange::Create => "create",
             ResourceChange::Update { .. } => "update",
             ResourceChange::Replace { .. } => "replace",
@@ -185,12 +189,15 @@ impl ApplyRun<'_> {
         let result = self.write(planned).await;
         let finished = self.context.clock.monotonic().saturating_sub(self.began);
         self.timings.lock().insert(key.clone(), ResourceTiming { started, finished });
-        self.report(&key, match &result {
-            Ok(_) => ProgressPhase::Succeeded,
-            Err(error) => {
-                ProgressPhase::Failed { reason: lanyard_vocabulary::format_error_chain(error) }
-            }
-        });
+        self.report(
+            &key,
+            match &result {
+                Ok(_) => ProgressPhase::Succeeded,
+                Err(error) => {
+                    ProgressPhase::Failed { reason: lanyard_vocabulary::format_error_chain(error) }
+                }
+            },
+        );
         result
     }
 
@@ -205,8 +212,7 @@ impl ApplyRun<'_> {
             ResourceChange::Update { .. } => ResourceOutcome::Updated,
             ResourceChange::Replace { .. } => {
                 let report = |phase| self.report(&planned.key, phase);
-                let writer =
-                    self.writer(planned, WriteKind::Delete, &resource.depends_on, &report);
+                let writer = self.writer(planned, WriteKind::Delete, &resource.depends_on, &report);
                 writer.delete(resource.api_version()).await?;
                 self.live.lock().set(planned.key.clone(), None);
                 ResourceOutcome::Replaced
@@ -229,10 +235,8 @@ impl ApplyRun<'_> {
         let writer = self.writer(planned, kind, &resource.depends_on, &report);
         let build = async || {
             // An update contains the live properties, so they are read immediately before.
-            let existing = match is_update {
-                true => read_resource(self.context.arm, resource).await?,
-                false => None,
-            };
+            let existing =
+                if is_update { read_resource(self.context.arm, resource).await? } else { None };
             Ok(write_request(resource, existing.as_ref(), &self.live.lock(), self.tags)?)
         };
         let (found, ownership) = match writer.put(build).await {
@@ -277,9 +281,12 @@ impl ApplyRun<'_> {
         planned: &PlannedResource,
         ownership: Ownership,
     ) -> Result<ResourceOutcome, ResourceError> {
-        let depends_on = self.graph.get(&planned.key).map(|it| it.depends_on.clone()).unwrap_or_default();
+        let depends_on =
+            self.graph.get(&planned.key).map(|it| it.depends_on.clone()).unwrap_or_default();
         let is_recorded = self.recorded.get(&planned.key).is_some_and(|record| {
-            record.phase == WritePhase::Complete && record.id == planned.id && record.ownership == ownership
+            record.phase == WritePhase::Complete
+                && record.id == planned.id
+                && record.ownership == ownership
         });
         if !is_recorded {
             let report = |_| {};
@@ -303,9 +310,10 @@ impl ApplyRun<'_> {
 
 /// Whether Azure rejected the write because of another resource.
 fn is_conflict(error: &ResourceError) -> bool {
-    match error {
-        ResourceError::Azure(OperationError::Call(error)) => error.status() == Some(409),
-        ResourceError::Azure(OperationError::Failed { code, .. }) => code == "Conflict",
+    let ResourceError::Azure(error) = error else { return false };
+    match &**error {
+        OperationError::Call(error) => error.status() == Some(409),
+        OperationError::Failed { code, .. } => code == "Conflict",
         _ => false,
     }
 }

@@ -16,7 +16,9 @@ pub struct ClusterName(String);
 #[non_exhaustive]
 pub enum ClusterIdentifierError {
     /// The name is not a DNS label.
-    #[error("the cluster name `{0}` is not a DNS label: use 1 to 63 lower-case letters, digits and `-`, with a letter or digit at both ends")]
+    #[error(
+        "the cluster name `{0}` is not a DNS label: use 1 to 63 lower-case letters, digits and `-`, with a letter or digit at both ends"
+    )]
     InvalidName(String),
     /// Azure requires a letter or digit at both ends of the name of a public IP address.
     #[error("the infrastructure id `{0}` does not begin and end with a letter or digit")]
@@ -139,7 +141,10 @@ mod tests {
 
     use super::*;
 
-    fn identifiers(name: &str, infra_id: &str) -> Result<ClusterIdentifiers, ClusterIdentifierError> {
+    fn identifiers(
+        name: &str,
+        infra_id: &str,
+    ) -> Result<ClusterIdentifiers, ClusterIdentifierError> {
         ClusterIdentifiers::new(name.parse()?, infra_id.parse().unwrap())
     }
 
@@ -152,7 +157,8 @@ mod tests {
         for infra_id in ["-x", "x-", "x."] {
             assert!(identifiers("harbour", infra_id).is_err(), "{infra_id}");
         }
-        let error = identifiers("a23456789012345678901234567890123", "b2345678901234567890123456789012");
+        let error =
+            identifiers("a23456789012345678901234567890123", "b2345678901234567890123456789012");
         assert!(error.unwrap_err().to_string().contains("66 characters; Azure allows 64"));
     }
 

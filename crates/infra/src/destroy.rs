@@ -98,7 +98,8 @@ fn outermost_container<'a>(
 }
 
 fn is_role_assignment(id: &ArmResourceId) -> bool {
-    id.resource_type().is_some_and(|it| it.eq_ignore_ascii_case("Microsoft.Authorization/roleAssignments"))
+    id.resource_type()
+        .is_some_and(|it| it.eq_ignore_ascii_case("Microsoft.Authorization/roleAssignments"))
 }
 
 /// Sorts the resources so that each is behind the ones that are removed first.
@@ -121,12 +122,8 @@ fn sort_by_order(resources: &mut Vec<DestroyedResource>) {
 
 /// Removes the resources of the plan. It can be interrupted and run again at any point.
 pub async fn destroy(context: RunContext<'_>, plan: &DestroyPlan) -> RunReport {
-    let run = DestroyRun {
-        context,
-        plan,
-        began: context.clock.monotonic(),
-        timings: Mutex::default(),
-    };
+    let run =
+        DestroyRun { context, plan, began: context.clock.monotonic(), timings: Mutex::default() };
     let nodes = plan.resources.iter().map(|resource| GraphNode {
         key: resource.key.clone(),
         depends_on: resource.after.clone(),
@@ -196,7 +193,13 @@ mod tests {
     use super::*;
     use crate::resource::Ownership;
 
-    fn record(state: &mut RecordedState, key: &str, path: &str, ownership: Ownership, needs: &[&str]) {
+    fn record(
+        state: &mut RecordedState,
+        key: &str,
+        path: &str,
+        ownership: Ownership,
+        needs: &[&str],
+    ) {
         state.apply(&JournalEntry::Recorded {
             at: Timestamp::UNIX_EPOCH,
             key: ResourceKey::new(key),
@@ -223,11 +226,21 @@ mod tests {
         let mut state = RecordedState::default();
         record(&mut state, "group", "g", Ownership::Created, &[]);
         record(&mut state, "identity", &format!("g/{IDENTITY}"), Ownership::Created, &["group"]);
-        record(&mut state, "role", &format!("other/{ASSIGNMENT}"), Ownership::Created, &["identity"]);
+        record(
+            &mut state,
+            "role",
+            &format!("other/{ASSIGNMENT}"),
+            Ownership::Created,
+            &["identity"],
+        );
         let group = || Some("group".to_owned());
         assert_eq!(
             plan(&state),
-            [("role".to_owned(), None), ("group".to_owned(), None), ("identity".to_owned(), group())]
+            [
+                ("role".to_owned(), None),
+                ("group".to_owned(), None),
+                ("identity".to_owned(), group())
+            ]
         );
     }
 

@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn nodes_with_one_lock_run_one_after_the_other() {
-        let nodes = vec![node("a", &[], "identity"), node("b", &[], "identity"), node("c", &[], "c")];
+        let nodes =
+            vec![node("a", &[], "identity"), node("b", &[], "identity"), node("c", &[], "c")];
         let mut schedule = GraphSchedule::new(nodes, 8);
         let first = schedule.start_next().unwrap();
         assert_eq!((first.key.as_str(), schedule.start_next().unwrap().key.as_str()), ("a", "c"));

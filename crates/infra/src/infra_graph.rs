@@ -8,7 +8,9 @@ use lanyard_azure::{
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 
 use crate::cluster_identifiers::ClusterIdentifiers;
-use crate::resource::{DesiredResource, ResourceDefinition, ResourceKey, ResourceStack, TagSupport};
+use crate::resource::{
+    DesiredResource, ResourceDefinition, ResourceKey, ResourceStack, TagSupport,
+};
 use crate::resource_names::{ClusterResourceNames, SUBNET_NAME};
 
 const VNET_RANGE: &str = "10.0.0.0/16";
@@ -127,31 +129,32 @@ pub fn infra_resources(parameters: &InfraParameters) -> Vec<DesiredResource> {
     let group_key = |group: &ArmResourceId| {
         // With one group for all, only the main group is in the graph.
         let is_main = *group == ids.main_group;
-        let key = if is_main { "group" } else if *group == ids.vnet_group { "group/vnet" } else { "group/nsg" };
+        let key = if is_main {
+            "group"
+        } else if *group == ids.vnet_group {
+            "group/vnet"
+        } else {
+            "group/nsg"
+        };
         ResourceKey::new(key)
     };
-    match &parameters.security_group {
-        Some(id) => resources.push(existing::<NetworkSecurityGroupBody>("nsg", id)),
-        None => {
-            let body = NetworkSecurityGroupBody::new(location, no_tags());
-            let group = group_key(&ids.security_group_group);
-            resources.push(desired("nsg", &ids.security_group, &body, vec![group]));
-        }
+    if let Some(id) = &parameters.security_group {
+        resources.push(existing::<NetworkSecurityGroupBody>("nsg", id));
+    } else {
+        let body = NetworkSecurityGroupBody::new(location, no_tags());
+        let group = group_key(&ids.security_group_group);
+        resources.push(desired("nsg", &ids.security_group, &body, vec![group]));
     }
-    match &parameters.network {
-        Some(network) => {
-            resources.push(existing::<VirtualNetworkBody>("vnet", &network.vnet));
-            if let Some(subnet) = &network.subnet {
-                resources.push(existing::<VirtualNetworkBody>("subnet", subnet));
-            }
+    if let Some(network) = &parameters.network {
+        resources.push(existing::<VirtualNetworkBody>("vnet", &network.vnet));
+        if let Some(subnet) = &network.subnet {
+            resources.push(existing::<VirtualNetworkBody>("subnet", subnet));
         }
-        None => {
-            let subnet =
-                SubnetBody::new(SUBNET_NAME, SUBNET_RANGE, Some(ids.security_group.clone()));
-            let body = VirtualNetworkBody::new(location, no_tags(), VNET_RANGE, vec![subnet]);
-            let needs = vec![group_key(&ids.vnet_group), ResourceKey::new("nsg")];
-            resources.push(desired("vnet", &ids.vnet, &body, needs));
-        }
+    } else {
+        let subnet = SubnetBody::new(SUBNET_NAME, SUBNET_RANGE, Some(ids.security_group.clone()));
+        let body = VirtualNetworkBody::new(location, no_tags(), VNET_RANGE, vec![subnet]);
+        let needs = vec![group_key(&ids.vnet_group), ResourceKey::new("nsg")];
+        resources.push(desired("vnet", &ids.vnet, &body, needs));
     }
     let main = || vec![ResourceKey::new("group")];
     let zone = PrivateDnsZoneBody::new(no_tags());
@@ -214,8 +217,11 @@ mod tests {
     fn parameters() -> InfraParameters {
         InfraParameters {
             subscription: "s".parse().unwrap(),
-            identifiers: ClusterIdentifiers::new("harbour".parse().unwrap(), "harbour-x".parse().unwrap())
-                .unwrap(),
+            identifiers: ClusterIdentifiers::new(
+                "harbour".parse().unwrap(),
+                "harbour-x".parse().unwrap(),
+            )
+            .unwrap(),
             location: "eastus".to_owned(),
             base_domain: "example.com".to_owned(),
             resource_group: None,
@@ -273,9 +279,8 @@ mod tests {
         let subnet = Some(vnet.child("subnets", "nodes"));
         let network = Some(ExistingNetwork { vnet, subnet });
         let resources = infra_resources(&InfraParameters { network, ..parameters() });
-        let definition = |key: &str| {
-            &resources.iter().find(|it| it.key.as_str() == key).unwrap().definition
-        };
+        let definition =
+            |key: &str| &resources.iter().find(|it| it.key.as_str() == key).unwrap().definition;
         for key in ["vnet", "subnet"] {
             assert!(matches!(definition(key), ResourceDefinition::Existing { .. }), "{key}");
         }

@@ -29,7 +29,12 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "entry", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+#[serde(
+    tag = "entry",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
 pub(crate) enum JournalEntry {
     /// The first line.
     Cluster { version: u32, name: ClusterName, infra_id: InfraId, subscription: String },
@@ -111,7 +116,9 @@ pub enum JournalError {
         source: serde_json::Error,
     },
     /// The journal belongs to a later version of lanyard.
-    #[error("the journal has format {found}; this version of lanyard reads format {FORMAT_VERSION}")]
+    #[error(
+        "the journal has format {found}; this version of lanyard reads format {FORMAT_VERSION}"
+    )]
     LaterVersion {
         /// The format of the journal.
         found: u32,
@@ -137,7 +144,9 @@ impl JournalError {
             Self::InvalidLine { .. } | Self::NoCluster => {
                 "restore the file from a backup, or move it away and run `lanyard import azure`"
             }
-            Self::LaterVersion { .. } => "use the version of lanyard that wrote the journal, or a later one",
+            Self::LaterVersion { .. } => {
+                "use the version of lanyard that wrote the journal, or a later one"
+            }
             Self::OtherCluster { .. } => "choose another directory with --state",
         }
     }
@@ -178,7 +187,8 @@ impl Journal {
         let complete = content.rfind('\n').map_or("", |end| &content[..end]);
         if complete.is_empty() {
             let JournalCluster { name, infra_id, subscription } = cluster.clone();
-            let entry = JournalEntry::Cluster { version: FORMAT_VERSION, name, infra_id, subscription };
+            let entry =
+                JournalEntry::Cluster { version: FORMAT_VERSION, name, infra_id, subscription };
             append(store.as_mut(), &entry)?;
         }
         for (position, line) in complete.lines().enumerate() {
@@ -218,7 +228,8 @@ impl Journal {
 
 fn append(store: &mut dyn JournalStore, entry: &JournalEntry) -> Result<(), JournalError> {
     // Entries contain no maps with keys other than strings, so they always serialize.
-    let line = serde_json::to_string(entry).map_err(|source| JournalError::InvalidLine { line: 0, source })?;
+    let line = serde_json::to_string(entry)
+        .map_err(|source| JournalError::InvalidLine { line: 0, source })?;
     store.append(&line).map_err(|source| JournalError::Store { source })
 }
 
@@ -243,7 +254,10 @@ fn parse_line(line: usize, text: &str) -> Result<JournalEntry, JournalError> {
 /// # Errors
 ///
 /// [`JournalError`] if the directory cannot be used or its journal is invalid.
-pub fn open_directory(directory: PathBuf, cluster: &JournalCluster) -> Result<Journal, JournalError> {
+pub fn open_directory(
+    directory: PathBuf,
+    cluster: &JournalCluster,
+) -> Result<Journal, JournalError> {
     let (store, content) =
         JournalDirectory::open(directory).map_err(|source| JournalError::Store { source })?;
     Journal::open(&content, Box::new(store), cluster)

@@ -39,12 +39,14 @@ pub use journal::{
 pub use live_state::{LiveResource, LiveState, ReadError};
 pub use ownership_tags::OwnershipTags;
 pub use plan::{Plan, PlanProblem, PlannedResource, ResourceChange};
-pub use property_diff::PropertyDifference;
 pub use progress::{
-    CriticalStep, NoProgress, ProgressEvent, ProgressObserver, ProgressPhase, ResourceTiming, critical_path,
+    CriticalStep, NoProgress, ProgressEvent, ProgressObserver, ProgressPhase, ResourceTiming,
+    critical_path,
 };
+pub use property_diff::PropertyDifference;
 pub use resource::{
-    DesiredResource, Ownership, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack, TagSupport,
+    DesiredResource, Ownership, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
+    TagSupport,
 };
 pub use resource_graph::{ResourceGraph, ResourceGraphError};
 pub use resource_names::{ClusterResourceNames, SUBNET_NAME};

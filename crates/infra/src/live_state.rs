@@ -63,9 +63,10 @@ impl LiveState {
     pub async fn read(arm: &ArmClient, graph: &ResourceGraph) -> Result<Self, Vec<ReadError>> {
         let mut live = Self::default();
         let mut errors = Vec::new();
-        let (assignments, others): (Vec<_>, Vec<_>) = graph.resources().iter().partition(|resource| {
-            matches!(resource.definition, ResourceDefinition::RoleAssignment { .. })
-        });
+        let (assignments, others): (Vec<_>, Vec<_>) =
+            graph.resources().iter().partition(|resource| {
+                matches!(resource.definition, ResourceDefinition::RoleAssignment { .. })
+            });
         let nodes = others.iter().map(|resource| read_node(resource.key.as_str())).collect();
         let results = run_graph(nodes, PARALLEL_READS, |key| {
             let resource = graph.get(&key);
@@ -107,7 +108,9 @@ impl LiveState {
                 Some(NodeResult::Done(listed)) => listed,
                 Some(NodeResult::Failed(_)) => {
                     // The error is reported once, for the first resource in the scope.
-                    if let Some(NodeResult::Failed(source)) = scope.and_then(|scope| results.remove(&scope)) {
+                    if let Some(NodeResult::Failed(source)) =
+                        scope.and_then(|scope| results.remove(&scope))
+                    {
                         errors.push(ReadError { key: resource.key.clone(), source });
                     }
                     continue;
@@ -183,7 +186,9 @@ pub(crate) async fn list_role_assignments(
 ) -> Result<Vec<Value>, AzureCallError> {
     let path = format!("{scope}/providers/{}", RoleAssignmentBody::RESOURCE_TYPE);
     match arm.list(&path, RoleAssignmentBody::API_VERSION, &[("$filter", "atScope()")]).await {
-        Err(AzureCallError::NotFound { code, .. }) if !code.contains("Subscription") => Ok(Vec::new()),
+        Err(AzureCallError::NotFound { code, .. }) if !code.contains("Subscription") => {
+            Ok(Vec::new())
+        }
         listed => listed,
     }
 }
@@ -195,7 +200,8 @@ pub(crate) fn find_role_assignment(
     listed: &[Value],
     live: &LiveState,
 ) -> Option<LiveResource> {
-    let ResourceDefinition::RoleAssignment { role, scope, principal, .. } = &resource.definition else {
+    let ResourceDefinition::RoleAssignment { role, scope, principal, .. } = &resource.definition
+    else {
         return None;
     };
     let principal = principal_id(principal, live);

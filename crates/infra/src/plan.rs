@@ -1,6 +1,6 @@
 //! The plan: how the live resources differ from the desired ones. Does no I/O.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use lanyard_azure::{ArmBody as _, FederatedCredentialBody, RoleAssignmentBody};
 use lanyard_vocabulary::ArmResourceId;
@@ -80,7 +80,9 @@ pub enum PlanProblem {
         id: ArmResourceId,
     },
     /// A resource with the name of a desired one exists, but lanyard did not create it, and it differs.
-    #[error("`{id}` exists and differs, and neither its tags nor the journal show that it belongs to this cluster")]
+    #[error(
+        "`{id}` exists and differs, and neither its tags nor the journal show that it belongs to this cluster"
+    )]
     NotOurs {
         /// The id of the resource.
         id: ArmResourceId,
@@ -126,12 +128,12 @@ impl Plan {
                 change: decide_change(resource, found, record, live, tags),
             }
         });
-        let stacks: BTreeMap<ResourceStack, ()> =
-            graph.resources().iter().map(|resource| (resource.stack, ())).collect();
+        let stacks: BTreeSet<ResourceStack> =
+            graph.resources().iter().map(|resource| resource.stack).collect();
         let superseded = recorded.resources().filter_map(|(key, record)| {
             let obsolete = graph.get(key).is_none()
                 && record.ownership.is_ours()
-                && stacks.contains_key(&record.stack);
+                && stacks.contains(&record.stack);
             obsolete.then(|| PlannedResource {
                 key: key.clone(),
                 stack: record.stack,
@@ -165,9 +167,9 @@ fn decide_change(
 ) -> ResourceChange {
     let Some(found) = found else {
         return match resource.definition {
-            ResourceDefinition::Existing { .. } => {
-                ResourceChange::Problem { problem: PlanProblem::Missing { id: resource.id.clone() } }
-            }
+            ResourceDefinition::Existing { .. } => ResourceChange::Problem {
+                problem: PlanProblem::Missing { id: resource.id.clone() },
+            },
             _ => ResourceChange::Create,
         };
     };

@@ -50,7 +50,7 @@ pub enum ProgressPhase {
 }
 
 /// Receives progress events. Calls come from one task at a time.
-pub trait ProgressObserver: Send + Sync {
+pub trait ProgressObserver: std::fmt::Debug + Send + Sync {
     /// Called for each event.
     fn observe(&self, event: &ProgressEvent);
 }
@@ -63,7 +63,10 @@ impl ProgressObserver for NoProgress {
     fn observe(&self, _event: &ProgressEvent) {}
 }
 
-fn serialize_seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_seconds<S: serde::Serializer>(
+    time: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64((time.as_secs_f64() * 1_000.0).round() / 1_000.0)
 }
 
@@ -100,7 +103,8 @@ pub fn critical_path(
                 .filter_map(|dependency| longest.get(dependency).map(|it| (it.0, dependency)))
                 .max();
             let own = timing.finished.saturating_sub(timing.started);
-            let (sum, previous) = best.map_or((own, None), |(sum, from)| (sum + own, Some(from.clone())));
+            let (sum, previous) =
+                best.map_or((own, None), |(sum, from)| (sum + own, Some(from.clone())));
             longest.insert(key.clone(), (sum, previous));
         }
     }

@@ -20,7 +20,7 @@ pub struct PropertyDifference {
 }
 
 /// The properties of `desired` that `live` lacks or has with another value, in the order of `desired`.
-pub fn property_differences(desired: &Value, live: &Value) -> Vec<PropertyDifference> {
+pub(crate) fn property_differences(desired: &Value, live: &Value) -> Vec<PropertyDifference> {
     let mut differences = Vec::new();
     compare(String::new(), desired, live, &mut differences);
     differences
@@ -53,7 +53,7 @@ fn compare(path: String, desired: &Value, live: &Value, differences: &mut Vec<Pr
 
 /// The live body with the desired properties. Its differences from `desired` are empty, and everything else of
 /// `live` stays.
-pub fn merge_properties(desired: &Value, live: &Value) -> Value {
+pub(crate) fn merge_properties(desired: &Value, live: &Value) -> Value {
     match (desired, live) {
         (Value::Object(properties), Value::Object(live_properties)) => {
             let mut merged = live_properties.clone();
@@ -101,7 +101,9 @@ fn has_names(elements: &[Value]) -> bool {
 }
 
 fn is_equal(path: &str, desired: &Value, live: &Value) -> bool {
-    let (Value::String(desired), Value::String(live)) = (desired, live) else { return desired == live };
+    let (Value::String(desired), Value::String(live)) = (desired, live) else {
+        return desired == live;
+    };
     let squeezed = |text: &str| text.replace(' ', "").to_ascii_lowercase();
     if path == "location" {
         // `East US` and `eastus` are the same region.

@@ -164,7 +164,9 @@ impl DesiredResource {
             position.map_or(text, |at| &text[..at])
         };
         match self.definition {
-            ResourceDefinition::FederatedCredential { .. } => parent("/federatedIdentityCredentials/"),
+            ResourceDefinition::FederatedCredential { .. } => {
+                parent("/federatedIdentityCredentials/")
+            }
             _ => self.id.as_str(),
         }
     }
@@ -174,9 +176,7 @@ impl DesiredResource {
         match self.definition {
             ResourceDefinition::Existing { api_version }
             | ResourceDefinition::Arm { api_version, .. } => api_version,
-            ResourceDefinition::FederatedCredential { .. } => {
-                FederatedCredentialBody::API_VERSION
-            }
+            ResourceDefinition::FederatedCredential { .. } => FederatedCredentialBody::API_VERSION,
             ResourceDefinition::RoleAssignment { .. } => RoleAssignmentBody::API_VERSION,
         }
     }

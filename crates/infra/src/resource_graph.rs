@@ -1,6 +1,6 @@
 //! The desired graph: resources with their dependencies, in an order in which they can be written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::resource::{DesiredResource, ResourceKey};
 
@@ -76,12 +76,6 @@ impl ResourceGraph {
     /// The resource with this key.
     pub fn get(&self, key: &ResourceKey) -> Option<&DesiredResource> {
         self.resources.iter().find(|resource| resource.key == *key)
-    }
-
-    /// The dependencies of each resource.
-    pub(crate) fn dependencies(&self) -> BTreeMap<ResourceKey, Vec<ResourceKey>> {
-        let entry = |resource: &DesiredResource| (resource.key.clone(), resource.depends_on.clone());
-        self.resources.iter().map(entry).collect()
     }
 }
 

@@ -18,51 +18,51 @@ impl<'a> ClusterResourceNames<'a> {
     }
 
     /// The resource group of machines, load balancer and private DNS zone.
-    pub fn main_group(&self) -> String {
+    pub fn main_group(self) -> String {
         self.with_infra_id("")
     }
 
     /// The resource group of the virtual network.
-    pub fn vnet_group(&self) -> String {
+    pub fn vnet_group(self) -> String {
         self.with_infra_id("-vnet")
     }
 
     /// The resource group of the network security group.
-    pub fn security_group_group(&self) -> String {
+    pub fn security_group_group(self) -> String {
         self.with_infra_id("-nsg")
     }
 
     /// The virtual network, and also the link of the private DNS zone to it.
-    pub fn vnet(&self) -> String {
+    pub fn vnet(self) -> String {
         self.with_infra_id("")
     }
 
     /// The network security group.
-    pub fn security_group(&self) -> String {
+    pub fn security_group(self) -> String {
         format!("{}-nsg", self.with_infra_id(""))
     }
 
     /// The private DNS zone below the base domain.
-    pub fn private_zone(&self, base_domain: &str) -> String {
+    pub fn private_zone(self, base_domain: &str) -> String {
         format!("{}.{base_domain}", self.identifiers.name())
     }
 
     /// The load balancer, its children and its public IP address.
-    pub fn load_balancer(&self) -> String {
+    pub fn load_balancer(self) -> String {
         self.identifiers.infra_id().to_string()
     }
 
     /// A managed identity; `suffix` begins with a dash.
-    pub fn identity(&self, suffix: &str) -> String {
+    pub fn identity(self, suffix: &str) -> String {
         self.with_infra_id(suffix)
     }
 
     /// A federated credential of a managed identity.
-    pub fn federated_credential(&self, suffix: &str) -> String {
+    pub fn federated_credential(self, suffix: &str) -> String {
         format!("{}{suffix}", self.identifiers.name())
     }
 
-    fn with_infra_id(&self, role: &str) -> String {
+    fn with_infra_id(self, role: &str) -> String {
         format!("{}{role}-{}", self.identifiers.name(), self.identifiers.infra_id())
     }
 }

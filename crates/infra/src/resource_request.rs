@@ -25,16 +25,17 @@ pub(crate) fn write_request(
     let body = match &resource.definition {
         // Existing resources are never written; the plan has no write for them.
         ResourceDefinition::Existing { .. } => Value::Null,
-        ResourceDefinition::Arm { body, tags: support, .. } => match existing {
-            Some(existing) => writable_body(merge_properties(body, &existing.body)),
-            None => {
+        ResourceDefinition::Arm { body, tags: support, .. } => {
+            if let Some(existing) = existing {
+                writable_body(merge_properties(body, &existing.body))
+            } else {
                 let mut body = body.clone();
                 if *support == TagSupport::Tagged {
                     tags.add_to(&mut body);
                 }
                 body
             }
-        },
+        }
         ResourceDefinition::FederatedCredential { issuer, subject, audience } => {
             FederatedCredentialBody::new(issuer, subject, audience).to_json()
         }
@@ -46,7 +47,8 @@ pub(crate) fn write_request(
         }
     };
     let mut request = ArmRequest::put(id.as_str(), resource.api_version(), body);
-    request.if_match = existing.and_then(|existing| existing.body["etag"].as_str()).map(str::to_owned);
+    request.if_match =
+        existing.and_then(|existing| existing.body["etag"].as_str()).map(str::to_owned);
     Ok(request)
 }
 

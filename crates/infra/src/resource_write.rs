@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use lanyard_azure::{
-    ArmRequest, AzureCallError, AzureResponse, ErrorClass, OperationError, OperationStart, PendingOperation,
-    PollPolicy,
+    ArmRequest, AzureCallError, AzureResponse, ErrorClass, OperationError, OperationStart,
+    PendingOperation, PollPolicy,
 };
 use lanyard_vocabulary::{ArmResourceId, format_error_chain};
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub enum ResourceError {
     Journal(#[from] JournalError),
     /// Azure rejected the write.
     #[error(transparent)]
-    Azure(#[from] OperationError),
+    Azure(Box<OperationError>),
     /// Azure rejected the write for now, for longer than the run repeats writes.
     #[error("Azure still rejects the write after {}s", waited.as_secs())]
     TimedOut {
@@ -37,7 +37,7 @@ pub enum ResourceError {
         waited: Duration,
         /// The last error.
         #[source]
-        source: OperationError,
+        source: Box<OperationError>,
     },
     /// A write of an earlier run does not end.
     #[error("Azure still changes `{id}` after {}s", waited.as_secs())]
@@ -54,7 +54,13 @@ pub enum ResourceError {
 
 impl From<AzureCallError> for ResourceError {
     fn from(error: AzureCallError) -> Self {
-        Self::Azure(OperationError::Call(error))
+        OperationError::Call(error).into()
+    }
+}
+
+impl From<OperationError> for ResourceError {
+    fn from(error: OperationError) -> Self {
+        Self::Azure(Box::new(error))
     }
 }
 
@@ -64,9 +70,15 @@ impl ResourceError {
         match self {
             Self::Problem(problem) => problem.hint(),
             Self::Journal(error) => error.hint(),
-            Self::Azure(OperationError::Call(error)) => error.hint(),
-            Self::Azure(_) => "look up the error code in the documentation of the service; then run the command again",
-            Self::TimedOut { .. } | Self::StillChanging { .. } => "run the command again, or wait longer with --timeout",
+            Self::Azure(error) => match &**error {
+                OperationError::Call(error) => error.hint(),
+                _ => {
+                    "look up the error code in the documentation of the service; then run the command again"
+                }
+            },
+            Self::TimedOut { .. } | Self::StillChanging { .. } => {
+                "run the command again, or wait longer with --timeout"
+            }
             Self::UnknownPrincipal(_) => "run the command again",
         }
     }
@@ -115,16 +127,19 @@ impl ResourceWriter<'_> {
         self.announce()?;
         let request = ArmRequest::delete(self.id.as_str(), api_version);
         match self.repeat(async || Ok(request.clone())).await {
-            Ok(_) => {}
-            Err(ResourceError::Azure(OperationError::Call(AzureCallError::NotFound { .. }))) => {}
-            Err(error) => return Err(error),
+            Err(ResourceError::Azure(error)) if is_not_found(&error) => {}
+            result => drop(result?),
         }
         let (at, key) = (self.context.clock.now(), self.key.clone());
         Ok(self.context.journal.record(&JournalEntry::Removed { at, key })?)
     }
 
     /// Records that the resource exists.
-    pub(crate) fn record(&self, id: &ArmResourceId, ownership: Ownership) -> Result<(), JournalError> {
+    pub(crate) fn record(
+        &self,
+        id: &ArmResourceId,
+        ownership: Ownership,
+    ) -> Result<(), JournalError> {
         self.context.journal.record(&JournalEntry::Recorded {
             at: self.context.clock.now(),
             key: self.key.clone(),
@@ -159,16 +174,19 @@ impl ResourceWriter<'_> {
                 Err(error) => error,
             };
             let asked = match source.class() {
-                ErrorClass::Permanent => return Err(ResourceError::Azure(source)),
+                ErrorClass::Permanent => return Err(source.into()),
                 ErrorClass::Throttled { pause } => pause,
                 _ => None,
             };
             let wait = asked.map_or(pause, |asked| asked.max(pause));
             let waited = clock.monotonic().saturating_sub(began);
             if waited.saturating_add(wait) > self.context.options.patience {
-                return Err(ResourceError::TimedOut { waited, source });
+                return Err(ResourceError::TimedOut { waited, source: Box::new(source) });
             }
-            (self.report)(ProgressPhase::Waiting { reason: format_error_chain(&source), pause: wait });
+            (self.report)(ProgressPhase::Waiting {
+                reason: format_error_chain(&source),
+                pause: wait,
+            });
             clock.sleep(wait).await;
             pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
@@ -185,10 +203,18 @@ impl ResourceWriter<'_> {
             Err(error) => return Ok(Err(error)),
         };
         let (at, key) = (self.context.clock.now(), self.key.clone());
-        self.context.journal.record(&JournalEntry::Accepted { at, key, operation: operation.clone() })?;
+        self.context.journal.record(&JournalEntry::Accepted {
+            at,
+            key,
+            operation: operation.clone(),
+        })?;
         (self.report)(ProgressPhase::Accepted);
         Ok(wait_for_operation(self.context, operation).await)
     }
+}
+
+fn is_not_found(error: &OperationError) -> bool {
+    matches!(error, OperationError::Call(AzureCallError::NotFound { .. }))
 }
 
 /// Waits until a long-running operation ends.

@@ -9,9 +9,10 @@ use lanyard_clock::SharedClock;
 use lanyard_credential::secret::SecretText;
 use lanyard_credential::{ClientSecretCredential, TokenTransport, TokenTransportOptions};
 use lanyard_infra::{
-    ClusterIdentifiers, DestroyPlan, InfraParameters, Journal, JournalCluster, LiveState, NoProgress,
-    OwnershipTags, Plan, ResourceGraph, ResourceKey, ResourceStack, RunContext, RunOptions, RunReport,
-    apply, destroy, infra_resources, open_directory, wait_for_interrupted_writes,
+    ClusterIdentifiers, DestroyPlan, InfraParameters, Journal, JournalCluster, LiveState,
+    NoProgress, OwnershipTags, Plan, ResourceGraph, ResourceKey, ResourceStack, RunContext,
+    RunOptions, RunReport, apply, destroy, infra_resources, open_directory,
+    wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::cloud;
 use serde_json::Value;
@@ -55,7 +56,10 @@ impl ClusterFixture {
             cutter,
             directory: TempDir::new().unwrap(),
             graph: ResourceGraph::new(infra_resources(&parameters)).unwrap(),
-            tags: OwnershipTags::new(parameters.identifiers.name(), parameters.identifiers.infra_id()),
+            tags: OwnershipTags::new(
+                parameters.identifiers.name(),
+                parameters.identifiers.infra_id(),
+            ),
             clock: azure.shared_clock(),
             parameters,
             azure,
