@@ -26,7 +26,7 @@ fn second_apply_writes_nothing_and_destroy_leaves_nothing() {
         let before = fixture.resource_ids().await;
         let report = fixture.apply().await;
         assert!(report.succeeded(), "{:?}", report.outcomes);
-        assert_eq!(fixture.resource_ids().await.len(), before.len() + 6);
+        assert_eq!(fixture.resource_ids().await.len(), before.len() + 8);
 
         let plan = fixture.plan().await;
         assert_eq!(plan.writes().count(), 0, "{plan:?}");
@@ -100,7 +100,7 @@ fn run_that_ends_at_any_request_is_continued() {
                 assert_eq!(fixture.resource_ids().await, before, "{number} {position:?}");
             }
         }
-        assert!(cuts > 50, "{cuts} runs were interrupted");
+        assert!(cuts >= 2 * requests, "{cuts} of {requests} requests interrupted a run");
         fixture.azure.shutdown().await;
     });
 }
