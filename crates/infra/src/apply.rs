@@ -29,13 +29,13 @@ pub struct RunOptions {
     pub parallel: usize,
     /// How long a write is repeated that Azure rejects for now, for example because a new principal is not yet
     /// known everywhere. Also the longest wait for a long-running operation.
-    pub patience: Duration,
+    pub retry_timeout: Duration,
 }
 
 impl Default for RunOptions {
     /// Azure documents up to 10 minutes until a role assignment takes effect.
     fn default() -> Self {
-        Self { parallel: 16, patience: Duration::from_mins(15) }
+        Self { parallel: 16, retry_timeout: Duration::from_mins(15) }
     }
 }
 

@@ -61,7 +61,7 @@ async fn wait_until_settled(
             return Ok(());
         }
         let waited = clock.monotonic().saturating_sub(began);
-        if waited > context.options.patience {
+        if waited > context.options.retry_timeout {
             return Err(ResourceError::StillChanging { id: record.id.clone(), waited });
         }
         info!(%key, "waiting until Azure has finished the write of an earlier run");

@@ -180,7 +180,7 @@ impl ResourceWriter<'_> {
             };
             let wait = asked.map_or(pause, |asked| asked.max(pause));
             let waited = clock.monotonic().saturating_sub(began);
-            if waited.saturating_add(wait) > self.context.options.patience {
+            if waited.saturating_add(wait) > self.context.options.retry_timeout {
                 return Err(ResourceError::TimedOut { waited, source: Box::new(source) });
             }
             (self.report)(ProgressPhase::Waiting {
@@ -222,6 +222,6 @@ pub(crate) async fn wait_for_operation(
     context: RunContext<'_>,
     operation: PendingOperation,
 ) -> Result<AzureResponse, OperationError> {
-    let policy = PollPolicy { interval: POLL_INTERVAL, timeout: context.options.patience };
+    let policy = PollPolicy { interval: POLL_INTERVAL, timeout: context.options.retry_timeout };
     context.arm.wait(operation, context.clock, policy).await
 }
