@@ -1,5 +1,8 @@
 //! The names of a cluster's resources, as HyperShift's `create infra azure` and `create iam azure` choose them.
+//!
+//! HyperShift's documentation and older versions use other names for some; import and destroy recognize both.
 
+use crate::azure_name_rules::{InvalidAzureNameError, RESOURCE_GROUP};
 use crate::cluster_identifiers::ClusterIdentifiers;
 
 /// The name of the subnet that is created with a virtual network.
@@ -11,10 +14,49 @@ pub struct ClusterResourceNames<'a> {
     identifiers: &'a ClusterIdentifiers,
 }
 
+/// The resource groups of one cluster. They are equal if the user names one (`--resource-group-name`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterResourceGroups {
+    /// The group of machines, load balancer and private DNS zone.
+    pub main: String,
+    /// The group of the virtual network.
+    pub vnet: String,
+    /// The group of the network security group.
+    pub security_group: String,
+}
+
+impl ClusterResourceGroups {
+    /// One group for everything, which must exist.
+    ///
+    /// # Errors
+    ///
+    /// Azure does not accept the name of the group.
+    pub fn single(group: &str) -> Result<Self, InvalidAzureNameError> {
+        RESOURCE_GROUP.check(group)?;
+        let (main, vnet, security_group) = (group.to_owned(), group.to_owned(), group.to_owned());
+        Ok(Self { main, vnet, security_group })
+    }
+
+    /// Whether the three groups are one. Azure compares the names of groups without case.
+    pub fn is_single(&self) -> bool {
+        self.main.eq_ignore_ascii_case(&self.vnet)
+            && self.main.eq_ignore_ascii_case(&self.security_group)
+    }
+}
+
 impl<'a> ClusterResourceNames<'a> {
     /// The names for these identifiers.
     pub const fn new(identifiers: &'a ClusterIdentifiers) -> Self {
         Self { identifiers }
+    }
+
+    /// The three groups of a cluster that gets groups of its own.
+    pub fn separate_groups(&self) -> ClusterResourceGroups {
+        ClusterResourceGroups {
+            main: self.main_group(),
+            vnet: self.vnet_group(),
+            security_group: self.security_group_group(),
+        }
     }
 
     /// The resource group of machines, load balancer and private DNS zone.
@@ -62,6 +104,18 @@ impl<'a> ClusterResourceNames<'a> {
         format!("{}{suffix}", self.identifiers.name())
     }
 
+    /// The resource groups with the word at the end, as in HyperShift's documentation: those of the virtual
+    /// network and of the network security group. No code creates them; users did by hand.
+    pub fn legacy_groups(&self) -> [String; 2] {
+        let base = self.with_infra_id("");
+        [format!("{base}-vnet"), format!("{base}-nsg")]
+    }
+
+    /// The private DNS zone of clusters that earlier versions of HyperShift created.
+    pub fn legacy_private_zone(&self, base_domain: &str) -> String {
+        format!("{}-azurecluster.{base_domain}", self.identifiers.name())
+    }
+
     fn with_infra_id(&self, role: &str) -> String {
         format!("{}{role}-{}", self.identifiers.name(), self.identifiers.infra_id())
     }
@@ -69,7 +123,14 @@ impl<'a> ClusterResourceNames<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::azure_name_rules::{
+        FEDERATED_CREDENTIAL, LOAD_BALANCER, MANAGED_IDENTITY, PUBLIC_IP, SECURITY_GROUP, SUBNET,
+        VIRTUAL_NETWORK, VIRTUAL_NETWORK_LINK,
+    };
+    use crate::workload_identities::workload_identities;
 
     #[test]
     fn names_are_those_of_the_reference() {
@@ -86,5 +147,66 @@ mod tests {
         assert_eq!(names.load_balancer(), "harbour-x7k2p");
         assert_eq!(names.identity("-node-pool-mgmt"), "harbour-node-pool-mgmt-harbour-x7k2p");
         assert_eq!(names.federated_credential("-cpo-fed-id"), "harbour-cpo-fed-id");
+    }
+
+    #[test]
+    fn given_group_is_used_for_everything() {
+        let groups = ClusterResourceGroups::single("shared_(1)").unwrap();
+        assert!(groups.is_single());
+        assert!(ClusterResourceGroups::single("shared.").is_err());
+    }
+
+    #[test]
+    fn names_of_documentation_and_earlier_versions_are_known() {
+        let identifiers =
+            ClusterIdentifiers::new("harbour".parse().unwrap(), "harbour-x7k2p".parse().unwrap())
+                .unwrap();
+        let names = ClusterResourceNames::new(&identifiers);
+        assert_eq!(
+            names.legacy_groups(),
+            ["harbour-harbour-x7k2p-vnet", "harbour-harbour-x7k2p-nsg"]
+        );
+        assert_eq!(names.legacy_private_zone("example.com"), "harbour-azurecluster.example.com");
+    }
+
+    proptest! {
+        #[test]
+        fn azure_accepts_every_name_of_valid_identifiers(
+            name in "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+            infra_id in "[a-zA-Z0-9.-]{1,63}",
+        ) {
+            let infra_id = infra_id.parse();
+            prop_assume!(infra_id.is_ok());
+            let identifiers = ClusterIdentifiers::new(name.parse().unwrap(), infra_id.unwrap());
+            let Ok(identifiers) = identifiers else { return Ok(()) };
+            let names = ClusterResourceNames::new(&identifiers);
+            let groups = names.separate_groups();
+            prop_assert!(!groups.is_single());
+            let [legacy_vnet, legacy_security_group] = names.legacy_groups();
+            let mut checks = vec![
+                RESOURCE_GROUP.check(&groups.main),
+                RESOURCE_GROUP.check(&groups.vnet),
+                RESOURCE_GROUP.check(&groups.security_group),
+                RESOURCE_GROUP.check(&legacy_vnet),
+                RESOURCE_GROUP.check(&legacy_security_group),
+                VIRTUAL_NETWORK.check(&names.vnet()),
+                VIRTUAL_NETWORK_LINK.check(&names.vnet()),
+                SUBNET.check(SUBNET_NAME),
+                SECURITY_GROUP.check(&names.security_group()),
+                PUBLIC_IP.check(&names.load_balancer()),
+                LOAD_BALANCER.check(&names.load_balancer()),
+            ];
+            for identity in workload_identities(true) {
+                checks.push(MANAGED_IDENTITY.check(&identity.identity_name(&names)));
+                checks.extend(identity.credentials.iter().map(|credential| {
+                    FEDERATED_CREDENTIAL.check(&names.federated_credential(credential.suffix))
+                }));
+            }
+            for check in checks {
+                prop_assert!(check.is_ok(), "{}", check.unwrap_err());
+            }
+            let zone = names.private_zone("example.com");
+            prop_assert!(zone.len() <= 253 && zone.split('.').all(|label| label.len() <= 63));
+        }
     }
 }
