@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
-use azure_core::http::{Method, Url};
+use azure_core::http::Method;
 use lanyard_clock::SharedClock;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use serde_json::Value;
@@ -17,6 +17,7 @@ use crate::long_running::{
     OperationError, OperationPoll, OperationStart, PendingOperation, PollAdvance, PollPolicy,
 };
 use crate::response_headers::ResponseHeaders;
+use crate::service_url::own_url;
 use crate::transport::AzureTransport;
 
 /// A client of Azure Resource Manager in one cloud, for one identity. Clones share the connections and the
@@ -209,16 +210,6 @@ impl ArmClient {
         };
         self.client.send_request(parts).await
     }
-}
-
-/// Parses a URL with the scheme, host and port of `endpoint`; otherwise returns its scheme and host.
-fn own_url(endpoint: &str, text: &str) -> Result<Url, String> {
-    let Ok(url) = text.parse::<Url>() else { return Err("no URL".to_owned()) };
-    let is_own = endpoint.parse::<Url>().is_ok_and(|own| own.origin() == url.origin());
-    if is_own && url.username().is_empty() && url.password().is_none() {
-        return Ok(url);
-    }
-    Err(format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default()))
 }
 
 /// Whether the error means that the resource, its group or its parent does not exist. A reply without a code

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use azure_core::http::{Method, Url};
 use serde_json::Value;
 
+use crate::service_url::append_query;
+
 /// A request to Azure Resource Manager: everything but the cloud and the identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArmRequest {
@@ -112,9 +114,7 @@ impl ArmRequest {
         }
         let mut url: Url = format!("{endpoint}{}", self.path).parse().ok()?;
         let parameters = self.query.iter().map(|(name, value)| (&**name, value.as_str()));
-        url.query_pairs_mut()
-            .append_pair("api-version", &self.api_version)
-            .extend_pairs(parameters);
+        append_query(&mut url, [("api-version", &*self.api_version)].into_iter().chain(parameters));
         Some(url)
     }
 
@@ -138,7 +138,7 @@ mod tests {
             .with_query("$filter", "tagName eq 'a&b'");
         assert_eq!(
             request.url(ENDPOINT).unwrap().as_str(),
-            "https://management.azure.com/subscriptions/s/resources?api-version=2021-04-01&%24filter=tagName+eq+%27a%26b%27"
+            "https://management.azure.com/subscriptions/s/resources?api-version=2021-04-01&%24filter=tagName%20eq%20%27a%26b%27"
         );
         for path in ["", "subscriptions/s", "/subscriptions/s?x=1", "/subscriptions/s#x"] {
             assert_eq!(ArmRequest::get(path, "1").url(ENDPOINT), None, "{path}");

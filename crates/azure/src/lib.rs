@@ -11,38 +11,94 @@
 //!
 //! [`ArmClient`] sends typed requests ([`ArmRequest`]), reads lists with all their pages, and follows long-running
 //! operations ([`PendingOperation`]), which can be stored and continued by another process. [`ErrorClass`] says
-//! what a caller can do about an error.
+//! what a caller can do about an error. [`GraphClient`] reads and writes applications and service principals. Each module of a
+//! resource provider has the bodies of its types ([`ArmBody`]).
 
+mod arm_body;
 mod arm_client;
 mod arm_request;
 mod authenticated_client;
+mod authorization;
 mod bearer_token_policy;
 mod circuit_breaker;
+mod container_service;
+mod dns;
 mod error_class;
 mod error_details;
+mod graph_client;
+mod graph_types;
 mod host_queue;
+mod key_vault;
+mod locks;
 mod long_running;
+mod managed_identity;
+mod network;
+mod private_dns;
+mod providers;
 mod rate_limited_client;
 mod rate_limiter;
+mod resource_groups;
 mod response_headers;
 mod retry;
 #[cfg(test)]
 mod scripted_azure;
+mod service_url;
+mod storage;
 mod transport;
 
+pub use arm_body::{ArmBody, ResourceReference, ResourceTags};
 pub use arm_client::ArmClient;
 pub use arm_request::ArmRequest;
 pub use authenticated_client::{AuthenticatedClient, AzureCallError, AzureResponse};
+pub use authorization::{
+    AssignedPrincipalType, AssignedRole, AssignedRoleProperties, CallerPermission,
+    RoleAssignmentBody, RoleAssignmentProperties, RoleAssignmentUsage, role_definition_id,
+};
 pub use bearer_token_policy::BearerTokenPolicy;
 pub use circuit_breaker::CircuitBreakerPolicy;
+pub use container_service::{
+    AgentPoolProfile, ClusterAddOn, ClusterFeature, ClusterIdentityReference, ClusterLinuxProfile,
+    ClusterNetworkProfile, ClusterOidcIssuer, ClusterPowerState, ClusterSecurityProfile,
+    ClusterSshKey, ClusterSshKeys, ManagedClusterBody, ManagedClusterIdentity,
+    ManagedClusterProperties, SECRETS_PROVIDER_ADD_ON,
+};
+pub use dns::{
+    DnsZone, DnsZoneBody, DnsZoneProperties, NsRecord, NsRecordSetBody, NsRecordSetProperties,
+};
 pub use error_class::ErrorClass;
 pub use error_details::AzureErrorDetails;
+pub use graph_client::GraphClient;
+pub use graph_types::{
+    GraphApplication, GraphApplicationBody, GraphDirectoryObject, GraphKeyCredential,
+    GraphServicePrincipal, GraphUser,
+};
 pub use host_queue::{FlowId, RequestPriority};
+pub use key_vault::{
+    SoftDeletedVault, SoftDeletedVaultProperties, VaultBody, VaultProperties, VaultSkuName,
+};
+pub use locks::{ManagementLockBody, ManagementLockLevel, ManagementLockProperties};
 pub use long_running::{
     OperationError, OperationPoll, OperationStart, PendingOperation, PollPolicy,
 };
+pub use managed_identity::{
+    FederatedCredentialBody, FederatedCredentialProperties, ManagedIdentity, ManagedIdentityBody,
+    ManagedIdentityProperties,
+};
+pub use network::{
+    LoadBalancerBody, LoadBalancerChild, LoadBalancerFrontend, LoadBalancerOutboundRule,
+    LoadBalancerPool, LoadBalancerProbe, LoadBalancerProperties, NetworkSecurityGroupBody,
+    NetworkSku, PublicIpAddressBody, PublicIpAddressProperties, SubnetBody, SubnetProperties,
+    VirtualNetworkAddressSpace, VirtualNetworkBody, VirtualNetworkProperties,
+};
+pub use private_dns::{PrivateDnsLinkBody, PrivateDnsLinkProperties, PrivateDnsZoneBody};
+pub use providers::{ProviderRegistration, ProviderResourceType};
 pub use rate_limited_client::{ThrottleCause, ThrottledError};
 pub use rate_limiter::RequestRate;
+pub use resource_groups::ResourceGroupBody;
 pub use response_headers::ResponseHeaders;
 pub use retry::RetryPolicy;
+pub use storage::{
+    BlobContainerBody, BlobContainerProperties, ContainerPublicAccess, StorageAccountBody,
+    StorageAccountKey, StorageAccountKeys, StorageAccountProperties, StorageEndpoints, StorageSku,
+};
 pub use transport::{AzureTransport, AzureTransportError, AzureTransportSettings};

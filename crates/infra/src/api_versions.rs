@@ -1,21 +1,33 @@
-//! The API versions for resources that are known only by their id.
+//! The API versions of the resource types.
 
-use lanyard_azure::{authorization, managed_identity, network, private_dns, resource_groups};
+use lanyard_azure::{
+    ArmBody, FederatedCredentialBody, LoadBalancerBody, ManagedIdentityBody, NetworkSecurityGroupBody,
+    PrivateDnsLinkBody, PrivateDnsZoneBody, PublicIpAddressBody, ResourceGroupBody, RoleAssignmentBody,
+    VirtualNetworkBody,
+};
 use lanyard_vocabulary::ArmResourceId;
 
-/// The API version for the type of a resource that lanyard creates. Resource types are in the journal only by
-/// the id, and a delete request needs a version that the type has.
+/// The API version for the type of a resource that lanyard creates; the version of resource groups for ids
+/// without a type. The journal has resource types only as a part of ids.
 pub(crate) fn api_version_of(id: &ArmResourceId) -> &'static str {
-    let Some(resource_type) = id.resource_type() else { return resource_groups::API_VERSION };
-    let resource_type = resource_type.to_ascii_lowercase();
+    let resource_type = id.resource_type().unwrap_or_default();
     let versions = [
-        ("microsoft.authorization/", authorization::API_VERSION),
-        ("microsoft.managedidentity/", managed_identity::API_VERSION),
-        ("microsoft.network/privatednszones", private_dns::API_VERSION),
-        ("microsoft.network/", network::API_VERSION),
+        entry::<FederatedCredentialBody>(),
+        entry::<LoadBalancerBody>(),
+        entry::<ManagedIdentityBody>(),
+        entry::<NetworkSecurityGroupBody>(),
+        entry::<PrivateDnsLinkBody>(),
+        entry::<PrivateDnsZoneBody>(),
+        entry::<PublicIpAddressBody>(),
+        entry::<RoleAssignmentBody>(),
+        entry::<VirtualNetworkBody>(),
     ];
-    let version = versions.into_iter().find(|(prefix, _)| resource_type.starts_with(prefix));
-    version.map_or(resource_groups::API_VERSION, |(_, version)| version)
+    let found = versions.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(&resource_type));
+    found.map_or(ResourceGroupBody::API_VERSION, |(_, version)| version)
+}
+
+const fn entry<B: ArmBody>() -> (&'static str, &'static str) {
+    (B::RESOURCE_TYPE, B::API_VERSION)
 }
 
 #[cfg(test)]
@@ -26,14 +38,14 @@ mod tests {
     fn each_type_has_the_version_of_its_provider() {
         let group = "/subscriptions/s/resourceGroups/g";
         for (path, expected) in [
-            ("", resource_groups::API_VERSION),
-            ("/providers/Microsoft.Network/virtualNetworks/v", network::API_VERSION),
-            ("/providers/Microsoft.Network/privateDnsZones/z", private_dns::API_VERSION),
+            ("", ResourceGroupBody::API_VERSION),
+            ("/providers/Microsoft.Network/virtualNetworks/v", VirtualNetworkBody::API_VERSION),
+            ("/providers/Microsoft.Network/privateDnsZones/z", PrivateDnsZoneBody::API_VERSION),
             (
                 "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i/federatedIdentityCredentials/f",
-                managed_identity::API_VERSION,
+                FederatedCredentialBody::API_VERSION,
             ),
-            ("/providers/Microsoft.Authorization/roleAssignments/a", authorization::API_VERSION),
+            ("/providers/Microsoft.Authorization/roleAssignments/a", RoleAssignmentBody::API_VERSION),
         ] {
             let id = format!("{group}{path}").parse().unwrap();
             assert_eq!(api_version_of(&id), expected, "{path}");

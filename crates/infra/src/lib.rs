@@ -8,21 +8,29 @@
 
 mod api_versions;
 mod apply;
+mod cluster_identifiers;
 mod destroy;
 mod graph_run;
+mod infra_graph;
 mod interrupted_writes;
 mod journal;
 mod live_state;
 mod ownership_tags;
 mod plan;
 mod progress;
+mod property_diff;
 mod resource;
 mod resource_graph;
+mod resource_names;
 mod resource_request;
 mod resource_write;
 
 pub use apply::{ResourceOutcome, RunContext, RunOptions, RunReport, apply};
+pub use cluster_identifiers::{
+    ClusterIdentifierError, ClusterIdentifiers, ClusterName, generate_infra_id,
+};
 pub use destroy::{DestroyPlan, DestroyedResource, destroy};
+pub use infra_graph::{ExistingNetwork, InfraIds, InfraParameters, infra_resources};
 pub use interrupted_writes::wait_for_interrupted_writes;
 pub use journal::{
     Journal, JournalCluster, JournalDirectory, JournalDirectoryError, JournalError, JournalStore,
@@ -31,6 +39,7 @@ pub use journal::{
 pub use live_state::{LiveResource, LiveState, ReadError};
 pub use ownership_tags::OwnershipTags;
 pub use plan::{Plan, PlanProblem, PlannedResource, ResourceChange};
+pub use property_diff::PropertyDifference;
 pub use progress::{
     CriticalStep, NoProgress, ProgressEvent, ProgressObserver, ProgressPhase, ResourceTiming, critical_path,
 };
@@ -38,4 +47,5 @@ pub use resource::{
     DesiredResource, Ownership, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack, TagSupport,
 };
 pub use resource_graph::{ResourceGraph, ResourceGraphError};
+pub use resource_names::{ClusterResourceNames, SUBNET_NAME};
 pub use resource_write::ResourceError;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lanyard_azure::{ArmClient, AzureCallError, authorization};
+use lanyard_azure::{ArmBody as _, ArmClient, AzureCallError, RoleAssignmentBody};
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
@@ -181,8 +181,8 @@ pub(crate) async fn list_role_assignments(
     arm: &ArmClient,
     scope: &str,
 ) -> Result<Vec<Value>, AzureCallError> {
-    let path = format!("{scope}/providers/Microsoft.Authorization/roleAssignments");
-    match arm.list(&path, authorization::API_VERSION, &[("$filter", "atScope()")]).await {
+    let path = format!("{scope}/providers/{}", RoleAssignmentBody::RESOURCE_TYPE);
+    match arm.list(&path, RoleAssignmentBody::API_VERSION, &[("$filter", "atScope()")]).await {
         Err(AzureCallError::NotFound { code, .. }) if !code.contains("Subscription") => Ok(Vec::new()),
         listed => listed,
     }
@@ -195,7 +195,7 @@ pub(crate) fn find_role_assignment(
     listed: &[Value],
     live: &LiveState,
 ) -> Option<LiveResource> {
-    let ResourceDefinition::RoleAssignment { role, scope, principal } = &resource.definition else {
+    let ResourceDefinition::RoleAssignment { role, scope, principal, .. } = &resource.definition else {
         return None;
     };
     let principal = principal_id(principal, live);
@@ -204,7 +204,7 @@ pub(crate) fn find_role_assignment(
     };
     let role = role.0.to_string();
     let equal = |body: &&Value| {
-        principal.as_deref().is_some_and(|id| property(body, "principalId") == id.to_ascii_lowercase())
+        principal.is_some_and(|id| property(body, "principalId") == id.to_string())
             && property(body, "roleDefinitionId").ends_with(&role)
             && property(body, "scope") == scope.as_str().to_ascii_lowercase()
     };

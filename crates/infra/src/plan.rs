@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use lanyard_azure::{ArmBody as _, FederatedCredentialBody, RoleAssignmentBody};
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
-use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::journal::{RecordedResource, RecordedState};
 use crate::live_state::{LiveResource, LiveState};
@@ -199,28 +200,25 @@ pub(crate) fn live_differences(
         ResourceDefinition::Existing { .. } => Vec::new(),
         ResourceDefinition::Arm { body, .. } => property_differences(body, &found.body),
         ResourceDefinition::FederatedCredential { issuer, subject, audience } => {
-            let desired = json!({"properties":
-                {"issuer": issuer, "subject": subject, "audiences": [audience]}});
-            property_differences(&desired, &found.body)
+            let body = FederatedCredentialBody::new(issuer, subject, audience);
+            property_differences(&body.to_json(), &found.body)
         }
-        ResourceDefinition::RoleAssignment { role, principal, .. } => {
-            let subscription = resource.id.subscription();
-            let role = lanyard_azure::authorization::role_definition_path(subscription, *role);
-            let mut properties = json!({"roleDefinitionId": role});
+        ResourceDefinition::RoleAssignment { subscription, role, principal, .. } => {
             // An unknown principal differs from every live one: its identity does not exist.
-            properties["principalId"] = principal_id(principal, live).map_or(Value::Null, Value::String);
-            property_differences(&json!({"properties": properties}), &found.body)
+            let principal = principal_id(principal, live).unwrap_or_default();
+            let body = RoleAssignmentBody::new(subscription, *role, principal);
+            property_differences(&body.to_json(), &found.body)
         }
     }
 }
 
 /// The object id of a principal, if it is known.
-pub(crate) fn principal_id(principal: &PrincipalReference, live: &LiveState) -> Option<String> {
+pub(crate) fn principal_id(principal: &PrincipalReference, live: &LiveState) -> Option<Uuid> {
     match principal {
-        PrincipalReference::ObjectId(id) => Some(id.to_string()),
+        PrincipalReference::ObjectId(id) => Some(*id),
         PrincipalReference::Identity(key) => {
             let body = &live.get(key)?.body;
-            body.pointer("/properties/principalId")?.as_str().map(str::to_owned)
+            body.pointer("/properties/principalId")?.as_str()?.parse().ok()
         }
     }
 }

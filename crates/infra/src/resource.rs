@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId};
+use lanyard_azure::{ArmBody as _, FederatedCredentialBody, RoleAssignmentBody};
+use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -124,6 +125,8 @@ pub enum ResourceDefinition {
     },
     /// A role assignment of a service principal.
     RoleAssignment {
+        /// The subscription of the scope.
+        subscription: SubscriptionId,
         /// The role.
         role: RoleDefinitionId,
         /// The scope of the assignment.
@@ -172,9 +175,9 @@ impl DesiredResource {
             ResourceDefinition::Existing { api_version }
             | ResourceDefinition::Arm { api_version, .. } => api_version,
             ResourceDefinition::FederatedCredential { .. } => {
-                lanyard_azure::managed_identity::API_VERSION
+                FederatedCredentialBody::API_VERSION
             }
-            ResourceDefinition::RoleAssignment { .. } => lanyard_azure::authorization::API_VERSION,
+            ResourceDefinition::RoleAssignment { .. } => RoleAssignmentBody::API_VERSION,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The requests that write a resource. Does no I/O.
 
-use lanyard_azure::{ArmRequest, authorization};
-use serde_json::{Value, json};
+use lanyard_azure::{ArmBody as _, ArmRequest, FederatedCredentialBody, RoleAssignmentBody};
+use serde_json::Value;
 
 use crate::live_state::{LiveResource, LiveState};
 use crate::ownership_tags::OwnershipTags;
@@ -11,7 +11,7 @@ use crate::resource::{DesiredResource, ResourceDefinition, ResourceKey, TagSuppo
 
 /// A write needs a value that another resource provides.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the managed identity `{0}` has no principal id")]
+#[error("the managed identity for `{0}` has no principal id")]
 pub struct UnknownPrincipalError(pub ResourceKey);
 
 /// The request that creates the resource, or changes `existing` to the desired state.
@@ -35,19 +35,14 @@ pub(crate) fn write_request(
                 body
             }
         },
-        ResourceDefinition::FederatedCredential { issuer, subject, audience } => json!({
-            "properties": {"issuer": issuer, "subject": subject, "audiences": [audience]}
-        }),
-        ResourceDefinition::RoleAssignment { role, scope, principal } => {
+        ResourceDefinition::FederatedCredential { issuer, subject, audience } => {
+            FederatedCredentialBody::new(issuer, subject, audience).to_json()
+        }
+        ResourceDefinition::RoleAssignment { subscription, role, principal, .. } => {
             let Some(principal_id) = principal_id(principal, live) else {
                 return Err(UnknownPrincipalError(resource.key.clone()));
             };
-            let role = authorization::role_definition_path(scope.subscription(), *role);
-            json!({"properties": {
-                "principalId": principal_id,
-                "principalType": "ServicePrincipal",
-                "roleDefinitionId": role,
-            }})
+            RoleAssignmentBody::new(subscription, *role, principal_id).to_json()
         }
     };
     let mut request = ArmRequest::put(id.as_str(), resource.api_version(), body);
