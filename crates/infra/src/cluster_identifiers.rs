@@ -20,8 +20,11 @@ pub enum ClusterIdentifierError {
         "the cluster name `{0}` is not a DNS label: use 1 to 63 lower-case letters, digits and `-`, with a letter or digit at both ends"
     )]
     InvalidName(String),
-    /// Azure requires a letter or digit at both ends of the name of a public IP address.
-    #[error("the infrastructure id `{0}` does not begin and end with a letter or digit")]
+    /// Azure requires a letter or digit at both ends of the name of a public IP address, and allows no `.` in
+    /// that of a managed identity.
+    #[error(
+        "the infrastructure id `{0}` is not usable in names: use letters, digits and `-`, with a letter or digit at both ends"
+    )]
     InvalidInfraId(String),
     /// The longest name that Azure allows for a virtual network is exceeded.
     #[error("the virtual network would be named `{name}`, which has {} characters; Azure allows {MAX_VNET_NAME}", name.len())]
@@ -46,11 +49,7 @@ impl FromStr for ClusterName {
     type Err = ClusterIdentifierError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if (1..=63).contains(&text.len())
-            && text.chars().all(is_allowed)
-            && has_alphanumeric_ends(text)
-        {
+        if is_dns_label(text) {
             Ok(Self(text.to_owned()))
         } else {
             Err(ClusterIdentifierError::InvalidName(text.to_owned()))
@@ -92,7 +91,7 @@ impl ClusterIdentifiers {
     ///
     /// [`ClusterIdentifierError`] names the derived name that Azure rejects.
     pub fn new(name: ClusterName, infra_id: InfraId) -> Result<Self, ClusterIdentifierError> {
-        if !has_alphanumeric_ends(infra_id.as_str()) {
+        if !has_alphanumeric_ends(infra_id.as_str()) || infra_id.as_str().contains('.') {
             return Err(ClusterIdentifierError::InvalidInfraId(infra_id.to_string()));
         }
         let longest = format!("{name}-{infra_id}");
@@ -111,6 +110,66 @@ impl ClusterIdentifiers {
     pub const fn infra_id(&self) -> &InfraId {
         &self.infra_id
     }
+}
+
+/// The domain below which clusters are created, such as `example.com`.
+///
+/// It leaves space for the longest cluster name: a private DNS zone has at most 253 characters and 34 labels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct BaseDomain(String);
+
+/// A text is not a base domain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a base domain: use 2 to 33 DNS labels of lower-case letters, digits and `-`, with at most 189 characters, such as `example.com`"
+)]
+pub struct InvalidBaseDomainError(String);
+
+impl BaseDomain {
+    /// The domain as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for BaseDomain {
+    type Err = InvalidBaseDomainError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let labels = text.split('.').count();
+        if text.len() <= 189 && (2..=33).contains(&labels) && text.split('.').all(is_dns_label) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidBaseDomainError(text.to_owned()))
+        }
+    }
+}
+
+impl TryFrom<String> for BaseDomain {
+    type Error = InvalidBaseDomainError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<BaseDomain> for String {
+    fn from(domain: BaseDomain) -> Self {
+        domain.0
+    }
+}
+
+impl fmt::Display for BaseDomain {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0)
+    }
+}
+
+/// Whether the text is a DNS label (RFC 1123) in lower case.
+fn is_dns_label(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&text.len()) && text.chars().all(is_allowed) && has_alphanumeric_ends(text)
 }
 
 fn has_alphanumeric_ends(text: &str) -> bool {
@@ -154,7 +213,7 @@ mod tests {
         for name in ["", "Harbour", "harbour-", "-harbour", "har_bour", "har.bour"] {
             assert!(identifiers(name, "x").is_err(), "{name}");
         }
-        for infra_id in ["-x", "x-", "x."] {
+        for infra_id in ["-x", "x-", "x.", "x.y"] {
             assert!(identifiers("harbour", infra_id).is_err(), "{infra_id}");
         }
         let error =
@@ -168,6 +227,17 @@ mod tests {
         assert_eq!(id("harbour"), "harbour-bbbbb");
         assert_eq!(id("a--b"), "a-b-bbbbb");
         assert_eq!(id("a2345678901234567890-234"), "a2345678901234567890-bbbbb");
+    }
+
+    #[test]
+    fn base_domain_has_at_least_two_labels() {
+        for domain in ["example.com", "a.b", "hosted-1.example.co"] {
+            assert!(domain.parse::<BaseDomain>().is_ok(), "{domain}");
+        }
+        for domain in ["", "com", "example.com.", "-a.com", "a..b", "Example.com", "*.example.com"]
+        {
+            assert!(domain.parse::<BaseDomain>().is_err(), "{domain}");
+        }
     }
 
     proptest! {

@@ -8,6 +8,7 @@
 
 mod api_versions;
 mod apply;
+pub mod azure_name_rules;
 mod cluster_identifiers;
 mod destroy;
 mod graph_run;
@@ -24,10 +25,13 @@ mod resource_graph;
 mod resource_names;
 mod resource_request;
 mod resource_write;
+mod role_assignments;
+mod workload_identities;
 
 pub use apply::{ResourceOutcome, RunContext, RunOptions, RunReport, apply};
 pub use cluster_identifiers::{
-    ClusterIdentifierError, ClusterIdentifiers, ClusterName, generate_infra_id,
+    BaseDomain, ClusterIdentifierError, ClusterIdentifiers, ClusterName, InvalidBaseDomainError,
+    generate_infra_id,
 };
 pub use destroy::{DestroyPlan, DestroyedResource, destroy};
 pub use infra_graph::{ExistingNetwork, InfraIds, InfraParameters, infra_resources};
@@ -51,3 +55,12 @@ pub use resource::{
 pub use resource_graph::{ResourceGraph, ResourceGraphError};
 pub use resource_names::{ClusterResourceNames, SUBNET_NAME};
 pub use resource_write::ResourceError;
+pub use role_assignments::{
+    AssignmentScope, AssignmentScopeIds, DEFAULT_ROLE_ASSIGNMENT_LIMIT, GroupScope,
+    PlannedRoleAssignment, RoleIdentity, RoleOptions, RoleProfile, RoleRequirement,
+    UnknownScopesError, plan_role_assignments, role_assignment_name, role_requirements,
+};
+pub use workload_identities::{
+    DataPlaneIdentity, FederatedCredentialDefinition, MAX_FEDERATED_CREDENTIALS,
+    OPENSHIFT_AUDIENCE, WorkloadIdentityDefinition, workload_identities,
+};

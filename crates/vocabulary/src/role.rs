@@ -26,11 +26,11 @@ impl RoleDefinitionId {
     pub const CONTROL_PLANE_OPERATOR: Self = Self(uuid!("fc0c873f-45e9-4d0d-a7d1-585aab30c6ed"));
     /// Azure Red Hat OpenShift Hosted Control Planes Cluster API Provider.
     pub const CLUSTER_API_PROVIDER: Self = Self(uuid!("88366f10-ed47-4cc0-9fab-c8a06148393e"));
+    /// Contributor: manages everything, but grants no access.
+    pub const CONTRIBUTOR: Self = Self(uuid!("b24988ac-6180-42a0-ab88-20f7382dd24c"));
     pub const OWNER: Self = Self(uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"));
     pub const KEY_VAULT_CRYPTO_USER: Self = Self(uuid!("12338af0-0e69-4776-bea7-57ae8d297424"));
     pub const KEY_VAULT_SECRETS_USER: Self = Self(uuid!("4633458b-17de-408a-b874-0445c86b69e6"));
-    /// Contributor: manages everything, but grants no access.
-    pub const CONTRIBUTOR: Self = Self(uuid!("b24988ac-6180-42a0-ab88-20f7382dd24c"));
     /// Reader.
     pub const READER: Self = Self(uuid!("acdd72a7-3385-48ef-bd42-f606fba81ae7"));
     /// User Access Administrator.
