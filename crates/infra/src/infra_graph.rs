@@ -14,7 +14,7 @@ use crate::resource::{
 use crate::resource_names::{ClusterResourceNames, SUBNET_NAME};
 
 const VNET_RANGE: &str = "10.0.0.0/16";
-const SUBNET_RANGE: &str = "10.0.0.0/24";
+pub(crate) const SUBNET_RANGE: &str = "10.0.0.0/24";
 
 /// The parameters of a cluster's infrastructure.
 #[derive(Debug, Clone, PartialEq)]

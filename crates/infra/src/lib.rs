@@ -9,31 +9,47 @@
 mod api_versions;
 mod apply;
 pub mod azure_name_rules;
+mod caller_permissions;
 mod cluster_identifiers;
+mod cost;
 mod destroy;
+mod existing_network;
 mod graph_run;
+mod iam_graph;
 mod infra_graph;
 mod interrupted_writes;
 mod journal;
 mod live_state;
 mod ownership_tags;
 mod plan;
+mod preflight;
+mod principal_lookup;
 mod progress;
 mod property_diff;
+mod public_zone;
 mod resource;
 mod resource_graph;
 mod resource_names;
 mod resource_request;
 mod resource_write;
 mod role_assignments;
+mod role_graph;
+mod sizing;
 mod workload_identities;
 
 pub use apply::{ResourceOutcome, RunContext, RunOptions, RunReport, apply};
+pub use caller_permissions::{RequiredAction, allows_action, missing_actions};
 pub use cluster_identifiers::{
     BaseDomain, ClusterIdentifierError, ClusterIdentifiers, ClusterName, InvalidBaseDomainError,
     generate_infra_id,
 };
+pub use cost::{PRICES_OF, ResourceCost, monthly_cost};
 pub use destroy::{DestroyPlan, DestroyedResource, destroy};
+pub use existing_network::{check_live_network, check_network_ids};
+pub use iam_graph::{
+    DataPlaneParameters, IamParameters, data_plane_identity_key, data_plane_resources,
+    iam_resources, identity_key,
+};
 pub use infra_graph::{ExistingNetwork, InfraIds, InfraParameters, infra_resources};
 pub use interrupted_writes::wait_for_interrupted_writes;
 pub use journal::{
@@ -43,11 +59,14 @@ pub use journal::{
 pub use live_state::{LiveResource, LiveState, ReadError};
 pub use ownership_tags::OwnershipTags;
 pub use plan::{Plan, PlanProblem, PlannedResource, ResourceChange};
+pub use preflight::{FindingSeverity, PreflightFinding, check_plan};
+pub use principal_lookup::{PrincipalLookupError, find_principals};
 pub use progress::{
     CriticalStep, NoProgress, ProgressEvent, ProgressObserver, ProgressPhase, ResourceTiming,
     critical_path,
 };
 pub use property_diff::PropertyDifference;
+pub use public_zone::{PublicZoneError, find_public_zone};
 pub use resource::{
     DesiredResource, Ownership, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
     TagSupport,
@@ -60,6 +79,8 @@ pub use role_assignments::{
     PlannedRoleAssignment, RoleIdentity, RoleOptions, RoleProfile, RoleRequirement,
     UnknownScopesError, plan_role_assignments, role_assignment_name, role_requirements,
 };
+pub use role_graph::{RoleGraphError, RoleParameters, role_resources};
+pub use sizing::{NODES_PER_EGRESS_ADDRESS, check_size, usable_addresses};
 pub use workload_identities::{
     DataPlaneIdentity, FederatedCredentialDefinition, MAX_FEDERATED_CREDENTIALS,
     OPENSHIFT_AUDIENCE, WorkloadIdentityDefinition, workload_identities,

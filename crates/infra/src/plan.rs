@@ -199,7 +199,7 @@ pub(crate) fn live_differences(
     live: &LiveState,
 ) -> Vec<PropertyDifference> {
     match &resource.definition {
-        ResourceDefinition::Existing { .. } => Vec::new(),
+        ResourceDefinition::Existing { .. } | ResourceDefinition::Shared { .. } => Vec::new(),
         ResourceDefinition::Arm { body, .. } => property_differences(body, &found.body),
         ResourceDefinition::FederatedCredential { issuer, subject, audience } => {
             let body = FederatedCredentialBody::new(issuer, subject, audience);

@@ -103,6 +103,14 @@ pub enum ResourceDefinition {
         /// The version of the API that reads it.
         api_version: &'static str,
     },
+    /// A resource that may also serve other purposes, such as a resource group for identities. It is created if it
+    /// does not exist, and used as it is otherwise.
+    Shared {
+        /// The version of the API.
+        api_version: &'static str,
+        /// The properties of a new resource.
+        body: Value,
+    },
     /// A resource that one PUT creates. A difference is repaired by a PUT of the live body with the desired
     /// properties, so that the additions of controllers stay.
     Arm {
@@ -175,6 +183,7 @@ impl DesiredResource {
     pub(crate) const fn api_version(&self) -> &'static str {
         match self.definition {
             ResourceDefinition::Existing { api_version }
+            | ResourceDefinition::Shared { api_version, .. }
             | ResourceDefinition::Arm { api_version, .. } => api_version,
             ResourceDefinition::FederatedCredential { .. } => FederatedCredentialBody::API_VERSION,
             ResourceDefinition::RoleAssignment { .. } => RoleAssignmentBody::API_VERSION,

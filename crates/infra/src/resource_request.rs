@@ -25,6 +25,11 @@ pub(crate) fn write_request(
     let body = match &resource.definition {
         // Existing resources are never written; the plan has no write for them.
         ResourceDefinition::Existing { .. } => Value::Null,
+        ResourceDefinition::Shared { body, .. } => {
+            let mut body = body.clone();
+            tags.add_to(&mut body);
+            body
+        }
         ResourceDefinition::Arm { body, tags: support, .. } => {
             if let Some(existing) = existing {
                 writable_body(merge_properties(body, &existing.body))

@@ -26,7 +26,7 @@ pub enum RoleProfile {
     Hypershift,
     /// `--assign-custom-hcp-roles`: the "Hosted Control Planes" built-in roles instead of Contributor.
     ///
-    /// HyperShift uses custom roles of one private tenant here, and the text "Azure Red Hat OpenShift NodePool
+    /// HyperShift uses custom roles of one private tenant here, and the text "Azure Red Hat OpenShift `NodePool`
     /// Management Role" where Azure requires a GUID, so its assignment can never succeed. The two built-in roles
     /// are the successors of these custom roles. They lack two permissions: Cluster API Provider Azure cannot
     /// assign a managed identity to machines, and the control plane operator cannot create private endpoints, so
@@ -157,7 +157,7 @@ impl RoleOptions {
         }
     }
 
-    const fn includes(&self, identity: RoleIdentity) -> bool {
+    const fn includes(self, identity: RoleIdentity) -> bool {
         match identity {
             RoleIdentity::ControlPlane(Component::Kms) => self.encryption_key,
             RoleIdentity::ControlPlane(Component::ControlPlaneOperator) => {

@@ -1,0 +1,138 @@
+//! What the signed-in identity may do at a scope.
+
+use std::collections::BTreeMap;
+
+use lanyard_azure::{ArmClient, AzureCallError, CallerPermission};
+use lanyard_vocabulary::ArmResourceId;
+use serde::Serialize;
+
+/// An action that a command needs at a scope.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequiredAction {
+    /// The scope at which the action is needed: an existing resource group, or the subscription.
+    pub scope: String,
+    /// The action, such as `Microsoft.Network/virtualNetworks/write`.
+    pub action: String,
+}
+
+impl RequiredAction {
+    /// Creates a requirement.
+    pub fn new(scope: &ArmResourceId, action: impl Into<String>) -> Self {
+        Self { scope: scope.to_string(), action: action.into() }
+    }
+}
+
+/// Whether one of the permissions allows a control plane action. Azure adds up the roles of the caller: each
+/// permission is one role, and its `notActions` are exceptions from its own actions only.
+pub fn allows_action(permissions: &[CallerPermission], action: &str) -> bool {
+    let action = action.to_ascii_lowercase();
+    let matches_any = |patterns: &[String]| {
+        patterns.iter().any(|pattern| {
+            matches_pattern(pattern.to_ascii_lowercase().as_bytes(), action.as_bytes())
+        })
+    };
+    permissions.iter().any(|it| matches_any(&it.actions) && !matches_any(&it.not_actions))
+}
+
+/// Whether an action matches a pattern of a role definition; both in lower case. `*` matches any text, and `/*/`
+/// also matches a single `/`: `userAssignedIdentities/*/assign/action` allows
+/// `userAssignedIdentities/assign/action`.
+fn matches_pattern(pattern: &[u8], action: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => action.is_empty(),
+        Some((b'*', rest)) => (0..=action.len()).any(|from| matches_pattern(rest, &action[from..])),
+        Some((first, rest)) => {
+            let skips_star = pattern.starts_with(b"/*/") && matches_pattern(&pattern[2..], action);
+            skips_star || (action.first() == Some(first) && matches_pattern(rest, &action[1..]))
+        }
+    }
+}
+
+/// Reads the permissions of the signed-in identity at each scope of `required`, and returns the actions that are
+/// not allowed.
+///
+/// # Errors
+///
+/// The error of the first read that failed.
+pub async fn missing_actions(
+    arm: &ArmClient,
+    required: &[RequiredAction],
+) -> Result<Vec<RequiredAction>, AzureCallError> {
+    let mut permissions: BTreeMap<&str, Vec<CallerPermission>> = BTreeMap::new();
+    for RequiredAction { scope, .. } in required {
+        if !permissions.contains_key(scope.as_str()) {
+            permissions.insert(scope, read_permissions(arm, scope).await?);
+        }
+    }
+    let mut missing: Vec<_> = required
+        .iter()
+        .filter(|it| !permissions.get(&*it.scope).is_some_and(|all| allows_action(all, &it.action)))
+        .cloned()
+        .collect();
+    missing.sort();
+    missing.dedup();
+    Ok(missing)
+}
+
+async fn read_permissions(
+    arm: &ArmClient,
+    scope: &str,
+) -> Result<Vec<CallerPermission>, AzureCallError> {
+    let path = format!("{scope}/providers/Microsoft.Authorization/permissions");
+    let listed = match arm.list(&path, CallerPermission::API_VERSION, &[]).await {
+        // Azure answers 403 to a caller without any role at the scope.
+        Err(AzureCallError::Forbidden { .. }) => Vec::new(),
+        listed => listed?,
+    };
+    Ok(listed.into_iter().filter_map(|body| serde_json::from_value(body).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permission(actions: &[&str], not_actions: &[&str]) -> CallerPermission {
+        let texts = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect();
+        CallerPermission {
+            actions: texts(actions),
+            not_actions: texts(not_actions),
+            ..CallerPermission::default()
+        }
+    }
+
+    #[test]
+    fn actions_match_patterns_without_case() {
+        for (pattern, action, expected) in [
+            ("*", "Microsoft.Network/virtualNetworks/write", true),
+            ("*/read", "Microsoft.Network/virtualNetworks/read", true),
+            ("*/read", "Microsoft.Network/virtualNetworks/write", false),
+            ("microsoft.network/*", "Microsoft.Network/loadBalancers/write", true),
+            ("Microsoft.Network/*/write", "Microsoft.Network/a/b/write", true),
+            ("Microsoft.KeyVault/vaults/*/read", "Microsoft.KeyVault/vaults/read", true),
+            (
+                "Microsoft.X/identities/*/assign/action",
+                "Microsoft.X/identities/assign/action",
+                true,
+            ),
+            (
+                "Microsoft.X/identities/*/assign/action",
+                "Microsoft.X/identities2/assign/action",
+                false,
+            ),
+            ("Microsoft.X/a/read", "Microsoft.X/a/reads", false),
+        ] {
+            let permissions = [permission(&[pattern], &[])];
+            assert_eq!(allows_action(&permissions, action), expected, "{pattern} {action}");
+        }
+    }
+
+    #[test]
+    fn exception_of_one_role_does_not_limit_another_role() {
+        let contributor = permission(&["*"], &["Microsoft.Authorization/*/Write"]);
+        let action = "Microsoft.Authorization/roleAssignments/write";
+        assert!(!allows_action(std::slice::from_ref(&contributor), action));
+        let administrator = permission(&[action], &[]);
+        assert!(allows_action(&[contributor, administrator], action));
+    }
+}

@@ -1,0 +1,222 @@
+//! The checks before the first write: permissions, resource providers, locks, and the user's own network.
+//!
+//! Every finding is collected, so that one run shows all problems.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lanyard_azure::{
+    ArmBody as _, ArmClient, AzureCallError, ManagementLockBody, ManagementLockLevel,
+    ProviderRegistration, ResourceGroupBody,
+};
+use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
+use serde::Serialize;
+
+use crate::caller_permissions::{RequiredAction, missing_actions};
+use crate::plan::{Plan, PlannedResource, ResourceChange};
+
+/// What a check before the first write found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreflightFinding {
+    /// Whether the run must not start.
+    pub severity: FindingSeverity,
+    /// The check, such as `permissions`.
+    pub check: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// What to do next.
+    pub hint: String,
+}
+
+/// The severity of a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FindingSeverity {
+    /// The run would fail.
+    Error,
+    /// The run can succeed, but the user should know.
+    Warning,
+}
+
+impl PreflightFinding {
+    /// A finding that prevents the run.
+    pub fn error(check: &'static str, message: String, hint: impl Into<String>) -> Self {
+        Self { severity: FindingSeverity::Error, check, message, hint: hint.into() }
+    }
+
+    /// A finding that does not prevent the run.
+    pub fn warning(check: &'static str, message: String, hint: impl Into<String>) -> Self {
+        Self { severity: FindingSeverity::Warning, check, message, hint: hint.into() }
+    }
+}
+
+/// Checks whether the writes of a plan can succeed. Sends GET requests only.
+///
+/// # Errors
+///
+/// The error of a read that failed; a missing permission to read something is a finding instead.
+pub async fn check_plan(
+    arm: &ArmClient,
+    subscription: &SubscriptionId,
+    plan: &Plan,
+) -> Result<Vec<PreflightFinding>, AzureCallError> {
+    let writes: Vec<&PlannedResource> = plan.writes().collect();
+    let mut findings = Vec::new();
+    if writes.is_empty() {
+        return Ok(findings);
+    }
+    let groups = existing_groups(arm, subscription, &writes).await?;
+    let required = required_actions(subscription, &writes, &groups);
+    for action in missing_actions(arm, &required).await? {
+        findings.push(PreflightFinding::error(
+            "permissions",
+            format!("the signed-in identity lacks `{}` at `{}`", action.action, action.scope),
+            "ask an owner of the scope for a role with this action; `lanyard check azure` lists all of them",
+        ));
+    }
+    findings.extend(check_providers(arm, subscription, &writes).await?);
+    findings.extend(check_locks(arm, &writes, &groups).await?);
+    Ok(findings)
+}
+
+/// The groups of the writes that exist, in lower case, with their ids.
+async fn existing_groups(
+    arm: &ArmClient,
+    subscription: &SubscriptionId,
+    writes: &[&PlannedResource],
+) -> Result<BTreeMap<String, ArmResourceId>, AzureCallError> {
+    let names: BTreeSet<String> = writes
+        .iter()
+        .filter(|it| it.id.subscription().eq_ignore_ascii_case(subscription.as_str()))
+        .filter_map(|it| it.id.resource_group().map(str::to_ascii_lowercase))
+        .collect();
+    let mut groups = BTreeMap::new();
+    for name in names {
+        let id = ResourceGroupBody::id(subscription, &name);
+        if arm.fetch_optional(id.as_str(), ResourceGroupBody::API_VERSION).await?.is_some() {
+            groups.insert(name, id);
+        }
+    }
+    Ok(groups)
+}
+
+/// The actions that the writes need, at existing scopes.
+fn required_actions(
+    subscription: &SubscriptionId,
+    writes: &[&PlannedResource],
+    groups: &BTreeMap<String, ArmResourceId>,
+) -> Vec<RequiredAction> {
+    let whole_subscription = ArmResourceId::subscription_scope(subscription);
+    let mut required = BTreeSet::new();
+    for write in writes {
+        let group = write.id.resource_group().map(str::to_ascii_lowercase);
+        let scope = group.and_then(|name| groups.get(&name)).unwrap_or(&whole_subscription);
+        let resource_type = write
+            .id
+            .resource_type()
+            .unwrap_or_else(|| "Microsoft.Resources/subscriptions/resourceGroups".to_owned());
+        for verb in verbs(&write.change) {
+            required.insert(RequiredAction::new(scope, format!("{resource_type}/{verb}")));
+        }
+        for action in join_actions(&resource_type) {
+            required.insert(RequiredAction::new(scope, *action));
+        }
+    }
+    required.into_iter().collect()
+}
+
+const fn verbs(change: &ResourceChange) -> &'static [&'static str] {
+    match change {
+        ResourceChange::Create | ResourceChange::Update { .. } => &["write"],
+        ResourceChange::Replace { .. } => &["write", "delete"],
+        ResourceChange::Delete => &["delete"],
+        ResourceChange::None { .. } | ResourceChange::Problem { .. } => &[],
+    }
+}
+
+/// The actions on other resources that a write of this type needs, because its body refers to them.
+fn join_actions(resource_type: &str) -> &'static [&'static str] {
+    match resource_type {
+        "Microsoft.Network/virtualNetworks" => {
+            &["Microsoft.Network/networkSecurityGroups/join/action"]
+        }
+        "Microsoft.Network/loadBalancers" => &["Microsoft.Network/publicIPAddresses/join/action"],
+        "Microsoft.Network/privateDnsZones/virtualNetworkLinks" => {
+            &["Microsoft.Network/virtualNetworks/join/action"]
+        }
+        _ => &[],
+    }
+}
+
+/// Azure rejects writes of a namespace that is not registered in the subscription.
+async fn check_providers(
+    arm: &ArmClient,
+    subscription: &SubscriptionId,
+    writes: &[&PlannedResource],
+) -> Result<Vec<PreflightFinding>, AzureCallError> {
+    let namespaces: BTreeSet<String> = writes
+        .iter()
+        .filter_map(|it| it.id.resource_type()?.split('/').next().map(str::to_owned))
+        .filter(|namespace| !is_always_registered(namespace))
+        .collect();
+    let mut findings = Vec::new();
+    for namespace in namespaces {
+        let request = ProviderRegistration::get(subscription, &namespace);
+        let reply = match arm.send(&request).await {
+            Err(AzureCallError::Forbidden { .. }) => continue,
+            reply => reply?,
+        };
+        let is_registered = serde_json::from_value::<ProviderRegistration>(reply.body)
+            .is_ok_and(|registration| registration.is_registered());
+        if !is_registered {
+            findings.push(PreflightFinding::error(
+                "providers",
+                format!(
+                    "the resource provider `{namespace}` is not registered in the subscription"
+                ),
+                format!("run `az provider register --namespace {namespace} --wait`"),
+            ));
+        }
+    }
+    Ok(findings)
+}
+
+fn is_always_registered(namespace: &str) -> bool {
+    ["Microsoft.Authorization", "Microsoft.Resources"]
+        .iter()
+        .any(|it| it.eq_ignore_ascii_case(namespace))
+}
+
+/// A lock `ReadOnly` rejects writes, and any lock rejects deletions.
+async fn check_locks(
+    arm: &ArmClient,
+    writes: &[&PlannedResource],
+    groups: &BTreeMap<String, ArmResourceId>,
+) -> Result<Vec<PreflightFinding>, AzureCallError> {
+    let mut findings = Vec::new();
+    for group in groups.values() {
+        let path = format!("{group}/providers/{}", ManagementLockBody::RESOURCE_TYPE);
+        let listed = match arm.list(&path, ManagementLockBody::API_VERSION, &[]).await {
+            Err(AzureCallError::Forbidden { .. }) => continue,
+            listed => listed?,
+        };
+        for lock in listed {
+            let id = lock["id"].as_str().unwrap_or_default().to_owned();
+            let Ok(body) = serde_json::from_value::<ManagementLockBody>(lock) else { continue };
+            let blocks = |write: &&&PlannedResource| {
+                let deletes =
+                    matches!(write.change, ResourceChange::Delete | ResourceChange::Replace { .. });
+                group.contains(&write.id)
+                    && (deletes || body.properties.level == ManagementLockLevel::ReadOnly)
+            };
+            if let Some(write) = writes.iter().find(blocks) {
+                findings.push(PreflightFinding::error(
+                    "locks",
+                    format!("the lock `{id}` prevents the change of `{}`", write.key),
+                    "remove the lock, or ask the person who set it",
+                ));
+            }
+        }
+    }
+    Ok(findings)
+}
