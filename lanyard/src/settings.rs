@@ -32,6 +32,12 @@ pub(crate) struct ProcessEnvironment {
     pub(crate) azure_federated_token_file: Option<PathBuf>,
     /// `AZURE_AUTHORITY_HOST`, as set by the workload identity webhook.
     pub(crate) azure_authority_host: Option<String>,
+    /// `AZURE_CLIENT_CERTIFICATE_PATH`: the certificate of the application `AZURE_CLIENT_ID`, with its key.
+    pub(crate) azure_client_certificate_path: Option<PathBuf>,
+    /// `AZURE_SUBSCRIPTION_ID`: the subscription of the infrastructure commands.
+    pub(crate) azure_subscription_id: Option<String>,
+    /// `XDG_STATE_HOME`, or `~/.local/state`: the directory of the journals.
+    pub(crate) state_directory: Option<PathBuf>,
     /// `LANYARD_CRASH_AT`: the crash point at which the process kills itself.
     #[cfg(feature = "crash-points")]
     pub(crate) crash_at: Option<String>,
@@ -50,7 +56,7 @@ pub(crate) struct ProcessEnvironment {
 }
 
 impl ProcessEnvironment {
-    /// Reads a variable whose name the user gave.
+    /// Reads a secret, which this type does not keep, or a variable whose name the user gave.
     pub(crate) fn read_variable(name: &str) -> Option<OsString> {
         std::env::var_os(name)
     }
@@ -74,6 +80,11 @@ impl ProcessEnvironment {
             azure_tenant_id: text("AZURE_TENANT_ID"),
             azure_federated_token_file: text("AZURE_FEDERATED_TOKEN_FILE").map(PathBuf::from),
             azure_authority_host: text("AZURE_AUTHORITY_HOST"),
+            azure_client_certificate_path: text("AZURE_CLIENT_CERTIFICATE_PATH").map(PathBuf::from),
+            azure_subscription_id: text("AZURE_SUBSCRIPTION_ID"),
+            state_directory: text("XDG_STATE_HOME").map(PathBuf::from).or_else(|| {
+                std::env::home_dir().map(|home| home.join(".local").join("state"))
+            }),
             #[cfg(feature = "crash-points")]
             crash_at: text("LANYARD_CRASH_AT"),
             #[cfg(feature = "crash-points")]

@@ -1,14 +1,16 @@
 //! Azure credentials from rotating certificate files, federated token files and managed identity endpoints.
 //!
-//! The crate provides five credentials for the Azure SDK for Rust. Each implements
+//! The crate provides seven credentials for the Azure SDK for Rust. Each implements
 //! [`azure_core::credentials::TokenCredential`], and all share one token engine:
 //!
 //! - [`ReloadingCertificateCredential`] signs in with the credential file in a hosted control plane's volume,
 //!   and follows the file as it rotates;
 //! - [`FederatedTokenCredential`] exchanges a projected service account token, and
 //!   [`InMemoryTokenCredential`] a token that a program holds for another workload;
-//! - [`ClientSecretCredential`] signs in with a client secret;
-//! - [`ManagedIdentityCredential`] uses the managed identity of the host, by IMDS or App Service.
+//! - [`ClientSecretCredential`] signs in with a client secret, and [`ClientCertificateCredential`] with a
+//!   certificate that does not rotate;
+//! - [`ManagedIdentityCredential`] uses the managed identity of the host, by IMDS or App Service;
+//! - [`CredentialChain`] tries several credentials in their order, as `DefaultAzureCredential` of the SDKs does.
 //!
 //! ```no_run
 //! use azure_security_keyvault_secrets::SecretClient;
@@ -48,7 +50,11 @@ pub mod loader;
 pub mod reply;
 pub mod secret;
 
+#[cfg(feature = "azure-cli")]
+mod azure_cli;
+mod client_certificate;
 mod client_secret;
+mod credential_chain;
 mod entra;
 mod federated;
 mod health;
@@ -64,7 +70,11 @@ pub use file::{CredentialFile, CredentialFileOptions, LoadError, LoadObserver, R
 pub use generation::CredentialGeneration;
 pub use loader::LoaderHealth;
 
+#[cfg(feature = "azure-cli")]
+pub use azure_cli::{AzureCliCredential, AzureCliError, AzureCliSubscription};
+pub use client_certificate::{ClientCertificateCredential, ClientCertificateError};
 pub use client_secret::ClientSecretCredential;
+pub use credential_chain::{ChainLink, ChainLinkState, CredentialChain, CredentialChainError};
 pub use entra::error::EntraError;
 pub use federated::{
     FederatedTokenCredential, FederatedTokenSettingProblem, FederatedTokenSettings,

@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
     use crate::cluster_identifiers::ClusterIdentifiers;
-    use crate::infra_graph::ExistingNetwork;
+    use crate::infra_graph::{EarlierNames, ExistingNetwork};
     use crate::live_state::LiveResource;
     use crate::preflight::FindingSeverity;
 
@@ -177,6 +177,7 @@ mod tests {
                 vnet: vnet.parse().unwrap(),
                 subnet: Some(subnet.parse().unwrap()),
             }),
+            earlier_names: EarlierNames::default(),
         }
     }
 

@@ -8,6 +8,7 @@ use lanyard_azure::{
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 
 use crate::cluster_identifiers::ClusterIdentifiers;
+use crate::journal::RecordedState;
 use crate::resource::{
     DesiredResource, ResourceDefinition, ResourceKey, ResourceStack, TagSupport,
 };
@@ -35,6 +36,34 @@ pub struct InfraParameters {
     pub security_group: Option<ArmResourceId>,
     /// The existing virtual network and its subnet; `None` creates both.
     pub network: Option<ExistingNetwork>,
+    /// The names that differ from today's.
+    pub earlier_names: EarlierNames,
+}
+
+/// The names of an imported cluster that differ from those that lanyard chooses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EarlierNames {
+    /// The resource group of the virtual network.
+    pub vnet_group: Option<String>,
+    /// The resource group of the network security group.
+    pub security_group_group: Option<String>,
+    /// The private DNS zone.
+    pub private_zone: Option<String>,
+}
+
+impl EarlierNames {
+    /// The names of the resources that the journal records.
+    pub fn recorded(recorded: &RecordedState) -> Self {
+        let name = |key: &str| {
+            let record = recorded.get(&ResourceKey::new(key))?;
+            Some(record.id.name().to_owned())
+        };
+        Self {
+            vnet_group: name("group/vnet"),
+            security_group_group: name("group/nsg"),
+            private_zone: name("private-zone"),
+        }
+    }
 }
 
 /// A virtual network of the user.
@@ -75,6 +104,7 @@ impl InfraIds {
     /// The ids that the parameters determine.
     pub fn new(parameters: &InfraParameters) -> Self {
         let names = ClusterResourceNames::new(&parameters.identifiers);
+        let earlier = &parameters.earlier_names;
         let group = |name: String| {
             let name = parameters.resource_group.clone().unwrap_or(name);
             ResourceGroupBody::id(&parameters.subscription, &name)
@@ -82,19 +112,30 @@ impl InfraIds {
         let main_group = group(names.main_group());
         let security_group = parameters.security_group.clone().unwrap_or_else(|| {
             resource_id::<NetworkSecurityGroupBody>(
-                &group(names.security_group_group()),
+                &group(
+                    earlier
+                        .security_group_group
+                        .clone()
+                        .unwrap_or_else(|| names.security_group_group()),
+                ),
                 &names.security_group(),
             )
         });
         let vnet = parameters.network.as_ref().map_or_else(
-            || resource_id::<VirtualNetworkBody>(&group(names.vnet_group()), &names.vnet()),
+            || {
+                let name = earlier.vnet_group.clone().unwrap_or_else(|| names.vnet_group());
+                resource_id::<VirtualNetworkBody>(&group(name), &names.vnet())
+            },
             |network| network.vnet.clone(),
         );
         let subnet = match &parameters.network {
             Some(network) => network.subnet.clone(),
             None => Some(vnet.child("subnets", SUBNET_NAME)),
         };
-        let zone = names.private_zone(&parameters.base_domain);
+        let zone = earlier
+            .private_zone
+            .clone()
+            .unwrap_or_else(|| names.private_zone(&parameters.base_domain));
         let private_zone = resource_id::<PrivateDnsZoneBody>(&main_group, &zone);
         Self {
             security_group_group: group_of(&security_group, &parameters.subscription),
@@ -228,6 +269,7 @@ mod tests {
             group_tags: ResourceTags::new(),
             security_group: None,
             network: None,
+            earlier_names: EarlierNames::default(),
         }
     }
 

@@ -8,7 +8,7 @@ mod directory;
 mod state;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use lanyard_azure::PendingOperation;
@@ -183,32 +183,13 @@ impl Journal {
         mut store: Box<dyn JournalStore>,
         cluster: &JournalCluster,
     ) -> Result<Self, JournalError> {
-        let mut state = RecordedState::default();
-        let complete = content.rfind('\n').map_or("", |end| &content[..end]);
-        if complete.is_empty() {
+        if !content.contains('\n') {
             let JournalCluster { name, infra_id, subscription } = cluster.clone();
             let entry =
                 JournalEntry::Cluster { version: FORMAT_VERSION, name, infra_id, subscription };
             append(store.as_mut(), &entry)?;
         }
-        for (position, line) in complete.lines().enumerate() {
-            let entry = parse_line(position + 1, line)?;
-            match (&entry, position) {
-                (JournalEntry::Cluster { name, infra_id, subscription, .. }, 0) => {
-                    let found = JournalCluster {
-                        name: name.clone(),
-                        infra_id: infra_id.clone(),
-                        subscription: subscription.clone(),
-                    };
-                    if found != *cluster {
-                        let (found, wanted) = (found.to_string(), cluster.to_string());
-                        return Err(JournalError::OtherCluster { found, wanted });
-                    }
-                }
-                (_, 0) => return Err(JournalError::NoCluster),
-                _ => state.apply(&entry),
-            }
-        }
+        let state = parse_state(content, cluster)?;
         Ok(Self { inner: Mutex::new(JournalInner { store, state }) })
     }
 
@@ -224,6 +205,31 @@ impl Journal {
         inner.state.apply(entry);
         Ok(())
     }
+}
+
+/// The state that the complete lines of a journal describe.
+fn parse_state(content: &str, cluster: &JournalCluster) -> Result<RecordedState, JournalError> {
+    let mut state = RecordedState::default();
+    let complete = content.rfind('\n').map_or("", |end| &content[..end]);
+    for (position, line) in complete.lines().enumerate() {
+        let entry = parse_line(position + 1, line)?;
+        match (&entry, position) {
+            (JournalEntry::Cluster { name, infra_id, subscription, .. }, 0) => {
+                let found = JournalCluster {
+                    name: name.clone(),
+                    infra_id: infra_id.clone(),
+                    subscription: subscription.clone(),
+                };
+                if found != *cluster {
+                    let (found, wanted) = (found.to_string(), cluster.to_string());
+                    return Err(JournalError::OtherCluster { found, wanted });
+                }
+            }
+            (_, 0) => return Err(JournalError::NoCluster),
+            _ => state.apply(&entry),
+        }
+    }
+    Ok(state)
 }
 
 fn append(store: &mut dyn JournalStore, entry: &JournalEntry) -> Result<(), JournalError> {
@@ -261,4 +267,18 @@ pub fn open_directory(
     let (store, content) =
         JournalDirectory::open(directory).map_err(|source| JournalError::Store { source })?;
     Journal::open(&content, Box::new(store), cluster)
+}
+
+/// Reads the journal in a directory without locking it. A journal that does not exist is empty.
+///
+/// # Errors
+///
+/// [`JournalError`] if the journal cannot be read, or is invalid.
+pub fn read_directory(
+    directory: &Path,
+    cluster: &JournalCluster,
+) -> Result<RecordedState, JournalError> {
+    let content =
+        JournalDirectory::read(directory).map_err(|source| JournalError::Store { source })?;
+    parse_state(&content, cluster)
 }

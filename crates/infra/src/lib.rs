@@ -8,6 +8,7 @@
 
 mod api_versions;
 mod apply;
+mod azure_credentials_file;
 pub mod azure_name_rules;
 mod caller_permissions;
 mod cluster_identifiers;
@@ -16,7 +17,10 @@ mod destroy;
 mod existing_network;
 mod graph_run;
 mod iam_graph;
+mod identity_files;
+mod import;
 mod infra_graph;
+mod infra_output;
 mod interrupted_writes;
 mod journal;
 mod live_state;
@@ -35,9 +39,13 @@ mod resource_write;
 mod role_assignments;
 mod role_graph;
 mod sizing;
+mod unrecorded_resources;
 mod workload_identities;
 
 pub use apply::{ResourceOutcome, RunContext, RunOptions, RunReport, apply};
+pub use azure_credentials_file::{
+    AzureCredentialsFile, AzureCredentialsFileError, CredentialsFieldProblem,
+};
 pub use caller_permissions::{RequiredAction, allows_action, missing_actions};
 pub use cluster_identifiers::{
     BaseDomain, ClusterIdentifierError, ClusterIdentifiers, ClusterName, InvalidBaseDomainError,
@@ -50,11 +58,17 @@ pub use iam_graph::{
     DataPlaneParameters, IamParameters, data_plane_identity_key, data_plane_resources,
     iam_resources, identity_key,
 };
-pub use infra_graph::{ExistingNetwork, InfraIds, InfraParameters, infra_resources};
+pub use identity_files::{
+    ControlPlaneIdentities, ControlPlaneIdentity, DataPlaneIdentities, IdentityFieldProblem,
+    IdentityFileError, IdentityVault, LintNote, WorkloadIdentities,
+};
+pub use import::{ImportResult, ImportedResource, find_earlier_names, import_resources};
+pub use infra_graph::{EarlierNames, ExistingNetwork, InfraIds, InfraParameters, infra_resources};
+pub use infra_output::{ClusterIdentities, infra_output};
 pub use interrupted_writes::wait_for_interrupted_writes;
 pub use journal::{
     Journal, JournalCluster, JournalDirectory, JournalDirectoryError, JournalError, JournalStore,
-    RecordedResource, RecordedState, WritePhase, open_directory,
+    RecordedResource, RecordedState, WritePhase, open_directory, read_directory,
 };
 pub use live_state::{LiveResource, LiveState, ReadError};
 pub use ownership_tags::OwnershipTags;
@@ -81,6 +95,7 @@ pub use role_assignments::{
 };
 pub use role_graph::{RoleGraphError, RoleParameters, role_resources};
 pub use sizing::{NODES_PER_EGRESS_ADDRESS, check_size, usable_addresses};
+pub use unrecorded_resources::find_unrecorded_resources;
 pub use workload_identities::{
     DataPlaneIdentity, FederatedCredentialDefinition, MAX_FEDERATED_CREDENTIALS,
     OPENSHIFT_AUDIENCE, WorkloadIdentityDefinition, workload_identities,

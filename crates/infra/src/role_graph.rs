@@ -186,6 +186,7 @@ mod tests {
             group_tags: ResourceTags::new(),
             security_group: None,
             network: None,
+            earlier_names: crate::infra_graph::EarlierNames::default(),
         }
     }
 

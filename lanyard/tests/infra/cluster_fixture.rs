@@ -9,7 +9,7 @@ use lanyard_clock::SharedClock;
 use lanyard_credential::secret::SecretText;
 use lanyard_credential::{ClientSecretCredential, TokenTransport, TokenTransportOptions};
 use lanyard_infra::{
-    ClusterIdentifiers, DestroyPlan, InfraParameters, Journal, JournalCluster, LiveState,
+    ClusterIdentifiers, DestroyPlan, EarlierNames, InfraParameters, Journal, JournalCluster, LiveState,
     NoProgress, OwnershipTags, Plan, ResourceGraph, ResourceKey, ResourceStack, RunContext,
     RunOptions, RunReport, apply, destroy, infra_resources, open_directory,
     wait_for_interrupted_writes,
@@ -47,6 +47,7 @@ impl ClusterFixture {
             group_tags: ResourceTags::from([("team".to_owned(), "platform".to_owned())]),
             security_group: None,
             network: None,
+            earlier_names: EarlierNames::default(),
             identifiers,
         };
         let cutter = RequestCutter::default();

@@ -90,6 +90,17 @@ impl JournalDirectory {
     }
 }
 
+impl JournalDirectory {
+    /// The content of the journal in `directory`; empty if there is none.
+    pub(super) fn read(directory: &Path) -> Result<String, JournalDirectoryError> {
+        let path = directory.join(FILE_NAME);
+        match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            content => content.map_err(|source| io_error("reading", &path, source)),
+        }
+    }
+}
+
 impl JournalStore for JournalDirectory {
     fn append(&mut self, line: &str) -> Result<(), JournalDirectoryError> {
         self.file

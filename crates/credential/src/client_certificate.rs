@@ -1,0 +1,114 @@
+//! The credential of an application that has a certificate in a file that does not rotate.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
+use azure_core::http::Url;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use zeroize::Zeroizing;
+
+use crate::assertion::{AssertionError, AssertionOptions, AssertionSigner};
+use crate::bundle::{BundleError, CertificateBundle};
+use crate::entra::exchange::ClientCredentialsExchange;
+use crate::entra::request::ClientAuthentication;
+use crate::identity::{Authority, ClientId, TenantId};
+use crate::secret::SecretText;
+use crate::token::engine::TokenEngine;
+use crate::token::error::TokenError;
+use crate::token::request::TokenKey;
+use crate::token::source::{IssuedToken, TokenSource};
+use crate::transport::sender::TokenTransport;
+
+/// Authenticates an application with a certificate and its private key (RFC 7523), as the variables
+/// `AZURE_CLIENT_CERTIFICATE_PATH` and `AZURE_CLIENT_CERTIFICATE_PASSWORD` of the Azure SDKs name them.
+///
+/// For certificates that rotate, use [`ReloadingCertificateCredential`](crate::ReloadingCertificateCredential).
+#[derive(Debug)]
+pub struct ClientCertificateCredential {
+    engine: TokenEngine<ClientCertificateSource>,
+}
+
+/// A certificate file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientCertificateError {
+    /// The file contains no usable certificate with its key.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// The key cannot sign assertions.
+    #[error(transparent)]
+    Assertion(#[from] AssertionError),
+}
+
+impl ClientCertificateCredential {
+    /// Creates a credential for the application `client` in `tenant` from the content of a PEM or PKCS#12 file.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientCertificateError`] if the content has no RSA key with its certificate.
+    pub fn new(
+        tenant: &TenantId,
+        client: ClientId,
+        authority: &Authority,
+        content: &[u8],
+        password: Option<&SecretText>,
+        transport: &TokenTransport,
+    ) -> Result<Arc<Self>, ClientCertificateError> {
+        let encoded = Zeroizing::new(STANDARD.encode(content));
+        let bundle =
+            CertificateBundle::parse_with_password(&SecretText::from(encoded.as_str()), password)?;
+        let source = ClientCertificateSource {
+            endpoint: authority.token_endpoint(tenant),
+            authority: authority.clone(),
+            client,
+            signer: AssertionSigner::new(bundle, AssertionOptions::default())?,
+            transport: transport.clone(),
+        };
+        Ok(Arc::new(Self { engine: TokenEngine::new(source, transport) }))
+    }
+}
+
+#[async_trait]
+impl TokenCredential for ClientCertificateCredential {
+    async fn get_token(
+        &self,
+        scopes: &[&str],
+        options: Option<TokenRequestOptions<'_>>,
+    ) -> azure_core::Result<AccessToken> {
+        self.engine.access_token(scopes, options).await
+    }
+}
+
+#[derive(Debug)]
+struct ClientCertificateSource {
+    endpoint: Url,
+    authority: Authority,
+    client: ClientId,
+    signer: AssertionSigner,
+    transport: TokenTransport,
+}
+
+#[async_trait]
+impl TokenSource for ClientCertificateSource {
+    async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
+        let claims = key.variant.claims_parameter()?;
+        let other = key.variant.tenant.as_ref();
+        let other = other.map(|tenant| self.authority.token_endpoint(tenant));
+        let endpoint = other.as_ref().unwrap_or(&self.endpoint);
+        let (now, jti) = (self.transport.clock().now(), self.transport.randomness().uuid());
+        let assertion = self.signer.sign(&self.client, endpoint, now, jti);
+        let assertion = assertion
+            .map_err(|error| TokenError::Assertion { generation: 0, source: Arc::new(error) })?;
+        let exchange = ClientCredentialsExchange {
+            endpoint,
+            client_id: self.client.as_str(),
+            scope: &key.scope,
+            authentication: ClientAuthentication::Assertion(assertion.as_str()),
+            claims: claims.as_deref(),
+            request_id: self.transport.randomness().uuid(),
+        };
+        exchange.fetch_token(&self.transport, 0).await
+    }
+}

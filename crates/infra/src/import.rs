@@ -1,0 +1,145 @@
+//! Adopts resources that another tool created for a cluster, such as HyperShift's command line.
+
+use lanyard_azure::{
+    ArmBody as _, ArmClient, AzureCallError, PrivateDnsZoneBody, ResourceGroupBody,
+};
+use lanyard_clock::SharedClock;
+use lanyard_vocabulary::ArmResourceId;
+use serde::Serialize;
+
+use crate::infra_graph::{EarlierNames, InfraIds, InfraParameters};
+use crate::journal::{Journal, JournalEntry, JournalError};
+use crate::live_state::LiveState;
+use crate::plan::live_differences;
+use crate::resource::{Ownership, ResourceDefinition, ResourceKey};
+use crate::resource_graph::ResourceGraph;
+use crate::resource_names::ClusterResourceNames;
+
+/// Finds the names that an earlier tool chose differently: resource groups with the word at the end, and the
+/// private DNS zone `<name>-azurecluster.<base domain>`. A name counts only if nothing has today's name.
+///
+/// # Errors
+///
+/// The error of the first read that failed.
+pub async fn find_earlier_names(
+    arm: &ArmClient,
+    parameters: &InfraParameters,
+) -> Result<EarlierNames, AzureCallError> {
+    let names = ClusterResourceNames::new(&parameters.identifiers);
+    let ids = InfraIds::new(parameters);
+    let [vnet_group, security_group_group] = names.legacy_groups();
+    let group = |name: &str| ResourceGroupBody::id(&parameters.subscription, name);
+    let groups_are_ours = parameters.resource_group.is_none();
+    let mut earlier = EarlierNames::default();
+    if groups_are_ours && parameters.network.is_none() {
+        let today = group(&names.vnet_group());
+        earlier.vnet_group = earlier_group(arm, &today, &group(&vnet_group)).await?;
+    }
+    if groups_are_ours && parameters.security_group.is_none() {
+        let today = group(&names.security_group_group());
+        earlier.security_group_group =
+            earlier_group(arm, &today, &group(&security_group_group)).await?;
+    }
+    let zone = names.legacy_private_zone(&parameters.base_domain);
+    let zone = ids.main_group.provider_resource(PrivateDnsZoneBody::RESOURCE_TYPE, &zone);
+    earlier.private_zone =
+        earlier_name(arm, &ids.private_zone, &zone, PrivateDnsZoneBody::API_VERSION).await?;
+    Ok(earlier)
+}
+
+async fn earlier_group(
+    arm: &ArmClient,
+    today: &ArmResourceId,
+    earlier: &ArmResourceId,
+) -> Result<Option<String>, AzureCallError> {
+    earlier_name(arm, today, earlier, ResourceGroupBody::API_VERSION).await
+}
+
+async fn earlier_name(
+    arm: &ArmClient,
+    today: &ArmResourceId,
+    earlier: &ArmResourceId,
+    api_version: &str,
+) -> Result<Option<String>, AzureCallError> {
+    if arm.fetch_optional(today.as_str(), api_version).await?.is_some() {
+        return Ok(None);
+    }
+    let found = arm.fetch_optional(earlier.as_str(), api_version).await?;
+    Ok(found.map(|_| earlier.name().to_owned()))
+}
+
+/// A resource that the import looked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportedResource {
+    /// The key of the resource.
+    pub key: ResourceKey,
+    /// The id of the live resource, or the id that was looked for.
+    pub id: ArmResourceId,
+    /// The result.
+    pub result: ImportResult,
+    /// The number of properties that differ from the desired ones.
+    pub differences: usize,
+}
+
+/// What the import did with a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ImportResult {
+    /// The journal now records that the resource belongs to the cluster.
+    Imported,
+    /// The journal has the resource already.
+    Recorded,
+    /// The resource belongs to the user or may serve other purposes, so it is not removed with the cluster.
+    Existing,
+    /// The resource does not exist.
+    Missing,
+}
+
+/// Records the live resources of the graph as resources of the cluster. Sends no request.
+///
+/// # Errors
+///
+/// [`JournalError`] if the journal cannot be written.
+pub fn import_resources(
+    journal: &Journal,
+    clock: &SharedClock,
+    graph: &ResourceGraph,
+    live: &LiveState,
+) -> Result<Vec<ImportedResource>, JournalError> {
+    let recorded = journal.state();
+    let mut imported = Vec::new();
+    for resource in graph.resources() {
+        let key = resource.key.clone();
+        let Some(found) = live.get(&key) else {
+            let (id, result) = (resource.id.clone(), ImportResult::Missing);
+            imported.push(ImportedResource { key, id, result, differences: 0 });
+            continue;
+        };
+        let belongs_to_user = matches!(
+            resource.definition,
+            ResourceDefinition::Existing { .. } | ResourceDefinition::Shared { .. }
+        );
+        let is_recorded = recorded
+            .get(&key)
+            .is_some_and(|record| record.id == found.id && record.ownership.is_ours());
+        let result = match (belongs_to_user, is_recorded) {
+            (true, _) => ImportResult::Existing,
+            (false, true) => ImportResult::Recorded,
+            (false, false) => ImportResult::Imported,
+        };
+        if result == ImportResult::Imported {
+            journal.record(&JournalEntry::Recorded {
+                at: clock.now(),
+                key: key.clone(),
+                stack: resource.stack,
+                id: found.id.clone(),
+                ownership: Ownership::Imported,
+                depends_on: resource.depends_on.clone(),
+            })?;
+        }
+        let differences = live_differences(resource, found, live).len();
+        imported.push(ImportedResource { key, id: found.id.clone(), result, differences });
+    }
+    Ok(imported)
+}
