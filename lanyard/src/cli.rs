@@ -6,6 +6,8 @@ use std::path::Path;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands;
+#[cfg(feature = "cli")]
+use crate::commands::platform::PlatformCommand;
 use crate::logging::LogArgs;
 
 /// Azure identities for the components that need them
@@ -56,6 +58,36 @@ pub(crate) enum CliCommand {
     Identities(commands::identities::Args),
     #[cfg(feature = "cli")]
     Forecast(commands::forecast::Args),
+    /// Show how the Azure resources of a cluster differ from its configuration
+    #[cfg(feature = "cli")]
+    Plan {
+        #[command(subcommand)]
+        platform: PlatformCommand<commands::plan::Args>,
+    },
+    /// Create and repair the Azure resources of a cluster
+    #[cfg(feature = "cli")]
+    Apply {
+        #[command(subcommand)]
+        platform: PlatformCommand<commands::apply::Args>,
+    },
+    /// Adopt the Azure resources that another tool created for a cluster
+    #[cfg(feature = "cli")]
+    Import {
+        #[command(subcommand)]
+        platform: PlatformCommand<commands::import::Args>,
+    },
+    /// Create the Azure resources that hosted clusters need
+    #[cfg(feature = "cli")]
+    Create {
+        #[command(subcommand)]
+        command: commands::create::CreateCommand,
+    },
+    /// Remove Azure resources that lanyard created or imported
+    #[cfg(feature = "cli")]
+    Destroy {
+        #[command(subcommand)]
+        command: commands::destroy::DestroyCommand,
+    },
     #[cfg(feature = "node")]
     Node(commands::node::Args),
     #[cfg(feature = "operator")]
@@ -87,9 +119,15 @@ impl CliCommand {
             #[cfg(feature = "emulator")]
             Self::Up(_) => LOG_FILTER_FOR_REPORTING_COMMANDS,
             #[cfg(feature = "cli")]
-            Self::Render(_) | Self::Identities(_) | Self::Forecast(_) | Self::Credential { .. } => {
-                LOG_FILTER_FOR_REPORTING_COMMANDS
-            }
+            Self::Render(_)
+            | Self::Identities(_)
+            | Self::Forecast(_)
+            | Self::Credential { .. }
+            | Self::Plan { .. }
+            | Self::Apply { .. }
+            | Self::Import { .. }
+            | Self::Create { .. }
+            | Self::Destroy { .. } => LOG_FILTER_FOR_REPORTING_COMMANDS,
             #[cfg(feature = "node")]
             Self::Node(args) => args.default_log_filter(),
             #[cfg(feature = "operator")]
@@ -113,9 +151,15 @@ impl CliCommand {
             #[cfg(feature = "canary")]
             Self::Canary(_) => false,
             #[cfg(feature = "cli")]
-            Self::Render(_) | Self::Identities(_) | Self::Forecast(_) | Self::Credential { .. } => {
-                false
-            }
+            Self::Render(_)
+            | Self::Identities(_)
+            | Self::Forecast(_)
+            | Self::Credential { .. }
+            | Self::Plan { .. }
+            | Self::Apply { .. }
+            | Self::Import { .. }
+            | Self::Create { .. }
+            | Self::Destroy { .. } => false,
             #[cfg(feature = "emulator")]
             Self::Up(_) | Self::Azure { .. } => false,
         }

@@ -3,8 +3,12 @@
 //! Each command is compiled with the feature of its group. Helpers of several groups are compiled with any of
 //! these features.
 
+#[cfg(feature = "cli")]
+pub(crate) mod apply;
 #[cfg(feature = "emulator")]
 pub(crate) mod azure;
+#[cfg(feature = "cli")]
+mod azure_account;
 #[cfg(any(feature = "node", feature = "kms", feature = "canary", feature = "cli"))]
 mod azure_transport;
 #[cfg(feature = "canary")]
@@ -12,7 +16,13 @@ pub(crate) mod canary;
 #[cfg(any(feature = "node", feature = "operator", feature = "canary", feature = "cli"))]
 mod cluster_access;
 #[cfg(feature = "cli")]
+mod cluster_infra;
+#[cfg(feature = "cli")]
+pub(crate) mod create;
+#[cfg(feature = "cli")]
 pub(crate) mod credential;
+#[cfg(feature = "cli")]
+pub(crate) mod destroy;
 #[cfg(feature = "cli")]
 pub(crate) mod forecast;
 #[cfg(any(feature = "node", feature = "operator", feature = "kms", feature = "cli"))]
@@ -23,6 +33,8 @@ mod go_duration;
 mod hosted_cluster;
 #[cfg(feature = "cli")]
 pub(crate) mod identities;
+#[cfg(feature = "cli")]
+pub(crate) mod import;
 #[cfg(feature = "kms")]
 pub(crate) mod kms;
 #[cfg(feature = "cli")]
@@ -31,6 +43,10 @@ mod kubectl;
 pub(crate) mod node;
 #[cfg(feature = "operator")]
 pub(crate) mod operator;
+#[cfg(feature = "cli")]
+pub(crate) mod plan;
+#[cfg(feature = "cli")]
+pub(crate) mod platform;
 #[cfg(any(feature = "operator", feature = "cli", feature = "emulator"))]
 mod problem_text;
 #[cfg(feature = "cli")]
@@ -42,6 +58,10 @@ pub(crate) mod up;
 #[cfg(any(feature = "operator", feature = "cli"))]
 mod workloads;
 
+#[cfg(feature = "cli")]
+use self::create::CreateCommand;
+#[cfg(feature = "cli")]
+use self::destroy::DestroyCommand;
 use std::future::Future;
 use std::time::Duration;
 
@@ -65,6 +85,30 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Forecast(args) => block_on(forecast::run(args, environment)),
         #[cfg(feature = "cli")]
         CliCommand::Identities(args) => block_on(identities::run(args, environment)),
+        #[cfg(feature = "cli")]
+        CliCommand::Plan { platform } => block_on(plan::run(platform.into_args(), environment)),
+        #[cfg(feature = "cli")]
+        CliCommand::Apply { platform } => block_on(apply::run(platform.into_args(), environment)),
+        #[cfg(feature = "cli")]
+        CliCommand::Import { platform } => block_on(import::run(platform.into_args(), environment)),
+        #[cfg(feature = "cli")]
+        CliCommand::Create { command } => match command {
+            CreateCommand::Infra { platform } => {
+                block_on(create::infra::run(platform.into_args(), environment))
+            }
+            CreateCommand::Iam { platform } => {
+                block_on(create::iam::run(platform.into_args(), environment))
+            }
+        },
+        #[cfg(feature = "cli")]
+        CliCommand::Destroy { command } => match command {
+            DestroyCommand::Infra { platform } => {
+                block_on(destroy::infra::run(platform.into_args(), environment))
+            }
+            DestroyCommand::Iam { platform } => {
+                block_on(destroy::iam::run(platform.into_args(), environment))
+            }
+        },
         #[cfg(feature = "kms")]
         CliCommand::Kms(args) => {
             run_on_runtime(&mut multi_thread_builder(KMS_THREADS), kms::run(args, environment))

@@ -82,9 +82,9 @@ impl ProcessEnvironment {
             azure_authority_host: text("AZURE_AUTHORITY_HOST"),
             azure_client_certificate_path: text("AZURE_CLIENT_CERTIFICATE_PATH").map(PathBuf::from),
             azure_subscription_id: text("AZURE_SUBSCRIPTION_ID"),
-            state_directory: text("XDG_STATE_HOME").map(PathBuf::from).or_else(|| {
-                std::env::home_dir().map(|home| home.join(".local").join("state"))
-            }),
+            state_directory: text("XDG_STATE_HOME")
+                .map(PathBuf::from)
+                .or_else(|| std::env::home_dir().map(|home| home.join(".local").join("state"))),
             #[cfg(feature = "crash-points")]
             crash_at: text("LANYARD_CRASH_AT"),
             #[cfg(feature = "crash-points")]

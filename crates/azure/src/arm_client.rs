@@ -16,6 +16,7 @@ use crate::error_class::ErrorClass;
 use crate::long_running::{
     OperationError, OperationPoll, OperationStart, PendingOperation, PollAdvance, PollPolicy,
 };
+use crate::rate_limit_headroom::{HeadroomRecorder, RateLimitHeadroom};
 use crate::response_headers::ResponseHeaders;
 use crate::service_url::own_url;
 use crate::transport::AzureTransport;
@@ -26,6 +27,7 @@ use crate::transport::AzureTransport;
 pub struct ArmClient {
     endpoint: String,
     client: AuthenticatedClient,
+    headroom: HeadroomRecorder,
 }
 
 /// Far more pages than any list of a subscription has.
@@ -39,7 +41,12 @@ impl ArmClient {
         transport: &AzureTransport,
     ) -> Self {
         let client = AuthenticatedClient::new(Self::scope(endpoints), credential, transport);
-        Self { endpoint: endpoints.arm_url(), client }
+        Self { endpoint: endpoints.arm_url(), client, headroom: HeadroomRecorder::default() }
+    }
+
+    /// The lowest rate limit headroom of all replies so far; `None` if no reply named it.
+    pub fn lowest_headroom(&self) -> Option<RateLimitHeadroom> {
+        self.headroom.lowest()
     }
 
     /// The scope of tokens for Azure Resource Manager.
@@ -194,7 +201,9 @@ impl ArmClient {
         let (method, body, url) = (request.method, request.body.as_ref(), &url);
         let headers = request.headers();
         let parts = ClientRequest { method, url, body, headers, names_correlation_id };
-        self.client.send_request(parts).await
+        let response = self.client.send_request(parts).await?;
+        self.headroom.observe(&response.headers);
+        Ok(response)
     }
 
     /// Reads a URL from a reply of Azure Resource Manager, which must have the same host.

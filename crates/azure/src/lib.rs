@@ -35,6 +35,7 @@ mod managed_identity;
 mod network;
 mod private_dns;
 mod providers;
+mod rate_limit_headroom;
 mod rate_limited_client;
 mod rate_limiter;
 mod resource_groups;
@@ -92,6 +93,7 @@ pub use network::{
 };
 pub use private_dns::{PrivateDnsLinkBody, PrivateDnsLinkProperties, PrivateDnsZoneBody};
 pub use providers::{ProviderRegistration, ProviderResourceType};
+pub use rate_limit_headroom::RateLimitHeadroom;
 pub use rate_limited_client::{ThrottleCause, ThrottledError};
 pub use rate_limiter::RequestRate;
 pub use resource_groups::ResourceGroupBody;

@@ -17,9 +17,9 @@ use lanyard_credential::{
     ManagedIdentityTransport, RetrySettings, TokenError, TokenTransport, TokenTransportOptions,
 };
 use lanyard_infra::AzureCredentialsFile;
-use lanyard_vocabulary::{
-    Cloud, CloudEndpoints, EntraTenantId, SubscriptionId, format_error_chain,
-};
+use lanyard_vocabulary::{Cloud, SubscriptionId, format_error_chain};
+
+use lanyard_vocabulary::cloud::CloudEndpoints;
 
 use super::azure_transport;
 use crate::exit::CommandError;
@@ -52,11 +52,8 @@ fn parse_cloud(text: &str) -> Result<Cloud, String> {
 /// A signed-in Azure account.
 #[derive(Debug)]
 pub(crate) struct AzureAccount {
-    pub(crate) cloud: Cloud,
     pub(crate) endpoints: &'static CloudEndpoints,
     pub(crate) subscription: SubscriptionId,
-    /// The tenant of the signed-in identity, if the settings name it.
-    pub(crate) tenant: Option<EntraTenantId>,
     pub(crate) credential: Arc<dyn TokenCredential>,
     pub(crate) transport: AzureTransport,
     pub(crate) arm: ArmClient,
@@ -70,23 +67,23 @@ impl AzureAccount {
         clock: &SharedClock,
     ) -> Result<Self, CommandError> {
         let Some(endpoints) = args.cloud.endpoints() else {
-            return Err(CommandError::invalid_input(format!("--cloud: `{}` has no endpoints", args.cloud)));
+            return Err(CommandError::invalid_input(format!(
+                "--cloud: `{}` has no endpoints",
+                args.cloud
+            )));
         };
         let file = args.azure_creds.as_deref().map(read_credentials_file).transpose()?;
         let settings = azure_transport::transport_settings(environment)?;
         let transport = azure_transport::build_transport(&settings, clock)?;
-        let sign_in = SignIn { endpoints, environment, clock, transport: &transport, file: file.as_ref() };
+        let sign_in =
+            SignIn { endpoints, environment, clock, transport: &transport, file: file.as_ref() };
         let cli = sign_in.azure_cli();
         let credential = sign_in.credential(&cli)?;
         let scope = ArmClient::scope(endpoints);
         credential.get_token(&[&scope], None).await.map_err(|error| sign_in_error(&error))?;
-        let (subscription, cli_tenant) = sign_in.subscription(args, &cli).await?;
-        let tenant = file.as_ref().and_then(|file| file.tenant.clone()).or_else(|| {
-            environment.azure_tenant_id.as_deref().and_then(|text| text.parse().ok()).or(cli_tenant)
-        });
+        let subscription = sign_in.subscription(args, &cli).await?;
         let arm = ArmClient::new(endpoints, Arc::clone(&credential), &transport);
-        let cloud = args.cloud;
-        Ok(Self { cloud, endpoints, subscription, tenant, credential, transport, arm })
+        Ok(Self { endpoints, subscription, credential, transport, arm })
     }
 
     /// A client of Microsoft Graph.
@@ -241,7 +238,8 @@ impl SignIn<'_> {
         let unavailable = |error: &dyn std::error::Error| {
             CommandError::unavailable("the HTTP client cannot be built").with_cause(error)
         };
-        let transport = ManagedIdentityTransport::new(options).map_err(|error| unavailable(&error))?;
+        let transport =
+            ManagedIdentityTransport::new(options).map_err(|error| unavailable(&error))?;
         let mut settings = ManagedIdentitySettings::default();
         let client = self.environment.azure_client_id.as_deref();
         settings.identity = client.map(|id| ManagedIdentityId::ClientId(id.to_owned()));
@@ -252,22 +250,21 @@ impl SignIn<'_> {
         })
     }
 
-    /// The subscription of the command: flag, file, variable, then the Azure CLI, whose tenant is also returned.
+    /// The subscription of the command: flag, file, variable, then the Azure CLI.
     async fn subscription(
         &self,
         args: &AccountArgs,
         cli: &AzureCliCredential,
-    ) -> Result<(SubscriptionId, Option<EntraTenantId>), CommandError> {
+    ) -> Result<SubscriptionId, CommandError> {
         let given = args.subscription.clone().or_else(|| Some(self.file?.subscription.clone()));
         if let Some(subscription) = given {
-            return Ok((subscription, None));
+            return Ok(subscription);
         }
         if let Some(text) = &self.environment.azure_subscription_id {
-            return Ok((parse_identity("AZURE_SUBSCRIPTION_ID", text)?, None));
+            return parse_identity("AZURE_SUBSCRIPTION_ID", text);
         }
         let found = cli.default_subscription().await.map_err(|error| no_subscription(&error))?;
-        let subscription = parse_identity("the default subscription of the Azure CLI", &found.id)?;
-        Ok((subscription, found.tenant_id.parse().ok()))
+        parse_identity("the default subscription of the Azure CLI", &found.id)
     }
 }
 

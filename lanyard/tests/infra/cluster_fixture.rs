@@ -9,9 +9,9 @@ use lanyard_clock::SharedClock;
 use lanyard_credential::secret::SecretText;
 use lanyard_credential::{ClientSecretCredential, TokenTransport, TokenTransportOptions};
 use lanyard_infra::{
-    ClusterIdentifiers, DestroyPlan, EarlierNames, InfraParameters, Journal, JournalCluster, LiveState,
-    NoProgress, OwnershipTags, Plan, ResourceGraph, ResourceKey, ResourceStack, RunContext,
-    RunOptions, RunReport, apply, destroy, infra_resources, open_directory,
+    ClusterIdentifiers, DestroyPlan, EarlierNames, InfraParameters, Journal, JournalCluster,
+    LiveState, NoProgress, OwnershipTags, Plan, ResourceGraph, ResourceKey, ResourceStack,
+    RunContext, RunOptions, RunReport, apply, destroy, infra_resources, open_directory,
     wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::cloud;

@@ -1,0 +1,52 @@
+//! `lanyard apply azure`: creates and repairs the Azure resources of a cluster.
+
+use std::path::PathBuf;
+
+use lanyard_clock::SystemClock;
+
+use super::azure_account::{AccountArgs, AzureAccount};
+use super::cluster_infra::configuration::RawConfiguration;
+use super::cluster_infra::target::OutputPaths;
+use super::cluster_infra::{RunArgs, load_target, run_apply};
+use crate::exit::CommandResult;
+use crate::output::CliOutputFormat;
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Example:
+
+  lanyard apply azure -f cluster.yaml --infra-output-file infra.yaml";
+
+/// Create and repair the Azure resources of a cluster
+///
+/// Applies the plan that `lanyard plan azure` shows for the same file. Resources that are as configured are not
+/// written. Run the command again to continue after an interruption.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    /// The configuration file of the cluster, see `lanyard plan azure --help`
+    #[arg(long, short = 'f', value_name = "FILE")]
+    filename: PathBuf,
+    /// Write the infrastructure output, which `create cluster azure --infra-json` reads, as YAML
+    #[arg(long, value_name = "FILE")]
+    infra_output_file: Option<PathBuf>,
+    /// Write the client ids of the created identities as JSON
+    #[arg(long, value_name = "FILE")]
+    iam_output_file: Option<PathBuf>,
+    /// The output format of the result
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    account: AccountArgs,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let configuration = RawConfiguration::read(&args.filename)?.parse()?;
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let target = load_target(&account, &configuration, &args.run.state, &environment).await?;
+    let outputs = OutputPaths { infra: args.infra_output_file, iam: args.iam_output_file };
+    run_apply(&target, &args.run, args.output, &outputs, &clock).await
+}

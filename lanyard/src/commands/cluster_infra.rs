@@ -1,0 +1,215 @@
+//! What the commands for the infrastructure of one cluster share: from the configuration to the plan, the run and
+//! the report.
+
+pub(in crate::commands) mod configuration;
+mod output_files;
+pub(in crate::commands) mod progress;
+pub(in crate::commands) mod report;
+pub(in crate::commands) mod target;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lanyard_clock::SharedClock;
+use lanyard_infra::{
+    EarlierNames, FindingSeverity, Journal, JournalError, LiveState, Plan, PreflightFinding,
+    RunContext, RunOptions, RunReport, check_live_network, check_plan, open_directory,
+    read_directory, wait_for_interrupted_writes,
+};
+use lanyard_vocabulary::format_error_chain;
+
+use self::configuration::ClusterConfiguration;
+use self::progress::{ProgressArgs, ProgressOutput};
+use self::target::ClusterTarget;
+use super::azure_account::AzureAccount;
+use super::rotation_timing::parse_duration;
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+/// The flags of a command that changes Azure resources.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Run")]
+pub(in crate::commands) struct RunArgs {
+    #[command(flatten)]
+    pub(in crate::commands) state: StateArgs,
+    /// The number of resources that are written at the same time
+    #[arg(long, default_value = "16", value_name = "N")]
+    parallel: NonZeroUsize,
+    /// How long a write is repeated that Azure rejects for now, such as `15m`
+    #[arg(long, default_value = "15m", value_name = "DURATION", value_parser = parse_duration)]
+    timeout: Duration,
+    #[command(flatten)]
+    progress: ProgressArgs,
+}
+
+/// The flag of the journal's directory.
+#[derive(Debug, Clone, clap::Args)]
+pub(in crate::commands) struct StateArgs {
+    /// The directory of the journal, which records what lanyard created
+    /// [default: `$XDG_STATE_HOME/lanyard/SUBSCRIPTION/INFRA-ID`]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+impl StateArgs {
+    /// The directory of the journal of a cluster.
+    pub(in crate::commands) fn directory(
+        &self,
+        default: Option<&PathBuf>,
+        subscription: &str,
+        infra_id: &str,
+    ) -> Result<PathBuf, CommandError> {
+        if let Some(directory) = &self.state {
+            return Ok(directory.clone());
+        }
+        let default = default.map(|base| base.join("lanyard").join(subscription).join(infra_id));
+        default.ok_or_else(|| {
+            CommandError::invalid_input("neither XDG_STATE_HOME nor HOME is set")
+                .with_hint("name the directory of the journal with --state")
+        })
+    }
+}
+
+impl RunArgs {
+    pub(in crate::commands) const fn options(&self) -> RunOptions {
+        RunOptions { parallel: self.parallel.get(), retry_timeout: self.timeout }
+    }
+
+    pub(in crate::commands) fn progress(&self) -> ProgressOutput {
+        self.progress.output()
+    }
+}
+
+/// A plan with what the checks before the first write found.
+#[derive(Debug)]
+pub(in crate::commands) struct CheckedPlan {
+    pub(in crate::commands) plan: Plan,
+    pub(in crate::commands) live: LiveState,
+    pub(in crate::commands) findings: Vec<PreflightFinding>,
+}
+
+impl CheckedPlan {
+    /// Whether the plan can be applied.
+    pub(in crate::commands) fn is_applicable(&self) -> bool {
+        self.plan.problems().next().is_none()
+            && !self.findings.iter().any(|it| it.severity == FindingSeverity::Error)
+    }
+}
+
+/// Compares the live resources with the target, and checks whether the writes can succeed. Sends GET requests only.
+pub(in crate::commands) async fn make_plan(
+    target: &ClusterTarget<'_>,
+    recorded: &lanyard_infra::RecordedState,
+) -> Result<CheckedPlan, CommandError> {
+    let arm = &target.account.arm;
+    let live = LiveState::read(arm, &target.graph).await.map_err(|errors| {
+        let text: Vec<_> = errors.iter().map(|error| format_error_chain(error)).collect();
+        let hint = errors.first().map_or("run the command again", |error| error.source.hint());
+        CommandError::unavailable(text.join("\n")).with_hint(hint)
+    })?;
+    let plan = Plan::new(&target.graph, &live, recorded, &target.tags);
+    let mut findings = Vec::new();
+    if let Some(parameters) = &target.infra {
+        findings.extend(check_live_network(parameters, &live, target.max_nodes));
+    }
+    let checked = check_plan(arm, &target.account.subscription, &plan).await;
+    findings.extend(checked.map_err(|error| {
+        CommandError::unavailable("the checks before the first write failed")
+            .with_cause(&error)
+            .with_hint(error.hint())
+    })?);
+    Ok(CheckedPlan { plan, live, findings })
+}
+
+/// Resolves the configuration for an account.
+pub(in crate::commands) async fn load_target<'a>(
+    account: &'a AzureAccount,
+    configuration: &'a ClusterConfiguration,
+    state: &StateArgs,
+    environment: &ProcessEnvironment,
+) -> Result<ClusterTarget<'a>, CommandError> {
+    let directory = state.directory(
+        environment.state_directory.as_ref(),
+        account.subscription.as_str(),
+        configuration.identifiers.infra_id().as_str(),
+    )?;
+    let cluster = target::journal_cluster(configuration, account);
+    let recorded = read_directory(&directory, &cluster).map_err(|error| journal_error(&error))?;
+    let names = EarlierNames::recorded(&recorded);
+    ClusterTarget::resolve(account, configuration, directory, names).await
+}
+
+/// Converts an error of the journal into an error for the user.
+pub(in crate::commands) fn journal_error(error: &JournalError) -> CommandError {
+    CommandError::unavailable("the journal cannot be used")
+        .with_cause(error)
+        .with_hint(error.hint())
+}
+
+/// Opens the journal of the target for writing.
+pub(in crate::commands) fn open_journal(
+    target: &ClusterTarget<'_>,
+) -> Result<Journal, CommandError> {
+    open_directory(target.state_directory.clone(), &target.journal_cluster())
+        .map_err(|error| journal_error(&error))
+}
+
+/// Ends the writes of an interrupted run, plans, checks and applies. Prints the plan before the first write.
+///
+/// Returns `None` if the plan cannot be applied; nothing was written then.
+pub(in crate::commands) async fn plan_and_apply(
+    target: &ClusterTarget<'_>,
+    run: &RunArgs,
+    clock: &SharedClock,
+) -> Result<Option<RunReport>, CommandError> {
+    let journal = open_journal(target)?;
+    let progress = run.progress();
+    let context = RunContext {
+        arm: &target.account.arm,
+        journal: &journal,
+        clock,
+        progress: &progress,
+        options: run.options(),
+    };
+    wait_for_interrupted_writes(context).await.map_err(|error| {
+        CommandError::unavailable("a write of an interrupted run has not ended")
+            .with_cause(&error)
+            .with_hint(error.hint())
+    })?;
+    let checked = make_plan(target, &journal.state()).await?;
+    output::print_stderr(report::plan_text(&checked).trim_end());
+    if !checked.is_applicable() {
+        return Ok(None);
+    }
+    progress.begin(&target.graph);
+    let CheckedPlan { plan, live, .. } = checked;
+    let report = lanyard_infra::apply(context, &target.graph, &plan, live, &target.tags).await;
+    progress.end();
+    Ok(Some(report))
+}
+
+/// Applies the target, writes its output files, and prints the result.
+pub(in crate::commands) async fn run_apply(
+    target: &ClusterTarget<'_>,
+    run: &RunArgs,
+    format: CliOutputFormat,
+    outputs: &target::OutputPaths,
+    clock: &SharedClock,
+) -> CommandResult {
+    let Some(report) = plan_and_apply(target, run, clock).await? else {
+        return Ok(CommandExit::Failed);
+    };
+    let headroom = target.account.arm.lowest_headroom();
+    let summary = report::RunSummary::new(&report, &target.graph, headroom);
+    output::print_stdout(&match format {
+        CliOutputFormat::Table => summary.to_text(),
+        format => output::serialize_document(&summary, format),
+    })?;
+    if !report.succeeded() {
+        return Ok(CommandExit::Failed);
+    }
+    outputs.write(target, &report)?;
+    Ok(CommandExit::Success)
+}

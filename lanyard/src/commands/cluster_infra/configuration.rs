@@ -1,0 +1,393 @@
+//! The configuration of a cluster's infrastructure: a file of `lanyard plan|apply|import azure`, or the flags of
+//! `lanyard create`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use lanyard_azure::ResourceTags;
+use lanyard_infra::azure_name_rules::RESOURCE_GROUP;
+use lanyard_infra::{
+    BaseDomain, ClusterIdentifiers, EarlierNames, ExistingNetwork, IamParameters, InfraParameters,
+    RoleProfile,
+};
+use lanyard_vocabulary::{ArmResourceId, SubscriptionId, format_error_chain};
+use serde::Deserialize;
+
+use crate::exit::CommandError;
+
+/// The default region of HyperShift's commands.
+pub(in crate::commands) const DEFAULT_LOCATION: &str = "eastus";
+
+/// The file of `--filename`, and the values of flags. All values are text, so that every problem is reported.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::commands) struct RawConfiguration {
+    pub(in crate::commands) name: Option<String>,
+    #[serde(alias = "infraID")]
+    pub(in crate::commands) infra_id: Option<String>,
+    pub(in crate::commands) location: Option<String>,
+    pub(in crate::commands) infra: Option<RawInfra>,
+    pub(in crate::commands) iam: Option<RawIam>,
+}
+
+/// The part of the configuration for `create infra azure`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::commands) struct RawInfra {
+    pub(in crate::commands) base_domain: Option<String>,
+    #[serde(default)]
+    pub(in crate::commands) resource_group_name: Option<String>,
+    #[serde(default)]
+    pub(in crate::commands) resource_group_tags: BTreeMap<String, String>,
+    #[serde(alias = "vnetID")]
+    pub(in crate::commands) vnet_id: Option<String>,
+    #[serde(alias = "subnetID")]
+    pub(in crate::commands) subnet_id: Option<String>,
+    #[serde(alias = "networkSecurityGroupID")]
+    pub(in crate::commands) network_security_group_id: Option<String>,
+    #[serde(alias = "publicZoneID")]
+    pub(in crate::commands) public_zone_id: Option<String>,
+    pub(in crate::commands) workload_identities_file: Option<PathBuf>,
+    pub(in crate::commands) managed_identities_file: Option<PathBuf>,
+    pub(in crate::commands) data_plane_identities_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(in crate::commands) assign_identity_roles: bool,
+    pub(in crate::commands) role_profile: Option<RoleProfileName>,
+    pub(in crate::commands) dns_zone_resource_group_name: Option<String>,
+    #[serde(alias = "encryptionKeyResourceID")]
+    pub(in crate::commands) encryption_key_resource_id: Option<String>,
+    #[serde(default)]
+    pub(in crate::commands) disable_cluster_capabilities: Vec<String>,
+    pub(in crate::commands) max_nodes: Option<u32>,
+}
+
+/// The part of the configuration for `create iam azure`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::commands) struct RawIam {
+    pub(in crate::commands) resource_group_name: Option<String>,
+    #[serde(alias = "oidcIssuerURL")]
+    pub(in crate::commands) oidc_issuer_url: Option<String>,
+    #[serde(default, alias = "enableKMS")]
+    pub(in crate::commands) enable_kms: bool,
+}
+
+/// The choice of roles and scopes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(in crate::commands) enum RoleProfileName {
+    /// The roles of HyperShift at resource groups; Contributor for two components
+    #[default]
+    Hypershift,
+    /// The built-in roles for hosted control planes instead of Contributor
+    HostedControlPlanes,
+    /// These roles at single resources where possible, as the ARO HCP service assigns them
+    LeastPrivilege,
+}
+
+impl From<RoleProfileName> for RoleProfile {
+    fn from(name: RoleProfileName) -> Self {
+        match name {
+            RoleProfileName::Hypershift => Self::Hypershift,
+            RoleProfileName::HostedControlPlanes => Self::HostedControlPlanes,
+            RoleProfileName::LeastPrivilege => Self::LeastPrivilege,
+        }
+    }
+}
+
+/// A valid configuration.
+#[derive(Debug, Clone)]
+pub(in crate::commands) struct ClusterConfiguration {
+    pub(in crate::commands) identifiers: ClusterIdentifiers,
+    pub(in crate::commands) location: String,
+    pub(in crate::commands) infra: Option<InfraConfiguration>,
+    pub(in crate::commands) iam: Option<IamConfiguration>,
+}
+
+/// The valid configuration of the stack `infra`.
+#[derive(Debug, Clone)]
+pub(in crate::commands) struct InfraConfiguration {
+    pub(in crate::commands) base_domain: BaseDomain,
+    resource_group: Option<String>,
+    group_tags: ResourceTags,
+    security_group: Option<ArmResourceId>,
+    network: Option<ExistingNetwork>,
+    pub(in crate::commands) public_zone: Option<ArmResourceId>,
+    pub(in crate::commands) identities: IdentitySource,
+    pub(in crate::commands) roles: Option<RoleConfiguration>,
+    pub(in crate::commands) max_nodes: Option<u32>,
+}
+
+/// Which roles the identities of the cluster get.
+#[derive(Debug, Clone)]
+pub(in crate::commands) struct RoleConfiguration {
+    pub(in crate::commands) profile: RoleProfile,
+    pub(in crate::commands) dns_group: String,
+    pub(in crate::commands) image_registry: bool,
+    pub(in crate::commands) encryption_key: Option<ArmResourceId>,
+}
+
+/// Where the client ids of a cluster's identities come from.
+#[derive(Debug, Clone)]
+pub(in crate::commands) enum IdentitySource {
+    /// The stack `iam` of the same configuration creates them.
+    Created,
+    /// The workload identities file.
+    WorkloadFile(PathBuf),
+    /// The files of an ARO HCP cluster.
+    ManagedFiles { control_plane: Option<PathBuf>, data_plane: Option<PathBuf> },
+}
+
+/// The valid configuration of the stack `iam`.
+#[derive(Debug, Clone)]
+pub(in crate::commands) struct IamConfiguration {
+    resource_group: String,
+    issuer: String,
+    pub(in crate::commands) with_kms: bool,
+}
+
+impl RawConfiguration {
+    /// Reads a configuration file. Relative paths of identity files are relative to its directory.
+    pub(in crate::commands) fn read(path: &Path) -> Result<Self, CommandError> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            CommandError::invalid_input(format!("{shown} cannot be read")).with_cause(&error)
+        })?;
+        let mut raw: Self = serde_saphyr::from_str(&text).map_err(|error| {
+            CommandError::invalid_input(format!("{shown} is not a configuration"))
+                .with_cause(&error)
+        })?;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        if let Some(infra) = &mut raw.infra {
+            for file in [
+                &mut infra.workload_identities_file,
+                &mut infra.managed_identities_file,
+                &mut infra.data_plane_identities_file,
+            ] {
+                *file = file.take().map(|file| directory.join(file));
+            }
+        }
+        Ok(raw)
+    }
+
+    /// Checks all values.
+    ///
+    /// # Errors
+    ///
+    /// One error that names every field with a problem.
+    pub(in crate::commands) fn parse(self) -> Result<ClusterConfiguration, CommandError> {
+        let mut problems = ProblemList::default();
+        let name = problems.require("name", self.name);
+        let infra_id = problems.require("infraId", self.infra_id);
+        let identifiers = name.zip(infra_id).and_then(|(name, infra_id)| {
+            problems.check("infraId", ClusterIdentifiers::new(name, infra_id))
+        });
+        if self.infra.is_none() && self.iam.is_none() {
+            problems.add("infra", "is missing; give `infra`, `iam` or both");
+        }
+        let has_iam = self.iam.is_some();
+        // A part that cannot be parsed adds a problem.
+        let infra = self.infra.and_then(|infra| infra.parse(&mut problems, has_iam));
+        let iam = self.iam.and_then(|iam| iam.parse(&mut problems));
+        let location = self.location.unwrap_or_else(|| DEFAULT_LOCATION.to_owned());
+        let is_region = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        if location.is_empty() || !location.chars().all(is_region) {
+            problems.add("location", "is not the name of a region, such as `eastus`");
+        }
+        match identifiers {
+            Some(identifiers) if problems.0.is_empty() => {
+                Ok(ClusterConfiguration { identifiers, location, infra, iam })
+            }
+            _ => Err(CommandError::invalid_input(problems.0.join("\n"))),
+        }
+    }
+}
+
+impl RawInfra {
+    /// `None` if a required value is missing or invalid.
+    fn parse(self, problems: &mut ProblemList, has_iam: bool) -> Option<InfraConfiguration> {
+        let identities = self.identity_source(problems, has_iam);
+        let base_domain = problems.require("infra.baseDomain", self.base_domain.clone());
+        if let Some(group) = &self.resource_group_name {
+            problems.check("infra.resourceGroupName", RESOURCE_GROUP.check(group));
+        }
+        let security_group = problems
+            .optional("infra.networkSecurityGroupId", self.network_security_group_id.clone());
+        let vnet = problems.optional("infra.vnetId", self.vnet_id.clone());
+        let subnet = problems.optional("infra.subnetId", self.subnet_id.clone());
+        if subnet.is_some() && self.vnet_id.is_none() {
+            problems.add(
+                "infra.vnetId",
+                "is missing; `subnetId` needs the virtual network of the subnet",
+            );
+        }
+        let network = vnet.map(|vnet| ExistingNetwork { vnet, subnet });
+        let public_zone = problems.optional("infra.publicZoneId", self.public_zone_id.clone());
+        let roles = self.roles(problems);
+        let resource_group = self.resource_group_name;
+        let group_tags = self.resource_group_tags.into_iter().collect();
+        Some(InfraConfiguration {
+            base_domain: base_domain?,
+            resource_group,
+            group_tags,
+            security_group,
+            network,
+            public_zone,
+            identities: identities?,
+            roles,
+            max_nodes: self.max_nodes,
+        })
+    }
+
+    fn identity_source(&self, problems: &mut ProblemList, has_iam: bool) -> Option<IdentitySource> {
+        let control_plane = self.managed_identities_file.clone();
+        let data_plane = self.data_plane_identities_file.clone();
+        let has_managed = control_plane.is_some() || data_plane.is_some();
+        match (&self.workload_identities_file, has_managed) {
+            (Some(_), true) => {
+                problems.add(
+                    "infra.workloadIdentitiesFile",
+                    "excludes the files of managed identities; a cluster has identities of one kind",
+                );
+                None
+            }
+            (Some(file), false) => Some(IdentitySource::WorkloadFile(file.clone())),
+            (None, true) => Some(IdentitySource::ManagedFiles { control_plane, data_plane }),
+            (None, false) if has_iam => Some(IdentitySource::Created),
+            (None, false) => {
+                problems.add(
+                    "infra.workloadIdentitiesFile",
+                    "is missing; create the identities with `lanyard create iam azure`, or name the files of an ARO HCP cluster",
+                );
+                None
+            }
+        }
+    }
+
+    fn roles(&self, problems: &mut ProblemList) -> Option<RoleConfiguration> {
+        const IMAGE_REGISTRY: &str = "ImageRegistry";
+        for capability in &self.disable_cluster_capabilities {
+            if capability != IMAGE_REGISTRY {
+                let text = format!("`{capability}` cannot be disabled; known: `{IMAGE_REGISTRY}`");
+                problems.add("infra.disableClusterCapabilities", &text);
+            }
+        }
+        let encryption_key = problems
+            .optional("infra.encryptionKeyResourceId", self.encryption_key_resource_id.clone());
+        if !self.assign_identity_roles {
+            if self.role_profile.is_some_and(|profile| profile != RoleProfileName::Hypershift) {
+                problems.add("infra.roleProfile", "has no effect without `assignIdentityRoles`");
+            }
+            return None;
+        }
+        let dns_group = self.dns_zone_resource_group_name.as_deref().unwrap_or_default().trim();
+        if dns_group.is_empty() {
+            problems.add(
+                "infra.dnsZoneResourceGroupName",
+                "is missing; role assignments need the group of the public DNS zone",
+            );
+        }
+        Some(RoleConfiguration {
+            profile: self.role_profile.unwrap_or_default().into(),
+            dns_group: dns_group.to_owned(),
+            image_registry: self.disable_cluster_capabilities.is_empty(),
+            encryption_key,
+        })
+    }
+}
+
+impl RawIam {
+    fn parse(self, problems: &mut ProblemList) -> Option<IamConfiguration> {
+        let resource_group: Option<String> =
+            problems.require("iam.resourceGroupName", self.resource_group_name);
+        if let Some(group) = &resource_group {
+            problems.check("iam.resourceGroupName", RESOURCE_GROUP.check(group));
+        }
+        let issuer: Option<String> = problems.require("iam.oidcIssuerUrl", self.oidc_issuer_url);
+        if let Some(issuer) = &issuer {
+            let parsed = issuer.parse::<lanyard_federation::IssuerUrl>();
+            problems.check("iam.oidcIssuerUrl", parsed);
+        }
+        let with_kms = self.enable_kms;
+        let (resource_group, issuer) = (resource_group?, issuer?);
+        Some(IamConfiguration { resource_group, issuer, with_kms })
+    }
+}
+
+impl ClusterConfiguration {
+    /// The parameters of the stack `infra`.
+    pub(in crate::commands) fn infra_parameters(
+        &self,
+        infra: &InfraConfiguration,
+        subscription: &SubscriptionId,
+        earlier_names: EarlierNames,
+    ) -> InfraParameters {
+        InfraParameters {
+            subscription: subscription.clone(),
+            identifiers: self.identifiers.clone(),
+            location: self.location.clone(),
+            base_domain: infra.base_domain.to_string(),
+            resource_group: infra.resource_group.clone(),
+            group_tags: infra.group_tags.clone(),
+            security_group: infra.security_group.clone(),
+            network: infra.network.clone(),
+            earlier_names,
+        }
+    }
+
+    /// The parameters of the stack `iam`.
+    pub(in crate::commands) fn iam_parameters(
+        &self,
+        iam: &IamConfiguration,
+        subscription: &SubscriptionId,
+    ) -> IamParameters {
+        IamParameters {
+            subscription: subscription.clone(),
+            identifiers: self.identifiers.clone(),
+            location: self.location.clone(),
+            resource_group: iam.resource_group.clone(),
+            issuer: iam.issuer.clone(),
+            with_kms: iam.with_kms,
+        }
+    }
+}
+
+/// The problems of a configuration.
+#[derive(Default)]
+struct ProblemList(Vec<String>);
+
+impl ProblemList {
+    fn add(&mut self, field: &str, problem: &str) {
+        self.0.push(format!("`{field}` {problem}"));
+    }
+
+    fn check<T, E: std::error::Error>(&mut self, field: &str, result: Result<T, E>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.0.push(format!("`{field}`: {}", format_error_chain(&error)));
+                None
+            }
+        }
+    }
+
+    fn optional<T: std::str::FromStr<Err: std::error::Error>>(
+        &mut self,
+        field: &str,
+        text: Option<String>,
+    ) -> Option<T> {
+        self.check(field, text?.parse())
+    }
+
+    fn require<T: std::str::FromStr<Err: std::error::Error>>(
+        &mut self,
+        field: &str,
+        text: Option<String>,
+    ) -> Option<T> {
+        let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
+            self.add(field, "is missing");
+            return None;
+        };
+        self.check(field, text.parse())
+    }
+}

@@ -1,0 +1,25 @@
+//! Writes the files that other commands read.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use crate::exit::CommandError;
+
+/// Writes a file that only the user may read. An existing file is replaced at once, so that a reader never sees
+/// a part of it.
+pub(in crate::commands) fn write_output_file(path: &Path, text: &str) -> Result<(), CommandError> {
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
+    let written =
+        NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.as_file().sync_all()?;
+            file.persist(path).map_err(|error| error.error)
+        });
+    written.map(drop).map_err(|error| {
+        CommandError::unavailable(format!("{} cannot be written", path.display()))
+            .with_cause(&error)
+            .with_hint("name a file in a directory that this user may write to")
+    })
+}

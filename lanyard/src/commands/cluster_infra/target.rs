@@ -1,0 +1,291 @@
+//! The desired resources of one cluster: the configuration with everything that must be looked up in Azure.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use lanyard_infra::{
+    ClusterIdentities, ControlPlaneIdentities, DataPlaneIdentities, EarlierNames, FindingSeverity,
+    InfraParameters, JournalCluster, LintNote, OwnershipTags, PrincipalReference, ResourceGraph,
+    RoleIdentity, RoleOptions, RoleParameters, RunReport, WorkloadIdentities, check_network_ids,
+    find_principals, find_public_zone, iam_resources, identity_key, infra_output, infra_resources,
+    role_resources, workload_identities,
+};
+use lanyard_vocabulary::{ArmResourceId, Component, EntraClientId, format_error_chain};
+
+use super::configuration::{
+    ClusterConfiguration, IamConfiguration, IdentitySource, InfraConfiguration, RoleConfiguration,
+};
+use super::output_files::write_output_file;
+use crate::commands::azure_account::AzureAccount;
+use crate::exit::CommandError;
+use crate::output;
+
+/// The desired resources of one cluster, with the account that creates them.
+#[derive(Debug)]
+pub(in crate::commands) struct ClusterTarget<'a> {
+    pub(in crate::commands) account: &'a AzureAccount,
+    pub(in crate::commands) configuration: &'a ClusterConfiguration,
+    pub(in crate::commands) state_directory: PathBuf,
+    pub(in crate::commands) graph: ResourceGraph,
+    pub(in crate::commands) tags: OwnershipTags,
+    /// The parameters of the stack `infra`, if it is a part of the target.
+    pub(in crate::commands) infra: Option<InfraParameters>,
+    pub(in crate::commands) max_nodes: Option<u32>,
+    public_zone: Option<ArmResourceId>,
+    identities: Option<ClusterIdentities>,
+}
+
+/// The output files that the user named.
+#[derive(Debug, Clone, Default)]
+pub(in crate::commands) struct OutputPaths {
+    /// The infrastructure output.
+    pub(in crate::commands) infra: Option<PathBuf>,
+    /// The workload identities file.
+    pub(in crate::commands) iam: Option<PathBuf>,
+}
+
+impl<'a> ClusterTarget<'a> {
+    /// Reads the identity files, and looks up the public zone and the principals. Sends GET requests only.
+    pub(in crate::commands) async fn resolve(
+        account: &'a AzureAccount,
+        configuration: &'a ClusterConfiguration,
+        state_directory: PathBuf,
+        names: EarlierNames,
+    ) -> Result<Self, CommandError> {
+        let identifiers = &configuration.identifiers;
+        let mut resources = Vec::new();
+        if let Some(iam) = &configuration.iam {
+            resources
+                .extend(iam_resources(&configuration.iam_parameters(iam, &account.subscription)));
+        }
+        let (mut infra, mut public_zone, mut identities) = (None, None, None);
+        if let Some(part) = &configuration.infra {
+            let parameters = configuration.infra_parameters(part, &account.subscription, names);
+            check_ids(&parameters)?;
+            identities = read_identities(&part.identities)?;
+            let zone = match &part.public_zone {
+                Some(zone) => zone.clone(),
+                None => find_zone(account, part).await?,
+            };
+            resources.extend(infra_resources(&parameters));
+            if let Some(roles) = &part.roles {
+                let parts = RoleInputs {
+                    roles,
+                    iam: configuration.iam.as_ref(),
+                    identities: identities.as_ref(),
+                    zone: &zone,
+                };
+                let roles = parts.parameters(account).await?;
+                resources.extend(role_resources(&parameters, &roles).map_err(|error| {
+                    CommandError::invalid_input(error.to_string()).with_hint(error.hint())
+                })?);
+            }
+            (infra, public_zone) = (Some(parameters), Some(zone));
+        }
+        let graph = ResourceGraph::new(resources).map_err(|error| {
+            CommandError::invalid_input("the resources cannot be ordered").with_cause(&error)
+        })?;
+        Ok(Self {
+            account,
+            configuration,
+            state_directory,
+            graph,
+            tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
+            infra,
+            max_nodes: configuration.infra.as_ref().and_then(|infra| infra.max_nodes),
+            public_zone,
+            identities,
+        })
+    }
+
+    /// The cluster of the journal.
+    pub(in crate::commands) fn journal_cluster(&self) -> JournalCluster {
+        journal_cluster(self.configuration, self.account)
+    }
+
+    /// The identities that the stack `iam` created.
+    fn created_identities(&self, report: &RunReport) -> WorkloadIdentities {
+        let with_kms = self.configuration.iam.as_ref().is_some_and(|iam| iam.with_kms);
+        let ids = workload_identities(with_kms).filter_map(|it| {
+            let live = report.live.get(&identity_key(it.component))?;
+            let id = live.body.pointer("/properties/clientId")?.as_str()?;
+            Some((it.component, id.parse().ok()?))
+        });
+        WorkloadIdentities(ids.collect())
+    }
+}
+
+/// The cluster of the journal.
+pub(in crate::commands) fn journal_cluster(
+    configuration: &ClusterConfiguration,
+    account: &AzureAccount,
+) -> JournalCluster {
+    JournalCluster {
+        name: configuration.identifiers.name().clone(),
+        infra_id: configuration.identifiers.infra_id().clone(),
+        subscription: account.subscription.to_string(),
+    }
+}
+
+impl OutputPaths {
+    /// Writes the files of an apply that succeeded.
+    pub(in crate::commands) fn write(
+        &self,
+        target: &ClusterTarget<'_>,
+        report: &RunReport,
+    ) -> Result<(), CommandError> {
+        let created = target.configuration.iam.as_ref().map(|_| target.created_identities(report));
+        if let (Some(path), Some(created)) = (&self.iam, &created) {
+            write_output_file(path, &created.to_json())?;
+        }
+        if let (Some(path), Some(parameters), Some(zone)) =
+            (&self.infra, &target.infra, &target.public_zone)
+        {
+            let created = created.map(ClusterIdentities::Workload);
+            let identities = target.identities.as_ref().or(created.as_ref());
+            write_output_file(path, &infra_output(parameters, zone, identities))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_ids(parameters: &InfraParameters) -> Result<(), CommandError> {
+    let findings = check_network_ids(parameters);
+    let errors: Vec<_> =
+        findings.iter().filter(|it| it.severity == FindingSeverity::Error).collect();
+    let Some(first) = errors.first() else { return Ok(()) };
+    let text: Vec<_> = errors.iter().map(|it| it.message.as_str()).collect();
+    Err(CommandError::invalid_input(text.join("\n")).with_hint(first.hint.clone()))
+}
+
+async fn find_zone(
+    account: &AzureAccount,
+    infra: &InfraConfiguration,
+) -> Result<ArmResourceId, CommandError> {
+    let domain = infra.base_domain.as_str();
+    let found = find_public_zone(&account.arm, &account.subscription, domain).await;
+    found.map_err(|error| {
+        let hint = error.hint();
+        CommandError::unavailable(format_error_chain(&error)).with_hint(hint)
+    })
+}
+
+/// The client ids of the identity files; `None` if the identities are created in the same run.
+fn read_identities(source: &IdentitySource) -> Result<Option<ClusterIdentities>, CommandError> {
+    match source {
+        IdentitySource::Created => Ok(None),
+        IdentitySource::WorkloadFile(path) => {
+            let (identities, notes) = read_file(path, WorkloadIdentities::parse)?;
+            print_notes(path, &notes);
+            Ok(Some(ClusterIdentities::Workload(identities)))
+        }
+        IdentitySource::ManagedFiles { control_plane: None, .. } => {
+            Err(CommandError::invalid_input("`infra.managedIdentitiesFile` is missing")
+                .with_hint("name the control plane identities file as well"))
+        }
+        IdentitySource::ManagedFiles { control_plane: Some(path), data_plane } => {
+            let ((control_plane, wrapped), notes) = read_file(path, |text| {
+                let (control_plane, data_plane, notes) = ControlPlaneIdentities::parse(text)?;
+                Ok(((control_plane, data_plane), notes))
+            })?;
+            print_notes(path, &notes);
+            let data_plane = match data_plane {
+                None => wrapped,
+                Some(path) => {
+                    let (data_plane, notes) = read_file(path, DataPlaneIdentities::parse)?;
+                    print_notes(path, &notes);
+                    Some(data_plane)
+                }
+            };
+            Ok(Some(ClusterIdentities::Managed { control_plane, data_plane }))
+        }
+    }
+}
+
+fn read_file<T>(
+    path: &Path,
+    parse: impl Fn(&str) -> Result<(T, Vec<LintNote>), lanyard_infra::IdentityFileError>,
+) -> Result<(T, Vec<LintNote>), CommandError> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        CommandError::invalid_input(format!("{shown} cannot be read")).with_cause(&error)
+    })?;
+    parse(&text).map_err(|error| CommandError::invalid_input(shown.to_string()).with_cause(&error))
+}
+
+fn print_notes(path: &Path, notes: &[LintNote]) {
+    for note in notes {
+        output::print_stderr(&format!("note: {}: {note}", path.display()));
+    }
+}
+
+/// What the role assignments of a cluster are made from.
+struct RoleInputs<'a> {
+    roles: &'a RoleConfiguration,
+    iam: Option<&'a IamConfiguration>,
+    identities: Option<&'a ClusterIdentities>,
+    zone: &'a ArmResourceId,
+}
+
+impl RoleInputs<'_> {
+    async fn parameters(&self, account: &AzureAccount) -> Result<RoleParameters, CommandError> {
+        let principals = match self.identities {
+            Some(identities) => look_up_principals(account, identities).await?,
+            None => self.created_principals(),
+        };
+        let has = |component| principals.contains_key(&RoleIdentity::ControlPlane(component));
+        let options = RoleOptions {
+            image_registry: self.roles.image_registry,
+            control_plane_operator: has(Component::ControlPlaneOperator),
+            encryption_key: self.roles.encryption_key.is_some() && has(Component::Kms),
+            ..RoleOptions::new(
+                self.roles.profile,
+                principals.keys().any(|it| matches!(it, RoleIdentity::DataPlane(_))),
+            )
+        };
+        let subscription = ArmResourceId::subscription_scope(&account.subscription);
+        let dns_group = format!("{subscription}/resourceGroups/{}", self.roles.dns_group);
+        let dns_group =
+            dns_group.parse().map_err(|error: lanyard_vocabulary::ParseArmResourceIdError| {
+                CommandError::invalid_input("`infra.dnsZoneResourceGroupName`").with_cause(&error)
+            })?;
+        Ok(RoleParameters {
+            options,
+            principals,
+            dns_group: Some(dns_group),
+            dns_zone: Some(self.zone.clone()),
+            encryption_key: self.roles.encryption_key.clone(),
+        })
+    }
+
+    fn created_principals(&self) -> BTreeMap<RoleIdentity, PrincipalReference> {
+        let with_kms = self.iam.is_some_and(|iam| iam.with_kms);
+        let components = workload_identities(with_kms).map(|it| it.component);
+        let reference = |component| PrincipalReference::Identity(identity_key(component));
+        components.map(|it| (RoleIdentity::ControlPlane(it), reference(it))).collect()
+    }
+}
+
+async fn look_up_principals(
+    account: &AzureAccount,
+    identities: &ClusterIdentities,
+) -> Result<BTreeMap<RoleIdentity, PrincipalReference>, CommandError> {
+    let ids: Vec<(RoleIdentity, EntraClientId)> = match identities {
+        ClusterIdentities::Workload(identities) => identities.client_ids().collect(),
+        ClusterIdentities::Managed { control_plane, data_plane } => {
+            let workers = data_plane.iter().flat_map(DataPlaneIdentities::client_ids);
+            control_plane.client_ids().chain(workers).collect()
+        }
+    };
+    let client_ids: Vec<_> = ids.iter().map(|(_, id)| *id).collect();
+    let graph = account.graph();
+    let found = find_principals(&account.arm, &graph, &account.subscription, &client_ids).await;
+    let found = found.map_err(|error| {
+        let hint = error.hint();
+        CommandError::unavailable(format_error_chain(&error)).with_hint(hint)
+    })?;
+    let principals = ids.into_iter().filter_map(|(identity, id)| {
+        Some((identity, PrincipalReference::ObjectId(*found.get(&id)?)))
+    });
+    Ok(principals.collect())
+}

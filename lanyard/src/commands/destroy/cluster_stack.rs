@@ -1,0 +1,173 @@
+//! Removes one stack of resources of one hosted cluster.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use lanyard_clock::SystemClock;
+use lanyard_infra::{
+    ClusterIdentifiers, DestroyPlan, JournalCluster, ResourceStack, RunContext, destroy,
+    find_unrecorded_resources, open_directory, read_directory, wait_for_interrupted_writes,
+};
+use lanyard_vocabulary::ArmResourceId;
+
+use crate::commands::azure_account::{AccountArgs, AzureAccount};
+use crate::commands::cluster_infra::report::RunSummary;
+use crate::commands::cluster_infra::{RunArgs, journal_error};
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+/// The flags that name the cluster.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct ClusterArgs {
+    /// The name of the hosted cluster
+    #[arg(long, value_name = "NAME")]
+    name: String,
+    /// The infrastructure id
+    #[arg(long, value_name = "ID")]
+    infra_id: String,
+    /// Accepted for compatibility with HyperShift; resources are found by their ids
+    #[arg(long, hide = true, value_name = "REGION")]
+    location: Option<String>,
+}
+
+/// The flags of a removal.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct DestroyArgs {
+    /// Print what would be removed, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Also remove resources in the cluster's groups that neither the journal nor a tag of the cluster records
+    #[arg(long)]
+    include_unrecorded: bool,
+    /// The output format of the result
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    account: AccountArgs,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+impl ClusterArgs {
+    fn identifiers(&self) -> Result<ClusterIdentifiers, CommandError> {
+        let invalid = |flag: &str, error: &dyn std::error::Error| {
+            CommandError::invalid_input(flag.to_owned()).with_cause(error)
+        };
+        let name = self.name.parse().map_err(|error| invalid_value(&invalid, "--name", error))?;
+        let infra_id =
+            self.infra_id.parse().map_err(|error| invalid_value(&invalid, "--infra-id", error))?;
+        ClusterIdentifiers::new(name, infra_id).map_err(|error| invalid("--infra-id", &error))
+    }
+}
+
+fn invalid_value<E: std::error::Error>(
+    invalid: &impl Fn(&str, &dyn std::error::Error) -> CommandError,
+    flag: &str,
+    error: E,
+) -> CommandError {
+    invalid(flag, &error)
+}
+
+/// Removes what the journal records for the stack.
+pub(super) async fn destroy_stack(
+    cluster: &ClusterArgs,
+    args: &DestroyArgs,
+    stack: ResourceStack,
+    environment: &ProcessEnvironment,
+) -> CommandResult {
+    let identifiers = cluster.identifiers()?;
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.account, environment, &clock).await?;
+    let directory = args.run.state.directory(
+        environment.state_directory.as_ref(),
+        account.subscription.as_str(),
+        identifiers.infra_id().as_str(),
+    )?;
+    let journal_cluster = JournalCluster {
+        name: identifiers.name().clone(),
+        infra_id: identifiers.infra_id().clone(),
+        subscription: account.subscription.to_string(),
+    };
+    let recorded = read_directory(&directory, &journal_cluster).map_err(|e| journal_error(&e))?;
+    if recorded.resources().next().is_none() && !directory.exists() {
+        return Err(no_journal(&directory));
+    }
+    let plan = DestroyPlan::new(&recorded, &[stack]);
+    output::print_stderr(&plan_text(&plan));
+    let unrecorded = find_unrecorded_resources(&account.arm, &plan, &recorded, &identifiers)
+        .await
+        .map_err(|error| {
+            CommandError::unavailable("listing the resources of the groups failed")
+                .with_cause(&error)
+                .with_hint(error.hint())
+        })?;
+    if !unrecorded.is_empty() && !args.include_unrecorded {
+        return Err(unrecorded_error(&unrecorded));
+    }
+    if args.dry_run {
+        print_plan_document(&plan, args.output)?;
+        return Ok(CommandExit::Success);
+    }
+    let journal =
+        open_directory(directory, &journal_cluster).map_err(|error| journal_error(&error))?;
+    let progress = args.run.progress();
+    let context = RunContext {
+        arm: &account.arm,
+        journal: &journal,
+        clock: &clock,
+        progress: &progress,
+        options: args.run.options(),
+    };
+    wait_for_interrupted_writes(context).await.map_err(|error| {
+        CommandError::unavailable("a write of an interrupted run has not ended")
+            .with_cause(&error)
+            .with_hint(error.hint())
+    })?;
+    let plan = DestroyPlan::new(&journal.state(), &[stack]);
+    let report = destroy(context, &plan).await;
+    progress.end();
+    let headroom = account.arm.lowest_headroom();
+    let summary = RunSummary::with_dependencies(&report, &BTreeMap::new(), headroom);
+    output::print_stdout(&match args.output {
+        CliOutputFormat::Table => summary.to_text(),
+        format => output::serialize_document(&summary, format),
+    })?;
+    Ok(if report.succeeded() { CommandExit::Success } else { CommandExit::Failed })
+}
+
+fn no_journal(directory: &std::path::Path) -> CommandError {
+    CommandError::invalid_input(format!("there is no journal in {}", directory.display()))
+        .with_hint("name its directory with --state; for a cluster of another tool, run `lanyard import azure` first")
+}
+
+fn unrecorded_error(unrecorded: &[ArmResourceId]) -> CommandError {
+    let ids: Vec<_> = unrecorded.iter().map(ArmResourceId::as_str).collect();
+    CommandError::invalid_input(format!(
+        "the resource groups contain resources that lanyard did not create; nothing was removed:\n{}",
+        ids.join("\n")
+    ))
+    .with_hint("move or delete them, or remove them with the groups by --include-unrecorded")
+}
+
+fn print_plan_document(plan: &DestroyPlan, format: CliOutputFormat) -> Result<(), CommandError> {
+    match format {
+        CliOutputFormat::Table => Ok(()),
+        format => output::print_stdout(&output::serialize_document(plan, format)),
+    }
+}
+
+fn plan_text(plan: &DestroyPlan) -> String {
+    if plan.resources.is_empty() {
+        return "Nothing to remove.".to_owned();
+    }
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(["REMOVE", "WITH", "ID"]);
+    for resource in &plan.resources {
+        let with = resource.removed_with.as_ref().map_or("", |key| key.as_str());
+        table.add_row([resource.key.as_str(), with, resource.id.as_str()]);
+    }
+    table.trim_fmt()
+}

@@ -1,0 +1,39 @@
+//! `lanyard destroy infra azure`: removes the infrastructure of one hosted cluster.
+
+use lanyard_infra::ResourceStack;
+
+use super::cluster_stack::{ClusterArgs, DestroyArgs, destroy_stack};
+use crate::exit::CommandResult;
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Example:
+
+  lanyard destroy infra azure --name harbour --infra-id harbour-x7k2p --azure-creds creds.json";
+
+/// Remove the infrastructure of a hosted cluster from Azure
+///
+/// Removes the resources of the stack `infra` that the journal records as created or imported, in reverse order.
+/// Resources of the user stay: a resource group that existed before is never deleted, nor are existing networks.
+///
+/// A resource group that also contains resources of others is kept with them, unless --include-unrecorded is given.
+/// Machines, disks and addresses of the cluster's own controllers are removed with the group; they have a tag with
+/// the infrastructure id. Run the command again to continue after an interruption.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Accepted for compatibility with HyperShift; groups that existed before are always kept
+    #[arg(long, hide = true)]
+    preserve_resource_group: bool,
+    /// Accepted for compatibility with HyperShift; the journal names the resource groups
+    #[arg(long, hide = true, value_name = "NAME")]
+    resource_group_name: Option<String>,
+    #[command(flatten)]
+    destroy: DestroyArgs,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    destroy_stack(&args.cluster, &args.destroy, ResourceStack::Infra, &environment).await
+}

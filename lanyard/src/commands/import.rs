@@ -1,0 +1,106 @@
+//! `lanyard import azure`: adopts the resources that another tool created for a cluster.
+
+use std::path::PathBuf;
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use lanyard_clock::SystemClock;
+use lanyard_infra::{
+    ImportResult, ImportedResource, LiveState, find_earlier_names, import_resources,
+};
+use lanyard_vocabulary::format_error_chain;
+
+use super::azure_account::{AccountArgs, AzureAccount};
+use super::cluster_infra::configuration::RawConfiguration;
+use super::cluster_infra::target::ClusterTarget;
+use super::cluster_infra::{StateArgs, journal_error, load_target, open_journal};
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Example:
+
+  lanyard import azure -f cluster.yaml";
+
+/// Adopt the Azure resources that another tool created for a cluster
+///
+/// Finds the resources of the configuration by their names, also by those of earlier versions of HyperShift, and
+/// role assignments and federated credentials by their content. The journal then records them, so that
+/// `lanyard apply azure` repairs them and `lanyard destroy` removes them. Azure is not changed.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    /// The configuration file of the cluster, see `lanyard plan azure --help`
+    #[arg(long, short = 'f', value_name = "FILE")]
+    filename: PathBuf,
+    /// The output format
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    account: AccountArgs,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let configuration = RawConfiguration::read(&args.filename)?.parse()?;
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let mut target = load_target(&account, &configuration, &args.state, &environment).await?;
+    if let Some(parameters) = &target.infra {
+        let names = find_earlier_names(&account.arm, parameters).await.map_err(|error| {
+            CommandError::unavailable("looking for the names of earlier versions failed")
+                .with_cause(&error)
+                .with_hint(error.hint())
+        })?;
+        if names != parameters.earlier_names {
+            let directory = target.state_directory.clone();
+            target = ClusterTarget::resolve(&account, &configuration, directory, names).await?;
+        }
+    }
+    let journal = open_journal(&target)?;
+    let live = LiveState::read(&account.arm, &target.graph).await.map_err(|errors| {
+        let text: Vec<_> = errors.iter().map(|error| format_error_chain(error)).collect();
+        CommandError::unavailable(text.join("\n"))
+    })?;
+    let imported = import_resources(&journal, &clock, &target.graph, &live)
+        .map_err(|error| journal_error(&error))?;
+    output::print_stdout(&match args.output {
+        CliOutputFormat::Table => import_text(&imported),
+        format => output::serialize_document(&imported, format),
+    })?;
+    Ok(CommandExit::Success)
+}
+
+fn import_text(imported: &[ImportedResource]) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(["RESULT", "RESOURCE", "DIFFERENCES", "ID"]);
+    for resource in imported {
+        table.add_row([
+            result_word(resource.result),
+            resource.key.as_str(),
+            &resource.differences.to_string(),
+            resource.id.as_str(),
+        ]);
+    }
+    let count = |result: ImportResult| imported.iter().filter(|it| it.result == result).count();
+    format!(
+        "{}\n\n{} imported, {} recorded before, {} of the user, {} missing",
+        table.trim_fmt(),
+        count(ImportResult::Imported),
+        count(ImportResult::Recorded),
+        count(ImportResult::Existing),
+        count(ImportResult::Missing)
+    )
+}
+
+const fn result_word(result: ImportResult) -> &'static str {
+    match result {
+        ImportResult::Imported => "imported",
+        ImportResult::Recorded => "recorded",
+        ImportResult::Existing => "existing",
+        ImportResult::Missing => "missing",
+    }
+}

@@ -1,0 +1,75 @@
+//! `lanyard plan azure`: shows what `lanyard apply azure` would change.
+
+use std::path::PathBuf;
+
+use lanyard_clock::SystemClock;
+use lanyard_infra::read_directory;
+
+use super::azure_account::{AccountArgs, AzureAccount};
+use super::cluster_infra::configuration::RawConfiguration;
+use super::cluster_infra::report::{PlanDocument, plan_text};
+use super::cluster_infra::{StateArgs, journal_error, load_target, make_plan};
+use crate::exit::{CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+The configuration file:
+
+  name: harbour
+  infraId: harbour-x7k2p
+  location: eastus
+  iam:
+    resourceGroupName: identities
+    oidcIssuerUrl: https://account.blob.core.windows.net/container
+  infra:
+    baseDomain: example.com
+    assignIdentityRoles: true
+    dnsZoneResourceGroupName: dns
+
+Further fields have the names of the flags of `create infra azure` and `create iam azure`.
+
+Example:
+
+  lanyard plan azure -f cluster.yaml --exit-code";
+
+/// Show how the live Azure resources of a cluster differ from its configuration
+///
+/// Sends GET requests only. The plan contains each difference, what the checks before the first write found, and
+/// the approximate monthly cost of new resources.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    /// The configuration file of the cluster
+    #[arg(long, short = 'f', value_name = "FILE")]
+    filename: PathBuf,
+    /// Exit with 1 if there are changes
+    #[arg(long)]
+    exit_code: bool,
+    /// The output format
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    account: AccountArgs,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let configuration = RawConfiguration::read(&args.filename)?.parse()?;
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let target = load_target(&account, &configuration, &args.state, &environment).await?;
+    let recorded = read_directory(&target.state_directory, &target.journal_cluster())
+        .map_err(|error| journal_error(&error))?;
+    let checked = make_plan(&target, &recorded).await?;
+    output::print_stdout(&match args.output {
+        CliOutputFormat::Table => plan_text(&checked),
+        format => output::serialize_document(&PlanDocument::new(&checked), format),
+    })?;
+    let has_changes = checked.plan.writes().next().is_some();
+    if !checked.is_applicable() || (args.exit_code && has_changes) {
+        return Ok(CommandExit::Failed);
+    }
+    Ok(CommandExit::Success)
+}
