@@ -95,7 +95,7 @@ impl AzureCliCredential {
     ///
     /// # Errors
     ///
-    /// [`AzureCliError`] if `az` is not installed or nobody is signed in.
+    /// [`AzureCliError`] if `az` is not installed or has no account signed in.
     pub async fn default_subscription(&self) -> Result<AzureCliSubscription, AzureCliError> {
         let output = self.call(&["account", "show", "--output", "json"]).await?;
         serde_json::from_slice(&output).map_err(AzureCliError::Unreadable)

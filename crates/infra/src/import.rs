@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::infra_graph::{EarlierNames, InfraIds, InfraParameters};
 use crate::journal::{Journal, JournalEntry, JournalError};
 use crate::live_state::LiveState;
+use crate::ownership_tags::OwnershipTags;
 use crate::plan::live_differences;
 use crate::resource::{Ownership, ResourceDefinition, ResourceKey};
 use crate::resource_graph::ResourceGraph;
@@ -106,6 +107,7 @@ pub fn import_resources(
     clock: &SharedClock,
     graph: &ResourceGraph,
     live: &LiveState,
+    tags: &OwnershipTags,
 ) -> Result<Vec<ImportedResource>, JournalError> {
     let recorded = journal.state();
     let mut imported = Vec::new();
@@ -116,10 +118,11 @@ pub fn import_resources(
             imported.push(ImportedResource { key, id, result, differences: 0 });
             continue;
         };
-        let belongs_to_user = matches!(
-            resource.definition,
-            ResourceDefinition::Existing { .. } | ResourceDefinition::Shared { .. }
-        );
+        let belongs_to_user = match resource.definition {
+            ResourceDefinition::Existing { .. } => true,
+            ResourceDefinition::Shared { .. } => !tags.are_on(&found.body),
+            _ => false,
+        };
         let is_recorded = recorded
             .get(&key)
             .is_some_and(|record| record.id == found.id && record.ownership.is_ours());

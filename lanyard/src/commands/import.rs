@@ -64,7 +64,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         let text: Vec<_> = errors.iter().map(|error| format_error_chain(error)).collect();
         CommandError::unavailable(text.join("\n"))
     })?;
-    let imported = import_resources(&journal, &clock, &target.graph, &live)
+    let imported = import_resources(&journal, &clock, &target.graph, &live, &target.tags)
         .map_err(|error| journal_error(&error))?;
     output::print_stdout(&match args.output {
         CliOutputFormat::Table => import_text(&imported),
@@ -76,13 +76,14 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
 fn import_text(imported: &[ImportedResource]) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
-    table.set_header(["RESULT", "RESOURCE", "DIFFERENCES", "ID"]);
+    table.set_header(["RESULT", "RESOURCE", "DIFFERENCES", "GROUP", "NAME"]);
     for resource in imported {
         table.add_row([
             result_word(resource.result),
             resource.key.as_str(),
             &resource.differences.to_string(),
-            resource.id.as_str(),
+            resource.id.resource_group().unwrap_or_default(),
+            resource.id.name(),
         ]);
     }
     let count = |result: ImportResult| imported.iter().filter(|it| it.result == result).count();

@@ -47,10 +47,11 @@ pub(in crate::commands) fn plan_text(checked: &CheckedPlan) -> String {
     if !changed.is_empty() {
         let mut table = Table::new();
         table.load_style(NOTHING);
-        table.set_header(["CHANGE", "RESOURCE", "ID"]);
+        table.set_header(["CHANGE", "RESOURCE", "GROUP", "NAME"]);
         for planned in &changed {
             let word = change_word(&planned.change).unwrap_or_default();
-            table.add_row([word, planned.key.as_str(), planned.id.as_str()]);
+            let group = planned.id.resource_group().unwrap_or_default();
+            table.add_row([word, planned.key.as_str(), group, planned.id.name()]);
         }
         sections.push(table.trim_fmt());
     }

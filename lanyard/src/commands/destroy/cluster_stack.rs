@@ -164,10 +164,11 @@ fn plan_text(plan: &DestroyPlan) -> String {
     }
     let mut table = Table::new();
     table.load_style(NOTHING);
-    table.set_header(["REMOVE", "WITH", "ID"]);
+    table.set_header(["REMOVE", "WITH", "GROUP", "NAME"]);
     for resource in &plan.resources {
         let with = resource.removed_with.as_ref().map_or("", |key| key.as_str());
-        table.add_row([resource.key.as_str(), with, resource.id.as_str()]);
+        let group = resource.id.resource_group().unwrap_or_default();
+        table.add_row([resource.key.as_str(), with, group, resource.id.name()]);
     }
     table.trim_fmt()
 }
