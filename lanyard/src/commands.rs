@@ -9,14 +9,14 @@ pub(crate) mod apply;
 pub(crate) mod azure;
 #[cfg(feature = "cli")]
 mod azure_account;
+#[cfg(feature = "cli")]
+mod azure_resources;
 #[cfg(any(feature = "node", feature = "kms", feature = "canary", feature = "cli"))]
 mod azure_transport;
 #[cfg(feature = "canary")]
 pub(crate) mod canary;
 #[cfg(any(feature = "node", feature = "operator", feature = "canary", feature = "cli"))]
 mod cluster_access;
-#[cfg(feature = "cli")]
-mod cluster_infra;
 #[cfg(feature = "cli")]
 pub(crate) mod create;
 #[cfg(feature = "cli")]
@@ -58,10 +58,6 @@ pub(crate) mod up;
 #[cfg(any(feature = "operator", feature = "cli"))]
 mod workloads;
 
-#[cfg(feature = "cli")]
-use self::create::CreateCommand;
-#[cfg(feature = "cli")]
-use self::destroy::DestroyCommand;
 use std::future::Future;
 use std::time::Duration;
 
@@ -92,23 +88,9 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         #[cfg(feature = "cli")]
         CliCommand::Import { platform } => block_on(import::run(platform.into_args(), environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Create { command } => match command {
-            CreateCommand::Infra { platform } => {
-                block_on(create::infra::run(platform.into_args(), environment))
-            }
-            CreateCommand::Iam { platform } => {
-                block_on(create::iam::run(platform.into_args(), environment))
-            }
-        },
+        CliCommand::Create { command } => block_on(create::run(command, environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Destroy { command } => match command {
-            DestroyCommand::Infra { platform } => {
-                block_on(destroy::infra::run(platform.into_args(), environment))
-            }
-            DestroyCommand::Iam { platform } => {
-                block_on(destroy::iam::run(platform.into_args(), environment))
-            }
-        },
+        CliCommand::Destroy { command } => block_on(destroy::run(command, environment)),
         #[cfg(feature = "kms")]
         CliCommand::Kms(args) => {
             run_on_runtime(&mut multi_thread_builder(KMS_THREADS), kms::run(args, environment))

@@ -20,6 +20,7 @@ mod arm_request;
 mod authenticated_client;
 mod authorization;
 mod bearer_token_policy;
+mod caller_identity;
 mod circuit_breaker;
 mod container_service;
 mod dns;
@@ -56,6 +57,7 @@ pub use authorization::{
     RoleAssignmentBody, RoleAssignmentProperties, RoleAssignmentUsage, role_definition_id,
 };
 pub use bearer_token_policy::BearerTokenPolicy;
+pub use caller_identity::CallerIdentity;
 pub use circuit_breaker::CircuitBreakerPolicy;
 pub use container_service::{
     AgentPoolProfile, ClusterAddOn, ClusterFeature, ClusterIdentityReference, ClusterLinuxProfile,

@@ -1,9 +1,10 @@
 //! The API versions of the resource types.
 
 use lanyard_azure::{
-    ArmBody, FederatedCredentialBody, LoadBalancerBody, ManagedIdentityBody,
-    NetworkSecurityGroupBody, PrivateDnsLinkBody, PrivateDnsZoneBody, PublicIpAddressBody,
-    ResourceGroupBody, RoleAssignmentBody, VirtualNetworkBody,
+    ArmBody, BlobContainerBody, DnsZoneBody, FederatedCredentialBody, LoadBalancerBody,
+    ManagedClusterBody, ManagedIdentityBody, NetworkSecurityGroupBody, NsRecordSetBody,
+    PrivateDnsLinkBody, PrivateDnsZoneBody, PublicIpAddressBody, ResourceGroupBody,
+    RoleAssignmentBody, StorageAccountBody, VaultBody, VirtualNetworkBody,
 };
 use lanyard_vocabulary::ArmResourceId;
 
@@ -12,7 +13,13 @@ use lanyard_vocabulary::ArmResourceId;
 pub(crate) fn api_version_of(id: &ArmResourceId) -> &'static str {
     let resource_type = id.resource_type().unwrap_or_default();
     let versions = [
+        entry::<DnsZoneBody>(),
         entry::<FederatedCredentialBody>(),
+        entry::<ManagedClusterBody>(),
+        entry::<NsRecordSetBody>(),
+        entry::<StorageAccountBody>(),
+        entry::<VaultBody>(),
+        entry::<BlobContainerBody>(),
         entry::<LoadBalancerBody>(),
         entry::<ManagedIdentityBody>(),
         entry::<NetworkSecurityGroupBody>(),

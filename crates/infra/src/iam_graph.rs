@@ -8,9 +8,7 @@ use lanyard_vocabulary::{ArmResourceId, Component, SubscriptionId};
 
 use crate::azure_name_rules::InvalidAzureNameError;
 use crate::cluster_identifiers::ClusterIdentifiers;
-use crate::resource::{
-    DesiredResource, ResourceDefinition, ResourceKey, ResourceStack, TagSupport,
-};
+use crate::resource::{DesiredResource, ResourceDefinition, ResourceKey, ResourceStack};
 use crate::resource_names::ClusterResourceNames;
 use crate::workload_identities::{
     DataPlaneIdentity, FederatedCredentialDefinition, OPENSHIFT_AUDIENCE, workload_identities,
@@ -141,11 +139,10 @@ impl FederatedIdentity<'_> {
             key: self.key.clone(),
             stack: ResourceStack::Iam,
             id: self.id.clone(),
-            definition: ResourceDefinition::Arm {
-                api_version: ManagedIdentityBody::API_VERSION,
-                body: body.to_json(),
-                tags: TagSupport::Tagged,
-            },
+            definition: ResourceDefinition::tagged(
+                ManagedIdentityBody::API_VERSION,
+                body.to_json(),
+            ),
             depends_on: vec![ResourceKey::new(GROUP_KEY)],
         });
         for credential in credentials {

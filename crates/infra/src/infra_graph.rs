@@ -9,9 +9,7 @@ use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 
 use crate::cluster_identifiers::ClusterIdentifiers;
 use crate::journal::RecordedState;
-use crate::resource::{
-    DesiredResource, ResourceDefinition, ResourceKey, ResourceStack, TagSupport,
-};
+use crate::resource::{DesiredResource, ResourceDefinition, ResourceKey, ResourceStack};
 use crate::resource_names::{ClusterResourceNames, SUBNET_NAME};
 
 const VNET_RANGE: &str = "10.0.0.0/16";
@@ -235,11 +233,7 @@ fn desired<B: ArmBody>(
     body: &B,
     depends_on: Vec<ResourceKey>,
 ) -> DesiredResource {
-    let definition = ResourceDefinition::Arm {
-        api_version: B::API_VERSION,
-        body: body.to_json(),
-        tags: TagSupport::Tagged,
-    };
+    let definition = ResourceDefinition::tagged(B::API_VERSION, body.to_json());
     let (key, stack, id) = (ResourceKey::new(key), ResourceStack::Infra, id.clone());
     DesiredResource { key, stack, id, definition, depends_on }
 }

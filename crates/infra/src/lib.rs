@@ -6,6 +6,7 @@
 //! records each write before it is sent, so that a killed command can be continued, and so that [`destroy`]
 //! removes exactly what lanyard created.
 
+mod aks_graph;
 mod api_versions;
 mod apply;
 mod azure_credentials_file;
@@ -14,6 +15,7 @@ mod caller_permissions;
 mod cluster_identifiers;
 mod cost;
 mod destroy;
+mod dns_graph;
 mod existing_network;
 mod graph_run;
 mod iam_graph;
@@ -23,6 +25,7 @@ mod infra_graph;
 mod infra_output;
 mod interrupted_writes;
 mod journal;
+mod keyvault_graph;
 mod live_state;
 mod ownership_tags;
 mod plan;
@@ -30,6 +33,7 @@ mod preflight;
 mod principal_lookup;
 mod progress;
 mod property_diff;
+mod property_reference;
 mod public_zone;
 mod resource;
 mod resource_graph;
@@ -42,6 +46,7 @@ mod sizing;
 mod unrecorded_resources;
 mod workload_identities;
 
+pub use aks_graph::{ADD_ON_IDENTITY, AKS_CLUSTER_KEY, AksParameters, aks_resources};
 pub use apply::{ResourceOutcome, RunContext, RunOptions, RunReport, apply};
 pub use azure_credentials_file::{
     AzureCredentialsFile, AzureCredentialsFileError, CredentialsFieldProblem,
@@ -53,6 +58,7 @@ pub use cluster_identifiers::{
 };
 pub use cost::{PRICES_OF, ResourceCost, monthly_cost};
 pub use destroy::{DestroyPlan, DestroyedResource, destroy};
+pub use dns_graph::{DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources};
 pub use existing_network::{check_live_network, check_network_ids};
 pub use iam_graph::{
     DataPlaneParameters, IamParameters, data_plane_identity_key, data_plane_resources,
@@ -70,6 +76,7 @@ pub use journal::{
     Journal, JournalCluster, JournalDirectory, JournalDirectoryError, JournalError, JournalStore,
     RecordedResource, RecordedState, WritePhase, open_directory, read_directory,
 };
+pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
 pub use live_state::{LiveResource, LiveState, ReadError};
 pub use ownership_tags::OwnershipTags;
 pub use plan::{Plan, PlanProblem, PlannedResource, ResourceChange};

@@ -11,6 +11,7 @@ use crate::journal::{RecordedResource, RecordedState};
 use crate::live_state::{LiveResource, LiveState};
 use crate::ownership_tags::OwnershipTags;
 use crate::property_diff::{PropertyDifference, property_differences};
+use crate::property_reference::resolve_references;
 use crate::resource::{
     DesiredResource, Ownership, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
 };
@@ -200,15 +201,20 @@ pub(crate) fn live_differences(
 ) -> Vec<PropertyDifference> {
     match &resource.definition {
         ResourceDefinition::Existing { .. } | ResourceDefinition::Shared { .. } => Vec::new(),
-        ResourceDefinition::Arm { body, .. } => property_differences(body, &found.body),
+        ResourceDefinition::Arm { body, .. } => {
+            // A reference without a value belongs to a resource that does not exist yet, so it differs.
+            let resolved = resolve_references(body, live);
+            property_differences(resolved.as_ref().unwrap_or(body), &found.body)
+        }
         ResourceDefinition::FederatedCredential { issuer, subject, audience } => {
             let body = FederatedCredentialBody::new(issuer, subject, audience);
             property_differences(&body.to_json(), &found.body)
         }
         ResourceDefinition::RoleAssignment { subscription, role, principal, .. } => {
             // An unknown principal differs from every live one: its identity does not exist.
-            let principal = principal_id(principal, live).unwrap_or_default();
-            let body = RoleAssignmentBody::new(subscription, *role, principal);
+            let id = principal_id(principal, live).unwrap_or_default();
+            let body = RoleAssignmentBody::new(subscription, *role, id)
+                .with_principal_type(principal.assigned_type());
             property_differences(&body.to_json(), &found.body)
         }
     }
@@ -217,10 +223,9 @@ pub(crate) fn live_differences(
 /// The object id of a principal, if it is known.
 pub(crate) fn principal_id(principal: &PrincipalReference, live: &LiveState) -> Option<Uuid> {
     match principal {
-        PrincipalReference::ObjectId(id) => Some(*id),
-        PrincipalReference::Identity(key) => {
-            let body = &live.get(key)?.body;
-            body.pointer("/properties/principalId")?.as_str()?.parse().ok()
+        PrincipalReference::ObjectId(id) | PrincipalReference::User(id) => Some(*id),
+        PrincipalReference::Property { key, pointer } => {
+            live.get(key)?.body.pointer(pointer)?.as_str()?.parse().ok()
         }
     }
 }

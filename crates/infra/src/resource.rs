@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use lanyard_azure::{ArmBody as _, FederatedCredentialBody, RoleAssignmentBody};
+use lanyard_azure::{
+    ArmBody as _, AssignedPrincipalType, FederatedCredentialBody, RoleAssignmentBody,
+};
 use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,6 +44,16 @@ pub enum ResourceStack {
     Infra,
     /// The managed identities of one cluster and their federated credentials: `create iam azure`.
     Iam,
+    /// A vault and the roles on it: `create keyvault azure`.
+    Keyvault,
+    /// The management cluster and its identities: `create aks azure`.
+    Aks,
+    /// A public DNS zone and its delegation: `create dns azure`.
+    Dns,
+    /// A token issuer: `create oidc azure`.
+    Oidc,
+    /// The identities of an ARO HCP development environment: `create identities azure`.
+    Identities,
 }
 
 impl ResourceStack {
@@ -50,6 +62,11 @@ impl ResourceStack {
         match self {
             Self::Infra => "infra",
             Self::Iam => "iam",
+            Self::Keyvault => "keyvault",
+            Self::Aks => "aks",
+            Self::Dns => "dns",
+            Self::Oidc => "oidc",
+            Self::Identities => "identities",
         }
     }
 }
@@ -118,6 +135,9 @@ pub enum ResourceDefinition {
         api_version: &'static str,
         /// The properties that lanyard sets.
         body: Value,
+        /// Further properties of a new resource, which others change later, such as the number of nodes of a pool
+        /// with an autoscaler. They are not compared.
+        initial: Value,
         /// Whether the resource type has tags. Lanyard then adds its ownership tags.
         tags: TagSupport,
     },
@@ -156,10 +176,61 @@ pub enum TagSupport {
 /// The service principal of a role assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PrincipalReference {
-    /// The object id is known.
+    /// The object id of a service principal is known.
     ObjectId(Uuid),
+    /// The object id of a user is known.
+    User(Uuid),
+    /// The object id of a service principal is a value of another resource in the graph.
+    Property {
+        /// The key of the other resource.
+        key: ResourceKey,
+        /// The JSON pointer (RFC 6901) of the value in its body.
+        pointer: &'static str,
+    },
+}
+
+impl PrincipalReference {
     /// The principal of a managed identity in the same graph; known when the identity exists.
-    Identity(ResourceKey),
+    pub const fn identity(key: ResourceKey) -> Self {
+        Self::Property { key, pointer: "/properties/principalId" }
+    }
+
+    /// The resource that provides the object id.
+    pub const fn key(&self) -> Option<&ResourceKey> {
+        match self {
+            Self::ObjectId(_) | Self::User(_) => None,
+            Self::Property { key, .. } => Some(key),
+        }
+    }
+
+    /// The type of the principal in the role assignment. With it, Azure does not look a new principal up.
+    pub(crate) const fn assigned_type(&self) -> AssignedPrincipalType {
+        match self {
+            Self::User(_) => AssignedPrincipalType::User,
+            Self::ObjectId(_) | Self::Property { .. } => AssignedPrincipalType::ServicePrincipal,
+        }
+    }
+}
+
+impl ResourceDefinition {
+    /// A resource with tags that one PUT creates.
+    pub const fn tagged(api_version: &'static str, body: Value) -> Self {
+        Self::Arm { api_version, body, initial: Value::Null, tags: TagSupport::Tagged }
+    }
+
+    /// A resource without tags that one PUT creates.
+    pub const fn untagged(api_version: &'static str, body: Value) -> Self {
+        Self::Arm { api_version, body, initial: Value::Null, tags: TagSupport::Untagged }
+    }
+
+    /// The same definition with further properties for a new resource.
+    #[must_use]
+    pub fn with_initial(mut self, properties: Value) -> Self {
+        if let Self::Arm { initial, .. } = &mut self {
+            *initial = properties;
+        }
+        self
+    }
 }
 
 impl DesiredResource {

@@ -7,12 +7,13 @@ use crate::live_state::{LiveResource, LiveState};
 use crate::ownership_tags::OwnershipTags;
 use crate::plan::principal_id;
 use crate::property_diff::merge_properties;
+use crate::property_reference::resolve_references;
 use crate::resource::{DesiredResource, ResourceDefinition, ResourceKey, TagSupport};
 
 /// A write needs a value that another resource provides.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the managed identity for `{0}` has no principal id")]
-pub struct UnknownPrincipalError(pub ResourceKey);
+#[error("`{0}` does not have a value that another resource needs")]
+pub struct UnknownValueError(pub ResourceKey);
 
 /// The request that creates the resource, or changes `existing` to the desired state.
 pub(crate) fn write_request(
@@ -20,7 +21,7 @@ pub(crate) fn write_request(
     existing: Option<&LiveResource>,
     live: &LiveState,
     tags: &OwnershipTags,
-) -> Result<ArmRequest, UnknownPrincipalError> {
+) -> Result<ArmRequest, UnknownValueError> {
     let id = existing.map_or(&resource.id, |existing| &existing.id);
     let body = match &resource.definition {
         // Existing resources are never written; the plan has no write for them.
@@ -30,11 +31,13 @@ pub(crate) fn write_request(
             tags.add_to(&mut body);
             body
         }
-        ResourceDefinition::Arm { body, tags: support, .. } => {
+        ResourceDefinition::Arm { body, initial, tags: support, .. } => {
+            let body = resolve_references(body, live).map_err(UnknownValueError)?;
             if let Some(existing) = existing {
-                writable_body(merge_properties(body, &existing.body))
+                writable_body(merge_properties(&body, &existing.body))
             } else {
-                let mut body = body.clone();
+                let mut body =
+                    if initial.is_null() { body } else { merge_properties(initial, &body) };
                 if *support == TagSupport::Tagged {
                     tags.add_to(&mut body);
                 }
@@ -46,9 +49,13 @@ pub(crate) fn write_request(
         }
         ResourceDefinition::RoleAssignment { subscription, role, principal, .. } => {
             let Some(principal_id) = principal_id(principal, live) else {
-                return Err(UnknownPrincipalError(resource.key.clone()));
+                return Err(UnknownValueError(
+                    principal.key().cloned().unwrap_or_else(|| resource.key.clone()),
+                ));
             };
-            RoleAssignmentBody::new(subscription, *role, principal_id).to_json()
+            RoleAssignmentBody::new(subscription, *role, principal_id)
+                .with_principal_type(principal.assigned_type())
+                .to_json()
         }
     };
     let mut request = ArmRequest::put(id.as_str(), resource.api_version(), body);

@@ -15,7 +15,7 @@ use crate::journal::{JournalEntry, JournalError, WriteKind};
 use crate::plan::PlanProblem;
 use crate::progress::ProgressPhase;
 use crate::resource::{Ownership, ResourceKey, ResourceStack};
-use crate::resource_request::UnknownPrincipalError;
+use crate::resource_request::UnknownValueError;
 
 /// A resource was not written.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub enum ResourceError {
     },
     /// A value of another resource is missing.
     #[error(transparent)]
-    UnknownPrincipal(#[from] UnknownPrincipalError),
+    UnknownValue(#[from] UnknownValueError),
 }
 
 impl From<AzureCallError> for ResourceError {
@@ -79,7 +79,7 @@ impl ResourceError {
             Self::TimedOut { .. } | Self::StillChanging { .. } => {
                 "run the command again, or wait longer with --timeout"
             }
-            Self::UnknownPrincipal(_) => "run the command again",
+            Self::UnknownValue(_) => "run the command again",
         }
     }
 }

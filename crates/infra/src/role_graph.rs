@@ -103,9 +103,7 @@ fn role_resource(
     let key = format!("role/{}/{}", assignment.identity, scope.map_or("other", scope_word));
     let mut depends_on: Vec<ResourceKey> =
         scope.and_then(|scope| scope_resource(infra, scope)).into_iter().collect();
-    if let PrincipalReference::Identity(identity) = principal {
-        depends_on.push(identity.clone());
-    }
+    depends_on.extend(principal.key().cloned());
     let subscription = SubscriptionId::clone(&infra.subscription);
     DesiredResource {
         key: ResourceKey::new(key),

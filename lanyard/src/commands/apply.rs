@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use lanyard_clock::SystemClock;
 
 use super::azure_account::{AccountArgs, AzureAccount};
-use super::cluster_infra::configuration::RawConfiguration;
-use super::cluster_infra::target::OutputPaths;
-use super::cluster_infra::{RunArgs, load_target, run_apply};
+use super::azure_resources::RunArgs;
+use super::azure_resources::cluster_configuration::RawConfiguration;
+use super::azure_resources::cluster_target::{ClusterTarget, OutputPaths};
 use crate::exit::CommandResult;
 use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
@@ -46,7 +46,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let configuration = RawConfiguration::read(&args.filename)?.parse()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let target = load_target(&account, &configuration, &args.run.state, &environment).await?;
+    let target =
+        ClusterTarget::load(&account, &configuration, &args.run.state, &environment).await?;
     let outputs = OutputPaths { infra: args.infra_output_file, iam: args.iam_output_file };
-    run_apply(&target, &args.run, args.output, &outputs, &clock).await
+    target.apply(&args.run, args.output, &outputs, &clock).await
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azure_core::credentials::TokenCredential;
-use lanyard_azure::{ArmClient, AzureTransport, GraphClient};
+use lanyard_azure::{ArmClient, AzureTransport, CallerIdentity, GraphClient};
 use lanyard_clock::SharedClock;
 use lanyard_credential::identity::{Authority, ClientId, TenantId};
 use lanyard_credential::secret::SecretText;
@@ -84,6 +84,17 @@ impl AzureAccount {
         let subscription = sign_in.subscription(args, &cli).await?;
         let arm = ArmClient::new(endpoints, Arc::clone(&credential), &transport);
         Ok(Self { endpoints, subscription, credential, transport, arm })
+    }
+
+    /// The signed-in identity, from its token.
+    pub(crate) async fn caller(&self) -> Result<CallerIdentity, CommandError> {
+        let scope = ArmClient::scope(self.endpoints);
+        let token = self.credential.get_token(&[&scope], None).await;
+        let token = token.map_err(|error| sign_in_error(&error))?;
+        CallerIdentity::of_token(token.token.secret()).ok_or_else(|| {
+            CommandError::unavailable("the token does not name the signed-in identity")
+                .with_hint("sign in with an account of Entra ID")
+        })
     }
 
     /// A client of Microsoft Graph.

@@ -1,11 +1,16 @@
 //! `lanyard create`: creates the Azure resources that hosted clusters need.
 
+pub(crate) mod aks;
+pub(crate) mod dns;
 pub(crate) mod iam;
 pub(crate) mod infra;
+pub(crate) mod keyvault;
 
 use clap::Subcommand;
 
 use super::platform::PlatformCommand;
+use crate::exit::CommandResult;
+use crate::settings::ProcessEnvironment;
 
 /// The subcommands of `lanyard create`.
 #[derive(Debug, Subcommand)]
@@ -20,4 +25,32 @@ pub(crate) enum CreateCommand {
         #[command(subcommand)]
         platform: PlatformCommand<iam::Args>,
     },
+    /// Create a Key Vault for the credentials of clusters
+    Keyvault {
+        #[command(subcommand)]
+        platform: PlatformCommand<keyvault::Args>,
+    },
+    /// Create a management cluster for hosted control planes
+    Aks {
+        #[command(subcommand)]
+        platform: PlatformCommand<aks::Args>,
+    },
+    /// Create a public DNS zone for clusters
+    Dns {
+        #[command(subcommand)]
+        platform: PlatformCommand<dns::Args>,
+    },
+}
+
+/// Runs the command.
+pub(crate) async fn run(command: CreateCommand, environment: ProcessEnvironment) -> CommandResult {
+    match command {
+        CreateCommand::Infra { platform } => infra::run(platform.into_args(), environment).await,
+        CreateCommand::Iam { platform } => iam::run(platform.into_args(), environment).await,
+        CreateCommand::Keyvault { platform } => {
+            keyvault::run(platform.into_args(), environment).await
+        }
+        CreateCommand::Aks { platform } => aks::run(platform.into_args(), environment).await,
+        CreateCommand::Dns { platform } => dns::run(platform.into_args(), environment).await,
+    }
 }

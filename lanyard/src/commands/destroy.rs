@@ -1,12 +1,16 @@
 //! `lanyard destroy`: removes the Azure resources that lanyard created or imported.
 
-pub(crate) mod cluster_stack;
+pub(crate) mod aks;
+pub(crate) mod dns;
 pub(crate) mod iam;
 pub(crate) mod infra;
+pub(crate) mod keyvault;
 
 use clap::Subcommand;
 
 use super::platform::PlatformCommand;
+use crate::exit::CommandResult;
+use crate::settings::ProcessEnvironment;
 
 /// The subcommands of `lanyard destroy`.
 #[derive(Debug, Subcommand)]
@@ -21,4 +25,32 @@ pub(crate) enum DestroyCommand {
         #[command(subcommand)]
         platform: PlatformCommand<iam::Args>,
     },
+    /// Remove a Key Vault
+    Keyvault {
+        #[command(subcommand)]
+        platform: PlatformCommand<keyvault::Args>,
+    },
+    /// Remove a management cluster
+    Aks {
+        #[command(subcommand)]
+        platform: PlatformCommand<aks::Args>,
+    },
+    /// Remove a public DNS zone
+    Dns {
+        #[command(subcommand)]
+        platform: PlatformCommand<dns::Args>,
+    },
+}
+
+/// Runs the command.
+pub(crate) async fn run(command: DestroyCommand, environment: ProcessEnvironment) -> CommandResult {
+    match command {
+        DestroyCommand::Infra { platform } => infra::run(platform.into_args(), environment).await,
+        DestroyCommand::Iam { platform } => iam::run(platform.into_args(), environment).await,
+        DestroyCommand::Keyvault { platform } => {
+            keyvault::run(platform.into_args(), environment).await
+        }
+        DestroyCommand::Aks { platform } => aks::run(platform.into_args(), environment).await,
+        DestroyCommand::Dns { platform } => dns::run(platform.into_args(), environment).await,
+    }
 }

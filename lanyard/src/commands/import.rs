@@ -5,15 +5,12 @@ use std::path::PathBuf;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use lanyard_clock::SystemClock;
-use lanyard_infra::{
-    ImportResult, ImportedResource, LiveState, find_earlier_names, import_resources,
-};
-use lanyard_vocabulary::format_error_chain;
+use lanyard_infra::{ImportResult, ImportedResource, find_earlier_names, import_resources};
 
 use super::azure_account::{AccountArgs, AzureAccount};
-use super::cluster_infra::configuration::RawConfiguration;
-use super::cluster_infra::target::ClusterTarget;
-use super::cluster_infra::{StateArgs, journal_error, load_target, open_journal};
+use super::azure_resources::cluster_configuration::RawConfiguration;
+use super::azure_resources::cluster_target::ClusterTarget;
+use super::azure_resources::{StateArgs, journal_error, open_journal, read_live};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
@@ -47,7 +44,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let configuration = RawConfiguration::read(&args.filename)?.parse()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let mut target = load_target(&account, &configuration, &args.state, &environment).await?;
+    let mut target =
+        ClusterTarget::load(&account, &configuration, &args.state, &environment).await?;
     if let Some(parameters) = &target.infra {
         let names = find_earlier_names(&account.arm, parameters).await.map_err(|error| {
             CommandError::unavailable("looking for the names of earlier versions failed")
@@ -55,17 +53,15 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
                 .with_hint(error.hint())
         })?;
         if names != parameters.earlier_names {
-            let directory = target.state_directory.clone();
+            let directory = target.stack.state_directory.clone();
             target = ClusterTarget::resolve(&account, &configuration, directory, names).await?;
         }
     }
-    let journal = open_journal(&target)?;
-    let live = LiveState::read(&account.arm, &target.graph).await.map_err(|errors| {
-        let text: Vec<_> = errors.iter().map(|error| format_error_chain(error)).collect();
-        CommandError::unavailable(text.join("\n"))
-    })?;
-    let imported = import_resources(&journal, &clock, &target.graph, &live, &target.tags)
-        .map_err(|error| journal_error(&error))?;
+    let journal = open_journal(&target.stack)?;
+    let live = read_live(&target.stack).await?;
+    let imported =
+        import_resources(&journal, &clock, &target.stack.graph, &live, &target.stack.tags)
+            .map_err(|error| journal_error(&error))?;
     output::print_stdout(&match args.output {
         CliOutputFormat::Table => import_text(&imported),
         format => output::serialize_document(&imported, format),

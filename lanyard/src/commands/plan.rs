@@ -6,9 +6,10 @@ use lanyard_clock::SystemClock;
 use lanyard_infra::read_directory;
 
 use super::azure_account::{AccountArgs, AzureAccount};
-use super::cluster_infra::configuration::RawConfiguration;
-use super::cluster_infra::report::{PlanDocument, plan_text};
-use super::cluster_infra::{StateArgs, journal_error, load_target, make_plan};
+use super::azure_resources::cluster_configuration::RawConfiguration;
+use super::azure_resources::cluster_target::ClusterTarget;
+use super::azure_resources::report::{PlanDocument, plan_text};
+use super::azure_resources::{StateArgs, journal_error, make_plan};
 use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
@@ -59,10 +60,10 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let configuration = RawConfiguration::read(&args.filename)?.parse()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let target = load_target(&account, &configuration, &args.state, &environment).await?;
-    let recorded = read_directory(&target.state_directory, &target.journal_cluster())
+    let target = ClusterTarget::load(&account, &configuration, &args.state, &environment).await?;
+    let recorded = read_directory(&target.stack.state_directory, &target.stack.journal_cluster)
         .map_err(|error| journal_error(&error))?;
-    let checked = make_plan(&target, &recorded).await?;
+    let checked = make_plan(&target.stack, &recorded, &|live| target.check_live(live)).await?;
     output::print_stdout(&match args.output {
         CliOutputFormat::Table => plan_text(&checked),
         format => output::serialize_document(&PlanDocument::new(&checked), format),

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use lanyard_clock::SystemClock;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
-use crate::commands::cluster_infra::configuration::{DEFAULT_LOCATION, RawConfiguration, RawIam};
-use crate::commands::cluster_infra::target::OutputPaths;
-use crate::commands::cluster_infra::{RunArgs, load_target, run_apply};
+use crate::commands::azure_resources::RunArgs;
+use crate::commands::azure_resources::cluster_configuration::{
+    DEFAULT_LOCATION, RawConfiguration, RawIam,
+};
+use crate::commands::azure_resources::cluster_target::{ClusterTarget, OutputPaths};
 use crate::exit::CommandResult;
 use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
@@ -72,7 +74,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let configuration = raw.parse()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let target = load_target(&account, &configuration, &args.run.state, &environment).await?;
+    let target =
+        ClusterTarget::load(&account, &configuration, &args.run.state, &environment).await?;
     let outputs = OutputPaths { infra: None, iam: Some(args.output_file.clone()) };
-    run_apply(&target, &args.run, args.output, &outputs, &clock).await
+    target.apply(&args.run, args.output, &outputs, &clock).await
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use lanyard_infra::ResourceStack;
 
-use super::cluster_stack::{ClusterArgs, DestroyArgs, destroy_stack};
+use crate::commands::azure_resources::destroy_stack::{
+    ClusterArgs, DestroyArgs, destroy_cluster_stack,
+};
 use crate::exit::CommandResult;
 use crate::settings::ProcessEnvironment;
 
@@ -37,5 +39,5 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    destroy_stack(&args.cluster, &args.destroy, ResourceStack::Iam, &environment).await
+    destroy_cluster_stack(&args.cluster, &args.destroy, ResourceStack::Iam, &environment).await
 }

@@ -1,11 +1,13 @@
-//! What the commands for the infrastructure of one cluster share: from the configuration to the plan, the run and
-//! the report.
+//! What the commands that create and remove Azure resources share: from the desired resources to the plan, the
+//! run and the report.
 
-pub(in crate::commands) mod configuration;
-mod output_files;
+pub(in crate::commands) mod cluster_configuration;
+pub(in crate::commands) mod cluster_target;
+pub(in crate::commands) mod destroy_stack;
+pub(in crate::commands) mod output_files;
 pub(in crate::commands) mod progress;
 pub(in crate::commands) mod report;
-pub(in crate::commands) mod target;
+pub(in crate::commands) mod shared_stack;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -13,20 +15,17 @@ use std::time::Duration;
 
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
-    EarlierNames, FindingSeverity, Journal, JournalError, LiveState, Plan, PreflightFinding,
-    RunContext, RunOptions, RunReport, check_live_network, check_plan, open_directory,
-    read_directory, wait_for_interrupted_writes,
+    FindingSeverity, Journal, JournalCluster, JournalError, LiveState, OwnershipTags, Plan,
+    PreflightFinding, RecordedState, ResourceGraph, RunContext, RunOptions, RunReport, check_plan,
+    open_directory, wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::format_error_chain;
 
-use self::configuration::ClusterConfiguration;
 use self::progress::{ProgressArgs, ProgressOutput};
-use self::target::ClusterTarget;
 use super::azure_account::AzureAccount;
 use super::rotation_timing::parse_duration;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::CommandError;
 use crate::output::{self, CliOutputFormat};
-use crate::settings::ProcessEnvironment;
 
 /// The flags of a command that changes Azure resources.
 #[derive(Debug, Clone, clap::Args)]
@@ -48,23 +47,23 @@ pub(in crate::commands) struct RunArgs {
 #[derive(Debug, Clone, clap::Args)]
 pub(in crate::commands) struct StateArgs {
     /// The directory of the journal, which records what lanyard created
-    /// [default: `$XDG_STATE_HOME/lanyard/SUBSCRIPTION/INFRA-ID`]
+    /// [default: `$XDG_STATE_HOME/lanyard/SUBSCRIPTION/NAME`, with the infrastructure id of a cluster as the name]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }
 
 impl StateArgs {
-    /// The directory of the journal of a cluster.
+    /// The directory of a journal.
     pub(in crate::commands) fn directory(
         &self,
         default: Option<&PathBuf>,
         subscription: &str,
-        infra_id: &str,
+        name: &str,
     ) -> Result<PathBuf, CommandError> {
         if let Some(directory) = &self.state {
             return Ok(directory.clone());
         }
-        let default = default.map(|base| base.join("lanyard").join(subscription).join(infra_id));
+        let default = default.map(|base| base.join("lanyard").join(subscription).join(name));
         default.ok_or_else(|| {
             CommandError::invalid_input("neither XDG_STATE_HOME nor HOME is set")
                 .with_hint("name the directory of the journal with --state")
@@ -80,6 +79,16 @@ impl RunArgs {
     pub(in crate::commands) fn progress(&self) -> ProgressOutput {
         self.progress.output()
     }
+}
+
+/// Desired resources with the account that creates them and the journal that records them.
+#[derive(Debug)]
+pub(in crate::commands) struct StackTarget<'a> {
+    pub(in crate::commands) account: &'a AzureAccount,
+    pub(in crate::commands) state_directory: PathBuf,
+    pub(in crate::commands) journal_cluster: JournalCluster,
+    pub(in crate::commands) graph: ResourceGraph,
+    pub(in crate::commands) tags: OwnershipTags,
 }
 
 /// A plan with what the checks before the first write found.
@@ -98,47 +107,43 @@ impl CheckedPlan {
     }
 }
 
-/// Compares the live resources with the target, and checks whether the writes can succeed. Sends GET requests only.
-pub(in crate::commands) async fn make_plan(
-    target: &ClusterTarget<'_>,
-    recorded: &lanyard_infra::RecordedState,
-) -> Result<CheckedPlan, CommandError> {
-    let arm = &target.account.arm;
-    let live = LiveState::read(arm, &target.graph).await.map_err(|errors| {
+/// Checks the live resources for a command; returns findings beside those of every command.
+pub(in crate::commands) type LiveCheck<'a> =
+    &'a (dyn Fn(&LiveState) -> Vec<PreflightFinding> + Sync);
+
+/// The check of commands without findings of their own.
+pub(in crate::commands) fn no_live_check(_live: &LiveState) -> Vec<PreflightFinding> {
+    Vec::new()
+}
+
+/// Reads the live resources of a target.
+pub(in crate::commands) async fn read_live(
+    target: &StackTarget<'_>,
+) -> Result<LiveState, CommandError> {
+    LiveState::read(&target.account.arm, &target.graph).await.map_err(|errors| {
         let text: Vec<_> = errors.iter().map(|error| format_error_chain(error)).collect();
         let hint = errors.first().map_or("run the command again", |error| error.source.hint());
         CommandError::unavailable(text.join("\n")).with_hint(hint)
-    })?;
+    })
+}
+
+/// Compares the live resources with the target, and checks whether the writes can succeed. Sends GET requests only.
+pub(in crate::commands) async fn make_plan(
+    target: &StackTarget<'_>,
+    recorded: &RecordedState,
+    live_check: LiveCheck<'_>,
+) -> Result<CheckedPlan, CommandError> {
+    let live = read_live(target).await?;
     let plan = Plan::new(&target.graph, &live, recorded, &target.tags);
-    let mut findings = Vec::new();
-    if let Some(parameters) = &target.infra {
-        findings.extend(check_live_network(parameters, &live, target.max_nodes));
-    }
-    let checked = check_plan(arm, &target.account.subscription, &plan).await;
+    let mut findings = live_check(&live);
+    let account = target.account;
+    let checked = check_plan(&account.arm, &account.subscription, &plan).await;
     findings.extend(checked.map_err(|error| {
         CommandError::unavailable("the checks before the first write failed")
             .with_cause(&error)
             .with_hint(error.hint())
     })?);
     Ok(CheckedPlan { plan, live, findings })
-}
-
-/// Resolves the configuration for an account.
-pub(in crate::commands) async fn load_target<'a>(
-    account: &'a AzureAccount,
-    configuration: &'a ClusterConfiguration,
-    state: &StateArgs,
-    environment: &ProcessEnvironment,
-) -> Result<ClusterTarget<'a>, CommandError> {
-    let directory = state.directory(
-        environment.state_directory.as_ref(),
-        account.subscription.as_str(),
-        configuration.identifiers.infra_id().as_str(),
-    )?;
-    let cluster = target::journal_cluster(configuration, account);
-    let recorded = read_directory(&directory, &cluster).map_err(|error| journal_error(&error))?;
-    let names = EarlierNames::recorded(&recorded);
-    ClusterTarget::resolve(account, configuration, directory, names).await
 }
 
 /// Converts an error of the journal into an error for the user.
@@ -149,10 +154,8 @@ pub(in crate::commands) fn journal_error(error: &JournalError) -> CommandError {
 }
 
 /// Opens the journal of the target for writing.
-pub(in crate::commands) fn open_journal(
-    target: &ClusterTarget<'_>,
-) -> Result<Journal, CommandError> {
-    open_directory(target.state_directory.clone(), &target.journal_cluster())
+pub(in crate::commands) fn open_journal(target: &StackTarget<'_>) -> Result<Journal, CommandError> {
+    open_directory(target.state_directory.clone(), &target.journal_cluster)
         .map_err(|error| journal_error(&error))
 }
 
@@ -160,8 +163,9 @@ pub(in crate::commands) fn open_journal(
 ///
 /// Returns `None` if the plan cannot be applied; nothing was written then.
 pub(in crate::commands) async fn plan_and_apply(
-    target: &ClusterTarget<'_>,
+    target: &StackTarget<'_>,
     run: &RunArgs,
+    live_check: LiveCheck<'_>,
     clock: &SharedClock,
 ) -> Result<Option<RunReport>, CommandError> {
     let journal = open_journal(target)?;
@@ -178,7 +182,7 @@ pub(in crate::commands) async fn plan_and_apply(
             .with_cause(&error)
             .with_hint(error.hint())
     })?;
-    let checked = make_plan(target, &journal.state()).await?;
+    let checked = make_plan(target, &journal.state(), live_check).await?;
     output::print_stderr(report::plan_text(&checked).trim_end());
     if !checked.is_applicable() {
         return Ok(None);
@@ -190,26 +194,16 @@ pub(in crate::commands) async fn plan_and_apply(
     Ok(Some(report))
 }
 
-/// Applies the target, writes its output files, and prints the result.
-pub(in crate::commands) async fn run_apply(
-    target: &ClusterTarget<'_>,
-    run: &RunArgs,
+/// Prints the result of a run.
+pub(in crate::commands) fn print_report(
+    target: &StackTarget<'_>,
+    report: &RunReport,
     format: CliOutputFormat,
-    outputs: &target::OutputPaths,
-    clock: &SharedClock,
-) -> CommandResult {
-    let Some(report) = plan_and_apply(target, run, clock).await? else {
-        return Ok(CommandExit::Failed);
-    };
+) -> Result<(), CommandError> {
     let headroom = target.account.arm.lowest_headroom();
-    let summary = report::RunSummary::new(&report, &target.graph, headroom);
+    let summary = report::RunSummary::new(report, &target.graph, headroom);
     output::print_stdout(&match format {
         CliOutputFormat::Table => summary.to_text(),
         format => output::serialize_document(&summary, format),
-    })?;
-    if !report.succeeded() {
-        return Ok(CommandExit::Failed);
-    }
-    outputs.write(target, &report)?;
-    Ok(CommandExit::Success)
+    })
 }

@@ -3,34 +3,35 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use lanyard_clock::SharedClock;
 use lanyard_infra::{
     ClusterIdentities, ControlPlaneIdentities, DataPlaneIdentities, EarlierNames, FindingSeverity,
-    InfraParameters, JournalCluster, LintNote, OwnershipTags, PrincipalReference, ResourceGraph,
-    RoleIdentity, RoleOptions, RoleParameters, RunReport, WorkloadIdentities, check_network_ids,
-    find_principals, find_public_zone, iam_resources, identity_key, infra_output, infra_resources,
-    role_resources, workload_identities,
+    InfraParameters, JournalCluster, LintNote, LiveState, OwnershipTags, PreflightFinding,
+    PrincipalReference, ResourceGraph, RoleIdentity, RoleOptions, RoleParameters, RunReport,
+    WorkloadIdentities, check_live_network, check_network_ids, find_principals, find_public_zone,
+    iam_resources, identity_key, infra_output, infra_resources, read_directory, role_resources,
+    workload_identities,
 };
 use lanyard_vocabulary::{ArmResourceId, Component, EntraClientId, format_error_chain};
 
-use super::configuration::{
+use super::cluster_configuration::{
     ClusterConfiguration, IamConfiguration, IdentitySource, InfraConfiguration, RoleConfiguration,
 };
 use super::output_files::write_output_file;
+use super::{RunArgs, StackTarget, StateArgs, journal_error, plan_and_apply, print_report};
 use crate::commands::azure_account::AzureAccount;
-use crate::exit::CommandError;
-use crate::output;
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
 
 /// The desired resources of one cluster, with the account that creates them.
 #[derive(Debug)]
 pub(in crate::commands) struct ClusterTarget<'a> {
-    pub(in crate::commands) account: &'a AzureAccount,
-    pub(in crate::commands) configuration: &'a ClusterConfiguration,
-    pub(in crate::commands) state_directory: PathBuf,
-    pub(in crate::commands) graph: ResourceGraph,
-    pub(in crate::commands) tags: OwnershipTags,
+    pub(in crate::commands) stack: StackTarget<'a>,
+    configuration: &'a ClusterConfiguration,
     /// The parameters of the stack `infra`, if it is a part of the target.
     pub(in crate::commands) infra: Option<InfraParameters>,
-    pub(in crate::commands) max_nodes: Option<u32>,
+    max_nodes: Option<u32>,
     public_zone: Option<ArmResourceId>,
     identities: Option<ClusterIdentities>,
 }
@@ -85,12 +86,16 @@ impl<'a> ClusterTarget<'a> {
         let graph = ResourceGraph::new(resources).map_err(|error| {
             CommandError::invalid_input("the resources cannot be ordered").with_cause(&error)
         })?;
-        Ok(Self {
+        let stack = StackTarget {
             account,
-            configuration,
             state_directory,
+            journal_cluster: journal_cluster(configuration, account),
             graph,
             tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
+        };
+        Ok(Self {
+            stack,
+            configuration,
             infra,
             max_nodes: configuration.infra.as_ref().and_then(|infra| infra.max_nodes),
             public_zone,
@@ -98,9 +103,49 @@ impl<'a> ClusterTarget<'a> {
         })
     }
 
-    /// The cluster of the journal.
-    pub(in crate::commands) fn journal_cluster(&self) -> JournalCluster {
-        journal_cluster(self.configuration, self.account)
+    /// Looks up the target of a configuration, with the names that its journal records.
+    pub(in crate::commands) async fn load(
+        account: &'a AzureAccount,
+        configuration: &'a ClusterConfiguration,
+        state: &StateArgs,
+        environment: &ProcessEnvironment,
+    ) -> Result<Self, CommandError> {
+        let directory = state.directory(
+            environment.state_directory.as_ref(),
+            account.subscription.as_str(),
+            configuration.identifiers.infra_id().as_str(),
+        )?;
+        let cluster = journal_cluster(configuration, account);
+        let recorded =
+            read_directory(&directory, &cluster).map_err(|error| journal_error(&error))?;
+        let names = EarlierNames::recorded(&recorded);
+        Self::resolve(account, configuration, directory, names).await
+    }
+
+    /// Checks the live network of the user.
+    pub(in crate::commands) fn check_live(&self, live: &LiveState) -> Vec<PreflightFinding> {
+        let infra = self.infra.iter();
+        infra.flat_map(|infra| check_live_network(infra, live, self.max_nodes)).collect()
+    }
+
+    /// Applies the target, writes its output files, and prints the result.
+    pub(in crate::commands) async fn apply(
+        &self,
+        run: &RunArgs,
+        format: CliOutputFormat,
+        outputs: &OutputPaths,
+        clock: &SharedClock,
+    ) -> CommandResult {
+        let check = |live: &LiveState| self.check_live(live);
+        let Some(report) = plan_and_apply(&self.stack, run, &check, clock).await? else {
+            return Ok(CommandExit::Failed);
+        };
+        print_report(&self.stack, &report, format)?;
+        if !report.succeeded() {
+            return Ok(CommandExit::Failed);
+        }
+        outputs.write(self, &report)?;
+        Ok(CommandExit::Success)
     }
 
     /// The identities that the stack `iam` created.
@@ -115,11 +160,7 @@ impl<'a> ClusterTarget<'a> {
     }
 }
 
-/// The cluster of the journal.
-pub(in crate::commands) fn journal_cluster(
-    configuration: &ClusterConfiguration,
-    account: &AzureAccount,
-) -> JournalCluster {
+fn journal_cluster(configuration: &ClusterConfiguration, account: &AzureAccount) -> JournalCluster {
     JournalCluster {
         name: configuration.identifiers.name().clone(),
         infra_id: configuration.identifiers.infra_id().clone(),
@@ -129,11 +170,7 @@ pub(in crate::commands) fn journal_cluster(
 
 impl OutputPaths {
     /// Writes the files of an apply that succeeded.
-    pub(in crate::commands) fn write(
-        &self,
-        target: &ClusterTarget<'_>,
-        report: &RunReport,
-    ) -> Result<(), CommandError> {
+    fn write(&self, target: &ClusterTarget<'_>, report: &RunReport) -> Result<(), CommandError> {
         let created = target.configuration.iam.as_ref().map(|_| target.created_identities(report));
         if let (Some(path), Some(created)) = (&self.iam, &created) {
             write_output_file(path, &created.to_json())?;
@@ -261,7 +298,7 @@ impl RoleInputs<'_> {
     fn created_principals(&self) -> BTreeMap<RoleIdentity, PrincipalReference> {
         let with_kms = self.iam.is_some_and(|iam| iam.with_kms);
         let components = workload_identities(with_kms).map(|it| it.component);
-        let reference = |component| PrincipalReference::Identity(identity_key(component));
+        let reference = |component| PrincipalReference::identity(identity_key(component));
         components.map(|it| (RoleIdentity::ControlPlane(it), reference(it))).collect()
     }
 }

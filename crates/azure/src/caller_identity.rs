@@ -1,0 +1,79 @@
+//! The identity of a token's caller.
+
+use azure_core::base64;
+use lanyard_vocabulary::EntraTenantId;
+use serde::Deserialize;
+use uuid::Uuid;
+
+use crate::authorization::AssignedPrincipalType;
+
+/// The principal that a token for Azure Resource Manager was issued to.
+///
+/// Azure documents access tokens as opaque to clients; those for Azure Resource Manager contain these claims in
+/// every version, and the Azure CLI reads them as well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallerIdentity {
+    /// The object id of the user or service principal (`oid`).
+    pub object_id: Uuid,
+    /// The tenant (`tid`).
+    pub tenant: EntraTenantId,
+    /// Whether the caller is a user or an application (`idtyp`).
+    pub principal_type: AssignedPrincipalType,
+}
+
+#[derive(Deserialize)]
+struct CallerClaims {
+    oid: Uuid,
+    tid: EntraTenantId,
+    idtyp: Option<String>,
+    /// Only tokens of users have scopes.
+    scp: Option<String>,
+}
+
+impl CallerIdentity {
+    /// Reads the claims of a token without a check of its signature; `None` if they are not readable.
+    pub fn of_token(token: &str) -> Option<Self> {
+        let payload = token.split('.').nth(1)?;
+        let payload = base64::decode_url_safe(payload).ok()?;
+        let claims: CallerClaims = serde_json::from_slice(&payload).ok()?;
+        let is_user = match claims.idtyp.as_deref() {
+            Some(kind) => kind.eq_ignore_ascii_case("user"),
+            None => claims.scp.is_some(),
+        };
+        let principal_type = if is_user {
+            AssignedPrincipalType::User
+        } else {
+            AssignedPrincipalType::ServicePrincipal
+        };
+        Some(Self { object_id: claims.oid, tenant: claims.tid, principal_type })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(claims: &str) -> String {
+        format!("e30.{}.x", base64::encode_url_safe(claims))
+    }
+
+    #[test]
+    fn claims_name_the_caller_and_its_type() {
+        let id = "00000000-0000-0000-0000-000000000001";
+        for (extra, expected) in [
+            (r#""idtyp": "app""#, AssignedPrincipalType::ServicePrincipal),
+            (r#""idtyp": "user""#, AssignedPrincipalType::User),
+            (r#""scp": "user_impersonation""#, AssignedPrincipalType::User),
+            (r#""x": 1"#, AssignedPrincipalType::ServicePrincipal),
+        ] {
+            let token = token(&format!(r#"{{"oid": "{id}", "tid": "{id}", {extra}}}"#));
+            let caller = CallerIdentity::of_token(&token).unwrap();
+            assert_eq!(
+                (caller.object_id.to_string().as_str(), caller.principal_type),
+                (id, expected)
+            );
+        }
+        assert_eq!(CallerIdentity::of_token("opaque"), None);
+        assert_eq!(CallerIdentity::of_token(&token("{}")), None);
+    }
+}

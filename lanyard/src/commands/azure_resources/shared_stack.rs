@@ -1,0 +1,106 @@
+//! Stacks that several clusters share: a vault, the management cluster, a DNS zone, a token issuer.
+//!
+//! Their journal has the name of the stack where that of a cluster has an infrastructure id.
+
+use lanyard_clock::SharedClock;
+use lanyard_infra::{
+    ClusterIdentifiers, DesiredResource, JournalCluster, OwnershipTags, ResourceGraph,
+    ResourceStack, RunReport,
+};
+
+use super::destroy_stack::{DestroyArgs, RecordedStack};
+use super::{RunArgs, StackTarget, StateArgs, no_live_check, plan_and_apply, print_report};
+use crate::commands::azure_account::AzureAccount;
+use crate::exit::{CommandError, CommandResult};
+use crate::output::CliOutputFormat;
+use crate::settings::ProcessEnvironment;
+
+/// A stack that several clusters share.
+pub(in crate::commands) struct SharedStack<'a> {
+    pub(in crate::commands) account: &'a AzureAccount,
+    /// The name of the stack's main resource, which is unique among stacks of its kind.
+    pub(in crate::commands) name: &'a str,
+    pub(in crate::commands) stack: ResourceStack,
+    pub(in crate::commands) environment: &'a ProcessEnvironment,
+}
+
+impl<'a> SharedStack<'a> {
+    fn identifiers(&self) -> Result<ClusterIdentifiers, CommandError> {
+        let invalid = |error: &dyn std::error::Error| {
+            CommandError::invalid_input(format!("`{}` cannot name the stack", self.name))
+                .with_cause(error)
+        };
+        // Names of zones contain dots; the names of journals are DNS labels.
+        let name = self.name.to_ascii_lowercase().replace('.', "-");
+        let name =
+            name.parse().map_err(|error: lanyard_infra::ClusterIdentifierError| invalid(&error))?;
+        let stack = self
+            .stack
+            .name()
+            .parse()
+            .map_err(|error: lanyard_vocabulary::ParseIdentifierError| invalid(&error))?;
+        ClusterIdentifiers::new(name, stack).map_err(|error| invalid(&error))
+    }
+
+    fn directory(&self, state: &StateArgs) -> Result<std::path::PathBuf, CommandError> {
+        state.directory(
+            self.environment.state_directory.as_ref(),
+            self.account.subscription.as_str(),
+            &format!("{}-{}", self.stack, self.name.to_ascii_lowercase()),
+        )
+    }
+
+    /// The target with these resources.
+    pub(in crate::commands) fn target(
+        &self,
+        resources: Vec<DesiredResource>,
+        state: &StateArgs,
+    ) -> Result<StackTarget<'a>, CommandError> {
+        let identifiers = self.identifiers()?;
+        let graph = ResourceGraph::new(resources).map_err(|error| {
+            CommandError::invalid_input("the resources cannot be ordered").with_cause(&error)
+        })?;
+        Ok(StackTarget {
+            account: self.account,
+            state_directory: self.directory(state)?,
+            journal_cluster: JournalCluster {
+                name: identifiers.name().clone(),
+                infra_id: identifiers.infra_id().clone(),
+                subscription: self.account.subscription.to_string(),
+            },
+            graph,
+            tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
+        })
+    }
+
+    /// Creates the resources and prints the result. Returns the report if everything succeeded.
+    pub(in crate::commands) async fn create(
+        &self,
+        resources: Vec<DesiredResource>,
+        run: &RunArgs,
+        format: CliOutputFormat,
+        clock: &SharedClock,
+    ) -> Result<Option<RunReport>, CommandError> {
+        let target = self.target(resources, &run.state)?;
+        let Some(report) = plan_and_apply(&target, run, &no_live_check, clock).await? else {
+            return Ok(None);
+        };
+        print_report(&target, &report, format)?;
+        Ok(report.succeeded().then_some(report))
+    }
+
+    /// Removes what the journal records.
+    pub(in crate::commands) async fn destroy(
+        &self,
+        args: &DestroyArgs,
+        clock: &SharedClock,
+    ) -> CommandResult {
+        let recorded = RecordedStack {
+            account: self.account,
+            directory: self.directory(&args.run.state)?,
+            identifiers: self.identifiers()?,
+            stack: self.stack,
+        };
+        recorded.destroy(args, clock).await
+    }
+}

@@ -1,0 +1,104 @@
+//! `lanyard create dns azure`: creates a public DNS zone for clusters.
+
+use lanyard_clock::SystemClock;
+use lanyard_infra::{
+    BaseDomain, DNS_ZONE_KEY, DnsParameters, ResourceKey, ResourceStack, RunReport, ZoneDelegation,
+    dns_resources,
+};
+use lanyard_vocabulary::ArmResourceId;
+
+use crate::commands::azure_account::{AccountArgs, AzureAccount};
+use crate::commands::azure_resources::RunArgs;
+use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
+use crate::commands::azure_resources::shared_stack::SharedStack;
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Example:
+
+  lanyard create dns azure --zone dev.example.com --parent-zone-id \\
+    /subscriptions/ID/resourceGroups/os4-common/providers/Microsoft.Network/dnsZones/example.com";
+
+/// Create a public DNS zone in the persistent resource group in Azure
+///
+/// With --parent-zone-id, the command also writes the NS record set that makes the zone reachable. Otherwise it
+/// prints the name servers, which the owner of the parent zone must enter.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    /// The name of the zone
+    #[arg(long, value_name = "DOMAIN")]
+    zone: BaseDomain,
+    /// The resource group, which is created if it does not exist
+    #[arg(long, default_value = "os4-common", value_name = "NAME")]
+    resource_group_name: String,
+    /// The region of a new resource group
+    #[arg(long, default_value = DEFAULT_LOCATION, value_name = "REGION")]
+    location: String,
+    /// The zone above, in which the command enters the name servers
+    #[arg(long, value_name = "RESOURCE-ID")]
+    parent_zone_id: Option<ArmResourceId>,
+    /// The output format of the result
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    account: AccountArgs,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let delegation = args.parent_zone_id.as_ref().map(|parent| delegation(&args.zone, parent));
+    let delegation = delegation.transpose()?;
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let mut parameters = DnsParameters {
+        subscription: account.subscription.clone(),
+        resource_group: args.resource_group_name.clone(),
+        location: args.location.clone(),
+        zone: args.zone.to_string(),
+        delegation: None,
+    };
+    let stack = SharedStack {
+        account: &account,
+        name: args.zone.as_str(),
+        stack: ResourceStack::Dns,
+        environment: &environment,
+    };
+    // Azure assigns the name servers when it creates the zone, so the delegation follows in a second run.
+    let resources = dns_resources(&parameters);
+    let Some(report) = stack.create(resources, &args.run, args.output, &clock).await? else {
+        return Ok(CommandExit::Failed);
+    };
+    let name_servers = name_servers(&report);
+    let Some(delegation) = delegation else {
+        output::print_stderr(&format!("name servers: {}", name_servers.join(" ")));
+        return Ok(CommandExit::Success);
+    };
+    parameters.delegation = Some(ZoneDelegation { name_servers, ..delegation });
+    let resources = dns_resources(&parameters);
+    let created = stack.create(resources, &args.run, args.output, &clock).await?;
+    Ok(if created.is_some() { CommandExit::Success } else { CommandExit::Failed })
+}
+
+fn delegation(zone: &BaseDomain, parent: &ArmResourceId) -> Result<ZoneDelegation, CommandError> {
+    let suffix = format!(".{}", parent.name().to_ascii_lowercase());
+    let record = zone.as_str().strip_suffix(&suffix).filter(|record| !record.is_empty());
+    let Some(record) = record else {
+        return Err(CommandError::invalid_input(format!(
+            "--parent-zone-id: `{}` is not above `{zone}`",
+            parent.name()
+        )));
+    };
+    let (parent, record) = (parent.clone(), record.to_owned());
+    Ok(ZoneDelegation { parent, record, name_servers: Vec::new() })
+}
+
+fn name_servers(report: &RunReport) -> Vec<String> {
+    let zone = report.live.get(&ResourceKey::new(DNS_ZONE_KEY));
+    let listed = zone.and_then(|zone| zone.body.pointer("/properties/nameServers")?.as_array());
+    let texts = listed.into_iter().flatten().filter_map(|server| server.as_str());
+    texts.map(str::to_owned).collect()
+}

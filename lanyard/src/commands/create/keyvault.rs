@@ -1,0 +1,114 @@
+//! `lanyard create keyvault azure`: creates a vault for the credentials of hosted clusters.
+
+use lanyard_azure::{ArmClient, AssignedPrincipalType, SoftDeletedVault};
+use lanyard_clock::SystemClock;
+use lanyard_infra::{KeyvaultParameters, PrincipalReference, ResourceStack, keyvault_resources};
+use lanyard_vocabulary::{SubscriptionId, VaultName};
+use uuid::Uuid;
+
+use crate::commands::azure_account::{AccountArgs, AzureAccount};
+use crate::commands::azure_resources::RunArgs;
+use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
+use crate::commands::azure_resources::shared_stack::SharedStack;
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::CliOutputFormat;
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Example:
+
+  lanyard create keyvault azure --name harbour-dev --resource-group-name os4-common \\
+    --secret-reader 11111111-1111-1111-1111-111111111111";
+
+/// Create a Key Vault for the credentials of hosted clusters in Azure
+///
+/// The vault uses Azure roles. The signed-in identity gets Key Vault Administrator, and each --secret-reader Key
+/// Vault Secrets User, both at the vault and not at its resource group. Azure may need 10 minutes until new roles
+/// take effect.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    /// The name of the vault: 3 to 24 letters, digits and `-`, unique in the cloud
+    #[arg(long, value_name = "NAME")]
+    name: VaultName,
+    /// The resource group, which is created if it does not exist
+    #[arg(long, default_value = "os4-common", value_name = "NAME")]
+    resource_group_name: String,
+    /// The region
+    #[arg(long, default_value = DEFAULT_LOCATION, value_name = "REGION")]
+    location: String,
+    /// The object id of a service principal that reads secrets, such as the Secrets Store add-on; can be repeated
+    #[arg(long, value_name = "OBJECT-ID")]
+    secret_reader: Vec<Uuid>,
+    /// Keep deleted objects until their retention ends; cannot be switched off later
+    #[arg(long)]
+    enable_purge_protection: bool,
+    /// Restore a deleted vault of the same name with its content
+    #[arg(long)]
+    recover: bool,
+    /// The output format of the result
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    account: AccountArgs,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let caller = account.caller().await?;
+    let administrator = match caller.principal_type {
+        AssignedPrincipalType::User => PrincipalReference::User(caller.object_id),
+        _ => PrincipalReference::ObjectId(caller.object_id),
+    };
+    let parameters = KeyvaultParameters {
+        subscription: account.subscription.clone(),
+        resource_group: args.resource_group_name.clone(),
+        location: args.location.clone(),
+        name: args.name.clone(),
+        tenant: caller.tenant,
+        purge_protection: args.enable_purge_protection,
+        recover: args.recover,
+        administrator: Some(administrator),
+        secret_readers: args.secret_reader.clone(),
+    };
+    if !args.recover {
+        refuse_deleted_vault(&account.arm, &account.subscription, &args).await?;
+    }
+    let stack = SharedStack {
+        account: &account,
+        name: args.name.as_str(),
+        stack: ResourceStack::Keyvault,
+        environment: &environment,
+    };
+    let resources = keyvault_resources(&parameters);
+    let created = stack.create(resources, &args.run, args.output, &clock).await?;
+    Ok(if created.is_some() { CommandExit::Success } else { CommandExit::Failed })
+}
+
+/// A deleted vault keeps its name, and Azure rejects a new one with that name.
+async fn refuse_deleted_vault(
+    arm: &ArmClient,
+    subscription: &SubscriptionId,
+    args: &Args,
+) -> Result<(), CommandError> {
+    let id = SoftDeletedVault::id(subscription, &args.location, &args.name);
+    let request = SoftDeletedVault::get(&id);
+    let found = arm.fetch_optional(&request.path, &request.api_version).await.map_err(|error| {
+        CommandError::unavailable("looking for a deleted vault failed")
+            .with_cause(&error)
+            .with_hint(error.hint())
+    })?;
+    match found {
+        None => Ok(()),
+        Some(_) => Err(CommandError::invalid_input(format!(
+            "a deleted vault has the name `{}`",
+            args.name
+        ))
+        .with_hint(
+            "restore it with --recover, or delete it for ever with `az keyvault purge --name`",
+        )),
+    }
+}

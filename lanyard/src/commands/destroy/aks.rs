@@ -1,0 +1,41 @@
+//! `lanyard destroy aks azure`: removes a management cluster that lanyard created.
+
+use lanyard_clock::SystemClock;
+use lanyard_infra::ResourceStack;
+
+use crate::commands::azure_account::AzureAccount;
+use crate::commands::azure_resources::destroy_stack::DestroyArgs;
+use crate::commands::azure_resources::shared_stack::SharedStack;
+use crate::exit::CommandResult;
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Example:
+
+  lanyard destroy aks azure --prefix harbour-dev";
+
+/// Remove a management cluster that lanyard created from Azure
+///
+/// Removes the cluster, its resource group, the identities and their roles. The resource group of the nodes, which
+/// AKS creates itself, goes with the cluster.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    /// The beginning of all names
+    #[arg(long, value_name = "PREFIX")]
+    prefix: String,
+    #[command(flatten)]
+    destroy: DestroyArgs,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.destroy.account, &environment, &clock).await?;
+    let stack = SharedStack {
+        account: &account,
+        name: &args.prefix,
+        stack: ResourceStack::Aks,
+        environment: &environment,
+    };
+    stack.destroy(&args.destroy, &clock).await
+}

@@ -1,0 +1,40 @@
+//! `lanyard destroy dns azure`: removes a public DNS zone that lanyard created.
+
+use lanyard_clock::SystemClock;
+use lanyard_infra::{BaseDomain, ResourceStack};
+
+use crate::commands::azure_account::AzureAccount;
+use crate::commands::azure_resources::destroy_stack::DestroyArgs;
+use crate::commands::azure_resources::shared_stack::SharedStack;
+use crate::exit::CommandResult;
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Example:
+
+  lanyard destroy dns azure --zone dev.example.com";
+
+/// Remove a public DNS zone that lanyard created from Azure
+///
+/// Removes the delegation in the parent zone first. No other command changes the persistent resource group.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    /// The name of the zone
+    #[arg(long, value_name = "DOMAIN")]
+    zone: BaseDomain,
+    #[command(flatten)]
+    destroy: DestroyArgs,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.destroy.account, &environment, &clock).await?;
+    let stack = SharedStack {
+        account: &account,
+        name: args.zone.as_str(),
+        stack: ResourceStack::Dns,
+        environment: &environment,
+    };
+    stack.destroy(&args.destroy, &clock).await
+}
