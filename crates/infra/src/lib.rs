@@ -24,9 +24,11 @@ mod import;
 mod infra_graph;
 mod infra_output;
 mod interrupted_writes;
+mod issuer_documents;
 mod journal;
 mod keyvault_graph;
 mod live_state;
+mod oidc_graph;
 mod ownership_tags;
 mod plan;
 mod preflight;
@@ -72,12 +74,14 @@ pub use import::{ImportResult, ImportedResource, find_earlier_names, import_reso
 pub use infra_graph::{EarlierNames, ExistingNetwork, InfraIds, InfraParameters, infra_resources};
 pub use infra_output::{ClusterIdentities, infra_output};
 pub use interrupted_writes::wait_for_interrupted_writes;
+pub use issuer_documents::{IssuerContainerClient, IssuerDocumentsError, PublicationOutcome};
 pub use journal::{
     Journal, JournalCluster, JournalDirectory, JournalDirectoryError, JournalError, JournalStore,
     RecordedResource, RecordedState, WritePhase, open_directory, read_directory,
 };
 pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
 pub use live_state::{LiveResource, LiveState, ReadError};
+pub use oidc_graph::{OidcParameters, oidc_resources};
 pub use ownership_tags::OwnershipTags;
 pub use plan::{Plan, PlanProblem, PlannedResource, ResourceChange};
 pub use preflight::{FindingSeverity, PreflightFinding, check_plan};

@@ -5,6 +5,7 @@ pub(crate) mod dns;
 pub(crate) mod iam;
 pub(crate) mod infra;
 pub(crate) mod keyvault;
+pub(crate) mod oidc;
 
 use clap::Subcommand;
 
@@ -24,6 +25,11 @@ pub(crate) enum CreateCommand {
     Iam {
         #[command(subcommand)]
         platform: PlatformCommand<iam::Args>,
+    },
+    /// Create a token issuer for clusters
+    Oidc {
+        #[command(subcommand)]
+        platform: PlatformCommand<oidc::Args>,
     },
     /// Create a Key Vault for the credentials of clusters
     Keyvault {
@@ -47,6 +53,7 @@ pub(crate) async fn run(command: CreateCommand, environment: ProcessEnvironment)
     match command {
         CreateCommand::Infra { platform } => infra::run(platform.into_args(), environment).await,
         CreateCommand::Iam { platform } => iam::run(platform.into_args(), environment).await,
+        CreateCommand::Oidc { platform } => oidc::run(platform.into_args(), environment).await,
         CreateCommand::Keyvault { platform } => {
             keyvault::run(platform.into_args(), environment).await
         }

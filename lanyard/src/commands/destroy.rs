@@ -5,6 +5,7 @@ pub(crate) mod dns;
 pub(crate) mod iam;
 pub(crate) mod infra;
 pub(crate) mod keyvault;
+pub(crate) mod oidc;
 
 use clap::Subcommand;
 
@@ -24,6 +25,11 @@ pub(crate) enum DestroyCommand {
     Iam {
         #[command(subcommand)]
         platform: PlatformCommand<iam::Args>,
+    },
+    /// Remove a token issuer
+    Oidc {
+        #[command(subcommand)]
+        platform: PlatformCommand<oidc::Args>,
     },
     /// Remove a Key Vault
     Keyvault {
@@ -47,6 +53,7 @@ pub(crate) async fn run(command: DestroyCommand, environment: ProcessEnvironment
     match command {
         DestroyCommand::Infra { platform } => infra::run(platform.into_args(), environment).await,
         DestroyCommand::Iam { platform } => iam::run(platform.into_args(), environment).await,
+        DestroyCommand::Oidc { platform } => oidc::run(platform.into_args(), environment).await,
         DestroyCommand::Keyvault { platform } => {
             keyvault::run(platform.into_args(), environment).await
         }

@@ -1,0 +1,133 @@
+//! The desired graph of a token issuer: a storage account whose container serves two documents to the public.
+
+use lanyard_azure::{
+    ArmBody as _, BlobContainerBody, ContainerPublicAccess, ResourceGroupBody, ResourceTags,
+    RoleAssignmentBody, StorageAccountBody,
+};
+use lanyard_federation::{IssuerContainer, IssuerStorageAccount};
+use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
+use uuid::Uuid;
+
+use crate::resource::{
+    DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
+};
+
+/// The parameters of a token issuer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OidcParameters {
+    /// The subscription.
+    pub subscription: SubscriptionId,
+    /// The name of the issuer, which the ownership tag of ccoctl contains.
+    pub name: String,
+    /// The region.
+    pub location: String,
+    /// The resource group of the issuer.
+    pub resource_group: String,
+    /// The storage account, unique in the cloud.
+    pub account: IssuerStorageAccount,
+    /// The container of the documents.
+    pub container: IssuerContainer,
+    /// Further tags of the group and the account.
+    pub tags: ResourceTags,
+    /// The principal that uploads the documents.
+    pub uploader: PrincipalReference,
+}
+
+impl OidcParameters {
+    /// The id of the storage account.
+    pub fn account_id(&self) -> ArmResourceId {
+        ResourceGroupBody::id(&self.subscription, &self.resource_group)
+            .provider_resource(StorageAccountBody::RESOURCE_TYPE, self.account.as_str())
+    }
+
+    /// The tags of ccoctl and of the user. ccoctl finds the resources that it deletes by its tag.
+    fn owned_tags(&self) -> ResourceTags {
+        let mut tags = self.tags.clone();
+        let name = format!("openshift.io_cloud-credential-operator_{}", self.name);
+        tags.insert(name, "owned".to_owned());
+        tags
+    }
+}
+
+/// The resources of the stack `oidc`.
+///
+/// The documents are uploaded with the caller's own role and not with the keys of the account, so that the keys
+/// can be switched off by policy.
+pub fn oidc_resources(parameters: &OidcParameters) -> Vec<DesiredResource> {
+    let group = ResourceGroupBody::id(&parameters.subscription, &parameters.resource_group);
+    let account = parameters.account_id();
+    let group_body = ResourceGroupBody::new(&*parameters.location, parameters.owned_tags());
+    let account_body = StorageAccountBody::new(&*parameters.location, parameters.owned_tags());
+    let container = BlobContainerBody::new(ContainerPublicAccess::Blob);
+    let role = RoleDefinitionId::STORAGE_BLOB_DATA_CONTRIBUTOR;
+    let role_name = format!("{account}-{}-uploader", role.0).to_ascii_lowercase();
+    let role_name = Uuid::new_v5(&Uuid::NAMESPACE_DNS, role_name.as_bytes());
+    let container_id = BlobContainerBody::id(&account, parameters.container.as_str());
+    let parts = [
+        (
+            "group",
+            group,
+            ResourceDefinition::tagged(ResourceGroupBody::API_VERSION, group_body.to_json()),
+            None,
+        ),
+        (
+            "account",
+            account.clone(),
+            ResourceDefinition::tagged(StorageAccountBody::API_VERSION, account_body.to_json()),
+            Some("group"),
+        ),
+        (
+            "container",
+            container_id,
+            ResourceDefinition::untagged(BlobContainerBody::API_VERSION, container.to_json()),
+            Some("account"),
+        ),
+        (
+            "role/uploader",
+            RoleAssignmentBody::id(&account, role_name),
+            ResourceDefinition::RoleAssignment {
+                subscription: parameters.subscription.clone(),
+                role,
+                scope: account,
+                principal: parameters.uploader.clone(),
+            },
+            Some("account"),
+        ),
+    ];
+    let resources = parts.into_iter().map(|(key, id, definition, dependency)| DesiredResource {
+        key: ResourceKey::new(key),
+        stack: ResourceStack::Oidc,
+        id,
+        definition,
+        depends_on: dependency.map(ResourceKey::new).into_iter().collect(),
+    });
+    resources.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource_graph::ResourceGraph;
+
+    #[test]
+    fn group_and_account_have_the_tag_of_ccoctl() {
+        let parameters = OidcParameters {
+            subscription: "s".parse().unwrap(),
+            name: "dev".to_owned(),
+            location: "eastus".to_owned(),
+            resource_group: "dev-oidc".to_owned(),
+            account: "devissuer".parse().unwrap(),
+            container: "dev".parse().unwrap(),
+            tags: ResourceTags::from([("team".to_owned(), "platform".to_owned())]),
+            uploader: PrincipalReference::User(Uuid::from_u128(1)),
+        };
+        let resources = oidc_resources(&parameters);
+        for resource in &resources[..2] {
+            let ResourceDefinition::Arm { body, .. } = &resource.definition else { panic!() };
+            let tags = &body["tags"];
+            assert_eq!(tags["openshift.io_cloud-credential-operator_dev"], "owned");
+            assert_eq!(tags["team"], "platform");
+        }
+        assert_eq!(ResourceGraph::new(resources).unwrap().resources().len(), 4);
+    }
+}
