@@ -1,4 +1,4 @@
-//! The documents of a token issuer in a blob container: upload, and proof that everybody can read them.
+//! The documents of a token issuer in a blob container: upload, and proof that clients without credentials can read them.
 
 use std::sync::Arc;
 use std::time::Duration;

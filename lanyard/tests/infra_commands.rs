@@ -1,0 +1,123 @@
+//! Runs the infrastructure commands as processes against a served local Azure, also killed with SIGKILL at every
+//! request.
+
+#![cfg(all(feature = "cli", feature = "emulator"))]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+#[path = "azure/azure_serve_process.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod azure_serve_process;
+#[path = "infra_commands/infra_workspace.rs"]
+mod infra_workspace;
+
+use infra_workspace::{InfraWorkspace, KillPosition};
+use serde_json::Value;
+
+const CREATE_INFRA: [&str; 5] = ["create", "infra", "azure", "--base-domain", "hcp.example.com"];
+const WORKLOAD_IDENTITIES: [&str; 2] = ["--workload-identities-file", "iam.json"];
+
+#[test]
+fn created_cluster_has_an_empty_plan_until_something_drifts() {
+    let workspace = InfraWorkspace::start();
+    let before = workspace.resource_ids();
+    let summary = workspace.succeed_json(&[
+        "apply",
+        "azure",
+        "-f",
+        "cluster.yaml",
+        "--iam-output-file",
+        "iam.json",
+        "--infra-output-file",
+        "infra.yaml",
+    ]);
+    assert_eq!(results(&summary, "created"), 49, "{summary}");
+    let plan = workspace.succeed_json(&["plan", "azure", "-f", "cluster.yaml", "--exit-code"]);
+    assert_eq!(plan["changes"], 0, "{plan}");
+
+    workspace.delete_vnet_link();
+    let (code, _) = workspace.run(&["plan", "azure", "-f", "cluster.yaml", "--exit-code"]);
+    assert_eq!(code, Some(1));
+    let summary = workspace.succeed_json(&["apply", "azure", "-f", "cluster.yaml"]);
+    assert_eq!((results(&summary, "created"), results(&summary, "unchanged")), (1, 48));
+
+    let output: Value = serde_saphyr::from_str(&workspace.read_file("infra.yaml")).unwrap();
+    assert_eq!(output["infraID"], "harbour2-x7k2p");
+    assert_eq!(output["workloadIdentities"].as_object().unwrap().len(), 8);
+    for stack in ["infra", "iam"] {
+        workspace.succeed_json(&InfraWorkspace::cluster_arguments(&["destroy", stack, "azure"]));
+    }
+    assert_eq!(workspace.resource_ids(), before);
+}
+
+#[test]
+fn cluster_without_a_journal_is_imported_and_removed() {
+    let workspace = InfraWorkspace::start();
+    let before = workspace.resource_ids();
+    workspace.succeed_json(&["apply", "azure", "-f", "cluster.yaml"]);
+    workspace.forget_journal();
+    let destroy = InfraWorkspace::cluster_arguments(&["destroy", "infra", "azure"]);
+    let (code, error) = workspace.run(&destroy);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("lanyard import azure"), "{error}");
+    let imported = workspace.succeed_json(&["import", "azure", "-f", "cluster.yaml"]);
+    let results = imported.as_array().unwrap().iter().map(|it| it["result"].as_str().unwrap());
+    assert_eq!(results.filter(|result| *result == "imported").count(), 49);
+    workspace.succeed_json(&destroy);
+    workspace.succeed_json(&InfraWorkspace::cluster_arguments(&["destroy", "iam", "azure"]));
+    assert_eq!(workspace.resource_ids(), before);
+}
+
+#[test]
+fn resource_of_another_owner_in_a_group_stops_the_removal() {
+    let workspace = InfraWorkspace::start();
+    workspace.write_identities();
+    workspace.succeed_json(&InfraWorkspace::cluster_arguments(
+        &[&CREATE_INFRA[..], &WORKLOAD_IDENTITIES].concat(),
+    ));
+    workspace.put_foreign_address();
+    let destroy = InfraWorkspace::cluster_arguments(&["destroy", "infra", "azure"]);
+    let complete = workspace.resource_ids();
+    let (code, error) = workspace.run(&destroy);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("publicIPAddresses/foreign"), "{error}");
+    assert_eq!(workspace.resource_ids(), complete);
+    workspace.succeed_json(&[&destroy[..], &["--include-unrecorded".to_owned()]].concat());
+}
+
+#[test]
+fn command_that_is_killed_at_any_request_is_continued() {
+    let workspace = InfraWorkspace::start();
+    workspace.write_identities();
+    let create =
+        InfraWorkspace::cluster_arguments(&[&CREATE_INFRA[..], &WORKLOAD_IDENTITIES].concat());
+    let destroy = InfraWorkspace::cluster_arguments(&["destroy", "infra", "azure"]);
+    let before = workspace.resource_ids();
+    workspace.succeed_json(&create);
+    let complete = workspace.resource_ids();
+    workspace.succeed_json(&destroy);
+    assert_eq!(workspace.resource_ids(), before);
+    let mut kills = [0, 0];
+    for position in [KillPosition::BeforeRequest, KillPosition::AfterRequest] {
+        for request in 0.. {
+            let created = workspace.kill_at(&create, request, position);
+            workspace.succeed_json(&create);
+            assert_eq!(workspace.resource_ids(), complete, "{request} {position:?}");
+            let destroyed = workspace.kill_at(&destroy, request, position);
+            workspace.succeed_json(&destroy);
+            assert_eq!(workspace.resource_ids(), before, "{request} {position:?}");
+            kills[0] += usize::from(created);
+            kills[1] += usize::from(destroyed);
+            if !created && !destroyed {
+                break;
+            }
+        }
+    }
+    println!("killed create {} times and destroy {} times", kills[0], kills[1]);
+    assert!(kills[0] >= 2 * 20 && kills[1] >= 2 * 5, "{kills:?}");
+}
+
+/// The number of resources with this result in the summary of a run.
+fn results(summary: &Value, result: &str) -> usize {
+    let resources = summary["resources"].as_array().unwrap();
+    resources.iter().filter(|it| it["result"] == result).count()
+}

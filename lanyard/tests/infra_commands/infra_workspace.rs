@@ -1,0 +1,286 @@
+//! A directory with the files of one cluster, and a local Azure in its own process.
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use lanyard_clock::SystemClock;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::azure_serve_process::AzureServeProcess;
+
+const CLUSTER: &str = "
+name: harbour2
+infraId: harbour2-x7k2p
+iam:
+  resourceGroupName: harbour2-identities
+  oidcIssuerUrl: https://account.blob.core.windows.net/container
+infra:
+  baseDomain: hcp.example.com
+  assignIdentityRoles: true
+  dnsZoneResourceGroupName: lanyard-dns
+";
+/// The header that the control API requires of writes.
+const CONTROL_HEADER: &str = "x-lanyard-control";
+const MAIN_GROUP: &str = "harbour2-harbour2-x7k2p";
+
+/// Where a process is killed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum KillPosition {
+    /// Azure has not received the request.
+    BeforeRequest,
+    /// Azure has handled the request, and the reply has not arrived.
+    AfterRequest,
+}
+
+/// A local Azure, and a directory in which commands run.
+pub(crate) struct InfraWorkspace {
+    process: AzureServeProcess,
+    _state: TempDir,
+    files: TempDir,
+    environment: Vec<(String, String)>,
+    azure: reqwest::Client,
+    control: reqwest::Client,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl InfraWorkspace {
+    pub(crate) fn start() -> Self {
+        let (state, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let login = ["--login=service-principal"];
+        let process = AzureServeProcess::start_with(lanyard(), state.path(), &login);
+        std::fs::write(files.path().join("cluster.yaml"), CLUSTER).unwrap();
+        let authority = std::fs::read(process.session_text("ca_file")).unwrap();
+        let azure = reqwest::Client::builder()
+            .proxy(reqwest::Proxy::all(process.session_text("proxy")).unwrap())
+            .tls_certs_only([reqwest::Certificate::from_pem(&authority).unwrap()])
+            .build()
+            .unwrap();
+        let environment = exported_environment(state.path());
+        let control = reqwest::Client::builder().no_proxy().build().unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        Self { process, _state: state, files, environment, azure, control, runtime }
+    }
+
+    fn command(&self, arguments: &[impl AsRef<str>]) -> Command {
+        let mut command = lanyard();
+        command.args(arguments.iter().map(AsRef::as_ref)).current_dir(self.files.path());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.env("XDG_STATE_HOME", self.files.path().join("state"));
+        command
+    }
+
+    /// The exit code and the error output of a command.
+    pub(crate) fn run(&self, arguments: &[impl AsRef<str>]) -> (Option<i32>, String) {
+        let output = self.command(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// The JSON output of a command that succeeds.
+    pub(crate) fn succeed_json(&self, arguments: &[impl AsRef<str>]) -> Value {
+        let output = self.command(arguments).args(["--output", "json"]).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{text}{error}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// The arguments with the flags that name the cluster.
+    pub(crate) fn cluster_arguments(arguments: &[&str]) -> Vec<String> {
+        let cluster = ["--name", "harbour2", "--infra-id", "harbour2-x7k2p"];
+        arguments.iter().chain(&cluster).map(|text| (*text).to_owned()).collect()
+    }
+
+    pub(crate) fn read_file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.files.path().join(name)).unwrap()
+    }
+
+    /// Writes a workload identities file, whose identities no test uses.
+    pub(crate) fn write_identities(&self) {
+        let components = [
+            "imageRegistry",
+            "ingress",
+            "file",
+            "disk",
+            "nodePoolManagement",
+            "cloudProvider",
+            "network",
+            "controlPlaneOperator",
+        ];
+        let identity = json!({ "clientID": "11111111-1111-1111-1111-111111111111" });
+        let file: Value = components
+            .iter()
+            .map(|name| ((*name).to_owned(), identity.clone()))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        std::fs::write(self.files.path().join("iam.json"), file.to_string()).unwrap();
+    }
+
+    /// Removes the journals.
+    pub(crate) fn forget_journal(&self) {
+        std::fs::remove_dir_all(self.files.path().join("state")).unwrap();
+    }
+
+    /// Starts a command and kills it at a request to Azure Resource Manager, counted from 0. Returns whether the
+    /// command sent that many requests.
+    pub(crate) fn kill_at(
+        &self,
+        arguments: &[String],
+        request: u32,
+        position: KillPosition,
+    ) -> bool {
+        let effect = match position {
+            KillPosition::BeforeRequest => json!({ "type": "reset", "hold": 600_000 }),
+            KillPosition::AfterRequest => json!({ "type": "latency", "milliseconds": 600_000 }),
+        };
+        let rule = json!({
+            "name": "kill", "service": "arm", "after": request, "times": 1, "effect": effect,
+        });
+        let faults = format!("{}/faults", self.process.session_text("control"));
+        self.runtime.block_on(async {
+            let added = self
+                .control
+                .post(&faults)
+                .header(CONTROL_HEADER, "1")
+                .body(rule.to_string())
+                .send()
+                .await
+                .unwrap();
+            assert!(added.status().is_success(), "{}", added.text().await.unwrap());
+        });
+        let mut command = self.command(arguments);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let killed = self.runtime.block_on(self.kill_when_hit(child, &faults));
+        self.runtime.block_on(async {
+            self.control
+                .delete(format!("{faults}/kill"))
+                .header(CONTROL_HEADER, "1")
+                .send()
+                .await
+                .unwrap();
+        });
+        killed
+    }
+
+    /// Waits until the rule has hit or the process has ended.
+    async fn kill_when_hit(&self, mut child: Child, faults: &str) -> bool {
+        let clock = SystemClock::shared();
+        loop {
+            if child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            let rules = self
+                .control
+                .get(faults)
+                .header(CONTROL_HEADER, "1")
+                .send()
+                .await
+                .unwrap()
+                .text()
+                .await
+                .unwrap();
+            let rules: Value = serde_json::from_str(&rules).unwrap();
+            let waiting = rules["value"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|rule| rule["name"] == "kill" && rule["times"].as_u64() != Some(0));
+            if !waiting {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                return true;
+            }
+            clock.sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn subscription(&self) -> String {
+        let found = self.environment.iter().find(|(name, _)| name == "AZURE_SUBSCRIPTION_ID");
+        format!("https://management.azure.com/subscriptions/{}", found.unwrap().1)
+    }
+
+    async fn arm(&self, method: reqwest::Method, path: &str, body: Option<Value>) -> Value {
+        let variable = |name: &str| {
+            self.environment.iter().find(|(found, _)| found == name).unwrap().1.clone()
+        };
+        let form = [
+            ("client_id", variable("AZURE_CLIENT_ID")),
+            ("client_secret", variable("AZURE_CLIENT_SECRET")),
+            ("grant_type", "client_credentials".to_owned()),
+            ("scope", "https://management.azure.com/.default".to_owned()),
+        ];
+        let tenant = variable("AZURE_TENANT_ID");
+        let url = format!("https://login.microsoftonline.com/{tenant}/oauth2/v2.0/token");
+        let form = form.map(|(name, value)| format!("{name}={value}")).join("&");
+        let request =
+            self.azure.post(url).header("content-type", "application/x-www-form-urlencoded");
+        let reply = request.body(form).send().await.unwrap().text().await.unwrap();
+        let reply: Value = serde_json::from_str(&reply).unwrap();
+        let token = reply["access_token"].as_str().unwrap();
+        let request = self.azure.request(method, format!("{}{path}", self.subscription()));
+        let request = request.bearer_auth(token);
+        let request = match body {
+            Some(body) => request.header("content-type", "application/json").body(body.to_string()),
+            None => request,
+        };
+        let reply = request.send().await.unwrap();
+        assert!(reply.status().is_success(), "{path}: {}", reply.status());
+        serde_json::from_str(&reply.text().await.unwrap()).unwrap_or_default()
+    }
+
+    /// The ids of all groups, resources and role assignments of the subscription, in lower case.
+    pub(crate) fn resource_ids(&self) -> BTreeSet<String> {
+        let mut ids = BTreeSet::new();
+        for path in [
+            "/resources?api-version=2021-04-01",
+            "/resourcegroups?api-version=2021-04-01",
+            "/providers/Microsoft.Authorization/roleAssignments?api-version=2022-04-01",
+        ] {
+            let listed = self.runtime.block_on(self.arm(reqwest::Method::GET, path, None));
+            let values = listed["value"].as_array().unwrap();
+            ids.extend(values.iter().map(|it| it["id"].as_str().unwrap().to_ascii_lowercase()));
+        }
+        ids
+    }
+
+    /// Removes the link of the private DNS zone to the virtual network.
+    pub(crate) fn delete_vnet_link(&self) {
+        let path = format!(
+            "/resourceGroups/{MAIN_GROUP}/providers/Microsoft.Network/privateDnsZones/harbour2.hcp.example.com/virtualNetworkLinks/{MAIN_GROUP}?api-version=2024-06-01"
+        );
+        self.runtime.block_on(self.arm(reqwest::Method::DELETE, &path, None));
+    }
+
+    /// Creates a public IP address in a group of the cluster, as another tool would.
+    pub(crate) fn put_foreign_address(&self) {
+        let path = format!(
+            "/resourceGroups/{MAIN_GROUP}/providers/Microsoft.Network/publicIPAddresses/foreign?api-version=2023-11-01"
+        );
+        let body = json!({
+            "location": "eastus", "sku": { "name": "Standard" },
+            "properties": { "publicIPAllocationMethod": "Static" },
+        });
+        self.runtime.block_on(self.arm(reqwest::Method::PUT, &path, Some(body)));
+    }
+}
+
+fn lanyard() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lanyard"));
+    for variable in ["HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "LANYARD_AZURE_CONTROL"]
+    {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// The variables that `lanyard azure env` exports.
+fn exported_environment(state: &std::path::Path) -> Vec<(String, String)> {
+    let mut command = lanyard();
+    let output = command.args(["azure", "env", "--output", "json", "--state"]).arg(state).output();
+    let exports: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let variables = exports["set"].as_object().unwrap().iter();
+    let texts =
+        variables.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+    texts.collect()
+}
