@@ -68,14 +68,19 @@ impl ImageKind {
             Self::Node => &["node"],
             Self::Lanyard => LANYARD_COMMANDS,
             Self::Azure => &[
+                "apply",
                 "azure",
                 "canary",
+                "create",
                 "credential",
+                "destroy",
                 "forecast",
                 "identities",
+                "import",
                 "kms",
                 "node",
                 "operator",
+                "plan",
                 "render",
                 "up",
             ],
@@ -120,8 +125,21 @@ impl ImageKind {
     }
 }
 
-const LANYARD_COMMANDS: &[&str] =
-    &["canary", "credential", "forecast", "identities", "kms", "node", "operator", "render"];
+const LANYARD_COMMANDS: &[&str] = &[
+    "apply",
+    "canary",
+    "create",
+    "credential",
+    "destroy",
+    "forecast",
+    "identities",
+    "import",
+    "kms",
+    "node",
+    "operator",
+    "plan",
+    "render",
+];
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -24,6 +25,7 @@ use super::operator_process::OperatorProcess;
 use super::write_script::{WRITE_LOOP_NAMESPACE, WriteRecorder, WriteScript};
 use crate::api_server::{DynamicKind, create_namespace, install_definitions, user_client};
 use crate::suites::operator::{OPERATOR_USER, grant_role_permissions};
+use crate::waiting::eventually;
 
 /// The inputs for starting a control plane.
 #[derive(Debug, Clone)]
@@ -75,6 +77,7 @@ impl BenchmarkApiServer {
         });
         let bindings = Api::<ClusterRoleBinding>::all(client.clone());
         bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+        wait_until_administrator(&client, WRITE_LOOP_USER).await?;
         let (audit, lanyard) = (ApiServerAuditLog::open(log), inputs.lanyard_program.clone());
         Ok(Self { plane, client, audit_log: audit, lanyard_program: lanyard, directory })
     }
@@ -219,3 +222,16 @@ const WRITE_LOOP_USER: &str = "plain-loop";
 /// The number of HostedClusters that are created in parallel.
 const PARALLEL_CREATES: usize = 16;
 const RECORD_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Waits until the authorizer, which learns of bindings through a watch, allows the user everything.
+async fn wait_until_administrator(client: &Client, user: &str) -> Result<(), Failed> {
+    let attributes = json!({"group": "*", "resource": "*", "verb": "*"});
+    let review = json!({"spec": {"user": user, "resourceAttributes": attributes}});
+    let review: SubjectAccessReview = serde_json::from_value(review)?;
+    let reviews = Api::<SubjectAccessReview>::all(client.clone());
+    eventually("the binding of the administrator is in force", async || {
+        let answer = reviews.create(&PostParams::default(), &review).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    })
+    .await
+}
