@@ -50,6 +50,7 @@ const LAYERS: &[(&str, CrateLayer)] = &[
     ("lanyard-keyvault", CrateLayer::Services),
     ("lanyard-kms", CrateLayer::Services),
     ("lanyard-federation", CrateLayer::Services),
+    ("lanyard-service-principals", CrateLayer::Services),
     ("lanyard-canary", CrateLayer::LongRunning),
     ("lanyard-infra", CrateLayer::LongRunning),
     ("lanyard-node", CrateLayer::LongRunning),

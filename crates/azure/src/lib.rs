@@ -35,6 +35,7 @@ mod long_running;
 mod managed_identity;
 mod network;
 mod private_dns;
+mod propagation;
 mod providers;
 mod rate_limit_headroom;
 mod rate_limited_client;
@@ -94,6 +95,7 @@ pub use network::{
     VirtualNetworkAddressSpace, VirtualNetworkBody, VirtualNetworkProperties,
 };
 pub use private_dns::{PrivateDnsLinkBody, PrivateDnsLinkProperties, PrivateDnsZoneBody};
+pub use propagation::PropagationWait;
 pub use providers::{ProviderRegistration, ProviderResourceType};
 pub use rate_limit_headroom::RateLimitHeadroom;
 pub use rate_limited_client::{ThrottleCause, ThrottledError};

@@ -1,14 +1,13 @@
 //! The documents of a token issuer in a blob container: upload, and proof that clients without credentials can read them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use azure_core::credentials::TokenCredential;
 use azure_core::error::ErrorKind;
 use azure_core::http::{ClientOptions, RequestContent, StatusCode, Url};
 use azure_storage_blob::models::BlobClientUploadOptions;
 use azure_storage_blob::{BlobClient, BlobClientOptions};
-use lanyard_clock::SharedClock;
+use lanyard_azure::PropagationWait;
 use lanyard_federation::{
     DiscoveryError, IssuerDiscovery, IssuerUrl, KeySetError, PublicationProblem, PublishedKeySet,
     SigningPublicKey, verify_publication,
@@ -23,10 +22,8 @@ pub struct IssuerContainerClient {
     pub credential: Arc<dyn TokenCredential>,
     /// The HTTP client and its policies.
     pub client_options: ClientOptions,
-    /// The clock for pauses.
-    pub clock: SharedClock,
-    /// How long a rejected upload is repeated. Azure needs up to 10 minutes until a new role takes effect.
-    pub timeout: Duration,
+    /// How long rejected requests are repeated.
+    pub propagation: PropagationWait,
 }
 
 /// What the publication changed.
@@ -100,9 +97,6 @@ fn status_of(error: &azure_core::Error) -> Option<StatusCode> {
         _ => None,
     }
 }
-
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 impl IssuerContainerClient {
     /// Uploads the documents that differ, and then reads both without a credential, as Entra ID does. Keys that
@@ -196,19 +190,9 @@ impl IssuerContainerClient {
         &self,
         request: impl Fn() -> F,
     ) -> azure_core::Result<T> {
-        let began = self.clock.monotonic();
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let error = match request().await {
-                Err(error) if status_of(&error) == Some(StatusCode::Forbidden) => error,
-                result => return result,
-            };
-            if self.clock.monotonic().saturating_sub(began).saturating_add(pause) > self.timeout {
-                return Err(error);
-            }
-            self.clock.sleep(pause).await;
-            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
-        }
+        self.propagation
+            .repeat(request, |error| status_of(error) == Some(StatusCode::Forbidden))
+            .await
     }
 }
 

@@ -102,7 +102,7 @@ impl Certificate {
 
     /// The SHA-1 digest of the DER form, which the Azure portal and CLI call the thumbprint.
     pub fn sha1(&self) -> Thumbprint {
-        Thumbprint(digest(&SHA1_FOR_LEGACY_USE_ONLY, &self.der).as_ref().into())
+        Thumbprint::sha1_of(&self.der)
     }
 
     /// The public key, as in the certificate's bit string.
@@ -128,6 +128,11 @@ impl fmt::Debug for Certificate {
 pub struct Thumbprint(Box<[u8]>);
 
 impl Thumbprint {
+    /// The SHA-1 digest of a certificate in DER.
+    pub fn sha1_of(der: &[u8]) -> Self {
+        Self(digest(&SHA1_FOR_LEGACY_USE_ONLY, der).as_ref().into())
+    }
+
     /// The digest's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use lanyard_azure::{AssignedPrincipalType, ResourceTags};
+use lanyard_azure::{AssignedPrincipalType, PropagationWait, ResourceTags};
 use lanyard_clock::SystemClock;
 use lanyard_federation::{
     IssuerContainer, IssuerDiscovery, IssuerStorageAccount, IssuerUrl, OutputFile, PublishedKeySet,
@@ -114,8 +114,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         issuer: issuer.clone(),
         credential: account.credential,
         client_options: account.transport.client_options(),
-        clock,
-        timeout: args.run.options().retry_timeout,
+        propagation: PropagationWait { clock, timeout: args.run.options().retry_timeout },
     };
     container.publish(key.public_key()).await.map_err(|error| {
         CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())

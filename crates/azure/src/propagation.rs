@@ -1,0 +1,47 @@
+//! Waits until a change takes effect everywhere in Azure: new roles and new objects of Entra ID.
+
+use std::time::Duration;
+
+use lanyard_clock::SharedClock;
+
+/// Repeats requests that fail because a change has not taken effect yet.
+///
+/// New role assignments take up to 10 minutes, new applications and certificates usually less than one
+/// (Microsoft Learn, "Troubleshoot Azure RBAC").
+#[derive(Debug, Clone)]
+pub struct PropagationWait {
+    /// The clock for pauses.
+    pub clock: SharedClock,
+    /// The longest time in which a request is repeated.
+    pub timeout: Duration,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+impl PropagationWait {
+    /// Sends a request, and sends it again after a pause while `is_temporary` says so of its error.
+    ///
+    /// # Errors
+    ///
+    /// The last error.
+    pub async fn repeat<T, E, F: Future<Output = Result<T, E>>>(
+        &self,
+        request: impl Fn() -> F,
+        is_temporary: impl Fn(&E) -> bool,
+    ) -> Result<T, E> {
+        let began = self.clock.monotonic();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let error = match request().await {
+                Err(error) if is_temporary(&error) => error,
+                result => return result,
+            };
+            if self.clock.monotonic().saturating_sub(began).saturating_add(pause) > self.timeout {
+                return Err(error);
+            }
+            self.clock.sleep(pause).await;
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,511 @@
+//! Creates, rotates and deletes service principals.
+
+use std::collections::HashMap;
+
+use jiff::{SignedDuration, Timestamp};
+use lanyard_azure::{
+    AzureCallError, GraphApplication, GraphApplicationBody, GraphClient, GraphKeyCredential,
+    PropagationWait,
+};
+use lanyard_clock::SharedClock;
+use lanyard_vocabulary::{Component, EntraClientId, EntraTenantId, SecretName};
+use uuid::Uuid;
+
+use crate::credential_json::{CredentialOwner, credential_json};
+use crate::credential_times::CredentialTimes;
+use crate::credential_vault::{CredentialVault, Deletion, VaultCertificate};
+use crate::error::ServicePrincipalError;
+use crate::live_state::{LiveServicePrincipal, StoredDocument, accepts};
+use crate::names::{EnvironmentPrefix, ServicePrincipalNames};
+use crate::token_proof::TokenProof;
+
+/// The tag of certificates and secrets that lanyard created, with the prefix of their environment.
+const PREFIX_TAG: &str = "lanyard-prefix";
+
+/// Creates, rotates and deletes the service principals of one environment. Every call starts from the live
+/// state, so an interrupted one is continued by the next.
+#[derive(Debug, Clone)]
+pub struct ServicePrincipalClient {
+    /// The client of Microsoft Graph.
+    pub graph: GraphClient,
+    /// The vault.
+    pub vault: CredentialVault,
+    /// Requests tokens with new certificates.
+    pub proof: TokenProof,
+    /// The environment.
+    pub prefix: EnvironmentPrefix,
+    /// The tenant.
+    pub tenant: EntraTenantId,
+    /// The clock.
+    pub clock: SharedClock,
+    /// How long requests are repeated until Microsoft Graph knows a new object everywhere.
+    pub propagation: PropagationWait,
+}
+
+/// A change of one service principal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServicePrincipalEvent<'a> {
+    /// The name of the service principal.
+    pub name: &'a SecretName,
+    /// What was changed.
+    pub step: ServicePrincipalStep,
+}
+
+/// What was changed. Displays as a clause, such as `created the application`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServicePrincipalStep {
+    /// The application was created.
+    ApplicationCreated,
+    /// The service principal of the application was created.
+    PrincipalCreated,
+    /// The vault issued a certificate.
+    CertificateCreated,
+    /// The application accepts the certificate.
+    CertificateRegistered,
+    /// Entra ID issued a token for the certificate.
+    TokenIssued,
+    /// The secret contains the certificate.
+    DocumentWritten,
+    /// The application no longer accepts earlier certificates.
+    CertificatesRetired,
+    /// The application was deleted.
+    ApplicationDeleted,
+    /// The certificate was deleted.
+    CertificateDeleted,
+    /// The secret was deleted.
+    DocumentDeleted,
+}
+
+impl std::fmt::Display for ServicePrincipalStep {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::ApplicationCreated => "created the application",
+            Self::PrincipalCreated => "created the service principal",
+            Self::CertificateCreated => "created a certificate in the vault",
+            Self::CertificateRegistered => "added the certificate to the application",
+            Self::TokenIssued => "got a token with the certificate",
+            Self::DocumentWritten => "wrote the credential to the vault",
+            Self::CertificatesRetired => "removed earlier certificates from the application",
+            Self::ApplicationDeleted => "deleted the application",
+            Self::CertificateDeleted => "deleted the certificate in the vault",
+            Self::DocumentDeleted => "deleted the credential in the vault",
+        })
+    }
+}
+
+/// Receives the changes as they happen.
+type Observer<'a> = &'a (dyn Fn(ServicePrincipalEvent<'_>) + Sync);
+
+/// A complete service principal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreatedServicePrincipal {
+    /// The component.
+    pub component: Component,
+    /// The client id.
+    pub client_id: EntraClientId,
+    /// The object id of the service principal, which role assignments name.
+    pub object_id: Uuid,
+    /// The name of the certificate, which is that of the service principal.
+    pub name: SecretName,
+    /// The name of the secret with the credential document.
+    pub secret: SecretName,
+    /// The time from which the credential should be replaced.
+    pub renew_after: Timestamp,
+    /// The end of the credential's validity.
+    pub not_after: Timestamp,
+}
+
+/// When certificates are replaced and retired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RotationOptions {
+    /// Whether a certificate is replaced only if it is due: at its `renew_after`, or if the vault has a newer one.
+    pub only_due: bool,
+    /// How long the application accepts the earlier certificate after the secret has the new one. Every component
+    /// must read the new secret in this time.
+    pub overlap: SignedDuration,
+    /// Whether the call waits for the overlap and then retires the earlier certificate. If not, the next call
+    /// after the overlap retires it.
+    pub wait: bool,
+}
+
+/// The result of a rotation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RotationOutcome {
+    /// The service principal.
+    pub service_principal: CreatedServicePrincipal,
+    /// Whether the secret has a new certificate.
+    pub rotated: bool,
+    /// The number of certificates that the application no longer accepts.
+    pub retired: usize,
+}
+
+/// What was deleted of a service principal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedServicePrincipal {
+    /// The component.
+    pub component: Component,
+    /// The name of the service principal.
+    pub name: SecretName,
+    /// Whether the application was deleted.
+    pub application: bool,
+    /// Whether the certificate was deleted.
+    pub certificate: bool,
+    /// Whether the secret was deleted.
+    pub secret: bool,
+}
+
+/// The objects of a service principal that all exist.
+struct CompleteServicePrincipal {
+    application: GraphApplication,
+    object_id: Uuid,
+    certificate: VaultCertificate,
+}
+
+impl CompleteServicePrincipal {
+    fn times(&self) -> CredentialTimes {
+        CredentialTimes::of_certificate(self.certificate.not_before, self.certificate.not_after)
+    }
+
+    fn result(&self, names: &ServicePrincipalNames) -> CreatedServicePrincipal {
+        let times = self.times();
+        CreatedServicePrincipal {
+            component: names.component,
+            client_id: self.application.app_id,
+            object_id: self.object_id,
+            name: names.name.clone(),
+            secret: names.secret.clone(),
+            renew_after: times.renew_after,
+            not_after: times.not_after,
+        }
+    }
+}
+
+type StepResult<T> = Result<T, ServicePrincipalError>;
+
+impl ServicePrincipalClient {
+    /// Creates what is missing of a service principal. Writes nothing if it is complete.
+    ///
+    /// # Errors
+    ///
+    /// [`ServicePrincipalError`] of the first step that fails. What was created stays, and the next call
+    /// continues.
+    pub async fn create(
+        &self,
+        names: &ServicePrincipalNames,
+        observer: Observer<'_>,
+    ) -> StepResult<CreatedServicePrincipal> {
+        let live = self.read(names).await?;
+        let is_current = live.is_registered() && live.is_document_current(&self.tenant);
+        let secret_tags = self.tags(live.secret.as_ref().map(|secret| &secret.tags));
+        let application = match live.application {
+            Some(application) => application,
+            None => self.create_application(names, observer).await?,
+        };
+        let object_id = match live.object_id {
+            Some(object_id) => object_id,
+            None => self.create_principal(names, application.app_id, observer).await?,
+        };
+        let certificate = match live.certificate {
+            Some(certificate) => certificate,
+            None => self.create_certificate(names, self.tags(None), observer).await?,
+        };
+        let complete = CompleteServicePrincipal { application, object_id, certificate };
+        if !is_current {
+            self.hand_out(names, &complete, secret_tags, observer).await?;
+        }
+        Ok(complete.result(names))
+    }
+
+    /// Replaces the certificate of a service principal: new certificate, application, proof by a token, secret,
+    /// and after the overlap the application drops the earlier certificate. At every moment, the application
+    /// accepts the certificate in the secret.
+    ///
+    /// A certificate that the vault renewed, or an interrupted rotation left, is used instead of a new one.
+    ///
+    /// # Errors
+    ///
+    /// [`ServicePrincipalError`] of the first step that fails; the earlier certificate keeps working.
+    pub async fn rotate(
+        &self,
+        names: &ServicePrincipalNames,
+        options: RotationOptions,
+        observer: Observer<'_>,
+    ) -> StepResult<RotationOutcome> {
+        let live = self.read(names).await?;
+        let rotated = !options.only_due || live.is_due(self.clock.now());
+        let newer = live.has_newer_certificate();
+        let secret_tags = self.tags(live.secret.as_ref().map(|secret| &secret.tags));
+        let mut complete = complete(names, live)?;
+        if rotated {
+            if !newer {
+                let tags = self.tags(Some(&complete.certificate.tags));
+                complete.certificate = self.create_certificate(names, tags, observer).await?;
+            }
+            self.hand_out(names, &complete, secret_tags, observer).await?;
+            if options.wait {
+                self.clock.sleep(options.overlap.unsigned_abs()).await;
+            }
+        }
+        let overlap = if rotated && options.wait { SignedDuration::ZERO } else { options.overlap };
+        let retired = self.retire(names, overlap, observer).await?;
+        Ok(RotationOutcome { service_principal: complete.result(names), rotated, retired })
+    }
+
+    /// Deletes what lanyard created of a service principal: the application with the unique name, and the
+    /// certificate and the secret with lanyard's tag. `purge` deletes them permanently.
+    ///
+    /// # Errors
+    ///
+    /// [`ServicePrincipalError`] of the first deletion that fails; the next call continues.
+    pub async fn delete(
+        &self,
+        names: &ServicePrincipalNames,
+        purge: bool,
+        observer: Observer<'_>,
+    ) -> StepResult<DeletedServicePrincipal> {
+        let deletion = if purge { Deletion::Permanent } else { Deletion::Recoverable };
+        let report = |step| observer(ServicePrincipalEvent { name: &names.name, step });
+        let graph_error = |source| graph_error("deleting the application", names, source);
+        let application = self.graph.application_by_unique_name(names.name.as_str()).await;
+        let application = application.map_err(graph_error)?;
+        if let Some(application) = &application {
+            self.graph.delete_application(application.id).await.map_err(graph_error)?;
+            if purge {
+                let purge = || self.graph.purge_deleted_object(application.id);
+                self.propagation.repeat(purge, is_unknown_object).await.map_err(graph_error)?;
+            }
+            report(ServicePrincipalStep::ApplicationDeleted);
+        }
+        let is_ours = |tags: &HashMap<String, String>| {
+            tags.get(PREFIX_TAG).is_some_and(|prefix| *prefix == self.prefix.to_string())
+        };
+        let secret = self.vault.secret(&names.secret).await?.is_some_and(|it| is_ours(&it.tags));
+        if secret {
+            self.vault.delete_secret(&names.secret, deletion).await?;
+            report(ServicePrincipalStep::DocumentDeleted);
+        }
+        let certificate = self.vault.certificate(&names.name).await?;
+        let certificate = certificate.is_some_and(|it| is_ours(&it.tags));
+        if certificate {
+            self.vault.delete_certificate(&names.name, deletion).await?;
+            report(ServicePrincipalStep::CertificateDeleted);
+        }
+        Ok(DeletedServicePrincipal {
+            component: names.component,
+            name: names.name.clone(),
+            application: application.is_some(),
+            certificate,
+            secret,
+        })
+    }
+
+    async fn read(&self, names: &ServicePrincipalNames) -> StepResult<LiveServicePrincipal> {
+        let application = self.find_application(names).await?;
+        let object_id = match &application {
+            None => None,
+            Some(application) => {
+                let found = self.graph.service_principal_object_id(application.app_id).await;
+                found.map_err(|source| graph_error("reading the service principal", names, source))?
+            }
+        };
+        Ok(LiveServicePrincipal {
+            application,
+            object_id,
+            certificate: self.vault.certificate(&names.name).await?,
+            secret: self.vault.secret(&names.secret).await?.as_ref().map(StoredDocument::parse),
+        })
+    }
+
+    /// The application with the unique name, or the only one with the display name, as HyperShift's script
+    /// created it.
+    async fn find_application(
+        &self,
+        names: &ServicePrincipalNames,
+    ) -> StepResult<Option<GraphApplication>> {
+        let failed = |source| graph_error("reading the application", names, source);
+        let name = names.name.as_str();
+        if let Some(found) = self.graph.application_by_unique_name(name).await.map_err(failed)? {
+            return Ok(Some(found));
+        }
+        let same_name = self.graph.applications_by_display_name(name).await.map_err(failed)?;
+        match same_name.as_slice() {
+            [] => Ok(None),
+            // Lists do not contain the certificates.
+            [one] => self.graph.application(one.id).await.map_err(failed),
+            several => Err(ServicePrincipalError::SeveralApplications {
+                name: name.to_owned(),
+                count: several.len(),
+            }),
+        }
+    }
+
+    async fn create_application(
+        &self,
+        names: &ServicePrincipalNames,
+        observer: Observer<'_>,
+    ) -> StepResult<GraphApplication> {
+        let name = names.name.as_str();
+        let body = GraphApplicationBody::new(name);
+        let create = || self.graph.upsert_application(name, &body);
+        let created = self.propagation.repeat(create, is_unknown_object).await;
+        let application = created
+            .map_err(|source| graph_error("creating the application", names, source))?;
+        let step = ServicePrincipalStep::ApplicationCreated;
+        observer(ServicePrincipalEvent { name: &names.name, step });
+        Ok(application)
+    }
+
+    async fn create_principal(
+        &self,
+        names: &ServicePrincipalNames,
+        app_id: EntraClientId,
+        observer: Observer<'_>,
+    ) -> StepResult<Uuid> {
+        let create = || self.graph.upsert_service_principal(app_id);
+        // Graph answers so until it knows the new application everywhere.
+        let is_temporary =
+            |error: &AzureCallError| matches!(error.status(), Some(400 | 403 | 404));
+        let created = self.propagation.repeat(create, is_temporary).await;
+        let principal = created
+            .map_err(|source| graph_error("creating the service principal", names, source))?;
+        let step = ServicePrincipalStep::PrincipalCreated;
+        observer(ServicePrincipalEvent { name: &names.name, step });
+        Ok(principal.id)
+    }
+
+    async fn create_certificate(
+        &self,
+        names: &ServicePrincipalNames,
+        tags: HashMap<String, String>,
+        observer: Observer<'_>,
+    ) -> StepResult<VaultCertificate> {
+        let certificate = self.vault.create_certificate(&names.name, tags).await?;
+        let step = ServicePrincipalStep::CertificateCreated;
+        observer(ServicePrincipalEvent { name: &names.name, step });
+        Ok(certificate)
+    }
+
+    /// Adds the certificate to the application, proves it by a token, and writes the secret.
+    async fn hand_out(
+        &self,
+        names: &ServicePrincipalNames,
+        complete: &CompleteServicePrincipal,
+        tags: HashMap<String, String>,
+        observer: Observer<'_>,
+    ) -> StepResult<()> {
+        let report = |step| observer(ServicePrincipalEvent { name: &names.name, step });
+        let CompleteServicePrincipal { application, object_id, certificate } = complete;
+        if !accepts(application, &certificate.der) {
+            self.register(names, application, certificate).await?;
+            report(ServicePrincipalStep::CertificateRegistered);
+        }
+        let secret = self.vault.certificate_secret(&names.name, &certificate.version).await?;
+        let (name, client) = (names.name.as_str(), application.app_id);
+        self.proof.request_token(name, client, &self.tenant, &secret).await?;
+        report(ServicePrincipalStep::TokenIssued);
+        let owner = CredentialOwner {
+            client_id: client,
+            object_id: *object_id,
+            tenant: &self.tenant,
+            authority: self.proof.authority.as_url().as_str(),
+        };
+        let document = credential_json(owner, &secret, complete.times());
+        self.vault.write_document(&names.secret, &document, complete.times(), tags).await?;
+        report(ServicePrincipalStep::DocumentWritten);
+        Ok(())
+    }
+
+    /// Adds the certificate to the application, and reads it back.
+    async fn register(
+        &self,
+        names: &ServicePrincipalNames,
+        application: &GraphApplication,
+        certificate: &VaultCertificate,
+    ) -> StepResult<()> {
+        let credential = GraphKeyCredential::of_certificate(
+            &certificate.der,
+            Uuid::new_v4(),
+            format!("CN={}", names.name),
+            (certificate.not_before, certificate.not_after),
+        );
+        let mut credentials = application.key_credentials.clone();
+        credentials.push(credential);
+        let failed = |source| graph_error("adding the certificate", names, source);
+        let replace = || self.graph.replace_key_credentials(application.id, &credentials);
+        self.propagation.repeat(replace, is_unknown_object).await.map_err(failed)?;
+        let read = || async {
+            let found = self.graph.application(application.id).await.map_err(failed)?;
+            match found {
+                Some(found) if accepts(&found, &certificate.der) => Ok(()),
+                _ => Err(ServicePrincipalError::NotRegistered { name: names.name.to_string() }),
+            }
+        };
+        let is_temporary = |error: &ServicePrincipalError| {
+            matches!(error, ServicePrincipalError::NotRegistered { .. })
+        };
+        self.propagation.repeat(read, is_temporary).await
+    }
+
+    /// Removes earlier certificates from the application; returns their number.
+    async fn retire(
+        &self,
+        names: &ServicePrincipalNames,
+        overlap: SignedDuration,
+        observer: Observer<'_>,
+    ) -> StepResult<usize> {
+        let live = self.read(names).await?;
+        let versions = self.vault.certificate_thumbprints(&names.name).await?;
+        let retired = live.retired_certificates(&versions, overlap, self.clock.now());
+        let (Some(application), false) = (&live.application, retired.is_empty()) else {
+            return Ok(0);
+        };
+        let kept: Vec<_> = application
+            .key_credentials
+            .iter()
+            .filter(|credential| !retired.contains(credential))
+            .cloned()
+            .collect();
+        let replaced = self.graph.replace_key_credentials(application.id, &kept).await;
+        replaced.map_err(|source| graph_error("removing earlier certificates", names, source))?;
+        let step = ServicePrincipalStep::CertificatesRetired;
+        observer(ServicePrincipalEvent { name: &names.name, step });
+        Ok(retired.len())
+    }
+
+    /// The tags of a new version: those of the earlier version, or that of lanyard for a new object. So the tag
+    /// shows who created the object.
+    fn tags(&self, existing: Option<&HashMap<String, String>>) -> HashMap<String, String> {
+        let new = || HashMap::from([(PREFIX_TAG.to_owned(), self.prefix.to_string())]);
+        existing.cloned().unwrap_or_else(new)
+    }
+}
+
+/// The service principal with everything that a rotation needs.
+fn complete(
+    names: &ServicePrincipalNames,
+    live: LiveServicePrincipal,
+) -> StepResult<CompleteServicePrincipal> {
+    let incomplete = |missing| {
+        let name = names.name.to_string();
+        ServicePrincipalError::Incomplete { name, missing }
+    };
+    Ok(CompleteServicePrincipal {
+        application: live.application.ok_or_else(|| incomplete("application"))?,
+        object_id: live.object_id.ok_or_else(|| incomplete("service principal"))?,
+        certificate: live.certificate.ok_or_else(|| incomplete("certificate in the vault"))?,
+    })
+}
+
+fn is_unknown_object(error: &AzureCallError) -> bool {
+    error.status() == Some(404)
+}
+
+fn graph_error(
+    operation: &'static str,
+    names: &ServicePrincipalNames,
+    source: AzureCallError,
+) -> ServicePrincipalError {
+    let name = names.name.to_string();
+    ServicePrincipalError::Graph { operation, name, source: Box::new(source) }
+}

@@ -1,0 +1,121 @@
+//! Why a service principal cannot be created, rotated or deleted.
+
+use azure_core::http::StatusCode;
+use lanyard_azure::AzureCallError;
+use lanyard_credential::{ClientCertificateError, TokenError};
+use lanyard_vocabulary::SecretName;
+
+/// A service principal cannot be created, rotated or deleted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServicePrincipalError {
+    /// Microsoft Graph rejected a request.
+    #[error("{operation} of `{name}` failed")]
+    Graph {
+        /// What was tried.
+        operation: &'static str,
+        /// The name of the application.
+        name: String,
+        /// The error of the request.
+        #[source]
+        source: Box<AzureCallError>,
+    },
+    /// The vault rejected a request.
+    #[error("{operation} `{name}` in the vault failed")]
+    Vault {
+        /// What was tried.
+        operation: &'static str,
+        /// The name of the certificate or the secret.
+        name: String,
+        /// The error of the request.
+        #[source]
+        source: Box<azure_core::Error>,
+    },
+    /// Several applications have the display name, and none the unique name.
+    #[error("{count} applications have the display name `{name}`")]
+    SeveralApplications {
+        /// The display name.
+        name: String,
+        /// Their number.
+        count: usize,
+    },
+    /// The environment has no complete service principal for the component.
+    #[error("the service principal `{name}` has no {missing}")]
+    Incomplete {
+        /// The name of the service principal.
+        name: String,
+        /// What it lacks.
+        missing: &'static str,
+    },
+    /// The vault returned a certificate or a secret without a property.
+    #[error("the vault returned `{name}` without {property}")]
+    MissingProperty {
+        /// The name of the certificate or the secret.
+        name: SecretName,
+        /// The property.
+        property: &'static str,
+    },
+    /// Graph accepted the certificate of the application, but does not return it.
+    #[error("Microsoft Graph does not return the new certificate of the application `{name}`")]
+    NotRegistered {
+        /// The name of the application.
+        name: String,
+    },
+    /// The certificate of the vault has no usable key.
+    #[error("the certificate `{name}` cannot sign token requests")]
+    Key {
+        /// The name of the certificate.
+        name: String,
+        /// The problem.
+        #[source]
+        source: ClientCertificateError,
+    },
+    /// The client id or the tenant cannot be used to sign in.
+    #[error("`{text}` cannot be used to sign in as `{name}`")]
+    SignInId {
+        /// The name of the service principal.
+        name: String,
+        /// The id or URL.
+        text: String,
+    },
+    /// Entra ID issued no token for the new certificate, so it was not handed out.
+    #[error("Entra ID issues no token for the certificate of `{name}`")]
+    NoToken {
+        /// The name of the service principal.
+        name: String,
+        /// The error of the token request.
+        #[source]
+        source: Box<azure_core::Error>,
+    },
+}
+
+impl ServicePrincipalError {
+    /// What to do next.
+    pub fn hint(&self) -> String {
+        let text = match self {
+            Self::Graph { source, .. } if source.status() == Some(403) => {
+                "give the signed-in identity the Graph permission `Application.ReadWrite.OwnedBy`"
+            }
+            Self::Graph { source, .. } => source.hint(),
+            Self::Vault { source, .. } if source.http_status() == Some(StatusCode::Forbidden) => {
+                "assign Key Vault Administrator at the vault to the signed-in identity, and wait 10 minutes"
+            }
+            Self::Vault { source, .. } if source.http_status().is_none() => {
+                "create the vault with `lanyard create keyvault azure`, or correct --vault"
+            }
+            Self::Vault { .. } | Self::NotRegistered { .. } => "run the command again",
+            Self::SeveralApplications { .. } => {
+                "delete the applications that are not used, or choose another prefix"
+            }
+            Self::Incomplete { .. } => "run `lanyard create identities azure` first",
+            Self::MissingProperty { .. } => "check that no proxy answers in the place of the vault",
+            Self::Key { .. } => "delete the certificate; the next run creates a new one",
+            Self::SignInId { .. } => "give ids of Entra ID, and a cloud with a token service",
+            Self::NoToken { source, .. } => {
+                let hint = TokenError::of(source).and_then(TokenError::hint);
+                return hint.unwrap_or_else(|| "run the command again".to_owned());
+            }
+        };
+        text.to_owned()
+    }
+}

@@ -1,0 +1,31 @@
+//! The service principals of an ARO HCP control plane in development environments, where no managed identity
+//! service issues credentials.
+//!
+//! Each component has an application in Entra ID, a certificate in a Key Vault, and a secret in the same vault
+//! with the credential document that the component reads. [`ServicePrincipalClient::create`] creates what is
+//! missing of them, [`ServicePrincipalClient::rotate`] replaces a certificate without a gap, and
+//! [`ServicePrincipalClient::delete`] removes what lanyard created.
+//!
+//! Reference: the scripts in `contrib/managed-azure` of HyperShift, and `UserAssignedIdentityCredentials` of
+//! `github.com/Azure/msi-dataplane` v0.4.3 for the document.
+
+mod certificate_policy;
+mod client;
+mod credential_json;
+mod credential_times;
+mod credential_vault;
+mod error;
+mod live_state;
+mod names;
+mod token_proof;
+
+pub use client::{
+    CreatedServicePrincipal, DeletedServicePrincipal, RotationOptions, RotationOutcome,
+    ServicePrincipalClient, ServicePrincipalEvent, ServicePrincipalStep,
+};
+pub use credential_vault::CredentialVault;
+pub use error::ServicePrincipalError;
+pub use names::{
+    EnvironmentPrefix, InvalidPrefixError, ServicePrincipalNames, service_principal_components,
+};
+pub use token_proof::TokenProof;
