@@ -88,6 +88,18 @@ pub(crate) enum CliCommand {
         #[command(subcommand)]
         command: commands::destroy::DestroyCommand,
     },
+    /// Replace the certificates of service principals
+    #[cfg(feature = "cli")]
+    Rotate {
+        #[command(subcommand)]
+        command: commands::rotate::RotateCommand,
+    },
+    /// Replace the certificates that are due
+    #[cfg(feature = "cli")]
+    Refresh {
+        #[command(subcommand)]
+        command: commands::rotate::RefreshCommand,
+    },
     #[cfg(feature = "node")]
     Node(commands::node::Args),
     #[cfg(feature = "operator")]
@@ -127,7 +139,9 @@ impl CliCommand {
             | Self::Apply { .. }
             | Self::Import { .. }
             | Self::Create { .. }
-            | Self::Destroy { .. } => LOG_FILTER_FOR_REPORTING_COMMANDS,
+            | Self::Destroy { .. }
+            | Self::Rotate { .. }
+            | Self::Refresh { .. } => LOG_FILTER_FOR_REPORTING_COMMANDS,
             #[cfg(feature = "node")]
             Self::Node(args) => args.default_log_filter(),
             #[cfg(feature = "operator")]
@@ -159,7 +173,9 @@ impl CliCommand {
             | Self::Apply { .. }
             | Self::Import { .. }
             | Self::Create { .. }
-            | Self::Destroy { .. } => false,
+            | Self::Destroy { .. }
+            | Self::Rotate { .. }
+            | Self::Refresh { .. } => false,
             #[cfg(feature = "emulator")]
             Self::Up(_) | Self::Azure { .. } => false,
         }

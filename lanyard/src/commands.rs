@@ -51,8 +51,12 @@ pub(crate) mod platform;
 mod problem_text;
 #[cfg(feature = "cli")]
 pub(crate) mod render;
+#[cfg(feature = "cli")]
+pub(crate) mod rotate;
 #[cfg(any(feature = "operator", feature = "cli"))]
 mod rotation_timing;
+#[cfg(feature = "cli")]
+mod service_principals;
 #[cfg(feature = "emulator")]
 pub(crate) mod up;
 #[cfg(any(feature = "operator", feature = "cli"))]
@@ -91,6 +95,10 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Create { command } => block_on(create::run(command, environment)),
         #[cfg(feature = "cli")]
         CliCommand::Destroy { command } => block_on(destroy::run(command, environment)),
+        #[cfg(feature = "cli")]
+        CliCommand::Rotate { command } => block_on(rotate::run_rotate(command, environment)),
+        #[cfg(feature = "cli")]
+        CliCommand::Refresh { command } => block_on(rotate::run_refresh(command, environment)),
         #[cfg(feature = "kms")]
         CliCommand::Kms(args) => {
             run_on_runtime(&mut multi_thread_builder(KMS_THREADS), kms::run(args, environment))

@@ -44,10 +44,11 @@ pub fn data_plane_identity_key(identity: DataPlaneIdentity) -> ResourceKey {
 /// The resources of the stack `iam`.
 pub fn iam_resources(parameters: &IamParameters) -> Vec<DesiredResource> {
     let group = ResourceGroupBody::id(&parameters.subscription, &parameters.resource_group);
-    let mut resources = vec![identity_group(&group, &parameters.location)];
+    let mut resources = vec![identity_group(&group, &parameters.location, ResourceStack::Iam)];
     let names = ClusterResourceNames::new(&parameters.identifiers);
     for definition in workload_identities(parameters.with_kms) {
         let identity = FederatedIdentity {
+            stack: ResourceStack::Iam,
             key: identity_key(definition.component),
             id: group.provider_resource(
                 ManagedIdentityBody::RESOURCE_TYPE,
@@ -87,10 +88,12 @@ pub fn data_plane_resources(
     parameters: &DataPlaneParameters,
 ) -> Result<Vec<DesiredResource>, InvalidAzureNameError> {
     let group = ResourceGroupBody::id(&parameters.subscription, &parameters.resource_group);
-    let mut resources = vec![identity_group(&group, &parameters.location)];
+    let stack = ResourceStack::Identities;
+    let mut resources = vec![identity_group(&group, &parameters.location, stack)];
     for data_plane in DataPlaneIdentity::ALL {
         let name = data_plane.identity_name(&parameters.prefix)?;
         let identity = FederatedIdentity {
+            stack,
             key: data_plane_identity_key(data_plane),
             id: group.provider_resource(ManagedIdentityBody::RESOURCE_TYPE, &name),
             location: &parameters.location,
@@ -104,11 +107,11 @@ pub fn data_plane_resources(
 
 const GROUP_KEY: &str = "identity-group";
 
-fn identity_group(id: &ArmResourceId, location: &str) -> DesiredResource {
+fn identity_group(id: &ArmResourceId, location: &str, stack: ResourceStack) -> DesiredResource {
     let body = ResourceGroupBody::new(location, ResourceTags::new());
     DesiredResource {
         key: ResourceKey::new(GROUP_KEY),
-        stack: ResourceStack::Iam,
+        stack,
         id: id.clone(),
         definition: ResourceDefinition::Shared {
             api_version: ResourceGroupBody::API_VERSION,
@@ -120,6 +123,7 @@ fn identity_group(id: &ArmResourceId, location: &str) -> DesiredResource {
 
 /// A managed identity that accepts tokens of an issuer.
 struct FederatedIdentity<'a> {
+    stack: ResourceStack,
     key: ResourceKey,
     id: ArmResourceId,
     location: &'a str,
@@ -137,7 +141,7 @@ impl FederatedIdentity<'_> {
         let body = ManagedIdentityBody::new(self.location, ResourceTags::new());
         resources.push(DesiredResource {
             key: self.key.clone(),
-            stack: ResourceStack::Iam,
+            stack: self.stack,
             id: self.id.clone(),
             definition: ResourceDefinition::tagged(
                 ManagedIdentityBody::API_VERSION,
@@ -149,7 +153,7 @@ impl FederatedIdentity<'_> {
             let key = format!("{}/{}", self.key, credential.service_account);
             resources.push(DesiredResource {
                 key: ResourceKey::new(key),
-                stack: ResourceStack::Iam,
+                stack: self.stack,
                 id: FederatedCredentialBody::id(&self.id, &credential_name(credential.suffix)),
                 definition: ResourceDefinition::FederatedCredential {
                     issuer: self.issuer.to_owned(),

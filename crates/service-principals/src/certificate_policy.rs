@@ -40,8 +40,7 @@ pub(crate) fn certificate_request(
             lifetime_percentage: None,
         }),
     };
-    let issuer =
-        IssuerParameters { name: Some("Self".to_owned()), ..IssuerParameters::default() };
+    let issuer = IssuerParameters { name: Some("Self".to_owned()), ..IssuerParameters::default() };
     let policy = CertificatePolicy {
         issuer_parameters: Some(issuer),
         key_properties: Some(key),

@@ -140,18 +140,14 @@ pub struct RotationOutcome {
     pub retired: usize,
 }
 
-/// What was deleted of a service principal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeletedServicePrincipal {
-    /// The component.
-    pub component: Component,
-    /// The name of the service principal.
-    pub name: SecretName,
-    /// Whether the application was deleted.
-    pub application: bool,
-    /// Whether the certificate was deleted.
+/// What lanyard created of a service principal and exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreatedObjects {
+    /// The object id of the application.
+    pub application: Option<Uuid>,
+    /// Whether there is a certificate.
     pub certificate: bool,
-    /// Whether the secret was deleted.
+    /// Whether there is a secret.
     pub secret: bool,
 }
 
@@ -252,8 +248,30 @@ impl ServicePrincipalClient {
         Ok(RotationOutcome { service_principal: complete.result(names), rotated, retired })
     }
 
-    /// Deletes what lanyard created of a service principal: the application with the unique name, and the
-    /// certificate and the secret with lanyard's tag. `purge` deletes them permanently.
+    /// What lanyard created of a service principal: the application with the unique name, and the certificate and
+    /// the secret with lanyard's tag. Sends GET requests only.
+    ///
+    /// # Errors
+    ///
+    /// [`ServicePrincipalError`] of the first request that fails.
+    pub async fn find_created(&self, names: &ServicePrincipalNames) -> StepResult<CreatedObjects> {
+        let application = self.graph.application_by_unique_name(names.name.as_str()).await;
+        let application =
+            application.map_err(|source| graph_error("reading the application", names, source))?;
+        let is_ours = |tags: &HashMap<String, String>| {
+            tags.get(PREFIX_TAG).is_some_and(|prefix| *prefix == self.prefix.to_string())
+        };
+        let certificate = self.vault.certificate(&names.name).await?;
+        let secret = self.vault.secret(&names.secret).await?;
+        Ok(CreatedObjects {
+            application: application.map(|it| it.id),
+            certificate: certificate.is_some_and(|it| is_ours(&it.tags)),
+            secret: secret.is_some_and(|it| is_ours(&it.tags)),
+        })
+    }
+
+    /// Deletes what [`find_created`](Self::find_created) found. `purge` deletes it permanently; otherwise Entra ID
+    /// keeps the application for 30 days, and the vault its objects for its retention.
     ///
     /// # Errors
     ///
@@ -261,43 +279,29 @@ impl ServicePrincipalClient {
     pub async fn delete(
         &self,
         names: &ServicePrincipalNames,
+        objects: CreatedObjects,
         purge: bool,
         observer: Observer<'_>,
-    ) -> StepResult<DeletedServicePrincipal> {
+    ) -> StepResult<()> {
         let deletion = if purge { Deletion::Permanent } else { Deletion::Recoverable };
         let report = |step| observer(ServicePrincipalEvent { name: &names.name, step });
-        let graph_error = |source| graph_error("deleting the application", names, source);
-        let application = self.graph.application_by_unique_name(names.name.as_str()).await;
-        let application = application.map_err(graph_error)?;
-        if let Some(application) = &application {
-            self.graph.delete_application(application.id).await.map_err(graph_error)?;
+        if let Some(application) = objects.application {
+            let failed = |source| graph_error("deleting the application", names, source);
+            self.graph.delete_application(application).await.map_err(failed)?;
             if purge {
-                let purge = || self.graph.purge_deleted_object(application.id);
-                self.propagation.repeat(purge, is_unknown_object).await.map_err(graph_error)?;
+                self.graph.purge_deleted_object(application).await.map_err(failed)?;
             }
             report(ServicePrincipalStep::ApplicationDeleted);
         }
-        let is_ours = |tags: &HashMap<String, String>| {
-            tags.get(PREFIX_TAG).is_some_and(|prefix| *prefix == self.prefix.to_string())
-        };
-        let secret = self.vault.secret(&names.secret).await?.is_some_and(|it| is_ours(&it.tags));
-        if secret {
+        if objects.secret {
             self.vault.delete_secret(&names.secret, deletion).await?;
             report(ServicePrincipalStep::DocumentDeleted);
         }
-        let certificate = self.vault.certificate(&names.name).await?;
-        let certificate = certificate.is_some_and(|it| is_ours(&it.tags));
-        if certificate {
+        if objects.certificate {
             self.vault.delete_certificate(&names.name, deletion).await?;
             report(ServicePrincipalStep::CertificateDeleted);
         }
-        Ok(DeletedServicePrincipal {
-            component: names.component,
-            name: names.name.clone(),
-            application: application.is_some(),
-            certificate,
-            secret,
-        })
+        Ok(())
     }
 
     async fn read(&self, names: &ServicePrincipalNames) -> StepResult<LiveServicePrincipal> {
@@ -306,7 +310,8 @@ impl ServicePrincipalClient {
             None => None,
             Some(application) => {
                 let found = self.graph.service_principal_object_id(application.app_id).await;
-                found.map_err(|source| graph_error("reading the service principal", names, source))?
+                found
+                    .map_err(|source| graph_error("reading the service principal", names, source))?
             }
         };
         Ok(LiveServicePrincipal {
@@ -349,8 +354,8 @@ impl ServicePrincipalClient {
         let body = GraphApplicationBody::new(name);
         let create = || self.graph.upsert_application(name, &body);
         let created = self.propagation.repeat(create, is_unknown_object).await;
-        let application = created
-            .map_err(|source| graph_error("creating the application", names, source))?;
+        let application =
+            created.map_err(|source| graph_error("creating the application", names, source))?;
         let step = ServicePrincipalStep::ApplicationCreated;
         observer(ServicePrincipalEvent { name: &names.name, step });
         Ok(application)
@@ -364,8 +369,7 @@ impl ServicePrincipalClient {
     ) -> StepResult<Uuid> {
         let create = || self.graph.upsert_service_principal(app_id);
         // Graph answers so until it knows the new application everywhere.
-        let is_temporary =
-            |error: &AzureCallError| matches!(error.status(), Some(400 | 403 | 404));
+        let is_temporary = |error: &AzureCallError| matches!(error.status(), Some(400 | 403 | 404));
         let created = self.propagation.repeat(create, is_temporary).await;
         let principal = created
             .map_err(|source| graph_error("creating the service principal", names, source))?;

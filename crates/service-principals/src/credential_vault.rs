@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-
 use azure_core::credentials::TokenCredential;
 use azure_core::http::poller::PollerOptions;
 use azure_core::http::{ClientOptions, StatusCode};
@@ -109,9 +108,8 @@ impl CredentialVault {
         &self,
         name: &SecretName,
     ) -> VaultResult<Option<VaultCertificate>> {
-        let read = || async {
-            self.certificates.get_certificate(name.as_str(), None).await?.into_model()
-        };
+        let read =
+            || async { self.certificates.get_certificate(name.as_str(), None).await?.into_model() };
         match found(self.repeat(read).await) {
             Ok(None) => Ok(None),
             Ok(Some(certificate)) if certificate.cer.is_none() => Ok(None),
@@ -126,7 +124,8 @@ impl CredentialVault {
         name: &SecretName,
     ) -> VaultResult<Vec<Vec<u8>>> {
         let read = || async {
-            let pages = self.certificates.list_certificate_properties_versions(name.as_str(), None)?;
+            let pages =
+                self.certificates.list_certificate_properties_versions(name.as_str(), None)?;
             pages.try_filter_map(async |item| Ok(item.x509_thumbprint)).try_collect().await
         };
         let failed = |error| vault_error("listing the versions of", name.as_str(), error);
@@ -194,8 +193,7 @@ impl CredentialVault {
 
     /// The newest version of a secret; `None` if it does not exist.
     pub(crate) async fn secret(&self, name: &SecretName) -> VaultResult<Option<VaultSecret>> {
-        let read =
-            || async { self.secrets.get_secret(name.as_str(), None).await?.into_model() };
+        let read = || async { self.secrets.get_secret(name.as_str(), None).await?.into_model() };
         let failed = |error| vault_error("reading the secret", name.as_str(), error);
         let Some(secret) = found(self.repeat(read).await).map_err(failed)? else {
             return Ok(None);

@@ -20,7 +20,7 @@ mod names;
 mod token_proof;
 
 pub use client::{
-    CreatedServicePrincipal, DeletedServicePrincipal, RotationOptions, RotationOutcome,
+    CreatedObjects, CreatedServicePrincipal, RotationOptions, RotationOutcome,
     ServicePrincipalClient, ServicePrincipalEvent, ServicePrincipalStep,
 };
 pub use credential_vault::CredentialVault;

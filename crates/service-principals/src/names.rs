@@ -12,7 +12,9 @@ pub struct EnvironmentPrefix(String);
 
 /// A text is not the prefix of an environment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a prefix: give 1 to 100 letters, digits and `-`, with a letter or digit at both ends")]
+#[error(
+    "`{0}` is not a prefix: give 1 to 100 letters, digits and `-`, with a letter or digit at both ends"
+)]
 pub struct InvalidPrefixError(pub String);
 
 impl FromStr for EnvironmentPrefix {

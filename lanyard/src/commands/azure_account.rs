@@ -57,6 +57,10 @@ pub(crate) struct AzureAccount {
     pub(crate) credential: Arc<dyn TokenCredential>,
     pub(crate) transport: AzureTransport,
     pub(crate) arm: ArmClient,
+    /// The token service.
+    pub(crate) authority: Authority,
+    /// The HTTP client of token requests.
+    pub(crate) tokens: TokenTransport,
 }
 
 impl AzureAccount {
@@ -83,7 +87,8 @@ impl AzureAccount {
         credential.get_token(&[&scope], None).await.map_err(|error| sign_in_error(&error))?;
         let subscription = sign_in.subscription(args, &cli).await?;
         let arm = ArmClient::new(endpoints, Arc::clone(&credential), &transport);
-        Ok(Self { endpoints, subscription, credential, transport, arm })
+        let (authority, tokens) = (sign_in.authority()?, sign_in.token_transport());
+        Ok(Self { endpoints, subscription, credential, transport, arm, authority, tokens })
     }
 
     /// The signed-in identity, from its token.

@@ -3,6 +3,7 @@
 pub(crate) mod aks;
 pub(crate) mod dns;
 pub(crate) mod iam;
+pub(crate) mod identities;
 pub(crate) mod infra;
 pub(crate) mod keyvault;
 pub(crate) mod oidc;
@@ -31,6 +32,11 @@ pub(crate) enum CreateCommand {
         #[command(subcommand)]
         platform: PlatformCommand<oidc::Args>,
     },
+    /// Create the identities of an ARO HCP development environment
+    Identities {
+        #[command(subcommand)]
+        platform: PlatformCommand<identities::Args>,
+    },
     /// Create a Key Vault for the credentials of clusters
     Keyvault {
         #[command(subcommand)]
@@ -54,6 +60,9 @@ pub(crate) async fn run(command: CreateCommand, environment: ProcessEnvironment)
         CreateCommand::Infra { platform } => infra::run(platform.into_args(), environment).await,
         CreateCommand::Iam { platform } => iam::run(platform.into_args(), environment).await,
         CreateCommand::Oidc { platform } => oidc::run(platform.into_args(), environment).await,
+        CreateCommand::Identities { platform } => {
+            identities::run(platform.into_args(), environment).await
+        }
         CreateCommand::Keyvault { platform } => {
             keyvault::run(platform.into_args(), environment).await
         }

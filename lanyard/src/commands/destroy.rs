@@ -3,6 +3,7 @@
 pub(crate) mod aks;
 pub(crate) mod dns;
 pub(crate) mod iam;
+pub(crate) mod identities;
 pub(crate) mod infra;
 pub(crate) mod keyvault;
 pub(crate) mod oidc;
@@ -31,6 +32,11 @@ pub(crate) enum DestroyCommand {
         #[command(subcommand)]
         platform: PlatformCommand<oidc::Args>,
     },
+    /// Remove the identities of an ARO HCP development environment
+    Identities {
+        #[command(subcommand)]
+        platform: PlatformCommand<identities::Args>,
+    },
     /// Remove a Key Vault
     Keyvault {
         #[command(subcommand)]
@@ -54,6 +60,9 @@ pub(crate) async fn run(command: DestroyCommand, environment: ProcessEnvironment
         DestroyCommand::Infra { platform } => infra::run(platform.into_args(), environment).await,
         DestroyCommand::Iam { platform } => iam::run(platform.into_args(), environment).await,
         DestroyCommand::Oidc { platform } => oidc::run(platform.into_args(), environment).await,
+        DestroyCommand::Identities { platform } => {
+            identities::run(platform.into_args(), environment).await
+        }
         DestroyCommand::Keyvault { platform } => {
             keyvault::run(platform.into_args(), environment).await
         }

@@ -81,7 +81,9 @@ impl ImageKind {
                 "node",
                 "operator",
                 "plan",
+                "refresh",
                 "render",
+                "rotate",
                 "up",
             ],
         }
@@ -138,7 +140,9 @@ const LANYARD_COMMANDS: &[&str] = &[
     "node",
     "operator",
     "plan",
+    "refresh",
     "render",
+    "rotate",
 ];
 
 #[cfg(test)]

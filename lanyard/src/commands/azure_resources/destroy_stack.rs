@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
+use lanyard_azure::RateLimitHeadroom;
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_infra::{
-    ClusterIdentifiers, DestroyPlan, JournalCluster, ResourceStack, RunContext, destroy,
+    ClusterIdentifiers, DestroyPlan, JournalCluster, ResourceStack, RunContext, RunReport, destroy,
     find_unrecorded_resources, open_directory, read_directory, wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::ArmResourceId;
+use serde::{Serialize, Serializer};
 
 use super::report::RunSummary;
 use super::{RunArgs, journal_error};
@@ -38,13 +40,13 @@ pub(in crate::commands) struct ClusterArgs {
 pub(in crate::commands) struct DestroyArgs {
     /// Print what would be removed, and change nothing
     #[arg(long)]
-    dry_run: bool,
+    pub(in crate::commands) dry_run: bool,
     /// Also remove resources in the removed groups that neither the journal nor a tag of the cluster records
     #[arg(long)]
     include_unrecorded: bool,
     /// The output format of the result
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    pub(in crate::commands) output: CliOutputFormat,
     #[command(flatten)]
     pub(in crate::commands) account: AccountArgs,
     #[command(flatten)]
@@ -97,12 +99,26 @@ pub(in crate::commands) async fn destroy_cluster_stack(
 }
 
 impl RecordedStack<'_> {
-    /// Removes the resources of the stack.
+    /// Removes the resources of the stack and prints the result.
     pub(in crate::commands) async fn destroy(
         &self,
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> CommandResult {
+        let removal = self.remove(args, clock).await?;
+        match args.output {
+            CliOutputFormat::Table => removal.print_text()?,
+            format => output::print_stdout(&removal.to_document(format))?,
+        }
+        Ok(if removal.succeeded() { CommandExit::Success } else { CommandExit::Failed })
+    }
+
+    /// Removes the resources of the stack.
+    pub(in crate::commands) async fn remove(
+        &self,
+        args: &DestroyArgs,
+        clock: &SharedClock,
+    ) -> Result<StackRemoval, CommandError> {
         let cluster = JournalCluster {
             name: self.identifiers.name().clone(),
             infra_id: self.identifiers.infra_id().clone(),
@@ -127,8 +143,7 @@ impl RecordedStack<'_> {
             return Err(unrecorded_error(&unrecorded));
         }
         if args.dry_run {
-            print_plan_document(&plan, args.output)?;
-            return Ok(CommandExit::Success);
+            return Ok(StackRemoval { plan, run: None });
         }
         let journal = open_directory(self.directory.clone(), &cluster)
             .map_err(|error| journal_error(&error))?;
@@ -143,13 +158,43 @@ impl RecordedStack<'_> {
         let plan = DestroyPlan::new(&journal.state(), &[self.stack]);
         let report = destroy(context, &plan).await;
         progress.end();
-        let headroom = arm.lowest_headroom();
-        let summary = RunSummary::with_dependencies(&report, &BTreeMap::new(), headroom);
-        output::print_stdout(&match args.output {
-            CliOutputFormat::Table => summary.to_text(),
-            format => output::serialize_document(&summary, format),
-        })?;
-        Ok(if report.succeeded() { CommandExit::Success } else { CommandExit::Failed })
+        Ok(StackRemoval { plan, run: Some((report, arm.lowest_headroom())) })
+    }
+}
+
+/// What a removal planned and did.
+pub(in crate::commands) struct StackRemoval {
+    plan: DestroyPlan,
+    /// `None` after `--dry-run`.
+    run: Option<(RunReport, Option<RateLimitHeadroom>)>,
+}
+
+impl StackRemoval {
+    pub(in crate::commands) fn succeeded(&self) -> bool {
+        self.run.as_ref().is_none_or(|(report, _)| report.succeeded())
+    }
+
+    /// Prints the result of the run; the plan was printed before it.
+    pub(in crate::commands) fn print_text(&self) -> Result<(), CommandError> {
+        self.summary().map_or(Ok(()), |summary| output::print_stdout(&summary.to_text()))
+    }
+
+    fn to_document(&self, format: CliOutputFormat) -> String {
+        output::serialize_document(self, format)
+    }
+
+    fn summary(&self) -> Option<RunSummary> {
+        let (report, headroom) = self.run.as_ref()?;
+        Some(RunSummary::with_dependencies(report, &BTreeMap::new(), headroom.clone()))
+    }
+}
+
+impl Serialize for StackRemoval {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.summary() {
+            Some(summary) => summary.serialize(serializer),
+            None => self.plan.serialize(serializer),
+        }
     }
 }
 
@@ -165,13 +210,6 @@ fn unrecorded_error(unrecorded: &[ArmResourceId]) -> CommandError {
         ids.join("\n")
     ))
     .with_hint("move or delete them, or remove them with the groups by --include-unrecorded")
-}
-
-fn print_plan_document(plan: &DestroyPlan, format: CliOutputFormat) -> Result<(), CommandError> {
-    match format {
-        CliOutputFormat::Table => Ok(()),
-        format => output::print_stdout(&output::serialize_document(plan, format)),
-    }
 }
 
 fn plan_text(plan: &DestroyPlan) -> String {

@@ -8,7 +8,7 @@ use lanyard_infra::{
     ResourceStack, RunReport,
 };
 
-use super::destroy_stack::{DestroyArgs, RecordedStack};
+use super::destroy_stack::{DestroyArgs, RecordedStack, StackRemoval};
 use super::{RunArgs, StackTarget, StateArgs, no_live_check, plan_and_apply, print_report};
 use crate::commands::azure_account::AzureAccount;
 use crate::exit::{CommandError, CommandResult};
@@ -89,18 +89,34 @@ impl<'a> SharedStack<'a> {
         Ok(report.succeeded().then_some(report))
     }
 
-    /// Removes what the journal records.
+    /// Removes what the journal records, and prints the result.
     pub(in crate::commands) async fn destroy(
         &self,
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> CommandResult {
-        let recorded = RecordedStack {
+        self.recorded(args)?.destroy(args, clock).await
+    }
+
+    /// Removes what the journal records; `None` if there is no journal.
+    pub(in crate::commands) async fn remove_if_recorded(
+        &self,
+        args: &DestroyArgs,
+        clock: &SharedClock,
+    ) -> Result<Option<StackRemoval>, CommandError> {
+        let recorded = self.recorded(args)?;
+        if !recorded.directory.exists() {
+            return Ok(None);
+        }
+        recorded.remove(args, clock).await.map(Some)
+    }
+
+    fn recorded(&self, args: &DestroyArgs) -> Result<RecordedStack<'a>, CommandError> {
+        Ok(RecordedStack {
             account: self.account,
             directory: self.directory(&args.run.state)?,
             identifiers: self.identifiers()?,
             stack: self.stack,
-        };
-        recorded.destroy(args, clock).await
+        })
     }
 }

@@ -1,0 +1,223 @@
+//! `lanyard create identities azure`: creates the identities of an ARO HCP development environment.
+
+use std::path::PathBuf;
+
+use lanyard_clock::{SharedClock, SystemClock};
+use lanyard_infra::{
+    ControlPlaneIdentities, ControlPlaneIdentity, DataPlaneIdentities, DataPlaneIdentity,
+    DataPlaneParameters, IdentityVault, ResourceStack, RunReport, data_plane_identity_key,
+    data_plane_resources,
+};
+use lanyard_service_principals::CreatedServicePrincipal;
+use lanyard_vocabulary::ObjectEncoding;
+use serde::Serialize;
+
+use crate::commands::azure_account::{AccountArgs, AzureAccount};
+use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
+use crate::commands::azure_resources::output_files::write_output_file;
+use crate::commands::azure_resources::report::RunSummary;
+use crate::commands::azure_resources::shared_stack::SharedStack;
+use crate::commands::azure_resources::{RunArgs, no_live_check, plan_and_apply};
+use crate::commands::service_principals::{
+    EnvironmentArgs, EnvironmentRun, ServicePrincipalRow, rows_text, run_for_each,
+};
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Example:
+
+  lanyard create keyvault azure --name harbour-dev
+  lanyard create identities azure --prefix harbour-dev \\
+    --managed-identities-file cp.json --data-plane-identities-file dp.json \\
+    --oidc-issuer-url https://account.blob.core.windows.net/container";
+
+/// Create the identities of an ARO HCP development environment in Azure
+///
+/// For each component of the control plane: an application with its service principal, a certificate in the vault,
+/// and a secret in the vault with the credential that the component reads. The command requests a token with each
+/// new certificate before it writes the secret. With an issuer, it also creates the managed identities of the
+/// components on worker nodes.
+///
+/// What exists stays as it is; identities that HyperShift's scripts created are used. The signed-in identity
+/// needs Key Vault Administrator at the vault and the Graph permission Application.ReadWrite.OwnedBy.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    environment: EnvironmentArgs,
+    /// Write the identities of the control plane, which `create infra azure` reads
+    #[arg(long, value_name = "FILE")]
+    managed_identities_file: Option<PathBuf>,
+    /// Write the identities of the worker nodes, which `create infra azure` reads
+    #[arg(long, value_name = "FILE", requires = "oidc_issuer_url")]
+    data_plane_identities_file: Option<PathBuf>,
+    /// The URL of the token issuer, whose tokens the identities of the worker nodes accept
+    #[arg(long, value_name = "URL")]
+    oidc_issuer_url: Option<String>,
+    /// The resource group of the worker nodes' identities, which is created if it does not exist
+    #[arg(long, default_value = "os4-common", value_name = "NAME")]
+    resource_group_name: String,
+    /// The region of the worker nodes' identities
+    #[arg(long, default_value = DEFAULT_LOCATION, value_name = "REGION")]
+    location: String,
+    /// The output format of the result
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    account: AccountArgs,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// The result of the command.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct IdentitiesDocument {
+    service_principals: Vec<ServicePrincipalRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_plane: Option<RunSummary>,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let names = args.environment.names(&[])?;
+    args.environment.vault()?;
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let tenant = account.caller().await?.tenant;
+    let timeout = args.run.options().retry_timeout;
+    let client = args.environment.client(&account, tenant.clone(), timeout, &clock)?;
+    let data_plane = DataPlane { args: &args, account: &account, environment: &environment };
+    let data_plane = data_plane.create(&clock).await?;
+    let created =
+        run_for_each(&names, async |names, observer| client.create(names, observer).await).await;
+    let succeeded = data_plane.succeeded();
+    let exit = if succeeded { created.exit() } else { CommandExit::Failed };
+    if exit == CommandExit::Success {
+        let vault = IdentityVault { name: args.environment.vault()?, tenant };
+        write_files(&args, vault, &created, &data_plane)?;
+    }
+    print(&args, &created, data_plane)?;
+    Ok(exit)
+}
+
+/// The managed identities of the worker nodes.
+struct DataPlane<'a> {
+    args: &'a Args,
+    account: &'a AzureAccount,
+    environment: &'a ProcessEnvironment,
+}
+
+/// What was created for the worker nodes.
+enum DataPlaneResult {
+    /// No issuer was given.
+    Omitted,
+    /// The plan cannot be applied; nothing was written.
+    NotApplicable,
+    Applied {
+        ids: DataPlaneIdentities,
+        summary: Box<RunSummary>,
+        succeeded: bool,
+    },
+}
+
+impl DataPlaneResult {
+    const fn succeeded(&self) -> bool {
+        match self {
+            Self::Omitted => true,
+            Self::NotApplicable => false,
+            Self::Applied { succeeded, .. } => *succeeded,
+        }
+    }
+}
+
+impl DataPlane<'_> {
+    async fn create(&self, clock: &SharedClock) -> Result<DataPlaneResult, CommandError> {
+        let Some(issuer) = &self.args.oidc_issuer_url else { return Ok(DataPlaneResult::Omitted) };
+        let prefix = self.args.environment.prefix.to_string();
+        let parameters = DataPlaneParameters {
+            subscription: self.account.subscription.clone(),
+            prefix: prefix.clone(),
+            location: self.args.location.clone(),
+            resource_group: self.args.resource_group_name.clone(),
+            issuer: issuer.clone(),
+        };
+        let resources = data_plane_resources(&parameters).map_err(|error| {
+            CommandError::invalid_input("--prefix").with_cause(&error).with_hint(error.hint())
+        })?;
+        let stack = SharedStack {
+            account: self.account,
+            name: &prefix,
+            stack: ResourceStack::Identities,
+            environment: self.environment,
+        };
+        let target = stack.target(resources, &self.args.run.state)?;
+        let report = plan_and_apply(&target, &self.args.run, &no_live_check, clock).await?;
+        let Some(report) = report else { return Ok(DataPlaneResult::NotApplicable) };
+        let headroom = self.account.arm.lowest_headroom();
+        Ok(DataPlaneResult::Applied {
+            ids: client_ids(&report),
+            summary: Box::new(RunSummary::new(&report, &target.graph, headroom)),
+            succeeded: report.succeeded(),
+        })
+    }
+}
+
+fn client_ids(report: &RunReport) -> DataPlaneIdentities {
+    let ids = DataPlaneIdentity::ALL.into_iter().filter_map(|identity| {
+        let live = report.live.get(&data_plane_identity_key(identity))?;
+        let id = live.body.pointer("/properties/clientId")?.as_str()?;
+        Some((identity, id.parse().ok()?))
+    });
+    DataPlaneIdentities(ids.collect())
+}
+
+fn write_files(
+    args: &Args,
+    vault: IdentityVault,
+    created: &EnvironmentRun<CreatedServicePrincipal>,
+    data_plane: &DataPlaneResult,
+) -> Result<(), CommandError> {
+    if let Some(path) = &args.managed_identities_file {
+        let created = created.outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
+        let identities = created.map(|it| (it.component, identity(it))).collect();
+        write_output_file(path, &ControlPlaneIdentities { vault, identities }.to_json())?;
+    }
+    if let (Some(path), DataPlaneResult::Applied { ids, .. }) =
+        (&args.data_plane_identities_file, data_plane)
+    {
+        write_output_file(path, &ids.to_json())?;
+    }
+    Ok(())
+}
+
+fn identity(created: &CreatedServicePrincipal) -> ControlPlaneIdentity {
+    ControlPlaneIdentity {
+        certificate_name: Some(created.name.to_string()),
+        client_id: created.client_id,
+        credentials_secret_name: created.secret.clone(),
+        object_encoding: ObjectEncoding::Utf8,
+    }
+}
+
+fn print(
+    args: &Args,
+    created: &EnvironmentRun<CreatedServicePrincipal>,
+    data_plane: DataPlaneResult,
+) -> Result<(), CommandError> {
+    let data_plane = match data_plane {
+        DataPlaneResult::Applied { summary, .. } => Some(*summary),
+        DataPlaneResult::Omitted | DataPlaneResult::NotApplicable => None,
+    };
+    let document =
+        IdentitiesDocument { service_principals: created.rows(|it| Some(it)), data_plane };
+    match args.output {
+        CliOutputFormat::Table => {
+            let summary = document.data_plane.iter().map(RunSummary::to_text);
+            let text = summary.chain([rows_text(&document.service_principals)]);
+            output::print_stdout(&text.collect::<Vec<_>>().join("\n"))
+        }
+        format => output::print_stdout(&output::serialize_document(&document, format)),
+    }
+}

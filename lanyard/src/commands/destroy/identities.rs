@@ -1,0 +1,97 @@
+//! `lanyard destroy identities azure`: removes the identities of an ARO HCP development environment.
+
+use lanyard_clock::SystemClock;
+use lanyard_infra::ResourceStack;
+use serde::Serialize;
+
+use crate::commands::azure_account::AzureAccount;
+use crate::commands::azure_resources::destroy_stack::{DestroyArgs, StackRemoval};
+use crate::commands::azure_resources::shared_stack::SharedStack;
+use crate::commands::service_principals::{
+    EnvironmentArgs, ServicePrincipalRow, rows_text, run_for_each,
+};
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Example:
+
+  lanyard destroy identities azure --prefix harbour-dev --dry-run";
+
+/// Remove the identities of an ARO HCP development environment from Azure
+///
+/// Removes the applications, certificates and secrets that lanyard created, and the managed identities that the
+/// journal of the environment records. Objects that other tools created stay.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    environment: EnvironmentArgs,
+    /// Delete applications, certificates and secrets permanently; otherwise they can be restored for a while
+    #[arg(long)]
+    purge: bool,
+    #[command(flatten)]
+    destroy: DestroyArgs,
+}
+
+/// The result of the command.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RemovalDocument {
+    service_principals: Vec<ServicePrincipalRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_plane: Option<StackRemoval>,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let names = args.environment.names(&[])?;
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.destroy.account, &environment, &clock).await?;
+    let tenant = account.caller().await?.tenant;
+    let timeout = args.destroy.run.options().retry_timeout;
+    let client = args.environment.client(&account, tenant, timeout, &clock)?;
+    let removed = run_for_each(&names, async |names, observer| {
+        let objects = client.find_created(names).await?;
+        if args.destroy.dry_run {
+            let found = [
+                objects.application.map(|_| "the application"),
+                objects.certificate.then_some("the certificate"),
+                objects.secret.then_some("the secret"),
+            ];
+            let found: Vec<_> = found.into_iter().flatten().collect();
+            output::print_stderr(&format!("{}: would delete {}", names.name, listed(&found)));
+            return Ok(());
+        }
+        client.delete(names, objects, args.purge, observer).await
+    })
+    .await;
+    let prefix = args.environment.prefix.to_string();
+    let stack = SharedStack {
+        account: &account,
+        name: &prefix,
+        stack: ResourceStack::Identities,
+        environment: &environment,
+    };
+    let data_plane = stack.remove_if_recorded(&args.destroy, &clock).await?;
+    let succeeded = data_plane.as_ref().is_none_or(StackRemoval::succeeded);
+    let document = RemovalDocument { service_principals: removed.rows(|()| None), data_plane };
+    print(&document, args.destroy.output)?;
+    Ok(if succeeded { removed.exit() } else { CommandExit::Failed })
+}
+
+fn listed(found: &[&str]) -> String {
+    if found.is_empty() { "nothing".to_owned() } else { found.join(", ") }
+}
+
+fn print(document: &RemovalDocument, format: CliOutputFormat) -> Result<(), CommandError> {
+    match format {
+        CliOutputFormat::Table => {
+            if let Some(data_plane) = &document.data_plane {
+                data_plane.print_text()?;
+            }
+            output::print_stdout(&rows_text(&document.service_principals))
+        }
+        format => output::print_stdout(&output::serialize_document(document, format)),
+    }
+}

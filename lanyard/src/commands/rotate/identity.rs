@@ -1,0 +1,66 @@
+//! `lanyard rotate identity azure`: replaces the certificate of a component now.
+
+use std::time::Duration;
+
+use lanyard_clock::SystemClock;
+use lanyard_service_principals::RotationOptions;
+use lanyard_vocabulary::Component;
+
+use super::{print_result, signed_overlap};
+use crate::commands::azure_account::{AccountArgs, AzureAccount};
+use crate::commands::rotation_timing::parse_duration;
+use crate::commands::service_principals::{EnvironmentArgs, WaitArgs, run_for_each};
+use crate::exit::CommandResult;
+use crate::output::CliOutputFormat;
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Example:
+
+  lanyard rotate identity azure --prefix harbour-dev --component controlPlaneOperator";
+
+/// Replace the certificate of a component in Azure now
+///
+/// Creates a certificate in the vault, adds it to the application, requests a token with it, and writes the secret
+/// that the component reads. After the overlap, the application no longer accepts the earlier certificate. The
+/// overlap must be longer than the rotation interval of the secrets provider, which is 2 minutes by default.
+///
+/// An interrupted rotation leaves a working credential. The next rotation or refresh continues it.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    environment: EnvironmentArgs,
+    /// The component, such as `disk` or `controlPlaneOperator`; can be repeated
+    #[arg(long, required = true, value_name = "COMPONENT")]
+    component: Vec<Component>,
+    /// How long the application accepts both certificates
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_duration)]
+    overlap: Duration,
+    /// Do not wait for the overlap; `lanyard refresh identities azure` removes the earlier certificate later
+    #[arg(long)]
+    no_wait: bool,
+    /// The output format of the result
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    wait: WaitArgs,
+    #[command(flatten)]
+    account: AccountArgs,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let names = args.environment.names(&args.component)?;
+    let options = RotationOptions {
+        only_due: false,
+        overlap: signed_overlap(args.overlap)?,
+        wait: !args.no_wait,
+    };
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let tenant = account.caller().await?.tenant;
+    let client = args.environment.client(&account, tenant, args.wait.timeout(), &clock)?;
+    let rotated =
+        run_for_each(&names, async |names, observer| client.rotate(names, options, observer).await);
+    print_result(&rotated.await, args.output)
+}

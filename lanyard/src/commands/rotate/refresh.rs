@@ -1,0 +1,64 @@
+//! `lanyard refresh identities azure`: replaces the certificates of an environment that are due.
+
+use std::time::Duration;
+
+use lanyard_clock::SystemClock;
+use lanyard_service_principals::RotationOptions;
+
+use super::refresh_cron_job::{CronJobArgs, refresh_cron_job};
+use super::{print_result, signed_overlap};
+use crate::commands::azure_account::{AccountArgs, AzureAccount};
+use crate::commands::rotation_timing::parse_duration;
+use crate::commands::service_principals::{EnvironmentArgs, WaitArgs, run_for_each};
+use crate::exit::{CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Examples:
+
+  lanyard refresh identities azure --prefix harbour-dev
+  lanyard refresh identities azure --prefix harbour-dev --render-cron-job --image IMAGE \\
+    --client-id 11111111-1111-1111-1111-111111111111 --subscription SUBSCRIPTION | kubectl apply -f -";
+
+/// Replace the certificates of an environment in Azure that are due
+///
+/// A certificate is due from its `renew_after`, 90 days before it expires, and when the vault renewed it, because
+/// the vault does not tell the application and the component. The command also removes earlier certificates
+/// from the applications when the overlap has passed. Run it once a day, for example as a CronJob.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) environment: EnvironmentArgs,
+    /// How long an application accepts both certificates
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_duration)]
+    overlap: Duration,
+    /// The output format of the result
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    wait: WaitArgs,
+    #[command(flatten)]
+    pub(super) account: AccountArgs,
+    #[command(flatten)]
+    pub(super) cron_job: CronJobArgs,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let names = args.environment.names(&[])?;
+    if args.cron_job.render_cron_job {
+        let manifest = refresh_cron_job(&args.cron_job, &args.environment, &args.account)?;
+        output::print_stdout(&manifest)?;
+        return Ok(CommandExit::Success);
+    }
+    let options =
+        RotationOptions { only_due: true, overlap: signed_overlap(args.overlap)?, wait: false };
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let tenant = account.caller().await?.tenant;
+    let client = args.environment.client(&account, tenant, args.wait.timeout(), &clock)?;
+    let rotated =
+        run_for_each(&names, async |names, observer| client.rotate(names, options, observer).await);
+    print_result(&rotated.await, args.output)
+}

@@ -1,0 +1,116 @@
+//! The CronJob that runs `lanyard refresh identities azure` once a day.
+
+use lanyard_vocabulary::EntraClientId;
+use serde_json::{Value, json};
+
+use crate::commands::azure_account::AccountArgs;
+use crate::commands::service_principals::EnvironmentArgs;
+use crate::exit::CommandError;
+use crate::output::{self, CliOutputFormat};
+
+/// The flags of the CronJob.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "CronJob")]
+pub(super) struct CronJobArgs {
+    /// Print a ServiceAccount and a CronJob that runs this command once a day, and do nothing else
+    #[arg(long, requires_all = ["image", "client_id", "subscription"])]
+    pub(super) render_cron_job: bool,
+    /// The container image with this command
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// The client id of the identity that the CronJob uses, by workload identity
+    #[arg(long, value_name = "ID")]
+    client_id: Option<EntraClientId>,
+    /// The namespace of the CronJob
+    #[arg(long, default_value = "lanyard", value_name = "NAMESPACE")]
+    namespace: String,
+}
+
+const NAME: &str = "lanyard-refresh-identities";
+
+/// The manifests as YAML documents.
+pub(super) fn refresh_cron_job(
+    cron_job: &CronJobArgs,
+    environment: &EnvironmentArgs,
+    account: &AccountArgs,
+) -> Result<String, CommandError> {
+    let vault = environment.vault()?;
+    let mut arguments = vec![
+        "refresh".to_owned(),
+        "identities".to_owned(),
+        "azure".to_owned(),
+        format!("--prefix={}", environment.prefix),
+        format!("--vault={vault}"),
+        format!("--cloud={}", account.cloud.name()),
+    ];
+    arguments.extend(account.subscription.iter().map(|id| format!("--subscription={id}")));
+    let metadata = json!({ "name": NAME, "namespace": cron_job.namespace });
+    let documents = [service_account(cron_job, &metadata), job(cron_job, &metadata, &arguments)];
+    let documents =
+        documents.map(|document| output::serialize_document(&document, CliOutputFormat::Yaml));
+    Ok(documents.join("---\n"))
+}
+
+fn service_account(cron_job: &CronJobArgs, metadata: &Value) -> Value {
+    let mut metadata = metadata.clone();
+    metadata["annotations"] = json!({ "azure.workload.identity/client-id": cron_job.client_id });
+    json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata })
+}
+
+fn job(cron_job: &CronJobArgs, metadata: &Value, arguments: &[String]) -> Value {
+    let container = json!({
+        "name": "refresh",
+        "image": cron_job.image,
+        "args": arguments,
+        "resources": { "requests": { "cpu": "10m", "memory": "32Mi" } },
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": { "drop": ["ALL"] },
+        },
+    });
+    let pod = json!({
+        "metadata": { "labels": { "azure.workload.identity/use": "true" } },
+        "spec": {
+            "serviceAccountName": NAME,
+            "restartPolicy": "Never",
+            "securityContext": {
+                "runAsNonRoot": true,
+                "runAsUser": 65532,
+                "seccompProfile": { "type": "RuntimeDefault" },
+            },
+            "containers": [container],
+        },
+    });
+    json!({
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": metadata,
+        "spec": {
+            "schedule": "17 3 * * *",
+            "concurrencyPolicy": "Forbid",
+            "jobTemplate": { "spec": { "backoffLimit": 3, "template": pod } },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::cli::{Cli, CliCommand};
+    use crate::commands::rotate::RefreshCommand;
+
+    #[test]
+    fn cron_job_runs_the_command_with_workload_identity() {
+        let line = "lanyard refresh identities azure --prefix dev --vault dev-vault --render-cron-job \
+                    --image registry.example/lanyard:1 --subscription s \
+                    --client-id 11111111-1111-1111-1111-111111111111";
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let CliCommand::Refresh { command } = cli.command else { panic!("{line}") };
+        let RefreshCommand::Identities { platform } = command;
+        let args = platform.into_args();
+        let text = super::refresh_cron_job(&args.cron_job, &args.environment, &args.account);
+        insta::assert_snapshot!(text.unwrap());
+    }
+}

@@ -1,0 +1,228 @@
+//! What the commands for service principals share: the environment, the client and the result.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use futures::future::join_all;
+use lanyard_azure::{ArmClient, PropagationWait};
+use lanyard_clock::SharedClock;
+use lanyard_service_principals::{
+    CreatedServicePrincipal, CredentialVault, EnvironmentPrefix, ServicePrincipalClient,
+    ServicePrincipalError, ServicePrincipalEvent, ServicePrincipalNames, TokenProof,
+    service_principal_components,
+};
+use lanyard_vocabulary::{Component, EntraTenantId, VaultName, format_error_chain};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::azure_account::AzureAccount;
+use super::rotation_timing::parse_duration;
+use crate::exit::{CommandError, CommandExit};
+use crate::output;
+
+/// The flags that name an environment.
+#[derive(Debug, Clone, clap::Args)]
+pub(in crate::commands) struct EnvironmentArgs {
+    /// The prefix of the environment, which ends the names of its identities: `cpo-PREFIX`
+    #[arg(long, value_name = "PREFIX")]
+    pub(in crate::commands) prefix: EnvironmentPrefix,
+    /// The name of the vault [default: the prefix]
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::commands) vault: Option<VaultName>,
+}
+
+/// The longest time until Microsoft Graph and Entra ID know a new object everywhere, that `az` waits for as well.
+const DIRECTORY_TIMEOUT: Duration = Duration::from_mins(3);
+
+/// The flag of the longest wait for Azure.
+#[derive(Debug, Clone, clap::Args)]
+pub(in crate::commands) struct WaitArgs {
+    /// How long the vault may answer 403 until a new role takes effect, such as `15m`
+    #[arg(long, default_value = "15m", value_name = "DURATION", value_parser = parse_duration)]
+    timeout: Duration,
+}
+
+impl WaitArgs {
+    pub(in crate::commands) const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+}
+
+impl EnvironmentArgs {
+    /// The vault.
+    pub(in crate::commands) fn vault(&self) -> Result<VaultName, CommandError> {
+        if let Some(vault) = &self.vault {
+            return Ok(vault.clone());
+        }
+        self.prefix.to_string().parse().map_err(
+            |error: lanyard_vocabulary::ParseIdentifierError| {
+                CommandError::invalid_input("--prefix does not name a vault")
+                    .with_cause(&error)
+                    .with_hint("name the vault with --vault")
+            },
+        )
+    }
+
+    /// The client of the environment's service principals.
+    pub(in crate::commands) fn client(
+        &self,
+        account: &AzureAccount,
+        tenant: EntraTenantId,
+        timeout: Duration,
+        clock: &SharedClock,
+    ) -> Result<ServicePrincipalClient, CommandError> {
+        let wait = |timeout| PropagationWait { clock: SharedClock::clone(clock), timeout };
+        let directory = wait(timeout.min(DIRECTORY_TIMEOUT));
+        let url = format!("https://{}.{}", self.vault()?, account.endpoints.vault_suffix);
+        let options = account.transport.client_options();
+        let vault = CredentialVault::new(&url, &account.credential, &options, wait(timeout));
+        Ok(ServicePrincipalClient {
+            graph: account.graph(),
+            vault: vault.map_err(|error| command_error(&error))?,
+            proof: TokenProof {
+                authority: account.authority.clone(),
+                scope: ArmClient::scope(account.endpoints),
+                transport: account.tokens.clone(),
+                propagation: directory.clone(),
+            },
+            prefix: self.prefix.clone(),
+            tenant,
+            clock: SharedClock::clone(clock),
+            propagation: directory,
+        })
+    }
+
+    /// The names of these components, or of all components with a service principal.
+    pub(in crate::commands) fn names(
+        &self,
+        components: &[Component],
+    ) -> Result<Vec<ServicePrincipalNames>, CommandError> {
+        let chosen: Vec<_> = match components {
+            [] => service_principal_components().collect(),
+            chosen => chosen.to_vec(),
+        };
+        let names = chosen.into_iter().map(|component| {
+            ServicePrincipalNames::new(component, &self.prefix).ok_or_else(|| {
+                CommandError::invalid_input(format!("`{component}` has no service principal"))
+            })
+        });
+        names.collect()
+    }
+}
+
+fn command_error(error: &ServicePrincipalError) -> CommandError {
+    CommandError::unavailable(format_error_chain(error)).with_hint(error.hint())
+}
+
+/// What happened to one service principal.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::commands) struct ServicePrincipalRow {
+    component: Component,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object_id: Option<String>,
+    secret: String,
+    /// What was changed; empty if nothing was.
+    changes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renew_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+/// What a command did for one service principal.
+pub(in crate::commands) type StepOutcome<T> = Result<T, ServicePrincipalError>;
+
+/// The outcomes for several service principals, with the changes of each.
+pub(in crate::commands) struct EnvironmentRun<T> {
+    pub(in crate::commands) outcomes: Vec<(ServicePrincipalNames, StepOutcome<T>)>,
+    changes: BTreeMap<String, Vec<String>>,
+}
+
+/// Receives the changes of service principals.
+pub(in crate::commands) type ChangeObserver<'a> = &'a (dyn Fn(ServicePrincipalEvent<'_>) + Sync);
+
+/// Runs `action` for each service principal at the same time, and prints the changes to standard error.
+pub(in crate::commands) async fn run_for_each<'a, T>(
+    names: &'a [ServicePrincipalNames],
+    action: impl AsyncFn(&'a ServicePrincipalNames, ChangeObserver<'_>) -> StepOutcome<T>,
+) -> EnvironmentRun<T> {
+    let changes = Mutex::new(BTreeMap::<String, Vec<String>>::new());
+    let observer = |event: ServicePrincipalEvent<'_>| {
+        output::print_stderr(&format!("{}: {}", event.name, event.step));
+        changes.lock().entry(event.name.to_string()).or_default().push(event.step.to_string());
+    };
+    let outcomes = join_all(names.iter().map(async |names| {
+        let outcome = action(names, &observer).await;
+        (names.clone(), outcome)
+    }))
+    .await;
+    EnvironmentRun { outcomes, changes: changes.into_inner() }
+}
+
+impl<T> EnvironmentRun<T> {
+    /// A row for each service principal.
+    pub(in crate::commands) fn rows(
+        &self,
+        complete: impl Fn(&T) -> Option<&CreatedServicePrincipal>,
+    ) -> Vec<ServicePrincipalRow> {
+        let row = |(names, outcome): &(ServicePrincipalNames, StepOutcome<T>)| {
+            let found = outcome.as_ref().ok().and_then(&complete);
+            let error = outcome.as_ref().err();
+            ServicePrincipalRow {
+                component: names.component,
+                name: names.name.to_string(),
+                client_id: found.map(|it| it.client_id.to_string()),
+                object_id: found.map(|it| it.object_id.to_string()),
+                secret: names.secret.to_string(),
+                changes: self.changes.get(names.name.as_str()).cloned().unwrap_or_default(),
+                renew_after: found.map(|it| it.renew_after.to_string()),
+                not_after: found.map(|it| it.not_after.to_string()),
+                error: error.map(|error| format_error_chain(error)),
+                hint: error.map(ServicePrincipalError::hint),
+            }
+        };
+        self.outcomes.iter().map(row).collect()
+    }
+
+    /// The exit code of the command.
+    pub(in crate::commands) fn exit(&self) -> CommandExit {
+        if self.outcomes.iter().all(|(_, outcome)| outcome.is_ok()) {
+            CommandExit::Success
+        } else {
+            CommandExit::Failed
+        }
+    }
+}
+
+/// The rows for people: a table, and below it the errors.
+pub(in crate::commands) fn rows_text(rows: &[ServicePrincipalRow]) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(["COMPONENT", "NAME", "CLIENT ID", "RENEW AFTER", "RESULT"]);
+    for row in rows {
+        let result = match (&row.error, row.changes.is_empty()) {
+            (Some(_), _) => "failed",
+            (None, true) => "unchanged",
+            (None, false) => "changed",
+        };
+        let client_id = row.client_id.as_deref().unwrap_or("-");
+        let renew_after = row.renew_after.as_deref().unwrap_or("-");
+        table.add_row([row.component.name(), &row.name, client_id, renew_after, result]);
+    }
+    let mut lines = vec![table.trim_fmt()];
+    for row in rows {
+        lines.extend(row.error.iter().map(|error| format!("{}: {error}", row.name)));
+        lines.extend(row.hint.iter().map(|hint| format!("  hint: {hint}")));
+    }
+    lines.join("\n")
+}
