@@ -8,6 +8,7 @@
 #[expect(dead_code, reason = "other tests use the rest")]
 mod azure_serve_process;
 #[path = "infra_commands/infra_workspace.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod infra_workspace;
 
 use infra_workspace::{InfraWorkspace, KillPosition};
@@ -99,10 +100,10 @@ fn command_that_is_killed_at_any_request_is_continued() {
     let mut kills = [0, 0];
     for position in [KillPosition::BeforeRequest, KillPosition::AfterRequest] {
         for request in 0.. {
-            let created = workspace.kill_at(&create, request, position);
+            let created = workspace.kill_at(&create, "arm", request, position);
             workspace.succeed_json(&create);
             assert_eq!(workspace.resource_ids(), complete, "{request} {position:?}");
-            let destroyed = workspace.kill_at(&destroy, request, position);
+            let destroyed = workspace.kill_at(&destroy, "arm", request, position);
             workspace.succeed_json(&destroy);
             assert_eq!(workspace.resource_ids(), before, "{request} {position:?}");
             kills[0] += usize::from(created);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
+use azure_core::error::ErrorKind;
 use azure_core::http::poller::PollerOptions;
 use azure_core::http::{ClientOptions, StatusCode};
 use azure_core::time::{Duration, OffsetDateTime};
@@ -310,8 +311,13 @@ fn found<T>(result: azure_core::Result<T>) -> azure_core::Result<Option<T>> {
     }
 }
 
+/// Whether the vault exists and the object does not.
 fn is_not_found(error: &azure_core::Error) -> bool {
-    error.http_status() == Some(StatusCode::NotFound)
+    let code = match error.kind() {
+        ErrorKind::HttpResponse { status: StatusCode::NotFound, error_code, .. } => error_code,
+        _ => return false,
+    };
+    matches!(code.as_deref(), Some("CertificateNotFound" | "SecretNotFound"))
 }
 
 fn is_conflict(error: &azure_core::Error) -> bool {

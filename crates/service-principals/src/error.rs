@@ -100,7 +100,9 @@ impl ServicePrincipalError {
             Self::Vault { source, .. } if source.http_status() == Some(StatusCode::Forbidden) => {
                 "assign Key Vault Administrator at the vault to the signed-in identity, and wait 10 minutes"
             }
-            Self::Vault { source, .. } if source.http_status().is_none() => {
+            Self::Vault { source, .. }
+                if matches!(source.http_status(), None | Some(StatusCode::NotFound)) =>
+            {
                 "create the vault with `lanyard create keyvault azure`, or correct --vault"
             }
             Self::Vault { .. } | Self::NotRegistered { .. } => "run the command again",

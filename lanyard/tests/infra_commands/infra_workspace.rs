@@ -122,11 +122,12 @@ impl InfraWorkspace {
         std::fs::remove_dir_all(self.files.path().join("state")).unwrap();
     }
 
-    /// Starts a command and kills it at a request to Azure Resource Manager, counted from 0. Returns whether the
+    /// Starts a command and kills it at a request to a service such as `arm`, counted from 0. Returns whether the
     /// command sent that many requests.
     pub(crate) fn kill_at(
         &self,
         arguments: &[String],
+        service: &str,
         request: u32,
         position: KillPosition,
     ) -> bool {
@@ -135,7 +136,7 @@ impl InfraWorkspace {
             KillPosition::AfterRequest => json!({ "type": "latency", "milliseconds": 600_000 }),
         };
         let rule = json!({
-            "name": "kill", "service": "arm", "after": request, "times": 1, "effect": effect,
+            "name": "kill", "service": service, "after": request, "times": 1, "effect": effect,
         });
         let faults = format!("{}/faults", self.process.session_text("control"));
         self.runtime.block_on(async {
@@ -201,31 +202,49 @@ impl InfraWorkspace {
     }
 
     async fn arm(&self, method: reqwest::Method, path: &str, body: Option<Value>) -> Value {
-        let variable = |name: &str| {
-            self.environment.iter().find(|(found, _)| found == name).unwrap().1.clone()
-        };
+        let url = format!("{}{path}", self.subscription());
+        self.azure_request("https://management.azure.com/.default", method, &url, body).await
+    }
+
+    /// A variable that `lanyard azure env` exports.
+    pub(crate) fn variable(&self, name: &str) -> String {
+        self.environment.iter().find(|(found, _)| found == name).unwrap().1.clone()
+    }
+
+    /// The HTTP client that reaches the local Azure.
+    pub(crate) const fn client(&self) -> &reqwest::Client {
+        &self.azure
+    }
+
+    /// Sends a request with a token for `scope`.
+    pub(crate) async fn azure_request(
+        &self,
+        scope: &str,
+        method: reqwest::Method,
+        url: &str,
+        body: Option<Value>,
+    ) -> Value {
         let form = [
-            ("client_id", variable("AZURE_CLIENT_ID")),
-            ("client_secret", variable("AZURE_CLIENT_SECRET")),
+            ("client_id", self.variable("AZURE_CLIENT_ID")),
+            ("client_secret", self.variable("AZURE_CLIENT_SECRET")),
             ("grant_type", "client_credentials".to_owned()),
-            ("scope", "https://management.azure.com/.default".to_owned()),
+            ("scope", scope.to_owned()),
         ];
-        let tenant = variable("AZURE_TENANT_ID");
-        let url = format!("https://login.microsoftonline.com/{tenant}/oauth2/v2.0/token");
+        let tenant = self.variable("AZURE_TENANT_ID");
+        let token_url = format!("https://login.microsoftonline.com/{tenant}/oauth2/v2.0/token");
         let form = form.map(|(name, value)| format!("{name}={value}")).join("&");
         let request =
-            self.azure.post(url).header("content-type", "application/x-www-form-urlencoded");
+            self.azure.post(token_url).header("content-type", "application/x-www-form-urlencoded");
         let reply = request.body(form).send().await.unwrap().text().await.unwrap();
         let reply: Value = serde_json::from_str(&reply).unwrap();
         let token = reply["access_token"].as_str().unwrap();
-        let request = self.azure.request(method, format!("{}{path}", self.subscription()));
-        let request = request.bearer_auth(token);
+        let request = self.azure.request(method, url).bearer_auth(token);
         let request = match body {
             Some(body) => request.header("content-type", "application/json").body(body.to_string()),
             None => request,
         };
         let reply = request.send().await.unwrap();
-        assert!(reply.status().is_success(), "{path}: {}", reply.status());
+        assert!(reply.status().is_success(), "{url}: {}", reply.status());
         serde_json::from_str(&reply.text().await.unwrap()).unwrap_or_default()
     }
 

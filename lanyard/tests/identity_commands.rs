@@ -1,0 +1,235 @@
+//! Runs the commands for service principals as processes against a served local Azure.
+
+#![cfg(all(feature = "cli", feature = "emulator"))]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+#[path = "azure/azure_serve_process.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod azure_serve_process;
+#[path = "infra_commands/infra_workspace.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod infra_workspace;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use azure_core::credentials::TokenCredential as _;
+use azure_core::http::Transport;
+use infra_workspace::{InfraWorkspace, KillPosition};
+use lanyard_clock::SystemClock;
+use lanyard_credential::identity::Authority;
+use lanyard_credential::{ClientCertificateCredential, TokenTransport, TokenTransportOptions};
+use serde_json::Value;
+
+const ENVIRONMENT: [&str; 4] = ["--prefix", "dev", "--vault", "dev-credentials"];
+const VAULT: &str = "https://dev-credentials.vault.azure.net";
+const FILES: [&str; 6] = [
+    "--managed-identities-file",
+    "cp.json",
+    "--data-plane-identities-file",
+    "dp.json",
+    "--oidc-issuer-url",
+    "https://account.blob.core.windows.net/container",
+];
+
+/// A workspace with a vault and the identities of an environment.
+fn workspace_with_identities() -> InfraWorkspace {
+    let workspace = InfraWorkspace::start();
+    workspace.succeed_json(&["create", "keyvault", "azure", "--name", "dev-credentials"]);
+    workspace.succeed_json(&arguments(&["create", "identities", "azure"], &FILES));
+    workspace
+}
+
+fn arguments(command: &[&str], more: &[&str]) -> Vec<String> {
+    let all = command.iter().chain(&ENVIRONMENT).chain(more);
+    all.map(|text| (*text).to_owned()).collect()
+}
+
+fn changes(document: &Value) -> Vec<usize> {
+    let rows = document["servicePrincipals"].as_array().unwrap().iter();
+    rows.map(|row| row["changes"].as_array().unwrap().len()).collect()
+}
+
+/// The components of an environment, as pods with the secret of their credential.
+struct Components<'a> {
+    workspace: &'a InfraWorkspace,
+    tokens: TokenTransport,
+}
+
+impl<'a> Components<'a> {
+    fn new(workspace: &'a InfraWorkspace) -> Self {
+        let mut options = TokenTransportOptions::default();
+        options.client.transport = Some(Transport::new(Arc::new(workspace.client().clone())));
+        Self { workspace, tokens: TokenTransport::new(options) }
+    }
+
+    async fn read_vault(&self, path: &str) -> Value {
+        let url = format!("{VAULT}/{path}?api-version=7.4");
+        let scope = "https://vault.azure.net/.default";
+        self.workspace.azure_request(scope, reqwest::Method::GET, &url, None).await
+    }
+
+    /// The credential document that the vault has now.
+    async fn document(&self, secret: &str) -> Value {
+        let secret = self.read_vault(&format!("secrets/{secret}")).await;
+        serde_json::from_str(secret["value"].as_str().unwrap()).unwrap()
+    }
+
+    /// Requests a token with a credential document.
+    async fn request_token(&self, document: &Value) -> azure_core::Result<()> {
+        let text = |key: &str| document[key].as_str().unwrap().to_owned();
+        let authority: Authority = text("authentication_endpoint").parse().unwrap();
+        let (tenant, client) = (text("tenant_id"), text("client_id"));
+        let secret = azure_core::base64::decode(text("client_secret")).unwrap();
+        let credential = ClientCertificateCredential::new(
+            &tenant.parse().unwrap(),
+            client.parse().unwrap(),
+            &authority,
+            &secret,
+            None,
+            &self.tokens,
+        );
+        let scope = "https://management.azure.com/.default";
+        credential.unwrap().get_token(&[scope], None).await.map(drop)
+    }
+
+    /// The number of certificates that the application of a client id accepts.
+    async fn accepted_certificates(&self, client_id: &str) -> usize {
+        let graph = "https://graph.microsoft.com";
+        let url = format!("{graph}/v1.0/applications(appId='{client_id}')?$select=keyCredentials");
+        let scope = format!("{graph}/.default");
+        let found = self.workspace.azure_request(&scope, reqwest::Method::GET, &url, None).await;
+        found["keyCredentials"].as_array().unwrap().len()
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+#[test]
+fn created_identities_work_and_a_second_run_writes_nothing() {
+    let workspace = workspace_with_identities();
+    let again = workspace.succeed_json(&arguments(&["create", "identities", "azure"], &FILES));
+    assert_eq!(changes(&again), [0; 8], "{again}");
+    let control_plane: Value = serde_json::from_str(&workspace.read_file("cp.json")).unwrap();
+    let components = Components::new(&workspace);
+    block_on(async {
+        for (component, identity) in control_plane.as_object().unwrap() {
+            let Some(secret) = identity["credentialsSecretName"].as_str() else { continue };
+            let document = components.document(secret).await;
+            assert_eq!(document["client_id"], identity["clientID"], "{component}");
+            components.request_token(&document).await.unwrap();
+            let stored = components.read_vault(&format!("secrets/{secret}")).await;
+            assert!(stored["attributes"]["exp"].is_u64() && stored["attributes"]["nbf"].is_u64());
+            assert_eq!(stored["tags"]["renew_after"], document["renew_after"]);
+        }
+    });
+    let data_plane: Value = serde_json::from_str(&workspace.read_file("dp.json")).unwrap();
+    assert_eq!(data_plane.as_object().unwrap().len(), 3);
+}
+
+#[test]
+fn destroyed_identities_leave_nothing_and_are_created_again() {
+    let workspace = InfraWorkspace::start();
+    workspace.succeed_json(&["create", "keyvault", "azure", "--name", "dev-credentials"]);
+    let before = workspace.resource_ids();
+    let create = arguments(&["create", "identities", "azure"], &FILES[4..]);
+    for purge in [&[][..], &["--purge"]] {
+        let created = workspace.succeed_json(&create);
+        assert!(changes(&created).iter().all(|count| *count >= 5), "{created}");
+        let destroy = arguments(&["destroy", "identities", "azure"], purge);
+        let destroyed = workspace.succeed_json(&destroy);
+        assert_eq!(changes(&destroyed), [3; 8], "{destroyed}");
+        // The group of the worker nodes' identities is shared.
+        let mut left = workspace.resource_ids();
+        left.retain(|id| !id.ends_with("/resourcegroups/os4-common"));
+        let mut expected = before.clone();
+        expected.retain(|id| !id.ends_with("/resourcegroups/os4-common"));
+        assert_eq!(left, expected);
+        assert_eq!(changes(&workspace.succeed_json(&destroy)), [0; 8]);
+    }
+}
+
+#[test]
+fn no_token_fails_while_a_certificate_rotates() {
+    let workspace = workspace_with_identities();
+    let rotated = AtomicBool::new(false);
+    let secret = "cpo-dev-json";
+    let read_interval = Duration::from_millis(700);
+    let (requests, versions) = std::thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let components = Components::new(&workspace);
+            block_on(async {
+                let clock = SystemClock::shared();
+                let (mut requests, mut versions) = (0, Vec::new());
+                while !rotated.load(Ordering::SeqCst) {
+                    // A component reads its file at an interval, and signs in with what it read last.
+                    let document = components.document(secret).await;
+                    let not_before = document["not_before"].clone();
+                    if versions.last() != Some(&not_before) {
+                        versions.push(not_before);
+                    }
+                    let read = clock.monotonic();
+                    while clock.monotonic().saturating_sub(read) < read_interval {
+                        components.request_token(&document).await.unwrap();
+                        requests += 1;
+                    }
+                }
+                (requests, versions.len())
+            })
+        });
+        let component = ["--component", "controlPlaneOperator", "--overlap", "2s"];
+        for _ in 0..2 {
+            let rotate = arguments(&["rotate", "identity", "azure"], &component);
+            workspace.succeed_json(&rotate);
+        }
+        rotated.store(true, Ordering::SeqCst);
+        load.join().unwrap()
+    });
+    assert!(requests > 50 && versions >= 2, "{requests} requests, {versions} versions");
+    let components = Components::new(&workspace);
+    block_on(async {
+        let document = components.document(secret).await;
+        components.request_token(&document).await.unwrap();
+        let client_id = document["client_id"].as_str().unwrap();
+        assert_eq!(components.accepted_certificates(client_id).await, 1);
+    });
+}
+
+#[test]
+fn rotation_killed_at_every_request_leaves_a_credential_that_works() {
+    let workspace = workspace_with_identities();
+    let components = Components::new(&workspace);
+    let rotate = ["--component", "disk", "--no-wait"];
+    let rotate = arguments(&["rotate", "identity", "azure"], &rotate);
+    let mut kills = 0;
+    for service in ["graph", "key-vault"] {
+        for position in [KillPosition::BeforeRequest, KillPosition::AfterRequest] {
+            for request in 0.. {
+                let killed = workspace.kill_at(&rotate, service, request, position);
+                block_on(async {
+                    let document = components.document("azure-disk-dev-json").await;
+                    let proof = components.request_token(&document).await;
+                    proof.unwrap_or_else(|error| {
+                        panic!("{service} {request} {position:?}: {error}")
+                    });
+                });
+                if !killed {
+                    break;
+                }
+                kills += 1;
+            }
+        }
+    }
+    assert!(kills >= 20, "{kills}");
+    workspace.succeed_json(&arguments(&["refresh", "identities", "azure"], &[]));
+    workspace.succeed_json(&arguments(&["refresh", "identities", "azure"], &["--overlap", "0s"]));
+    block_on(async {
+        let document = components.document("azure-disk-dev-json").await;
+        components.request_token(&document).await.unwrap();
+        let client_id = document["client_id"].as_str().unwrap();
+        assert_eq!(components.accepted_certificates(client_id).await, 1);
+    });
+}
