@@ -1,4 +1,4 @@
-"""Runs commands of the Azure CLI and checks their results.
+"""Runs commands of the Azure CLI and of lanyard, and checks their results.
 
 Usage: runner.py list AREA.yaml...
        runner.py serve AREA.yaml < requests
@@ -10,14 +10,17 @@ its fields. `list` prints the areas with their commands as one JSON line.
 index with `{"command": INDEX, "problems": [...]}`. `problems` is empty if the result is as expected.
 
 The Azure CLI is unmodified. All commands of an area run in one process, because the CLI starts more slowly than
-most commands run. Environment variables direct its requests to the local Azure.
+most commands run. Environment variables direct its requests to the local Azure. The variable LANYARD names the
+program of the commands of lanyard, which are processes of their own.
 """
 
 import contextlib
 import io
 import json
+import os
 import re
 import shlex
+import subprocess
 import sys
 import threading
 import traceback
@@ -33,8 +36,9 @@ import yaml
 class Command:
     """An entry of an area file."""
 
-    # The command line without `az`.
-    az: str
+    # The command line without `az`, or that without `lanyard`.
+    az: str = ""
+    lanyard: str = ""
     note: str = ""
     # Files that are written before the command runs: text, or content for JSON.
     files: dict = field(default_factory=dict)
@@ -52,6 +56,13 @@ class Command:
     capture: dict = field(default_factory=dict)
     # The user who enters the device code, with `name` and `password`.
     sign_in: dict | None = None
+
+    def __post_init__(self):
+        if bool(self.az) == bool(self.lanyard):
+            raise TypeError("an entry needs either `az` or `lanyard`")
+
+    def name(self):
+        return f"az {self.az}" if self.az else f"lanyard {self.lanyard}"
 
     def expected_code(self):
         return self.exit if self.exit is not None else 1 if self.error else 0
@@ -131,12 +142,15 @@ def run_command(command, variables, errors):
     for name, content in substitute(command.files, variables).items():
         Path(name).write_text(as_text(content), encoding="utf-8")
     # Values are inserted after the split, because they may contain blanks and quotes.
-    parts = shlex.split(command.az)
+    parts = shlex.split(command.az or command.lanyard)
     arguments = [as_text(substitute(part, variables)) for part in parts]
-    with device_sign_in(substitute(command.sign_in, variables), errors):
-        code, output = invoke(arguments, errors)
+    if command.az:
+        with device_sign_in(substitute(command.sign_in, variables), errors):
+            code, output = invoke(arguments, errors)
+    else:
+        code, output = run_lanyard(arguments, errors)
     captured = {}
-    if code == 0:
+    if code == command.expected_code():
         captured = {name: capture(path, output) for name, path in command.capture.items()}
     return captured, list(find_problems(command, variables, code, output, errors.getvalue()))
 
@@ -153,6 +167,15 @@ def invoke(arguments, errors):
         except SystemExit as end:
             code = end.code
     return code or 0, output.getvalue()
+
+
+def run_lanyard(arguments, errors):
+    """Runs lanyard. Returns its exit code and its standard output."""
+    errors.clear()
+    program = [os.environ["LANYARD"], *arguments]
+    result = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
+    errors.write(result.stderr)
+    return result.returncode, result.stdout
 
 
 DEVICE_CODE = re.compile(r"open the page (\S+) and enter the code (\S+) to authenticate")
@@ -206,7 +229,7 @@ def find_problems(command, variables, code, output, errors):
         text = substitute(text, variables)
         if text not in errors:
             yield f"standard error does not contain `{text}`"
-    if code != 0 or expected != 0:
+    if code != expected:
         return
     if command.stdout is not None and output.strip() != substitute(command.stdout, variables):
         yield f"standard output is `{output.strip()}`"
@@ -254,7 +277,7 @@ def serve(areas):
 
 
 def list_commands(areas):
-    listing = [{"name": it.name, "commands": [command.az for command in it.commands]} for it in areas]
+    listing = [{"name": it.name, "commands": [command.name() for command in it.commands]} for it in areas]
     print(json.dumps(listing))
 
 

@@ -68,6 +68,8 @@ pub(crate) enum SuiteName {
     HostedCluster,
     /// Azure CLI
     Azcli,
+    /// lanyard's infrastructure commands, with their results read back by the Azure CLI
+    Infra,
     /// Azure SDKs and the Azure CLI in the drills of the local Azure
     Drills,
     /// The web page of the local Azure, in a headless Chromium
@@ -75,7 +77,7 @@ pub(crate) enum SuiteName {
 }
 
 impl SuiteName {
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Go,
         Self::Python,
         Self::Rust,
@@ -91,6 +93,7 @@ impl SuiteName {
         Self::Kms,
         Self::HostedCluster,
         Self::Azcli,
+        Self::Infra,
         Self::Drills,
         Self::Page,
     ];
@@ -114,6 +117,7 @@ impl SuiteName {
             Self::Kms => "kms",
             Self::HostedCluster => "hosted-cluster",
             Self::Azcli => "azcli",
+            Self::Infra => "infra",
             Self::Drills => "drills",
             Self::Page => "page",
         }

@@ -316,6 +316,17 @@ impl LocalAzureTarget {
         environment
     }
 
+    /// Environment variables that sign lanyard's commands in as the owner of the subscription.
+    pub(crate) fn lanyard_sign_in(&self) -> EnvironmentVariables {
+        let owner = &self.test_clients.secret;
+        EnvironmentVariables::from([
+            ("AZURE_TENANT_ID", self.test_clients.tenant.clone().into()),
+            ("AZURE_SUBSCRIPTION_ID", self.names.subscription.clone().into()),
+            ("AZURE_CLIENT_ID", owner.client_id.clone().into()),
+            ("AZURE_CLIENT_SECRET", owner.client_secret.clone().into()),
+        ])
+    }
+
     /// Environment variables for clients of the custom cloud: they trust the local Azure, and use no proxy.
     pub(crate) fn custom_cloud_environment(&self) -> EnvironmentVariables {
         let roots = self.azure.ca_bundle();

@@ -63,7 +63,7 @@ pub(crate) struct SuiteArgs {
     /// HostedCluster for which the local Azure is seeded
     #[arg(long, value_name = "FILE")]
     hosted_cluster: PathBuf,
-    /// Client program of the suites `go`, `python`, `rust`, `java`, `js`, `requests`, `azcli` and `drills`
+    /// Client program of the suites `go`, `python`, `rust`, `java`, `js`, `requests`, `azcli`, `infra` and `drills`
     #[arg(long)]
     program: Option<PathBuf>,
     /// Script that the client program runs, if it is an interpreter
@@ -115,6 +115,7 @@ enum ConformanceSuite {
     Kms,
     HostedCluster,
     Azcli,
+    Infra,
     Drills,
     Page,
     /// Measurements for `cargo xtask bench node`
@@ -157,6 +158,7 @@ enum ClientSuite {
     Js,
     Requests,
     Azcli,
+    Infra,
 }
 
 impl ConformanceSuite {
@@ -169,6 +171,7 @@ impl ConformanceSuite {
             Self::Js => SuiteKind::Client(ClientSuite::Js),
             Self::Requests => SuiteKind::Client(ClientSuite::Requests),
             Self::Azcli => SuiteKind::Client(ClientSuite::Azcli),
+            Self::Infra => SuiteKind::Client(ClientSuite::Infra),
             Self::Drills => SuiteKind::Drills,
             Self::Page => SuiteKind::Page,
             Self::Chart => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Chart),
@@ -386,7 +389,9 @@ fn prepare_client_suite(
     let lifecycle_trials = lifecycle_trials(suite, arguments, (&target, &program), &runtime)?;
     let mut trials = match suite {
         ClientSuite::Python => python::trials(&target, &program, &runtime),
-        ClientSuite::Azcli => azure_cli_trials(&target, arguments, &runtime)?,
+        ClientSuite::Azcli | ClientSuite::Infra => {
+            azure_cli_trials(suite, &target, arguments, &runtime)?
+        }
         ClientSuite::Rust => rust::trials(&target, &program),
         ClientSuite::Java => java_and_js::java_trials(&target, &program),
         ClientSuite::Js => java_and_js::js_trials(&target, &program),
@@ -431,9 +436,11 @@ fn lifecycle_trials(
         ClientSuite::Python => python::lifecycle_client(program.clone()),
         ClientSuite::Rust => rust::lifecycle_client(program.clone()),
         ClientSuite::Go => go::lifecycle_client(program.sibling("lifecycles")),
-        ClientSuite::Java | ClientSuite::Js | ClientSuite::Requests | ClientSuite::Azcli => {
-            return Ok(Vec::new());
-        }
+        ClientSuite::Java
+        | ClientSuite::Js
+        | ClientSuite::Requests
+        | ClientSuite::Azcli
+        | ClientSuite::Infra => return Ok(Vec::new()),
     };
     let inputs = local.prepare_lifecycles(runtime).map_err(SuiteSetupError::LifecycleRoles)?;
     let directory = arguments.repository.join("conformance").join("lifecycles");
@@ -459,6 +466,7 @@ fn prepare_drills(
 
 /// The trials of the Azure CLI, which need the local Azure, because they create and delete resources.
 fn azure_cli_trials(
+    suite: ClientSuite,
     target: &AzureTarget,
     arguments: &SuiteArgs,
     runtime: &Arc<Runtime>,
@@ -468,7 +476,20 @@ fn azure_cli_trials(
     let script = arguments.script.as_deref().ok_or(SuiteSetupError::NoProgram)?;
     // The runner has another working directory.
     let runner = std::path::absolute(script).map_err(FileError::of("resolve", script))?;
-    Ok(azcli::trials(local, &AzureCliProgram { python, runner }, runtime)?)
+    let mut program = AzureCliProgram {
+        python,
+        cases: runner.with_file_name("cases"),
+        runner,
+        suite: "azcli",
+        lanyard: crate::client_program::EnvironmentVariables::new(),
+    };
+    if let ClientSuite::Infra = suite {
+        program.suite = "infra";
+        program.cases = arguments.repository.join("conformance").join("infra");
+        program.lanyard = local.lanyard_sign_in();
+        program.lanyard.insert("LANYARD", arguments.lanyard.clone().into());
+    }
+    Ok(azcli::trials(local, &program, runtime)?)
 }
 
 fn load_cluster(path: &Path) -> Result<(String, ValidatedHostedCluster), SuiteSetupError> {

@@ -39,7 +39,7 @@ pub(super) fn suite_flags(
             path_flag("--program", &tools::python_clients(repository)?),
             path_flag("--script", &conformance.join("python").join("clients.py")),
         ],
-        SuiteName::Azcli => vec![
+        SuiteName::Azcli | SuiteName::Infra => vec![
             path_flag("--program", &tools::azure_cli(repository)?),
             path_flag("--script", &conformance.join("azcli").join("runner.py")),
         ],

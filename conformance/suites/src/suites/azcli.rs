@@ -1,5 +1,5 @@
-//! The Azure CLI: every command of `conformance/azcli/cases` is a trial. One process runs all commands of a file
-//! in their order, because commands use the results of earlier ones.
+//! Commands of the Azure CLI and of lanyard: every command of `conformance/azcli/cases` or `conformance/infra` is a
+//! trial. One process runs all commands of a file in their order, because commands use the results of earlier ones.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -78,6 +78,12 @@ pub(crate) struct AzureCliProgram {
     pub(crate) python: PathBuf,
     /// `conformance/azcli/runner.py`
     pub(crate) runner: PathBuf,
+    /// The directory of the command files.
+    pub(crate) cases: PathBuf,
+    /// The beginning of the trials' names.
+    pub(crate) suite: &'static str,
+    /// The program of lanyard's commands, and variables that sign them in.
+    pub(crate) lanyard: EnvironmentVariables,
 }
 
 /// A command file.
@@ -115,15 +121,15 @@ pub(crate) fn trials(
         let name = Arc::<str>::from(area.name);
         for (index, command) in area.commands.iter().enumerate() {
             let (runner, area) = (Arc::clone(&runner), Arc::clone(&name));
-            let name = trial_name(&name, command);
+            let name = trial_name(program.suite, &name, command);
             trials.push(Trial::test(name, move || runner.lock().run_trial(&area, index)));
         }
     }
     Ok(trials)
 }
 
-fn trial_name(area: &str, command: &str) -> String {
-    let name = format!("azcli::{area}::az {command}");
+fn trial_name(suite: &str, area: &str, command: &str) -> String {
+    let name = format!("{suite}::{area}::{command}");
     match name.char_indices().nth(LONGEST_NAME) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name,
@@ -145,11 +151,10 @@ impl AzureCliProgram {
 
     /// The files of `cases`, sorted.
     fn command_files(&self) -> Result<Vec<PathBuf>, AzureCliError> {
-        let directory = self.runner.with_file_name("cases");
-        let entries = fs::read_dir(&directory).and_then(|entries| {
+        let entries = fs::read_dir(&self.cases).and_then(|entries| {
             entries.map(|entry| entry.map(|it| it.path())).collect::<Result<Vec<_>, _>>()
         });
-        let mut files = entries.map_err(FileError::of("list", &directory))?;
+        let mut files = entries.map_err(FileError::of("list", &self.cases))?;
         files.sort();
         Ok(files)
     }
@@ -163,7 +168,7 @@ impl AzureCliProgram {
         let home = client.directory.join(area);
         let files = home.join("files");
         fs::create_dir_all(&files).map_err(FileError::of("create", &files))?;
-        let commands = self.runner.with_file_name("cases").join(format!("{area}.yaml"));
+        let commands = self.cases.join(format!("{area}.yaml"));
         let (python, variables) = if area == CUSTOM_CLOUD_AREA {
             (&client.custom_cloud.python, &client.custom_cloud.variables)
         } else {
@@ -173,7 +178,7 @@ impl AzureCliProgram {
         command.arg(&self.runner).arg("serve").arg(commands);
         // Variables of the caller could configure the CLI or another sign-in method.
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        command.envs(variables).envs(CLI_SETTINGS);
+        command.envs(variables).envs(CLI_SETTINGS).envs(&self.lanyard);
         command.env("HOME", &home).env("AZURE_CONFIG_DIR", home.join("profile")).current_dir(files);
         Ok(command)
     }
@@ -326,7 +331,9 @@ mod tests {
         let runner = directory.path().join("runner.py");
         fs::write(&runner, script).expect("it is writable");
         fs::create_dir(directory.path().join("cases")).expect("it is writable");
-        (directory, AzureCliProgram { python: "sh".into(), runner })
+        let cases = directory.path().join("cases");
+        let (suite, lanyard) = ("azcli", EnvironmentVariables::new());
+        (directory, AzureCliProgram { python: "sh".into(), runner, cases, suite, lanyard })
     }
 
     fn start(script: &str) -> (tempfile::TempDir, RunnerProcess) {
@@ -374,8 +381,8 @@ mod tests {
 
     #[test]
     fn long_commands_are_cut_in_trial_names() {
-        assert_eq!(trial_name("group", "group list"), "azcli::group::az group list");
-        let name = trial_name("group", &"é".repeat(200));
+        assert_eq!(trial_name("azcli", "group", "az group list"), "azcli::group::az group list");
+        let name = trial_name("azcli", "group", &"é".repeat(200));
         assert_eq!((name.chars().count(), name.ends_with('…')), (LONGEST_NAME + 1, true));
     }
 }
