@@ -92,6 +92,20 @@ impl RunReport {
         };
         !self.outcomes.values().any(failed)
     }
+
+    /// The report of two runs of which this is the second: what an earlier run changed counts as changed.
+    #[must_use]
+    pub fn after(mut self, earlier: Self) -> Self {
+        let end = earlier.timings.values().map(|it| it.finished).max().unwrap_or_default();
+        for timing in self.timings.values_mut() {
+            timing.started = timing.started.saturating_add(end);
+            timing.finished = timing.finished.saturating_add(end);
+        }
+        let changed = |outcome: &ResourceOutcome| !matches!(outcome, ResourceOutcome::Unchanged);
+        self.outcomes.extend(earlier.outcomes.into_iter().filter(|(_, it)| changed(it)));
+        self.timings.extend(earlier.timings);
+        self
+    }
 }
 
 /// Applies the plan. Failures stop only the resources that depend on the failed one.

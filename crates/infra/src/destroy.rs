@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use lanyard_azure::{ArmBody as _, PrivateDnsLinkBody, RoleAssignmentBody};
 use lanyard_vocabulary::{ArmResourceId, format_error_chain};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -93,13 +94,21 @@ fn outermost_container<'a>(
     if is_role_assignment(&record.id) {
         return None;
     }
-    let containers = ours.iter().filter(|(other, it)| **other != key && it.id.contains(&record.id));
+    // Azure does not delete a private DNS zone that has links, only a whole resource group with both.
+    let needs_group = has_type(&record.id, PrivateDnsLinkBody::RESOURCE_TYPE);
+    let containers = ours.iter().filter(|(other, it)| {
+        let removes = !needs_group || it.id.resource_type().is_none();
+        **other != key && removes && it.id.contains(&record.id)
+    });
     containers.min_by_key(|(_, it)| it.id.as_str().len()).map(|(key, _)| *key)
 }
 
 fn is_role_assignment(id: &ArmResourceId) -> bool {
-    id.resource_type()
-        .is_some_and(|it| it.eq_ignore_ascii_case("Microsoft.Authorization/roleAssignments"))
+    has_type(id, RoleAssignmentBody::RESOURCE_TYPE)
+}
+
+fn has_type(id: &ArmResourceId, resource_type: &str) -> bool {
+    id.resource_type().is_some_and(|it| it.eq_ignore_ascii_case(resource_type))
 }
 
 /// Sorts the resources so that each is behind the ones that are removed first.
@@ -251,6 +260,28 @@ mod tests {
         record(&mut state, "identity", &format!("g/{IDENTITY}"), Ownership::Imported, &["group"]);
         record(&mut state, "role", &format!("g/{ASSIGNMENT}"), Ownership::Created, &["identity"]);
         assert_eq!(plan(&state), [("role".to_owned(), None), ("identity".to_owned(), None)]);
+    }
+
+    #[test]
+    fn link_of_a_zone_is_removed_before_the_zone_unless_their_group_is_removed() {
+        let zone = "g/providers/Microsoft.Network/privateDnsZones/z";
+        for (ownership, expected) in [
+            (Ownership::Existing, vec![("link", None), ("zone", None)]),
+            (
+                Ownership::Created,
+                vec![("group", None), ("link", Some("group")), ("zone", Some("group"))],
+            ),
+        ] {
+            let mut state = RecordedState::default();
+            record(&mut state, "group", "g", ownership, &[]);
+            record(&mut state, "zone", zone, Ownership::Created, &["group"]);
+            let link = format!("{zone}/virtualNetworkLinks/l");
+            record(&mut state, "link", &link, Ownership::Created, &["zone"]);
+            let expected = expected.into_iter().map(|(key, group): (&str, Option<&str>)| {
+                (key.to_owned(), group.map(str::to_owned))
+            });
+            assert_eq!(plan(&state), expected.collect::<Vec<_>>());
+        }
     }
 
     #[test]

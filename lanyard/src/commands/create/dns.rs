@@ -8,9 +8,9 @@ use lanyard_infra::{
 use lanyard_vocabulary::ArmResourceId;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
-use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::shared_stack::SharedStack;
+use crate::commands::azure_resources::{RunArgs, no_live_check, plan_and_apply, print_report};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
@@ -68,19 +68,23 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         environment: &environment,
     };
     // Azure assigns the name servers when it creates the zone, so the delegation follows in a second run.
-    let resources = dns_resources(&parameters);
-    let Some(report) = stack.create(resources, &args.run, args.output, &clock).await? else {
+    let mut target = stack.target(dns_resources(&parameters), &args.run.state)?;
+    let Some(mut report) = plan_and_apply(&target, &args.run, &no_live_check, &clock).await? else {
         return Ok(CommandExit::Failed);
     };
     let name_servers = name_servers(&report);
-    let Some(delegation) = delegation else {
-        output::print_stderr(&format!("name servers: {}", name_servers.join(" ")));
-        return Ok(CommandExit::Success);
-    };
-    parameters.delegation = Some(ZoneDelegation { name_servers, ..delegation });
-    let resources = dns_resources(&parameters);
-    let created = stack.create(resources, &args.run, args.output, &clock).await?;
-    Ok(if created.is_some() { CommandExit::Success } else { CommandExit::Failed })
+    match delegation {
+        Some(delegation) if report.succeeded() => {
+            parameters.delegation = Some(ZoneDelegation { name_servers, ..delegation });
+            target = stack.target(dns_resources(&parameters), &args.run.state)?;
+            let delegated = plan_and_apply(&target, &args.run, &no_live_check, &clock).await?;
+            let Some(delegated) = delegated else { return Ok(CommandExit::Failed) };
+            report = delegated.after(report);
+        }
+        _ => output::print_stderr(&format!("name servers: {}", name_servers.join(" "))),
+    }
+    print_report(&target, &report, args.output)?;
+    Ok(if report.succeeded() { CommandExit::Success } else { CommandExit::Failed })
 }
 
 fn delegation(zone: &BaseDomain, parent: &ArmResourceId) -> Result<ZoneDelegation, CommandError> {
