@@ -163,16 +163,15 @@ fn cluster_definition(
     let kubelet = &mut body["properties"]["identityProfile"]["kubeletidentity"];
     kubelet["clientId"] = property_reference(&key, "/properties/clientId");
     kubelet["objectId"] = property_reference(&key, "/properties/principalId");
+    // Azure does not change the prefix of an existing cluster, and the autoscaler changes the number of nodes.
+    let mut initial = json!({ "properties": { "dnsPrefix": body["properties"]["dnsPrefix"].take() } });
+    body["properties"].as_object_mut().and_then(|properties| properties.remove("dnsPrefix"));
     let pool = body.pointer_mut("/properties/agentPoolProfiles/0").and_then(Value::as_object_mut);
-    let Some(count) =
-        pool.filter(|_| parameters.max_nodes.is_some()).and_then(|it| it.remove("count"))
-    else {
-        return ResourceDefinition::tagged(ManagedClusterBody::API_VERSION, body);
-    };
-    // The autoscaler changes the number of nodes.
-    let pool = json!({ "name": POOL, "count": count });
-    ResourceDefinition::tagged(ManagedClusterBody::API_VERSION, body)
-        .with_initial(json!({ "properties": { "agentPoolProfiles": [pool] } }))
+    let scaled = pool.filter(|_| parameters.max_nodes.is_some());
+    if let Some(count) = scaled.and_then(|pool| pool.remove("count")) {
+        initial["properties"]["agentPoolProfiles"] = json!([{ "name": POOL, "count": count }]);
+    }
+    ResourceDefinition::tagged(ManagedClusterBody::API_VERSION, body).with_initial(initial)
 }
 
 fn resource(

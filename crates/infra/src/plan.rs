@@ -82,7 +82,7 @@ pub enum PlanProblem {
     },
     /// A resource with the name of a desired one exists, but lanyard did not create it, and it differs.
     #[error(
-        "`{id}` exists and differs, and neither its tags nor the journal show that it belongs to this cluster"
+        "`{id}` exists and differs, and neither its tags nor the journal show that lanyard created it for this purpose"
     )]
     NotOurs {
         /// The id of the resource.
@@ -98,7 +98,7 @@ impl PlanProblem {
         match self {
             Self::Missing { .. } => "create it, or correct the id",
             Self::NotOurs { .. } => {
-                "choose another name or infrastructure id, or run `lanyard import azure` if the resource belongs to this cluster"
+                "choose another name or infrastructure id, or adopt the resource: with `lanyard import azure` for a cluster, otherwise with --import"
             }
         }
     }

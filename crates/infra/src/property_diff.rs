@@ -101,6 +101,15 @@ fn has_names(elements: &[Value]) -> bool {
 }
 
 fn is_equal(path: &str, desired: &Value, live: &Value) -> bool {
+    if live.is_null() {
+        // Azure omits what is off and what is empty. No property that lanyard sets is on when it is absent.
+        return match desired {
+            Value::Null | Value::Bool(false) => true,
+            Value::Array(elements) => elements.is_empty(),
+            Value::Object(properties) => properties.is_empty(),
+            _ => false,
+        };
+    }
     let (Value::String(desired), Value::String(live)) = (desired, live) else {
         return desired == live;
     };
@@ -121,6 +130,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn absent_property_is_equal_to_false_and_to_an_empty_value() {
+        let desired = json!({ "off": false, "tags": {}, "list": [], "none": null });
+        assert_eq!(property_differences(&desired, &json!({})), []);
+        let desired = json!({ "on": true, "count": 0, "tags": { "a": "b" } });
+        assert_eq!(property_differences(&desired, &json!({})).len(), 3);
+    }
 
     #[test]
     fn only_desired_properties_are_compared() {

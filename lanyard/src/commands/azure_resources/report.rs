@@ -7,7 +7,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use lanyard_azure::RateLimitHeadroom;
 use lanyard_infra::{
-    FindingSeverity, PRICES_OF, PlannedResource, PreflightFinding, PropertyDifference,
+    FindingSeverity, PRICES_OF, PlanProblem, PlannedResource, PreflightFinding, PropertyDifference,
     ResourceChange, ResourceCost, ResourceGraph, ResourceKey, ResourceOutcome, RunReport,
     critical_path, monthly_cost,
 };
@@ -85,7 +85,13 @@ fn change_details(planned: &PlannedResource) -> Vec<String> {
             differences_text(&planned.key, differences)
         }
         ResourceChange::Problem { problem } => {
-            vec![format!("{}: {problem}\n  hint: {}", planned.key, problem.hint())]
+            let differences = match problem {
+                PlanProblem::NotOurs { differences, .. } => differences.as_slice(),
+                _ => &[],
+            };
+            let mut lines = differences_text(&planned.key, differences);
+            lines.push(format!("{}: {problem}\n  hint: {}", planned.key, problem.hint()));
+            lines
         }
         _ => Vec::new(),
     }

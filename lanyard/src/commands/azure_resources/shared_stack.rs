@@ -5,15 +5,29 @@
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
     ClusterIdentifiers, DesiredResource, JournalCluster, OwnershipTags, ResourceGraph,
-    ResourceStack, RunReport,
+    ResourceStack, RunReport, import_resources,
 };
 
 use super::destroy_stack::{DestroyArgs, RecordedStack, StackRemoval};
-use super::{RunArgs, StackTarget, StateArgs, no_live_check, plan_and_apply, print_report};
+use super::{
+    RunArgs, StackTarget, StateArgs, journal_error, no_live_check, open_journal, plan_and_apply,
+    print_report, read_live,
+};
 use crate::commands::azure_account::AzureAccount;
 use crate::exit::{CommandError, CommandResult};
 use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
+
+/// The flags of a command that creates a shared stack.
+#[derive(Debug, Clone, clap::Args)]
+pub(in crate::commands) struct SharedRunArgs {
+    #[command(flatten)]
+    pub(in crate::commands) run: RunArgs,
+    /// Adopt existing resources with these names, so that the command changes them and `lanyard destroy` removes
+    /// them
+    #[arg(long, help_heading = "Run")]
+    import: bool,
+}
 
 /// A stack that several clusters share.
 pub(in crate::commands) struct SharedStack<'a> {
@@ -51,7 +65,7 @@ impl<'a> SharedStack<'a> {
     }
 
     /// The target with these resources.
-    pub(in crate::commands) fn target(
+    fn target(
         &self,
         resources: Vec<DesiredResource>,
         state: &StateArgs,
@@ -77,16 +91,32 @@ impl<'a> SharedStack<'a> {
     pub(in crate::commands) async fn create(
         &self,
         resources: Vec<DesiredResource>,
-        run: &RunArgs,
+        args: &SharedRunArgs,
         format: CliOutputFormat,
         clock: &SharedClock,
     ) -> Result<Option<RunReport>, CommandError> {
-        let target = self.target(resources, &run.state)?;
-        let Some(report) = plan_and_apply(&target, run, &no_live_check, clock).await? else {
+        let Some((target, report)) = self.apply(resources, args, clock).await? else {
             return Ok(None);
         };
         print_report(&target, &report, format)?;
         Ok(report.succeeded().then_some(report))
+    }
+
+    /// Creates the resources. Returns `None` if the plan cannot be applied; nothing was written then.
+    pub(in crate::commands) async fn apply(
+        &self,
+        resources: Vec<DesiredResource>,
+        args: &SharedRunArgs,
+        clock: &SharedClock,
+    ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
+        let target = self.target(resources, &args.run.state)?;
+        if args.import {
+            let live = read_live(&target).await?;
+            import_resources(&open_journal(&target)?, clock, &target.graph, &live, &target.tags)
+                .map_err(|error| journal_error(&error))?;
+        }
+        let report = plan_and_apply(&target, &args.run, &no_live_check, clock).await?;
+        Ok(report.map(|report| (target, report)))
     }
 
     /// Removes what the journal records, and prints the result.

@@ -8,9 +8,8 @@ use lanyard_infra::{
 use lanyard_vocabulary::ArmResourceId;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
-use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
-use crate::commands::azure_resources::shared_stack::SharedStack;
+use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
@@ -57,7 +56,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
-    run: RunArgs,
+    run: SharedRunArgs,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {

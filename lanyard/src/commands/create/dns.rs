@@ -9,8 +9,8 @@ use lanyard_vocabulary::ArmResourceId;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
-use crate::commands::azure_resources::shared_stack::SharedStack;
-use crate::commands::azure_resources::{RunArgs, no_live_check, plan_and_apply, print_report};
+use crate::commands::azure_resources::print_report;
+use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
-    run: RunArgs,
+    run: SharedRunArgs,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
@@ -68,18 +68,17 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         environment: &environment,
     };
     // Azure assigns the name servers when it creates the zone, so the delegation follows in a second run.
-    let mut target = stack.target(dns_resources(&parameters), &args.run.state)?;
-    let Some(mut report) = plan_and_apply(&target, &args.run, &no_live_check, &clock).await? else {
-        return Ok(CommandExit::Failed);
-    };
+    let created = stack.apply(dns_resources(&parameters), &args.run, &clock).await?;
+    let Some((mut target, mut report)) = created else { return Ok(CommandExit::Failed) };
     let name_servers = name_servers(&report);
     match delegation {
         Some(delegation) if report.succeeded() => {
             parameters.delegation = Some(ZoneDelegation { name_servers, ..delegation });
-            target = stack.target(dns_resources(&parameters), &args.run.state)?;
-            let delegated = plan_and_apply(&target, &args.run, &no_live_check, &clock).await?;
-            let Some(delegated) = delegated else { return Ok(CommandExit::Failed) };
-            report = delegated.after(report);
+            let delegated = stack.apply(dns_resources(&parameters), &args.run, &clock).await?;
+            let Some((with_delegation, delegated)) = delegated else {
+                return Ok(CommandExit::Failed);
+            };
+            (target, report) = (with_delegation, delegated.after(report));
         }
         _ => output::print_stderr(&format!("name servers: {}", name_servers.join(" "))),
     }

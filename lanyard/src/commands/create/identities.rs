@@ -16,8 +16,7 @@ use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::output_files::write_output_file;
 use crate::commands::azure_resources::report::RunSummary;
-use crate::commands::azure_resources::shared_stack::SharedStack;
-use crate::commands::azure_resources::{RunArgs, no_live_check, plan_and_apply};
+use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::commands::service_principals::{
     EnvironmentArgs, EnvironmentRun, ServicePrincipalRow, rows_text, run_for_each,
 };
@@ -68,7 +67,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
-    run: RunArgs,
+    run: SharedRunArgs,
 }
 
 /// The result of the command.
@@ -86,7 +85,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
     let tenant = account.caller().await?.tenant;
-    let timeout = args.run.options().retry_timeout;
+    let timeout = args.run.run.options().retry_timeout;
     let client = args.environment.client(&account, tenant.clone(), timeout, &clock)?;
     let data_plane = DataPlane { args: &args, account: &account, environment: &environment };
     let data_plane = data_plane.create(&clock).await?;
@@ -152,9 +151,8 @@ impl DataPlane<'_> {
             stack: ResourceStack::Identities,
             environment: self.environment,
         };
-        let target = stack.target(resources, &self.args.run.state)?;
-        let report = plan_and_apply(&target, &self.args.run, &no_live_check, clock).await?;
-        let Some(report) = report else { return Ok(DataPlaneResult::NotApplicable) };
+        let applied = stack.apply(resources, &self.args.run, clock).await?;
+        let Some((target, report)) = applied else { return Ok(DataPlaneResult::NotApplicable) };
         let headroom = self.account.arm.lowest_headroom();
         Ok(DataPlaneResult::Applied {
             ids: client_ids(&report),

@@ -7,9 +7,8 @@ use lanyard_vocabulary::{SubscriptionId, VaultName};
 use uuid::Uuid;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
-use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
-use crate::commands::azure_resources::shared_stack::SharedStack;
+use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
@@ -52,7 +51,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
-    run: RunArgs,
+    run: SharedRunArgs,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {

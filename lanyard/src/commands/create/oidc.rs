@@ -17,10 +17,9 @@ use lanyard_vocabulary::format_error_chain;
 
 use super::infra::parse_tag;
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
-use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::output_files::write_file;
-use crate::commands::azure_resources::shared_stack::SharedStack;
+use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
@@ -68,7 +67,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
-    run: RunArgs,
+    run: SharedRunArgs,
 }
 
 /// The names of the issuer's storage.
@@ -114,7 +113,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         issuer: issuer.clone(),
         credential: account.credential,
         client_options: account.transport.client_options(),
-        propagation: PropagationWait { clock, timeout: args.run.options().retry_timeout },
+        propagation: PropagationWait { clock, timeout: args.run.run.options().retry_timeout },
     };
     container.publish(key.public_key()).await.map_err(|error| {
         CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
