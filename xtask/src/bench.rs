@@ -6,6 +6,7 @@
 
 mod azure;
 mod credential;
+mod infra;
 mod node;
 mod operator;
 mod row;
@@ -44,6 +45,8 @@ enum BenchTarget {
     Azure,
     /// The credential library: cached tokens, cold scopes, hanging and refusing services, and reloads
     Credential,
+    /// The creation of a cluster's infrastructure, in virtual time
+    Infra,
     /// The node plugin: memory, mounts, republishes, requests and writes
     Node,
     /// The operator with a fleet of hosted clusters: writes, requests and memory
@@ -73,6 +76,7 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskE
     let rows = match arguments.bench {
         BenchTarget::Azure => azure::measure(repository, arguments.objects)?,
         BenchTarget::Credential => credential::measure(repository, cores)?,
+        BenchTarget::Infra => infra::measure(repository)?,
         BenchTarget::Node => node::measure(repository)?,
         BenchTarget::Operator => operator::measure(repository, arguments.clusters)?,
     };

@@ -164,7 +164,8 @@ fn cluster_definition(
     kubelet["clientId"] = property_reference(&key, "/properties/clientId");
     kubelet["objectId"] = property_reference(&key, "/properties/principalId");
     // Azure does not change the prefix of an existing cluster, and the autoscaler changes the number of nodes.
-    let mut initial = json!({ "properties": { "dnsPrefix": body["properties"]["dnsPrefix"].take() } });
+    let mut initial =
+        json!({ "properties": { "dnsPrefix": body["properties"]["dnsPrefix"].take() } });
     body["properties"].as_object_mut().and_then(|properties| properties.remove("dnsPrefix"));
     let pool = body.pointer_mut("/properties/agentPoolProfiles/0").and_then(Value::as_object_mut);
     let scaled = pool.filter(|_| parameters.max_nodes.is_some());

@@ -30,12 +30,19 @@ pub struct RunOptions {
     /// How long a write is repeated that Azure rejects for now, for example because a new principal is not yet
     /// known everywhere. Also the longest wait for a long-running operation.
     pub retry_timeout: Duration,
+    /// The pause between two polls of an operation whose replies name none. Network resources are ready within
+    /// seconds; Azure's SDKs poll every 30 s.
+    pub poll_interval: Duration,
 }
 
 impl Default for RunOptions {
     /// Azure documents up to 10 minutes until a role assignment takes effect.
     fn default() -> Self {
-        Self { parallel: 16, retry_timeout: Duration::from_mins(15) }
+        Self {
+            parallel: 16,
+            retry_timeout: Duration::from_mins(15),
+            poll_interval: Duration::from_secs(2),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use lanyard_azure::{
 use lanyard_vocabulary::{ArmResourceId, format_error_chain};
 use serde_json::Value;
 
-use crate::apply::RunContext;
+use crate::apply::{RunContext, RunOptions};
 use crate::journal::{JournalEntry, JournalError, WriteKind};
 use crate::plan::PlanProblem;
 use crate::progress::ProgressPhase;
@@ -87,10 +87,6 @@ impl ResourceError {
 /// The pauses between two attempts of a write.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-
-/// The pause between two polls of an operation whose replies name none. Network resources are ready within
-/// seconds; Azure's SDKs poll every 30 s.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Writes one resource.
 pub(crate) struct ResourceWriter<'a> {
@@ -222,6 +218,7 @@ pub(crate) async fn wait_for_operation(
     context: RunContext<'_>,
     operation: PendingOperation,
 ) -> Result<AzureResponse, OperationError> {
-    let policy = PollPolicy { interval: POLL_INTERVAL, timeout: context.options.retry_timeout };
+    let RunOptions { poll_interval, retry_timeout, .. } = context.options;
+    let policy = PollPolicy { interval: poll_interval, timeout: retry_timeout };
     context.arm.wait(operation, context.clock, policy).await
 }

@@ -72,8 +72,9 @@ impl StateArgs {
 }
 
 impl RunArgs {
-    pub(in crate::commands) const fn options(&self) -> RunOptions {
-        RunOptions { parallel: self.parallel.get(), retry_timeout: self.timeout }
+    pub(in crate::commands) fn options(&self) -> RunOptions {
+        let (parallel, retry_timeout) = (self.parallel.get(), self.timeout);
+        RunOptions { parallel, retry_timeout, ..RunOptions::default() }
     }
 
     pub(in crate::commands) fn progress(&self) -> ProgressOutput {

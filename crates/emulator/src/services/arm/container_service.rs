@@ -17,7 +17,7 @@ use self::agent_pools::{
 };
 use self::kubernetes_versions::{list_versions, resolve_version};
 use super::access::{authorize_call, json_reply, parse_request_scope, path_scope};
-use super::error::{ArmServiceError, bad_request};
+use super::error::{ArmServiceError, bad_request, conflict};
 use super::resource_identity::complete_identity;
 use super::resource_reads::find_resource;
 use super::resource_store::{ArmResource, ArmResourceStore, RESOURCE_GROUP_TYPE};
@@ -88,6 +88,7 @@ fn prepare_cluster(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply
     write.properties.insert("currentKubernetesVersion".to_owned(), json!(version.patch()));
     complete_identity(write)?;
     let region = write.body.get("location").and_then(Value::as_str).unwrap_or_default().to_owned();
+    reject_changed_properties(write)?;
     set_names(write, &region);
     let node_group = ensure_node_group(write, &region)?;
     let profile = write.properties.get("identityProfile").and_then(|it| it.get("kubeletidentity"));
@@ -102,6 +103,25 @@ fn prepare_cluster(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply
     complete_issuer(write, &region)?;
     set_defaults(write);
     take_pools(write, version.patch())
+}
+
+/// The properties that a client can set only when it creates a cluster.
+const FIXED_PROPERTIES: [&str; 2] = ["dnsPrefix", "nodeResourceGroup"];
+
+/// Rejects other values of properties that a cluster keeps.
+fn reject_changed_properties(write: &ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
+    let Some(existing) = &write.existing else { return Ok(()) };
+    let is_changed = |name: &str| {
+        let (before, after) = (existing.property(name), write.properties.get(name));
+        after.is_some_and(|after| !after.is_null() && Some(after) != before)
+    };
+    match FIXED_PROPERTIES.into_iter().find(|name| is_changed(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let message = format!("Changing property 'properties.{name}' is not allowed.");
+            Err(conflict("PropertyChangeNotAllowed", message))
+        }
+    }
 }
 
 /// The DNS names, and the name of the resource group of the nodes.

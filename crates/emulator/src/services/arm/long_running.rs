@@ -1,7 +1,7 @@
 //! Long-running operations: writes and deletions that complete while the client polls.
 //!
 //! By default, every operation completes before its reply. Settings delay the operations of a provider or a
-//! type by a number of polls. Reference: "Track asynchronous Azure operations".
+//! type by a number of polls, by a time, or by both. Reference: "Track asynchronous Azure operations".
 
 use http::{Method, StatusCode};
 use jiff::{SignedDuration, Timestamp};
@@ -52,12 +52,17 @@ pub(crate) struct LongRunningRule {
     /// A type, a namespace, or `*`.
     resource_type: String,
     /// The number of polls before an operation completes.
+    #[serde(default)]
     polls: u32,
+    /// The seconds of emulated time before an operation completes. A poll completes it.
+    #[serde(default)]
+    seconds: u32,
     #[serde(default)]
     style: PollingStyle,
-    /// `retry-after-ms` of the replies. Without it, the clients of Go and Python wait for 30 seconds.
+    /// `retry-after-ms` of the replies; null for none. Without it, the clients of Go and Python wait for 30
+    /// seconds.
     #[serde(default = "default_retry_after")]
-    retry_after_milliseconds: u64,
+    retry_after_milliseconds: Option<u64>,
     #[serde(default)]
     outcome: OperationOutcome,
     /// The number of reads of a written resource that return 404 after its operation succeeded.
@@ -69,8 +74,10 @@ pub(crate) struct LongRunningRule {
     expires_after_polls: Option<u32>,
 }
 
-const fn default_retry_after() -> u64 {
-    50
+/// An option, because the setting may be null.
+#[expect(clippy::unnecessary_wraps, reason = "serde needs the type of the field")]
+const fn default_retry_after() -> Option<u64> {
+    Some(50)
 }
 
 /// How the client learns of the completion.
@@ -112,7 +119,10 @@ impl OperationOutcome {
 impl LongRunningRule {
     /// Whether the operation is like one that completes before its reply.
     fn is_immediate(&self) -> bool {
-        self.polls == 0 && self.missing_reads == 0 && self.outcome == OperationOutcome::Succeeded
+        self.polls == 0
+            && self.seconds == 0
+            && self.missing_reads == 0
+            && self.outcome == OperationOutcome::Succeeded
     }
 }
 
@@ -238,7 +248,10 @@ impl PendingOperation {
 
 impl StoredOperation {
     fn add_retry_after(&self, reply: ServiceReply) -> ServiceReply {
-        reply.with_header("retry-after-ms", self.rule.retry_after_milliseconds.to_string())
+        match self.rule.retry_after_milliseconds {
+            Some(milliseconds) => reply.with_header("retry-after-ms", milliseconds.to_string()),
+            None => reply,
+        }
     }
 }
 
@@ -331,7 +344,7 @@ pub(super) fn poll_resource(
     let id = pending?;
     poll(call, id);
     let operation = call.azure().resources.operations.get(&id)?;
-    operation.ended.is_none().then_some(operation.rule.retry_after_milliseconds)
+    operation.rule.retry_after_milliseconds.filter(|_| operation.ended.is_none())
 }
 
 /// Whether a read of a resource returns 404 although its write has succeeded. Counts the read.
@@ -363,7 +376,10 @@ fn poll(call: &mut OperationContext<'_>, id: Uuid) {
         return;
     }
     operation.polls_left = operation.polls_left.saturating_sub(1);
-    if operation.polls_left > 0 {
+    let elapsed = now.duration_since(operation.started);
+    if operation.polls_left > 0
+        || elapsed < SignedDuration::from_secs(operation.rule.seconds.into())
+    {
         return;
     }
     operation.ended = Some(now);

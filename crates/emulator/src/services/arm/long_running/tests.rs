@@ -42,6 +42,19 @@ fn status_path(reply: &ServiceReply) -> String {
 }
 
 #[test]
+fn operation_takes_the_time_of_its_rule() {
+    let rule = json!({ "polls": 0, "seconds": 30, "retryAfterMilliseconds": null });
+    let fixture = fixture_with_rule(&rule);
+    let created = create_network(&fixture);
+    assert_eq!(header(&created, "retry-after-ms"), None);
+    let status = status_path(&created);
+    for (seconds, expected) in [(0, "InProgress"), (29, "InProgress"), (1, "Succeeded")] {
+        fixture.probe.clock.advance(std::time::Duration::from_secs(seconds));
+        assert_eq!(reply_json(&fixture.get(fixture.owner, &status))["status"], expected);
+    }
+}
+
+#[test]
 fn written_resource_is_missing_for_a_number_of_reads() {
     let fixture = fixture_with_rule(&json!({ "polls": 0, "missingReads": 2 }));
     let status = status_path(&create_network(&fixture));

@@ -1,0 +1,131 @@
+//! Measures in virtual time how long the creation of a self-managed cluster takes, with its identities and roles,
+//! while the local Azure takes as long as Azure usually does. Prints the measurements as JSON.
+//!
+//! The engine and the local Azure share one clock, so the results do not depend on the machine.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark fails like a test")]
+
+#[path = "infra/azure_latency.rs"]
+mod azure_latency;
+#[path = "../tests/support/cluster_resources.rs"]
+mod cluster_resources;
+#[path = "../tests/support/virtual_time_azure.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+mod virtual_time_azure;
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use azure_core::credentials::TokenCredential;
+use lanyard_azure::ArmClient;
+use lanyard_credential::secret::SecretText;
+use lanyard_credential::{ClientSecretCredential, TokenTransport, TokenTransportOptions};
+use lanyard_infra::{
+    JournalCluster, LiveState, NoProgress, OwnershipTags, Plan, ResourceGraph, RunContext,
+    RunOptions, apply, open_directory,
+};
+use lanyard_vocabulary::cloud;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::azure_latency::{LatencyClient, critical_path, operation_rules};
+use crate::cluster_resources::{cluster_identifiers, cluster_resources};
+use crate::virtual_time_azure::{VirtualTimeAzure, run_in_virtual_time};
+
+/// The duration of the creation, compared with a serial one.
+const CREATION: &str = "create_cluster";
+/// The same duration, compared with the critical path.
+const OVER_CRITICAL_PATH: &str = "create_cluster_over_critical_path";
+/// The name in the measurements of what is measured.
+const LANYARD: &str = "lanyard";
+/// The same graph, one resource after the other, with the poll interval of the Azure SDK for Go.
+const SERIAL: &str = "serial, polls every 30 s";
+/// The slowest chain of dependent resources, without polls.
+const CRITICAL_PATH: &str = "critical path";
+
+fn main() {
+    run_in_virtual_time(async {
+        let parallel = RunOptions::default();
+        let poll_interval = Duration::from_secs(30);
+        let as_reference = RunOptions { parallel: 1, poll_interval, ..parallel };
+        let runs = [(LANYARD, parallel), (SERIAL, as_reference)];
+        let mut measurements = Vec::new();
+        for (subject, options) in runs {
+            let (graph, time) = create_cluster(options).await;
+            if measurements.is_empty() {
+                measurements.push(measurement(
+                    CRITICAL_PATH,
+                    OVER_CRITICAL_PATH,
+                    critical_path(&graph),
+                ));
+                measurements.push(measurement(subject, OVER_CRITICAL_PATH, time));
+            }
+            measurements.push(measurement(subject, CREATION, time));
+        }
+        let text = serde_json::to_string(&measurements).unwrap();
+        writeln!(std::io::stdout().lock(), "{text}").unwrap();
+    });
+}
+
+fn measurement(subject: &str, metric: &str, time: Duration) -> Value {
+    let value = time.as_secs_f64();
+    json!({ "subject": subject, "metric": metric, "unit": "virtual s", "value": value })
+}
+
+/// Creates a cluster in a new local Azure. Returns its graph and the duration.
+async fn create_cluster(options: RunOptions) -> (ResourceGraph, Duration) {
+    let azure = VirtualTimeAzure::start().await;
+    let settings = json!({ "resourceManager": { "longRunning": operation_rules() } });
+    azure.change("PATCH", "settings", &settings.to_string()).await;
+    let graph = ResourceGraph::new(cluster_resources(&azure.cluster.azure.subscription)).unwrap();
+    let identifiers = cluster_identifiers();
+    let cluster = JournalCluster {
+        name: identifiers.name().clone(),
+        infra_id: identifiers.infra_id().clone(),
+        subscription: azure.cluster.azure.subscription.to_string(),
+    };
+    let tags = OwnershipTags::new(identifiers.name(), identifiers.infra_id());
+    let directory = TempDir::new().unwrap();
+    let journal = open_directory(directory.path().to_owned(), &cluster).unwrap();
+    let (arm, clock) = (arm_client(&azure), azure.shared_clock());
+    let context =
+        RunContext { arm: &arm, journal: &journal, clock: &clock, progress: &NoProgress, options };
+    let work = async {
+        let live = LiveState::read(&arm, &graph).await.unwrap();
+        let plan = Plan::new(&graph, &live, &journal.state(), &tags);
+        let began = clock.monotonic();
+        let report = apply(context, &graph, &plan, live, &tags).await;
+        assert!(report.succeeded(), "{:?}", report.outcomes);
+        clock.monotonic().saturating_sub(began)
+    };
+    let advance = async {
+        loop {
+            azure.advance(Duration::from_secs(1)).await;
+        }
+    };
+    let time = tokio::select! {
+        time = work => time,
+        () = advance => unreachable!("the time advances forever"),
+    };
+    azure.shutdown().await;
+    (graph, time)
+}
+
+/// A client of the seeded application, which owns the subscription.
+fn arm_client(azure: &VirtualTimeAzure) -> ArmClient {
+    let account = azure.test_credentials();
+    let clock = azure.shared_clock();
+    let transport = azure.transport_with(|inner| LatencyClient::wrap(inner, clock));
+    let mut options = TokenTransportOptions::default();
+    options.clock = azure.shared_clock();
+    options.client.transport = Some(azure.transport().without_rate_limit());
+    let credential: Arc<dyn TokenCredential> = ClientSecretCredential::new(
+        &account.tenant.as_str().parse().unwrap(),
+        account.client_id.uuid().to_string().parse().unwrap(),
+        &cloud::PUBLIC.authority_url().parse().unwrap(),
+        SecretText::from(account.client_secret()),
+        &TokenTransport::new(options),
+    );
+    ArmClient::new(&cloud::PUBLIC, credential, &transport)
+}

@@ -1,0 +1,59 @@
+//! The desired resources of a self-managed cluster.
+
+use std::collections::BTreeMap;
+
+use lanyard_azure::{ResourceGroupBody, ResourceTags};
+use lanyard_infra::{
+    ClusterIdentifiers, DesiredResource, EarlierNames, IamParameters, InfraParameters,
+    PrincipalReference, RoleIdentity, RoleOptions, RoleParameters, RoleProfile, iam_resources,
+    identity_key, infra_resources, role_resources, workload_identities,
+};
+use lanyard_vocabulary::SubscriptionId;
+
+/// The identifiers of the cluster.
+pub(crate) fn cluster_identifiers() -> ClusterIdentifiers {
+    let name = "lagoon".parse().unwrap();
+    ClusterIdentifiers::new(name, "lagoon-x7k2p".parse().unwrap()).unwrap()
+}
+
+/// Groups, network, DNS and load balancer, eight identities with 13 federated credentials, and 18 roles.
+pub(crate) fn cluster_resources(subscription: &SubscriptionId) -> Vec<DesiredResource> {
+    let identifiers = cluster_identifiers();
+    let iam = IamParameters {
+        subscription: subscription.clone(),
+        identifiers: identifiers.clone(),
+        location: "eastus".to_owned(),
+        resource_group: "lagoon-identities".to_owned(),
+        issuer: "https://account.blob.core.windows.net/container".to_owned(),
+        with_kms: false,
+    };
+    let infra = InfraParameters {
+        subscription: subscription.clone(),
+        location: "eastus".to_owned(),
+        base_domain: "hcp.example.com".to_owned(),
+        resource_group: None,
+        group_tags: ResourceTags::new(),
+        security_group: None,
+        network: None,
+        earlier_names: EarlierNames::default(),
+        identifiers,
+    };
+    let principals: BTreeMap<_, _> = workload_identities(false)
+        .map(|it| it.component)
+        .map(|component| {
+            let principal = PrincipalReference::identity(identity_key(component));
+            (RoleIdentity::ControlPlane(component), principal)
+        })
+        .collect();
+    let roles = RoleParameters {
+        options: RoleOptions::new(RoleProfile::default(), false),
+        principals,
+        dns_group: Some(ResourceGroupBody::id(subscription, "lanyard-dns")),
+        dns_zone: None,
+        encryption_key: None,
+    };
+    let mut resources = iam_resources(&iam);
+    resources.extend(infra_resources(&infra));
+    resources.extend(role_resources(&infra, &roles).unwrap());
+    resources
+}
