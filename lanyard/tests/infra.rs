@@ -5,7 +5,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 #[path = "infra/cluster_fixture.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod cluster_fixture;
+#[path = "support/cluster_resources.rs"]
+mod cluster_resources;
 #[path = "infra/request_cutter.rs"]
 mod request_cutter;
 #[path = "support/virtual_time_azure.rs"]

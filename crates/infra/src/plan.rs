@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use lanyard_azure::{ArmBody as _, FederatedCredentialBody, RoleAssignmentBody};
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::journal::{RecordedResource, RecordedState};
@@ -204,7 +205,10 @@ pub(crate) fn live_differences(
         ResourceDefinition::Arm { body, .. } => {
             // A reference without a value belongs to a resource that does not exist yet, so it differs.
             let resolved = resolve_references(body, live);
-            property_differences(resolved.as_ref().unwrap_or(body), &found.body)
+            let mut differences =
+                property_differences(resolved.as_ref().unwrap_or(body), &found.body);
+            differences.extend(failed_state(&found.body));
+            differences
         }
         ResourceDefinition::FederatedCredential { issuer, subject, audience } => {
             let body = FederatedCredentialBody::new(issuer, subject, audience);
@@ -218,6 +222,16 @@ pub(crate) fn live_differences(
             property_differences(&body.to_json(), &found.body)
         }
     }
+}
+
+/// The difference of a resource whose last write failed. Azure may lack parts of it that its properties name.
+fn failed_state(live: &Value) -> Option<PropertyDifference> {
+    let path = "properties.provisioningState".to_owned();
+    let state = live.pointer("/properties/provisioningState")?;
+    let is_failed = |text: &str| matches!(text, "Failed" | "Canceled");
+    let desired = Value::from("Succeeded");
+    state.as_str().filter(|text| is_failed(text))?;
+    Some(PropertyDifference { path, desired, live: state.clone() })
 }
 
 /// The object id of a principal, if it is known.

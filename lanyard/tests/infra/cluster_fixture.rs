@@ -4,20 +4,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
-use lanyard_azure::{ArmClient, ArmRequest, ResourceTags};
+use lanyard_azure::{ArmClient, ArmRequest};
 use lanyard_clock::SharedClock;
 use lanyard_credential::secret::SecretText;
 use lanyard_credential::{ClientSecretCredential, TokenTransport, TokenTransportOptions};
 use lanyard_infra::{
-    ClusterIdentifiers, DestroyPlan, EarlierNames, InfraParameters, Journal, JournalCluster,
-    LiveState, NoProgress, OwnershipTags, Plan, ResourceGraph, ResourceKey, ResourceStack,
-    RunContext, RunOptions, RunReport, apply, destroy, infra_resources, open_directory,
+    ClusterIdentifiers, DesiredResource, DestroyPlan, Journal, JournalCluster, LiveState,
+    NoProgress, OwnershipTags, Plan, ResourceGraph, ResourceKey, ResourceStack, RunContext,
+    RunOptions, RunReport, apply, destroy, infra_resources, open_directory,
     wait_for_interrupted_writes,
 };
-use lanyard_vocabulary::cloud;
+use lanyard_vocabulary::{SubscriptionId, cloud};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::cluster_resources::{cluster_identifiers, cluster_resources, infra_parameters};
 use crate::request_cutter::{CutPosition, RequestCutter};
 use crate::virtual_time_azure::VirtualTimeAzure;
 
@@ -29,49 +30,46 @@ pub(crate) struct ClusterFixture {
     cutter: RequestCutter,
     directory: TempDir,
     graph: ResourceGraph,
-    parameters: InfraParameters,
+    identifiers: ClusterIdentifiers,
     tags: OwnershipTags,
     clock: SharedClock,
 }
 
 impl ClusterFixture {
+    /// A cluster without identities.
     pub(crate) async fn start() -> Self {
+        let infra =
+            |subscription: &SubscriptionId| infra_resources(&infra_parameters(subscription));
+        Self::start_with(infra).await
+    }
+
+    /// A self-managed cluster with identities and roles.
+    pub(crate) async fn start_with_roles() -> Self {
+        Self::start_with(cluster_resources).await
+    }
+
+    async fn start_with(resources: impl FnOnce(&SubscriptionId) -> Vec<DesiredResource>) -> Self {
         let azure = VirtualTimeAzure::start().await;
-        let name = "harbour2".parse().unwrap();
-        let identifiers = ClusterIdentifiers::new(name, "harbour2-x7k2p".parse().unwrap()).unwrap();
-        let parameters = InfraParameters {
-            subscription: azure.cluster.azure.subscription.clone(),
-            location: "eastus".to_owned(),
-            base_domain: "example.com".to_owned(),
-            resource_group: None,
-            group_tags: ResourceTags::from([("team".to_owned(), "platform".to_owned())]),
-            security_group: None,
-            network: None,
-            earlier_names: EarlierNames::default(),
-            identifiers,
-        };
+        let identifiers = cluster_identifiers();
         let cutter = RequestCutter::default();
         Self {
             observer: arm_client(&azure, &RequestCutter::default()),
             arm: arm_client(&azure, &cutter),
             cutter,
             directory: TempDir::new().unwrap(),
-            graph: ResourceGraph::new(infra_resources(&parameters)).unwrap(),
-            tags: OwnershipTags::new(
-                parameters.identifiers.name(),
-                parameters.identifiers.infra_id(),
-            ),
+            graph: ResourceGraph::new(resources(&azure.cluster.azure.subscription)).unwrap(),
+            tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
             clock: azure.shared_clock(),
-            parameters,
+            identifiers,
             azure,
         }
     }
 
     fn journal(&self) -> Journal {
         let cluster = JournalCluster {
-            name: self.parameters.identifiers.name().clone(),
-            infra_id: self.parameters.identifiers.infra_id().clone(),
-            subscription: self.parameters.subscription.to_string(),
+            name: self.identifiers.name().clone(),
+            infra_id: self.identifiers.infra_id().clone(),
+            subscription: self.azure.cluster.azure.subscription.to_string(),
         };
         open_directory(self.directory.path().to_owned(), &cluster).unwrap()
     }
@@ -114,7 +112,7 @@ impl ClusterFixture {
 
     async fn destroy_once(&self) -> RunReport {
         let journal = self.journal();
-        let plan = DestroyPlan::new(&journal.state(), &[ResourceStack::Infra]);
+        let plan = DestroyPlan::new(&journal.state(), &[ResourceStack::Infra, ResourceStack::Iam]);
         destroy(self.context(&journal), &plan).await
     }
 
@@ -173,7 +171,7 @@ impl ClusterFixture {
 
     /// The ids of all groups and resources of the subscription.
     pub(crate) async fn resource_ids(&self) -> BTreeSet<String> {
-        let subscription = format!("/subscriptions/{}", self.parameters.subscription);
+        let subscription = format!("/subscriptions/{}", self.azure.cluster.azure.subscription);
         let mut ids = BTreeSet::new();
         for collection in ["resources", "resourcegroups"] {
             let path = format!("{subscription}/{collection}");

@@ -18,26 +18,15 @@ pub(crate) fn cluster_identifiers() -> ClusterIdentifiers {
 
 /// Groups, network, DNS and load balancer, eight identities with 13 federated credentials, and 18 roles.
 pub(crate) fn cluster_resources(subscription: &SubscriptionId) -> Vec<DesiredResource> {
-    let identifiers = cluster_identifiers();
     let iam = IamParameters {
         subscription: subscription.clone(),
-        identifiers: identifiers.clone(),
+        identifiers: cluster_identifiers(),
         location: "eastus".to_owned(),
         resource_group: "lagoon-identities".to_owned(),
         issuer: "https://account.blob.core.windows.net/container".to_owned(),
         with_kms: false,
     };
-    let infra = InfraParameters {
-        subscription: subscription.clone(),
-        location: "eastus".to_owned(),
-        base_domain: "hcp.example.com".to_owned(),
-        resource_group: None,
-        group_tags: ResourceTags::new(),
-        security_group: None,
-        network: None,
-        earlier_names: EarlierNames::default(),
-        identifiers,
-    };
+    let infra = infra_parameters(subscription);
     let principals: BTreeMap<_, _> = workload_identities(false)
         .map(|it| it.component)
         .map(|component| {
@@ -56,4 +45,19 @@ pub(crate) fn cluster_resources(subscription: &SubscriptionId) -> Vec<DesiredRes
     resources.extend(infra_resources(&infra));
     resources.extend(role_resources(&infra, &roles).unwrap());
     resources
+}
+
+/// The parameters of the groups, the network, DNS and the load balancer.
+pub(crate) fn infra_parameters(subscription: &SubscriptionId) -> InfraParameters {
+    InfraParameters {
+        subscription: subscription.clone(),
+        location: "eastus".to_owned(),
+        base_domain: "hcp.example.com".to_owned(),
+        resource_group: None,
+        group_tags: ResourceTags::from([("team".to_owned(), "platform".to_owned())]),
+        security_group: None,
+        network: None,
+        earlier_names: EarlierNames::default(),
+        identifiers: cluster_identifiers(),
+    }
 }
