@@ -111,8 +111,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn created_identities_work_and_a_second_run_writes_nothing() {
     let workspace = workspace_with_identities();
-    let again = workspace.succeed_json(&arguments(&["create", "identities", "azure"], &FILES));
-    assert_eq!(changes(&again), [0; 8], "{again}");
+    let second_run = workspace.succeed_json(&arguments(&["create", "identities", "azure"], &FILES));
+    assert_eq!(changes(&second_run), [0; 8], "{second_run}");
     let control_plane: Value = serde_json::from_str(&workspace.read_file("cp.json")).unwrap();
     let components = Components::new(&workspace);
     block_on(async {

@@ -55,7 +55,7 @@ impl FailedRun {
 fn reason(report: &RunReport, key: &str) -> String {
     match &report.outcomes[&ResourceKey::new(key)] {
         ResourceOutcome::Failed(error) => format_error_chain(error),
-        outcome => panic!("{key}: {outcome:?}"),
+        _ => "the write did not fail".to_owned(),
     }
 }
 

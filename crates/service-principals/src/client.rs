@@ -464,13 +464,13 @@ impl ServicePrincipalClient {
         let (Some(application), false) = (&live.application, retired.is_empty()) else {
             return Ok(0);
         };
-        let kept: Vec<_> = application
+        let remaining: Vec<_> = application
             .key_credentials
             .iter()
             .filter(|credential| !retired.contains(credential))
             .cloned()
             .collect();
-        let replaced = self.graph.replace_key_credentials(application.id, &kept).await;
+        let replaced = self.graph.replace_key_credentials(application.id, &remaining).await;
         replaced.map_err(|source| graph_error("removing earlier certificates", names, source))?;
         let step = ServicePrincipalStep::CertificatesRetired;
         observer(ServicePrincipalEvent { name: &names.name, step });

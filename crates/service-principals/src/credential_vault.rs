@@ -313,11 +313,11 @@ fn found<T>(result: azure_core::Result<T>) -> azure_core::Result<Option<T>> {
 
 /// Whether the vault exists and the object does not.
 fn is_not_found(error: &azure_core::Error) -> bool {
-    let code = match error.kind() {
-        ErrorKind::HttpResponse { status: StatusCode::NotFound, error_code, .. } => error_code,
-        _ => return false,
+    let ErrorKind::HttpResponse { status: StatusCode::NotFound, error_code, .. } = error.kind()
+    else {
+        return false;
     };
-    matches!(code.as_deref(), Some("CertificateNotFound" | "SecretNotFound"))
+    matches!(error_code.as_deref(), Some("CertificateNotFound" | "SecretNotFound"))
 }
 
 fn is_conflict(error: &azure_core::Error) -> bool {

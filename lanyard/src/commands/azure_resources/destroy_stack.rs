@@ -185,7 +185,7 @@ impl StackRemoval {
 
     fn summary(&self) -> Option<RunSummary> {
         let (report, headroom) = self.run.as_ref()?;
-        Some(RunSummary::with_dependencies(report, &BTreeMap::new(), headroom.clone()))
+        Some(RunSummary::with_dependencies(report, &BTreeMap::new(), *headroom))
     }
 }
 

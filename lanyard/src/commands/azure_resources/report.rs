@@ -87,7 +87,7 @@ fn change_details(planned: &PlannedResource) -> Vec<String> {
         ResourceChange::Problem { problem } => {
             let differences = match problem {
                 PlanProblem::NotOurs { differences, .. } => differences.as_slice(),
-                _ => &[],
+                PlanProblem::Missing { .. } => &[],
             };
             let mut lines = differences_text(&planned.key, differences);
             lines.push(format!("{}: {problem}\n  hint: {}", planned.key, problem.hint()));
