@@ -76,6 +76,12 @@ pub(crate) enum CliCommand {
         #[command(subcommand)]
         platform: PlatformCommand<commands::import::Args>,
     },
+    /// Check what the signed-in identity may do
+    #[cfg(feature = "cli")]
+    Check {
+        #[command(subcommand)]
+        platform: PlatformCommand<commands::check::Args>,
+    },
     /// Create the Azure resources that hosted clusters need
     #[cfg(feature = "cli")]
     Create {
@@ -138,6 +144,7 @@ impl CliCommand {
             | Self::Plan { .. }
             | Self::Apply { .. }
             | Self::Import { .. }
+            | Self::Check { .. }
             | Self::Create { .. }
             | Self::Destroy { .. }
             | Self::Rotate { .. }
@@ -172,6 +179,7 @@ impl CliCommand {
             | Self::Plan { .. }
             | Self::Apply { .. }
             | Self::Import { .. }
+            | Self::Check { .. }
             | Self::Create { .. }
             | Self::Destroy { .. }
             | Self::Rotate { .. }

@@ -15,6 +15,8 @@ mod azure_resources;
 mod azure_transport;
 #[cfg(feature = "canary")]
 pub(crate) mod canary;
+#[cfg(feature = "cli")]
+pub(crate) mod check;
 #[cfg(any(feature = "node", feature = "operator", feature = "canary", feature = "cli"))]
 mod cluster_access;
 #[cfg(feature = "cli")]
@@ -91,6 +93,8 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Apply { platform } => block_on(apply::run(platform.into_args(), environment)),
         #[cfg(feature = "cli")]
         CliCommand::Import { platform } => block_on(import::run(platform.into_args(), environment)),
+        #[cfg(feature = "cli")]
+        CliCommand::Check { platform } => block_on(check::run(platform.into_args(), environment)),
         #[cfg(feature = "cli")]
         CliCommand::Create { command } => block_on(create::run(command, environment)),
         #[cfg(feature = "cli")]

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::authorization::AssignedPrincipalType;
 
-/// The principal that a token for Azure Resource Manager was issued to.
+/// The principal that a token for Azure Resource Manager or Microsoft Graph was issued to.
 ///
 /// Azure documents access tokens as opaque to clients; those for Azure Resource Manager contain these claims in
 /// every version, and the Azure CLI reads them as well.
@@ -19,6 +19,9 @@ pub struct CallerIdentity {
     pub tenant: EntraTenantId,
     /// Whether the caller is a user or an application (`idtyp`).
     pub principal_type: AssignedPrincipalType,
+    /// The permissions of an application for the token's resource (`roles`), or those that a user delegated to
+    /// the client (`scp`).
+    pub permissions: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -28,6 +31,8 @@ struct CallerClaims {
     idtyp: Option<String>,
     /// Only tokens of users have scopes.
     scp: Option<String>,
+    #[serde(default)]
+    roles: Vec<String>,
 }
 
 impl CallerIdentity {
@@ -45,7 +50,15 @@ impl CallerIdentity {
         } else {
             AssignedPrincipalType::ServicePrincipal
         };
-        Some(Self { object_id: claims.oid, tenant: claims.tid, principal_type })
+        let delegated = claims.scp.as_deref().unwrap_or_default();
+        let permissions =
+            claims.roles.into_iter().chain(delegated.split_whitespace().map(str::to_owned));
+        Some(Self {
+            object_id: claims.oid,
+            tenant: claims.tid,
+            principal_type,
+            permissions: permissions.collect(),
+        })
     }
 }
 

@@ -13,6 +13,7 @@ mod azure_credentials_file;
 pub mod azure_name_rules;
 mod caller_permissions;
 mod cluster_identifiers;
+mod command_actions;
 mod cost;
 mod destroy;
 mod dns_graph;
@@ -58,6 +59,7 @@ pub use cluster_identifiers::{
     BaseDomain, ClusterIdentifierError, ClusterIdentifiers, ClusterName, InvalidBaseDomainError,
     generate_infra_id,
 };
+pub use command_actions::command_actions;
 pub use cost::{PRICES_OF, ResourceCost, monthly_cost};
 pub use destroy::{DestroyPlan, DestroyedResource, destroy};
 pub use dns_graph::{DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources};

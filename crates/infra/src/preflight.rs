@@ -111,10 +111,7 @@ fn required_actions(
     for write in writes {
         let group = write.id.resource_group().map(str::to_ascii_lowercase);
         let scope = group.and_then(|name| groups.get(&name)).unwrap_or(&whole_subscription);
-        let resource_type = write
-            .id
-            .resource_type()
-            .unwrap_or_else(|| "Microsoft.Resources/subscriptions/resourceGroups".to_owned());
+        let resource_type = write.id.resource_type().unwrap_or_else(|| GROUP_TYPE.to_owned());
         for verb in verbs(&write.change) {
             required.insert(RequiredAction::new(scope, format!("{resource_type}/{verb}")));
         }
@@ -134,8 +131,11 @@ const fn verbs(change: &ResourceChange) -> &'static [&'static str] {
     }
 }
 
+/// The resource type of resource groups in the names of actions.
+pub(crate) const GROUP_TYPE: &str = "Microsoft.Resources/subscriptions/resourceGroups";
+
 /// The actions on other resources that a write of this type needs, because its body refers to them.
-fn join_actions(resource_type: &str) -> &'static [&'static str] {
+pub(crate) fn join_actions(resource_type: &str) -> &'static [&'static str] {
     match resource_type {
         "Microsoft.Network/virtualNetworks" => {
             &["Microsoft.Network/networkSecurityGroups/join/action"]

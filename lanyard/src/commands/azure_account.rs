@@ -91,10 +91,18 @@ impl AzureAccount {
         Ok(Self { endpoints, subscription, credential, transport, arm, authority, tokens })
     }
 
-    /// The signed-in identity, from its token.
+    /// The signed-in identity, from its token for Azure Resource Manager.
     pub(crate) async fn caller(&self) -> Result<CallerIdentity, CommandError> {
-        let scope = ArmClient::scope(self.endpoints);
-        let token = self.credential.get_token(&[&scope], None).await;
+        self.caller_for(&ArmClient::scope(self.endpoints)).await
+    }
+
+    /// The signed-in identity, from its token for Microsoft Graph.
+    pub(crate) async fn graph_caller(&self) -> Result<CallerIdentity, CommandError> {
+        self.caller_for(&format!("{}/.default", self.endpoints.graph_url())).await
+    }
+
+    async fn caller_for(&self, scope: &str) -> Result<CallerIdentity, CommandError> {
+        let token = self.credential.get_token(&[scope], None).await;
         let token = token.map_err(|error| sign_in_error(&error))?;
         CallerIdentity::of_token(token.token.secret()).ok_or_else(|| {
             CommandError::unavailable("the token does not name the signed-in identity")

@@ -71,6 +71,7 @@ impl ImageKind {
                 "apply",
                 "azure",
                 "canary",
+                "check",
                 "create",
                 "credential",
                 "destroy",
@@ -130,6 +131,7 @@ impl ImageKind {
 const LANYARD_COMMANDS: &[&str] = &[
     "apply",
     "canary",
+    "check",
     "create",
     "credential",
     "destroy",

@@ -1,0 +1,169 @@
+//! `lanyard check azure`: shows what the signed-in identity may do for each command.
+
+mod command_resources;
+
+use std::collections::BTreeSet;
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use lanyard_azure::{AssignedPrincipalType, CallerIdentity};
+use lanyard_clock::SystemClock;
+use lanyard_infra::{RequiredAction, command_actions, missing_actions};
+use lanyard_vocabulary::ArmResourceId;
+use serde::Serialize;
+
+use self::command_resources::command_resources;
+use super::azure_account::{AccountArgs, AzureAccount};
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Examples:
+
+  lanyard check azure
+  lanyard check azure --scope /subscriptions/ID/resourceGroups/harbour --output json";
+
+/// Show what the signed-in identity may do for each command in Azure
+///
+/// For each command that creates and destroys resources, lists the actions that the roles of the signed-in identity
+/// do not allow at the scope. Sends GET requests only. Deny assignments and policies can forbid more. Exits with 1 if
+/// an action or a permission is missing.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    /// The subscription, resource group or resource at which the actions are needed [default: the subscription]
+    #[arg(long, value_name = "RESOURCE-ID")]
+    scope: Option<ArmResourceId>,
+    /// The output format
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    account: AccountArgs,
+}
+
+/// What the signed-in identity may do.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PermissionReport {
+    object_id: String,
+    scope: String,
+    commands: Vec<CommandPermissions>,
+}
+
+/// What one command needs and lacks.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CommandPermissions {
+    command: String,
+    /// The actions that are not allowed at the scope.
+    missing_actions: Vec<String>,
+    /// The permissions of Microsoft Graph that the identity lacks.
+    missing_graph_permissions: Vec<String>,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let caller = account.caller().await?;
+    let scope = args.scope.clone();
+    let scope = scope.unwrap_or_else(|| ArmResourceId::subscription_scope(&account.subscription));
+    let needed: Vec<_> = command_resources(&account.subscription, &caller)?
+        .into_iter()
+        .map(|(command, resources)| (command, command_actions(&resources)))
+        .collect();
+    let required: Vec<_> = needed
+        .iter()
+        .flat_map(|(_, actions)| actions)
+        .map(|action| RequiredAction::new(&scope, action))
+        .collect();
+    let missing = missing_actions(&account.arm, &required).await.map_err(|error| {
+        CommandError::unavailable("reading the permissions of the signed-in identity failed")
+            .with_cause(&error)
+            .with_hint(error.hint())
+    })?;
+    let missing: BTreeSet<_> = missing.into_iter().map(|it| it.action).collect();
+    let graph = missing_graph_permissions(&account.graph_caller().await?);
+    let commands = needed.into_iter().map(|(command, actions)| {
+        let uses_graph = command.contains("identities");
+        CommandPermissions {
+            command: command.to_owned(),
+            missing_actions: actions.intersection(&missing).cloned().collect(),
+            missing_graph_permissions: if uses_graph { graph.clone() } else { Vec::new() },
+        }
+    });
+    let report = PermissionReport {
+        object_id: caller.object_id.to_string(),
+        scope: scope.to_string(),
+        commands: commands.collect(),
+    };
+    output::print_stdout(&match args.output {
+        CliOutputFormat::Table => report.to_text(),
+        format => output::serialize_document(&report, format),
+    })?;
+    Ok(if report.is_complete() { CommandExit::Success } else { CommandExit::Failed })
+}
+
+/// The permission of Microsoft Graph for `create identities`, unless one of these contains it.
+const GRAPH_PERMISSIONS: [&str; 4] = [
+    "Application.ReadWrite.OwnedBy",
+    "Application.ReadWrite.All",
+    "Directory.ReadWrite.All",
+    // Users may do what their directory roles allow, which the token does not say.
+    "Directory.AccessAsUser.All",
+];
+
+fn missing_graph_permissions(graph: &CallerIdentity) -> Vec<String> {
+    let has = |name: &&str| graph.permissions.iter().any(|it| it.eq_ignore_ascii_case(name));
+    if GRAPH_PERMISSIONS.iter().any(|name| has(&name)) {
+        return Vec::new();
+    }
+    let name = match graph.principal_type {
+        AssignedPrincipalType::User => GRAPH_PERMISSIONS[1],
+        _ => GRAPH_PERMISSIONS[0],
+    };
+    vec![name.to_owned()]
+}
+
+impl PermissionReport {
+    fn is_complete(&self) -> bool {
+        self.commands.iter().all(CommandPermissions::is_complete)
+    }
+
+    fn to_text(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(NOTHING);
+        table.set_header(["COMMAND", "RESULT"]);
+        for command in &self.commands {
+            let missing = command.missing_actions.len() + command.missing_graph_permissions.len();
+            let result = match missing {
+                0 => "allowed".to_owned(),
+                missing => format!("{missing} missing"),
+            };
+            table.add_row([command.command.clone(), result]);
+        }
+        let mut lines = vec![table.trim_fmt()];
+        for command in self.commands.iter().filter(|it| !it.is_complete()) {
+            lines.push(String::new());
+            lines.push(format!("{} lacks at `{}`:", command.command, self.scope));
+            lines.extend(command.missing_actions.iter().map(|action| format!("  {action}")));
+            let graph = command.missing_graph_permissions.iter();
+            lines.extend(graph.map(|name| format!("  {name} of Microsoft Graph")));
+        }
+        if !self.is_complete() {
+            lines.push(String::new());
+            lines.push(
+                "hint: ask an owner of the scope for Contributor and Role Based Access Control Administrator, or for \
+                 roles with these actions"
+                    .to_owned(),
+            );
+        }
+        lines.join("\n")
+    }
+}
+
+impl CommandPermissions {
+    fn is_complete(&self) -> bool {
+        self.missing_actions.is_empty() && self.missing_graph_permissions.is_empty()
+    }
+}

@@ -1,0 +1,167 @@
+//! The resources that each command writes, for an example cluster: their types do not depend on its names.
+
+use std::collections::BTreeMap;
+
+use lanyard_azure::{ArmBody as _, CallerIdentity, ResourceGroupBody, ResourceTags, VaultBody};
+use lanyard_infra::{
+    AksParameters, ClusterIdentifiers, DataPlaneParameters, DesiredResource, DnsParameters,
+    EarlierNames, IamParameters, InfraParameters, KeyvaultParameters, OidcParameters,
+    PrincipalReference, RoleIdentity, RoleOptions, RoleParameters, RoleProfile, ZoneDelegation,
+    aks_resources, data_plane_resources, dns_resources, iam_resources, infra_resources,
+    keyvault_resources, oidc_resources, role_resources, workload_identities,
+};
+use lanyard_vocabulary::SubscriptionId;
+
+use crate::exit::CommandError;
+
+const NAME: &str = "example";
+const LOCATION: &str = "eastus";
+
+/// The commands with their resources.
+pub(super) fn command_resources(
+    subscription: &SubscriptionId,
+    caller: &CallerIdentity,
+) -> Result<Vec<(&'static str, Vec<DesiredResource>)>, CommandError> {
+    let principal = PrincipalReference::ObjectId(caller.object_id);
+    let example = Example { subscription, principal };
+    Ok(vec![
+        ("create infra azure", infra_resources(&example.infra()?)),
+        ("create infra azure --assign-identity-roles", example.infra_with_roles()?),
+        ("create iam azure", iam_resources(&example.iam()?)),
+        ("create oidc azure", oidc_resources(&example.oidc()?)),
+        ("create keyvault azure", keyvault_resources(&example.keyvault(caller)?)),
+        ("create identities azure", example.data_plane()?),
+        ("create aks azure", aks_resources(&example.aks())),
+        ("create dns azure", dns_resources(&example.dns())),
+    ])
+}
+
+/// An example cluster.
+struct Example<'a> {
+    subscription: &'a SubscriptionId,
+    principal: PrincipalReference,
+}
+
+fn invalid(error: &dyn std::error::Error) -> CommandError {
+    CommandError::unavailable("the example cluster is invalid").with_cause(error)
+}
+
+fn parse<T: std::str::FromStr<Err: std::error::Error>>(text: &str) -> Result<T, CommandError> {
+    text.parse().map_err(|error: T::Err| invalid(&error))
+}
+
+impl Example<'_> {
+    fn identifiers() -> Result<ClusterIdentifiers, CommandError> {
+        ClusterIdentifiers::new(parse(NAME)?, parse(NAME)?).map_err(|error| invalid(&error))
+    }
+
+    fn infra(&self) -> Result<InfraParameters, CommandError> {
+        Ok(InfraParameters {
+            subscription: self.subscription.clone(),
+            location: LOCATION.to_owned(),
+            base_domain: "example.com".to_owned(),
+            resource_group: None,
+            group_tags: ResourceTags::new(),
+            security_group: None,
+            network: None,
+            earlier_names: EarlierNames::default(),
+            identifiers: Self::identifiers()?,
+        })
+    }
+
+    fn infra_with_roles(&self) -> Result<Vec<DesiredResource>, CommandError> {
+        let infra = self.infra()?;
+        let identities = workload_identities(false).map(|it| it.component);
+        let principals: BTreeMap<_, _> =
+            identities.map(|it| (RoleIdentity::ControlPlane(it), self.principal.clone())).collect();
+        let roles = RoleParameters {
+            options: RoleOptions::new(RoleProfile::default(), false),
+            principals,
+            dns_group: Some(ResourceGroupBody::id(self.subscription, NAME)),
+            dns_zone: None,
+            encryption_key: None,
+        };
+        let mut resources = infra_resources(&infra);
+        resources.extend(role_resources(&infra, &roles).map_err(|error| invalid(&error))?);
+        Ok(resources)
+    }
+
+    fn iam(&self) -> Result<IamParameters, CommandError> {
+        Ok(IamParameters {
+            subscription: self.subscription.clone(),
+            identifiers: Self::identifiers()?,
+            location: LOCATION.to_owned(),
+            resource_group: NAME.to_owned(),
+            issuer: "https://example.com".to_owned(),
+            with_kms: true,
+        })
+    }
+
+    fn oidc(&self) -> Result<OidcParameters, CommandError> {
+        Ok(OidcParameters {
+            subscription: self.subscription.clone(),
+            name: NAME.to_owned(),
+            location: LOCATION.to_owned(),
+            resource_group: NAME.to_owned(),
+            account: parse(NAME)?,
+            container: parse(NAME)?,
+            tags: ResourceTags::new(),
+            uploader: self.principal.clone(),
+        })
+    }
+
+    fn keyvault(&self, caller: &CallerIdentity) -> Result<KeyvaultParameters, CommandError> {
+        Ok(KeyvaultParameters {
+            subscription: self.subscription.clone(),
+            resource_group: NAME.to_owned(),
+            location: LOCATION.to_owned(),
+            name: parse(NAME)?,
+            tenant: caller.tenant.clone(),
+            purge_protection: false,
+            recover: false,
+            administrator: Some(self.principal.clone()),
+            secret_readers: Vec::new(),
+        })
+    }
+
+    fn data_plane(&self) -> Result<Vec<DesiredResource>, CommandError> {
+        let parameters = DataPlaneParameters {
+            subscription: self.subscription.clone(),
+            prefix: NAME.to_owned(),
+            location: LOCATION.to_owned(),
+            resource_group: NAME.to_owned(),
+            issuer: "https://example.com".to_owned(),
+        };
+        data_plane_resources(&parameters).map_err(|error| invalid(&error))
+    }
+
+    fn aks(&self) -> AksParameters {
+        let group = ResourceGroupBody::id(self.subscription, NAME);
+        AksParameters {
+            subscription: self.subscription.clone(),
+            prefix: NAME.to_owned(),
+            location: LOCATION.to_owned(),
+            persistent_group: NAME.to_owned(),
+            nodes: 3,
+            max_nodes: None,
+            vm_size: "Standard_D4s_v4".to_owned(),
+            vault: Some(group.provider_resource(VaultBody::RESOURCE_TYPE, NAME)),
+        }
+    }
+
+    fn dns(&self) -> DnsParameters {
+        let group = ResourceGroupBody::id(self.subscription, NAME);
+        let parent = group.provider_resource("Microsoft.Network/dnsZones", "example.com");
+        DnsParameters {
+            subscription: self.subscription.clone(),
+            resource_group: NAME.to_owned(),
+            location: LOCATION.to_owned(),
+            zone: "dev.example.com".to_owned(),
+            delegation: Some(ZoneDelegation {
+                parent,
+                record: "dev".to_owned(),
+                name_servers: vec!["ns1.example.com".to_owned()],
+            }),
+        }
+    }
+}
