@@ -94,6 +94,12 @@ pub(crate) enum CliCommand {
         #[command(subcommand)]
         command: commands::destroy::DestroyCommand,
     },
+    /// Remove what deleted identities left behind
+    #[cfg(feature = "cli")]
+    Sweep {
+        #[command(subcommand)]
+        platform: PlatformCommand<commands::sweep::Args>,
+    },
     /// Replace the certificates of service principals
     #[cfg(feature = "cli")]
     Rotate {
@@ -147,6 +153,7 @@ impl CliCommand {
             | Self::Check { .. }
             | Self::Create { .. }
             | Self::Destroy { .. }
+            | Self::Sweep { .. }
             | Self::Rotate { .. }
             | Self::Refresh { .. } => LOG_FILTER_FOR_REPORTING_COMMANDS,
             #[cfg(feature = "node")]
@@ -182,6 +189,7 @@ impl CliCommand {
             | Self::Check { .. }
             | Self::Create { .. }
             | Self::Destroy { .. }
+            | Self::Sweep { .. }
             | Self::Rotate { .. }
             | Self::Refresh { .. } => false,
             #[cfg(feature = "emulator")]

@@ -59,6 +59,8 @@ pub(crate) mod rotate;
 mod rotation_timing;
 #[cfg(feature = "cli")]
 mod service_principals;
+#[cfg(feature = "cli")]
+pub(crate) mod sweep;
 #[cfg(feature = "emulator")]
 pub(crate) mod up;
 #[cfg(any(feature = "operator", feature = "cli"))]
@@ -99,6 +101,8 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Create { command } => block_on(create::run(command, environment)),
         #[cfg(feature = "cli")]
         CliCommand::Destroy { command } => block_on(destroy::run(command, environment)),
+        #[cfg(feature = "cli")]
+        CliCommand::Sweep { platform } => block_on(sweep::run(platform.into_args(), environment)),
         #[cfg(feature = "cli")]
         CliCommand::Rotate { command } => block_on(rotate::run_rotate(command, environment)),
         #[cfg(feature = "cli")]

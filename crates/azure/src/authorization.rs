@@ -1,5 +1,6 @@
 //! Role assignments, the permissions of the caller, and the number of assignments of a subscription.
 
+use jiff::Timestamp;
 use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -101,6 +102,9 @@ pub struct AssignedRoleProperties {
     /// The type of the principal, for example `ServicePrincipal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal_type: Option<String>,
+    /// The time of the creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_on: Option<Timestamp>,
 }
 
 impl AssignedRole {

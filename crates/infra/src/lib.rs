@@ -30,6 +30,7 @@ mod journal;
 mod keyvault_graph;
 mod live_state;
 mod oidc_graph;
+mod orphaned_assignments;
 mod ownership_tags;
 mod plan;
 mod preflight;
@@ -84,6 +85,7 @@ pub use journal::{
 pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
 pub use live_state::{LiveResource, LiveState, ReadError};
 pub use oidc_graph::{OidcParameters, oidc_resources};
+pub use orphaned_assignments::{OrphanSearchError, OrphanedAssignment, find_orphaned_assignments};
 pub use ownership_tags::OwnershipTags;
 pub use plan::{Plan, PlanProblem, PlannedResource, ResourceChange};
 pub use preflight::{FindingSeverity, PreflightFinding, check_plan};

@@ -114,8 +114,8 @@ const GRAPH_PERMISSIONS: [&str; 4] = [
 ];
 
 fn missing_graph_permissions(graph: &CallerIdentity) -> Vec<String> {
-    let has = |name: &&str| graph.permissions.iter().any(|it| it.eq_ignore_ascii_case(name));
-    if GRAPH_PERMISSIONS.iter().any(|name| has(&name)) {
+    let has = |name: &str| graph.permissions.iter().any(|it| it.eq_ignore_ascii_case(name));
+    if GRAPH_PERMISSIONS.into_iter().any(has) {
         return Vec::new();
     }
     let name = match graph.principal_type {

@@ -85,6 +85,7 @@ impl ImageKind {
                 "refresh",
                 "render",
                 "rotate",
+                "sweep",
                 "up",
             ],
         }
@@ -145,6 +146,7 @@ const LANYARD_COMMANDS: &[&str] = &[
     "refresh",
     "render",
     "rotate",
+    "sweep",
 ];
 
 #[cfg(test)]

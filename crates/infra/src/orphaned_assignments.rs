@@ -1,0 +1,154 @@
+//! Role assignments whose principal does not exist any more. They count against the limit of the subscription.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use lanyard_azure::{
+    ArmBody as _, ArmClient, AssignedRole, AzureCallError, GraphClient, RoleAssignmentBody,
+};
+use lanyard_vocabulary::ArmResourceId;
+use serde::Serialize;
+use uuid::Uuid;
+
+/// A role assignment without a principal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OrphanedAssignment {
+    /// The id of the assignment.
+    pub id: ArmResourceId,
+    /// The object id of the missing principal.
+    pub principal: Uuid,
+    /// The id of the role definition.
+    pub role: String,
+    /// The scope of the assignment.
+    pub scope: String,
+}
+
+/// Orphaned role assignments cannot be determined.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OrphanSearchError {
+    /// The role assignments cannot be listed.
+    #[error("listing the role assignments failed")]
+    List(#[source] Box<AzureCallError>),
+    /// The principals cannot be looked up.
+    #[error("looking up the principals in Microsoft Graph failed")]
+    Graph(#[source] Box<AzureCallError>),
+    /// Microsoft Graph does not return the signed-in identity, so it may hide others as well.
+    #[error(
+        "Microsoft Graph does not show the signed-in identity `{0}`, so a missing principal proves nothing"
+    )]
+    Blind(Uuid),
+}
+
+impl OrphanSearchError {
+    /// What to do next.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::List(source) => source.hint(),
+            Self::Graph(_) | Self::Blind(_) => {
+                "give the signed-in identity the Graph permission `Directory.Read.All`"
+            }
+        }
+    }
+}
+
+/// Finds the role assignments at or below `scope` whose principals do not exist. Sends reads only.
+///
+/// Assignments younger than `min_age` do not count, because the directory may not know their principals everywhere
+/// yet, and neither do those of principals of other tenants, which Microsoft Graph does not show.
+///
+/// # Errors
+///
+/// [`OrphanSearchError`], also if Microsoft Graph does not return `caller`, the signed-in identity.
+pub async fn find_orphaned_assignments(
+    arm: &ArmClient,
+    graph: &GraphClient,
+    scope: &ArmResourceId,
+    caller: Uuid,
+    (now, min_age): (Timestamp, SignedDuration),
+) -> Result<Vec<OrphanedAssignment>, OrphanSearchError> {
+    let path = format!("{scope}/providers/{}", RoleAssignmentBody::RESOURCE_TYPE);
+    let listed = arm.list(&path, RoleAssignmentBody::API_VERSION, &[]).await;
+    let listed = listed.map_err(|error| OrphanSearchError::List(Box::new(error)))?;
+    let assignments: Vec<AssignedRole> =
+        listed.into_iter().filter_map(|body| serde_json::from_value(body).ok()).collect();
+    let principals: BTreeSet<_> =
+        assignments.iter().map(|it| it.properties.principal_id).chain([caller]).collect();
+    let principals: Vec<_> = principals.into_iter().collect();
+    let found = graph.directory_objects(&principals, &[]).await;
+    let found = found.map_err(|error| OrphanSearchError::Graph(Box::new(error)))?;
+    let known: BTreeSet<_> = found.into_iter().map(|object| object.id).collect();
+    if !known.contains(&caller) {
+        return Err(OrphanSearchError::Blind(caller));
+    }
+    let newest = now.checked_sub(min_age).unwrap_or(now);
+    Ok(orphans(assignments, &known, scope, newest))
+}
+
+/// The assignments at or below `scope` that are not younger than `newest`, and whose principals are not `known`.
+fn orphans(
+    assignments: Vec<AssignedRole>,
+    known: &BTreeSet<Uuid>,
+    scope: &ArmResourceId,
+    newest: Timestamp,
+) -> Vec<OrphanedAssignment> {
+    let mut orphans: Vec<_> = assignments
+        .into_iter()
+        .filter(|it| !known.contains(&it.properties.principal_id))
+        .filter(|it| it.properties.created_on.is_some_and(|created| created <= newest))
+        .filter(|it| it.properties.principal_type.as_deref() != Some("ForeignGroup"))
+        .filter_map(|AssignedRole { id, properties, .. }| {
+            let id: ArmResourceId = id.parse().ok()?;
+            // The list also contains assignments that the scope inherits.
+            scope.contains(&id).then_some(OrphanedAssignment {
+                id,
+                principal: properties.principal_id,
+                role: properties.role_definition_id,
+                scope: properties.scope,
+            })
+        })
+        .collect();
+    orphans.sort_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
+    orphans
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn assignment(scope: &str, principal: u128, created: &str, kind: &str) -> AssignedRole {
+        serde_json::from_value(json!({
+            "name": "a", "id": format!("{scope}/providers/Microsoft.Authorization/roleAssignments/a{principal}"),
+            "properties": {
+                "principalId": Uuid::from_u128(principal),
+                "principalType": kind,
+                "roleDefinitionId": "r",
+                "scope": scope,
+                "createdOn": created,
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_old_assignments_of_missing_principals_in_the_subscription_are_orphans() {
+        let (old, new) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
+        let scope = "/subscriptions/s";
+        let all = vec![
+            assignment(scope, 1, old, "ServicePrincipal"),
+            assignment(scope, 2, old, "ServicePrincipal"),
+            assignment(scope, 3, new, "ServicePrincipal"),
+            assignment(scope, 4, old, "ForeignGroup"),
+            assignment("/providers/Microsoft.Management/managementGroups/m", 5, old, "User"),
+            assignment("/subscriptions/s/resourceGroups/g", 6, old, "User"),
+        ];
+        let known = BTreeSet::from([Uuid::from_u128(1)]);
+        let newest = old.parse().unwrap();
+        let found = orphans(all, &known, &scope.parse().unwrap(), newest);
+        let found: Vec<_> = found.iter().map(|it| it.principal.as_u128()).collect();
+        assert_eq!(found, [2, 6]);
+    }
+}

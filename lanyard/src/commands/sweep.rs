@@ -1,0 +1,126 @@
+//! `lanyard sweep azure`: removes role assignments of principals that do not exist any more.
+
+use std::time::Duration;
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use lanyard_azure::{ArmBody as _, ArmRequest, RoleAssignmentBody};
+use lanyard_clock::SystemClock;
+use lanyard_infra::{OrphanedAssignment, find_orphaned_assignments};
+use lanyard_vocabulary::{ArmResourceId, format_error_chain};
+use serde::Serialize;
+
+use super::azure_account::{AccountArgs, AzureAccount};
+use super::rotation_timing::parse_duration;
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Examples:
+
+  lanyard sweep azure
+  lanyard sweep azure --scope /subscriptions/ID/resourceGroups/harbour --delete";
+
+/// Remove role assignments of principals that do not exist any more from Azure
+///
+/// Prints them, and removes them only with --delete. When an identity is deleted, its role assignments stay, and count
+/// against the limit of the subscription. The command stops if Microsoft Graph does not show the signed-in identity:
+/// then every principal would look missing.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    /// Only role assignments at or below this subscription, resource group or resource [default: the subscription]
+    #[arg(long, value_name = "RESOURCE-ID")]
+    scope: Option<ArmResourceId>,
+    /// Remove the role assignments
+    #[arg(long)]
+    delete: bool,
+    /// Ignore role assignments that are younger, because their principals may not be known everywhere yet
+    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = parse_duration)]
+    min_age: Duration,
+    /// The output format
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    account: AccountArgs,
+}
+
+/// A role assignment, and what happened to it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SweptAssignment {
+    #[serde(flatten)]
+    assignment: OrphanedAssignment,
+    deleted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// The result of the command.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SweepReport {
+    role_assignments: Vec<SweptAssignment>,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let min_age = args.min_age.try_into().map_err(|error: jiff::Error| {
+        CommandError::invalid_input("--min-age is too long").with_cause(&error)
+    })?;
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let caller = account.caller().await?.object_id;
+    let scope = args.scope.clone();
+    let scope = scope.unwrap_or_else(|| ArmResourceId::subscription_scope(&account.subscription));
+    let (arm, graph, age) = (&account.arm, account.graph(), (clock.now(), min_age));
+    let found = find_orphaned_assignments(arm, &graph, &scope, caller, age).await;
+    let found = found.map_err(|error| {
+        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+    })?;
+    let mut role_assignments = Vec::new();
+    for assignment in found {
+        let mut swept = SweptAssignment { assignment, deleted: false, error: None };
+        if args.delete {
+            let id = swept.assignment.id.as_str();
+            let request = ArmRequest::delete(id, RoleAssignmentBody::API_VERSION);
+            let result = account.arm.send(&request).await;
+            swept.deleted = result.is_ok();
+            swept.error = result.err().map(|error| format_error_chain(&error));
+        }
+        role_assignments.push(swept);
+    }
+    let report = SweepReport { role_assignments };
+    output::print_stdout(&match args.output {
+        CliOutputFormat::Table => report.to_text(args.delete),
+        format => output::serialize_document(&report, format),
+    })?;
+    let failed = report.role_assignments.iter().any(|it| it.error.is_some());
+    Ok(if failed { CommandExit::Failed } else { CommandExit::Success })
+}
+
+impl SweepReport {
+    fn to_text(&self, deletes: bool) -> String {
+        if self.role_assignments.is_empty() {
+            return "Every role assignment has a principal.".to_owned();
+        }
+        let mut table = Table::new();
+        table.load_style(NOTHING);
+        table.set_header(["RESULT", "PRINCIPAL", "NAME", "SCOPE"]);
+        for swept in &self.role_assignments {
+            let result = match (swept.deleted, &swept.error) {
+                (true, _) => "deleted",
+                (false, Some(_)) => "failed",
+                (false, None) => "found",
+            };
+            let OrphanedAssignment { id, principal, scope, .. } = &swept.assignment;
+            table.add_row([result, &principal.to_string(), id.name(), scope]);
+        }
+        let mut lines = vec![table.trim_fmt()];
+        lines.extend(self.role_assignments.iter().filter_map(|it| it.error.clone()));
+        if !deletes {
+            lines.push("\nRun the command with --delete to remove them.".to_owned());
+        }
+        lines.join("\n")
+    }
+}
