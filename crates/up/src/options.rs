@@ -20,6 +20,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// The directory for the volumes; `None` for a temporary directory.
     pub directory: Option<PathBuf>,
+    /// The state directory of a local Azure, which is used and kept; `None` for a new one.
+    pub state: Option<PathBuf>,
     /// The client ID of the identity that reads the vault; `None` for a built-in one.
     pub vault_reader: Option<EntraClientId>,
 }

@@ -42,6 +42,10 @@ pub(crate) struct Args {
     /// The directory for the volumes, for one run at a time [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// The state directory of a local Azure, such as that of `lanyard azure serve`. Its state is used instead of a
+    /// new one, and kept
+    #[arg(long, value_name = "DIR", conflicts_with = "fault")]
+    state: Option<PathBuf>,
     /// The managed identity that reads the vault [default: one of the local Azure]
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
     vault_reader: Option<EntraClientId>,
@@ -58,6 +62,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         fault: args.fault,
         listen: args.listen,
         directory: args.directory.clone(),
+        state: args.state.clone(),
         vault_reader: args.vault_reader,
     };
     let mut signals = TerminationSignals::listen()?;

@@ -37,7 +37,7 @@ pub(crate) enum KillPosition {
 /// A local Azure, and a directory in which commands run.
 pub(crate) struct InfraWorkspace {
     process: AzureServeProcess,
-    _state: TempDir,
+    state: TempDir,
     files: TempDir,
     environment: Vec<(String, String)>,
     azure: reqwest::Client,
@@ -47,9 +47,16 @@ pub(crate) struct InfraWorkspace {
 
 impl InfraWorkspace {
     pub(crate) fn start() -> Self {
+        Self::start_for(include_str!("../../../examples/hostedcluster.yaml"))
+    }
+
+    /// Starts a local Azure that is seeded for a HostedCluster.
+    pub(crate) fn start_for(hosted_cluster: &str) -> Self {
         let (state, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let login = ["--login=service-principal"];
-        let process = AzureServeProcess::start_with(lanyard(), state.path(), &login);
+        let seed = files.path().join("seed.yaml");
+        std::fs::write(&seed, hosted_cluster).unwrap();
+        let flags = ["--login=service-principal", "--file", seed.to_str().unwrap()];
+        let process = AzureServeProcess::start_with(lanyard(), state.path(), &flags);
         std::fs::write(files.path().join("cluster.yaml"), CLUSTER).unwrap();
         let authority = std::fs::read(process.session_text("ca_file")).unwrap();
         let azure = reqwest::Client::builder()
@@ -60,7 +67,7 @@ impl InfraWorkspace {
         let environment = exported_environment(state.path());
         let control = reqwest::Client::builder().no_proxy().build().unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        Self { process, _state: state, files, environment, azure, control, runtime }
+        Self { process, state, files, environment, azure, control, runtime }
     }
 
     fn command(&self, arguments: &[impl AsRef<str>]) -> Command {
@@ -69,6 +76,20 @@ impl InfraWorkspace {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env("XDG_STATE_HOME", self.files.path().join("state"));
         command
+    }
+
+    /// Ends the local Azure, and runs `lanyard up` with its state and a HostedCluster. Returns the exit code, the
+    /// report and the error output.
+    pub(crate) fn run_up(self, hosted_cluster: &str) -> (Option<i32>, Value, String) {
+        std::fs::write(self.files.path().join("hostedcluster.yaml"), hosted_cluster).unwrap();
+        drop(self.process);
+        let mut command = lanyard();
+        command.current_dir(self.files.path()).args(["up", "--once", "--output", "json"]);
+        command.args(["--file", "hostedcluster.yaml", "--state"]).arg(self.state.path());
+        let output = command.output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        let report = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.status.code(), report, error)
     }
 
     /// The exit code and the error output of a command.
@@ -269,6 +290,15 @@ impl InfraWorkspace {
             "/resourceGroups/{MAIN_GROUP}/providers/Microsoft.Network/privateDnsZones/harbour2.hcp.example.com/virtualNetworkLinks/{MAIN_GROUP}?api-version=2024-06-01"
         );
         self.runtime.block_on(self.arm(reqwest::Method::DELETE, &path, None));
+    }
+
+    /// The object id of a user-assigned identity.
+    pub(crate) fn identity_object_id(&self, group: &str, name: &str) -> String {
+        let path = format!(
+            "/resourceGroups/{group}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{name}?api-version=2024-11-30"
+        );
+        let identity = self.runtime.block_on(self.arm(reqwest::Method::GET, &path, None));
+        identity["properties"]["principalId"].as_str().unwrap().to_owned()
     }
 
     /// Creates a public IP address in a group of the cluster, as another tool would.
