@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::assertion::{AssertionError, AssertionOptions, AssertionSigner};
 use crate::bundle::{BundleError, CertificateBundle};
+use crate::document::CredentialDocument;
 use crate::entra::exchange::ClientCredentialsExchange;
 use crate::entra::request::ClientAuthentication;
 use crate::identity::{Authority, ClientId, TenantId};
@@ -59,6 +60,31 @@ impl ClientCertificateCredential {
         let encoded = Zeroizing::new(STANDARD.encode(content));
         let bundle =
             CertificateBundle::parse_with_password(&SecretText::from(encoded.as_str()), password)?;
+        Self::with_bundle(tenant, client, authority, bundle, transport)
+    }
+
+    /// Creates a credential from a credential document that no file contains.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientCertificateError`] if the document's bundle has no RSA key with its certificate.
+    pub fn from_document(
+        document: &CredentialDocument,
+        transport: &TokenTransport,
+    ) -> Result<Arc<Self>, ClientCertificateError> {
+        let bundle = CertificateBundle::parse(document.client_secret())?;
+        let client = document.client_id().clone();
+        let authority = document.authentication_endpoint();
+        Self::with_bundle(document.tenant_id(), client, authority, bundle, transport)
+    }
+
+    fn with_bundle(
+        tenant: &TenantId,
+        client: ClientId,
+        authority: &Authority,
+        bundle: CertificateBundle,
+        transport: &TokenTransport,
+    ) -> Result<Arc<Self>, ClientCertificateError> {
         let source = ClientCertificateSource {
             endpoint: authority.token_endpoint(tenant),
             authority: authority.clone(),

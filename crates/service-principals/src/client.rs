@@ -8,6 +8,7 @@ use lanyard_azure::{
     PropagationWait,
 };
 use lanyard_clock::SharedClock;
+use lanyard_credential::identity::Authority;
 use lanyard_vocabulary::{Component, EntraClientId, EntraTenantId, SecretName};
 use uuid::Uuid;
 
@@ -36,6 +37,8 @@ pub struct ServicePrincipalClient {
     pub prefix: EnvironmentPrefix,
     /// The tenant.
     pub tenant: EntraTenantId,
+    /// The token service of the tenant.
+    pub authority: Authority,
     /// The clock.
     pub clock: SharedClock,
     /// How long requests are repeated until Microsoft Graph knows a new object everywhere.
@@ -405,16 +408,15 @@ impl ServicePrincipalClient {
             report(ServicePrincipalStep::CertificateRegistered);
         }
         let secret = self.vault.certificate_secret(&names.name, &certificate.version).await?;
-        let (name, client) = (names.name.as_str(), application.app_id);
-        self.proof.request_token(name, client, &self.tenant, &secret).await?;
-        report(ServicePrincipalStep::TokenIssued);
         let owner = CredentialOwner {
-            client_id: client,
+            client_id: application.app_id,
             object_id: *object_id,
             tenant: &self.tenant,
-            authority: self.proof.authority.as_url().as_str(),
+            authority: self.authority.as_url().as_str(),
         };
         let document = credential_json(owner, &secret, complete.times());
+        self.proof.request_token(names.name.as_str(), &document).await?;
+        report(ServicePrincipalStep::TokenIssued);
         self.vault.write_document(&names.secret, &document, complete.times(), tags).await?;
         report(ServicePrincipalStep::DocumentWritten);
         Ok(())

@@ -2,6 +2,7 @@
 
 use azure_core::http::StatusCode;
 use lanyard_azure::AzureCallError;
+use lanyard_credential::document::DocumentError;
 use lanyard_credential::{ClientCertificateError, TokenError};
 use lanyard_vocabulary::SecretName;
 
@@ -70,15 +71,16 @@ pub enum ServicePrincipalError {
         #[source]
         source: ClientCertificateError,
     },
-    /// The client id or the tenant cannot be used to sign in.
-    #[error("`{text}` cannot be used to sign in as `{name}`")]
-    SignInId {
+    /// The components would reject the credential document.
+    #[error("the credential document of `{name}` is not valid")]
+    Document {
         /// The name of the service principal.
         name: String,
-        /// The id or URL.
-        text: String,
+        /// The problems of the document.
+        #[source]
+        source: DocumentError,
     },
-    /// Entra ID issued no token for the new certificate, so it was not handed out.
+    /// Entra ID issued no token for the new certificate, so the secret was not written.
     #[error("Entra ID issues no token for the certificate of `{name}`")]
     NoToken {
         /// The name of the service principal.
@@ -112,7 +114,7 @@ impl ServicePrincipalError {
             Self::Incomplete { .. } => "run `lanyard create identities azure` first",
             Self::MissingProperty { .. } => "check that no proxy answers in the place of the vault",
             Self::Key { .. } => "delete the certificate; the next run creates a new one",
-            Self::SignInId { .. } => "give ids of Entra ID, and a cloud with a token service",
+            Self::Document { .. } => "choose a cloud with a token service, and check the tenant id",
             Self::NoToken { source, .. } => {
                 let hint = TokenError::of(source).and_then(TokenError::hint);
                 return hint.unwrap_or_else(|| "run the command again".to_owned());

@@ -31,8 +31,8 @@ pub(crate) struct StoredDocument {
 
 /// The credential in a document.
 pub(crate) struct StoredCredential {
-    pub(crate) client_id: String,
-    pub(crate) tenant: String,
+    pub(crate) client_id: EntraClientId,
+    pub(crate) tenant: EntraTenantId,
     /// The certificate in DER.
     pub(crate) certificate: Vec<u8>,
     pub(crate) renew_after: Timestamp,
@@ -59,8 +59,8 @@ fn parse_credential(document: &[u8]) -> Option<StoredCredential> {
     // HyperShift's scripts write no `renew_after`.
     let renew_after = document.timestamps().renew_after.unwrap_or(times.renew_after);
     Some(StoredCredential {
-        client_id: document.client_id().as_str().to_owned(),
-        tenant: document.tenant_id().as_str().to_owned(),
+        client_id: document.client_id().as_str().parse().ok()?,
+        tenant: document.tenant_id().as_str().parse().ok()?,
         certificate: leaf.der().to_vec(),
         renew_after,
     })
@@ -82,9 +82,10 @@ impl LiveServicePrincipal {
         else {
             return false;
         };
-        let same_ids = secret.credential.as_ref().is_some_and(|it| {
-            is_id(&it.client_id, application.app_id) && it.tenant == tenant.as_str()
-        });
+        let same_ids = secret
+            .credential
+            .as_ref()
+            .is_some_and(|it| it.client_id == application.app_id && it.tenant == *tenant);
         same_ids && secret.has_certificate(certificate)
     }
 
@@ -137,8 +138,4 @@ impl LiveServicePrincipal {
 pub(crate) fn accepts(application: &GraphApplication, certificate: &[u8]) -> bool {
     let mut credentials = application.key_credentials.iter();
     credentials.any(|it| it.certificate().as_deref() == Some(certificate))
-}
-
-fn is_id(text: &str, id: EntraClientId) -> bool {
-    text.parse::<EntraClientId>().is_ok_and(|parsed| parsed == id)
 }

@@ -82,13 +82,13 @@ impl EnvironmentArgs {
             graph: account.graph(),
             vault: vault.map_err(|error| command_error(&error))?,
             proof: TokenProof {
-                authority: account.authority.clone(),
                 scope: ArmClient::scope(account.endpoints),
                 transport: account.tokens.clone(),
                 propagation: directory.clone(),
             },
             prefix: self.prefix.clone(),
             tenant,
+            authority: account.authority.clone(),
             clock: SharedClock::clone(clock),
             propagation: directory,
         })
