@@ -1,8 +1,9 @@
 //! Role assignments whose principal does not exist any more. They count against the limit of the subscription.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use lanyard_azure::{
     ArmBody as _, ArmClient, AssignedRole, AzureCallError, GraphClient, RoleAssignmentBody,
 };
@@ -66,7 +67,7 @@ pub async fn find_orphaned_assignments(
     graph: &GraphClient,
     scope: &ArmResourceId,
     caller: Uuid,
-    (now, min_age): (Timestamp, SignedDuration),
+    (now, min_age): (Timestamp, Duration),
 ) -> Result<Vec<OrphanedAssignment>, OrphanSearchError> {
     let path = format!("{scope}/providers/{}", RoleAssignmentBody::RESOURCE_TYPE);
     let listed = arm.list(&path, RoleAssignmentBody::API_VERSION, &[]).await;
@@ -82,7 +83,7 @@ pub async fn find_orphaned_assignments(
     if !known.contains(&caller) {
         return Err(OrphanSearchError::Blind(caller));
     }
-    let newest = now.checked_sub(min_age).unwrap_or(now);
+    let newest = now.checked_sub(min_age).unwrap_or(Timestamp::MIN);
     Ok(orphans(assignments, &known, scope, newest))
 }
 

@@ -1,8 +1,9 @@
 //! Creates, rotates and deletes service principals.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use lanyard_azure::{
     AzureCallError, GraphApplication, GraphApplicationBody, GraphClient, GraphKeyCredential,
     PropagationWait,
@@ -126,21 +127,10 @@ pub struct RotationOptions {
     pub only_due: bool,
     /// How long the application accepts the earlier certificate after the secret has the new one. Every component
     /// must read the new secret in this time.
-    pub overlap: SignedDuration,
+    pub overlap: Duration,
     /// Whether the call waits for the overlap and then retires the earlier certificate. If not, the next call
     /// after the overlap retires it.
     pub wait: bool,
-}
-
-/// The result of a rotation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RotationOutcome {
-    /// The service principal.
-    pub service_principal: CreatedServicePrincipal,
-    /// Whether the secret has a new certificate.
-    pub rotated: bool,
-    /// The number of certificates that the application no longer accepts.
-    pub retired: usize,
 }
 
 /// What lanyard created of a service principal and exists.
@@ -211,7 +201,7 @@ impl ServicePrincipalClient {
         };
         let complete = CompleteServicePrincipal { application, object_id, certificate };
         if !is_current {
-            self.hand_out(names, &complete, secret_tags, observer).await?;
+            self.deploy(names, &complete, secret_tags, observer).await?;
         }
         Ok(complete.result(names))
     }
@@ -230,25 +220,36 @@ impl ServicePrincipalClient {
         names: &ServicePrincipalNames,
         options: RotationOptions,
         observer: Observer<'_>,
-    ) -> StepResult<RotationOutcome> {
-        let live = self.read(names).await?;
-        let rotated = !options.only_due || live.is_due(self.clock.now());
-        let newer = live.has_newer_certificate();
+    ) -> StepResult<CreatedServicePrincipal> {
+        let mut live = self.read(names).await?;
+        let mut overlap = options.overlap;
+        if !options.only_due || live.is_due(self.clock.now()) {
+            self.replace_certificate(names, live, observer).await?;
+            if options.wait {
+                self.clock.sleep(overlap).await;
+                overlap = Duration::ZERO;
+            }
+            live = self.read(names).await?;
+        }
+        self.retire(names, &live, overlap, observer).await?;
+        Ok(complete(names, live)?.result(names))
+    }
+
+    /// Makes the application and the secret use a certificate that the secret does not have.
+    async fn replace_certificate(
+        &self,
+        names: &ServicePrincipalNames,
+        live: LiveServicePrincipal,
+        observer: Observer<'_>,
+    ) -> StepResult<()> {
+        let has_newer = live.has_newer_certificate();
         let secret_tags = self.tags(live.secret.as_ref().map(|secret| &secret.tags));
         let mut complete = complete(names, live)?;
-        if rotated {
-            if !newer {
-                let tags = self.tags(Some(&complete.certificate.tags));
-                complete.certificate = self.create_certificate(names, tags, observer).await?;
-            }
-            self.hand_out(names, &complete, secret_tags, observer).await?;
-            if options.wait {
-                self.clock.sleep(options.overlap.unsigned_abs()).await;
-            }
+        if !has_newer {
+            let tags = self.tags(Some(&complete.certificate.tags));
+            complete.certificate = self.create_certificate(names, tags, observer).await?;
         }
-        let overlap = if rotated && options.wait { SignedDuration::ZERO } else { options.overlap };
-        let retired = self.retire(names, overlap, observer).await?;
-        Ok(RotationOutcome { service_principal: complete.result(names), rotated, retired })
+        self.deploy(names, &complete, secret_tags, observer).await
     }
 
     /// What lanyard created of a service principal: the application with the unique name, and the certificate and
@@ -394,7 +395,7 @@ impl ServicePrincipalClient {
     }
 
     /// Adds the certificate to the application, proves it by a token, and writes the secret.
-    async fn hand_out(
+    async fn deploy(
         &self,
         names: &ServicePrincipalNames,
         complete: &CompleteServicePrincipal,
@@ -453,30 +454,30 @@ impl ServicePrincipalClient {
         self.propagation.repeat(read, is_temporary).await
     }
 
-    /// Removes earlier certificates from the application; returns their number.
+    /// Removes earlier certificates from the application.
     async fn retire(
         &self,
         names: &ServicePrincipalNames,
-        overlap: SignedDuration,
+        live: &LiveServicePrincipal,
+        overlap: Duration,
         observer: Observer<'_>,
-    ) -> StepResult<usize> {
-        let live = self.read(names).await?;
+    ) -> StepResult<()> {
+        let Some(application) = &live.application else { return Ok(()) };
+        if application.key_credentials.len() < 2 {
+            return Ok(());
+        }
         let versions = self.vault.certificate_thumbprints(&names.name).await?;
         let retired = live.retired_certificates(&versions, overlap, self.clock.now());
-        let (Some(application), false) = (&live.application, retired.is_empty()) else {
-            return Ok(0);
-        };
-        let remaining: Vec<_> = application
-            .key_credentials
-            .iter()
-            .filter(|credential| !retired.contains(credential))
-            .cloned()
-            .collect();
+        if retired.is_empty() {
+            return Ok(());
+        }
+        let all = application.key_credentials.iter();
+        let remaining: Vec<_> = all.filter(|it| !retired.contains(it)).cloned().collect();
         let replaced = self.graph.replace_key_credentials(application.id, &remaining).await;
         replaced.map_err(|source| graph_error("removing earlier certificates", names, source))?;
         let step = ServicePrincipalStep::CertificatesRetired;
         observer(ServicePrincipalEvent { name: &names.name, step });
-        Ok(retired.len())
+        Ok(())
     }
 
     /// The tags of a new version: those of the earlier version, or that of lanyard for a new object. So the tag

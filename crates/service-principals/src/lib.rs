@@ -20,8 +20,8 @@ mod names;
 mod token_proof;
 
 pub use client::{
-    CreatedObjects, CreatedServicePrincipal, RotationOptions, RotationOutcome,
-    ServicePrincipalClient, ServicePrincipalEvent, ServicePrincipalStep,
+    CreatedObjects, CreatedServicePrincipal, RotationOptions, ServicePrincipalClient,
+    ServicePrincipalEvent, ServicePrincipalStep,
 };
 pub use credential_vault::CredentialVault;
 pub use error::ServicePrincipalError;

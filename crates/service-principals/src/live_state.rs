@@ -1,8 +1,9 @@
 //! What exists of a service principal, and what is missing. Does no I/O.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use lanyard_azure::{GraphApplication, GraphKeyCredential};
 use lanyard_credential::bundle::{CertificateBundle, Thumbprint};
 use lanyard_credential::document::CredentialDocument;
@@ -112,7 +113,7 @@ impl LiveServicePrincipal {
     pub(crate) fn retired_certificates(
         &self,
         versions: &[Vec<u8>],
-        overlap: SignedDuration,
+        overlap: Duration,
         now: Timestamp,
     ) -> Vec<GraphKeyCredential> {
         let (Some(application), Some(certificate), Some(secret)) =
@@ -120,8 +121,8 @@ impl LiveServicePrincipal {
         else {
             return Vec::new();
         };
-        let handed_out = secret.created.checked_add(overlap).is_ok_and(|end| end <= now);
-        if !handed_out || !secret.has_certificate(certificate) || !self.is_registered() {
+        let is_over = secret.created.checked_add(overlap).is_ok_and(|end| end <= now);
+        if !is_over || !secret.has_certificate(certificate) || !self.is_registered() {
             return Vec::new();
         }
         let is_earlier_version = |credential: &&GraphKeyCredential| {

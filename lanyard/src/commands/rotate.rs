@@ -5,12 +5,16 @@ pub(crate) mod refresh;
 mod refresh_cron_job;
 
 use clap::Subcommand;
-use lanyard_service_principals::RotationOutcome;
+use lanyard_clock::SystemClock;
+use lanyard_service_principals::{RotationOptions, ServicePrincipalNames};
 use serde::Serialize;
 
+use super::azure_account::{AccountArgs, AzureAccount};
 use super::platform::PlatformCommand;
-use super::service_principals::{EnvironmentRun, ServicePrincipalRow, rows_text};
-use crate::exit::{CommandError, CommandResult};
+use super::service_principals::{
+    EnvironmentArgs, ServicePrincipalRow, WaitArgs, rows_text, run_for_each,
+};
+use crate::exit::CommandResult;
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
@@ -52,6 +56,15 @@ pub(crate) async fn run_refresh(
     refresh::run(platform.into_args(), environment).await
 }
 
+/// What `rotate` and `refresh` have in common.
+struct Rotation<'a> {
+    environment: &'a EnvironmentArgs,
+    account: &'a AccountArgs,
+    wait: &'a WaitArgs,
+    options: RotationOptions,
+    output: CliOutputFormat,
+}
+
 /// The result of a rotation.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -59,20 +72,27 @@ struct RotationDocument {
     service_principals: Vec<ServicePrincipalRow>,
 }
 
-/// Prints the result of a rotation; returns the exit code.
-fn print_result(run: &EnvironmentRun<RotationOutcome>, format: CliOutputFormat) -> CommandResult {
-    let service_principals = run.rows(|outcome| Some(&outcome.service_principal));
-    let text = match format {
-        CliOutputFormat::Table => rows_text(&service_principals),
-        format => output::serialize_document(&RotationDocument { service_principals }, format),
-    };
-    output::print_stdout(&text)?;
-    Ok(run.exit())
-}
-
-/// The overlap of a rotation as the time type of its client.
-fn signed_overlap(overlap: std::time::Duration) -> Result<jiff::SignedDuration, CommandError> {
-    overlap.try_into().map_err(|error: jiff::Error| {
-        CommandError::invalid_input("--overlap is too long").with_cause(&error)
-    })
+impl Rotation<'_> {
+    /// Rotates the certificates of these service principals, and prints the result.
+    async fn run(
+        &self,
+        names: &[ServicePrincipalNames],
+        environment: &ProcessEnvironment,
+    ) -> CommandResult {
+        let clock = SystemClock::shared();
+        let account = AzureAccount::sign_in(self.account, environment, &clock).await?;
+        let tenant = account.caller().await?.tenant;
+        let client = self.environment.client(&account, tenant, self.wait.timeout(), &clock)?;
+        let run = run_for_each(names, async |names, observer| {
+            client.rotate(names, self.options, observer).await
+        })
+        .await;
+        let service_principals = run.rows(|it| Some(it));
+        let text = match self.output {
+            CliOutputFormat::Table => rows_text(&service_principals),
+            format => output::serialize_document(&RotationDocument { service_principals }, format),
+        };
+        output::print_stdout(&text)?;
+        Ok(run.exit())
+    }
 }

@@ -65,15 +65,12 @@ struct SweepReport {
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    let min_age = args.min_age.try_into().map_err(|error: jiff::Error| {
-        CommandError::invalid_input("--min-age is too long").with_cause(&error)
-    })?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
     let caller = account.caller().await?.object_id;
     let scope = args.scope.clone();
     let scope = scope.unwrap_or_else(|| ArmResourceId::subscription_scope(&account.subscription));
-    let (arm, graph, age) = (&account.arm, account.graph(), (clock.now(), min_age));
+    let (arm, graph, age) = (&account.arm, account.graph(), (clock.now(), args.min_age));
     let found = find_orphaned_assignments(arm, &graph, &scope, caller, age).await;
     let found = found.map_err(|error| {
         CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use lanyard_clock::SystemClock;
 use lanyard_service_principals::RotationOptions;
 use lanyard_vocabulary::Component;
 
-use super::{print_result, signed_overlap};
-use crate::commands::azure_account::{AccountArgs, AzureAccount};
+use super::Rotation;
+use crate::commands::azure_account::AccountArgs;
 use crate::commands::rotation_timing::parse_duration;
-use crate::commands::service_principals::{EnvironmentArgs, WaitArgs, run_for_each};
+use crate::commands::service_principals::{EnvironmentArgs, WaitArgs};
 use crate::exit::CommandResult;
 use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
@@ -51,16 +50,8 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let names = args.environment.names(&args.component)?;
-    let options = RotationOptions {
-        only_due: false,
-        overlap: signed_overlap(args.overlap)?,
-        wait: !args.no_wait,
-    };
-    let clock = SystemClock::shared();
-    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let tenant = account.caller().await?.tenant;
-    let client = args.environment.client(&account, tenant, args.wait.timeout(), &clock)?;
-    let rotated =
-        run_for_each(&names, async |names, observer| client.rotate(names, options, observer).await);
-    print_result(&rotated.await, args.output)
+    let options = RotationOptions { only_due: false, overlap: args.overlap, wait: !args.no_wait };
+    let Args { environment: of, account, wait, output, .. } = &args;
+    let rotation = Rotation { environment: of, account, wait, options, output: *output };
+    rotation.run(&names, &environment).await
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use lanyard_clock::SystemClock;
 use lanyard_service_principals::RotationOptions;
 
+use super::Rotation;
 use super::refresh_cron_job::{CronJobArgs, refresh_cron_job};
-use super::{print_result, signed_overlap};
-use crate::commands::azure_account::{AccountArgs, AzureAccount};
+use crate::commands::azure_account::AccountArgs;
 use crate::commands::rotation_timing::parse_duration;
-use crate::commands::service_principals::{EnvironmentArgs, WaitArgs, run_for_each};
+use crate::commands::service_principals::{EnvironmentArgs, WaitArgs};
 use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
@@ -52,13 +51,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         output::print_stdout(&manifest)?;
         return Ok(CommandExit::Success);
     }
-    let options =
-        RotationOptions { only_due: true, overlap: signed_overlap(args.overlap)?, wait: false };
-    let clock = SystemClock::shared();
-    let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let tenant = account.caller().await?.tenant;
-    let client = args.environment.client(&account, tenant, args.wait.timeout(), &clock)?;
-    let rotated =
-        run_for_each(&names, async |names, observer| client.rotate(names, options, observer).await);
-    print_result(&rotated.await, args.output)
+    let options = RotationOptions { only_due: true, overlap: args.overlap, wait: false };
+    let Args { environment: of, account, wait, output, .. } = &args;
+    let rotation = Rotation { environment: of, account, wait, options, output: *output };
+    rotation.run(&names, &environment).await
 }
