@@ -63,31 +63,11 @@ impl ImageKind {
     }
 
     /// The commands that the image's `--help` must list.
-    pub(super) const fn commands(self) -> &'static [&'static str] {
+    pub(super) fn commands(self) -> Vec<&'static str> {
         match self {
-            Self::Node => &["node"],
-            Self::Lanyard => LANYARD_COMMANDS,
-            Self::Azure => &[
-                "apply",
-                "azure",
-                "canary",
-                "check",
-                "create",
-                "credential",
-                "destroy",
-                "forecast",
-                "identities",
-                "import",
-                "kms",
-                "node",
-                "operator",
-                "plan",
-                "refresh",
-                "render",
-                "rotate",
-                "sweep",
-                "up",
-            ],
+            Self::Node => vec!["node"],
+            Self::Lanyard => LANYARD_COMMANDS.to_vec(),
+            Self::Azure => [LANYARD_COMMANDS, AZURE_COMMANDS].concat(),
         }
     }
 
@@ -129,6 +109,10 @@ impl ImageKind {
     }
 }
 
+/// The commands that only the image with the local Azure has.
+const AZURE_COMMANDS: &[&str] = &["azure", "up"];
+
+/// The commands without the local Azure.
 const LANYARD_COMMANDS: &[&str] = &[
     "apply",
     "canary",
