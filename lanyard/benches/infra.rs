@@ -14,18 +14,13 @@ mod cluster_resources;
 mod virtual_time_azure;
 
 use std::io::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
-use azure_core::credentials::TokenCredential;
-use lanyard_azure::ArmClient;
-use lanyard_credential::secret::SecretText;
-use lanyard_credential::{ClientSecretCredential, TokenTransport, TokenTransportOptions};
+use lanyard_clock::SharedClock;
 use lanyard_infra::{
     JournalCluster, LiveState, NoProgress, OwnershipTags, Plan, ResourceGraph, RunContext,
     RunOptions, apply, open_directory,
 };
-use lanyard_vocabulary::cloud;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -88,7 +83,8 @@ async fn create_cluster(options: RunOptions) -> (ResourceGraph, Duration) {
     let tags = OwnershipTags::new(identifiers.name(), identifiers.infra_id());
     let directory = TempDir::new().unwrap();
     let journal = open_directory(directory.path().to_owned(), &cluster).unwrap();
-    let (arm, clock) = (arm_client(&azure), azure.shared_clock());
+    let clock = azure.shared_clock();
+    let arm = azure.owner_client(|inner| LatencyClient::wrap(inner, SharedClock::clone(&clock)));
     let context =
         RunContext { arm: &arm, journal: &journal, clock: &clock, progress: &NoProgress, options };
     let work = async {
@@ -110,22 +106,4 @@ async fn create_cluster(options: RunOptions) -> (ResourceGraph, Duration) {
     };
     azure.shutdown().await;
     (graph, time)
-}
-
-/// A client of the seeded application, which owns the subscription.
-fn arm_client(azure: &VirtualTimeAzure) -> ArmClient {
-    let account = azure.test_credentials();
-    let clock = azure.shared_clock();
-    let transport = azure.transport_with(|inner| LatencyClient::wrap(inner, clock));
-    let mut options = TokenTransportOptions::default();
-    options.clock = azure.shared_clock();
-    options.client.transport = Some(azure.transport().without_rate_limit());
-    let credential: Arc<dyn TokenCredential> = ClientSecretCredential::new(
-        &account.tenant.as_str().parse().unwrap(),
-        account.client_id.uuid().to_string().parse().unwrap(),
-        &cloud::PUBLIC.authority_url().parse().unwrap(),
-        SecretText::from(account.client_secret()),
-        &TokenTransport::new(options),
-    );
-    ArmClient::new(&cloud::PUBLIC, credential, &transport)
 }

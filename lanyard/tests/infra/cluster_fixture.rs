@@ -1,20 +1,16 @@
 //! The infrastructure of one cluster in the local Azure.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use azure_core::credentials::TokenCredential;
 use lanyard_azure::{ArmClient, ArmRequest};
 use lanyard_clock::SharedClock;
-use lanyard_credential::secret::SecretText;
-use lanyard_credential::{ClientSecretCredential, TokenTransport, TokenTransportOptions};
 use lanyard_infra::{
     ClusterIdentifiers, DesiredResource, DestroyPlan, Journal, JournalCluster, LiveState,
     NoProgress, OwnershipTags, Plan, ResourceGraph, ResourceKey, ResourceStack, RunContext,
     RunOptions, RunReport, apply, destroy, infra_resources, open_directory,
     wait_for_interrupted_writes,
 };
-use lanyard_vocabulary::{SubscriptionId, cloud};
+use lanyard_vocabulary::SubscriptionId;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -53,8 +49,8 @@ impl ClusterFixture {
         let identifiers = cluster_identifiers();
         let cutter = RequestCutter::default();
         Self {
-            observer: arm_client(&azure, &RequestCutter::default()),
-            arm: arm_client(&azure, &cutter),
+            observer: azure.owner_client(|inner| RequestCutter::default().wrap(inner)),
+            arm: azure.owner_client(|inner| cutter.wrap(inner)),
             cutter,
             directory: TempDir::new().unwrap(),
             graph: ResourceGraph::new(resources(&azure.cluster.azure.subscription)).unwrap(),
@@ -197,21 +193,4 @@ impl ClusterFixture {
         // The change is a long-running operation.
         self.azure.advance(std::time::Duration::from_mins(1)).await;
     }
-}
-
-/// A client of the seeded application, which owns the subscription.
-fn arm_client(azure: &VirtualTimeAzure, cutter: &RequestCutter) -> ArmClient {
-    let account = azure.test_credentials();
-    let transport = azure.transport_with(|inner| cutter.wrap(inner));
-    let mut options = TokenTransportOptions::default();
-    options.clock = azure.shared_clock();
-    options.client.transport = Some(azure.transport().without_rate_limit());
-    let credential: Arc<dyn TokenCredential> = ClientSecretCredential::new(
-        &account.tenant.as_str().parse().unwrap(),
-        account.client_id.uuid().to_string().parse().unwrap(),
-        &cloud::PUBLIC.authority_url().parse().unwrap(),
-        SecretText::from(account.client_secret()),
-        &TokenTransport::new(options),
-    );
-    ArmClient::new(&cloud::PUBLIC, credential, &transport)
 }

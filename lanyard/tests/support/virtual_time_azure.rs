@@ -7,11 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use azure_core::http::{AsyncRawResponse, HttpClient, Method, Request};
 use jiff::Timestamp;
-use lanyard_azure::{AzureTransport, AzureTransportSettings, RetryPolicy};
+use lanyard_azure::{ArmClient, AzureTransport, AzureTransportSettings, RetryPolicy};
 use lanyard_clock::{Clock as _, ManualClock, SharedClock, SystemClock};
+use lanyard_credential::secret::SecretText;
+use lanyard_credential::{ClientSecretCredential, TokenTransport, TokenTransportOptions};
 use lanyard_desired::{ValidatedHostedCluster, validate};
 use lanyard_emulator::{Emulator, TestCredentials};
-use lanyard_vocabulary::{Component, ObjectEncoding};
+use lanyard_vocabulary::{Component, ObjectEncoding, cloud};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -63,6 +65,25 @@ impl VirtualTimeAzure {
         let counting = |inner| wrap(Arc::new(InFlightCountingClient { inner, in_flight }));
         let settings = transport_settings(&self.emulator);
         AzureTransport::with_wrapped_client(&settings, self.shared_clock(), counting).unwrap()
+    }
+
+    /// A client of the seeded application, which owns the subscription. `wrap` wraps its HTTP client.
+    pub(crate) fn owner_client(
+        &self,
+        wrap: impl FnOnce(Arc<dyn HttpClient>) -> Arc<dyn HttpClient>,
+    ) -> ArmClient {
+        let account = self.test_credentials();
+        let mut options = TokenTransportOptions::default();
+        options.clock = self.shared_clock();
+        options.client.transport = Some(self.transport().without_rate_limit());
+        let credential = ClientSecretCredential::new(
+            &account.tenant.as_str().parse().unwrap(),
+            account.client_id.uuid().to_string().parse().unwrap(),
+            &cloud::PUBLIC.authority_url().parse().unwrap(),
+            SecretText::from(account.client_secret()),
+            &TokenTransport::new(options),
+        );
+        ArmClient::new(&cloud::PUBLIC, credential, &self.transport_with(wrap))
     }
 
     /// The seeded test credentials.
