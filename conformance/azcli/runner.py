@@ -15,6 +15,7 @@ program of the commands of lanyard, which are processes of their own.
 """
 
 import contextlib
+import difflib
 import io
 import json
 import os
@@ -36,9 +37,11 @@ import yaml
 class Command:
     """An entry of an area file."""
 
-    # The command line without `az`, or that without `lanyard`.
+    # The command line without `az`, or that without `lanyard`, or a credential document that requests a token. The
+    # output of the latter is the claims of the token.
     az: str = ""
     lanyard: str = ""
+    credential: str = ""
     note: str = ""
     # Files that are written before the command runs: text, or content for JSON.
     files: dict = field(default_factory=dict)
@@ -52,16 +55,22 @@ class Command:
     stdout: str | None = None
     # Texts that standard error contains.
     error: list | str = field(default_factory=list)
+    # The exact texts of files after the command, by name.
+    written: dict = field(default_factory=dict)
+    # The modes of files after the command, in octal digits, by name.
+    modes: dict = field(default_factory=dict)
     # JMESPath expressions, or `stdout`, by the names of the variables that get their values.
     capture: dict = field(default_factory=dict)
     # The user who enters the device code, with `name` and `password`.
     sign_in: dict | None = None
 
     def __post_init__(self):
-        if bool(self.az) == bool(self.lanyard):
-            raise TypeError("an entry needs either `az` or `lanyard`")
+        if [bool(it) for it in (self.az, self.lanyard, self.credential)].count(True) != 1:
+            raise TypeError("an entry needs one of `az`, `lanyard` and `credential`")
 
     def name(self):
+        if self.credential:
+            return f"token of {self.credential}"
         return f"az {self.az}" if self.az else f"lanyard {self.lanyard}"
 
     def expected_code(self):
@@ -144,7 +153,9 @@ def run_command(command, variables, errors):
     # Values are inserted after the split, because they may contain blanks and quotes.
     parts = shlex.split(command.az or command.lanyard)
     arguments = [as_text(substitute(part, variables)) for part in parts]
-    if command.az:
+    if command.credential:
+        code, output = request_token(substitute(command.credential, variables), errors)
+    elif command.az:
         with device_sign_in(substitute(command.sign_in, variables), errors):
             code, output = invoke(arguments, errors)
     else:
@@ -176,6 +187,18 @@ def run_lanyard(arguments, errors):
     result = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
     errors.write(result.stderr)
     return result.returncode, result.stdout
+
+
+def request_token(document, errors):
+    """Requests a token with a credential document. Returns an exit code, and the claims of the token."""
+    from credential_document import token_claims
+
+    errors.clear()
+    try:
+        return 0, json.dumps(token_claims(document))
+    except ValueError as error:
+        errors.write(str(error))
+        return 1, ""
 
 
 DEVICE_CODE = re.compile(r"open the page (\S+) and enter the code (\S+) to authenticate")
@@ -231,6 +254,7 @@ def find_problems(command, variables, code, output, errors):
             yield f"standard error does not contain `{text}`"
     if code != expected:
         return
+    yield from find_file_problems(command, variables)
     if command.stdout is not None and output.strip() != substitute(command.stdout, variables):
         yield f"standard output is `{output.strip()}`"
     for path, wanted in substitute(command.json, variables).items():
@@ -241,6 +265,18 @@ def find_problems(command, variables, code, output, errors):
         found = query(path, output)
         if found is None or not re.fullmatch(pattern, as_text(found), re.DOTALL):
             yield f"`{path}` is {json.dumps(found)}, expected a match of {pattern}"
+
+
+def find_file_problems(command, variables):
+    for name, wanted in substitute(command.written, variables).items():
+        found = Path(name).read_text(encoding="utf-8") if Path(name).exists() else ""
+        if found != wanted:
+            lines = (it.splitlines(keepends=True) for it in (wanted, found))
+            yield "".join(difflib.unified_diff(*lines, f"{name} (expected)", name))
+    for name, wanted in command.modes.items():
+        found = f"{Path(name).stat().st_mode & 0o7777:o}" if Path(name).exists() else "absent"
+        if found != wanted:
+            yield f"the mode of {name} is {found}, expected {wanted}"
 
 
 # Requests ------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ use crate::local_azure::LocalAzureError;
 use crate::operation_clients::SuiteRequestLog;
 use crate::request_differences::AcceptedDifference;
 use crate::suite_cluster::SuiteClusterError;
-use crate::suites::azcli::{AzureCliError, AzureCliProgram};
+use crate::suites::azcli::{AzureCliError, AzureCliProgram, AzureCliSuite};
 use crate::suites::csi::SanityError;
 use crate::suites::drills::DrillSuiteError;
 use crate::suites::kubernetes::ChartPermissionsError;
@@ -390,7 +390,8 @@ fn prepare_client_suite(
     let mut trials = match suite {
         ClientSuite::Python => python::trials(&target, &program, &runtime),
         ClientSuite::Azcli | ClientSuite::Infra => {
-            azure_cli_trials(suite, &target, arguments, &runtime)?
+            let seed = (text, hosted_cluster_names(&cluster)?);
+            azure_cli_trials(suite, request_log.clone(), arguments, seed, &runtime)?
         }
         ClientSuite::Rust => rust::trials(&target, &program),
         ClientSuite::Java => java_and_js::java_trials(&target, &program),
@@ -464,32 +465,37 @@ fn prepare_drills(
     Ok(PreparedSuite { trials, keep_alive: target, request_log: None })
 }
 
-/// The trials of the Azure CLI, which need the local Azure, because they create and delete resources.
+/// The trials of the Azure CLI, which need local Azures, because they create and delete resources.
 fn azure_cli_trials(
     suite: ClientSuite,
-    target: &AzureTarget,
+    request_log: Option<Arc<SuiteRequestLog>>,
     arguments: &SuiteArgs,
+    (hosted_cluster, names): (String, HostedClusterNames),
     runtime: &Arc<Runtime>,
 ) -> Result<Vec<Trial>, SuiteSetupError> {
-    let AzureTarget::Local(local) = target else { return Err(SuiteSetupError::NotLive) };
+    let request_log = request_log.ok_or(SuiteSetupError::NotLive)?;
     let python = arguments.program.clone().ok_or(SuiteSetupError::NoProgram)?;
     let script = arguments.script.as_deref().ok_or(SuiteSetupError::NoProgram)?;
+    let absolute = |path: &Path| std::path::absolute(path).map_err(FileError::of("resolve", path));
     // The runner has another working directory.
-    let runner = std::path::absolute(script).map_err(FileError::of("resolve", script))?;
-    let mut program = AzureCliProgram {
-        python,
-        cases: runner.with_file_name("cases"),
-        runner,
-        suite: "azcli",
-        lanyard: crate::client_program::EnvironmentVariables::new(),
+    let runner = absolute(script)?;
+    let has_lanyard_commands = matches!(suite, ClientSuite::Infra);
+    let (name, cases) = if has_lanyard_commands {
+        ("infra", arguments.repository.join("conformance").join("infra"))
+    } else {
+        ("azcli", runner.with_file_name("cases"))
     };
-    if let ClientSuite::Infra = suite {
-        program.suite = "infra";
-        program.cases = arguments.repository.join("conformance").join("infra");
-        program.lanyard = local.lanyard_sign_in();
-        program.lanyard.insert("LANYARD", arguments.lanyard.clone().into());
-    }
-    Ok(azcli::trials(local, &program, runtime)?)
+    let suite = AzureCliSuite {
+        name,
+        program: AzureCliProgram { python, runner, cases },
+        lanyard: absolute(&arguments.lanyard)?,
+        has_lanyard_commands,
+        hosted_cluster,
+        names,
+        request_log,
+        runtime: Arc::clone(runtime),
+    };
+    Ok(azcli::trials(suite, arguments.filter.as_deref())?)
 }
 
 fn load_cluster(path: &Path) -> Result<(String, ValidatedHostedCluster), SuiteSetupError> {

@@ -3,27 +3,29 @@
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
-use crate::infra_graph::InfraParameters;
+use crate::infra_graph::{InfraParameters, NatSubnet};
 use crate::live_state::LiveState;
 use crate::preflight::PreflightFinding;
 use crate::resource::ResourceKey;
 use crate::sizing::check_size;
 
 const CHECK: &str = "existing network";
+const PRIVATE_LINK_CHECK: &str = "private link";
+
+const SUBNET_TYPE: &str = "Microsoft.Network/virtualNetworks/subnets";
 
 /// Checks the ids of existing resources before any request: each must have the right type, and the subnet must
-/// be a child of the virtual network in the subscription of the cluster.
+/// be a child of the virtual network in the subscription of the cluster. The subnet of the private link service is
+/// in the network of the management cluster, and so perhaps in another subscription.
 pub fn check_network_ids(parameters: &InfraParameters) -> Vec<PreflightFinding> {
     let mut findings = Vec::new();
     let subscription = parameters.subscription.as_str();
+    if let Some(NatSubnet::Existing(id)) = &parameters.nat_subnet {
+        findings.extend(check_type("--endpoint-access-private-nat-subnet-id", id, SUBNET_TYPE));
+    }
     let mut check = |flag: &str, id: &ArmResourceId, resource_type: &str| {
-        let actual = id.resource_type().unwrap_or_default();
-        if !actual.eq_ignore_ascii_case(resource_type) || id.resource_group().is_none() {
-            findings.push(PreflightFinding::error(
-                CHECK,
-                format!("{flag}: `{id}` is not the id of a resource of type `{resource_type}`"),
-                "copy the id from `az resource show`",
-            ));
+        if let Some(finding) = check_type(flag, id, resource_type) {
+            findings.push(finding);
         } else if !id.subscription().eq_ignore_ascii_case(subscription) {
             findings.push(PreflightFinding::error(
                 CHECK,
@@ -39,7 +41,7 @@ pub fn check_network_ids(parameters: &InfraParameters) -> Vec<PreflightFinding> 
     if let Some(network) = &parameters.network {
         check("--vnet-id", &network.vnet, "Microsoft.Network/virtualNetworks");
         if let Some(subnet) = &network.subnet {
-            check("--subnet-id", subnet, "Microsoft.Network/virtualNetworks/subnets");
+            check("--subnet-id", subnet, SUBNET_TYPE);
             if !network.vnet.contains(subnet) {
                 findings.push(PreflightFinding::error(
                     CHECK,
@@ -50,6 +52,18 @@ pub fn check_network_ids(parameters: &InfraParameters) -> Vec<PreflightFinding> 
         }
     }
     findings
+}
+
+fn check_type(flag: &str, id: &ArmResourceId, resource_type: &str) -> Option<PreflightFinding> {
+    let actual = id.resource_type().unwrap_or_default();
+    let is_valid = actual.eq_ignore_ascii_case(resource_type) && id.resource_group().is_some();
+    (!is_valid).then(|| {
+        PreflightFinding::error(
+            CHECK,
+            format!("{flag}: `{id}` is not the id of a resource of type `{resource_type}`"),
+            "copy the id from `az resource show`",
+        )
+    })
 }
 
 /// Checks the live network of the user: its region, the security group and the delegations of the subnet, and its
@@ -75,6 +89,18 @@ pub fn check_live_network(
     }
     if let (Some(id), Some(group)) = (&parameters.security_group, body("nsg")) {
         findings.extend(check_region(&parameters.location, id, group));
+    }
+    match &parameters.nat_subnet {
+        Some(NatSubnet::Existing(id)) => {
+            findings.extend(body("nat-subnet").into_iter().flat_map(|it| check_nat_subnet(id, it)));
+        }
+        Some(NatSubnet::Created) => findings.push(PreflightFinding::warning(
+            PRIVATE_LINK_CHECK,
+            "the subnet of the private link service is created in the network of the cluster; Azure requires it in that of the management cluster's load balancer"
+                .to_owned(),
+            "if the management cluster has another network, name a subnet there with --endpoint-access-private-nat-subnet-id",
+        )),
+        None => {}
     }
     if let Some(nodes) = nodes {
         let range = match (&parameters.network, body("subnet")) {
@@ -128,11 +154,36 @@ fn check_subnet(parameters: &InfraParameters, subnet: &Value) -> Vec<PreflightFi
         )),
         (Some(_), Some(_)) => {}
     }
-    let delegation = properties.pointer("/delegations/0/properties/serviceName");
-    if let Some(service) = delegation.and_then(Value::as_str) {
+    if let Some(service) = delegated_service(subnet) {
         findings.push(PreflightFinding::error(
             CHECK,
             format!("the subnet is delegated to `{service}`, so it accepts no worker nodes"),
+            "use a subnet without a delegation",
+        ));
+    }
+    findings
+}
+
+fn delegated_service(subnet: &Value) -> Option<&str> {
+    subnet.pointer("/properties/delegations/0/properties/serviceName")?.as_str()
+}
+
+/// Checks a subnet of the user for the private link service.
+fn check_nat_subnet(id: &ArmResourceId, subnet: &Value) -> Vec<PreflightFinding> {
+    let mut findings = Vec::new();
+    // Azure omits the property of subnets that were created with an old API; it is on by default.
+    let policies = subnet["properties"]["privateLinkServiceNetworkPolicies"].as_str();
+    if policies != Some("Disabled") {
+        findings.push(PreflightFinding::error(
+            PRIVATE_LINK_CHECK,
+            format!("--endpoint-access-private-nat-subnet-id: `{id}` has network policies for private link services"),
+            "disable them with `az network vnet subnet update --private-link-service-network-policies Disabled`",
+        ));
+    }
+    if let Some(service) = delegated_service(subnet) {
+        findings.push(PreflightFinding::error(
+            PRIVATE_LINK_CHECK,
+            format!("--endpoint-access-private-nat-subnet-id: `{id}` is delegated to `{service}`"),
             "use a subnet without a delegation",
         ));
     }
@@ -177,6 +228,7 @@ mod tests {
                 vnet: vnet.parse().unwrap(),
                 subnet: Some(subnet.parse().unwrap()),
             }),
+            nat_subnet: None,
             earlier_names: EarlierNames::default(),
         }
     }
@@ -192,6 +244,41 @@ mod tests {
         assert_eq!(check_network_ids(&parameters(&group, &subnet, Some(&vnet))).len(), 3);
         let foreign = subnet.replace("/s/", "/t/");
         assert_eq!(check_network_ids(&parameters(&vnet, &foreign, None)).len(), 2);
+    }
+
+    #[test]
+    fn nat_subnet_may_be_in_another_network_and_subscription() {
+        let vnet = format!("{GROUP}/virtualNetworks/v");
+        let subnet = format!("{vnet}/subnets/nodes");
+        let check = |nat_subnet: &str| {
+            let nat_subnet = Some(NatSubnet::Existing(nat_subnet.parse().unwrap()));
+            check_network_ids(&InfraParameters { nat_subnet, ..parameters(&vnet, &subnet, None) })
+        };
+        assert_eq!(check(&subnet.replace("/s/", "/management/")), []);
+        assert_eq!(check(&vnet).len(), 1);
+    }
+
+    #[test]
+    fn live_nat_subnet_needs_disabled_policies_and_no_delegation() {
+        let vnet = format!("{GROUP}/virtualNetworks/v");
+        let subnet = format!("{vnet}/subnets/nat");
+        let check = |properties: Value| {
+            let id: ArmResourceId = subnet.parse().unwrap();
+            let nat_subnet = Some(NatSubnet::Existing(id.clone()));
+            let parameters =
+                InfraParameters { network: None, nat_subnet, ..parameters(&vnet, &subnet, None) };
+            let mut live = LiveState::default();
+            let body = json!({ "properties": properties });
+            live.set(ResourceKey::new("nat-subnet"), Some(LiveResource { id, body }));
+            check_live_network(&parameters, &live, None).len()
+        };
+        assert_eq!(check(json!({ "privateLinkServiceNetworkPolicies": "Disabled" })), 0);
+        assert_eq!(check(json!({ "privateLinkServiceNetworkPolicies": "Enabled" })), 1);
+        assert_eq!(check(json!({})), 1);
+        let delegations = json!([{ "properties": { "serviceName": "Microsoft.Web/serverFarms" } }]);
+        let delegated =
+            json!({ "privateLinkServiceNetworkPolicies": "Disabled", "delegations": delegations });
+        assert_eq!(check(delegated), 1);
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub enum ClusterIdentities {
 
 /// The infrastructure output as YAML with sorted keys, as HyperShift writes it.
 ///
-/// `bootImageID` is always empty: HyperShift no longer uploads boot images, but keeps the field.
+/// `bootImageID` is always empty: HyperShift no longer uploads boot images, but keeps the field. `natSubnetID` is a
+/// field of HyperShift's output that its code never sets.
 pub fn infra_output(
     parameters: &InfraParameters,
     public_zone: &ArmResourceId,
@@ -56,6 +57,9 @@ fn infra_document(
         "vnetID": ids.vnet.as_str(),
         "workloadIdentities": null,
     });
+    if let Some(subnet) = &ids.nat_subnet {
+        document["natSubnetID"] = subnet.as_str().into();
+    }
     match identities {
         None => {}
         Some(ClusterIdentities::Managed { control_plane, data_plane }) => {
@@ -94,9 +98,8 @@ mod tests {
     use crate::cluster_identifiers::ClusterIdentifiers;
     use crate::infra_graph::EarlierNames;
 
-    #[test]
-    fn output_has_sorted_keys_and_the_nulls_of_hypershift() {
-        let parameters = InfraParameters {
+    fn parameters() -> InfraParameters {
+        InfraParameters {
             subscription: "s".parse().unwrap(),
             identifiers: ClusterIdentifiers::new(
                 "harbour".parse().unwrap(),
@@ -109,14 +112,34 @@ mod tests {
             group_tags: ResourceTags::new(),
             security_group: None,
             network: None,
+            nat_subnet: None,
             earlier_names: EarlierNames::default(),
-        };
-        let zone =
-            "/subscriptions/s/resourceGroups/dns/providers/Microsoft.Network/dnsZones/example.com";
+        }
+    }
+
+    const ZONE: &str =
+        "/subscriptions/s/resourceGroups/dns/providers/Microsoft.Network/dnsZones/example.com";
+
+    #[test]
+    fn output_of_a_private_topology_names_the_nat_subnet() {
+        let nat_subnet = Some(crate::infra_graph::NatSubnet::Created);
+        let private = InfraParameters { nat_subnet, ..parameters() };
+        let text = infra_output(&private, &ZONE.parse().unwrap(), None);
+        let line = text.lines().find(|line| line.starts_with("natSubnetID: ")).unwrap();
+        assert!(
+            line.ends_with("/virtualNetworks/harbour-harbour-x/subnets/pls-nat-subnet"),
+            "{line}"
+        );
+        assert!(!infra_output(&parameters(), &ZONE.parse().unwrap(), None).contains("natSubnetID"));
+    }
+
+    #[test]
+    fn output_has_sorted_keys_and_the_nulls_of_hypershift() {
+        let zone = ZONE;
         let kms = "00000000-0000-0000-0000-000000000001".parse().unwrap();
         let identities =
             ClusterIdentities::Workload(WorkloadIdentities([(Component::Kms, kms)].into()));
-        let text = infra_output(&parameters, &zone.parse().unwrap(), Some(&identities));
+        let text = infra_output(&parameters(), &zone.parse().unwrap(), Some(&identities));
         let networks = "/providers/Microsoft.Network";
         assert_eq!(
             text,

@@ -29,8 +29,9 @@ pub enum RoleProfile {
     /// HyperShift uses custom roles of one private tenant here, and the text "Azure Red Hat OpenShift `NodePool`
     /// Management Role" where Azure requires a GUID, so its assignment can never succeed. The two built-in roles
     /// are the successors of these custom roles. They lack two permissions: Cluster API Provider Azure cannot
-    /// assign a managed identity to machines, and the control plane operator cannot create private endpoints, so
-    /// private clusters need [`RoleProfile::Hypershift`].
+    /// assign a managed identity to machines, and the control plane operator cannot create private endpoints. In a
+    /// cluster with private endpoints, the operator gets Network Contributor instead, which contains the actions of
+    /// its own role.
     HostedControlPlanes,
     /// The roles of [`RoleProfile::HostedControlPlanes`] at single resources instead of the groups of network and
     /// DNS, as the ARO HCP service assigns them. In the managed group, where that service has other means, the
@@ -140,6 +141,9 @@ pub struct RoleOptions {
     pub control_plane_operator: bool,
     /// Whether the cluster has the three identities for worker nodes (ARO HCP).
     pub data_plane: bool,
+    /// Whether worker nodes reach the API server through a private endpoint, which the control plane operator
+    /// creates with a private DNS zone and its link.
+    pub private_endpoint: bool,
     /// Whether an encryption key in a vault is given. The local roles of a managed HSM are no ARM roles, so set
     /// this only for vaults.
     pub encryption_key: bool,
@@ -153,6 +157,7 @@ impl RoleOptions {
             image_registry: true,
             control_plane_operator: true,
             data_plane,
+            private_endpoint: false,
             encryption_key: false,
         }
     }
@@ -180,22 +185,32 @@ pub fn role_requirements(options: &RoleOptions) -> Vec<RoleRequirement> {
     let identities = control_plane.chain(data_plane).filter(|it| options.includes(*it));
     identities
         .flat_map(|identity| {
-            let role = role(options.profile, identity);
             scopes(options.profile, identity).into_iter().map(move |scope| RoleRequirement {
                 identity,
-                role,
+                role: role(options, identity, scope),
                 scope,
             })
         })
         .collect()
 }
 
-const fn role(profile: RoleProfile, identity: RoleIdentity) -> RoleDefinitionId {
-    match (profile, identity.component()) {
+const fn role(
+    options: &RoleOptions,
+    identity: RoleIdentity,
+    scope: AssignmentScope,
+) -> RoleDefinitionId {
+    match (options.profile, identity.component()) {
         (
             RoleProfile::Hypershift,
             Component::ControlPlaneOperator | Component::NodePoolManagement,
         ) => RoleDefinitionId::CONTRIBUTOR,
+        // The security group alone needs no writes. Groups can be one and the same group, which must get one role:
+        // the names of assignments do not contain the role.
+        (_, Component::ControlPlaneOperator)
+            if options.private_endpoint && !matches!(scope, AssignmentScope::SecurityGroup) =>
+        {
+            RoleDefinitionId::NETWORK_CONTRIBUTOR
+        }
         (_, component) => component.definition().role,
     }
 }

@@ -184,6 +184,7 @@ mod tests {
             group_tags: ResourceTags::new(),
             security_group: None,
             network: None,
+            nat_subnet: None,
             earlier_names: crate::infra_graph::EarlierNames::default(),
         }
     }

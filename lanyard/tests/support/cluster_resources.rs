@@ -57,6 +57,7 @@ pub(crate) fn infra_parameters(subscription: &SubscriptionId) -> InfraParameters
         group_tags: ResourceTags::from([("team".to_owned(), "platform".to_owned())]),
         security_group: None,
         network: None,
+        nat_subnet: None,
         earlier_names: EarlierNames::default(),
         identifiers: cluster_identifiers(),
     }

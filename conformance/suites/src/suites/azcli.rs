@@ -2,27 +2,27 @@
 //! trial. One process runs all commands of a file in their order, because commands use the results of earlier ones.
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
+use std::sync::mpsc;
 use std::time::Duration;
 
-use libtest_mimic::{Failed, Trial};
-use parking_lot::Mutex;
+use libtest_mimic::Trial;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
-use super::failed_with_causes;
-use crate::azure_target::LocalAzureTarget;
-use crate::client_program::EnvironmentVariables;
+use self::areas::AreaRuns;
+use self::runner_process::RunnerProcess;
+use crate::azure_target::{AzureTargetError, HostedClusterNames, LocalAzureTarget};
 use crate::custom_cloud::write_custom_hosts_launcher;
 use crate::file_error::FileError;
-use crate::local_azure::{ControlApi, LocalAzureError, LoggedRequest};
+use crate::local_azure::LocalAzureError;
+use crate::operation_clients::SuiteRequestLog;
+
+mod areas;
+mod runner_process;
 
 /// The longest time for one command. Clusters and deployments take seconds, everything else less.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
@@ -70,6 +70,8 @@ pub(crate) enum AzureCliError {
     NoAnswer(#[from] mpsc::RecvTimeoutError),
     #[error(transparent)]
     ControlApi(#[from] LocalAzureError),
+    #[error("the local Azure of the area could not be prepared")]
+    Azure(#[from] AzureTargetError),
 }
 
 /// The Python interpreter with the CLI, and the runner with its command files.
@@ -80,10 +82,22 @@ pub(crate) struct AzureCliProgram {
     pub(crate) runner: PathBuf,
     /// The directory of the command files.
     pub(crate) cases: PathBuf,
+}
+
+/// A suite of command files.
+pub(crate) struct AzureCliSuite {
     /// The beginning of the trials' names.
-    pub(crate) suite: &'static str,
-    /// The program of lanyard's commands, and variables that sign them in.
-    pub(crate) lanyard: EnvironmentVariables,
+    pub(crate) name: &'static str,
+    pub(crate) program: AzureCliProgram,
+    /// The program of lanyard: it serves the local Azure of each area.
+    pub(crate) lanyard: PathBuf,
+    /// Whether the files contain commands of lanyard.
+    pub(crate) has_lanyard_commands: bool,
+    /// The HostedCluster, in YAML, for which each local Azure is seeded.
+    pub(crate) hosted_cluster: String,
+    pub(crate) names: HostedClusterNames,
+    pub(crate) request_log: Arc<SuiteRequestLog>,
+    pub(crate) runtime: Arc<Runtime>,
 }
 
 /// A command file.
@@ -93,39 +107,46 @@ struct CommandArea {
     commands: Vec<String>,
 }
 
-/// Returns a trial for each command.
+/// The commands of an area to run: the first ones, up to the last trial that the filter includes.
+struct AreaCommands {
+    name: String,
+    count: usize,
+}
+
+/// Returns a trial for each command. The areas of trials that `filter` excludes do not start.
 pub(crate) fn trials(
-    target: &LocalAzureTarget,
-    program: &AzureCliProgram,
-    runtime: &Arc<Runtime>,
+    suite: AzureCliSuite,
+    filter: Option<&str>,
 ) -> Result<Vec<Trial>, AzureCliError> {
-    let with_custom_hosts = write_custom_hosts_launcher(target.directory(), &program.python)?;
-    let runner = Arc::new(Mutex::new(CommandRunner {
-        program: program.clone(),
-        client: AzureCliEnvironment {
-            directory: target.directory().join("azcli"),
-            variables: target.client_environment(),
-            custom_cloud: CustomCloudEnvironment {
-                python: with_custom_hosts,
-                variables: target.custom_cloud_environment(),
-            },
-        },
-        variables: runtime.block_on(target.command_variables())?,
-        process: None,
-        control_api: target.control_api().clone(),
-        runtime: Arc::clone(runtime),
-        last_request: 0,
-    }));
+    let areas = suite.program.list_areas()?;
+    let names: Vec<Vec<String>> = areas
+        .iter()
+        .map(|it| it.commands.iter().map(|text| trial_name(suite.name, &it.name, text)).collect())
+        .collect();
+    let queued = areas.iter().zip(&names).filter_map(|(area, names)| {
+        let count = count_to_run(names, filter);
+        (count > 0).then(|| (area.name.clone(), count))
+    });
+    let queued: Vec<_> = queued.collect();
+    let commands =
+        queued.iter().map(|(name, count)| AreaCommands { name: name.clone(), count: *count });
+    let (runs, outcomes) = AreaRuns::new(Arc::new(suite), commands);
     let mut trials = Vec::new();
-    for area in program.list_areas()? {
-        let name = Arc::<str>::from(area.name);
-        for (index, command) in area.commands.iter().enumerate() {
-            let (runner, area) = (Arc::clone(&runner), Arc::clone(&name));
-            let name = trial_name(program.suite, &name, command);
-            trials.push(Trial::test(name, move || runner.lock().run_trial(&area, index)));
+    for (area, names) in areas.iter().zip(names) {
+        let position = queued.iter().position(|(name, _)| *name == area.name);
+        let Some(outcomes) = position.and_then(|position| outcomes.get(position)) else { continue };
+        for (index, name) in names.into_iter().enumerate() {
+            let (runs, outcomes) = (Arc::clone(&runs), Arc::clone(outcomes));
+            trials.push(Trial::test(name, move || runs.wait(&outcomes, index)));
         }
     }
     Ok(trials)
+}
+
+/// The number of commands of an area that run: all up to the last trial with the text of the filter in its name.
+fn count_to_run(names: &[String], filter: Option<&str>) -> usize {
+    let is_included = |name: &String| filter.is_none_or(|filter| name.contains(filter));
+    names.iter().rposition(is_included).map_or(0, |last| last + 1)
 }
 
 fn trial_name(suite: &str, area: &str, command: &str) -> String {
@@ -159,166 +180,46 @@ impl AzureCliProgram {
         Ok(files)
     }
 
-    /// The command that runs the CLI for an area, with a profile and a home directory of its own.
-    fn serve_command(
-        &self,
-        client: &AzureCliEnvironment,
-        area: &str,
-    ) -> Result<Command, AzureCliError> {
-        let home = client.directory.join(area);
-        let files = home.join("files");
-        fs::create_dir_all(&files).map_err(FileError::of("create", &files))?;
-        let commands = self.cases.join(format!("{area}.yaml"));
-        let (python, variables) = if area == CUSTOM_CLOUD_AREA {
-            (&client.custom_cloud.python, &client.custom_cloud.variables)
-        } else {
-            (&self.python, &client.variables)
-        };
-        let mut command = Command::new(python);
-        command.arg(&self.runner).arg("serve").arg(commands);
-        // Variables of the caller could configure the CLI or another sign-in method.
-        command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        command.envs(variables).envs(CLI_SETTINGS).envs(&self.lanyard);
-        command.env("HOME", &home).env("AZURE_CONFIG_DIR", home.join("profile")).current_dir(files);
-        Ok(command)
-    }
-
     fn start_error(&self) -> impl FnOnce(std::io::Error) -> AzureCliError {
         let program = self.python.clone();
         move |source| AzureCliError::Start { program, source }
     }
 }
 
-/// What the CLI needs to use the local Azure.
-struct AzureCliEnvironment {
-    /// The directory of its profiles and files.
-    directory: PathBuf,
-    /// Environment variables that route it to the local Azure.
-    variables: EnvironmentVariables,
-    custom_cloud: CustomCloudEnvironment,
-}
-
-/// What the CLI needs to use the custom cloud.
-struct CustomCloudEnvironment {
-    /// The interpreter, which resolves the custom hosts.
-    python: PathBuf,
-    variables: EnvironmentVariables,
-}
-
-/// The runner, and the request log of the local Azure.
-struct CommandRunner {
-    program: AzureCliProgram,
-    client: AzureCliEnvironment,
-    /// The variables of the commands.
-    variables: Value,
-    /// The process of the area whose command ran last, with its name.
-    process: Option<(String, RunnerProcess)>,
-    control_api: ControlApi,
-    runtime: Arc<Runtime>,
-    /// The sequence number of the last request of the previous command.
-    last_request: u64,
-}
-
-impl CommandRunner {
-    /// Runs a command. The failure lists the requests that the CLI sent.
-    fn run_trial(&mut self, area: &str, command: usize) -> Result<(), Failed> {
-        let process = self.process_of_area(area).map_err(failed_with_causes)?;
-        let problems = process.run_command(command).map_err(failed_with_causes)?;
-        let requests = self.runtime.block_on(self.control_api.requests_since(self.last_request));
-        let requests = requests.map_err(failed_with_causes)?;
-        self.last_request = requests.last().map_or(self.last_request, |it| it.sequence);
-        if problems.is_empty() {
-            return Ok(());
-        }
-        let requests = requests.iter().map(|request| {
-            let LoggedRequest { method, host, path, status, .. } = request;
-            let version = request.api_version.as_deref().unwrap_or("none");
-            format!("  {status} {method} https://{host}{path} (api-version {version})")
-        });
-        let lines: Vec<_> =
-            problems.into_iter().chain(["requests:".to_owned()]).chain(requests).collect();
-        Err(lines.join("\n").into())
+impl AzureCliSuite {
+    /// Starts the local Azure of an area.
+    fn start_azure(&self) -> Result<LocalAzureTarget, AzureCliError> {
+        let names = self.names.clone();
+        Ok(LocalAzureTarget::start(&self.lanyard, &self.hosted_cluster, names, &self.runtime)?)
     }
 
-    /// The process of an area. Starting it ends the process of the previous area.
-    fn process_of_area(&mut self, area: &str) -> Result<&mut RunnerProcess, AzureCliError> {
-        let current = self.process.take().filter(|(name, _)| name == area);
-        let current = if let Some(current) = current {
-            current
+    /// Starts the process of an area, with a profile and a home directory of its own.
+    fn start_process(
+        &self,
+        azure: &LocalAzureTarget,
+        area: &str,
+    ) -> Result<RunnerProcess, AzureCliError> {
+        let home = azure.directory().join("azcli");
+        let files = home.join("files");
+        fs::create_dir_all(&files).map_err(FileError::of("create", &files))?;
+        let AzureCliProgram { python, runner, cases } = &self.program;
+        let (python, variables) = if area == CUSTOM_CLOUD_AREA {
+            let launcher = write_custom_hosts_launcher(azure.directory(), python)?;
+            (launcher, azure.custom_cloud_environment())
         } else {
-            let command = self.program.serve_command(&self.client, area)?;
-            let process = RunnerProcess::start(command, &self.program.python, &self.variables)?;
-            (area.to_owned(), process)
+            (python.clone(), azure.client_environment())
         };
-        Ok(&mut self.process.insert(current).1)
-    }
-}
-
-/// The process of the runner. Dropping it kills the process.
-struct RunnerProcess {
-    child: Child,
-    requests: ChildStdin,
-    answers: Receiver<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct CommandOutcome {
-    /// The index of the command.
-    command: usize,
-    problems: Vec<String>,
-}
-
-impl RunnerProcess {
-    fn start(
-        mut command: Command,
-        program: &Path,
-        variables: &Value,
-    ) -> Result<Self, AzureCliError> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .map_err(|source| AzureCliError::Start { program: program.to_path_buf(), source })?;
-        let (Some(requests), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            let (program, source) = (program.to_path_buf(), ErrorKind::BrokenPipe.into());
-            return Err(AzureCliError::Start { program, source });
-        };
-        let (sender, answers) = mpsc::channel();
-        thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut process = Self { child, requests, answers };
-        process.send(variables)?;
-        Ok(process)
-    }
-
-    /// Runs a command, and the earlier commands that have not run. Returns the problems with its result.
-    fn run_command(&mut self, command: usize) -> Result<Vec<String>, AzureCliError> {
-        self.send(&json!(command))?;
-        loop {
-            let line = self.answers.recv_timeout(COMMAND_TIMEOUT)?;
-            let outcome: CommandOutcome = serde_json::from_str(&line)
-                .map_err(|source| AzureCliError::InvalidAnswer { line, source })?;
-            // Skips the late answer to an earlier command, whose timeout has passed.
-            if outcome.command == command {
-                return Ok(outcome.problems);
-            }
+        let mut command = Command::new(&python);
+        command.arg(runner).arg("serve").arg(cases.join(format!("{area}.yaml")));
+        // Variables of the caller could configure the CLI or another sign-in method.
+        command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        command.envs(variables).envs(CLI_SETTINGS);
+        if self.has_lanyard_commands {
+            command.envs(azure.lanyard_sign_in()).env("LANYARD", &self.lanyard);
         }
-    }
-
-    fn send(&mut self, request: &Value) -> Result<(), AzureCliError> {
-        writeln!(self.requests, "{request}").map_err(AzureCliError::Request)
-    }
-}
-
-impl Drop for RunnerProcess {
-    fn drop(&mut self) {
-        // The process may have exited.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        command.env("HOME", &home).env("AZURE_CONFIG_DIR", home.join("profile")).current_dir(files);
+        let variables = self.runtime.block_on(azure.command_variables())?;
+        RunnerProcess::start(command, Path::new(&python), &variables)
     }
 }
 
@@ -330,18 +231,9 @@ mod tests {
         let directory = tempfile::TempDir::new().expect("a temporary directory");
         let runner = directory.path().join("runner.py");
         fs::write(&runner, script).expect("it is writable");
-        fs::create_dir(directory.path().join("cases")).expect("it is writable");
         let cases = directory.path().join("cases");
-        let (suite, lanyard) = ("azcli", EnvironmentVariables::new());
-        (directory, AzureCliProgram { python: "sh".into(), runner, cases, suite, lanyard })
-    }
-
-    fn start(script: &str) -> (tempfile::TempDir, RunnerProcess) {
-        let (directory, program) = program(script);
-        let mut command = Command::new(&program.python);
-        command.arg(&program.runner);
-        let process = RunnerProcess::start(command, &program.python, &json!({}));
-        (directory, process.expect("it starts"))
+        fs::create_dir(&cases).expect("it is writable");
+        (directory, AzureCliProgram { python: "sh".into(), runner, cases })
     }
 
     #[test]
@@ -360,23 +252,12 @@ mod tests {
     }
 
     #[test]
-    fn problems_of_a_command_are_returned() {
-        let (_directory, mut process) = start(
-            r#"read -r variables; read -r index; echo "{\"command\": $index, \"problems\": [\"exit code 1\"]}""#,
-        );
-        assert_eq!(process.run_command(0).expect("it answers"), ["exit code 1"]);
-        assert!(matches!(
-            process.run_command(1),
-            Err(AzureCliError::NoAnswer(_) | AzureCliError::Request(_))
-        ));
-    }
-
-    #[test]
-    fn late_answer_to_an_earlier_command_is_skipped() {
-        let (_directory, mut process) = start(
-            r#"echo '{"command": 0, "problems": ["late"]}'; echo '{"command": 1, "problems": []}'; cat"#,
-        );
-        assert!(process.run_command(1).expect("it answers").is_empty());
+    fn commands_run_up_to_the_last_one_that_the_filter_includes() {
+        let names = ["infra::a::az one", "infra::a::az two", "infra::a::az three"];
+        let names = names.map(str::to_owned);
+        assert_eq!(count_to_run(&names, None), 3);
+        assert_eq!(count_to_run(&names, Some("two")), 2);
+        assert_eq!(count_to_run(&names, Some("four")), 0);
     }
 
     #[test]

@@ -110,6 +110,51 @@ fn least_privilege_uses_single_resources_outside_the_managed_group() {
 }
 
 #[test]
+fn operator_of_a_private_cluster_may_write_networks_in_every_profile() {
+    let operator = |profile| {
+        let mut options = RoleOptions::new(profile, true);
+        options.private_endpoint = true;
+        let requirements = role_requirements(&options);
+        let own = requirements.into_iter().filter(|it| it.identity.role_key() == "cpo");
+        own.map(|it| (it.scope, it.role)).collect::<Vec<_>>()
+    };
+    let group = |scope| AssignmentScope::Group(scope);
+    let groups = [GroupScope::Managed, GroupScope::SecurityGroup, GroupScope::Vnet];
+    for (profile, role) in [
+        (RoleProfile::Hypershift, RoleDefinitionId::CONTRIBUTOR),
+        (RoleProfile::HostedControlPlanes, RoleDefinitionId::NETWORK_CONTRIBUTOR),
+    ] {
+        assert_eq!(operator(profile), groups.map(|scope| (group(scope), role)), "{profile:?}");
+    }
+    assert_eq!(
+        operator(RoleProfile::LeastPrivilege),
+        [
+            (group(GroupScope::Managed), RoleDefinitionId::NETWORK_CONTRIBUTOR),
+            (AssignmentScope::Vnet, RoleDefinitionId::NETWORK_CONTRIBUTOR),
+            (AssignmentScope::SecurityGroup, RoleDefinitionId::CONTROL_PLANE_OPERATOR),
+        ]
+    );
+}
+
+#[test]
+fn names_of_assignments_are_unique_in_a_private_cluster_with_one_group() {
+    let one = id("/subscriptions/s/resourceGroups/one");
+    for profile in [RoleProfile::HostedControlPlanes, RoleProfile::LeastPrivilege] {
+        let mut options = RoleOptions::new(profile, true);
+        options.private_endpoint = true;
+        let mut ids = separate_ids();
+        for scope in [GroupScope::Managed, GroupScope::SecurityGroup, GroupScope::Vnet] {
+            ids.insert(AssignmentScope::Group(scope), one.clone());
+        }
+        let requirements = role_requirements(&options);
+        let planned = plan_role_assignments(&requirements, &infra_id("x"), &ids).unwrap();
+        let names: std::collections::HashSet<_> =
+            planned.iter().map(PlannedRoleAssignment::id).collect();
+        assert_eq!(names.len(), planned.len(), "{profile:?}");
+    }
+}
+
+#[test]
 fn absent_identities_get_no_roles() {
     let mut options = RoleOptions::new(RoleProfile::Hypershift, true);
     options.image_registry = false;

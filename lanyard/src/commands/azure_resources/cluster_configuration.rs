@@ -8,7 +8,7 @@ use lanyard_azure::ResourceTags;
 use lanyard_infra::azure_name_rules::RESOURCE_GROUP;
 use lanyard_infra::{
     BaseDomain, ClusterIdentifiers, EarlierNames, ExistingNetwork, IamParameters, InfraParameters,
-    RoleProfile,
+    NatSubnet, RoleProfile,
 };
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId, format_error_chain};
 use serde::Deserialize;
@@ -45,6 +45,9 @@ pub(in crate::commands) struct RawInfra {
     pub(in crate::commands) subnet_id: Option<String>,
     #[serde(alias = "networkSecurityGroupID")]
     pub(in crate::commands) network_security_group_id: Option<String>,
+    pub(in crate::commands) endpoint_access: Option<EndpointAccess>,
+    #[serde(alias = "endpointAccessPrivateNatSubnetID")]
+    pub(in crate::commands) endpoint_access_private_nat_subnet_id: Option<String>,
     #[serde(alias = "publicZoneID")]
     pub(in crate::commands) public_zone_id: Option<String>,
     pub(in crate::commands) workload_identities_file: Option<PathBuf>,
@@ -70,6 +73,25 @@ pub(in crate::commands) struct RawIam {
     pub(in crate::commands) oidc_issuer_url: Option<String>,
     #[serde(default, alias = "enableKMS")]
     pub(in crate::commands) enable_kms: bool,
+}
+
+/// The networks from which the API server of the cluster can be reached, as in the HostedCluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(in crate::commands) enum EndpointAccess {
+    /// The internet
+    #[default]
+    Public,
+    /// The internet, and the network of the cluster through Azure Private Link
+    PublicAndPrivate,
+    /// The network of the cluster through Azure Private Link
+    Private,
+}
+
+impl EndpointAccess {
+    const fn is_private(self) -> bool {
+        matches!(self, Self::PublicAndPrivate | Self::Private)
+    }
 }
 
 /// The choice of roles and scopes.
@@ -112,6 +134,7 @@ pub(in crate::commands) struct InfraConfiguration {
     group_tags: ResourceTags,
     security_group: Option<ArmResourceId>,
     network: Option<ExistingNetwork>,
+    nat_subnet: Option<NatSubnet>,
     pub(in crate::commands) public_zone: Option<ArmResourceId>,
     pub(in crate::commands) identities: IdentitySource,
     pub(in crate::commands) roles: Option<RoleConfiguration>,
@@ -222,6 +245,7 @@ impl RawInfra {
             );
         }
         let network = vnet.map(|vnet| ExistingNetwork { vnet, subnet });
+        let nat_subnet = self.nat_subnet(problems);
         let public_zone = problems.optional("infra.publicZoneId", self.public_zone_id.clone());
         let roles = self.roles(problems);
         let resource_group = self.resource_group_name;
@@ -232,11 +256,37 @@ impl RawInfra {
             group_tags,
             security_group,
             network,
+            nat_subnet,
             public_zone,
             identities: identities?,
             roles,
             max_nodes: self.max_nodes,
         })
+    }
+
+    /// The subnet of the private link service. A network of the user is not changed, so it needs one of the user.
+    fn nat_subnet(&self, problems: &mut ProblemList) -> Option<NatSubnet> {
+        const FIELD: &str = "infra.endpointAccessPrivateNatSubnetId";
+        let given = self.endpoint_access_private_nat_subnet_id.clone();
+        let is_private = self.endpoint_access.unwrap_or_default().is_private();
+        match given {
+            Some(_) if !is_private => {
+                problems.add(
+                    FIELD,
+                    "has no effect without `endpointAccess: Private` or `PublicAndPrivate`",
+                );
+                None
+            }
+            Some(text) => problems.check(FIELD, text.parse()).map(NatSubnet::Existing),
+            None if is_private && self.vnet_id.is_some() => {
+                problems.add(
+                    FIELD,
+                    "is missing; a private endpoint needs a subnet for its private link service, and `vnetId` is not changed",
+                );
+                None
+            }
+            None => is_private.then_some(NatSubnet::Created),
+        }
     }
 
     fn identity_source(&self, problems: &mut ProblemList, has_iam: bool) -> Option<IdentitySource> {
@@ -331,6 +381,7 @@ impl ClusterConfiguration {
             group_tags: infra.group_tags.clone(),
             security_group: infra.security_group.clone(),
             network: infra.network.clone(),
+            nat_subnet: infra.nat_subnet.clone(),
             earlier_names,
         }
     }

@@ -64,6 +64,9 @@ impl<'a> ClusterTarget<'a> {
             let parameters = configuration.infra_parameters(part, &account.subscription, names);
             check_ids(&parameters)?;
             identities = read_identities(&part.identities)?;
+            if parameters.nat_subnet.is_some() {
+                require_operator_identity(identities.as_ref())?;
+            }
             let zone = match &part.public_zone {
                 Some(zone) => zone.clone(),
                 None => find_zone(account, part).await?,
@@ -75,6 +78,7 @@ impl<'a> ClusterTarget<'a> {
                     iam: configuration.iam.as_ref(),
                     identities: identities.as_ref(),
                     zone: &zone,
+                    private_endpoint: parameters.nat_subnet.is_some(),
                 };
                 let roles = parts.parameters(account).await?;
                 resources.extend(role_resources(&parameters, &roles).map_err(|error| {
@@ -239,6 +243,22 @@ fn read_identities(source: &IdentitySource) -> Result<Option<ClusterIdentities>,
     }
 }
 
+/// A cluster with a private endpoint needs the identity of the control plane operator, which creates the endpoint.
+/// Other self-managed clusters may lack it.
+fn require_operator_identity(identities: Option<&ClusterIdentities>) -> Result<(), CommandError> {
+    match identities {
+        Some(ClusterIdentities::Workload(identities))
+            if !identities.0.contains_key(&Component::ControlPlaneOperator) =>
+        {
+            Err(CommandError::invalid_input(
+                "`infra.workloadIdentitiesFile` has no `controlPlaneOperator`, which creates the private endpoint",
+            )
+            .with_hint("create the identities with `lanyard create iam azure`"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn read_file<T>(
     path: &Path,
     parse: impl Fn(&str) -> Result<(T, Vec<LintNote>), lanyard_infra::IdentityFileError>,
@@ -262,6 +282,7 @@ struct RoleInputs<'a> {
     iam: Option<&'a IamConfiguration>,
     identities: Option<&'a ClusterIdentities>,
     zone: &'a ArmResourceId,
+    private_endpoint: bool,
 }
 
 impl RoleInputs<'_> {
@@ -274,6 +295,7 @@ impl RoleInputs<'_> {
         let options = RoleOptions {
             image_registry: self.roles.image_registry,
             control_plane_operator: has(Component::ControlPlaneOperator),
+            private_endpoint: self.private_endpoint,
             encryption_key: self.roles.encryption_key.is_some() && has(Component::Kms),
             ..RoleOptions::new(
                 self.roles.profile,

@@ -64,6 +64,7 @@ impl Example<'_> {
             group_tags: ResourceTags::new(),
             security_group: None,
             network: None,
+            nat_subnet: None,
             earlier_names: EarlierNames::default(),
             identifiers: Self::identifiers()?,
         })

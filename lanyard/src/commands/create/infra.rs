@@ -7,7 +7,7 @@ use lanyard_clock::SystemClock;
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::cluster_configuration::{
-    DEFAULT_LOCATION, RawConfiguration, RawInfra, RoleProfileName,
+    DEFAULT_LOCATION, EndpointAccess, RawConfiguration, RawInfra, RoleProfileName,
 };
 use crate::commands::azure_resources::cluster_target::{ClusterTarget, OutputPaths};
 use crate::exit::CommandResult;
@@ -51,6 +51,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     groups: GroupArgs,
     #[command(flatten)]
+    endpoint: EndpointArgs,
+    #[command(flatten)]
     identities: IdentityArgs,
     #[command(flatten)]
     roles: RoleArgs,
@@ -88,6 +90,20 @@ pub(crate) struct GroupArgs {
     /// Use this network security group
     #[arg(long, value_name = "RESOURCE-ID")]
     network_security_group_id: Option<String>,
+}
+
+/// The flags for the endpoint of the API server.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Endpoint of the API server")]
+pub(crate) struct EndpointArgs {
+    /// The networks from which the API server can be reached. A private endpoint needs a subnet for its private link
+    /// service, which is created with the virtual network or named by --endpoint-access-private-nat-subnet-id
+    #[arg(long, value_enum, default_value = "Public", value_name = "ACCESS")]
+    endpoint_access: EndpointAccess,
+    /// Use this subnet for the private link service. It must be in the network of the management cluster, and have
+    /// no network policies for private link services
+    #[arg(long, value_name = "RESOURCE-ID")]
+    endpoint_access_private_nat_subnet_id: Option<String>,
 }
 
 /// The flags for the cluster's identities.
@@ -140,6 +156,7 @@ pub(super) fn parse_tag(text: &str) -> Result<(String, String), String> {
 impl Args {
     fn configuration(&self) -> RawConfiguration {
         let (groups, identities, roles) = (&self.groups, &self.identities, &self.roles);
+        let endpoint = &self.endpoint;
         let custom = roles.assign_custom_hcp_roles.then_some(RoleProfileName::HostedControlPlanes);
         RawConfiguration {
             name: Some(self.name.clone()),
@@ -152,6 +169,10 @@ impl Args {
                 vnet_id: groups.vnet_id.clone(),
                 subnet_id: groups.subnet_id.clone(),
                 network_security_group_id: groups.network_security_group_id.clone(),
+                endpoint_access: Some(endpoint.endpoint_access),
+                endpoint_access_private_nat_subnet_id: endpoint
+                    .endpoint_access_private_nat_subnet_id
+                    .clone(),
                 public_zone_id: self.public_zone_id.clone(),
                 workload_identities_file: identities.workload_identities_file.clone(),
                 managed_identities_file: identities.managed_identities_file.clone(),
