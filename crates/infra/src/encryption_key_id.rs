@@ -22,7 +22,9 @@ pub struct EncryptionKeyId {
 
 /// A text is not the URL of a key version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not the id of a key version: {reason}; write https://VAULT.vault.azure.net/keys/NAME/VERSION")]
+#[error(
+    "`{text}` is not the id of a key version: {reason}; write https://VAULT.vault.azure.net/keys/NAME/VERSION"
+)]
 pub struct ParseEncryptionKeyIdError {
     text: String,
     reason: &'static str,
@@ -50,8 +52,8 @@ fn parse_key_id(text: &str) -> Result<EncryptionKeyId, &'static str> {
     }
     let (vault, suffix) =
         url.host_str().and_then(|host| host.split_once('.')).ok_or("it has no host")?;
-    let (cloud, is_managed_hsm) =
-        store_of_suffix(suffix).ok_or("the host is neither a vault nor a managed HSM of a known cloud")?;
+    let (cloud, is_managed_hsm) = store_of_suffix(suffix)
+        .ok_or("the host is neither a vault nor a managed HSM of a known cloud")?;
     let path: Vec<_> = url.path().split('/').collect();
     let ["", "keys", key, version] = path.as_slice() else {
         return Err("the path is not /keys/NAME/VERSION");

@@ -258,7 +258,8 @@ vnetID: {NETWORK}/virtualNetworks/vnet
 
     #[test]
     fn every_missing_or_invalid_field_is_named() {
-        let text = output("").replace("region: eastus\n", "").replace("example.com\nboot", "x\nboot");
+        let text =
+            output("").replace("region: eastus\n", "").replace("example.com\nboot", "x\nboot");
         let text = format!("{text}natSubnetID: nat\nworkloadIdentities: {{disk: {{clientID: x}}}}");
         let IdentityFileError::Fields(problems) = InfraOutput::parse(&text).unwrap_err() else {
             panic!("syntax error");

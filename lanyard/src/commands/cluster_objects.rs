@@ -191,7 +191,9 @@ pub(in crate::commands) fn infra_id_of(cluster: &DynamicObject) -> Option<InfraI
 pub(in crate::commands) fn api_error(error: &ApiError) -> CommandError {
     let hint = match error {
         ApiError::Refused { status: 401, .. } => "sign in to the cluster of the kubeconfig",
-        ApiError::Refused { status: 403, .. } => "ask an administrator of the cluster for the permission",
+        ApiError::Refused { status: 403, .. } => {
+            "ask an administrator of the cluster for the permission"
+        }
         error => error.hint(),
     };
     CommandError::unavailable(error.to_string()).with_hint(hint)

@@ -9,7 +9,9 @@ use super::choices::{EndpointAccess, OAuthPublishing};
 use super::parameters::{
     CompleteIdentities, HostedClusterParameters, KmsIdentity, SecretEncryption,
 };
-use super::secrets::{ENCRYPTION_KEY_SUFFIX, PULL_SECRET_SUFFIX, SIGNING_KEY_SUFFIX, SSH_KEY_SUFFIX};
+use super::secrets::{
+    ENCRYPTION_KEY_SUFFIX, PULL_SECRET_SUFFIX, SIGNING_KEY_SUFFIX, SSH_KEY_SUFFIX,
+};
 use crate::identity_files::{ControlPlaneIdentities, DataPlaneIdentities, WorkloadIdentities};
 
 /// The size of each etcd volume, HyperShift's default.
@@ -237,8 +239,6 @@ fn data_plane_json(identities: &DataPlaneIdentities) -> Value {
 
 fn workload_json(identities: &WorkloadIdentities) -> Value {
     let ids = identities.0.iter().filter(|(component, _)| **component != Component::Kms);
-    ids.map(|(component, id)| {
-        (component.name().to_owned(), json!({ "clientID": id.to_string() }))
-    })
-    .collect()
+    ids.map(|(component, id)| (component.name().to_owned(), json!({ "clientID": id.to_string() })))
+        .collect()
 }

@@ -15,9 +15,10 @@ impl HostedClusterParameters {
         let name = self.options.name.as_str();
         match &self.zones {
             NodePoolZones::Single(zone) => vec![self.node_pool(name, *zone)],
-            NodePoolZones::Each(zones) => {
-                zones.iter().map(|zone| self.node_pool(&format!("{name}-{zone}"), Some(*zone))).collect()
-            }
+            NodePoolZones::Each(zones) => zones
+                .iter()
+                .map(|zone| self.node_pool(&format!("{name}-{zone}"), Some(*zone)))
+                .collect(),
         }
     }
 

@@ -5,7 +5,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use lanyard_vocabulary::{ArmResourceId, Cloud, EntraTenantId, InfraId, SecretName, SubscriptionId};
+use lanyard_vocabulary::{
+    ArmResourceId, Cloud, EntraTenantId, InfraId, SecretName, SubscriptionId,
+};
 
 use super::choices::{
     AvailabilityPolicy, AvailabilityZone, DiagnosticsStorage, EndpointAccess, HostEncryption,

@@ -4,9 +4,7 @@ use std::fmt;
 
 use lanyard_vocabulary::{ArmResourceId, Component, EntraClientId, SecretName, SubscriptionId};
 
-use super::choices::{
-    AvailabilityZone, DiagnosticsStorage, EndpointAccess, OAuthPublishing,
-};
+use super::choices::{AvailabilityZone, DiagnosticsStorage, EndpointAccess, OAuthPublishing};
 use super::options::{ClusterOptions, MarketplaceOptions};
 use crate::encryption_key_id::EncryptionKeyId;
 use crate::identity_files::{ControlPlaneIdentities, DataPlaneIdentities, WorkloadIdentities};
@@ -141,8 +139,7 @@ impl ClusterOptions {
                 problems.add(NAT_SUBNET, text.clone());
             }
             if !self.private_access.additional_subscriptions.is_empty() {
-                problems
-                    .add("--endpoint-access-private-additional-allowed-subscriptions", text);
+                problems.add("--endpoint-access-private-additional-allowed-subscriptions", text);
             }
         }
         if let Some(subnet) = &self.private_access.nat_subnet {
@@ -155,10 +152,8 @@ impl ClusterOptions {
             None if self.kms_secret.is_some() => {
                 problems.add(KMS_SECRET, format!("has no effect without {ENCRYPTION_KEY}"));
             }
-            Some(key) if key.cloud != self.cloud => problems.add(
-                ENCRYPTION_KEY,
-                format!("is in {}, and --cloud is {}", key.cloud, self.cloud),
-            ),
+            Some(key) if key.cloud != self.cloud => problems
+                .add(ENCRYPTION_KEY, format!("is in {}, and --cloud is {}", key.cloud, self.cloud)),
             _ => {}
         }
     }

@@ -18,7 +18,9 @@ fn client_id(number: usize) -> String {
 }
 
 fn network_id(group: &str, rest: &str) -> String {
-    format!("/subscriptions/{SUBSCRIPTION}/resourceGroups/{group}/providers/Microsoft.Network/{rest}")
+    format!(
+        "/subscriptions/{SUBSCRIPTION}/resourceGroups/{group}/providers/Microsoft.Network/{rest}"
+    )
 }
 
 fn infra() -> InfraOutput {
@@ -304,9 +306,7 @@ fn oauth_server_has_a_load_balancer_with_the_external_name() {
         options.external_dns_domain = Some("services.example.com".parse().unwrap());
     });
     let cluster = manifests(load_balancer, workload_identities(false)).hosted_cluster;
-    insta::assert_snapshot!(
-        serde_json::to_string_pretty(&cluster["spec"]["services"]).unwrap()
-    );
+    insta::assert_snapshot!(serde_json::to_string_pretty(&cluster["spec"]["services"]).unwrap());
 }
 
 #[test]
@@ -374,7 +374,8 @@ fn flags_that_do_not_fit_together_are_named() {
             it.endpoint_access = EndpointAccess::Private;
         }),
         ("--endpoint-access-private-nat-subnet-id", |it| {
-            it.private_access.nat_subnet = network_id("g", "virtualNetworks/v/subnets/s").parse().ok();
+            it.private_access.nat_subnet =
+                network_id("g", "virtualNetworks/v/subnets/s").parse().ok();
         }),
         ("--kms-credentials-secret-name", |it| it.kms_secret = "kms".parse().ok()),
         ("--workload-identities-file", |it| {

@@ -8,8 +8,8 @@ use lanyard_infra::{
     AksParameters, ClusterIdentifiers, DataPlaneParameters, DesiredResource, DnsParameters,
     EarlierNames, IamParameters, InfraParameters, KeyvaultParameters, OidcParameters,
     PrincipalReference, RoleIdentity, RoleOptions, RoleParameters, RoleProfile, ZoneDelegation,
-    aks_resources, command_actions, data_plane_resources, dns_resources, iam_resources, infra_resources,
-    keyvault_resources, oidc_resources, removal_actions, role_resources,
+    aks_resources, command_actions, data_plane_resources, dns_resources, iam_resources,
+    infra_resources, keyvault_resources, oidc_resources, removal_actions, role_resources,
     workload_identities,
 };
 use lanyard_vocabulary::SubscriptionId;

@@ -9,13 +9,15 @@ mod secret_files;
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
-use lanyard_infra::manifests::{ClusterManifests, ClusterOptions, HostedClusterParameters};
+use lanyard_infra::manifests::{
+    ClusterManifests, ClusterOptions, HostedClusterParameters, SecretInputs,
+};
 use lanyard_infra::{ClusterIdentities, InfraOutput};
 use serde::Serialize;
 
 use self::flags::{ClusterFlags, NodePoolFlags, PlatformFlags, RenderFlags};
 use self::infrastructure::{InfrastructureFile, NewInfrastructure};
-use self::object_writer::{AppliedObject, applied_text, apply_manifests, check_manifests};
+use self::object_writer::{AcceptedObjects, AppliedObject, applied_text};
 use self::secret_files::SecretFlags;
 use crate::commands::azure_account::AccountArgs;
 use crate::commands::azure_resources::RunArgs;
@@ -89,6 +91,7 @@ struct ClusterSummary {
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     args.check_flags()?;
+    let secrets = args.secrets.read()?;
     let objects = if args.render.is_render() {
         None
     } else {
@@ -102,10 +105,11 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         Some(path) => {
             let file = InfrastructureFile::read(path, &args, &environment)?;
             let parameters = parameters(file.options, file.infra, file.identities)?;
-            let manifests = args.manifests(&parameters)?;
-            args.finish(objects.as_ref(), &manifests, None).await
+            let manifests = checked_manifests(&parameters, secrets)?;
+            let accepted = accepted_objects(objects.as_ref(), &manifests).await?;
+            args.finish(accepted, &manifests, None).await
         }
-        None => args.create_infrastructure(objects.as_ref(), &environment).await,
+        None => args.create_infrastructure(objects.as_ref(), secrets, &environment).await,
     }
 }
 
@@ -114,18 +118,18 @@ impl Args {
     async fn create_infrastructure(
         &self,
         objects: Option<&ClusterObjects>,
+        secrets: SecretInputs,
         environment: &ProcessEnvironment,
     ) -> CommandResult {
         let clock = SystemClock::shared();
         let new = NewInfrastructure::prepare(self, objects, environment, &clock).await?;
+        let options = new.options(self)?;
         let target = new.target(&self.run.state, environment).await?;
         let infra = infrastructure::parse_output(&target)?;
         let identities = infra.identities.clone().ok_or_else(infrastructure::no_identities)?;
-        let parameters = parameters(new.options(self)?, infra, identities)?;
-        let manifests = self.manifests(&parameters)?;
-        if let Some(objects) = objects {
-            check_manifests(objects, &manifests).await?;
-        }
+        let parameters = parameters(options, infra, identities)?;
+        let manifests = checked_manifests(&parameters, secrets)?;
+        let accepted = accepted_objects(objects, &manifests).await?;
         let Some(summary) = infrastructure::apply(&target, &self.run, &clock).await? else {
             return Ok(CommandExit::Failed);
         };
@@ -135,31 +139,21 @@ impl Args {
             output::print_stderr(&new.continue_hint());
             return Ok(CommandExit::Failed);
         }
-        self.finish(objects, &manifests, Some(summary)).await
-    }
-
-    /// Renders the objects, and checks the HostedCluster.
-    fn manifests(
-        &self,
-        parameters: &HostedClusterParameters,
-    ) -> Result<ClusterManifests, CommandError> {
-        let manifests = parameters.manifests(self.secrets.read()?);
-        validate_hosted_cluster(&manifests.hosted_cluster)?;
-        Ok(manifests)
+        self.finish(accepted, &manifests, Some(summary)).await
     }
 
     /// Prints or applies the objects.
     async fn finish(
         &self,
-        objects: Option<&ClusterObjects>,
+        accepted: Option<AcceptedObjects<'_>>,
         manifests: &ClusterManifests,
         infrastructure: Option<RunSummary>,
     ) -> CommandResult {
-        let Some(objects) = objects else {
+        let Some(accepted) = accepted else {
             self.render.write(manifests)?;
             return Ok(CommandExit::Success);
         };
-        let objects = apply_manifests(objects, manifests).await?;
+        let objects = accepted.apply().await?;
         ClusterSummary { infrastructure, objects }.print(self.output)?;
         Ok(CommandExit::Success)
     }
@@ -172,6 +166,27 @@ fn parameters(
 ) -> Result<HostedClusterParameters, CommandError> {
     HostedClusterParameters::new(options, infra, identities)
         .map_err(|problems| CommandError::invalid_input(problems.to_string()))
+}
+
+/// Renders the objects, and checks the HostedCluster.
+fn checked_manifests(
+    parameters: &HostedClusterParameters,
+    secrets: SecretInputs,
+) -> Result<ClusterManifests, CommandError> {
+    let manifests = parameters.manifests(secrets);
+    validate_hosted_cluster(&manifests.hosted_cluster)?;
+    Ok(manifests)
+}
+
+/// Checks the objects with the API server; `None` if they are only printed.
+async fn accepted_objects<'a>(
+    objects: Option<&'a ClusterObjects>,
+    manifests: &'a ClusterManifests,
+) -> Result<Option<AcceptedObjects<'a>>, CommandError> {
+    match objects {
+        Some(objects) => AcceptedObjects::check(objects, manifests).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 impl ClusterSummary {

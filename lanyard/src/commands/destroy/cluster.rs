@@ -93,7 +93,8 @@ struct DestroySummary {
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    let connected = ClusterObjects::connect(&args.server, &environment, &args.name, &args.namespace);
+    let connected =
+        ClusterObjects::connect(&args.server, &environment, &args.name, &args.namespace);
     let objects = connected.await?;
     let existing = objects.find_hosted_cluster().await?;
     let infra_id = args.infra_id(existing.as_ref())?;
@@ -161,7 +162,8 @@ impl Args {
             (None, Some(given)) => Ok(given.clone()),
             (None, None) => {
                 let (namespace, name) = (&self.namespace, &self.name);
-                let state = if existing.is_some() { "has no spec.infraID" } else { "does not exist" };
+                let state =
+                    if existing.is_some() { "has no spec.infraID" } else { "does not exist" };
                 Err(CommandError::invalid_input(format!(
                     "--infra-id is missing: HostedCluster {namespace}/{name} {state}"
                 ))

@@ -11,9 +11,7 @@ use lanyard_infra::manifests::{
     NodeUpgradeType, OAuthPublishing, PrivateAccessOptions,
 };
 use lanyard_infra::{BaseDomain, ClusterName, EncryptionKeyId};
-use lanyard_vocabulary::{
-    ArmResourceId, EntraTenantId, InfraId, SecretName, SubscriptionId,
-};
+use lanyard_vocabulary::{ArmResourceId, EntraTenantId, InfraId, SecretName, SubscriptionId};
 
 use super::Args;
 use crate::commands::azure_resources::output_files::write_output_file;
@@ -288,9 +286,8 @@ impl Args {
         tenant: EntraTenantId,
     ) -> ClusterOptions {
         let (cluster, platform) = (&self.cluster, &self.platform);
-        let pairs = |pairs: &[(String, String)]| -> BTreeMap<_, _> {
-            pairs.iter().cloned().collect()
-        };
+        let pairs =
+            |pairs: &[(String, String)]| -> BTreeMap<_, _> { pairs.iter().cloned().collect() };
         ClusterOptions {
             name: cluster.name.clone(),
             namespace: cluster.namespace.clone(),

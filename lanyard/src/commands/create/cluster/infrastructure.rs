@@ -21,6 +21,7 @@ use crate::commands::azure_resources::{RunArgs, StateArgs, plan_and_apply};
 use crate::commands::cluster_objects::ClusterObjects;
 use crate::commands::create::infra::raw_infra;
 use crate::exit::CommandError;
+use crate::output;
 use crate::settings::ProcessEnvironment;
 
 /// The infrastructure of --infra-json.
@@ -104,7 +105,9 @@ impl Args {
         }
         let control_plane = identities.managed_identities_file.clone();
         let data_plane = identities.data_plane_identities_file.clone();
-        control_plane.is_some().then_some(IdentitySource::ManagedFiles { control_plane, data_plane })
+        control_plane
+            .is_some()
+            .then_some(IdentitySource::ManagedFiles { control_plane, data_plane })
     }
 
     /// Flags of existing resources must agree with the file, because they have no other effect.
@@ -192,6 +195,7 @@ impl NewInfrastructure {
                 environment.state_directory.as_deref(),
             )?,
         };
+        output::print_stderr(&format!("infrastructure id: {infra_id}"));
         let configuration = args.configuration(&infra_id)?;
         Ok(Self { account, configuration, tenant })
     }

@@ -34,28 +34,31 @@ pub(super) fn applied_text(objects: &[AppliedObject]) -> String {
     table.trim_fmt()
 }
 
-/// Creates the namespace, and checks all other objects with a dry run.
-pub(super) async fn check_manifests(
-    objects: &ClusterObjects,
-    manifests: &ClusterManifests,
-) -> Result<(), CommandError> {
-    let writer = ObjectWriter { objects, dry_run: false };
-    writer.apply_namespace(&manifests.namespace).await?;
-    let writer = ObjectWriter { objects, dry_run: true };
-    writer.apply_objects(manifests).await.map(drop)
+/// Objects that the API server accepted in a dry run.
+pub(super) struct AcceptedObjects<'a> {
+    objects: &'a ClusterObjects,
+    manifests: &'a ClusterManifests,
+    namespace: AppliedObject,
 }
 
-/// Applies the objects in order.
-pub(super) async fn apply_manifests(
-    objects: &ClusterObjects,
-    manifests: &ClusterManifests,
-) -> Result<Vec<AppliedObject>, CommandError> {
-    let writer = ObjectWriter { objects, dry_run: false };
-    let namespace = writer.apply_namespace(&manifests.namespace).await?;
-    // Nothing is written if the API server rejects one of the objects.
-    ObjectWriter { objects, dry_run: true }.apply_objects(manifests).await?;
-    let applied = writer.apply_objects(manifests).await?;
-    Ok(std::iter::once(namespace).chain(applied).collect())
+impl<'a> AcceptedObjects<'a> {
+    /// Creates the namespace, and checks all other objects with a dry run, which needs the namespace.
+    pub(super) async fn check(
+        objects: &'a ClusterObjects,
+        manifests: &'a ClusterManifests,
+    ) -> Result<Self, CommandError> {
+        let writer = ObjectWriter { objects, dry_run: false };
+        let namespace = writer.apply_namespace(&manifests.namespace).await?;
+        ObjectWriter { objects, dry_run: true }.apply_objects(manifests).await?;
+        Ok(Self { objects, manifests, namespace })
+    }
+
+    /// Applies the objects in order.
+    pub(super) async fn apply(self) -> Result<Vec<AppliedObject>, CommandError> {
+        let writer = ObjectWriter { objects: self.objects, dry_run: false };
+        let applied = writer.apply_objects(self.manifests).await?;
+        Ok(std::iter::once(self.namespace).chain(applied).collect())
+    }
 }
 
 struct ObjectWriter<'a> {
@@ -69,11 +72,9 @@ impl ObjectWriter<'_> {
         let api = self.objects.namespaces();
         let name = name_of(namespace);
         match self.fetch(&api, "Namespace", name).await? {
-            Some(_) => Ok(AppliedObject {
-                kind: "Namespace",
-                name: name.to_owned(),
-                result: "unchanged",
-            }),
+            Some(_) => {
+                Ok(AppliedObject { kind: "Namespace", name: name.to_owned(), result: "unchanged" })
+            }
             None => self.apply(&api, "Namespace", namespace).await,
         }
     }

@@ -53,10 +53,7 @@ pub(super) async fn remove_others(objects: &ClusterObjects) -> Result<(), Comman
     retain(objects, |finalizer| finalizer == DESTROY_FINALIZER).await
 }
 
-async fn retain(
-    objects: &ClusterObjects,
-    keep: impl Fn(&str) -> bool,
-) -> Result<(), CommandError> {
+async fn retain(objects: &ClusterObjects, keep: impl Fn(&str) -> bool) -> Result<(), CommandError> {
     change(objects, |cluster| {
         let finalizers = finalizers_of(cluster);
         let kept: Vec<_> = finalizers.iter().filter(|it| keep(it)).collect();

@@ -136,18 +136,21 @@ impl HostedClusterDeletion<'_> {
     }
 }
 
-/// Deletes the Secrets that were created for the infrastructure. Returns what was deleted.
+/// Deletes the Secrets that were created for the infrastructure, and NodePools whose HostedCluster is gone. Returns
+/// what was deleted.
 pub(super) async fn delete_labelled_objects(
     objects: &ClusterObjects,
     infra_id: &InfraId,
 ) -> Result<Vec<String>, CommandError> {
     let labelled = ListParams::default().labels(&format!("{INFRA_LABEL}={infra_id}"));
-    let secrets = objects.secrets();
-    let names = list_names(objects, &secrets, "Secret", &labelled, |_| true).await?;
-    for name in &names {
-        objects.delete(&secrets, "Secret", name).await?;
+    let mut deleted = Vec::new();
+    for (kind, api) in [("NodePool", objects.node_pools()), ("Secret", objects.secrets())] {
+        for name in list_names(objects, &api, kind, &labelled, |_| true).await? {
+            objects.delete(&api, kind, &name).await?;
+            deleted.push(format!("{kind} {name}"));
+        }
     }
-    Ok(names.into_iter().map(|name| format!("Secret {name}")).collect())
+    Ok(deleted)
 }
 
 /// The names of some objects of a kind; none if the API server does not serve the kind.
