@@ -31,7 +31,7 @@ struct CommandTrial {
 
 pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     let trial = |name, run| CommandTrial { name, run };
-    let trials: [CommandTrial; 9] = [
+    let trials: [CommandTrial; 10] = [
         // NodePool is installed after this trial.
         trial("missing_node_pool_kind_is_reported_before_the_first_write", missing_node_pool_kind),
         trial("created_cluster_is_accepted_and_a_second_run_changes_nothing", created_twice),
@@ -41,6 +41,7 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
         trial("finalizer_stays_while_infrastructure_is_left", failed_infrastructure),
         trial("missing_group_of_the_user_does_not_stop_destroy", missing_group),
         trial("infrastructure_without_a_cluster_is_found_by_its_journal", lost_cluster),
+        trial("managed_private_cluster_is_created_from_an_infrastructure_file", managed_cluster),
         trial("destroy_without_a_journal_names_the_import", no_journal),
     ];
     let shared: Arc<Mutex<Option<Arc<CommandFixture>>>> = Arc::default();
@@ -233,6 +234,39 @@ fn lost_cluster(fixture: &CommandFixture) -> Result<(), Failed> {
     failed.expect_error(&format!("continue with --infra-id {INFRA_ID}"))?;
     let removed = fixture.succeed(&fixture.destroy_arguments(&[]))?;
     expect_equal("HostedCluster", &removed["hostedCluster"], &json!("absent"))?;
+    fixture.expect_removed()
+}
+
+fn managed_cluster(fixture: &CommandFixture) -> Result<(), Failed> {
+    fixture.write_managed_identities()?;
+    fixture.succeed(&fixture.create_infra_arguments())?;
+    let flags = [
+        "--endpoint-access",
+        "Private",
+        "--endpoint-access-private-additional-allowed-subscriptions",
+        "0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e41",
+        "--encryption-key-id",
+        "https://harbour-keys.vault.azure.net/keys/etcd/0a1b",
+        "--kms-credentials-secret-name",
+        "harbour-kms",
+        "--availability-zones",
+        "1,2,3",
+    ];
+    let create = fixture.create_from_file_arguments(&flags);
+    let created = fixture.succeed(&create)?;
+    let expected = ["Namespace unchanged", "Secret created", "Secret created"]
+        .into_iter()
+        .chain(["HostedCluster created"])
+        .chain(["NodePool created"; 3])
+        .map(str::to_owned);
+    expect_equal("objects", fixture.results(&created), expected.collect())?;
+    let cluster = fixture.hosted_cluster()?.ok_or("the HostedCluster does not exist")?;
+    let azure = &cluster.data["spec"]["platform"]["azure"];
+    let authentication = &azure["azureAuthenticationConfig"];
+    let control_plane = &authentication["managedIdentities"]["controlPlane"];
+    expect_equal("encoding", &control_plane["disk"]["objectEncoding"], &json!("hex"))?;
+    expect_equal("topology", &azure["topology"], &json!("Private"))?;
+    fixture.succeed(&fixture.destroy_arguments(&[]))?;
     fixture.expect_removed()
 }
 

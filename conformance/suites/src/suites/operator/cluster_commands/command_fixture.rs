@@ -33,6 +33,7 @@ const INFRA_LABEL: &str = "hypershift.openshift.io/auto-created-for-infra";
 /// The public DNS zone of the local Azure and its resource group.
 const BASE_DOMAIN: &str = "hcp.example.com";
 const DNS_GROUP: &str = "lanyard-dns";
+const RELEASE_IMAGE: &str = "quay.io/openshift-release-dev/ocp-release:4.22.1-multi";
 const ISSUER: &str = "https://harbour.blob.core.windows.net/harbour";
 const SIGNING_KEY: &str =
     include_str!("../../../../../../crates/credential/tests/fixtures/leaf.pkcs1.key");
@@ -145,7 +146,7 @@ impl CommandFixture {
             "pull-secret.json",
             "--generate-ssh",
             "--release-image",
-            "quay.io/openshift-release-dev/ocp-release:4.22.1-multi",
+            RELEASE_IMAGE,
             "--node-pool-replicas",
             "2",
             "--workload-identities-file",
@@ -161,6 +162,62 @@ impl CommandFixture {
             "json",
         ];
         arguments.map(str::to_owned).to_vec()
+    }
+
+    /// Writes the identity files of an ARO HCP cluster, whose identities no trial uses.
+    pub(super) fn write_managed_identities(&self) -> Result<(), Failed> {
+        let id = "11111111-1111-1111-1111-111111111111";
+        let names = [
+            "imageRegistry",
+            "ingress",
+            "file",
+            "disk",
+            "nodePoolManagement",
+            "cloudProvider",
+            "network",
+            "controlPlaneOperator",
+        ];
+        let mut control_plane: serde_json::Map<_, _> = names
+            .into_iter()
+            .map(|name| {
+                let secret = format!("harbour-{name}");
+                let identity = json!({
+                    "clientID": id, "credentialsSecretName": secret, "objectEncoding": "hex",
+                });
+                (name.to_owned(), identity)
+            })
+            .collect();
+        let vault = json!({ "name": "harbour-identities", "tenantID": id });
+        control_plane.insert("managedIdentitiesKeyVault".to_owned(), vault);
+        let workers = json!({
+            "imageRegistryMSIClientID": id, "diskMSIClientID": id, "fileMSIClientID": id,
+        });
+        let directory = self.files.path();
+        fs::write(directory.join("control-plane.json"), Value::Object(control_plane).to_string())?;
+        fs::write(directory.join("workers.json"), workers.to_string())?;
+        Ok(())
+    }
+
+    /// The arguments that create the infrastructure of a cluster with managed identities.
+    pub(super) fn create_infra_arguments(&self) -> Vec<String> {
+        let arguments = [
+            ["create", "infra", "azure", "--output-file"].as_slice(),
+            &["infra.yaml", "--name", NAME, "--infra-id", INFRA_ID, "--base-domain", BASE_DOMAIN],
+            &["--managed-identities-file", "control-plane.json"],
+            &["--data-plane-identities-file", "workers.json", "--output", "json"],
+        ];
+        arguments.concat().into_iter().map(str::to_owned).collect()
+    }
+
+    /// The arguments that create the cluster from the infrastructure output.
+    pub(super) fn create_from_file_arguments(&self, flags: &[&str]) -> Vec<String> {
+        let arguments = [
+            ["create", "cluster", "azure", "--name", NAME, "--namespace", NAMESPACE].as_slice(),
+            &["--infra-json", "infra.yaml", "--pull-secret", "pull-secret.json"],
+            &["--release-image", RELEASE_IMAGE, "--output", "json"],
+            flags,
+        ];
+        arguments.concat().into_iter().map(str::to_owned).collect()
     }
 
     /// The arguments that remove the cluster.
