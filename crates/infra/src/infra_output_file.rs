@@ -1,16 +1,13 @@
 //! Reads the output file of `create infra azure` (`create cluster azure --infra-json`).
 
-use std::fmt;
-use std::str::FromStr;
-
 use lanyard_vocabulary::{ArmResourceId, InfraId};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::cluster_identifiers::BaseDomain;
 use crate::identity_files::{
-    ControlPlaneIdentities, DataPlaneIdentities, IdentityFieldProblem, IdentityFileError, LintNote,
-    WorkloadIdentities,
+    ControlPlaneIdentities, DataPlaneIdentities, FieldReader, IdentityFileError, LintNote,
+    WorkloadIdentities, parse_text,
 };
 use crate::infra_output::ClusterIdentities;
 
@@ -83,23 +80,20 @@ impl InfraOutput {
     ///
     /// [`IdentityFileError`] names every field with a problem.
     pub fn parse(text: &str) -> Result<(Self, Vec<LintNote>), IdentityFileError> {
-        let mut raw: RawInfraOutput = serde_saphyr::from_str(text).map_err(|error| {
-            let text = error.to_string();
-            IdentityFileError::Syntax(text.lines().next().unwrap_or_default().to_owned())
-        })?;
+        let mut raw: RawInfraOutput = parse_text(text)?;
         let mut fields = FieldReader::default();
-        let identities = fields.read_identities(&mut raw);
-        let nat_subnet = fields.optional("natSubnetID", raw.nat_subnet);
+        let identities = fields.read_cluster_identities(&mut raw);
+        let nat_subnet = fields.parse("natSubnetID", given(raw.nat_subnet));
         let output = (|| {
-            let base_domain = fields.require("baseDomain", raw.base_domain);
-            let infra_id = fields.require("infraID", raw.infra_id);
-            let location = fields.require("region", raw.region);
-            let resource_group = fields.require("resourceGroupName", raw.resource_group);
-            let public_zone = fields.require("publicZoneID", raw.public_zone);
-            let private_zone = fields.require("privateZoneID", raw.private_zone);
-            let vnet = fields.require("vnetID", raw.vnet);
-            let subnet = fields.require("subnetID", raw.subnet);
-            let security_group = fields.require("securityGroupID", raw.security_group);
+            let base_domain = fields.require("baseDomain", given(raw.base_domain));
+            let infra_id = fields.require("infraID", given(raw.infra_id));
+            let location = fields.require("region", given(raw.region));
+            let resource_group = fields.require("resourceGroupName", given(raw.resource_group));
+            let public_zone = fields.require("publicZoneID", given(raw.public_zone));
+            let private_zone = fields.require("privateZoneID", given(raw.private_zone));
+            let vnet = fields.require("vnetID", given(raw.vnet));
+            let subnet = fields.require("subnetID", given(raw.subnet));
+            let security_group = fields.require("securityGroupID", given(raw.security_group));
             Some(Self {
                 base_domain: base_domain?,
                 infra_id: infra_id?,
@@ -111,7 +105,7 @@ impl InfraOutput {
                 subnet: subnet?,
                 security_group: security_group?,
                 nat_subnet,
-                boot_image: raw.boot_image.filter(|id| !id.is_empty()),
+                boot_image: given(raw.boot_image),
                 identities,
             })
         })();
@@ -122,46 +116,13 @@ impl InfraOutput {
     }
 }
 
-/// Collects the problems and notes of the file.
-#[derive(Default)]
-struct FieldReader {
-    problems: Vec<IdentityFieldProblem>,
-    notes: Vec<LintNote>,
+/// HyperShift writes an empty text for an absent value.
+fn given(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
 }
 
 impl FieldReader {
-    fn problem(&mut self, field: &str, problem: impl Into<String>) {
-        self.problems
-            .push(IdentityFieldProblem { field: field.to_owned(), problem: problem.into() });
-    }
-
-    /// Parses a field; an empty text counts as absent.
-    fn optional<T: FromStr<Err: fmt::Display>>(
-        &mut self,
-        field: &str,
-        text: Option<String>,
-    ) -> Option<T> {
-        match text.filter(|text| !text.is_empty())?.parse() {
-            Ok(value) => Some(value),
-            Err(error) => {
-                self.problem(field, format!("is invalid: {error}"));
-                None
-            }
-        }
-    }
-
-    fn require<T: FromStr<Err: fmt::Display>>(
-        &mut self,
-        field: &str,
-        text: Option<String>,
-    ) -> Option<T> {
-        if text.as_deref().is_none_or(str::is_empty) {
-            self.problem(field, "is missing");
-        }
-        self.optional(field, text)
-    }
-
-    fn read_identities(&mut self, raw: &mut RawInfraOutput) -> Option<ClusterIdentities> {
+    fn read_cluster_identities(&mut self, raw: &mut RawInfraOutput) -> Option<ClusterIdentities> {
         match (raw.control_plane.take(), raw.workload.take()) {
             (Some(_), Some(_)) => {
                 self.problem(
@@ -172,7 +133,7 @@ impl FieldReader {
             }
             (Some(managed), None) => self.read_managed(managed, raw.data_plane.take()),
             (None, Some(mut workload)) => {
-                let kms = raw.kms.take().filter(|id| !id.is_empty());
+                let kms = given(raw.kms.take());
                 workload.extend(kms.map(|id| ("kmsClientID".to_owned(), id.into())));
                 let parsed = WorkloadIdentities::parse(&Value::Object(workload).to_string());
                 let (identities, notes) = self.part("workloadIdentities", parsed)?;

@@ -1,7 +1,7 @@
 //! Renders the HostedCluster.
 
 use lanyard_api::HostedCluster;
-use lanyard_vocabulary::{Component, ObjectEncoding};
+use lanyard_vocabulary::{Component, ObjectEncoding, SubscriptionId};
 use serde_json::{Map, Value, json};
 
 use super::INFRA_LABEL;
@@ -119,7 +119,7 @@ impl HostedClusterParameters {
             }
             if !link.additional_subscriptions.is_empty() {
                 let subscriptions: Vec<_> =
-                    link.additional_subscriptions.iter().map(|it| it.as_str()).collect();
+                    link.additional_subscriptions.iter().map(SubscriptionId::as_str).collect();
                 private_link
                     .insert("additionalAllowedSubscriptions".to_owned(), json!(subscriptions));
             }

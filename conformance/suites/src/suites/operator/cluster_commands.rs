@@ -11,7 +11,10 @@ use libtest_mimic::{Failed, Trial};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use self::command_fixture::{CommandFixture, INFRA_ID, NAME, NAMESPACE};
+use self::command_fixture::{
+    CommandFixture, INFRA_ID, ISSUER, NAME, NAMESPACE, create_arguments,
+    create_from_file_arguments, create_infra_arguments, destroy_arguments, without_infra_id,
+};
 use super::OperatorSuiteFixture;
 use crate::suites::expect_equal;
 
@@ -74,7 +77,7 @@ fn shared_fixture(
 
 fn missing_node_pool_kind(fixture: &CommandFixture) -> Result<(), Failed> {
     let before = fixture.azure_resources()?;
-    let failed = fixture.run(&fixture.create_arguments())?;
+    let failed = fixture.run(&create_arguments())?;
     expect_equal("exit code", failed.code, Some(3))?;
     failed.expect_error("does not serve the kind NodePool")?;
     expect_equal("Azure", fixture.azure_resources()?, before)?;
@@ -82,8 +85,8 @@ fn missing_node_pool_kind(fixture: &CommandFixture) -> Result<(), Failed> {
 }
 
 fn created_twice(fixture: &CommandFixture) -> Result<(), Failed> {
-    let created = fixture.succeed(&fixture.create_arguments())?;
-    let kinds = fixture.results(&created);
+    let created = fixture.succeed(&create_arguments())?;
+    let kinds = results(&created);
     let expected = [
         "Namespace",
         "Secret",
@@ -99,7 +102,7 @@ fn created_twice(fixture: &CommandFixture) -> Result<(), Failed> {
     let cluster = fixture.hosted_cluster()?.ok_or("the HostedCluster does not exist")?;
     let spec = &cluster.data["spec"];
     expect_equal("infraID", &spec["infraID"], &json!(INFRA_ID))?;
-    expect_equal("issuerURL", &spec["issuerURL"], &json!(fixture.issuer()))?;
+    expect_equal("issuerURL", &spec["issuerURL"], &json!(ISSUER))?;
     expect_equal("cloud", &spec["platform"]["azure"]["cloud"], &json!("AzurePublicCloud"))?;
     for field in ["dns", "etcd", "networking", "release", "pullSecret", "services"] {
         if !spec[field].is_object() && !spec[field].is_array() {
@@ -118,28 +121,28 @@ fn created_twice(fixture: &CommandFixture) -> Result<(), Failed> {
 
     let versions = fixture.object_versions()?;
     let azure = fixture.azure_resources()?;
-    let again = fixture.succeed(&fixture.create_arguments())?;
+    let again = fixture.succeed(&create_arguments())?;
     let changed: Vec<_> =
-        fixture.results(&again).into_iter().filter(|it| !it.ends_with(" unchanged")).collect();
+        results(&again).into_iter().filter(|it| !it.ends_with(" unchanged")).collect();
     expect_equal("changed objects", changed, Vec::<String>::new())?;
     expect_equal("versions", fixture.object_versions()?, versions)?;
     expect_equal("Azure", fixture.azure_resources()?, azure)?;
     // The infrastructure id of the existing HostedCluster is the default.
-    let without_id = fixture.without_infra_id(&fixture.create_arguments());
+    let without_id = without_infra_id(&create_arguments());
     fixture.succeed(&without_id).map(drop)
 }
 
 /// Removes the cluster of the trial before.
 fn destroyed(fixture: &CommandFixture) -> Result<(), Failed> {
-    fixture.succeed(&fixture.create_arguments())?;
-    let dry_run = fixture.succeed(&fixture.destroy_arguments(&["--dry-run"]))?;
+    fixture.succeed(&create_arguments())?;
+    let dry_run = fixture.succeed(&destroy_arguments(&["--dry-run"]))?;
     expect_equal("dry run", &dry_run["hostedCluster"], &json!("present"))?;
     if fixture.hosted_cluster()?.is_none() {
         return Err("the dry run deleted the HostedCluster".into());
     }
     // The infrastructure id comes from the HostedCluster.
-    let arguments = fixture.destroy_arguments(&[]);
-    let removed = fixture.succeed(&fixture.without_infra_id(&arguments))?;
+    let arguments = destroy_arguments(&[]);
+    let removed = fixture.succeed(&without_infra_id(&arguments))?;
     expect_equal("HostedCluster", &removed["hostedCluster"], &json!("deleted"))?;
     expect_equal("objects", removed["objects"].as_array().map(Vec::len), Some(5))?;
     fixture.expect_removed()?;
@@ -150,7 +153,7 @@ fn destroyed(fixture: &CommandFixture) -> Result<(), Failed> {
 }
 
 fn killed(fixture: &CommandFixture) -> Result<(), Failed> {
-    let (create, destroy) = (fixture.create_arguments(), fixture.destroy_arguments(&[]));
+    let (create, destroy) = (create_arguments(), destroy_arguments(&[]));
     let mut kills = 0;
     for request in [3, 20, 60] {
         kills += u32::from(fixture.kill_at(&create, request)?);
@@ -173,10 +176,10 @@ fn killed(fixture: &CommandFixture) -> Result<(), Failed> {
 }
 
 fn other_finalizers(fixture: &CommandFixture) -> Result<(), Failed> {
-    fixture.succeed(&fixture.create_arguments())?;
+    fixture.succeed(&create_arguments())?;
     fixture.set_finalizers(&[OTHER_FINALIZER])?;
     let azure = fixture.azure_resources()?;
-    let failed = fixture.run(&fixture.destroy_arguments(&[GRACE_PERIOD]))?;
+    let failed = fixture.run(&destroy_arguments(&[GRACE_PERIOD]))?;
     expect_equal("exit code", failed.code, Some(3))?;
     failed.expect_error(OTHER_FINALIZER)?;
     expect_equal("Azure", fixture.azure_resources()?, azure)?;
@@ -187,20 +190,20 @@ fn other_finalizers(fixture: &CommandFixture) -> Result<(), Failed> {
     let cleanup = annotations.get("hypershift.openshift.io/cleanup-cloud-resources");
     expect_equal("annotation", cleanup.map(String::as_str), Some("true"))?;
     // A deleted cluster cannot be created again.
-    let failed = fixture.run(&fixture.create_arguments())?;
+    let failed = fixture.run(&create_arguments())?;
     failed.expect_error("is being deleted")?;
-    fixture.succeed(&fixture.destroy_arguments(&[GRACE_PERIOD, "--force"]))?;
+    fixture.succeed(&destroy_arguments(&[GRACE_PERIOD, "--force"]))?;
     fixture.expect_removed()
 }
 
 fn failed_infrastructure(fixture: &CommandFixture) -> Result<(), Failed> {
-    fixture.succeed(&fixture.create_arguments())?;
+    fixture.succeed(&create_arguments())?;
     fixture.add_fault(&json!({
         "name": "locked", "service": "arm", "method": "DELETE", "path": "*/resourcegroups/*-vnet-*",
         "effect": { "type": "status", "status": 409, "code": "ScopeLocked" },
     }))?;
     for flags in [&[][..], &["--force"]] {
-        let failed = fixture.run(&fixture.destroy_arguments(flags))?;
+        let failed = fixture.run(&destroy_arguments(flags))?;
         expect_equal("exit code", failed.code, Some(1))?;
         failed.expect_error(DESTROY_FINALIZER)?;
         let cluster = fixture.hosted_cluster()?.ok_or("the HostedCluster is gone")?;
@@ -208,38 +211,38 @@ fn failed_infrastructure(fixture: &CommandFixture) -> Result<(), Failed> {
         expect_equal("finalizers", cluster.metadata.finalizers, Some(expected))?;
     }
     fixture.remove_fault("locked")?;
-    fixture.succeed(&fixture.destroy_arguments(&[]))?;
+    fixture.succeed(&destroy_arguments(&[]))?;
     fixture.expect_removed()
 }
 
 fn missing_group(fixture: &CommandFixture) -> Result<(), Failed> {
     const GROUP: &str = "harbour-of-the-user";
     fixture.create_group(GROUP)?;
-    let mut create = fixture.create_arguments();
+    let mut create = create_arguments();
     create.extend(["--resource-group-name", GROUP].map(str::to_owned));
     fixture.succeed(&create)?;
     fixture.delete_group(GROUP)?;
-    let destroy = fixture.destroy_arguments(&["--resource-group-name", GROUP]);
+    let destroy = destroy_arguments(&["--resource-group-name", GROUP]);
     fixture.succeed(&destroy)?;
     fixture.expect_removed()
 }
 
 fn lost_cluster(fixture: &CommandFixture) -> Result<(), Failed> {
-    let create = fixture.create_arguments();
+    let create = create_arguments();
     fixture.succeed(&create)?;
     let parameters = DeleteParams::default();
     fixture.block_on(fixture.hosted_clusters().delete(NAME, &parameters))?;
-    let failed = fixture.run(&fixture.without_infra_id(&create))?;
+    let failed = fixture.run(&without_infra_id(&create))?;
     expect_equal("exit code", failed.code, Some(2))?;
     failed.expect_error(&format!("continue with --infra-id {INFRA_ID}"))?;
-    let removed = fixture.succeed(&fixture.destroy_arguments(&[]))?;
+    let removed = fixture.succeed(&destroy_arguments(&[]))?;
     expect_equal("HostedCluster", &removed["hostedCluster"], &json!("absent"))?;
     fixture.expect_removed()
 }
 
 fn managed_cluster(fixture: &CommandFixture) -> Result<(), Failed> {
     fixture.write_managed_identities()?;
-    fixture.succeed(&fixture.create_infra_arguments())?;
+    fixture.succeed(&create_infra_arguments())?;
     let flags = [
         "--endpoint-access",
         "Private",
@@ -252,21 +255,21 @@ fn managed_cluster(fixture: &CommandFixture) -> Result<(), Failed> {
         "--availability-zones",
         "1,2,3",
     ];
-    let create = fixture.create_from_file_arguments(&flags);
+    let create = create_from_file_arguments(&flags);
     let created = fixture.succeed(&create)?;
     let expected = ["Namespace unchanged", "Secret created", "Secret created"]
         .into_iter()
         .chain(["HostedCluster created"])
         .chain(["NodePool created"; 3])
         .map(str::to_owned);
-    expect_equal("objects", fixture.results(&created), expected.collect())?;
+    expect_equal("objects", results(&created), expected.collect())?;
     let cluster = fixture.hosted_cluster()?.ok_or("the HostedCluster does not exist")?;
     let azure = &cluster.data["spec"]["platform"]["azure"];
     let authentication = &azure["azureAuthenticationConfig"];
     let control_plane = &authentication["managedIdentities"]["controlPlane"];
     expect_equal("encoding", &control_plane["disk"]["objectEncoding"], &json!("hex"))?;
     expect_equal("topology", &azure["topology"], &json!("Private"))?;
-    fixture.succeed(&fixture.destroy_arguments(&[]))?;
+    fixture.succeed(&destroy_arguments(&[]))?;
     fixture.expect_removed()
 }
 
@@ -308,12 +311,11 @@ impl CommandFixture {
         expect_equal("Azure", &self.azure_resources()?, &self.initial_azure)?;
         expect_equal("objects", self.object_versions()?, Vec::new())
     }
+}
 
-    /// The kind and the result of each applied object.
-    fn results(&self, summary: &Value) -> Vec<String> {
-        let objects = summary["objects"].as_array().into_iter().flatten();
-        let text =
-            |object: &Value, field: &str| object[field].as_str().unwrap_or_default().to_owned();
-        objects.map(|it| format!("{} {}", text(it, "kind"), text(it, "result"))).collect()
-    }
+/// The kind and the result of each applied object.
+fn results(summary: &Value) -> Vec<String> {
+    let objects = summary["objects"].as_array().into_iter().flatten();
+    let text = |object: &Value, field: &str| object[field].as_str().unwrap_or_default().to_owned();
+    objects.map(|it| format!("{} {}", text(it, "kind"), text(it, "result"))).collect()
 }

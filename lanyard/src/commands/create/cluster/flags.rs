@@ -48,16 +48,16 @@ pub(super) struct ClusterFlags {
     /// Labels of the HostedCluster; may be repeated
     #[arg(long, value_parser = parse_tag, value_name = "KEY=VALUE")]
     labels: Vec<(String, String)>,
-    /// Whether the components of the control plane have replicas: SingleReplica or HighlyAvailable
+    /// Whether the components of the control plane have replicas: `SingleReplica` or `HighlyAvailable`
     #[arg(long, default_value = "SingleReplica", value_name = "POLICY")]
     control_plane_availability_policy: AvailabilityPolicy,
-    /// Whether the infrastructure services of the cluster have replicas: SingleReplica or HighlyAvailable
+    /// Whether the infrastructure services of the cluster have replicas: `SingleReplica` or `HighlyAvailable`
     #[arg(long, value_name = "POLICY")]
     infra_availability_policy: Option<AvailabilityPolicy>,
     /// The storage class of the etcd volumes
     #[arg(long, value_name = "NAME")]
     etcd_storage_class: Option<String>,
-    /// The network plugin: OVNKubernetes, OpenShiftSDN, Calico or Other
+    /// The network plugin: `OVNKubernetes`, `OpenShiftSDN`, `Calico` or `Other`
     #[arg(long, default_value = "OVNKubernetes", value_name = "TYPE")]
     network_type: NetworkType,
     /// The address range of pods; may be repeated
@@ -99,7 +99,7 @@ struct AccessFlags {
     /// The URL of the cluster's token issuer
     #[arg(long, value_name = "URL")]
     oidc_issuer_url: Option<IssuerUrl>,
-    /// From where the API server is reached: Public, PublicAndPrivate or Private
+    /// From where the API server is reached: `Public`, `PublicAndPrivate` or `Private`
     #[arg(long, default_value = "Public", value_name = "ACCESS")]
     endpoint_access: EndpointAccess,
     /// The subnet for the addresses of the private link service [default: `natSubnetID` of the infrastructure]
@@ -108,7 +108,7 @@ struct AccessFlags {
     /// Other subscriptions that may connect to the private link service
     #[arg(long, value_delimiter = ',', value_name = "ID")]
     endpoint_access_private_additional_allowed_subscriptions: Vec<SubscriptionId>,
-    /// How the OAuth server is published: Route or LoadBalancer
+    /// How the OAuth server is published: `Route` or `LoadBalancer`
     #[arg(long, default_value = "Route", value_name = "STRATEGY")]
     oauth_publishing_strategy: OAuthPublishing,
 }
@@ -118,7 +118,7 @@ struct AccessFlags {
 #[command(next_help_heading = "Encryption of secrets")]
 struct EncryptionFlags {
     /// The vault key that encrypts the secrets of the cluster, such as
-    /// https://VAULT.vault.azure.net/keys/NAME/VERSION [default: a new key in a Secret]
+    /// `https://VAULT.vault.azure.net/keys/NAME/VERSION` [default: a new key in a Secret]
     #[arg(long, value_name = "URL")]
     encryption_key_id: Option<EncryptionKeyId>,
     /// The vault secret with the credential of the identity that uses the key, for clusters with managed identities
@@ -133,7 +133,7 @@ pub(super) struct NodePoolFlags {
     /// The number of nodes of each NodePool; no NodePool is created if it is negative
     #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_name = "N")]
     node_pool_replicas: i32,
-    /// The processor architecture of the nodes: amd64 or arm64
+    /// The processor architecture of the nodes: `amd64` or `arm64`
     #[arg(long, default_value = "amd64", value_name = "ARCH")]
     arch: NodeArchitecture,
     /// Create a NodePool in each of these zones: 1, 2 or 3
@@ -142,7 +142,7 @@ pub(super) struct NodePoolFlags {
     /// The zone of the only NodePool: 1, 2 or 3
     #[arg(long, value_name = "ZONE")]
     availability_zone: Option<AvailabilityZone>,
-    /// The size of the machines [default: Standard_D4s_v5, for arm64 Standard_D4ps_v5]
+    /// The size of the machines [default: `Standard_D4s_v5`, for `arm64` `Standard_D4ps_v5`]
     #[arg(long, value_name = "SIZE")]
     instance_type: Option<String>,
     /// The size of the root disk in GiB
@@ -157,13 +157,13 @@ pub(super) struct NodePoolFlags {
     /// The disk encryption set that encrypts the root disks
     #[arg(long, value_name = "RESOURCE-ID")]
     disk_encryption_set_id: Option<ArmResourceId>,
-    /// Whether the hosts encrypt disks and caches: Enabled or Disabled
+    /// Whether the hosts encrypt disks and caches: `Enabled` or `Disabled`
     #[arg(long, value_name = "STATE")]
     encryption_at_host: Option<HostEncryption>,
     /// The subnet of the machines [default: that of the infrastructure]
     #[arg(long, value_name = "RESOURCE-ID")]
     nodepool_subnet_id: Option<ArmResourceId>,
-    /// The generation of the machine image: Gen1 or Gen2
+    /// The generation of the machine image: `Gen1` or `Gen2`
     #[arg(long, value_name = "GENERATION")]
     image_generation: Option<ImageGeneration>,
     /// The publisher of a marketplace image [default: the image of the release]
@@ -178,13 +178,13 @@ pub(super) struct NodePoolFlags {
     /// The version of the marketplace image
     #[arg(long, value_name = "VERSION")]
     marketplace_version: Option<String>,
-    /// Where boot diagnostics are stored: Disabled, Managed or UserManaged
+    /// Where boot diagnostics are stored: `Disabled`, `Managed` or `UserManaged`
     #[arg(long, value_name = "TYPE")]
     diagnostics_storage_account_type: Option<DiagnosticsStorage>,
-    /// The storage account of the boot diagnostics, with UserManaged
+    /// The storage account of the boot diagnostics, with `UserManaged`
     #[arg(long, value_name = "URL")]
     diagnostics_storage_account_uri: Option<String>,
-    /// How nodes are upgraded: Replace or InPlace
+    /// How nodes are upgraded: `Replace` or `InPlace`
     #[arg(long, default_value = "Replace", value_name = "TYPE")]
     node_upgrade_type: NodeUpgradeType,
     /// Replace unhealthy machines

@@ -34,7 +34,8 @@ const INFRA_LABEL: &str = "hypershift.openshift.io/auto-created-for-infra";
 const BASE_DOMAIN: &str = "hcp.example.com";
 const DNS_GROUP: &str = "lanyard-dns";
 const RELEASE_IMAGE: &str = "quay.io/openshift-release-dev/ocp-release:4.22.1-multi";
-const ISSUER: &str = "https://harbour.blob.core.windows.net/harbour";
+/// The token issuer of the cluster.
+pub(super) const ISSUER: &str = "https://harbour.blob.core.windows.net/harbour";
 const SIGNING_KEY: &str =
     include_str!("../../../../../../crates/credential/tests/fixtures/leaf.pkcs1.key");
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -124,46 +125,6 @@ impl CommandFixture {
         Ok(fixture)
     }
 
-    pub(super) const fn issuer(&self) -> &'static str {
-        ISSUER
-    }
-
-    /// The arguments that create the cluster.
-    pub(super) fn create_arguments(&self) -> Vec<String> {
-        let arguments = [
-            "create",
-            "cluster",
-            "azure",
-            "--name",
-            NAME,
-            "--namespace",
-            NAMESPACE,
-            "--infra-id",
-            INFRA_ID,
-            "--base-domain",
-            BASE_DOMAIN,
-            "--pull-secret",
-            "pull-secret.json",
-            "--generate-ssh",
-            "--release-image",
-            RELEASE_IMAGE,
-            "--node-pool-replicas",
-            "2",
-            "--workload-identities-file",
-            "iam.json",
-            "--oidc-issuer-url",
-            ISSUER,
-            "--sa-token-issuer-private-key-path",
-            "signer.private",
-            "--auto-assign-roles",
-            "--dns-zone-rg-name",
-            DNS_GROUP,
-            "--output",
-            "json",
-        ];
-        arguments.map(str::to_owned).to_vec()
-    }
-
     /// Writes the identity files of an ARO HCP cluster, whose identities no trial uses.
     pub(super) fn write_managed_identities(&self) -> Result<(), Failed> {
         let id = "11111111-1111-1111-1111-111111111111";
@@ -196,57 +157,6 @@ impl CommandFixture {
         fs::write(directory.join("control-plane.json"), Value::Object(control_plane).to_string())?;
         fs::write(directory.join("workers.json"), workers.to_string())?;
         Ok(())
-    }
-
-    /// The arguments that create the infrastructure of a cluster with managed identities.
-    pub(super) fn create_infra_arguments(&self) -> Vec<String> {
-        let arguments = [
-            ["create", "infra", "azure", "--output-file"].as_slice(),
-            &["infra.yaml", "--name", NAME, "--infra-id", INFRA_ID, "--base-domain", BASE_DOMAIN],
-            &["--managed-identities-file", "control-plane.json"],
-            &["--data-plane-identities-file", "workers.json", "--output", "json"],
-        ];
-        arguments.concat().into_iter().map(str::to_owned).collect()
-    }
-
-    /// The arguments that create the cluster from the infrastructure output.
-    pub(super) fn create_from_file_arguments(&self, flags: &[&str]) -> Vec<String> {
-        let arguments = [
-            ["create", "cluster", "azure", "--name", NAME, "--namespace", NAMESPACE].as_slice(),
-            &["--infra-json", "infra.yaml", "--pull-secret", "pull-secret.json"],
-            &["--release-image", RELEASE_IMAGE, "--output", "json"],
-            flags,
-        ];
-        arguments.concat().into_iter().map(str::to_owned).collect()
-    }
-
-    /// The arguments that remove the cluster.
-    pub(super) fn destroy_arguments(&self, flags: &[&str]) -> Vec<String> {
-        let arguments = [
-            "destroy",
-            "cluster",
-            "azure",
-            "--name",
-            NAME,
-            "--namespace",
-            NAMESPACE,
-            "--infra-id",
-            INFRA_ID,
-            "--dns-zone-rg-name",
-            DNS_GROUP,
-            "--output",
-            "json",
-        ];
-        arguments.iter().chain(flags).map(|text| (*text).to_owned()).collect()
-    }
-
-    /// The arguments without `--infra-id` and its value.
-    pub(super) fn without_infra_id(&self, arguments: &[String]) -> Vec<String> {
-        let mut arguments = arguments.to_vec();
-        if let Some(position) = arguments.iter().position(|it| it == "--infra-id") {
-            arguments.drain(position..position + 2);
-        }
-        arguments
     }
 
     fn command(&self, arguments: &[String]) -> Command {
@@ -458,4 +368,91 @@ impl HostedClusterNames {
             component_secret: String::new(),
         }
     }
+}
+
+/// The arguments that create the cluster.
+pub(super) fn create_arguments() -> Vec<String> {
+    let arguments = [
+        "create",
+        "cluster",
+        "azure",
+        "--name",
+        NAME,
+        "--namespace",
+        NAMESPACE,
+        "--infra-id",
+        INFRA_ID,
+        "--base-domain",
+        BASE_DOMAIN,
+        "--pull-secret",
+        "pull-secret.json",
+        "--generate-ssh",
+        "--release-image",
+        RELEASE_IMAGE,
+        "--node-pool-replicas",
+        "2",
+        "--workload-identities-file",
+        "iam.json",
+        "--oidc-issuer-url",
+        ISSUER,
+        "--sa-token-issuer-private-key-path",
+        "signer.private",
+        "--auto-assign-roles",
+        "--dns-zone-rg-name",
+        DNS_GROUP,
+        "--output",
+        "json",
+    ];
+    arguments.map(str::to_owned).to_vec()
+}
+
+/// The arguments that create the infrastructure of a cluster with managed identities.
+pub(super) fn create_infra_arguments() -> Vec<String> {
+    let arguments = [
+        ["create", "infra", "azure", "--output-file"].as_slice(),
+        &["infra.yaml", "--name", NAME, "--infra-id", INFRA_ID, "--base-domain", BASE_DOMAIN],
+        &["--managed-identities-file", "control-plane.json"],
+        &["--data-plane-identities-file", "workers.json", "--output", "json"],
+    ];
+    arguments.concat().into_iter().map(str::to_owned).collect()
+}
+
+/// The arguments that create the cluster from the infrastructure output.
+pub(super) fn create_from_file_arguments(flags: &[&str]) -> Vec<String> {
+    let arguments = [
+        ["create", "cluster", "azure", "--name", NAME, "--namespace", NAMESPACE].as_slice(),
+        &["--infra-json", "infra.yaml", "--pull-secret", "pull-secret.json"],
+        &["--release-image", RELEASE_IMAGE, "--output", "json"],
+        flags,
+    ];
+    arguments.concat().into_iter().map(str::to_owned).collect()
+}
+
+/// The arguments that remove the cluster.
+pub(super) fn destroy_arguments(flags: &[&str]) -> Vec<String> {
+    let arguments = [
+        "destroy",
+        "cluster",
+        "azure",
+        "--name",
+        NAME,
+        "--namespace",
+        NAMESPACE,
+        "--infra-id",
+        INFRA_ID,
+        "--dns-zone-rg-name",
+        DNS_GROUP,
+        "--output",
+        "json",
+    ];
+    arguments.iter().chain(flags).map(|text| (*text).to_owned()).collect()
+}
+
+/// The arguments without `--infra-id` and its value.
+pub(super) fn without_infra_id(arguments: &[String]) -> Vec<String> {
+    let mut arguments = arguments.to_vec();
+    if let Some(position) = arguments.iter().position(|it| it == "--infra-id") {
+        arguments.drain(position..position + 2);
+    }
+    arguments
 }
