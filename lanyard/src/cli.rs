@@ -82,13 +82,13 @@ pub(crate) enum CliCommand {
         #[command(subcommand)]
         platform: PlatformCommand<commands::check::Args>,
     },
-    /// Create the Azure resources that hosted clusters need
+    /// Create hosted clusters and the Azure resources that they need
     #[cfg(feature = "cli")]
     Create {
         #[command(subcommand)]
         command: commands::create::CreateCommand,
     },
-    /// Remove Azure resources that lanyard created or imported
+    /// Remove hosted clusters and the Azure resources that lanyard created or imported
     #[cfg(feature = "cli")]
     Destroy {
         #[command(subcommand)]

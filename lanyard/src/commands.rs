@@ -20,6 +20,8 @@ pub(crate) mod check;
 #[cfg(any(feature = "node", feature = "operator", feature = "canary", feature = "cli"))]
 mod cluster_access;
 #[cfg(feature = "cli")]
+mod cluster_objects;
+#[cfg(feature = "cli")]
 pub(crate) mod create;
 #[cfg(feature = "cli")]
 pub(crate) mod credential;
@@ -29,7 +31,13 @@ pub(crate) mod destroy;
 pub(crate) mod forecast;
 #[cfg(any(feature = "node", feature = "operator", feature = "kms", feature = "cli"))]
 mod go_bool;
-#[cfg(any(feature = "node", feature = "operator", feature = "kms", feature = "canary"))]
+#[cfg(any(
+    feature = "node",
+    feature = "operator",
+    feature = "kms",
+    feature = "canary",
+    feature = "cli"
+))]
 mod go_duration;
 #[cfg(any(feature = "cli", feature = "emulator"))]
 mod hosted_cluster;

@@ -205,6 +205,19 @@ impl ControlApi {
         self.send(path, request).await
     }
 
+    /// `DELETE` on the control API, whatever the response contains.
+    pub(crate) async fn delete(&self, path: &str) -> Result<(), LocalAzureError> {
+        let unreachable = |source| LocalAzureError::Unreachable { path: path.to_owned(), source };
+        let request = self.client.delete(self.endpoint_url(path)).header("x-lanyard-control", "1");
+        let answer = request.send().await.map_err(unreachable)?;
+        let status = answer.status().as_u16();
+        if answer.status().is_success() {
+            return Ok(());
+        }
+        let (path, body) = (path.to_owned(), answer.text().await.unwrap_or_default());
+        Err(LocalAzureError::ErrorResponse { path, status, body })
+    }
+
     /// Issues a new certificate for a component, as a new version of its vault secret.
     pub(crate) async fn rotate_credential(
         &self,

@@ -6,6 +6,8 @@ use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::error::{KeyRejected, Unspecified};
 use aws_lc_rs::rsa::{KeyPair, KeySize, PublicKey};
 use aws_lc_rs::signature::KeyPair as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::pem::SectionKind;
 use x509_parser::asn1_rs::{FromDer, Integer, OctetString, Sequence};
 use x509_parser::public_key::PublicKey as ParsedPublicKey;
@@ -166,7 +168,7 @@ impl SigningKey {
     }
 
     /// The private key as a PKCS#1 PEM file, as ccoctl writes it.
-    pub(crate) fn to_pem(&self) -> Zeroizing<String> {
+    pub fn to_pem(&self) -> Zeroizing<String> {
         pem::encode_block("RSA PRIVATE KEY", &self.pkcs1_der)
     }
 }
@@ -220,6 +222,25 @@ impl SigningPublicKey {
     /// The public exponent, big endian without leading zeros.
     pub(crate) fn exponent(&self) -> &[u8] {
         &self.exponent
+    }
+
+    /// The public key as OpenSSH writes it (RFC 4253, section 6.6): one line without a comment.
+    pub fn to_openssh(&self) -> String {
+        const NAME: &str = "ssh-rsa";
+        let mut blob = Vec::new();
+        let mut append = |prefix: &[u8], bytes: &[u8]| {
+            let length = u32::try_from(prefix.len() + bytes.len()).unwrap_or_default();
+            blob.extend_from_slice(&length.to_be_bytes());
+            blob.extend_from_slice(prefix);
+            blob.extend_from_slice(bytes);
+        };
+        append(&[], NAME.as_bytes());
+        for number in [&self.exponent, &self.modulus] {
+            // A set highest bit would mean a negative number.
+            let is_negative = number.first().is_some_and(|byte| byte & 0x80 != 0);
+            append(if is_negative { &[0] } else { &[] }, number);
+        }
+        format!("{NAME} {}\n", STANDARD.encode(blob))
     }
 
     /// The public key as a PKIX PEM file, as ccoctl writes it.
@@ -292,6 +313,16 @@ pub(crate) mod tests {
     fn fixture(name: &str) -> String {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../credential/tests/fixtures");
         std::fs::read_to_string(fixtures.join(name)).unwrap()
+    }
+
+    #[test]
+    fn public_key_is_written_as_by_openssh() {
+        let key = SigningKey::parse_pem(&fixture("leaf.pkcs1.key")).unwrap();
+        // ssh-keygen -y -f leaf.pkcs1.key
+        assert_eq!(
+            key.public_key().to_openssh(),
+            "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABAQCjgIdC804tBTl5X6EYS3W0M1sW0FMKhEQxBp6MwpmiPPpzbM21zhvO0YSSwSVeaJllGIWLjm7vSEI16Yhsb+ZDo9CBXaq/reug8ENAwM41SyxmsH0l9Z79zd5q0+eGS0gjD03RChoahQlkLXEV+JkBV0nR54NkXcZTCwbLrbTfs/RY2lqaPeJz4p1MSjyBmDvpZaAmYbMLRGhXNMsSZBRwLUO//FszjKsDnh/fM1SyJy68lEhE5HyBA4hvpRZvDkSDfxSKKN5TK3L2oLxLrlscNtLAM4pmdaietAOD+U7fGzGXdCEVBotJu1reDgvRhl/T3tKKpUfKtdwK4jMyfKXN\n"
+        );
     }
 
     #[test]

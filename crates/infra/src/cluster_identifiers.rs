@@ -167,7 +167,7 @@ impl fmt::Display for BaseDomain {
 }
 
 /// Whether the text is a DNS label (RFC 1123) in lower case.
-fn is_dns_label(text: &str) -> bool {
+pub(crate) fn is_dns_label(text: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=63).contains(&text.len()) && text.chars().all(is_allowed) && has_alphanumeric_ends(text)
 }

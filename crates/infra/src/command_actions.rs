@@ -22,6 +22,19 @@ pub fn command_actions(resources: &[DesiredResource]) -> BTreeSet<String> {
     actions
 }
 
+/// The control plane actions that destroying these resources needs, sorted. Resources of the user stay.
+pub fn removal_actions(resources: &[DesiredResource]) -> BTreeSet<String> {
+    let removed = resources
+        .iter()
+        .filter(|resource| !matches!(resource.definition, ResourceDefinition::Existing { .. }));
+    removed
+        .flat_map(|resource| {
+            let kind = resource.id.resource_type().unwrap_or_else(|| GROUP_TYPE.to_owned());
+            ["read", "delete"].map(|verb| format!("{kind}/{verb}"))
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use lanyard_vocabulary::VaultName;
@@ -44,7 +57,9 @@ mod tests {
             administrator: Some(PrincipalReference::User(uuid::Uuid::from_u128(1))),
             secret_readers: Vec::new(),
         };
-        let actions = command_actions(&keyvault_resources(&parameters));
+        let resources = keyvault_resources(&parameters);
+        let actions = command_actions(&resources);
+        let removal = removal_actions(&resources);
         let kinds = [
             "Microsoft.Authorization/roleAssignments",
             "Microsoft.KeyVault/vaults",
@@ -52,6 +67,8 @@ mod tests {
         ];
         let verbs = ["delete", "read", "write"];
         let expected = kinds.iter().flat_map(|kind| verbs.map(|verb| format!("{kind}/{verb}")));
-        assert_eq!(actions.into_iter().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        assert_eq!(actions.iter().cloned().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        assert_eq!(removal.len(), 6);
+        assert!(removal.is_subset(&actions));
     }
 }

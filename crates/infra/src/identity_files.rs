@@ -296,7 +296,10 @@ impl WorkloadIdentities {
     }
 }
 
-fn parse_text<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, IdentityFileError> {
+/// Parses JSON or YAML. The error does not quote the text.
+pub(crate) fn parse_text<T: serde::de::DeserializeOwned>(
+    text: &str,
+) -> Result<T, IdentityFileError> {
     serde_saphyr::from_str(text).map_err(|error| {
         let text = error.to_string();
         IdentityFileError::Syntax(text.lines().next().unwrap_or_default().to_owned())
@@ -309,13 +312,13 @@ fn pretty_json(document: &serde_json::Map<String, serde_json::Value>) -> String 
 
 /// Collects the problems and notes of a file.
 #[derive(Default)]
-struct FieldReader {
-    problems: Vec<IdentityFieldProblem>,
-    notes: Vec<LintNote>,
+pub(crate) struct FieldReader {
+    pub(crate) problems: Vec<IdentityFieldProblem>,
+    pub(crate) notes: Vec<LintNote>,
 }
 
 impl FieldReader {
-    fn problem(&mut self, field: &str, problem: impl Into<String>) {
+    pub(crate) fn problem(&mut self, field: &str, problem: impl Into<String>) {
         self.problems
             .push(IdentityFieldProblem { field: field.to_owned(), problem: problem.into() });
     }
@@ -324,7 +327,7 @@ impl FieldReader {
         self.notes.push(LintNote { field: field.to_owned(), note: note.to_owned() });
     }
 
-    fn finish<T>(self, value: T) -> Result<(T, Vec<LintNote>), IdentityFileError> {
+    pub(crate) fn finish<T>(self, value: T) -> Result<(T, Vec<LintNote>), IdentityFileError> {
         if self.problems.is_empty() {
             Ok((value, self.notes))
         } else {
@@ -332,7 +335,7 @@ impl FieldReader {
         }
     }
 
-    fn parse<T: std::str::FromStr<Err: fmt::Display>>(
+    pub(crate) fn parse<T: std::str::FromStr<Err: fmt::Display>>(
         &mut self,
         field: &str,
         text: Option<String>,
@@ -346,7 +349,7 @@ impl FieldReader {
         }
     }
 
-    fn require<T: std::str::FromStr<Err: fmt::Display>>(
+    pub(crate) fn require<T: std::str::FromStr<Err: fmt::Display>>(
         &mut self,
         field: &str,
         text: Option<String>,

@@ -17,6 +17,7 @@ mod command_actions;
 mod cost;
 mod destroy;
 mod dns_graph;
+mod encryption_key_id;
 mod existing_network;
 mod graph_run;
 mod iam_graph;
@@ -24,11 +25,13 @@ mod identity_files;
 mod import;
 mod infra_graph;
 mod infra_output;
+mod infra_output_file;
 mod interrupted_writes;
 mod issuer_documents;
 mod journal;
 mod keyvault_graph;
 mod live_state;
+pub mod manifests;
 mod oidc_graph;
 mod orphaned_assignments;
 mod ownership_tags;
@@ -60,10 +63,11 @@ pub use cluster_identifiers::{
     BaseDomain, ClusterIdentifierError, ClusterIdentifiers, ClusterName, InvalidBaseDomainError,
     generate_infra_id,
 };
-pub use command_actions::command_actions;
+pub use command_actions::{command_actions, removal_actions};
 pub use cost::{PRICES_OF, ResourceCost, monthly_cost};
 pub use destroy::{DestroyPlan, DestroyedResource, destroy};
 pub use dns_graph::{DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources};
+pub use encryption_key_id::{EncryptionKeyId, ParseEncryptionKeyIdError};
 pub use existing_network::{check_live_network, check_network_ids};
 pub use iam_graph::{
     DataPlaneParameters, IamParameters, data_plane_identity_key, data_plane_resources,
@@ -78,6 +82,7 @@ pub use infra_graph::{
     EarlierNames, ExistingNetwork, InfraIds, InfraParameters, NatSubnet, infra_resources,
 };
 pub use infra_output::{ClusterIdentities, infra_output};
+pub use infra_output_file::InfraOutput;
 pub use interrupted_writes::wait_for_interrupted_writes;
 pub use issuer_documents::{IssuerContainerClient, IssuerDocumentsError, PublicationOutcome};
 pub use journal::{

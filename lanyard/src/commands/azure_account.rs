@@ -116,7 +116,10 @@ impl AzureAccount {
     }
 }
 
-fn read_credentials_file(path: &Path) -> Result<AzureCredentialsFile, CommandError> {
+/// Reads the file of --azure-creds.
+pub(in crate::commands) fn read_credentials_file(
+    path: &Path,
+) -> Result<AzureCredentialsFile, CommandError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         CommandError::invalid_input(format!("--azure-creds: {} cannot be read", path.display()))
             .with_cause(&error)

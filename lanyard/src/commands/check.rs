@@ -1,6 +1,6 @@
 //! `lanyard check azure`: shows what the signed-in identity may do for each command.
 
-mod command_resources;
+mod needed_actions;
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use lanyard_azure::{AssignedPrincipalType, CallerIdentity};
 use lanyard_clock::SystemClock;
-use lanyard_infra::{RequiredAction, command_actions, missing_actions};
+use lanyard_infra::{RequiredAction, missing_actions};
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 
-use self::command_resources::command_resources;
+use self::needed_actions::needed_actions;
 use super::azure_account::{AccountArgs, AzureAccount};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
@@ -68,10 +68,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let caller = account.caller().await?;
     let scope = args.scope.clone();
     let scope = scope.unwrap_or_else(|| ArmResourceId::subscription_scope(&account.subscription));
-    let needed: Vec<_> = command_resources(&account.subscription, &caller)?
-        .into_iter()
-        .map(|(command, resources)| (command, command_actions(&resources)))
-        .collect();
+    let needed = needed_actions(&account.subscription, &caller)?;
     let required: Vec<_> = needed
         .iter()
         .flat_map(|(_, actions)| actions)

@@ -1,6 +1,7 @@
-//! `lanyard create`: creates the Azure resources that hosted clusters need.
+//! `lanyard create`: creates hosted clusters and the Azure resources that they need.
 
 pub(crate) mod aks;
+pub(crate) mod cluster;
 pub(crate) mod dns;
 pub(crate) mod iam;
 pub(crate) mod identities;
@@ -17,6 +18,11 @@ use crate::settings::ProcessEnvironment;
 /// The subcommands of `lanyard create`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CreateCommand {
+    /// Create a hosted cluster and its infrastructure
+    Cluster {
+        #[command(subcommand)]
+        platform: PlatformCommand<cluster::Args>,
+    },
     /// Create the infrastructure of a hosted cluster
     Infra {
         #[command(subcommand)]
@@ -57,6 +63,9 @@ pub(crate) enum CreateCommand {
 /// Runs the command.
 pub(crate) async fn run(command: CreateCommand, environment: ProcessEnvironment) -> CommandResult {
     match command {
+        CreateCommand::Cluster { platform } => {
+            cluster::run(platform.into_args(), environment).await
+        }
         CreateCommand::Infra { platform } => infra::run(platform.into_args(), environment).await,
         CreateCommand::Iam { platform } => iam::run(platform.into_args(), environment).await,
         CreateCommand::Oidc { platform } => oidc::run(platform.into_args(), environment).await,

@@ -1,6 +1,7 @@
-//! `lanyard destroy`: removes the Azure resources that lanyard created or imported.
+//! `lanyard destroy`: removes hosted clusters and the Azure resources that lanyard created or imported.
 
 pub(crate) mod aks;
+pub(crate) mod cluster;
 pub(crate) mod dns;
 pub(crate) mod iam;
 pub(crate) mod identities;
@@ -17,6 +18,11 @@ use crate::settings::ProcessEnvironment;
 /// The subcommands of `lanyard destroy`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DestroyCommand {
+    /// Remove a hosted cluster and its infrastructure
+    Cluster {
+        #[command(subcommand)]
+        platform: PlatformCommand<cluster::Args>,
+    },
     /// Remove the infrastructure of a hosted cluster
     Infra {
         #[command(subcommand)]
@@ -57,6 +63,9 @@ pub(crate) enum DestroyCommand {
 /// Runs the command.
 pub(crate) async fn run(command: DestroyCommand, environment: ProcessEnvironment) -> CommandResult {
     match command {
+        DestroyCommand::Cluster { platform } => {
+            cluster::run(platform.into_args(), environment).await
+        }
         DestroyCommand::Infra { platform } => infra::run(platform.into_args(), environment).await,
         DestroyCommand::Iam { platform } => iam::run(platform.into_args(), environment).await,
         DestroyCommand::Oidc { platform } => oidc::run(platform.into_args(), environment).await,

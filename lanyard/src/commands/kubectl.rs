@@ -14,10 +14,10 @@ use super::cluster_access;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
-/// Selects an API server and its namespaces.
+/// Selects an API server.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Cluster")]
-pub(crate) struct KubectlArgs {
+pub(crate) struct ApiServerArgs {
     /// The kubeconfig file [default: the files of KUBECONFIG, or ~/.kube/config; in a pod without one the
     /// ServiceAccount]
     #[arg(long, value_name = "FILE")]
@@ -25,6 +25,14 @@ pub(crate) struct KubectlArgs {
     /// The context [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+}
+
+/// Selects an API server and its namespaces.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct KubectlArgs {
+    #[command(flatten)]
+    server: ApiServerArgs,
     /// The namespace of the HostedClusters [default: that of the context]
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
@@ -41,7 +49,7 @@ impl KubectlArgs {
         environment: &ProcessEnvironment,
         name: Option<&str>,
     ) -> Result<Vec<HostedClusterIdentities>, CommandError> {
-        let (api, namespace) = self.connect(environment).await?;
+        let (api, namespace) = self.server.connect(environment).await?;
         let client = api.client().clone();
         let identities: Api<HostedClusterIdentities> = match &self.namespace {
             _ if self.all_namespaces => Api::all(client),
@@ -54,10 +62,12 @@ impl KubectlArgs {
         everything.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
         Ok(everything)
     }
+}
 
+impl ApiServerArgs {
     /// Connects with the kubeconfig, or with the pod's ServiceAccount if there is no kubeconfig, as `kubectl`
-    /// does.
-    async fn connect(
+    /// does. Returns the client and the namespace of the context.
+    pub(in crate::commands) async fn connect(
         &self,
         environment: &ProcessEnvironment,
     ) -> Result<(KubernetesApi, String), CommandError> {

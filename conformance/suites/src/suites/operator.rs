@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 mod canary_permissions;
+mod cluster_commands;
 mod controller;
 mod preservation;
 pub(crate) mod rendered_chart;
@@ -50,6 +51,7 @@ pub(crate) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
         server_and_local_validation::trials,
         preservation::trials,
         canary_permissions::trials,
+        cluster_commands::trials,
         // Some of these trials stop the API server.
         controller::trials,
     ];

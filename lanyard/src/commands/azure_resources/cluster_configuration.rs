@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lanyard_azure::ResourceTags;
 use lanyard_infra::azure_name_rules::RESOURCE_GROUP;
+use lanyard_infra::manifests::EndpointAccess;
 use lanyard_infra::{
     BaseDomain, ClusterIdentifiers, EarlierNames, ExistingNetwork, IamParameters, InfraParameters,
     NatSubnet, RoleProfile,
@@ -45,7 +46,7 @@ pub(in crate::commands) struct RawInfra {
     pub(in crate::commands) subnet_id: Option<String>,
     #[serde(alias = "networkSecurityGroupID")]
     pub(in crate::commands) network_security_group_id: Option<String>,
-    pub(in crate::commands) endpoint_access: Option<EndpointAccess>,
+    pub(in crate::commands) endpoint_access: Option<String>,
     #[serde(alias = "endpointAccessPrivateNatSubnetID")]
     pub(in crate::commands) endpoint_access_private_nat_subnet_id: Option<String>,
     #[serde(alias = "publicZoneID")]
@@ -73,25 +74,6 @@ pub(in crate::commands) struct RawIam {
     pub(in crate::commands) oidc_issuer_url: Option<String>,
     #[serde(default, alias = "enableKMS")]
     pub(in crate::commands) enable_kms: bool,
-}
-
-/// The networks from which the API server of the cluster can be reached, as in the HostedCluster.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[value(rename_all = "PascalCase")]
-pub(in crate::commands) enum EndpointAccess {
-    /// The internet
-    #[default]
-    Public,
-    /// The internet, and the network of the cluster through Azure Private Link
-    PublicAndPrivate,
-    /// The network of the cluster through Azure Private Link
-    Private,
-}
-
-impl EndpointAccess {
-    const fn is_private(self) -> bool {
-        matches!(self, Self::PublicAndPrivate | Self::Private)
-    }
 }
 
 /// The choice of roles and scopes.
@@ -268,7 +250,9 @@ impl RawInfra {
     fn nat_subnet(&self, problems: &mut ProblemList) -> Option<NatSubnet> {
         const FIELD: &str = "infra.endpointAccessPrivateNatSubnetId";
         let given = self.endpoint_access_private_nat_subnet_id.clone();
-        let is_private = self.endpoint_access.unwrap_or_default().is_private();
+        let access: Option<EndpointAccess> =
+            problems.optional("infra.endpointAccess", self.endpoint_access.clone());
+        let is_private = access.is_some_and(EndpointAccess::is_private);
         match given {
             Some(_) if !is_private => {
                 problems.add(

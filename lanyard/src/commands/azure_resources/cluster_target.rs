@@ -152,6 +152,13 @@ impl<'a> ClusterTarget<'a> {
         Ok(CommandExit::Success)
     }
 
+    /// The infrastructure output with the identities of the identity files; `None` without the stack `infra`. It
+    /// does not depend on whether the resources exist.
+    pub(in crate::commands) fn infra_output(&self) -> Option<String> {
+        let (parameters, zone) = (self.infra.as_ref()?, self.public_zone.as_ref()?);
+        Some(infra_output(parameters, zone, self.identities.as_ref()))
+    }
+
     /// The identities that the stack `iam` created.
     fn created_identities(&self, report: &RunReport) -> WorkloadIdentities {
         let with_kms = self.configuration.iam.as_ref().is_some_and(|iam| iam.with_kms);
@@ -212,7 +219,9 @@ async fn find_zone(
 }
 
 /// The client ids of the identity files; `None` if the identities are created in the same run.
-fn read_identities(source: &IdentitySource) -> Result<Option<ClusterIdentities>, CommandError> {
+pub(in crate::commands) fn read_identities(
+    source: &IdentitySource,
+) -> Result<Option<ClusterIdentities>, CommandError> {
     match source {
         IdentitySource::Created => Ok(None),
         IdentitySource::WorkloadFile(path) => {
@@ -259,7 +268,7 @@ fn require_operator_identity(identities: Option<&ClusterIdentities>) -> Result<(
     }
 }
 
-fn read_file<T>(
+pub(in crate::commands) fn read_file<T>(
     path: &Path,
     parse: impl Fn(&str) -> Result<(T, Vec<LintNote>), lanyard_infra::IdentityFileError>,
 ) -> Result<(T, Vec<LintNote>), CommandError> {
@@ -270,7 +279,7 @@ fn read_file<T>(
     parse(&text).map_err(|error| CommandError::invalid_input(shown.to_string()).with_cause(&error))
 }
 
-fn print_notes(path: &Path, notes: &[LintNote]) {
+pub(in crate::commands) fn print_notes(path: &Path, notes: &[LintNote]) {
     for note in notes {
         output::print_stderr(&format!("note: {}: {note}", path.display()));
     }

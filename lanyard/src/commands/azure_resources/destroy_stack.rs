@@ -119,18 +119,25 @@ impl RecordedStack<'_> {
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> Result<StackRemoval, CommandError> {
-        let cluster = JournalCluster {
-            name: self.identifiers.name().clone(),
-            infra_id: self.identifiers.infra_id().clone(),
-            subscription: self.account.subscription.to_string(),
-        };
-        let recorded =
-            read_directory(&self.directory, &cluster).map_err(|error| journal_error(&error))?;
+        let plan = self.check(args).await?;
+        output::print_stderr(&plan_text(&plan));
+        if args.dry_run {
+            return Ok(StackRemoval::planned(plan));
+        }
+        self.remove_checked(args, clock).await
+    }
+
+    /// Plans the removal, and checks that the removed groups contain nothing else. Sends GET requests only.
+    pub(in crate::commands) async fn check(
+        &self,
+        args: &DestroyArgs,
+    ) -> Result<DestroyPlan, CommandError> {
+        let recorded = read_directory(&self.directory, &self.journal_cluster())
+            .map_err(|error| journal_error(&error))?;
         if recorded.resources().next().is_none() && !self.directory.exists() {
             return Err(no_journal(&self.directory));
         }
         let plan = DestroyPlan::new(&recorded, &[self.stack]);
-        output::print_stderr(&plan_text(&plan));
         let arm = &self.account.arm;
         let unrecorded = find_unrecorded_resources(arm, &plan, &recorded, &self.identifiers)
             .await
@@ -142,10 +149,17 @@ impl RecordedStack<'_> {
         if !unrecorded.is_empty() && !args.include_unrecorded {
             return Err(unrecorded_error(&unrecorded));
         }
-        if args.dry_run {
-            return Ok(StackRemoval { plan, run: None });
-        }
-        let journal = open_directory(self.directory.clone(), &cluster)
+        Ok(plan)
+    }
+
+    /// Removes the resources after [`RecordedStack::check`].
+    pub(in crate::commands) async fn remove_checked(
+        &self,
+        args: &DestroyArgs,
+        clock: &SharedClock,
+    ) -> Result<StackRemoval, CommandError> {
+        let arm = &self.account.arm;
+        let journal = open_directory(self.directory.clone(), &self.journal_cluster())
             .map_err(|error| journal_error(&error))?;
         let progress = args.run.progress();
         let options = args.run.options();
@@ -158,7 +172,16 @@ impl RecordedStack<'_> {
         let plan = DestroyPlan::new(&journal.state(), &[self.stack]);
         let report = destroy(context, &plan).await;
         progress.end();
-        Ok(StackRemoval { plan, run: Some((report, arm.lowest_headroom())) })
+        let is_empty = DestroyPlan::new(&journal.state(), &[self.stack]).resources.is_empty();
+        Ok(StackRemoval { plan, run: Some((report, arm.lowest_headroom())), is_empty })
+    }
+
+    fn journal_cluster(&self) -> JournalCluster {
+        JournalCluster {
+            name: self.identifiers.name().clone(),
+            infra_id: self.identifiers.infra_id().clone(),
+            subscription: self.account.subscription.to_string(),
+        }
     }
 }
 
@@ -167,9 +190,21 @@ pub(in crate::commands) struct StackRemoval {
     plan: DestroyPlan,
     /// `None` after `--dry-run`.
     run: Option<(RunReport, Option<RateLimitHeadroom>)>,
+    /// Whether the journal records nothing of the stack any more.
+    is_empty: bool,
 }
 
 impl StackRemoval {
+    /// The result of `--dry-run`.
+    pub(in crate::commands) const fn planned(plan: DestroyPlan) -> Self {
+        Self { plan, run: None, is_empty: false }
+    }
+
+    /// Whether nothing of the stack is left, also after a failure.
+    pub(in crate::commands) const fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
     pub(in crate::commands) fn succeeded(&self) -> bool {
         self.run.as_ref().is_none_or(|(report, _)| report.succeeded())
     }
@@ -212,7 +247,8 @@ fn unrecorded_error(unrecorded: &[ArmResourceId]) -> CommandError {
     .with_hint("move or delete them, or remove them with the groups by --include-unrecorded")
 }
 
-fn plan_text(plan: &DestroyPlan) -> String {
+/// The resources that are removed, as a table.
+pub(in crate::commands) fn plan_text(plan: &DestroyPlan) -> String {
     if plan.resources.is_empty() {
         return "Nothing to remove.".to_owned();
     }

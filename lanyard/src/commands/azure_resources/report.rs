@@ -224,6 +224,11 @@ impl RunSummary {
         }
     }
 
+    /// Whether every resource is as desired.
+    pub(in crate::commands) const fn succeeded(&self) -> bool {
+        self.succeeded
+    }
+
     /// The summary for people.
     pub(in crate::commands) fn to_text(&self) -> String {
         let mut lines = Vec::new();

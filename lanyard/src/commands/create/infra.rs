@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
+use lanyard_infra::manifests::EndpointAccess;
+use lanyard_vocabulary::ArmResourceId;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::cluster_configuration::{
-    DEFAULT_LOCATION, EndpointAccess, RawConfiguration, RawInfra, RoleProfileName,
+    DEFAULT_LOCATION, RawConfiguration, RawInfra, RoleProfileName,
 };
 use crate::commands::azure_resources::cluster_target::{ClusterTarget, OutputPaths};
 use crate::exit::CommandResult;
@@ -77,33 +79,34 @@ pub(crate) struct Args {
 pub(crate) struct GroupArgs {
     /// Use this existing resource group for all resources, instead of three new groups
     #[arg(long, value_name = "NAME")]
-    resource_group_name: Option<String>,
+    pub(super) resource_group_name: Option<String>,
     /// Tags of the resource groups that the command creates; may be repeated or separated by commas
     #[arg(long, short = 't', value_delimiter = ',', value_parser = parse_tag, value_name = "KEY=VALUE")]
-    resource_group_tags: Vec<(String, String)>,
+    pub(super) resource_group_tags: Vec<(String, String)>,
     /// Use this virtual network
     #[arg(long, value_name = "RESOURCE-ID")]
-    vnet_id: Option<String>,
+    pub(super) vnet_id: Option<String>,
     /// Use this subnet of the virtual network
     #[arg(long, value_name = "RESOURCE-ID")]
-    subnet_id: Option<String>,
+    pub(super) subnet_id: Option<String>,
     /// Use this network security group
     #[arg(long, value_name = "RESOURCE-ID")]
-    network_security_group_id: Option<String>,
+    pub(super) network_security_group_id: Option<String>,
 }
 
 /// The flags for the endpoint of the API server.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Endpoint of the API server")]
 pub(crate) struct EndpointArgs {
-    /// The networks from which the API server can be reached. A private endpoint needs a subnet for its private link
-    /// service, which is created with the virtual network or named by --endpoint-access-private-nat-subnet-id
-    #[arg(long, value_enum, default_value = "Public", value_name = "ACCESS")]
-    endpoint_access: EndpointAccess,
+    /// From where the API server is reached: `Public`, `PublicAndPrivate` or `Private`. A private endpoint needs a
+    /// subnet for its private link service, which is created with the virtual network or named by
+    /// --endpoint-access-private-nat-subnet-id
+    #[arg(long, default_value = "Public", value_name = "ACCESS")]
+    pub(super) endpoint_access: EndpointAccess,
     /// Use this subnet for the private link service. It must be in the network of the management cluster, and have
     /// no network policies for private link services
     #[arg(long, value_name = "RESOURCE-ID")]
-    endpoint_access_private_nat_subnet_id: Option<String>,
+    pub(super) endpoint_access_private_nat_subnet_id: Option<ArmResourceId>,
 }
 
 /// The flags for the cluster's identities.
@@ -113,13 +116,13 @@ pub(crate) struct EndpointArgs {
 pub(crate) struct IdentityArgs {
     /// The identities of a self-managed cluster, the output of `create iam azure`
     #[arg(long, value_name = "FILE")]
-    workload_identities_file: Option<PathBuf>,
+    pub(super) workload_identities_file: Option<PathBuf>,
     /// The identities of the control plane of an ARO HCP cluster
     #[arg(long, value_name = "FILE")]
-    managed_identities_file: Option<PathBuf>,
+    pub(super) managed_identities_file: Option<PathBuf>,
     /// The identities of the worker nodes of an ARO HCP cluster
     #[arg(long, value_name = "FILE")]
-    data_plane_identities_file: Option<PathBuf>,
+    pub(super) data_plane_identities_file: Option<PathBuf>,
 }
 
 /// The flags for role assignments.
@@ -128,22 +131,22 @@ pub(crate) struct IdentityArgs {
 pub(crate) struct RoleArgs {
     /// Assign the roles of the cluster's identities
     #[arg(long, visible_aliases = ["assign-service-principal-roles", "auto-assign-roles"])]
-    assign_identity_roles: bool,
+    pub(super) assign_identity_roles: bool,
     /// Same as --profile hosted-control-planes
     #[arg(long, conflicts_with = "profile")]
-    assign_custom_hcp_roles: bool,
+    pub(super) assign_custom_hcp_roles: bool,
     /// The roles and scopes
     #[arg(long, value_enum, value_name = "PROFILE")]
     profile: Option<RoleProfileName>,
     /// The resource group of the public DNS zone
     #[arg(long, value_name = "NAME")]
-    dns_zone_rg_name: Option<String>,
+    pub(super) dns_zone_rg_name: Option<String>,
     /// The vault or key of the cluster's secret encryption; its identity gets Key Vault Crypto User there
     #[arg(long, value_name = "RESOURCE-ID")]
     encryption_key_resource_id: Option<String>,
     /// Capabilities that the cluster does not have; `ImageRegistry` omits the roles of the image registry
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    disable_cluster_capabilities: Vec<String>,
+    pub(super) disable_cluster_capabilities: Vec<String>,
 }
 
 pub(super) fn parse_tag(text: &str) -> Result<(String, String), String> {
@@ -153,36 +156,48 @@ pub(super) fn parse_tag(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// The part of the configuration that `create cluster azure` has the same flags for.
+pub(super) fn raw_infra(
+    groups: &GroupArgs,
+    identities: &IdentityArgs,
+    roles: &RoleArgs,
+    endpoint: &EndpointArgs,
+) -> RawInfra {
+    let custom = roles.assign_custom_hcp_roles.then_some(RoleProfileName::HostedControlPlanes);
+    RawInfra {
+        resource_group_name: groups.resource_group_name.clone(),
+        resource_group_tags: groups.resource_group_tags.iter().cloned().collect(),
+        vnet_id: groups.vnet_id.clone(),
+        subnet_id: groups.subnet_id.clone(),
+        network_security_group_id: groups.network_security_group_id.clone(),
+        workload_identities_file: identities.workload_identities_file.clone(),
+        managed_identities_file: identities.managed_identities_file.clone(),
+        data_plane_identities_file: identities.data_plane_identities_file.clone(),
+        assign_identity_roles: roles.assign_identity_roles,
+        role_profile: roles.profile.or(custom),
+        dns_zone_resource_group_name: roles.dns_zone_rg_name.clone(),
+        encryption_key_resource_id: roles.encryption_key_resource_id.clone(),
+        disable_cluster_capabilities: roles.disable_cluster_capabilities.clone(),
+        endpoint_access: Some(endpoint.endpoint_access.to_string()),
+        endpoint_access_private_nat_subnet_id: endpoint
+            .endpoint_access_private_nat_subnet_id
+            .as_ref()
+            .map(ToString::to_string),
+        ..RawInfra::default()
+    }
+}
+
 impl Args {
     fn configuration(&self) -> RawConfiguration {
-        let (groups, identities, roles) = (&self.groups, &self.identities, &self.roles);
-        let endpoint = &self.endpoint;
-        let custom = roles.assign_custom_hcp_roles.then_some(RoleProfileName::HostedControlPlanes);
         RawConfiguration {
             name: Some(self.name.clone()),
             infra_id: Some(self.infra_id.clone()),
             location: Some(self.location.clone()),
             infra: Some(RawInfra {
                 base_domain: Some(self.base_domain.clone()),
-                resource_group_name: groups.resource_group_name.clone(),
-                resource_group_tags: groups.resource_group_tags.iter().cloned().collect(),
-                vnet_id: groups.vnet_id.clone(),
-                subnet_id: groups.subnet_id.clone(),
-                network_security_group_id: groups.network_security_group_id.clone(),
-                endpoint_access: Some(endpoint.endpoint_access),
-                endpoint_access_private_nat_subnet_id: endpoint
-                    .endpoint_access_private_nat_subnet_id
-                    .clone(),
                 public_zone_id: self.public_zone_id.clone(),
-                workload_identities_file: identities.workload_identities_file.clone(),
-                managed_identities_file: identities.managed_identities_file.clone(),
-                data_plane_identities_file: identities.data_plane_identities_file.clone(),
-                assign_identity_roles: roles.assign_identity_roles,
-                role_profile: roles.profile.or(custom),
-                dns_zone_resource_group_name: roles.dns_zone_rg_name.clone(),
-                encryption_key_resource_id: roles.encryption_key_resource_id.clone(),
-                disable_cluster_capabilities: roles.disable_cluster_capabilities.clone(),
                 max_nodes: self.max_nodes,
+                ..raw_infra(&self.groups, &self.identities, &self.roles, &self.endpoint)
             }),
             iam: None,
         }

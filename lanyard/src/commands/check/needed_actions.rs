@@ -1,14 +1,16 @@
-//! The resources that each command writes, for an example cluster: their types do not depend on its names.
+//! The actions that each command needs, from the resources that it writes for an example cluster: their types do
+//! not depend on its names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lanyard_azure::{ArmBody as _, CallerIdentity, ResourceGroupBody, ResourceTags, VaultBody};
 use lanyard_infra::{
     AksParameters, ClusterIdentifiers, DataPlaneParameters, DesiredResource, DnsParameters,
     EarlierNames, IamParameters, InfraParameters, KeyvaultParameters, OidcParameters,
     PrincipalReference, RoleIdentity, RoleOptions, RoleParameters, RoleProfile, ZoneDelegation,
-    aks_resources, data_plane_resources, dns_resources, iam_resources, infra_resources,
-    keyvault_resources, oidc_resources, role_resources, workload_identities,
+    aks_resources, command_actions, data_plane_resources, dns_resources, iam_resources,
+    infra_resources, keyvault_resources, oidc_resources, removal_actions, role_resources,
+    workload_identities,
 };
 use lanyard_vocabulary::SubscriptionId;
 
@@ -17,22 +19,27 @@ use crate::exit::CommandError;
 const NAME: &str = "example";
 const LOCATION: &str = "eastus";
 
-/// The commands with their resources.
-pub(super) fn command_resources(
+/// The commands with the actions that they need.
+pub(super) fn needed_actions(
     subscription: &SubscriptionId,
     caller: &CallerIdentity,
-) -> Result<Vec<(&'static str, Vec<DesiredResource>)>, CommandError> {
+) -> Result<Vec<(&'static str, BTreeSet<String>)>, CommandError> {
     let principal = PrincipalReference::ObjectId(caller.object_id);
     let example = Example { subscription, principal };
+    let (infra, with_roles) = (infra_resources(&example.infra()?), example.infra_with_roles()?);
+    let created = |resources: &[DesiredResource]| command_actions(resources);
     Ok(vec![
-        ("create infra azure", infra_resources(&example.infra()?)),
-        ("create infra azure --assign-identity-roles", example.infra_with_roles()?),
-        ("create iam azure", iam_resources(&example.iam()?)),
-        ("create oidc azure", oidc_resources(&example.oidc()?)),
-        ("create keyvault azure", keyvault_resources(&example.keyvault(caller)?)),
-        ("create identities azure", example.data_plane()?),
-        ("create aks azure", aks_resources(&example.aks())),
-        ("create dns azure", dns_resources(&example.dns())),
+        ("create infra azure", created(&infra)),
+        ("create infra azure --assign-identity-roles", created(&with_roles)),
+        ("create iam azure", created(&iam_resources(&example.iam()?))),
+        ("create oidc azure", created(&oidc_resources(&example.oidc()?))),
+        ("create keyvault azure", created(&keyvault_resources(&example.keyvault(caller)?))),
+        ("create identities azure", created(&example.data_plane()?)),
+        ("create aks azure", created(&aks_resources(&example.aks()))),
+        ("create dns azure", created(&dns_resources(&example.dns()))),
+        ("create cluster azure", created(&infra)),
+        ("create cluster azure --assign-identity-roles", created(&with_roles)),
+        ("destroy cluster azure", removal_actions(&with_roles)),
     ])
 }
 

@@ -1,0 +1,203 @@
+//! `lanyard create cluster azure`: creates a hosted cluster and its infrastructure.
+
+mod flags;
+mod infra_id;
+mod infrastructure;
+mod object_writer;
+mod secret_files;
+
+use std::path::PathBuf;
+
+use lanyard_clock::SystemClock;
+use lanyard_infra::manifests::{
+    ClusterManifests, ClusterOptions, HostedClusterParameters, SecretInputs,
+};
+use lanyard_infra::{ClusterIdentities, InfraOutput};
+use serde::Serialize;
+
+use self::flags::{ClusterFlags, NodePoolFlags, PlatformFlags, RenderFlags};
+use self::infrastructure::{InfrastructureFile, NewInfrastructure};
+use self::object_writer::{AcceptedObjects, AppliedObject, applied_text};
+use self::secret_files::SecretFlags;
+use crate::commands::azure_account::AccountArgs;
+use crate::commands::azure_resources::RunArgs;
+use crate::commands::azure_resources::report::RunSummary;
+use crate::commands::cluster_objects::{ClusterObjects, validate_hosted_cluster};
+use crate::commands::kubectl::ApiServerArgs;
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Examples:
+
+  lanyard create cluster azure --name harbour --base-domain example.com \\
+    --azure-creds creds.json --pull-secret pull-secret.json \\
+    --release-image quay.io/openshift-release-dev/ocp-release:4.22.1-multi \\
+    --node-pool-replicas 2 --workload-identities-file iam.json \\
+    --oidc-issuer-url https://account.blob.core.windows.net/container \\
+    --sa-token-issuer-private-key-path serviceaccount-signer.private \\
+    --assign-identity-roles --dns-zone-rg-name dns
+
+  lanyard create cluster azure --name harbour --infra-json infra.yaml \\
+    --azure-creds creds.json --pull-secret pull-secret.json \\
+    --release-image quay.io/openshift-release-dev/ocp-release:4.22.1-multi --render";
+
+/// Create a hosted cluster and its infrastructure in Azure
+///
+/// Creates the infrastructure as `lanyard create infra azure` does, or reads its output with --infra-json. Then applies
+/// the namespace, the Secrets, the HostedCluster and the NodePools to the cluster of the kubeconfig.
+///
+/// All checks come before the first write in Azure: of the flags, of the HostedCluster against the rules of its API,
+/// of the objects by the API server (a dry run), and of the plan. Run the command with the same flags and --infra-id
+/// to continue after an interruption. A second run changes nothing.
+///
+/// --render prints the objects instead of applying them.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    cluster: ClusterFlags,
+    #[command(flatten)]
+    platform: PlatformFlags,
+    #[command(flatten)]
+    secrets: SecretFlags,
+    #[command(flatten)]
+    node_pools: NodePoolFlags,
+    /// Read the infrastructure from this file, the output of `create infra azure`, instead of creating it
+    #[arg(long, value_name = "FILE")]
+    infra_json: Option<PathBuf>,
+    #[command(flatten)]
+    render: RenderFlags,
+    /// The output format of the result
+    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    output: CliOutputFormat,
+    #[command(flatten)]
+    server: ApiServerArgs,
+    #[command(flatten)]
+    account: AccountArgs,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// The result of the command as a document.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ClusterSummary {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    infrastructure: Option<RunSummary>,
+    objects: Vec<AppliedObject>,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    args.check_flags()?;
+    let secrets = args.secrets.read()?;
+    let objects = if args.render.is_render() {
+        None
+    } else {
+        let (name, namespace) = (&args.cluster.name, &args.cluster.namespace);
+        let connected = ClusterObjects::connect(&args.server, &environment, name, namespace);
+        let objects = connected.await?;
+        objects.check_kinds().await?;
+        Some(objects)
+    };
+    match &args.infra_json {
+        Some(path) => {
+            let file = InfrastructureFile::read(path, &args, &environment)?;
+            let parameters = parameters(file.options, file.infra, file.identities)?;
+            let manifests = checked_manifests(&parameters, secrets)?;
+            let accepted = accepted_objects(objects.as_ref(), &manifests).await?;
+            args.finish(accepted, &manifests, None).await
+        }
+        None => args.create_infrastructure(objects.as_ref(), secrets, &environment).await,
+    }
+}
+
+impl Args {
+    /// Creates the infrastructure and the objects.
+    async fn create_infrastructure(
+        &self,
+        objects: Option<&ClusterObjects>,
+        secrets: SecretInputs,
+        environment: &ProcessEnvironment,
+    ) -> CommandResult {
+        let clock = SystemClock::shared();
+        let new = NewInfrastructure::prepare(self, objects, environment, &clock).await?;
+        let options = new.options(self)?;
+        let target = new.target(&self.run.state, environment).await?;
+        let infra = infrastructure::parse_output(&target)?;
+        let identities = infra.identities.clone().ok_or_else(infrastructure::no_identities)?;
+        let parameters = parameters(options, infra, identities)?;
+        let manifests = checked_manifests(&parameters, secrets)?;
+        let accepted = accepted_objects(objects, &manifests).await?;
+        let Some(summary) = infrastructure::apply(&target, &self.run, &clock).await? else {
+            return Ok(CommandExit::Failed);
+        };
+        if !summary.succeeded() {
+            let summary = ClusterSummary { infrastructure: Some(summary), objects: Vec::new() };
+            summary.print(self.output)?;
+            output::print_stderr(&new.continue_hint());
+            return Ok(CommandExit::Failed);
+        }
+        self.finish(accepted, &manifests, Some(summary)).await
+    }
+
+    /// Prints or applies the objects.
+    async fn finish(
+        &self,
+        accepted: Option<AcceptedObjects<'_>>,
+        manifests: &ClusterManifests,
+        infrastructure: Option<RunSummary>,
+    ) -> CommandResult {
+        let Some(accepted) = accepted else {
+            self.render.write(manifests)?;
+            return Ok(CommandExit::Success);
+        };
+        let objects = accepted.apply().await?;
+        ClusterSummary { infrastructure, objects }.print(self.output)?;
+        Ok(CommandExit::Success)
+    }
+}
+
+fn parameters(
+    options: ClusterOptions,
+    infra: InfraOutput,
+    identities: ClusterIdentities,
+) -> Result<HostedClusterParameters, CommandError> {
+    HostedClusterParameters::new(options, infra, identities)
+        .map_err(|problems| CommandError::invalid_input(problems.to_string()))
+}
+
+/// Renders the objects, and checks the HostedCluster.
+fn checked_manifests(
+    parameters: &HostedClusterParameters,
+    secrets: SecretInputs,
+) -> Result<ClusterManifests, CommandError> {
+    let manifests = parameters.manifests(secrets);
+    validate_hosted_cluster(&manifests.hosted_cluster)?;
+    Ok(manifests)
+}
+
+/// Checks the objects with the API server; `None` if they are only printed.
+async fn accepted_objects<'a>(
+    objects: Option<&'a ClusterObjects>,
+    manifests: &'a ClusterManifests,
+) -> Result<Option<AcceptedObjects<'a>>, CommandError> {
+    match objects {
+        Some(objects) => AcceptedObjects::check(objects, manifests).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+impl ClusterSummary {
+    fn print(&self, format: CliOutputFormat) -> Result<(), CommandError> {
+        output::print_stdout(&match format {
+            CliOutputFormat::Table => {
+                let infrastructure = self.infrastructure.iter().map(RunSummary::to_text);
+                let objects = (!self.objects.is_empty()).then(|| applied_text(&self.objects));
+                infrastructure.chain(objects).collect::<Vec<_>>().join("\n")
+            }
+            format => output::serialize_document(self, format),
+        })
+    }
+}

@@ -1,0 +1,245 @@
+//! `lanyard destroy cluster azure`: removes a hosted cluster and its infrastructure.
+
+mod finalizers;
+mod hosted_cluster_deletion;
+
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use lanyard_clock::SystemClock;
+use lanyard_infra::manifests::KubernetesName;
+use lanyard_infra::{ClusterIdentifiers, ClusterName, ResourceStack};
+use lanyard_vocabulary::InfraId;
+use serde::Serialize;
+
+use self::hosted_cluster_deletion::{HostedClusterDeletion, delete_labelled_objects};
+use crate::commands::azure_account::AzureAccount;
+use crate::commands::azure_resources::destroy_stack::{
+    DestroyArgs, RecordedStack, StackRemoval, plan_text,
+};
+use crate::commands::cluster_objects::{ClusterObjects, infra_id_of};
+use crate::commands::go_bool::GoBool;
+use crate::commands::go_duration::GoDuration;
+use crate::commands::kubectl::ApiServerArgs;
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Examples:
+
+  lanyard destroy cluster azure --name harbour --azure-creds creds.json --dry-run
+  lanyard destroy cluster azure --name harbour --azure-creds creds.json";
+
+/// The default of --cluster-grace-period. Private links take longer to remove.
+const DEFAULT_GRACE_PERIOD: Duration = Duration::from_mins(10);
+/// The grace period of clusters with a private link, if the user chose none.
+const PRIVATE_GRACE_PERIOD: Duration = Duration::from_mins(20);
+
+/// Remove a hosted cluster and its infrastructure from Azure
+///
+/// Puts the finalizer openshift.io/destroy-cluster on the HostedCluster, deletes it, and waits until HyperShift's
+/// operator has removed its own finalizers. Then removes the infrastructure and the role assignments that the journal
+/// records, the Secrets of the cluster, and at last the finalizer.
+///
+/// Run the command again to continue after an interruption. If the HostedCluster does not exist any more, give
+/// --infra-id. Resources of the user stay.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    /// The name of the hosted cluster
+    #[arg(long, value_name = "NAME")]
+    name: ClusterName,
+    /// The namespace of the HostedCluster
+    #[arg(long, default_value = "clusters", value_name = "NAME")]
+    namespace: KubernetesName,
+    /// The infrastructure id [default: from the HostedCluster]
+    #[arg(long, value_name = "ID")]
+    infra_id: Option<InfraId>,
+    /// How long HyperShift's operator may take; 20m for clusters with a private link, unless another time is given
+    #[arg(long, default_value = "10m", value_name = "DURATION")]
+    cluster_grace_period: GoDuration,
+    /// After the grace period, remove the finalizers of HyperShift and Cluster API, and continue
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    force: GoBool,
+    /// Let HyperShift's operator remove the load balancers and disks that the cluster created
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    destroy_cloud_resources: GoBool,
+    /// Accepted for compatibility with HyperShift; resources are found by their ids
+    #[arg(long, hide = true, value_name = "REGION")]
+    location: Option<String>,
+    /// Accepted for compatibility with HyperShift; groups that existed before are always kept
+    #[arg(long, hide = true)]
+    preserve_resource_group: bool,
+    /// Accepted for compatibility with HyperShift; the journal names the resource groups
+    #[arg(long, hide = true, value_name = "NAME")]
+    resource_group_name: Option<String>,
+    /// Accepted for compatibility with HyperShift; the journal names the role assignments
+    #[arg(long, hide = true, value_name = "NAME")]
+    dns_zone_rg_name: Option<String>,
+    #[command(flatten)]
+    destroy: DestroyArgs,
+    #[command(flatten)]
+    server: ApiServerArgs,
+}
+
+/// The result of the command as a document.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DestroySummary {
+    hosted_cluster: &'static str,
+    infrastructure: StackRemoval,
+    objects: Vec<String>,
+}
+
+pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let connected =
+        ClusterObjects::connect(&args.server, &environment, &args.name, &args.namespace);
+    let objects = connected.await?;
+    let existing = objects.find_hosted_cluster().await?;
+    let infra_id = args.infra_id(existing.as_ref())?;
+    let identifiers = ClusterIdentifiers::new(args.name.clone(), infra_id)
+        .map_err(|error| CommandError::invalid_input("--infra-id").with_cause(&error))?;
+    let clock = SystemClock::shared();
+    let account = AzureAccount::sign_in(&args.destroy.account, &environment, &clock).await?;
+    let directory = args.destroy.run.state.directory(
+        environment.state_directory.as_ref(),
+        account.subscription.as_str(),
+        identifiers.infra_id().as_str(),
+    )?;
+    let stack = ResourceStack::Infra;
+    let recorded =
+        RecordedStack { account: &account, directory, identifiers: identifiers.clone(), stack };
+    let plan = recorded.check(&args.destroy).await?;
+    output::print_stderr(&plan_text(&plan));
+    if args.destroy.dry_run {
+        return args.print_plan(&objects, existing.is_some(), StackRemoval::planned(plan));
+    }
+    let hosted_cluster = match &existing {
+        None => "absent",
+        Some(cluster) => {
+            args.deletion(&objects, cluster).delete(cluster).await?;
+            "deleted"
+        }
+    };
+    let removal = recorded.remove_checked(&args.destroy, &clock).await.inspect_err(|_| {
+        print_kept_finalizer(existing.is_some(), &identifiers);
+    })?;
+    // HyperShift releases the cluster after every failure with --force, and what is left is forgotten.
+    let is_removed = removal.succeeded() || (args.force.0 && removal.is_empty());
+    if !is_removed {
+        DestroySummary { hosted_cluster, infrastructure: removal, objects: Vec::new() }
+            .print(args.destroy.output)?;
+        print_kept_finalizer(existing.is_some(), &identifiers);
+        return Ok(CommandExit::Failed);
+    }
+    let removed = delete_labelled_objects(&objects, identifiers.infra_id()).await?;
+    finalizers::remove_own(&objects).await?;
+    DestroySummary { hosted_cluster, infrastructure: removal, objects: removed }
+        .print(args.destroy.output)?;
+    Ok(CommandExit::Success)
+}
+
+fn print_kept_finalizer(has_cluster: bool, identifiers: &ClusterIdentifiers) {
+    let next = format!("run the command again with --infra-id {}", identifiers.infra_id());
+    output::print_stderr(&if has_cluster {
+        format!(
+            "the HostedCluster keeps the finalizer {} until the infrastructure is removed\nhint: {next}",
+            finalizers::DESTROY_FINALIZER
+        )
+    } else {
+        format!("hint: {next}")
+    });
+}
+
+impl Args {
+    fn infra_id(&self, existing: Option<&DynamicObject>) -> Result<InfraId, CommandError> {
+        match (existing.and_then(infra_id_of), &self.infra_id) {
+            (Some(found), Some(given)) if found != *given => Err(CommandError::invalid_input(
+                format!("--infra-id differs from the HostedCluster, which has `{found}`"),
+            )),
+            (Some(found), _) => Ok(found),
+            (None, Some(given)) => Ok(given.clone()),
+            (None, None) => {
+                let (namespace, name) = (&self.namespace, &self.name);
+                let state =
+                    if existing.is_some() { "has no spec.infraID" } else { "does not exist" };
+                Err(CommandError::invalid_input(format!(
+                    "--infra-id is missing: HostedCluster {namespace}/{name} {state}"
+                ))
+                .with_hint("give the infrastructure id, or another --namespace or --context"))
+            }
+        }
+    }
+
+    fn deletion<'a>(
+        &self,
+        objects: &'a ClusterObjects,
+        cluster: &DynamicObject,
+    ) -> HostedClusterDeletion<'a> {
+        HostedClusterDeletion {
+            objects,
+            grace_period: grace_period(self.cluster_grace_period.0, is_private(cluster)),
+            force: self.force.0,
+            destroy_cloud_resources: self.destroy_cloud_resources.0,
+        }
+    }
+
+    fn print_plan(
+        &self,
+        objects: &ClusterObjects,
+        has_cluster: bool,
+        infrastructure: StackRemoval,
+    ) -> CommandResult {
+        let hosted_cluster = if has_cluster { "present" } else { "absent" };
+        if has_cluster {
+            output::print_stderr(&format!(
+                "HostedCluster {}/{} would be deleted with its NodePools and Secrets",
+                objects.namespace(),
+                objects.name()
+            ));
+        }
+        DestroySummary { hosted_cluster, infrastructure, objects: Vec::new() }
+            .print(self.destroy.output)?;
+        Ok(CommandExit::Success)
+    }
+}
+
+impl DestroySummary {
+    fn print(&self, format: CliOutputFormat) -> Result<(), CommandError> {
+        match format {
+            CliOutputFormat::Table => {
+                self.infrastructure.print_text()?;
+                for object in &self.objects {
+                    output::print_stdout(&format!("{object} deleted"))?;
+                }
+                output::print_stdout(&format!("HostedCluster {}", self.hosted_cluster))
+            }
+            format => output::print_stdout(&output::serialize_document(self, format)),
+        }
+    }
+}
+
+/// Whether the cluster has a private link.
+fn is_private(cluster: &DynamicObject) -> bool {
+    let topology = cluster.data.pointer("/spec/platform/azure/topology");
+    topology.and_then(|it| it.as_str()).is_some_and(|it| it != "Public")
+}
+
+/// The grace period: private links take longer, but the choice of the user counts.
+fn grace_period(given: Duration, is_private: bool) -> Duration {
+    if is_private && given == DEFAULT_GRACE_PERIOD { PRIVATE_GRACE_PERIOD } else { given }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grace_period_is_doubled_for_private_clusters_unless_the_user_chose_one() {
+        let minutes = Duration::from_mins;
+        assert_eq!(grace_period(minutes(10), false), minutes(10));
+        assert_eq!(grace_period(minutes(10), true), minutes(20));
+        assert_eq!(grace_period(minutes(5), true), minutes(5));
+    }
+}
