@@ -105,12 +105,7 @@ impl RecordedStack<'_> {
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> CommandResult {
-        let removal = self.remove(args, clock).await?;
-        match args.output {
-            CliOutputFormat::Table => removal.print_text()?,
-            format => output::print_stdout(&removal.to_document(format))?,
-        }
-        Ok(if removal.succeeded() { CommandExit::Success } else { CommandExit::Failed })
+        self.remove(args, clock).await?.print(args.output)
     }
 
     /// Removes the resources of the stack.
@@ -164,14 +159,23 @@ impl RecordedStack<'_> {
 
 /// What a removal planned and did.
 pub(in crate::commands) struct StackRemoval {
-    plan: DestroyPlan,
+    pub(in crate::commands) plan: DestroyPlan,
     /// `None` after `--dry-run`.
-    run: Option<(RunReport, Option<RateLimitHeadroom>)>,
+    pub(in crate::commands) run: Option<(RunReport, Option<RateLimitHeadroom>)>,
 }
 
 impl StackRemoval {
     pub(in crate::commands) fn succeeded(&self) -> bool {
         self.run.as_ref().is_none_or(|(report, _)| report.succeeded())
+    }
+
+    /// Prints the result in a format.
+    pub(in crate::commands) fn print(&self, format: CliOutputFormat) -> CommandResult {
+        match format {
+            CliOutputFormat::Table => self.print_text()?,
+            format => output::print_stdout(&self.to_document(format))?,
+        }
+        Ok(if self.succeeded() { CommandExit::Success } else { CommandExit::Failed })
     }
 
     /// Prints the result of the run; the plan was printed before it.
@@ -203,7 +207,7 @@ fn no_journal(directory: &Path) -> CommandError {
         .with_hint("name its directory with --state; for a cluster of another tool, run `lanyard import azure` first")
 }
 
-fn unrecorded_error(unrecorded: &[ArmResourceId]) -> CommandError {
+pub(in crate::commands) fn unrecorded_error(unrecorded: &[ArmResourceId]) -> CommandError {
     let ids: Vec<_> = unrecorded.iter().map(ArmResourceId::as_str).collect();
     CommandError::invalid_input(format!(
         "the resource groups contain resources that lanyard did not create; nothing was removed:\n{}",
@@ -212,7 +216,8 @@ fn unrecorded_error(unrecorded: &[ArmResourceId]) -> CommandError {
     .with_hint("move or delete them, or remove them with the groups by --include-unrecorded")
 }
 
-fn plan_text(plan: &DestroyPlan) -> String {
+/// The resources to remove, for people.
+pub(in crate::commands) fn plan_text(plan: &DestroyPlan) -> String {
     if plan.resources.is_empty() {
         return "Nothing to remove.".to_owned();
     }

@@ -182,6 +182,11 @@ struct StepSummary {
 }
 
 impl RunSummary {
+    /// Whether every resource is as desired.
+    pub(in crate::commands) const fn succeeded(&self) -> bool {
+        self.succeeded
+    }
+
     /// Summarizes a run over the resources of a graph.
     pub(in crate::commands) fn new(
         report: &RunReport,
