@@ -220,21 +220,17 @@ fn expected_issuer_files(
     ]
 }
 
-#[test]
-fn created_identities_have_the_files_of_ccoctl_and_delete_removes_them() {
-    let workspace = start();
-    let before = workspace.resource_ids();
-    let summary = workspace.succeed_json(&create_all(&workspace, &[]));
-    assert_eq!(summary["issuer"]["succeeded"], true, "{summary}");
-    assert_eq!(summary["identities"]["succeeded"], true, "{summary}");
-
-    let written = files(&workspace.files().join("out"));
-    let (ingress, disk) = (identity(&workspace, INGRESS), identity(&workspace, DISK));
+/// All files of `create-all`. Those with the key are as written, because the key is random.
+fn expected_files(
+    workspace: &InfraWorkspace,
+    written: &BTreeMap<String, (u32, String)>,
+    ids: [&Value; 2],
+) -> BTreeMap<String, (u32, String)> {
     let mut expected: BTreeMap<String, (u32, String)> = BTreeMap::new();
-    for (name, mode, text) in expected_issuer_files(&workspace, &written["jwks"].1) {
+    for (name, mode, text) in expected_issuer_files(workspace, &written["jwks"].1) {
         expected.insert(name.to_owned(), (mode, text));
     }
-    for (name, text) in expected_secrets(&workspace, Some([&ingress, &disk])) {
+    for (name, text) in expected_secrets(workspace, Some(ids)) {
         expected.insert(name.to_owned(), (0o600, text));
     }
     for (name, mode, label) in [
@@ -247,17 +243,11 @@ fn created_identities_have_the_files_of_ccoctl_and_delete_removes_them() {
         assert!(text.starts_with(&format!("-----BEGIN {label}-----\n")), "{name}");
         expected.insert(name.to_owned(), (mode, text.clone()));
     }
-    assert_eq!(written, expected);
-    assert_eq!(
-        written["serviceaccount-signer.private"].1,
-        written["tls/bound-service-account-signing-key.key"].1
-    );
-    for (path, file) in
-        [(".well-known/openid-configuration", "openid-configuration"), ("openid/v1/jwks", "jwks")]
-    {
-        assert_eq!(workspace.read_anonymously(&format!("{ISSUER}/{path}")), written[file].1);
-    }
+    expected
+}
 
+/// Checks the tags, the federated credentials and the custom role.
+fn assert_resources(workspace: &InfraWorkspace, ingress: &Value) {
     let tags = json!({
         "openshift.io_cloud-credential-operator_harbourcc": "owned",
         "team": "platform", "cost": "7",
@@ -286,12 +276,36 @@ fn created_identities_have_the_files_of_ccoctl_and_delete_removes_them() {
     };
     let names = ["azure-disk-csi-driver-controller-sa", "azure-disk-csi-driver-operator"];
     assert_eq!(found, names.map(|name| (name, credential(name))));
-    let roles = custom_roles(&workspace);
+    let roles = custom_roles(workspace);
     assert_eq!(roles.len(), 1, "{roles:?}");
     let role = &roles[0]["properties"];
     assert_eq!(role["roleName"], DISK);
     assert_eq!(role["description"], "Custom role for OpenShift. Owned by: harbourcc");
     assert_eq!(role["permissions"][0]["actions"].as_array().unwrap().len(), 2, "{role}");
+}
+
+#[test]
+fn created_identities_have_the_files_of_ccoctl_and_delete_removes_them() {
+    let workspace = start();
+    let before = workspace.resource_ids();
+    let summary = workspace.succeed_json(&create_all(&workspace, &[]));
+    assert_eq!(summary["issuer"]["succeeded"], true, "{summary}");
+    assert_eq!(summary["identities"]["succeeded"], true, "{summary}");
+
+    let written = files(&workspace.files().join("out"));
+    let (ingress, disk) = (identity(&workspace, INGRESS), identity(&workspace, DISK));
+    assert_eq!(written, expected_files(&workspace, &written, [&ingress, &disk]));
+    assert_eq!(
+        written["serviceaccount-signer.private"].1,
+        written["tls/bound-service-account-signing-key.key"].1
+    );
+    for (path, file) in
+        [(".well-known/openid-configuration", "openid-configuration"), ("openid/v1/jwks", "jwks")]
+    {
+        assert_eq!(workspace.read_anonymously(&format!("{ISSUER}/{path}")), written[file].1);
+    }
+
+    assert_resources(&workspace, &ingress);
 
     let position = log_position(&workspace);
     let summary = workspace.succeed_json(&create_all(&workspace, &[]));
