@@ -30,9 +30,15 @@ pub(crate) struct Cli {
 
 impl Cli {
     /// Parses the command line, or prints clap's message and ends the process. When the program is called as
-    /// a kubectl plugin, the help shows the `kubectl lanyard` usage.
+    /// a kubectl plugin, the help shows the `kubectl lanyard` usage. When it is called `ccoctl`, it has only the
+    /// commands of `lanyard ccoctl`.
     pub(crate) fn parse_arguments(arguments: Vec<OsString>) -> Self {
-        let is_plugin = arguments.first().is_some_and(is_kubectl_plugin);
+        #[cfg(feature = "cli")]
+        if arguments.first().is_some_and(|program| is_called(program, "ccoctl")) {
+            let CcoctlCli { platform, log } = CcoctlCli::parse_from(arguments);
+            return Self { command: CliCommand::Ccoctl { platform }, log };
+        }
+        let is_plugin = arguments.first().is_some_and(|it| is_called(it, "kubectl-lanyard"));
         let mut command = Self::command();
         if is_plugin {
             command = command.bin_name("kubectl lanyard");
@@ -42,9 +48,22 @@ impl Cli {
     }
 }
 
-/// Whether the program is called as a kubectl plugin. `kubectl lanyard` runs the program `kubectl-lanyard`.
-fn is_kubectl_plugin(program: &OsString) -> bool {
-    Path::new(program).file_stem().is_some_and(|name| name == "kubectl-lanyard")
+/// Whether the program is called by this name. `kubectl lanyard` runs the program `kubectl-lanyard`.
+fn is_called(program: &OsString, expected: &str) -> bool {
+    Path::new(program).file_stem().is_some_and(|name| name == expected)
+}
+
+/// Create and remove the identities of OpenShift components
+///
+/// The commands of `lanyard ccoctl`, under the name of the program that they replace.
+#[cfg(feature = "cli")]
+#[derive(Debug, Parser)]
+#[command(name = "ccoctl", version, max_term_width = 100)]
+struct CcoctlCli {
+    #[command(subcommand)]
+    platform: commands::ccoctl::CcoctlPlatform,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// The commands. Commands without a comment here are documented at their arguments.
@@ -112,6 +131,12 @@ pub(crate) enum CliCommand {
         #[command(subcommand)]
         command: commands::rotate::RefreshCommand,
     },
+    /// Create and remove the identities of OpenShift components, with the commands of ccoctl
+    #[cfg(feature = "cli")]
+    Ccoctl {
+        #[command(subcommand)]
+        platform: commands::ccoctl::CcoctlPlatform,
+    },
     #[cfg(feature = "node")]
     Node(commands::node::Args),
     #[cfg(feature = "operator")]
@@ -155,7 +180,8 @@ impl CliCommand {
             | Self::Destroy { .. }
             | Self::Sweep { .. }
             | Self::Rotate { .. }
-            | Self::Refresh { .. } => LOG_FILTER_FOR_REPORTING_COMMANDS,
+            | Self::Refresh { .. }
+            | Self::Ccoctl { .. } => LOG_FILTER_FOR_REPORTING_COMMANDS,
             #[cfg(feature = "node")]
             Self::Node(args) => args.default_log_filter(),
             #[cfg(feature = "operator")]
@@ -191,7 +217,8 @@ impl CliCommand {
             | Self::Destroy { .. }
             | Self::Sweep { .. }
             | Self::Rotate { .. }
-            | Self::Refresh { .. } => false,
+            | Self::Refresh { .. }
+            | Self::Ccoctl { .. } => false,
             #[cfg(feature = "emulator")]
             Self::Up(_) | Self::Azure { .. } => false,
         }

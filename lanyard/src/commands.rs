@@ -16,6 +16,8 @@ mod azure_transport;
 #[cfg(feature = "canary")]
 pub(crate) mod canary;
 #[cfg(feature = "cli")]
+pub(crate) mod ccoctl;
+#[cfg(feature = "cli")]
 pub(crate) mod check;
 #[cfg(any(feature = "node", feature = "operator", feature = "canary", feature = "cli"))]
 mod cluster_access;
@@ -45,6 +47,8 @@ mod hosted_cluster;
 pub(crate) mod identities;
 #[cfg(feature = "cli")]
 pub(crate) mod import;
+#[cfg(feature = "cli")]
+mod issuer;
 #[cfg(feature = "kms")]
 pub(crate) mod kms;
 #[cfg(feature = "cli")]
@@ -115,6 +119,8 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Rotate { command } => block_on(rotate::run_rotate(command, environment)),
         #[cfg(feature = "cli")]
         CliCommand::Refresh { command } => block_on(rotate::run_refresh(command, environment)),
+        #[cfg(feature = "cli")]
+        CliCommand::Ccoctl { platform } => block_on(ccoctl::run(platform, environment)),
         #[cfg(feature = "kms")]
         CliCommand::Kms(args) => {
             run_on_runtime(&mut multi_thread_builder(KMS_THREADS), kms::run(args, environment))

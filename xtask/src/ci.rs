@@ -19,6 +19,7 @@ use crate::deny;
 use crate::fuzz;
 use crate::image;
 use crate::layers;
+use crate::pipelines;
 use crate::process::{self, PassFailCounts, Stopwatch};
 use crate::prose;
 use crate::repository::Repository;
@@ -171,6 +172,7 @@ fn all_stages() -> Vec<CiStage> {
         with_separate_build(single_check_stage("deny", deny::check)),
         with_separate_build(single_check_stage("book", book::build)),
         with_separate_build(single_check_stage("prose", prose::check)),
+        with_separate_build(counted_stage("pipelines", pipelines::check)),
         with_separate_build(counted_stage("auxiliary", auxiliary_workspaces::check)),
     ];
     stages.extend(SuiteName::ALL.map(|suite| {

@@ -19,6 +19,7 @@ mod image;
 mod layers;
 mod messages;
 mod outcomes;
+mod pipelines;
 mod process;
 mod prose;
 mod repository;
@@ -66,6 +67,8 @@ enum XtaskCommand {
     Book,
     /// Check the language of the documentation
     Prose,
+    /// Check the examples for GitHub Actions and Azure Pipelines
+    Pipelines,
     /// Generate the Rust of the .proto files, and the CRDs
     Codegen(codegen::Args),
     /// Write the emulator's file of built-in Azure roles
@@ -108,6 +111,9 @@ fn run(task: &XtaskCommand, repository: &Repository) -> Result<(), TaskError> {
         XtaskCommand::Tidy => tidy::check(repository).map(drop),
         XtaskCommand::Book => book::build(repository),
         XtaskCommand::Prose => prose::check(repository),
+        XtaskCommand::Pipelines => {
+            pipelines::check(repository).map(|counts| process::print_line(&counts.to_string()))
+        }
         XtaskCommand::Codegen(arguments) => codegen::run(repository, arguments),
         XtaskCommand::AzureRoles(arguments) => azure_roles::run(repository, arguments),
         XtaskCommand::Conformance(arguments) => conformance::run(repository, arguments).map(drop),

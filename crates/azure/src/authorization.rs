@@ -75,7 +75,89 @@ impl RoleAssignmentBody {
 /// The id of a role definition in a subscription.
 pub fn role_definition_id(subscription: &SubscriptionId, role: RoleDefinitionId) -> ArmResourceId {
     ArmResourceId::subscription_scope(subscription)
-        .provider_resource("Microsoft.Authorization/roleDefinitions", &role.0.to_string())
+        .provider_resource(RoleDefinitionBody::RESOURCE_TYPE, &role.0.to_string())
+}
+
+/// A custom role. Its name is unique in the directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleDefinitionBody {
+    /// Name, permissions and scopes.
+    pub properties: RoleDefinitionProperties,
+}
+
+/// The properties of a [`RoleDefinitionBody`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoleDefinitionProperties {
+    /// The display name.
+    pub role_name: String,
+    /// The description. Role definitions have no tags.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// `CustomRole` or `BuiltInRole`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What the role allows.
+    #[serde(default)]
+    pub permissions: Vec<RolePermission>,
+    /// The scopes at and below which the role can be assigned.
+    #[serde(default)]
+    pub assignable_scopes: Vec<String>,
+}
+
+/// What a role allows. Actions may contain `*`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RolePermission {
+    /// The allowed control plane actions.
+    pub actions: Vec<String>,
+    /// Exceptions from `actions`.
+    pub not_actions: Vec<String>,
+    /// The allowed data plane actions.
+    pub data_actions: Vec<String>,
+    /// Exceptions from `data_actions`.
+    pub not_data_actions: Vec<String>,
+}
+
+impl ArmBody for RoleDefinitionBody {
+    const RESOURCE_TYPE: &'static str = "Microsoft.Authorization/roleDefinitions";
+    const API_VERSION: &'static str = "2022-04-01";
+}
+
+impl RoleDefinitionBody {
+    /// A custom role that can be assigned in one subscription.
+    pub fn custom(
+        subscription: &SubscriptionId,
+        role_name: impl Into<String>,
+        description: impl Into<String>,
+        permission: RolePermission,
+    ) -> Self {
+        Self {
+            properties: RoleDefinitionProperties {
+                role_name: role_name.into(),
+                description: Some(description.into()),
+                kind: "CustomRole".to_owned(),
+                permissions: vec![permission],
+                assignable_scopes: vec![
+                    ArmResourceId::subscription_scope(subscription).as_str().to_owned(),
+                ],
+            },
+        }
+    }
+
+    /// The path of the list of role definitions that can be assigned at a scope.
+    pub fn list_path(scope: &ArmResourceId) -> String {
+        format!("{scope}/providers/{}", Self::RESOURCE_TYPE)
+    }
+}
+
+/// A live role definition, built in or custom.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct RoleDefinition {
+    /// The name: a GUID.
+    pub name: Uuid,
+    /// Name, permissions and scopes.
+    pub properties: RoleDefinitionProperties,
 }
 
 /// A live role assignment. Its ids are texts, because those of management groups are in no subscription.
@@ -115,26 +197,12 @@ impl AssignedRole {
     }
 }
 
-/// Permissions of the caller at a scope, of one role. Actions may contain `*`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct CallerPermission {
-    /// The allowed control plane actions.
-    pub actions: Vec<String>,
-    /// Exceptions from `actions`.
-    pub not_actions: Vec<String>,
-    /// The allowed data plane actions.
-    pub data_actions: Vec<String>,
-    /// Exceptions from `data_actions`.
-    pub not_data_actions: Vec<String>,
-}
-
-impl CallerPermission {
-    /// The API version of the list.
+impl RolePermission {
+    /// The API version of the list of the caller's permissions.
     pub const API_VERSION: &'static str = "2022-04-01";
 
-    /// The path of the list of the caller's permissions at a scope.
-    pub fn list_path(scope: &ArmResourceId) -> String {
+    /// The path of the list of the caller's permissions at a scope, one entry for each role.
+    pub fn caller_list_path(scope: &ArmResourceId) -> String {
         format!("{scope}/providers/Microsoft.Authorization/permissions")
     }
 }
@@ -197,6 +265,30 @@ mod tests {
     }
 
     #[test]
+    fn custom_role_has_this_json_and_its_scope_is_the_subscription() {
+        let permission = RolePermission {
+            actions: vec!["Microsoft.Compute/disks/read".to_owned()],
+            ..RolePermission::default()
+        };
+        let body = RoleDefinitionBody::custom(&"s".parse().unwrap(), "n", "d", permission);
+        assert_body(
+            &body,
+            json!({ "properties": {
+                "roleName": "n",
+                "description": "d",
+                "type": "CustomRole",
+                "permissions": [{
+                    "actions": ["Microsoft.Compute/disks/read"],
+                    "notActions": [],
+                    "dataActions": [],
+                    "notDataActions": [],
+                }],
+                "assignableScopes": ["/subscriptions/s"],
+            } }),
+        );
+    }
+
+    #[test]
     fn live_assignment_of_a_management_group_can_be_read() {
         let scope = "/providers/Microsoft.Management/managementGroups/m";
         let live: AssignedRole = serde_json::from_value(json!({
@@ -215,7 +307,7 @@ mod tests {
 
     #[test]
     fn permissions_and_usage_can_be_read() {
-        let permission: CallerPermission =
+        let permission: RolePermission =
             serde_json::from_value(json!({ "actions": ["*/read"], "notActions": [] })).unwrap();
         assert_eq!(permission.actions, ["*/read"]);
         let usage: RoleAssignmentUsage = serde_json::from_value(json!({

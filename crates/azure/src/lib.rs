@@ -54,8 +54,9 @@ pub use arm_client::ArmClient;
 pub use arm_request::ArmRequest;
 pub use authenticated_client::{AuthenticatedClient, AzureCallError, AzureResponse};
 pub use authorization::{
-    AssignedPrincipalType, AssignedRole, AssignedRoleProperties, CallerPermission,
-    RoleAssignmentBody, RoleAssignmentProperties, RoleAssignmentUsage, role_definition_id,
+    AssignedPrincipalType, AssignedRole, AssignedRoleProperties, RoleAssignmentBody,
+    RoleAssignmentProperties, RoleAssignmentUsage, RoleDefinition, RoleDefinitionBody,
+    RoleDefinitionProperties, RolePermission, role_definition_id,
 };
 pub use bearer_token_policy::BearerTokenPolicy;
 pub use caller_identity::CallerIdentity;

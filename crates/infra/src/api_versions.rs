@@ -4,7 +4,7 @@ use lanyard_azure::{
     ArmBody, BlobContainerBody, DnsZoneBody, FederatedCredentialBody, LoadBalancerBody,
     ManagedClusterBody, ManagedIdentityBody, NetworkSecurityGroupBody, NsRecordSetBody,
     PrivateDnsLinkBody, PrivateDnsZoneBody, PublicIpAddressBody, ResourceGroupBody,
-    RoleAssignmentBody, StorageAccountBody, VaultBody, VirtualNetworkBody,
+    RoleAssignmentBody, RoleDefinitionBody, StorageAccountBody, VaultBody, VirtualNetworkBody,
 };
 use lanyard_vocabulary::ArmResourceId;
 
@@ -27,6 +27,7 @@ pub(crate) fn api_version_of(id: &ArmResourceId) -> &'static str {
         entry::<PrivateDnsZoneBody>(),
         entry::<PublicIpAddressBody>(),
         entry::<RoleAssignmentBody>(),
+        entry::<RoleDefinitionBody>(),
         entry::<VirtualNetworkBody>(),
     ];
     let found = versions.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(&resource_type));

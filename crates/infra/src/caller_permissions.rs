@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lanyard_azure::{ArmClient, AzureCallError, CallerPermission};
+use lanyard_azure::{ArmClient, AzureCallError, RolePermission};
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ impl RequiredAction {
 
 /// Whether one of the permissions allows a control plane action. Azure adds up the roles of the caller: each
 /// permission is one role, and its `notActions` are exceptions from its own actions only.
-pub fn allows_action(permissions: &[CallerPermission], action: &str) -> bool {
+pub fn allows_action(permissions: &[RolePermission], action: &str) -> bool {
     let action = action.to_ascii_lowercase();
     let matches_any = |patterns: &[String]| {
         patterns.iter().any(|pattern| {
@@ -59,7 +59,7 @@ pub async fn missing_actions(
     arm: &ArmClient,
     required: &[RequiredAction],
 ) -> Result<Vec<RequiredAction>, AzureCallError> {
-    let mut permissions: BTreeMap<&str, Vec<CallerPermission>> = BTreeMap::new();
+    let mut permissions: BTreeMap<&str, Vec<RolePermission>> = BTreeMap::new();
     for RequiredAction { scope, .. } in required {
         if !permissions.contains_key(scope.as_str()) {
             permissions.insert(scope, read_permissions(arm, scope).await?);
@@ -78,9 +78,9 @@ pub async fn missing_actions(
 async fn read_permissions(
     arm: &ArmClient,
     scope: &str,
-) -> Result<Vec<CallerPermission>, AzureCallError> {
+) -> Result<Vec<RolePermission>, AzureCallError> {
     let path = format!("{scope}/providers/Microsoft.Authorization/permissions");
-    let listed = match arm.list(&path, CallerPermission::API_VERSION, &[]).await {
+    let listed = match arm.list(&path, RolePermission::API_VERSION, &[]).await {
         // Azure answers 403 to a caller without any role at the scope.
         Err(AzureCallError::Forbidden { .. }) => Vec::new(),
         listed => listed?,
@@ -92,12 +92,12 @@ async fn read_permissions(
 mod tests {
     use super::*;
 
-    fn permission(actions: &[&str], not_actions: &[&str]) -> CallerPermission {
+    fn permission(actions: &[&str], not_actions: &[&str]) -> RolePermission {
         let texts = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect();
-        CallerPermission {
+        RolePermission {
             actions: texts(actions),
             not_actions: texts(not_actions),
-            ..CallerPermission::default()
+            ..RolePermission::default()
         }
     }
 

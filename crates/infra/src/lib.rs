@@ -12,8 +12,11 @@ mod apply;
 mod azure_credentials_file;
 pub mod azure_name_rules;
 mod caller_permissions;
+mod ccoctl_ownership;
+mod ccoctl_removal;
 mod cluster_identifiers;
 mod command_actions;
+mod component_identity_graph;
 mod cost;
 mod destroy;
 mod dns_graph;
@@ -49,6 +52,7 @@ mod resource_request;
 mod resource_write;
 mod role_assignments;
 mod role_graph;
+mod role_names;
 mod sizing;
 mod unrecorded_resources;
 mod workload_identities;
@@ -59,11 +63,17 @@ pub use azure_credentials_file::{
     AzureCredentialsFile, AzureCredentialsFileError, CredentialsFieldProblem,
 };
 pub use caller_permissions::{RequiredAction, allows_action, missing_actions};
+pub use ccoctl_ownership::CcoctlOwner;
+pub use ccoctl_removal::{CcoctlRemoval, CcoctlRemovalError, find_other_role_assignments};
 pub use cluster_identifiers::{
     BaseDomain, ClusterIdentifierError, ClusterIdentifiers, ClusterName, InvalidBaseDomainError,
     generate_infra_id,
 };
 pub use command_actions::{command_actions, removal_actions};
+pub use component_identity_graph::{
+    ComponentIdentityParameters, IDENTITY_GROUP_KEY, INSTALLATION_GROUP_KEY,
+    component_identity_key, component_identity_resources,
+};
 pub use cost::{PRICES_OF, ResourceCost, monthly_cost};
 pub use destroy::{DestroyPlan, DestroyedResource, destroy};
 pub use dns_graph::{DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources};
@@ -116,6 +126,7 @@ pub use role_assignments::{
     UnknownScopesError, plan_role_assignments, role_assignment_name, role_requirements,
 };
 pub use role_graph::{RoleGraphError, RoleParameters, role_resources};
+pub use role_names::{RoleNameError, RoleNames};
 pub use sizing::{NODES_PER_EGRESS_ADDRESS, check_size, usable_addresses};
 pub use unrecorded_resources::find_unrecorded_resources;
 pub use workload_identities::{

@@ -8,6 +8,7 @@ use lanyard_federation::{IssuerContainer, IssuerStorageAccount};
 use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
 use uuid::Uuid;
 
+use crate::ccoctl_ownership::CcoctlOwner;
 use crate::resource::{
     DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
 };
@@ -42,10 +43,7 @@ impl OidcParameters {
 
     /// The tags of ccoctl and of the user. ccoctl finds the resources that it deletes by its tag.
     fn owned_tags(&self) -> ResourceTags {
-        let mut tags = self.tags.clone();
-        let name = format!("openshift.io_cloud-credential-operator_{}", self.name);
-        tags.insert(name, "owned".to_owned());
-        tags
+        CcoctlOwner::new(&*self.name).owned_tags(&self.tags)
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use lanyard_vocabulary::InfraId;
 
+use crate::ccoctl_ownership::CcoctlOwner;
 use crate::cluster_identifiers::ClusterName;
 
 /// The tag with the name of the hosted cluster. Tag names must not contain a slash, so it is not a Kubernetes
@@ -18,16 +19,27 @@ const INFRA_ID_TAG: &str = "lanyard-infra-id";
 pub struct OwnershipTags {
     name: String,
     infra_id: String,
+    ccoctl_owner: Option<CcoctlOwner>,
 }
 
 impl OwnershipTags {
     /// The tags of a cluster.
     pub fn new(name: &ClusterName, infra_id: &InfraId) -> Self {
-        Self { name: name.to_string(), infra_id: infra_id.to_string() }
+        Self { name: name.to_string(), infra_id: infra_id.to_string(), ccoctl_owner: None }
+    }
+
+    /// The same tags; resources that ccoctl created for this owner count as tagged.
+    #[must_use]
+    pub fn with_ccoctl_owner(mut self, owner: CcoctlOwner) -> Self {
+        self.ccoctl_owner = Some(owner);
+        self
     }
 
     /// Whether the body of a resource has the tags.
     pub fn are_on(&self, body: &Value) -> bool {
+        if self.ccoctl_owner.as_ref().is_some_and(|owner| owner.owns(body)) {
+            return true;
+        }
         let tag = |name: &str| body.get("tags").and_then(|tags| tags.get(name));
         tag(CLUSTER_TAG).and_then(Value::as_str) == Some(&self.name)
             && tag(INFRA_ID_TAG).and_then(Value::as_str) == Some(&self.infra_id)

@@ -146,6 +146,13 @@ impl Plan {
         Self { resources: desired.chain(superseded).collect() }
     }
 
+    /// The plan without deletions: what an earlier configuration needed stays.
+    #[must_use]
+    pub fn without_deletions(mut self) -> Self {
+        self.resources.retain(|planned| planned.change != ResourceChange::Delete);
+        self
+    }
+
     /// The entries that write to Azure.
     pub fn writes(&self) -> impl Iterator<Item = &PlannedResource> {
         self.resources.iter().filter(|resource| resource.change.is_write())

@@ -54,6 +54,8 @@ pub enum ResourceStack {
     Oidc,
     /// The identities of an ARO HCP development environment: `create identities azure`.
     Identities,
+    /// The identities of `CredentialsRequest` objects: `ccoctl azure create-managed-identities`.
+    Ccoctl,
 }
 
 impl ResourceStack {
@@ -67,6 +69,7 @@ impl ResourceStack {
             Self::Dns => "dns",
             Self::Oidc => "oidc",
             Self::Identities => "identities",
+            Self::Ccoctl => "ccoctl",
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct AccountArgs {
     pub(crate) subscription: Option<SubscriptionId>,
 }
 
-fn parse_cloud(text: &str) -> Result<Cloud, String> {
+pub(in crate::commands) fn parse_cloud(text: &str) -> Result<Cloud, String> {
     let found = Cloud::parse_provider_name(text).filter(|cloud| cloud.endpoints().is_some());
     found.ok_or_else(|| {
         let known = Cloud::ALL.into_iter().filter(|cloud| cloud.endpoints().is_some());

@@ -90,6 +90,8 @@ pub(in crate::commands) struct StackTarget<'a> {
     pub(in crate::commands) journal_cluster: JournalCluster,
     pub(in crate::commands) graph: ResourceGraph,
     pub(in crate::commands) tags: OwnershipTags,
+    /// Whether resources stay that lanyard created for an earlier configuration.
+    pub(in crate::commands) keeps_superseded: bool,
 }
 
 /// A plan with what the checks before the first write found.
@@ -136,6 +138,7 @@ pub(in crate::commands) async fn make_plan(
 ) -> Result<CheckedPlan, CommandError> {
     let live = read_live(target).await?;
     let plan = Plan::new(&target.graph, &live, recorded, &target.tags);
+    let plan = if target.keeps_superseded { plan.without_deletions() } else { plan };
     let mut findings = live_check(&live);
     let account = target.account;
     let checked = check_plan(&account.arm, &account.subscription, &plan).await;

@@ -113,6 +113,69 @@ impl InfraWorkspace {
         arguments.iter().chain(&cluster).map(|text| (*text).to_owned()).collect()
     }
 
+    /// The directory in which commands run.
+    pub(crate) fn files(&self) -> &std::path::Path {
+        self.files.path()
+    }
+
+    /// A command with other variables than those of `lanyard azure env`; `None` removes a variable.
+    pub(crate) fn run_with(
+        &self,
+        arguments: &[&str],
+        variables: &[(&str, Option<&str>)],
+    ) -> (Option<i32>, String) {
+        let mut command = self.command(arguments);
+        for (name, value) in variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// Sends a request to the control API of the local Azure.
+    pub(crate) fn control(
+        &self,
+        method: reqwest::Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Value {
+        let url = format!("{}/{path}", self.process.session_text("control"));
+        let request = self.control.request(method, &url).header(CONTROL_HEADER, "1");
+        let request = match body {
+            Some(body) => request.body(body.to_string()),
+            None => request,
+        };
+        self.runtime.block_on(async {
+            let reply = request.send().await.unwrap();
+            let status = reply.status();
+            let text = reply.text().await.unwrap();
+            assert!(status.is_success(), "{url}: {text}");
+            serde_json::from_str(&text).unwrap_or_default()
+        })
+    }
+
+    /// Sends a request to Azure Resource Manager with a path below the subscription.
+    pub(crate) fn resource_request(
+        &self,
+        method: reqwest::Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Value {
+        self.runtime.block_on(self.arm(method, path, body))
+    }
+
+    /// The text of a URL that clients without a credential may read.
+    pub(crate) fn read_anonymously(&self, url: &str) -> String {
+        self.runtime.block_on(async {
+            let reply = self.azure.get(url).send().await.unwrap();
+            assert!(reply.status().is_success(), "{url}: {}", reply.status());
+            reply.text().await.unwrap()
+        })
+    }
+
     pub(crate) fn read_file(&self, name: &str) -> String {
         std::fs::read_to_string(self.files.path().join(name)).unwrap()
     }

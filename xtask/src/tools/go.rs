@@ -46,7 +46,7 @@ const DRIVER_PROGRAMS: &[(&str, &str)] = &[(
 const DRIVER_STAMPS: &[(&str, &str)] =
     &[("sigs.k8s.io/secrets-store-csi-driver/pkg/version.BuildVersion", "{version}")];
 
-pub(super) const RECIPES: [GoToolRecipe; 11] = [
+pub(super) const RECIPES: [GoToolRecipe; 13] = [
     GoToolRecipe {
         name: "etcd",
         module: "go.etcd.io/etcd/server/v3",
@@ -144,6 +144,22 @@ pub(super) const RECIPES: [GoToolRecipe; 11] = [
         programs: &[("vale", "github.com/vale-cli/vale/v3/cmd/vale")],
         stamps: &[],
         cgo: true,
+        on_demand: false,
+    },
+    GoToolRecipe {
+        name: "actionlint",
+        module: "github.com/rhysd/actionlint",
+        programs: &[("actionlint", "github.com/rhysd/actionlint/cmd/actionlint")],
+        stamps: &[],
+        cgo: false,
+        on_demand: false,
+    },
+    GoToolRecipe {
+        name: "jsonschema",
+        module: "github.com/santhosh-tekuri/jsonschema/cmd/jv",
+        programs: &[("jv", "github.com/santhosh-tekuri/jsonschema/cmd/jv")],
+        stamps: &[],
+        cgo: false,
         on_demand: false,
     },
     // The driver's end-to-end provider is a module that no proxy serves. The mock server for the driver's own

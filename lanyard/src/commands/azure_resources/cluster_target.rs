@@ -96,6 +96,7 @@ impl<'a> ClusterTarget<'a> {
             journal_cluster: journal_cluster(configuration, account),
             graph,
             tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
+            keeps_superseded: false,
         };
         Ok(Self {
             stack,

@@ -105,12 +105,7 @@ impl RecordedStack<'_> {
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> CommandResult {
-        let removal = self.remove(args, clock).await?;
-        match args.output {
-            CliOutputFormat::Table => removal.print_text()?,
-            format => output::print_stdout(&removal.to_document(format))?,
-        }
-        Ok(if removal.succeeded() { CommandExit::Success } else { CommandExit::Failed })
+        self.remove(args, clock).await?.print(args.output)
     }
 
     /// Removes the resources of the stack.
@@ -173,7 +168,7 @@ impl RecordedStack<'_> {
         let report = destroy(context, &plan).await;
         progress.end();
         let is_empty = DestroyPlan::new(&journal.state(), &[self.stack]).resources.is_empty();
-        Ok(StackRemoval { plan, run: Some((report, arm.lowest_headroom())), is_empty })
+        Ok(StackRemoval { is_empty, ..StackRemoval::ran(plan, report, arm.lowest_headroom()) })
     }
 
     fn journal_cluster(&self) -> JournalCluster {
@@ -200,6 +195,15 @@ impl StackRemoval {
         Self { plan, run: None, is_empty: false }
     }
 
+    /// The result of a run that removed the resources of the plan.
+    pub(in crate::commands) const fn ran(
+        plan: DestroyPlan,
+        report: RunReport,
+        headroom: Option<RateLimitHeadroom>,
+    ) -> Self {
+        Self { plan, run: Some((report, headroom)), is_empty: false }
+    }
+
     /// Whether nothing of the stack is left, also after a failure.
     pub(in crate::commands) const fn is_empty(&self) -> bool {
         self.is_empty
@@ -207,6 +211,15 @@ impl StackRemoval {
 
     pub(in crate::commands) fn succeeded(&self) -> bool {
         self.run.as_ref().is_none_or(|(report, _)| report.succeeded())
+    }
+
+    /// Prints the result in a format.
+    pub(in crate::commands) fn print(&self, format: CliOutputFormat) -> CommandResult {
+        match format {
+            CliOutputFormat::Table => self.print_text()?,
+            format => output::print_stdout(&self.to_document(format))?,
+        }
+        Ok(if self.succeeded() { CommandExit::Success } else { CommandExit::Failed })
     }
 
     /// Prints the result of the run; the plan was printed before it.
@@ -238,7 +251,7 @@ fn no_journal(directory: &Path) -> CommandError {
         .with_hint("name its directory with --state; for a cluster of another tool, run `lanyard import azure` first")
 }
 
-fn unrecorded_error(unrecorded: &[ArmResourceId]) -> CommandError {
+pub(in crate::commands) fn unrecorded_error(unrecorded: &[ArmResourceId]) -> CommandError {
     let ids: Vec<_> = unrecorded.iter().map(ArmResourceId::as_str).collect();
     CommandError::invalid_input(format!(
         "the resource groups contain resources that lanyard did not create; nothing was removed:\n{}",

@@ -4,14 +4,14 @@
 
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
-    ClusterIdentifiers, DesiredResource, JournalCluster, OwnershipTags, ResourceGraph,
+    CcoctlOwner, ClusterIdentifiers, DesiredResource, JournalCluster, OwnershipTags, ResourceGraph,
     ResourceStack, RunReport, import_resources,
 };
 
 use super::destroy_stack::{DestroyArgs, RecordedStack, StackRemoval};
 use super::{
-    RunArgs, StackTarget, StateArgs, journal_error, no_live_check, open_journal, plan_and_apply,
-    print_report, read_live,
+    LiveCheck, RunArgs, StackTarget, StateArgs, journal_error, no_live_check, open_journal,
+    plan_and_apply, print_report, read_live,
 };
 use crate::commands::azure_account::AzureAccount;
 use crate::exit::{CommandError, CommandResult};
@@ -39,7 +39,7 @@ pub(in crate::commands) struct SharedStack<'a> {
 }
 
 impl<'a> SharedStack<'a> {
-    fn identifiers(&self) -> Result<ClusterIdentifiers, CommandError> {
+    pub(in crate::commands) fn identifiers(&self) -> Result<ClusterIdentifiers, CommandError> {
         let invalid = |error: &dyn std::error::Error| {
             CommandError::invalid_input(format!("`{}` cannot name the stack", self.name))
                 .with_cause(error)
@@ -56,6 +56,16 @@ impl<'a> SharedStack<'a> {
         ClusterIdentifiers::new(name, stack).map_err(|error| invalid(&error))
     }
 
+    /// Whether the resources are those of ccoctl, whose create commands delete nothing.
+    fn is_ccoctl(&self) -> bool {
+        self.stack == ResourceStack::Ccoctl
+    }
+
+    fn tags(&self, identifiers: &ClusterIdentifiers) -> OwnershipTags {
+        let tags = OwnershipTags::new(identifiers.name(), identifiers.infra_id());
+        if self.is_ccoctl() { tags.with_ccoctl_owner(CcoctlOwner::new(self.name)) } else { tags }
+    }
+
     fn directory(&self, state: &StateArgs) -> Result<std::path::PathBuf, CommandError> {
         state.directory(
             self.environment.state_directory.as_ref(),
@@ -65,7 +75,7 @@ impl<'a> SharedStack<'a> {
     }
 
     /// The target with these resources.
-    fn target(
+    pub(in crate::commands) fn target(
         &self,
         resources: Vec<DesiredResource>,
         state: &StateArgs,
@@ -83,7 +93,8 @@ impl<'a> SharedStack<'a> {
                 subscription: self.account.subscription.to_string(),
             },
             graph,
-            tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
+            tags: self.tags(&identifiers),
+            keeps_superseded: self.is_ccoctl(),
         })
     }
 
@@ -109,13 +120,24 @@ impl<'a> SharedStack<'a> {
         args: &SharedRunArgs,
         clock: &SharedClock,
     ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
+        self.apply_checked(resources, args, &no_live_check, clock).await
+    }
+
+    /// Like [`SharedStack::apply`], with a further check of the live resources.
+    pub(in crate::commands) async fn apply_checked(
+        &self,
+        resources: Vec<DesiredResource>,
+        args: &SharedRunArgs,
+        live_check: LiveCheck<'_>,
+        clock: &SharedClock,
+    ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
         let target = self.target(resources, &args.run.state)?;
         if args.import {
             let live = read_live(&target).await?;
             import_resources(&open_journal(&target)?, clock, &target.graph, &live, &target.tags)
                 .map_err(|error| journal_error(&error))?;
         }
-        let report = plan_and_apply(&target, &args.run, &no_live_check, clock).await?;
+        let report = plan_and_apply(&target, &args.run, live_check, clock).await?;
         Ok(report.map(|report| (target, report)))
     }
 

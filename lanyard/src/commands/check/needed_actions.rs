@@ -4,13 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lanyard_azure::{ArmBody as _, CallerIdentity, ResourceGroupBody, ResourceTags, VaultBody};
+use lanyard_federation::{
+    IdentityPlanSettings, IdentityRequest, RoleScopeGroups, SecretReference, plan_identities,
+};
 use lanyard_infra::{
-    AksParameters, ClusterIdentifiers, DataPlaneParameters, DesiredResource, DnsParameters,
-    EarlierNames, IamParameters, InfraParameters, KeyvaultParameters, OidcParameters,
-    PrincipalReference, RoleIdentity, RoleOptions, RoleParameters, RoleProfile, ZoneDelegation,
-    aks_resources, command_actions, data_plane_resources, dns_resources, iam_resources,
-    infra_resources, keyvault_resources, oidc_resources, removal_actions, role_resources,
-    workload_identities,
+    AksParameters, CcoctlOwner, ClusterIdentifiers, ComponentIdentityParameters,
+    DataPlaneParameters, DesiredResource, DnsParameters, EarlierNames, IamParameters,
+    InfraParameters, KeyvaultParameters, OidcParameters, PrincipalReference, RoleIdentity,
+    RoleNames, RoleOptions, RoleParameters, RoleProfile, ZoneDelegation, aks_resources,
+    command_actions, component_identity_resources, data_plane_resources, dns_resources,
+    iam_resources, infra_resources, keyvault_resources, oidc_resources, removal_actions,
+    role_resources, workload_identities,
 };
 use lanyard_vocabulary::SubscriptionId;
 
@@ -40,6 +44,7 @@ pub(super) fn needed_actions(
         ("create cluster azure", created(&infra)),
         ("create cluster azure --assign-identity-roles", created(&with_roles)),
         ("destroy cluster azure", removal_actions(&with_roles)),
+        ("ccoctl azure create-managed-identities", created(&example.component_identities()?)),
     ])
 }
 
@@ -141,6 +146,41 @@ impl Example<'_> {
             issuer: "https://example.com".to_owned(),
         };
         data_plane_resources(&parameters).map_err(|error| invalid(&error))
+    }
+
+    fn component_identities(&self) -> Result<Vec<DesiredResource>, CommandError> {
+        let groups = RoleScopeGroups {
+            installation: ResourceGroupBody::id(self.subscription, NAME),
+            dns_zone: None,
+            network: None,
+        };
+        let request = IdentityRequest {
+            name: NAME.to_owned(),
+            secret: SecretReference { namespace: NAME.to_owned(), name: NAME.to_owned() },
+            service_accounts: vec![NAME.to_owned()],
+            roles: Vec::new(),
+            permissions: vec!["Microsoft.Compute/disks/read".to_owned()],
+            data_permissions: Vec::new(),
+            token_path: None,
+        };
+        let settings = IdentityPlanSettings {
+            name: NAME.to_owned(),
+            issuer: parse("https://example.com")?,
+            groups: groups.clone(),
+        };
+        let identities =
+            plan_identities(vec![request], &settings).map_err(|error| invalid(&error))?;
+        let parameters = ComponentIdentityParameters {
+            subscription: self.subscription.clone(),
+            owner: CcoctlOwner::new(NAME),
+            location: LOCATION.to_owned(),
+            resource_group: format!("{NAME}-oidc"),
+            groups,
+            tags: ResourceTags::new(),
+            identities,
+        };
+        // The example names no role.
+        Ok(component_identity_resources(&parameters, &RoleNames::default()).unwrap_or_default())
     }
 
     fn aks(&self) -> AksParameters {

@@ -149,7 +149,7 @@ pub(crate) struct RoleArgs {
     pub(super) disable_cluster_capabilities: Vec<String>,
 }
 
-pub(super) fn parse_tag(text: &str) -> Result<(String, String), String> {
+pub(in crate::commands) fn parse_tag(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("write KEY=VALUE".to_owned()),
