@@ -49,12 +49,12 @@ subnetID: {}
 vnetID: {}
 workloadIdentities:
 {}",
-        id("net", "virtualNetworks/v/subnets/nat"),
+        id("net", "virtualNetworks/vnet/subnets/nat"),
         id("main", "privateDnsZones/harbour.hcp.example.com"),
         id("dns", "dnsZones/hcp.example.com"),
         id("net", "networkSecurityGroups/nsg"),
-        id("net", "virtualNetworks/v/subnets/default"),
-        id("net", "virtualNetworks/v"),
+        id("net", "virtualNetworks/vnet/subnets/default"),
+        id("net", "virtualNetworks/vnet"),
         identities.join("")
     )
 }
@@ -108,7 +108,7 @@ fn objects_are_rendered_without_requests_and_without_secrets() {
         "kind: NodePool",
         "fips: true",
         "topology: Private",
-        "virtualNetworks/v/subnets/nat",
+        "virtualNetworks/vnet/subnets/nat",
         &format!("tenantID: {TENANT}"),
         &format!("subscriptionID: {SUBSCRIPTION}"),
     ] {

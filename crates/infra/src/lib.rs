@@ -5,6 +5,8 @@
 //! [`Plan`]; these steps send GET requests only. [`apply`] writes the differences in parallel. The [`Journal`]
 //! records each write before it is sent, so that a killed command can be continued, and so that [`destroy`]
 //! removes exactly what lanyard created.
+//!
+//! [`manifests`] renders the Kubernetes objects of a new cluster on this infrastructure.
 
 mod aks_graph;
 mod api_versions;

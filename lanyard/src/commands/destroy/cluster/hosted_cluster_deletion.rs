@@ -66,6 +66,7 @@ impl HostedClusterDeletion<'_> {
         let clock = self.objects.clock();
         let deadline = clock.monotonic() + self.grace_period;
         let mut reported = Vec::new();
+        let mut last_error = String::new();
         loop {
             match self.objects.find_hosted_cluster().await {
                 Ok(None) => return None,
@@ -83,7 +84,13 @@ impl HostedClusterDeletion<'_> {
                     }
                 }
                 // The API server may be unavailable for some time.
-                Err(error) => output::print_stderr(&format!("{error}")),
+                Err(error) => {
+                    let error = error.to_string();
+                    if last_error != error {
+                        output::print_stderr(&error);
+                        last_error = error;
+                    }
+                }
             }
             if clock.monotonic() >= deadline {
                 return Some(reported);
@@ -94,9 +101,12 @@ impl HostedClusterDeletion<'_> {
 
     fn grace_period_error(&self, remaining: &[String]) -> CommandError {
         let (namespace, name) = (self.objects.namespace(), self.objects.name());
+        let finalizers = match remaining {
+            [] => "other finalizers".to_owned(),
+            known => format!("the finalizers {}", known.join(", ")),
+        };
         CommandError::unavailable(format!(
-            "HostedCluster {namespace}/{name} still has the finalizers {} after {} s",
-            remaining.join(", "),
+            "HostedCluster {namespace}/{name} still has {finalizers} after {} s",
             self.grace_period.as_secs()
         ))
         .with_hint("look at the log of HyperShift's operator; run the command again, with a longer --cluster-grace-period, or with --force")
