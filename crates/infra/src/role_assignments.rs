@@ -187,7 +187,7 @@ pub fn role_requirements(options: &RoleOptions) -> Vec<RoleRequirement> {
         .flat_map(|identity| {
             scopes(options.profile, identity).into_iter().map(move |scope| RoleRequirement {
                 identity,
-                role: role(options, identity, scope),
+                role: role(*options, identity, scope),
                 scope,
             })
         })
@@ -195,7 +195,7 @@ pub fn role_requirements(options: &RoleOptions) -> Vec<RoleRequirement> {
 }
 
 const fn role(
-    options: &RoleOptions,
+    options: RoleOptions,
     identity: RoleIdentity,
     scope: AssignmentScope,
 ) -> RoleDefinitionId {

@@ -67,9 +67,9 @@ impl AreaRuns {
         });
         let outcomes = outcomes.0.lock();
         loop {
-            let (index, result) = outcomes
-                .recv()
-                .map_err(|_| Failed::from("the area ended before this command ran"))?;
+            let Ok((index, result)) = outcomes.recv() else {
+                return Err("the area ended before this command ran".into());
+            };
             // Skips commands that the filter of the trials excludes.
             if index == command {
                 return result.map_err(Failed::from);
